@@ -1,0 +1,71 @@
+# Every target sets up what it needs: a fresh machine has only Python 3.11+ and make.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+RUNTIME := $(VENV)/.runtime-installed
+DEV := $(VENV)/.dev-installed
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+PYTEST ?= $(BIN)/python -m pytest
+
+.PHONY: help demo test lint types format coverage test-wheel wheel bench sample constraints clean
+
+help:  ## Show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit("FreeTrain needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Nothing was installed. Try: make PYTHON=python3.12 demo") if sys.version_info < (3, 11) else None'
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "python3 -m venv failed; on Debian: apt-get install python3-venv" >&2; exit 69; }
+
+$(RUNTIME): $(VENV)/bin/python pyproject.toml constraints.txt
+	@echo "installing FreeTrain into $(VENV) ..."
+	@$(INSTALL) --editable .
+	@touch $@
+
+$(DEV): $(RUNTIME)
+	@echo "installing the development tools into $(VENV) ..."
+	@$(INSTALL) --upgrade 'pip>=25.1'
+	@$(INSTALL) --group dev
+	@touch $@
+
+demo: $(RUNTIME)  ## Replay the sample log under every policy; writes demo-report/report.html
+	@$(BIN)/freetrain demo --out demo-report --force
+
+test: $(DEV)  ## Run the tests
+	@$(PYTEST) -n auto
+
+lint: $(DEV)  ## Check style, formatting and who imports whom
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/lint-imports
+
+types: $(DEV)  ## Check types
+	@$(BIN)/mypy
+
+format: $(DEV)  ## Rewrite the sources as the formatter wants them
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+coverage: $(DEV)  ## Run the tests and show which lines they never reach
+	@$(PYTEST) -n auto --cov --cov-report=term
+
+wheel: $(DEV)  ## Build the wheel into dist/
+	@rm -rf dist
+	@$(BIN)/python -m build --wheel --outdir dist . >/dev/null
+	@ls dist/*.whl
+
+test-wheel: wheel  ## Run the tests against the built wheel, the source folders out of the way
+	@tests/against_wheel dist
+
+bench: $(DEV)  ## Measure planner and replay; ratios within one run
+	@$(BIN)/python -m tests.bench
+
+sample: $(RUNTIME)  ## Make logs/samples/ anew; the same bytes every time
+	@$(BIN)/freetrain trace generate --sample --out logs/samples
+
+constraints: $(DEV)  ## Renew constraints.txt from what is installed
+	@{ head -n 1 constraints.txt; $(BIN)/python -m pip freeze --exclude-editable --exclude pip --exclude setuptools; } > constraints.new
+	@mv constraints.new constraints.txt
+
+clean:  ## Remove what make made
+	@rm -rf $(VENV) dist demo-report bench-results .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage

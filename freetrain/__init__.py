@@ -1,0 +1,1 @@
+"""FreeTrain: trains neural networks on the nodes that Slurm leaves idle."""

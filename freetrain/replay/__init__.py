@@ -1,0 +1,1 @@
+"""Replay of scheduler logs: what FreeTrain would have done."""

@@ -1,0 +1,1 @@
+"""The scheduler-log library: logs in, jobs or idle intervals out."""

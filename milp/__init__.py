@@ -1,0 +1,1 @@
+"""The planner library: which elastic trainer gets how many idle nodes."""

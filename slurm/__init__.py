@@ -1,0 +1,1 @@
+"""The Slurm library: snapshots, holes and submissions."""
