@@ -1,0 +1,1 @@
+"""Trainers: the elastic training jobs that users submit."""
