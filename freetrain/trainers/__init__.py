@@ -1,1 +1,1 @@
-"""Trainers: the elastic training jobs that users submit."""
+"""Trainers of a replay: what they are, the built-in sets, trainers files."""
