@@ -1,0 +1,1 @@
+"""The workload generator: a machine and a seed in, a trace of jobs out."""
