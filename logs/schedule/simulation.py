@@ -1,0 +1,106 @@
+"""The simulator: one loop over time, whatever places the jobs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from logs.schedule.machine import Machine, PlannedJob, Running
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from logs.schedule.machine import Placer
+    from logs.schedule.unitset import Units, UnitSet
+    from logs.trace import Job
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What happened at one time, and what an onlooker sees afterwards.
+
+    Attributes:
+        time_s: The time. Two moments may share it: a job of zero run time ends
+            at a second one.
+        ended: Jobs that ended, by index.
+        arrived: Jobs that entered the queue, by index.
+        started: Jobs that started, in the order they did.
+        waiting: Length of the queue afterwards.
+        free: Units that no job holds afterwards.
+        plan: The scheduler's plan for the waiting jobs afterwards.
+    """
+
+    time_s: float
+    ended: tuple[int, ...]
+    arrived: tuple[int, ...]
+    started: tuple[Running, ...]
+    waiting: int
+    free: UnitSet
+    plan: tuple[PlannedJob, ...]
+
+
+class Simulation:
+    """Steps through time, one moment a step, until nothing is left to happen.
+
+    At each moment, in this order: every job whose time has come ends, every job
+    due by then enters the queue, and the placer makes one pass.
+    """
+
+    def __init__(
+        self,
+        jobs: Sequence[Job],
+        units: Units,
+        *,
+        placer: Placer,
+        admitted: Sequence[int],
+    ) -> None:
+        """Set the machine up, empty.
+
+        Args:
+            jobs: Every job of the trace, by index.
+            units: The machine.
+            placer: What places the jobs; it serves this simulation only.
+            admitted: Indices of the jobs that take part.
+        """
+        self._machine = Machine(jobs, units)
+        self._placer = placer
+        due = [(placer.arrives_s(jobs[index]), index) for index in admitted]
+        self._arrivals = sorted(due, reverse=True)
+
+    def __iter__(self) -> Iterator[Moment]:
+        """Step until the end."""
+        while (moment := self.step()) is not None:
+            yield moment
+
+    def step(self) -> Moment | None:
+        """Go to the next moment, or return None where there is none."""
+        machine = self._machine
+        now_s = self._next_s()
+        if math.isinf(now_s):
+            return None
+        machine.now_s = now_s
+        ended = machine.end_due()
+        arrived = self._admit_due()
+        self._placer.place(machine, ended=bool(ended), arrived=bool(arrived))
+        return Moment(
+            time_s=now_s,
+            ended=ended,
+            arrived=arrived,
+            started=machine.take_started(),
+            waiting=len(machine.waiting),
+            free=machine.free,
+            plan=self._placer.plan,
+        )
+
+    def _next_s(self) -> float:
+        arrival_s = self._arrivals[-1][0] if self._arrivals else math.inf
+        return min(arrival_s, self._machine.next_end_s, self._placer.wakes_s)
+
+    def _admit_due(self) -> tuple[int, ...]:
+        arrived = []
+        while self._arrivals and self._arrivals[-1][0] <= self._machine.now_s:
+            job = self._arrivals.pop()[1]
+            self._machine.enqueue(job, self._placer)
+            arrived.append(job)
+        return tuple(arrived)
