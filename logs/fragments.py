@@ -1,0 +1,240 @@
+"""Idle intervals as CSV: ``node,idle_start_s,idle_end_s``."""
+
+from __future__ import annotations
+
+import bisect
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from logs.content import snippet
+from logs.errors import UnreadableLogError
+from logs.fields import not_negative, read_number, write_number
+from logs.lines import BadLineError, Tolerance, parse_lines
+from logs.table import (
+    TableHead,
+    data_lines,
+    quote_field,
+    read_head,
+    split_fields,
+    write_head,
+)
+from logs.trace import IdleTrace
+from logs.whole_table import read_whole_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import TextIO
+
+    from numpy.typing import NDArray
+
+    from logs.content import Content
+
+COLUMNS = ("node", "idle_start_s", "idle_end_s")
+MAX_NUMBERED_NODES = 1_000_000
+"""Numbered nodes stand for all below them; a machine larger than this is a typo."""
+
+_NUMBERED = re.compile(r"0|[1-9]\d*", re.ASCII)
+_RUNS_OF_DIGITS = re.compile(r"(\d+)", re.ASCII)
+
+
+class Interval(NamedTuple):
+    """One line of the log: *node* is idle from *start_s* until *end_s*."""
+
+    node: str
+    start_s: float
+    end_s: float
+
+
+class _Idle(NamedTuple):
+    """All lines of a log, in any order: names by position, and three columns."""
+
+    node_names: tuple[str, ...]
+    node: NDArray[np.int32]
+    start_s: NDArray[np.float64]
+    end_s: NDArray[np.float64]
+
+
+def read_fragments(content: Content, *, skip_bad: int = 0) -> IdleTrace:
+    """Read a log of idle intervals.
+
+    Where all node names are whole numbers, they are positions on the machine:
+    node 1024 means that there are nodes 0 to 1023 too, idle or not, and a
+    comment such as ``# Summit, 4734 nodes`` may say that there are more still.
+    Other names are taken as they come, in natural order.
+
+    Args:
+        content: The file.
+        skip_bad: Bad lines that may be skipped. Of two intervals of one node
+            that overlap, the one further down is the bad one.
+
+    Raises:
+        UnreadableLogError: A line cannot be read, an interval is negative or
+            empty, or a node is idle twice at once.
+    """
+    head = read_head(content, needed=COLUMNS)
+    tolerance = Tolerance(content.source, skip_bad)
+    idle = read_plain(content, head)
+    if idle is None:
+        idle = read_line_by_line(content, head, tolerance)
+    order = _by_start(idle)
+    return IdleTrace(
+        source=content.source,
+        node_names=idle.node_names,
+        node=idle.node[order],
+        start_s=idle.start_s[order],
+        end_s=idle.end_s[order],
+        unix_start_s=head.unix_start_s,
+        comments=head.comments,
+        skipped_lines=tolerance.skipped,
+    )
+
+
+def read_plain(content: Content, head: TableHead) -> _Idle | None:
+    """Return the intervals of a log of plain whole numbers, without a flaw.
+
+    Returns:
+        None where the exact reader must look: another form, or an error.
+    """
+    if head.columns != COLUMNS:
+        return None
+    table = read_whole_table(_body(content.raw, head.line_number), columns=3)
+    if table is None or int(table[:, 0].max()) >= MAX_NUMBERED_NODES:
+        return None
+    node, start_s, end_s = table.T
+    idle = _Idle(
+        _numbered(int(node.max()), head),
+        node.astype(np.int32),
+        start_s.astype(np.float64),
+        end_s.astype(np.float64),
+    )
+    return idle if bool((start_s < end_s).all()) and not _overlaps(idle) else None
+
+
+def read_line_by_line(content: Content, head: TableHead, tolerance: Tolerance) -> _Idle:
+    """Return the intervals of any log, and name the first line that is wrong."""
+    intervals = parse_lines(
+        data_lines(content, head), _IntervalParser(head.columns).parse, tolerance
+    )
+    if not intervals:
+        raise UnreadableLogError(content.source, None, None, "no idle interval in it")
+    names = _node_names({interval.node for interval in intervals}, head)
+    position = {name: index for index, name in enumerate(names)}
+    return _Idle(
+        names,
+        np.array([position[interval.node] for interval in intervals], np.int32),
+        np.array([interval.start_s for interval in intervals], np.float64),
+        np.array([interval.end_s for interval in intervals], np.float64),
+    )
+
+
+def write_fragments(trace: IdleTrace, stream: TextIO) -> None:
+    """Write *trace* as CSV; what `read_fragments` reads is the same trace.
+
+    The machine's size and the Unix time of t = 0 go into a comment of their own
+    unless the trace's comments say them already; comments that say otherwise are
+    left out.
+    """
+    head = TableHead(trace.comments, COLUMNS, 0)
+    numbered = all(_NUMBERED.fullmatch(name) for name in trace.node_names)
+    size = len(trace.node_names) if numbered else head.machine_nodes
+    write_head(stream, head, machine_nodes=size, unix_start_s=trace.unix_start_s)
+    names = [quote_field(name) for name in trace.node_names]
+    intervals = zip(
+        trace.node.tolist(), trace.start_s.tolist(), trace.end_s.tolist(), strict=True
+    )
+    stream.writelines(
+        f"{names[node]},{write_number(start_s)},{write_number(end_s)}\n"
+        for node, start_s, end_s in intervals
+    )
+
+
+class _IntervalParser:
+    """Parses lines, and remembers when each node is idle."""
+
+    def __init__(self, columns: tuple[str, ...]) -> None:
+        self._columns = columns
+        self._places = tuple(columns.index(name) for name in COLUMNS)
+        self._taken: dict[str, list[tuple[float, float, int]]] = {}
+
+    def parse(self, number: int, line: str) -> Interval:
+        fields = split_fields(line, self._columns)
+        node, start, end = (fields[place] for place in self._places)
+        if not node:
+            raise BadLineError("node", "found nothing; expected a node name or number")
+        if _NUMBERED.fullmatch(node) and not _is_position(node):
+            why = (
+                f"found {snippet(node)}; expected a node number below "
+                f"{MAX_NUMBERED_NODES}, or a name"
+            )
+            raise BadLineError("node", why)
+        start_s = not_negative(read_number(start, "idle_start_s"), "idle_start_s")
+        end_s = read_number(end, "idle_end_s")
+        if end_s <= start_s:
+            why = f"found {end}; expected more than idle_start_s, {start}"
+            raise BadLineError("idle_end_s", why)
+        self._take(number, Interval(node, start_s, end_s))
+        return Interval(node, start_s, end_s)
+
+    def _take(self, number: int, new: Interval) -> None:
+        """Remember *new*, unless its node is idle then already."""
+        taken = self._taken.setdefault(new.node, [])
+        place = bisect.bisect(taken, (new.start_s,))
+        for start_s, end_s, line_number in taken[max(place - 1, 0) : place + 1]:
+            if start_s < new.end_s and new.start_s < end_s:
+                why = (
+                    f"node {snippet(new.node)} is idle twice at once: "
+                    f"{_span(new.start_s, new.end_s)} here, "
+                    f"{_span(start_s, end_s)} on line {line_number}"
+                )
+                raise BadLineError(None, why)
+        taken.insert(place, (new.start_s, new.end_s, number))
+
+
+def _span(start_s: float, end_s: float) -> str:
+    return f"{write_number(start_s)}-{write_number(end_s)}"
+
+
+def _body(raw: bytes, header_lines: int) -> bytes:
+    at = 0
+    for _ in range(header_lines):
+        at = raw.find(b"\n", at) + 1
+        if not at:
+            return b""
+    return raw[at:]
+
+
+def _overlaps(idle: _Idle) -> bool:
+    by_node = np.lexsort((idle.start_s, idle.node))
+    node, start_s, end_s = (column[by_node] for column in idle[1:])
+    return bool(((node[1:] == node[:-1]) & (start_s[1:] < end_s[:-1])).any())
+
+
+def _by_start(idle: _Idle) -> NDArray[np.intp]:
+    return np.lexsort((idle.node, idle.start_s))
+
+
+def _node_names(seen: Iterable[str], head: TableHead) -> tuple[str, ...]:
+    names = set(seen)
+    if all(_NUMBERED.fullmatch(name) for name in names):
+        return _numbered(max(int(name) for name in names), head)
+    return tuple(sorted(names, key=_natural))
+
+
+def _numbered(highest: int, head: TableHead) -> tuple[str, ...]:
+    size = max(highest + 1, head.machine_nodes or 0)
+    return tuple(str(number) for number in range(size))
+
+
+def _is_position(number: str) -> bool:
+    # int() itself refuses thousands of digits.
+    return len(number) < len(str(MAX_NUMBERED_NODES))
+
+
+def _natural(name: str) -> tuple[list[tuple[int, str]], str]:
+    """Return a key that sorts n2 before n10: runs of digits count by their value."""
+    parts = _RUNS_OF_DIGITS.split(name)
+    for place in range(1, len(parts), 2):
+        parts[place] = parts[place].lstrip("0")
+    return [(len(part) * (i % 2), part) for i, part in enumerate(parts)], name

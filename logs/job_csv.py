@@ -1,0 +1,128 @@
+"""Jobs as CSV: ``job,submit_s,start_s,run_s,nodes,req_s,user``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from logs.errors import UnreadableLogError
+from logs.fields import (
+    known_or_none,
+    not_negative,
+    read_number,
+    whole,
+    write_number,
+)
+from logs.lines import BadLineError, Tolerance, parse_lines
+from logs.occupancy import machine_units
+from logs.record import JobIds, Ran, by_submission
+from logs.table import (
+    TableHead,
+    data_lines,
+    quote_field,
+    read_head,
+    split_fields,
+    write_head,
+)
+from logs.trace import NO_VALUE, Job, JobTrace
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+    from logs.content import Content
+
+COLUMNS = ("job", "submit_s", "start_s", "run_s", "nodes", "req_s", "user")
+_NEEDED = ("job", "submit_s", "run_s", "nodes")
+_OPTIONAL = ("start_s", "req_s", "user")
+_UNKNOWN = str(NO_VALUE)
+
+
+def read_job_csv(content: Content, *, skip_bad: int = 0) -> JobTrace:
+    """Read a job CSV: columns in any order; ``-1`` or nothing means unknown.
+
+    ``start_s``, ``req_s`` and ``user`` may be missing altogether. A comment may
+    give the Unix time of t = 0 (``t0_unix=1641021254``) and the machine's size
+    (``4360 KNL nodes``). Jobs that never ran are kept as `logs.record.Ran` says.
+
+    Raises:
+        UnreadableLogError: A line cannot be read, or there is no job.
+    """
+    head = read_head(content, needed=_NEEDED, optional=_OPTIONAL)
+    tolerance = Tolerance(content.source, skip_bad)
+    parser = _JobParser(head.columns)
+    jobs = by_submission(
+        parse_lines(data_lines(content, head), parser.parse, tolerance)
+    )
+    if not jobs:
+        raise UnreadableLogError(content.source, None, None, "there is no job in it")
+    return JobTrace(
+        source=content.source,
+        log_format="jobs-csv",
+        jobs=jobs,
+        units=machine_units(head.machine_nodes, jobs),
+        unix_start_s=head.unix_start_s,
+        comments=head.comments,
+        skipped_lines=tolerance.skipped,
+    )
+
+
+def write_jobs_csv(trace: JobTrace, stream: TextIO) -> None:
+    """Write *trace* as job CSV, in nodes: parts of nodes count as whole ones."""
+    head = TableHead(trace.comments, COLUMNS, 0)
+    size = -(-trace.units // trace.units_per_node)
+    write_head(stream, head, machine_nodes=size, unix_start_s=trace.unix_start_s)
+    for job in trace.jobs:
+        fields = (
+            quote_field(job.job_id),
+            write_number(job.submit_s),
+            _number_or_unknown(job.start_s),
+            write_number(job.run_s),
+            str(-(-job.units // trace.units_per_node)),
+            _number_or_unknown(job.requested_s),
+            quote_field(job.user or _UNKNOWN),
+        )
+        stream.write(",".join(fields) + "\n")
+
+
+class _JobParser:
+    """Parses lines, and remembers the jobs it saw."""
+
+    def __init__(self, columns: tuple[str, ...]) -> None:
+        self._columns = columns
+        self._ids = JobIds()
+
+    def parse(self, number: int, line: str) -> Job:
+        texts = dict(zip(self._columns, split_fields(line, self._columns), strict=True))
+        if not texts["job"]:
+            raise BadLineError("job", "found nothing; expected the job's name")
+        submit_s = not_negative(read_number(texts["submit_s"], "submit_s"), "submit_s")
+        units = _known(texts, "nodes")
+        ran = Ran.of(
+            start_s=_known(texts, "start_s"),
+            run_s=_known(texts, "run_s"),
+            units=None if units is None else whole(units, "nodes"),
+        )
+        if ran.start_s is not None and ran.start_s < submit_s:
+            found = write_number(ran.start_s)
+            why = f"found {found}; expected submit_s, {texts['submit_s']}, or later"
+            raise BadLineError("start_s", why)
+        user = texts.get("user", _UNKNOWN)
+        requested_s = _known(texts, "req_s")
+        self._ids.add(texts["job"], number, field="job")
+        return Job(
+            job_id=texts["job"],
+            submit_s=submit_s,
+            start_s=ran.start_s,
+            run_s=ran.run_s,
+            units=ran.units,
+            requested_s=requested_s,
+            user="" if user == _UNKNOWN else user,
+        )
+
+
+def _known(texts: dict[str, str], field: str) -> float | None:
+    text = texts.get(field)
+    return known_or_none(read_number(text, field), field) if text else None
+
+
+def _number_or_unknown(value: float | None) -> str:
+    return _UNKNOWN if value is None else write_number(value)

@@ -1,0 +1,46 @@
+"""Reading a scheduler log of any kind that this package knows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from logs.content import read_content
+from logs.fragments import read_fragments
+from logs.job_csv import read_job_csv
+from logs.recognise import LogFormat, recognise
+from logs.sacct import read_sacct
+from logs.swf import read_swf
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from logs.trace import Trace
+
+
+def read_trace(path: Path, *, skip_bad: int = 0) -> Trace:
+    """Read the scheduler log at *path*, plain or gzipped.
+
+    Compression and format are told from the content, never from the name: the
+    Standard Workload Format 2.2, ``sacct --parsable2``, job CSV, and CSV of idle
+    intervals. Their readers' docstrings say what each field becomes.
+
+    Args:
+        path: The file.
+        skip_bad: Bad lines that may be skipped, 0 or more; the trace counts
+            those that were.
+
+    Raises:
+        OSError: The file is missing or cannot be read.
+        UnreadableLogError: It is none of the formats known, or has more bad
+            lines than may be skipped; names line, field and what was expected.
+    """
+    content = read_content(path)
+    match recognise(content):
+        case LogFormat.SWF:
+            return read_swf(content, skip_bad=skip_bad)
+        case LogFormat.SACCT:
+            return read_sacct(content, skip_bad=skip_bad)
+        case LogFormat.JOBS_CSV:
+            return read_job_csv(content, skip_bad=skip_bad)
+        case LogFormat.FRAGMENTS:
+            return read_fragments(content, skip_bad=skip_bad)
