@@ -1,0 +1,1 @@
+"""Policies: who gets which node, decided anew at every event."""

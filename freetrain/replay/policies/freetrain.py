@@ -1,0 +1,97 @@
+"""The policy ``freetrain``: what the planner says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from freetrain.replay.policies.counts import changes_to
+from milp.problem import NodeClass, Problem, TrainerState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from freetrain.replay.policies.interface import Change, TrainerView, View
+    from freetrain.replay.policies.worth import Worth
+    from milp.exact import ExactSolver
+    from milp.problem import Curve
+
+
+@dataclass(slots=True)
+class SolverUse:
+    """What the solver cost a replay.
+
+    Attributes:
+        calls: How often it was asked.
+        spent_s: How long that took in all, seconds.
+        fallbacks: How often it had no plan, and the present one was kept.
+    """
+
+    calls: int = 0
+    spent_s: float = 0.0
+    fallbacks: int = 0
+
+
+class FreeTrainPolicy:
+    """Asks the planner at every event; all idle nodes are of one class."""
+
+    name = "freetrain"
+
+    def __init__(
+        self,
+        solver: ExactSolver,
+        worth: Worth,
+        *,
+        t_fwd_s: float,
+        clock: Callable[[], float],
+        use: SolverUse,
+    ) -> None:
+        self._solver = solver
+        self._worth = worth
+        self._t_fwd_s = t_fwd_s
+        self._clock = clock
+        self._use = use
+        self._states: dict[int, TrainerState] = {}
+
+    def decide(self, view: View) -> Sequence[Change]:
+        """Plan for the pool as it is and turn the plan into changes."""
+        if not view.trainers or not view.idle_nodes:
+            return ()
+        problem = Problem(
+            classes=(NodeClass("idle", view.idle_nodes),),
+            trainers=self._known(view.trainers),
+            t_fwd_s=self._t_fwd_s,
+        )
+        began_s = self._clock()
+        plan = self._solver.solve(problem)
+        self._use.calls += 1
+        self._use.spent_s += self._clock() - began_s
+        return changes_to([row[0] for row in plan.counts], view)
+
+    def _known(self, trainers: Sequence[TrainerView]) -> tuple[TrainerState, ...]:
+        """Return the trainers as the planner sees them, made anew where changed.
+
+        Few trainers change at an event, and making a state costs more than
+        looking one up.
+        """
+        before, self._states = self._states, {}
+        for trainer in trainers:
+            state = before.get(trainer.serial)
+            curve = self._worth.curve(trainer)
+            held = len(trainer.held)
+            if state is None or state.held[0] != held or state.curve is not curve:
+                state = _state(trainer, curve, held)
+            self._states[trainer.serial] = state
+        return tuple(self._states.values())
+
+
+def _state(trainer: TrainerView, curve: Curve, held: int) -> TrainerState:
+    costs = trainer.spec.costs
+    return TrainerState(
+        name=trainer.spec.name,
+        curve=curve,
+        held=(held,),
+        up_s=costs.grow_s,
+        down_s=costs.shrink_s,
+        start_s=costs.start_s,
+    )

@@ -1,0 +1,222 @@
+"""Replays one log under one policy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from freetrain.errors import UsageError
+from freetrain.replay.accounting import PublishedAccountant, RealAccountant
+from freetrain.replay.engine import Engine
+from freetrain.replay.policies.freetrain import SolverUse
+from freetrain.replay.policies.registry import POLICIES
+from freetrain.replay.result import Completion, ReplayResult
+from freetrain.replay.runs import Tally
+from freetrain.replay.settings import Accounting
+from freetrain.replay.timeline import PoolTimeline
+from freetrain.trainers.spec import Costs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from freetrain.replay.accounting import Accountant
+    from freetrain.replay.result import Step
+    from freetrain.replay.runs import Run
+    from freetrain.replay.settings import ReplaySettings
+    from freetrain.trainers.spec import TrainerSpec
+
+    Clock = Callable[[], float]
+    Progress = Callable[[float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """What a replay needs from outside.
+
+    Attributes:
+        clock: Seconds from any moment on; it only measures the solver.
+        on_progress: Told now and then which fraction is done.
+    """
+
+    clock: Clock
+    on_progress: Progress | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A replay that was played to its end."""
+
+    tally: Tally
+    use: SolverUse
+    runs: Sequence[Run]
+    steps: Sequence[Step]
+
+
+def run_replay(
+    timeline: PoolTimeline,
+    trainers: Sequence[TrainerSpec],
+    settings: ReplaySettings,
+    *,
+    clock: Clock,
+    on_progress: Progress | None = None,
+) -> ReplayResult:
+    """Replay *timeline* under one policy.
+
+    Args:
+        timeline: The pool over time.
+        trainers: Who is to be trained; at least one.
+        settings: Policy, accounting and the rest.
+        clock: Seconds from any moment on; it only measures the solver.
+        on_progress: Called now and then with the fraction that is done.
+
+    Returns:
+        The figures of docs/replay.md; ``wall_s`` and ``peak_rss_bytes`` are 0,
+        for the caller to fill in.
+
+    Raises:
+        UsageError: There is no such policy, or the trainers do not fit it.
+        BrokenPolicyError: The policy has a defect.
+    """
+    _check(timeline, trainers, settings)
+    caller = Caller(clock, on_progress)
+    if settings.policy == "static":
+        dedicated = PoolTimeline.dedicated(
+            round(timeline.mean_nodes), timeline.horizon_s
+        )
+        played = _play_free_of_cost(dedicated, trainers, settings, caller)
+        return _result(settings, played, efficiency=1.0)
+    paying = [_with_costs(trainer, settings) for trainer in trainers]
+    accountant = _accountant(settings.accounting)
+    played = _play(timeline, paying, settings, accountant, caller)
+    efficiency = _efficiency(played.tally, trainers, settings, Caller(clock))
+    return _result(settings, played, efficiency=efficiency)
+
+
+def _check(
+    timeline: PoolTimeline, trainers: Sequence[TrainerSpec], settings: ReplaySettings
+) -> None:
+    if settings.policy not in POLICIES:
+        raise UsageError(
+            f"there is no policy {settings.policy!r}; nothing was replayed. "
+            f"Choose one of {', '.join(POLICIES)}."
+        )
+    if not trainers:
+        raise UsageError("there are no trainers; nothing was replayed. Name some.")
+    machine = len(timeline.node_names)
+    largest = max(trainers, key=lambda trainer: trainer.fixed_nodes)
+    if settings.policy == "scavenger" and largest.fixed_nodes > machine:
+        raise UsageError(
+            f"trainer {largest.name!r} as a rigid job needs {largest.fixed_nodes} "
+            f"nodes and {machine} take part, so it would block the queue for ever; "
+            f"nothing was replayed. Lower its fixed_nodes, or replay more nodes."
+        )
+
+
+def _with_costs(trainer: TrainerSpec, settings: ReplaySettings) -> TrainerSpec:
+    """Return *trainer* with the costs that this replay's accounting knows."""
+    costs = trainer.costs.times(settings.cost_factor)
+    if settings.accounting is not Accounting.REAL:
+        costs = replace(costs, start_s=0.0, checkpoint_every_s=0.0)
+    return replace(trainer, costs=costs)
+
+
+def _accountant(accounting: Accounting) -> Accountant:
+    if accounting is Accounting.REAL:
+        return RealAccountant(Tally())
+    at_once = accounting is Accounting.PUBLISHED_C
+    return PublishedAccountant(Tally(), notices_at_once=at_once)
+
+
+def _play(
+    timeline: PoolTimeline,
+    trainers: Sequence[TrainerSpec],
+    settings: ReplaySettings,
+    accountant: Accountant,
+    caller: Caller,
+) -> Played:
+    use = SolverUse()
+    engine = Engine(
+        timeline,
+        trainers,
+        policy=POLICIES[settings.policy](settings, caller.clock, use),
+        accountant=accountant,
+        settings=settings,
+    )
+    engine.run(caller.on_progress)
+    return Played(accountant.tally, use, engine.queue.runs, engine.steps)
+
+
+def _play_free_of_cost(
+    dedicated: PoolTimeline,
+    trainers: Sequence[TrainerSpec],
+    settings: ReplaySettings,
+    caller: Caller,
+) -> Played:
+    """Play the trainers as if no change cost anything, whatever the accounting."""
+    nothing = Costs(grow_s=0.0, shrink_s=0.0)
+    free = [replace(trainer, costs=nothing) for trainer in trainers]
+    return _play(dedicated, free, settings, RealAccountant(Tally()), caller)
+
+
+def _efficiency(
+    tally: Tally,
+    trainers: Sequence[TrainerSpec],
+    settings: ReplaySettings,
+    caller: Caller,
+) -> float | None:
+    """Return samples/s over those of dedicated equivalent nodes, if there are any."""
+    if tally.end_s <= 0:
+        return None
+    nodes = round(tally.pool_node_s / tally.end_s)
+    dedicated = PoolTimeline.dedicated(nodes, tally.end_s)
+    yardstick = replace(settings, policy="static", record_steps=False)
+    static = _play_free_of_cost(dedicated, trainers, yardstick, caller).tally
+    if static.samples <= 0:
+        return None
+    return (tally.samples / tally.end_s) / (static.samples / static.end_s)
+
+
+def _result(
+    settings: ReplaySettings, played: Played, *, efficiency: float | None
+) -> ReplayResult:
+    tally, use = played.tally, played.use
+    useful_node_s = tally.used_node_s - tally.wasted_node_s
+    return ReplayResult(
+        policy=settings.policy,
+        objective=settings.objective,
+        accounting=settings.accounting,
+        samples=tally.samples,
+        finished=tally.finished,
+        end_s=tally.end_s,
+        images_per_s=tally.samples / tally.end_s if tally.end_s else 0.0,
+        eq_nodes=tally.pool_node_s / tally.end_s if tally.end_s else 0.0,
+        pool_node_s=tally.pool_node_s,
+        used_node_s=tally.used_node_s,
+        rescale_samples=tally.rescale_samples,
+        preempt_samples=tally.preempt_samples,
+        start_samples=tally.start_samples,
+        preemptions=tally.preemptions,
+        rescales=tally.rescales,
+        events=tally.events,
+        efficiency=efficiency,
+        coverage=useful_node_s / tally.pool_node_s if tally.pool_node_s else 0.0,
+        solver_calls=use.calls,
+        solver_s=use.spent_s,
+        solver_fallbacks=use.fallbacks,
+        wall_s=0.0,
+        peak_rss_bytes=0,
+        steps=tuple(played.steps),
+        completions=tuple(_completion(run) for run in played.runs),
+    )
+
+
+def _completion(run: Run) -> Completion:
+    took_s = None if run.finished_s is None else run.finished_s - run.arrival_s
+    return Completion(
+        trainer=run.spec.name,
+        arrival_s=run.arrival_s,
+        admitted_s=run.admitted_s,
+        finished_s=run.finished_s,
+        samples=run.done,
+        slowdown=None if took_s is None else took_s / run.spec.shortest_s,
+    )

@@ -1,0 +1,84 @@
+"""What a replay is asked to do."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from freetrain.errors import UsageError
+
+DEFAULT_T_FWD_S = 120.0
+
+
+class Objective(StrEnum):
+    """What a node count is worth to the planner (docs/replay.md)."""
+
+    THROUGHPUT = "throughput"
+    SPEEDUP = "speedup"
+    WEIGHTED = "weighted"
+
+
+class Accounting(StrEnum):
+    """How progress and costs are counted (docs/replay.md)."""
+
+    REAL = "real"
+    PUBLISHED = "published"
+    PUBLISHED_C = "published+c"
+
+
+class Solver(StrEnum):
+    """What finds the planner's optimum."""
+
+    EXACT = "exact"
+    CBC = "cbc"
+    HIGHS = "highs"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaySettings:
+    """One replay's choices.
+
+    Attributes:
+        policy: A name in ``POLICIES``.
+        objective: What the planner maximises; also that of the static yardstick.
+        accounting: How progress and costs are counted.
+        parallel: Trainers admitted at a time; None for no limit.
+        t_fwd_s: [T_fwd] The planner's look-ahead, seconds.
+        cost_factor: What every rescale and start cost is multiplied by.
+        requeue: Whether a finished trainer starts over at the end of the queue.
+        solver: What finds the planner's optimum.
+        solver_limit_s: How long one solver call may take, seconds.
+        record_steps: Whether the result lists every step.
+
+    Raises:
+        UsageError: A number is outside its range.
+    """
+
+    policy: str = "freetrain"
+    objective: Objective = Objective.THROUGHPUT
+    accounting: Accounting = Accounting.REAL
+    parallel: int | None = 10
+    t_fwd_s: float = DEFAULT_T_FWD_S
+    cost_factor: float = 1.0
+    requeue: bool = False
+    solver: Solver = Solver.EXACT
+    solver_limit_s: float = 10.0
+    record_steps: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that mean nothing."""
+        if self.parallel is not None and self.parallel < 1:
+            raise _refusal("trainers at a time", self.parallel, "1 or more")
+        for what, value in (
+            ("seconds of look-ahead", self.t_fwd_s),
+            ("seconds for the solver", self.solver_limit_s),
+        ):
+            if not 0 < value < math.inf:
+                raise _refusal(what, value, "a number above 0")
+        if not 0 <= self.cost_factor < math.inf:
+            raise _refusal("times the costs", self.cost_factor, "0 or more")
+
+
+def _refusal(what: str, value: float, expected: str) -> UsageError:
+    return UsageError(f"{value:g} {what}: expected {expected}. Nothing was replayed.")

@@ -1,0 +1,169 @@
+"""The pool over time: which nodes are idle from when until when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from freetrain.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from logs.trace import IdleTrace
+
+DAY_S = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class PoolEvent:
+    """A moment at which an idle interval starts or ends.
+
+    Attributes:
+        time_s: Seconds from the start of the replay.
+        joined: Nodes that are idle from now on, by index, ascending.
+        left: Nodes that were idle until now, by index, ascending. A node whose
+            intervals touch is in neither.
+    """
+
+    time_s: float
+    joined: tuple[int, ...]
+    left: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Moves:
+    """Nodes that move at each event, one list after the other.
+
+    Attributes:
+        node: Node indices, int64, ascending within an event.
+        first: Where an event's nodes begin in ``node``, int64, one entry an
+            event and one for the end.
+    """
+
+    node: NDArray[np.int64]
+    first: NDArray[np.int64]
+
+    def at(self, event: int) -> tuple[int, ...]:
+        """Return the nodes that move at *event*."""
+        return tuple(self.node[self.first[event] : self.first[event + 1]].tolist())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PoolTimeline:
+    """What a replay sees of an idle trace.
+
+    Attributes:
+        node_names: The nodes that take part; an index into it names a node.
+        times_s: Event times, seconds from the start of the replay, float64,
+            ascending; the first is 0. Every distinct time at which an interval
+            of these nodes starts or ends is an event, even where nothing
+            changes because intervals touch.
+        joined: Nodes that become idle, by event.
+        left: Nodes that are taken, by event.
+        horizon_s: Where the replay is to end; the last event where the whole
+            log is replayed. At most one event lies after it.
+    """
+
+    node_names: tuple[str, ...]
+    times_s: NDArray[np.float64]
+    joined: Moves
+    left: Moves
+    horizon_s: float
+
+    @classmethod
+    def from_trace(
+        cls,
+        trace: IdleTrace,
+        *,
+        start_s: float = 0.0,
+        nodes: int | None = None,
+        days: float | None = None,
+    ) -> PoolTimeline:
+        """Cut a replay's timeline out of *trace*.
+
+        Args:
+            trace: The idle intervals.
+            start_s: Where the replay starts, seconds of the log; intervals that
+                are open by then start with it.
+            nodes: How many of the log's nodes take part, the first ones; None
+                for all.
+            days: How long the replay lasts; None for the rest of the log.
+
+        Raises:
+            UsageError: *nodes*, *start_s* or *days* leave nothing to replay.
+        """
+        taking_part = len(trace.node_names) if nodes is None else nodes
+        _check_cut(trace, start_s=start_s, nodes=taking_part, days=days)
+        chosen = (trace.node < taking_part) & (trace.end_s > start_s)
+        node = trace.node[chosen].astype(np.int64)
+        opens_s = np.maximum(trace.start_s[chosen], start_s) - start_s
+        closes_s = trace.end_s[chosen] - start_s
+        times_s = np.unique(np.concatenate(([0.0], opens_s, closes_s)))
+        horizon_s = float(times_s[-1]) if days is None else days * DAY_S
+        opened = np.searchsorted(times_s, opens_s) * taking_part + node
+        closed = np.searchsorted(times_s, closes_s) * taking_part + node
+        kept = int(np.searchsorted(times_s, horizon_s, side="right")) + 1
+        return cls(
+            node_names=trace.node_names[:taking_part],
+            times_s=times_s[:kept],
+            joined=_moves(np.setdiff1d(opened, closed), taking_part, len(times_s)),
+            left=_moves(np.setdiff1d(closed, opened), taking_part, len(times_s)),
+            horizon_s=horizon_s,
+        )
+
+    @classmethod
+    def dedicated(cls, nodes: int, span_s: float) -> PoolTimeline:
+        """Return the timeline of *nodes* that are there for all of *span_s*."""
+        return cls(
+            node_names=tuple(f"dedicated-{k}" for k in range(nodes)),
+            times_s=np.zeros(1),
+            joined=_moves(np.arange(nodes), max(nodes, 1), 1),
+            left=_moves(np.arange(0), max(nodes, 1), 1),
+            horizon_s=span_s,
+        )
+
+    def events(self) -> Iterator[PoolEvent]:
+        """Yield the events in order; the first is at 0."""
+        for index, time_s in enumerate(self.times_s.tolist()):
+            yield PoolEvent(time_s, self.joined.at(index), self.left.at(index))
+
+    @property
+    def mean_nodes(self) -> float:
+        """Mean number of idle nodes up to the horizon."""
+        change = np.diff(self.joined.first) - np.diff(self.left.first)
+        idle = np.cumsum(change)[: len(self.times_s)]
+        until_s = np.append(self.times_s, self.horizon_s).clip(max=self.horizon_s)
+        return float((idle * np.diff(until_s)).sum()) / self.horizon_s
+
+
+def _moves(keys: NDArray[np.int64], nodes: int, events: int) -> Moves:
+    """Split keys, each event x nodes + node and ascending, by event."""
+    event, node = np.divmod(keys, nodes)
+    return Moves(node=node, first=np.searchsorted(event, np.arange(events + 1)))
+
+
+def _check_cut(
+    trace: IdleTrace, *, start_s: float, nodes: int, days: float | None
+) -> None:
+    machine = len(trace.node_names)
+    if not 1 <= nodes <= machine:
+        raise UsageError(
+            f"{trace.source} has {machine} nodes; {nodes} of them cannot be replayed. "
+            f"Nothing was replayed. Ask for 1 to {machine} nodes."
+        )
+    if days is not None and not days > 0:
+        raise UsageError(
+            f"a replay of {days:g} days has no length; nothing was replayed. "
+            f"Ask for more than 0 days."
+        )
+    last_s = float(trace.end_s.max(initial=0.0))
+    if not start_s < last_s:
+        raise UsageError(
+            f"{trace.source} ends at {last_s:g} s, so a replay from {start_s:g} s has "
+            f"nothing in it; nothing was replayed. Start earlier."
+        )
