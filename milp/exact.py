@@ -34,7 +34,7 @@ _MOVES_PER_CALL = 4000
 # With more options a trainer than this it pays to try smaller limits first: the
 # best plan mostly loses nothing, or as much as the incumbent, seldom between.
 _FEW_OPTIONS = 3
-_LIMITS = (1 / 64, 1 / 16, 1 / 4)
+_LIMITS = (1 / 32, 1 / 4)
 
 Answer = tuple[list[int], float]
 

@@ -23,6 +23,10 @@ Options = list[tuple[float, int]]
 Moves = list[tuple[int, int]]
 
 
+# From here on a list of all gains is cheaper than array look-ups.
+_FEW_MOVES = 16
+
+
 class Limit(NamedTuple):
     """What a search may spend.
 
@@ -74,7 +78,7 @@ def search(
     for choice in reversed(choices):
         counts.append(choice[left])
         left -= counts[-1]
-    return counts[::-1], best[pool_nodes]
+    return counts[::-1], float(best[pool_nodes])
 
 
 def _moves_within(
@@ -110,10 +114,6 @@ def _spread(
 
     The trainers before it use at least and at most *bounds* nodes.
     """
-    if len(options) == 1:
-        extra, nodes = options[0]
-        moves = [(left, nodes) for left in states]
-        return moves, {left - nodes: loss + extra for left, loss in states.items()}
     least, most = bounds
     moves: Moves = []
     after: dict[int, float] = {}
@@ -123,11 +123,15 @@ def _spread(
             if extra > spare:
                 break
             rest = left - nodes
-            unused = max(0, rest - most)
-            if rest < least or extra + unused * limit.price > spare:
+            if rest < least or (
+                rest > most and extra + (rest - most) * limit.price > spare
+            ):
                 continue
             moves.append((left, nodes))
-            after[rest] = min(loss + extra, after.get(rest, math.inf))
+            total = loss + extra
+            known = after.get(rest)
+            if known is None or total < known:
+                after[rest] = total
     return moves, after
 
 
@@ -137,7 +141,7 @@ def _step(
     """Best gain and smallest best count of one trainer, by pool before it."""
     after: dict[int, float] = {}
     choice: dict[int, int] = {}
-    values: dict[int, float] = {n: float(row[n]) for n in {n for _, n in moves}}
+    values = row.tolist() if len(moves) > _FEW_MOVES else row
     for left, nodes in moves:
         before = best.get(left - nodes)
         if before is None:
@@ -154,7 +158,11 @@ def _reach(options: Sequence[Options]) -> tuple[list[int], list[int]]:
     """Fewest and most nodes that the trainers before each one can use."""
     least, most = [0], [0]
     for trainer_options in options:
-        sizes = [nodes for _, nodes in trainer_options]
-        least.append(least[-1] + min(sizes))
-        most.append(most[-1] + max(sizes))
+        if len(trainer_options) == 1:
+            fewest = largest = trainer_options[0][1]
+        else:
+            sizes = [nodes for _, nodes in trainer_options]
+            fewest, largest = min(sizes), max(sizes)
+        least.append(least[-1] + fewest)
+        most.append(most[-1] + largest)
     return least, most
