@@ -13,10 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 # float() alone would also take "nan", "1_000", "infinity" and Arabic digits.
-_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
-_NUMBERS = re.compile(rf"{_NUMBER.pattern}(?: {_NUMBER.pattern})*", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_PLAIN = re.compile(r"[-.\d ]*", re.ASCII)
+_UNKNOWN = str(NO_VALUE)
 _TOO_LARGE = 1e15
 """Above it a double no longer tells one tenth of a second from the next."""
+
+_SURELY_SMALL_CHARS = 15
 
 
 def read_number(text: str, field: str, expected: str = "a number") -> float:
@@ -34,30 +37,30 @@ def read_number(text: str, field: str, expected: str = "a number") -> float:
     return value
 
 
-def read_numbers(words: Sequence[str], fields: Sequence[str]) -> list[float]:
+def read_known(words: Sequence[str], fields: Sequence[str]) -> list[float | None]:
     """Return the numbers that *words* say, one for each of *fields*.
 
-    The same as `read_number` word by word, in a third of the time.
-    """
-    if _NUMBERS.fullmatch(" ".join(words)):
-        values = [float(word) for word in words]
-        if max(values) < _TOO_LARGE and min(values) > -_TOO_LARGE:
-            return values
-    return [read_number(word, field) for word, field in zip(words, fields, strict=True)]
-
-
-def known_or_none(value: float, field: str) -> float | None:
-    """Return *value*, or None where it is -1, the mark for unknown.
+    Returns:
+        Numbers of 0 or more; None where a word is -1, the mark for unknown.
 
     Raises:
-        BadLineError: It is negative otherwise.
+        BadLineError: A word is no number, 1e15 and more, or negative otherwise.
     """
-    if value >= 0:
-        return value
-    if value == NO_VALUE:
-        return None
-    found = write_number(value)
-    raise BadLineError(field, f"found {found}; expected 0 or more, or -1 for unknown")
+    line = " ".join(words)
+    # Nine lines in ten are plain, and this takes a third of the time.
+    if (
+        _PLAIN.fullmatch(line)
+        and line.count("-") == words.count(_UNKNOWN)
+        and max(map(len, words)) <= _SURELY_SMALL_CHARS
+    ):
+        try:
+            return [None if word == _UNKNOWN else float(word) for word in words]
+        except ValueError:
+            pass
+    return [
+        _known_or_none(read_number(word, field), field)
+        for word, field in zip(words, fields, strict=True)
+    ]
 
 
 def not_negative(value: float, field: str) -> float:
@@ -69,6 +72,15 @@ def not_negative(value: float, field: str) -> float:
     if value < 0:
         raise BadLineError(field, f"found {write_number(value)}; expected 0 or more")
     return value
+
+
+def _known_or_none(value: float, field: str) -> float | None:
+    if value >= 0:
+        return value
+    if value == NO_VALUE:
+        return None
+    found = write_number(value)
+    raise BadLineError(field, f"found {found}; expected 0 or more, or -1 for unknown")
 
 
 def whole(value: float, field: str) -> int:

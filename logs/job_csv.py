@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING
 
 from logs.errors import UnreadableLogError
 from logs.fields import (
-    known_or_none,
-    not_negative,
-    read_number,
+    read_known,
     whole,
     write_number,
 )
@@ -26,6 +24,7 @@ from logs.table import (
 from logs.trace import NO_VALUE, Job, JobTrace
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import TextIO
 
     from logs.content import Content
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
 COLUMNS = ("job", "submit_s", "start_s", "run_s", "nodes", "req_s", "user")
 _NEEDED = ("job", "submit_s", "run_s", "nodes")
 _OPTIONAL = ("start_s", "req_s", "user")
+_NUMBERS = ("submit_s", "start_s", "run_s", "nodes", "req_s")
 _UNKNOWN = str(NO_VALUE)
 
 
@@ -88,40 +88,46 @@ class _JobParser:
 
     def __init__(self, columns: tuple[str, ...]) -> None:
         self._columns = columns
+        self._places = {
+            name: columns.index(name) for name in COLUMNS if name in columns
+        }
         self._ids = JobIds()
 
     def parse(self, number: int, line: str) -> Job:
-        texts = dict(zip(self._columns, split_fields(line, self._columns), strict=True))
-        if not texts["job"]:
+        texts = split_fields(line, self._columns)
+        job_id = texts[self._places["job"]]
+        if not job_id:
             raise BadLineError("job", "found nothing; expected the job's name")
-        submit_s = not_negative(read_number(texts["submit_s"], "submit_s"), "submit_s")
-        units = _known(texts, "nodes")
-        ran = Ran.of(
-            start_s=_known(texts, "start_s"),
-            run_s=_known(texts, "run_s"),
-            units=None if units is None else whole(units, "nodes"),
-        )
-        if ran.start_s is not None and ran.start_s < submit_s:
-            found = write_number(ran.start_s)
-            why = f"found {found}; expected submit_s, {texts['submit_s']}, or later"
-            raise BadLineError("start_s", why)
-        user = texts.get("user", _UNKNOWN)
-        requested_s = _known(texts, "req_s")
-        self._ids.add(texts["job"], number, field="job")
-        return Job(
-            job_id=texts["job"],
-            submit_s=submit_s,
-            start_s=ran.start_s,
-            run_s=ran.run_s,
-            units=ran.units,
-            requested_s=requested_s,
-            user="" if user == _UNKNOWN else user,
-        )
+        user = self._text(texts, "user")
+        words = [self._text(texts, name) for name in _NUMBERS]
+        job = _job(job_id, read_known(words, _NUMBERS), user)
+        self._ids.add(job_id, number, field="job")
+        return job
+
+    def _text(self, texts: list[str], name: str) -> str:
+        place = self._places.get(name)
+        return _UNKNOWN if place is None else texts[place] or _UNKNOWN
 
 
-def _known(texts: dict[str, str], field: str) -> float | None:
-    text = texts.get(field)
-    return known_or_none(read_number(text, field), field) if text else None
+def _job(job_id: str, values: Sequence[float | None], user: str) -> Job:
+    submit_s, start_s, run_s, nodes, requested_s = values
+    if submit_s is None:
+        raise BadLineError("submit_s", "found -1 or nothing; expected 0 or more")
+    if start_s is not None and start_s < submit_s:
+        found, submitted = write_number(start_s), write_number(submit_s)
+        why = f"found {found}; expected submit_s, {submitted}, or later"
+        raise BadLineError("start_s", why)
+    units = None if nodes is None else whole(nodes, "nodes")
+    ran = Ran.of(start_s=start_s, run_s=run_s, units=units)
+    return Job(
+        job_id=job_id,
+        submit_s=submit_s,
+        start_s=ran.start_s,
+        run_s=ran.run_s,
+        units=ran.units,
+        requested_s=requested_s,
+        user="" if user == _UNKNOWN else user,
+    )
 
 
 def _number_or_unknown(value: float | None) -> str:

@@ -11,12 +11,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from logs.errors import UnreadableLogError
-from logs.fields import known_or_none, not_negative, read_numbers, whole
+from logs.fields import read_known, whole
 from logs.lines import BadLineError, Tolerance, parse_lines
 from logs.occupancy import machine_units
 from logs.record import JobIds, Ran, by_submission
 from logs.swf_header import comment_text, machine_size, unix_start_s
-from logs.trace import NO_VALUE, Job, JobTrace
+from logs.trace import Job, JobTrace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,9 +62,9 @@ CARRIED = (
 PARTIAL_STATUSES = (2, 3, 4)
 """Lines of one execution of a job that was checkpointed or swapped out."""
 
-_SUBMIT, _WAIT, _RUN, _ALLOCATED, _REQUESTED = 1, 2, 3, 4, 7
+_NUMBER, _SUBMIT, _WAIT, _RUN, _ALLOCATED, _REQUESTED = 0, 1, 2, 3, 4, 7
 _REQUESTED_TIME, _STATUS, _USER, _PARTITION = 8, 10, 11, 15
-_PLACES = {name: FIELDS.index(name) for name in CARRIED}
+_CARRIED_PLACES = tuple((FIELDS.index(name), name) for name in CARRIED)
 
 
 def read_swf(content: Content, *, skip_bad: int = 0) -> JobTrace:
@@ -124,11 +124,10 @@ class _JobParser:
                 self.comments.append(comment_text(comment))
             return None
         self._in_header = False
-        if len(words) != len(FIELDS):
-            why = f"found {len(words)} fields; expected {len(FIELDS)}"
-            raise BadLineError(None, why)
-        values = read_numbers(words, FIELDS)
-        job_id = str(whole(not_negative(values[0], FIELDS[0]), FIELDS[0]))
+        values = _values(words)
+        job_id = _label(values, _NUMBER)
+        if not job_id:
+            raise BadLineError(FIELDS[_NUMBER], "found -1; expected the job's number")
         if values[_STATUS] in PARTIAL_STATUSES:
             self._partial.setdefault(job_id, number)
             return None
@@ -146,18 +145,26 @@ class _JobParser:
         ]
 
 
-def _job(job_id: str, values: Sequence[float]) -> Job:
-    submit_s = not_negative(values[_SUBMIT], FIELDS[_SUBMIT])
-    wait_s = _known(values, _WAIT)
-    requested = _known_whole(values, _REQUESTED)
-    ran = _ran(values, submit_s, wait_s, requested)
+def _values(words: Sequence[str]) -> list[float | None]:
+    """Return the 18 fields of a line, None where unknown."""
+    if len(words) != len(FIELDS):
+        why = f"found {len(words)} fields; expected {len(FIELDS)}"
+        raise BadLineError(None, why)
+    return read_known(words, FIELDS)
+
+
+def _job(job_id: str, values: Sequence[float | None]) -> Job:
+    submit_s = values[_SUBMIT]
+    if submit_s is None:
+        raise BadLineError(FIELDS[_SUBMIT], "found -1; expected 0 or more")
+    ran = _ran(values, submit_s)
     return Job(
         job_id=job_id,
         submit_s=submit_s,
         start_s=ran.start_s,
         run_s=ran.run_s,
         units=ran.units,
-        requested_s=_known(values, _REQUESTED_TIME),
+        requested_s=values[_REQUESTED_TIME],
         user=_label(values, _USER),
         partition=_label(values, _PARTITION),
         state=_label(values, _STATUS),
@@ -165,46 +172,33 @@ def _job(job_id: str, values: Sequence[float]) -> Job:
     )
 
 
-def _ran(
-    values: Sequence[float],
-    submit_s: float,
-    wait_s: float | None,
-    requested: int | None,
-) -> Ran:
-    allocated = _known_whole(values, _ALLOCATED)
-    run_s = _known(values, _RUN)
-    if run_s == 0 and not allocated:
-        run_s = None
+def _ran(values: Sequence[float | None], submit_s: float) -> Ran:
+    wait_s, run_s = values[_WAIT], values[_RUN]
+    allocated, requested = _whole(values, _ALLOCATED), _whole(values, _REQUESTED)
     return Ran.of(
         start_s=None if wait_s is None else submit_s + wait_s,
-        run_s=run_s,
+        run_s=run_s if run_s or allocated else None,
         units=allocated or requested,
     )
 
 
-def _carried(values: Sequence[float], ran: Ran) -> tuple[tuple[str, float], ...]:
+def _carried(values: Sequence[float | None], ran: Ran) -> tuple[tuple[str, float], ...]:
     """Return the known fields that the job's other attributes do not tell."""
-    told = {
-        "wait time": None if ran.start_s is None else values[_WAIT],
-        "requested processors": ran.units,
-    }
     return tuple(
-        (name, values[place])
-        for name, place in _PLACES.items()
-        if values[place] != NO_VALUE and values[place] != told.get(name)
+        (name, value)
+        for place, name in _CARRIED_PLACES
+        if (value := values[place]) is not None
+        and not (place == _WAIT and ran.start_s is not None)
+        and not (place == _REQUESTED and value == ran.units)
     )
 
 
-def _known(values: Sequence[float], place: int) -> float | None:
-    return known_or_none(values[place], FIELDS[place])
-
-
-def _known_whole(values: Sequence[float], place: int) -> int | None:
-    value = _known(values, place)
+def _whole(values: Sequence[float | None], place: int) -> int | None:
+    value = values[place]
     return None if value is None else whole(value, FIELDS[place])
 
 
-def _label(values: Sequence[float], place: int) -> str:
+def _label(values: Sequence[float | None], place: int) -> str:
     """Return a user, partition or status: a whole number as text, or nothing."""
-    value = _known_whole(values, place)
+    value = _whole(values, place)
     return "" if value is None else str(value)
