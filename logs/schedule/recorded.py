@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from logs.errors import UnusableLogError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from logs.schedule.layout import Layout
-    from logs.schedule.machine import Machine, PlannedJob
+    from logs.schedule.machine import Machine, PlannedJob, Running
     from logs.schedule.unitset import UnitSet
-    from logs.trace import Job
+    from logs.trace import Job, JobTrace
 
 
 @dataclass(frozen=True, slots=True)
 class OverCommitment:
     """Where a log's jobs hold more than the machine has.
 
-    A job gets what is free of what it needs; the rest is counted here.
+    A job gets what is free of what it needs; the rest is counted here. Jobs of
+    zero run time are left out.
 
     Attributes:
         jobs: Jobs that got fewer units than they held in the log.
@@ -28,10 +32,31 @@ class OverCommitment:
         worst_units: Units missing then.
     """
 
-    jobs: int = 0
-    unit_s: float = 0.0
-    worst_s: float | None = None
-    worst_units: int = 0
+    jobs: int
+    unit_s: float
+    worst_s: float | None
+    worst_units: int
+
+
+def find_over_commitment(trace: JobTrace, placed: Iterable[Running]) -> OverCommitment:
+    """Return what *placed* lacks of what *trace*'s jobs held."""
+    lacking = [
+        (job, trace.jobs[job.job].units - job.units.bit_count())
+        for job in placed
+        if job.end_s > job.start_s
+    ]
+    short = [(job, missing) for job, missing in lacking if missing]
+    # Ends sort before starts of the same time, as they happen.
+    changes = sorted(
+        change
+        for job, missing in short
+        for change in ((job.start_s, missing), (job.end_s, -missing))
+    )
+    levels = list(accumulate((change for _, change in changes), initial=0))
+    worst_units = max(levels)
+    worst_s = changes[levels.index(worst_units) - 1][0] if short else None
+    unit_s = sum(missing * (job.end_s - job.start_s) for job, missing in short)
+    return OverCommitment(len(short), unit_s, worst_s, worst_units)
 
 
 @dataclass(slots=True)
@@ -45,7 +70,6 @@ class RecordedPlacer:
     layout: Layout
     plan: tuple[PlannedJob, ...] = field(default=(), init=False)
     wakes_s: float = field(default=math.inf, init=False)
-    over_commitment: OverCommitment = field(default=OverCommitment(), init=False)
 
     def arrives_s(self, job: Job) -> float:
         """Jobs appear when they start."""
@@ -61,11 +85,7 @@ class RecordedPlacer:
         """Start everything that arrived, with what is free of what it needs."""
         del ended, arrived
         for job in tuple(machine.waiting):
-            units = self._pick(machine, job)
-            machine.start(job, units)
-            missing = machine.size[job] - units.bit_count()
-            if missing and machine.jobs[job].run_s > 0:
-                self._count(machine, missing * machine.jobs[job].run_s)
+            machine.start(job, self._pick(machine, job))
 
     def _pick(self, machine: Machine, job: int) -> UnitSet:
         named = self.layout.named(machine.jobs[job])
@@ -75,14 +95,3 @@ class RecordedPlacer:
         if unnamed > 0:
             units |= machine.units.lowest(machine.free & ~named, unnamed)
         return units
-
-    def _count(self, machine: Machine, missing_unit_s: float) -> None:
-        so_far = self.over_commitment
-        held = sum(job.units.bit_count() for job in machine.running.values())
-        missing = sum(machine.size[job] for job in machine.running) - held
-        so_far = replace(
-            so_far, jobs=so_far.jobs + 1, unit_s=so_far.unit_s + missing_unit_s
-        )
-        if missing > so_far.worst_units:
-            so_far = replace(so_far, worst_s=machine.now_s, worst_units=missing)
-        self.over_commitment = so_far
