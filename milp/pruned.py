@@ -8,7 +8,6 @@ exceeds a limit finds all plans within that limit, and few states remain.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
