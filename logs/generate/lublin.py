@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 MONDAY_UNIX_S = 1_704_067_200.0
 """Unix time of t = 0: Monday 2024-01-01 00:00 UTC, a fiction with a weekday."""
 
+_COMPLETED = "1"
+"""The status of the Standard Workload Format for a job that ran to its end."""
+
 # Keys of the random streams, after the number of the class. Never renumber them:
 # every trace ever generated would change.
 _GAPS, _SIZES, _RUNS, _LIMITS, _USERS = range(5)
@@ -133,17 +136,17 @@ def _job(number: int, submit_s: int, draft: _Draft, model: WorkloadModel) -> Job
         units=draft.nodes,
         requested_s=float(draft.limit_s),
         user=str(draft.user),
-        partition=jobs.name,
+        state=_COMPLETED,
         swf=(("queue", float(jobs.queue)),),
     )
 
 
 def _comments(model: WorkloadModel) -> tuple[str, ...]:
-    names = ", ".join(jobs.name for jobs in model.classes)
     return (
         "Synthetic: no machine and no person is in this log.",
         "Model: Lublin and Feitelson 2003; limits and users as docs/generator.md says",
         f"Seed: {model.seed}",
         f"Offered load: {model.load:g} of {model.nodes} nodes, {model.days:g} days",
-        f"Job classes: {names}; weekend weight {model.weekend_weight:g}",
+        f"Weekend weight: {model.weekend_weight:g}",
+        *(f"Queue: {jobs.queue} {jobs.name}" for jobs in model.classes),
     )

@@ -14,7 +14,7 @@ class JobClass:
     """What one class of jobs looks like, as Lublin and Feitelson model it.
 
     Attributes:
-        name: ``all``, ``batch`` or ``interactive``; becomes the partition.
+        name: ``all``, ``batch`` or ``interactive``.
         queue: SWF queue number: 0 for interactive jobs, 1 for the others.
         serial_share: Share of jobs on one node.
         power_share: Share of the parallel jobs whose log2 size is rounded to a

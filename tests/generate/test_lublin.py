@@ -141,12 +141,13 @@ def test_weekends_are_as_quiet_as_asked() -> None:
     assert weekend / len(jobs) == pytest.approx(0.8 / 5.8, abs=bound)
 
 
-def test_both_classes_of_jobs_appear_with_their_queue_and_partition() -> None:
-    jobs = generate(WorkloadModel(nodes=128, classes=TYPED)).jobs
+def test_both_classes_of_jobs_appear_each_with_its_queue() -> None:
+    trace = generate(WorkloadModel(nodes=128, classes=TYPED))
 
-    kinds = Counter((job.partition, dict(job.swf)["queue"]) for job in jobs)
-    assert set(kinds) == {("batch", 1.0), ("interactive", 0.0)}
-    assert kinds["interactive", 0.0] > kinds["batch", 1.0]
+    queues = Counter(dict(job.swf)["queue"] for job in trace.jobs)
+    assert set(queues) == {1.0, 0.0}
+    assert queues[0.0] > queues[1.0]
+    assert trace.comments[-2:] == ("Queue: 1 batch", "Queue: 0 interactive")
 
 
 @pytest.mark.parametrize(
