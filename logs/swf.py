@@ -11,15 +11,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from logs.errors import UnreadableLogError
-from logs.fields import read_known, whole
+from logs.fields import read_known, whole, write_number
 from logs.lines import BadLineError, Tolerance, parse_lines
 from logs.occupancy import machine_units
 from logs.record import JobIds, Ran, by_submission
-from logs.swf_header import comment_text, machine_size, unix_start_s
-from logs.trace import Job, JobTrace
+from logs.swf_codes import numbered, status_code
+from logs.swf_header import comment_text, machine_size, swf_header, unix_start_s
+from logs.trace import NO_VALUE, Job, JobTrace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import TextIO
 
     from logs.content import Content
 
@@ -105,6 +107,51 @@ def read_swf(content: Content, *, skip_bad: int = 0) -> JobTrace:
         comments=comments,
         skipped_lines=tolerance.skipped,
     )
+
+
+def write_swf(trace: JobTrace, stream: TextIO) -> None:
+    """Write *trace* in the Standard Workload Format.
+
+    The format knows numbers alone. Where a job, user or partition is named
+    otherwise, all jobs, users or partitions are numbered from 1, in the order in
+    which they appear; Slurm's final states become 1 (completed), 5 (cancelled)
+    and 0 (any other end). Names of nodes and priorities have no place in it.
+
+    Whatever the format can express, `read_swf` reads back the same; the header
+    is `logs.swf_header.swf_header`.
+    """
+    stream.writelines(f"; {text}".rstrip() + "\n" for text in swf_header(trace))
+    ids = numbered(job.job_id for job in trace.jobs)
+    users = numbered(job.user for job in trace.jobs)
+    partitions = numbered(job.partition for job in trace.jobs)
+    for job in trace.jobs:
+        values = {
+            "job number": ids[job.job_id],
+            "status": status_code(job.state),
+            "user": users[job.user],
+            "partition": partitions[job.partition],
+            **_amounts(job),
+        }
+        fields = (write_number(values.get(name, NO_VALUE)) for name in FIELDS)
+        stream.write(" ".join(fields) + "\n")
+
+
+def _amounts(job: Job) -> dict[str, float]:
+    never_ran = job.start_s is None and job.run_s == 0
+    units = job.units or NO_VALUE
+    amounts = {
+        "requested processors": units,
+        **dict(job.swf),
+        "submit time": job.submit_s,
+        "run time": NO_VALUE if never_ran else job.run_s,
+        "allocated processors": units,
+        "requested time": NO_VALUE if job.requested_s is None else job.requested_s,
+    }
+    if job.start_s is not None:
+        amounts["wait time"] = job.start_s - job.submit_s
+    elif not never_ran:
+        amounts["wait time"] = NO_VALUE
+    return amounts
 
 
 class _JobParser:

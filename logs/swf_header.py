@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from logs.trace import JobTrace
 
 _LABEL = re.compile(r"\s*([A-Za-z]+)\s*:\s*(.*)", re.ASCII)
-_WHOLE = re.compile(r"\d{1,15}", re.ASCII)
+_NUMBER = re.compile(r"\d{1,14}(?:\.\d+)?", re.ASCII)
 
 
 class MachineSize(NamedTuple):
@@ -33,8 +33,8 @@ def comment_text(after_mark: str) -> str:
 
 def machine_size(comments: tuple[str, ...]) -> MachineSize:
     """Return MaxProcs, else MaxNodes, and what one node has of it."""
-    processors = _number(comments, "MaxProcs")
-    nodes = _number(comments, "MaxNodes")
+    processors = int(_number(comments, "MaxProcs") or 0)
+    nodes = int(_number(comments, "MaxNodes") or 0)
     if processors and nodes and processors % nodes == 0:
         return MachineSize(processors, processors // nodes)
     return MachineSize(processors or nodes or None, 1)
@@ -46,7 +46,7 @@ def unix_start_s(comments: tuple[str, ...]) -> float | None:
     A 0 or -1 there is a stand-in for "not known", as in converted logs.
     """
     number = _number(comments, "UnixStartTime")
-    return float(number) if number else None
+    return number or None
 
 
 def swf_header(trace: JobTrace) -> tuple[str, ...]:
@@ -57,24 +57,22 @@ def swf_header(trace: JobTrace) -> tuple[str, ...]:
     """
     comments = tuple(" ".join(text.splitlines()).rstrip() for text in trace.comments)
     stated: dict[str, str] = {}
-    if not _values(comments, "Version"):
-        stated["Version"] = "2.2"
     if unix_start_s(comments) != trace.unix_start_s:
         start_s = trace.unix_start_s
         stated["UnixStartTime"] = write_number(-1 if start_s is None else start_s)
-    size = MachineSize(trace.units, trace.units_per_node)
-    if machine_size(comments) != size:
+    if machine_size(comments) != MachineSize(trace.units, trace.units_per_node):
         stated["MaxNodes"] = str(trace.units // trace.units_per_node)
         stated["MaxProcs"] = str(trace.units)
-    others = (text for text in comments if _label(text)[0] not in stated)
-    return (*(f"{name}: {value}" for name, value in stated.items()), *others)
+    version = () if _values(comments, "Version") else ("Version: 2.2",)
+    kept = (text for text in comments if _label(text)[0] not in stated)
+    return (*version, *kept, *(f"{name}: {value}" for name, value in stated.items()))
 
 
-def _number(comments: tuple[str, ...], name: str) -> int | None:
+def _number(comments: tuple[str, ...], name: str) -> float | None:
     """Return the number that the first *name* begins with: "1152 (8 a node)"."""
     for value in _values(comments, name):
-        found = _WHOLE.match(value)
-        return int(found.group()) if found else None
+        found = _NUMBER.match(value)
+        return float(found.group()) if found else None
     return None
 
 

@@ -1,0 +1,239 @@
+"""What a scheduling researcher wants to know of a log first."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from logs.occupancy import levels
+from logs.trace import IdleTrace, JobTrace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from logs.trace import Trace
+
+LONG_HOLE_S = 600.0
+"""From here on a hole is long: rescaling into it has surely paid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How a quantity is spread over jobs or holes; zeros where there are none."""
+
+    median: float
+    mean: float
+    most: float
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> Spread:
+        """Return the spread of *values*."""
+        known = sorted(map(float, values))
+        if not known:
+            return cls(0.0, 0.0, 0.0)
+        return cls(statistics.median(known), statistics.fmean(known), known[-1])
+
+
+@dataclass(frozen=True, slots=True)
+class JobSummary:
+    """A log of jobs in figures. Occupancy counts jobs that have a start.
+
+    Attributes:
+        source: The file, as the user named it.
+        log_format: What it was recognised as.
+        unix_start_s: Unix time of t = 0, or None.
+        skipped_lines: Bad lines that were tolerated.
+        jobs: Jobs in the log.
+        never_ran_jobs: Those without a start and without a run time.
+        without_start_jobs: Those that ran, but the log does not tell when.
+        without_limit_jobs: Those that asked for no time limit, or none is known.
+        over_limit_jobs: Those that ran for longer than they asked for.
+        oversized_jobs: Those larger than the machine.
+        users: Users that the log tells apart.
+        machine_units: The machine's size in allocation units.
+        units_per_node: Units that make up a node.
+        machine_nodes: The machine's size in nodes, parts counted as whole ones.
+        first_submit_s: First submission.
+        span_s: From the first start to the last end.
+        used_node_s: Node-seconds that jobs held.
+        utilisation: ``used_node_s`` over the machine's nodes times ``span_s``.
+        mean_idle_nodes: Nodes idle on average over ``span_s``; below 0 where
+            the log books more than the machine has.
+        peak_units: The most units ever held at once.
+        overcommitted_s: Time during which more than the machine was held.
+        size_units: Sizes of the jobs that are not nothing.
+        run_s: Run times of the jobs that ran.
+        wait_s: From submission to start.
+    """
+
+    source: str
+    log_format: str
+    unix_start_s: float | None
+    skipped_lines: int
+    jobs: int
+    never_ran_jobs: int
+    without_start_jobs: int
+    without_limit_jobs: int
+    over_limit_jobs: int
+    oversized_jobs: int
+    users: int
+    machine_units: int
+    units_per_node: int
+    machine_nodes: int
+    first_submit_s: float
+    span_s: float
+    used_node_s: float
+    utilisation: float
+    mean_idle_nodes: float
+    peak_units: int
+    overcommitted_s: float
+    size_units: Spread
+    run_s: Spread
+    wait_s: Spread
+
+
+@dataclass(frozen=True, slots=True)
+class IdleSummary:
+    """A log of idle intervals in figures.
+
+    Attributes:
+        source: The file, as the user named it.
+        log_format: ``fragments``.
+        unix_start_s: Unix time of t = 0, or None.
+        skipped_lines: Bad lines that were tolerated.
+        machine_nodes: Nodes of the machine, as far as the log tells.
+        ever_idle_nodes: Nodes that were idle at some time.
+        span_s: From t = 0 to the last end.
+        holes: Idle intervals.
+        idle_node_s: Node-seconds idle.
+        idle_share: ``idle_node_s`` over ``machine_nodes`` times ``span_s``.
+        mean_idle_nodes: Nodes idle on average over ``span_s``.
+        peak_idle_nodes: The most nodes ever idle at once.
+        hole_s: Lengths of the holes.
+        short_hole_share: Share of holes shorter than ten minutes.
+        long_hole_time_share: Share of idle node-time in holes of ten minutes
+            and more.
+    """
+
+    source: str
+    log_format: str
+    unix_start_s: float | None
+    skipped_lines: int
+    machine_nodes: int
+    ever_idle_nodes: int
+    span_s: float
+    holes: int
+    idle_node_s: float
+    idle_share: float
+    mean_idle_nodes: float
+    peak_idle_nodes: int
+    hole_s: Spread
+    short_hole_share: float
+    long_hole_time_share: float
+
+
+TraceSummary = JobSummary | IdleSummary
+"""A log in figures; plain numbers, texts and `Spread` throughout."""
+
+
+def summarise(trace: Trace) -> TraceSummary:
+    """Return *trace* in figures."""
+    if isinstance(trace, IdleTrace):
+        return _summarise_idle(trace)
+    return _summarise_jobs(trace)
+
+
+def _summarise_jobs(trace: JobTrace) -> JobSummary:
+    jobs = trace.jobs
+    ran = [job for job in jobs if job.start_s is not None or job.run_s > 0]
+    limits = [(job.run_s, job.requested_s) for job in jobs]
+    use = _Use(trace)
+    return JobSummary(
+        source=trace.source,
+        log_format=trace.log_format,
+        unix_start_s=trace.unix_start_s,
+        skipped_lines=trace.skipped_lines,
+        jobs=len(jobs),
+        never_ran_jobs=len(jobs) - len(ran),
+        without_start_jobs=sum(job.start_s is None for job in ran),
+        without_limit_jobs=sum(limit_s is None for _, limit_s in limits),
+        over_limit_jobs=sum(
+            limit_s is not None and run_s > limit_s for run_s, limit_s in limits
+        ),
+        oversized_jobs=sum(job.units > trace.units for job in jobs),
+        users=len({job.user for job in jobs if job.user}),
+        machine_units=trace.units,
+        units_per_node=trace.units_per_node,
+        machine_nodes=-(-trace.units // trace.units_per_node),
+        first_submit_s=min((job.submit_s for job in jobs), default=0.0),
+        span_s=use.span_s,
+        used_node_s=use.unit_s / trace.units_per_node,
+        utilisation=_ratio(use.unit_s, trace.units * use.span_s),
+        mean_idle_nodes=_ratio(
+            trace.units * use.span_s - use.unit_s, trace.units_per_node * use.span_s
+        ),
+        peak_units=use.peak_units,
+        overcommitted_s=use.overcommitted_s,
+        size_units=Spread.of(job.units for job in jobs if job.units),
+        run_s=Spread.of(job.run_s for job in ran),
+        wait_s=Spread.of(
+            job.start_s - job.submit_s for job in jobs if job.start_s is not None
+        ),
+    )
+
+
+class _Use:
+    """What the jobs with a start held, in allocation units."""
+
+    def __init__(self, trace: JobTrace) -> None:
+        steps = list(levels(trace.jobs))
+        self.span_s = steps[-1][0] - steps[0][0] if steps else 0.0
+        self.unit_s = 0.0
+        self.overcommitted_s = 0.0
+        self.peak_units = max((held for _, held in steps), default=0)
+        for (from_s, held), (until_s, _) in itertools.pairwise(steps):
+            self.unit_s += held * (until_s - from_s)
+            if held > trace.units:
+                self.overcommitted_s += until_s - from_s
+
+
+def _summarise_idle(trace: IdleTrace) -> IdleSummary:
+    hole_s = trace.end_s - trace.start_s
+    idle_node_s = float(hole_s.sum())
+    span_s = float(trace.end_s.max(initial=0.0))
+    long_s = hole_s[hole_s >= LONG_HOLE_S]
+    mean_idle = _ratio(idle_node_s, span_s)
+    return IdleSummary(
+        source=trace.source,
+        log_format="fragments",
+        unix_start_s=trace.unix_start_s,
+        skipped_lines=trace.skipped_lines,
+        machine_nodes=len(trace.node_names),
+        ever_idle_nodes=len(np.unique(trace.node)),
+        span_s=span_s,
+        holes=len(hole_s),
+        idle_node_s=idle_node_s,
+        idle_share=_ratio(mean_idle, len(trace.node_names)),
+        mean_idle_nodes=mean_idle,
+        peak_idle_nodes=_peak_idle(trace),
+        hole_s=Spread.of(hole_s.tolist()),
+        short_hole_share=1.0 - _ratio(len(long_s), len(hole_s)),
+        long_hole_time_share=_ratio(float(long_s.sum()), idle_node_s),
+    )
+
+
+def _peak_idle(trace: IdleTrace) -> int:
+    starts, ends = np.sort(trace.start_s), np.sort(trace.end_s)
+    # Holes that end when others start make room first: ends count inclusively.
+    ended = np.searchsorted(ends, starts, side="right")
+    begun = np.searchsorted(starts, starts, side="right")
+    return int((begun - ended).max(initial=0))
+
+
+def _ratio(part: float, whole: float) -> float:
+    """Return *part* / *whole*, 0 where there is nothing to share."""
+    return part / whole if whole else 0.0
