@@ -1,1 +1,1 @@
-"""The self-contained report of a replay."""
+"""What people and programs get to see of a replay."""

@@ -1,0 +1,92 @@
+"""The command ``freetrain``: its verbs, and one way out for whatever goes wrong."""
+
+import importlib.metadata
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from freetrain.cli import exits, replay
+from freetrain.cli.output import write_out
+from freetrain.cli.world import World, real_world
+
+_HELP = {"help_option_names": ["-h", "--help"]}
+
+app = typer.Typer(
+    name="freetrain",
+    context_settings=_HELP,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+
+
+def _examples(lines: str) -> str:
+    return f"[bold]Examples[/bold]\n\n{lines.strip()}"
+
+
+def _show_version(ctx: typer.Context, value: bool) -> None:  # noqa: FBT001 - Typer's
+    if value:
+        version = importlib.metadata.version("freetrain")
+        write_out(ctx.obj, f"freetrain {version}\n")
+        raise typer.Exit
+
+
+@app.callback(
+    invoke_without_command=True,
+    epilog=_examples("freetrain demo\n\nfreetrain replay LOG --out report"),
+)
+def freetrain(
+    ctx: typer.Context,
+    *,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_show_version, help="Show the version."
+        ),
+    ] = False,
+) -> None:
+    """Train neural networks on the nodes that Slurm leaves idle."""
+    del version
+    if ctx.invoked_subcommand is None:
+        write_out(ctx.obj, f"{ctx.get_help()}\n")
+
+
+app.command("replay", epilog=_examples(replay.EXAMPLES))(replay.replay)
+
+
+def main(argv: Sequence[str] | None = None, *, world: World | None = None) -> int:
+    """Run one command and return its exit code; docs/commands.md lists them.
+
+    Args:
+        argv: Words after the program's name; None for those of this process.
+        world: What is outside; None for the real one.
+    """
+    words = sys.argv[1:] if argv is None else argv
+    outside = real_world() if world is None else world
+    try:
+        code = app(words, prog_name="freetrain", standalone_mode=False, obj=outside)
+        outside.stdout.flush()
+    except exits.EXPECTED as error:
+        return _failed(outside, error)
+    except KeyboardInterrupt:
+        code = exits.INTERRUPTED
+    if code == exits.PIPE_CLOSED:
+        _forget(outside)
+    return int(code or 0)
+
+
+def _failed(world: World, error: Exception) -> int:
+    if isinstance(error, BrokenPipeError):
+        _forget(world)
+        return exits.PIPE_CLOSED
+    exits.show_error(world, error)
+    return exits.exit_code(error)
+
+
+def _forget(world: World) -> None:
+    """Point standard output nowhere, so that Python's own last flush stays quiet."""
+    if world.stdout is sys.stdout:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())

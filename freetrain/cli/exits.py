@@ -1,0 +1,79 @@
+"""From what went wrong to one line and an exit code of sysexits.h."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from freetrain.errors import FreeTrainError
+from logs.errors import LogError, UnreadableLogError
+from milp.errors import MilpError, SolverUnavailableError
+
+if TYPE_CHECKING:
+    from freetrain.cli.world import World
+
+EX_USAGE = 64
+EX_DATAERR = 65
+EX_UNAVAILABLE = 69
+EX_SOFTWARE = 70
+EX_IOERR = 74
+INTERRUPTED = 130
+PIPE_CLOSED = 141
+"""What a shell shows for a program that SIGPIPE ended."""
+
+EXPECTED = (FreeTrainError, LogError, MilpError, typer.TyperException, OSError)
+"""Everything that becomes one line; anything else is a defect and shows itself."""
+
+
+def exit_code(error: Exception) -> int:
+    """Return the exit code for *error*, one of ``EXPECTED``."""
+    if isinstance(error, FreeTrainError):
+        return error.exit_code
+    if isinstance(error, typer.TyperException):
+        return EX_USAGE
+    if isinstance(error, LogError):
+        return EX_DATAERR
+    if isinstance(error, SolverUnavailableError):
+        return EX_UNAVAILABLE
+    return EX_IOERR if isinstance(error, OSError) else EX_SOFTWARE
+
+
+def error_line(error: Exception) -> str:
+    """Return *error* as one line: what happened, what was not done, what to do."""
+    if isinstance(error, typer.TyperException):
+        said = error.format_message().rstrip(".")
+        return one_line(f"{said}. Nothing was done. `freetrain -h` shows how.")
+    if isinstance(error, UnreadableLogError):
+        return one_line(f"{str(error).rstrip('.')}. Nothing was done. {_remedy(error)}")
+    if isinstance(error, OSError):
+        named = f"{error.filename}: " if error.filename else ""
+        said = f"{named}{error.strerror or error}"
+        return one_line(f"{said}. What was asked for was not finished.")
+    return one_line(str(error))
+
+
+def one_line(text: str) -> str:
+    """Return *text* with nothing in it that moves a terminal's cursor."""
+    folded = " ".join(text.split())
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode() for c in folded
+    )
+
+
+def show_error(world: World, error: Exception) -> None:
+    """Write *error* to standard error, on one line however long."""
+    line = error_line(error)
+    if not world.is_terminal:
+        world.stderr.write(f"error: {line}\n")
+        return
+    from rich.text import Text  # noqa: PLC0415 - only where colour is seen
+
+    shown = Text.assemble(("error:", "bold red"), " ", line)
+    world.err().print(shown, soft_wrap=True)
+
+
+def _remedy(error: UnreadableLogError) -> str:
+    if error.line_number is None:
+        return "Check that the file is complete and is the log you mean."
+    return "Mend the line, or pass over bad lines with --skip-bad N."

@@ -1,0 +1,136 @@
+"""From the files a request names to a pool over time and trainers."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from freetrain.errors import MissingInputError, UsageError
+from freetrain.replay.timeline import PoolTimeline
+from freetrain.trainers.builtin import BUILTIN_NAMES, builtin_trainers
+from freetrain.trainers.entry import closest
+from freetrain.trainers.file import read_trainers
+from logs.read import read_trace
+from logs.schedule import Method, schedule
+from logs.schedule.holes import holes
+from logs.trace import JobTrace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from freetrain.cli.request import ReplayRequest
+    from freetrain.trainers.spec import TrainerSpec
+    from logs.schedule import Schedule
+    from logs.trace import IdleTrace, Trace
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Idle:
+    """The idle intervals of a log, and what was not used of it.
+
+    Attributes:
+        trace: The intervals.
+        left_out: What was not used, one sentence each.
+    """
+
+    trace: IdleTrace
+    left_out: tuple[str, ...]
+
+
+def load_trace(path: Path, *, named: str, skip_bad: int) -> Trace:
+    """Read the log at *path*.
+
+    Raises:
+        MissingInputError: It is not there or may not be read.
+        OSError: Reading it broke off.
+        UnreadableLogError: It is not a log, or a line of it is bad.
+    """
+    try:
+        return read_trace(path, skip_bad=skip_bad)
+    except OSError as error:
+        if error.errno == errno.EIO:
+            raise
+        raise MissingInputError(
+            f"cannot read {named}: {error.strerror or error}. Nothing was done. "
+            f"Check the name and its permissions."
+        ) from error
+
+
+def idle_of(
+    trace: Trace,
+    method: Method,
+    *,
+    on_progress: Callable[[float], None] | None = None,
+) -> Idle:
+    """Return when nodes are idle: as the log says, or as *method* leaves them.
+
+    Raises:
+        UsageError: A log of idle intervals has no jobs to schedule.
+        UnusableLogError: The log's jobs cannot be scheduled.
+    """
+    if isinstance(trace, JobTrace):
+        made = schedule(trace, method, on_progress=on_progress)
+        return Idle(holes(made), (*_skipped(trace), *_not_placed(made)))
+    if method is not Method.RECORDED:
+        raise UsageError(
+            f"{trace.source} holds idle intervals and no jobs, so there is nothing "
+            f"for --schedule {method} to place. Nothing was done. Leave --schedule out."
+        )
+    return Idle(trace, _skipped(trace))
+
+
+def load_trainers(name: str, cwd: Path) -> tuple[TrainerSpec, ...]:
+    """Return the built-in set *name*, or the trainers of the TOML file *name*.
+
+    Raises:
+        MissingInputError: It is neither.
+        BadConfigurationError: The file does not describe trainers.
+    """
+    if name in BUILTIN_NAMES:
+        return builtin_trainers(name)
+    path = cwd / name
+    near = closest(name, BUILTIN_NAMES)
+    if near and not path.exists():
+        raise MissingInputError(
+            f"there is no built-in set and no file {name!r}; nothing was replayed."
+            f"{near}"
+        )
+    return read_trainers(path, named=name)
+
+
+def cut(idle: Idle, request: ReplayRequest) -> PoolTimeline:
+    """Return the part of the log that *request* asks for.
+
+    Raises:
+        UsageError: Nothing is left of it.
+    """
+    return PoolTimeline.from_trace(
+        idle.trace, start_s=request.start_s, nodes=request.nodes, days=request.days
+    )
+
+
+def _skipped(trace: Trace) -> tuple[str, ...]:
+    if not trace.skipped_lines:
+        return ()
+    return (f"{counted(trace.skipped_lines, 'bad line')} passed over.",)
+
+
+def _not_placed(made: Schedule) -> tuple[str, ...]:
+    reasons: dict[str, int] = {}
+    for refused in made.refused:
+        reasons[refused.reason] = reasons.get(refused.reason, 0) + 1
+    said = [f"{counted(n, 'job')} left out: {why}." for why, n in reasons.items()]
+    over = made.over_commitment
+    if over.jobs:
+        said.append(
+            f"{counted(over.jobs, 'job')} held more than the machine has, "
+            f"by {over.worst_units:,} at the worst."
+        )
+    return tuple(said)
+
+
+def counted(number: int, noun: str) -> str:
+    """Return ``1 hole``, ``1,234 holes``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

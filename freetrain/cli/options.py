@@ -1,0 +1,148 @@
+"""Options that several verbs share: their types, help and ranges.
+
+No ``from __future__ import annotations`` here and in the verbs: Typer reads the
+annotations while the program runs.
+"""
+
+import math
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from freetrain.replay.settings import Accounting, Objective, Solver
+
+POLICY_NAMES = ("freetrain", "equal", "scavenger", "static")
+"""The keys of ``replay.policies.registry.POLICIES``, which takes long to import."""
+
+MethodName = Literal["recorded", "easy", "slurm"]
+"""The values of ``logs.schedule.Method``, which takes long to import."""
+
+
+def above_zero(value: float | None) -> float | None:
+    """Refuse what is not a finite number above 0."""
+    if value is not None and not 0 < value < math.inf:
+        raise typer.BadParameter(f"{value:g} is not a number above 0")
+    return value
+
+
+def zero_or_more(value: float | None) -> float | None:
+    """Refuse what is not a finite number of 0 or more."""
+    if value is not None and not 0 <= value < math.inf:
+        raise typer.BadParameter(f"{value:g} is not a number of 0 or more")
+    return value
+
+
+def known_policies(values: list[str] | None) -> list[str]:
+    """Refuse a policy that does not exist; name each one once."""
+    for value in values or ():
+        if value not in POLICY_NAMES:
+            known = ", ".join(POLICY_NAMES)
+            raise typer.BadParameter(f"there is no policy {value!r}; choose of {known}")
+    return list(dict.fromkeys(values or POLICY_NAMES))
+
+
+def _complete_policy(incomplete: str) -> list[str]:
+    return [name for name in POLICY_NAMES if name.startswith(incomplete)]
+
+
+LogFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="LOG",
+        help="SWF, sacct --parsable2, job CSV or idle intervals; plain or gzipped.",
+    ),
+]
+SkipBad = Annotated[
+    int,
+    typer.Option(metavar="N", min=0, help="Pass over up to N bad lines; they count."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON for programs.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace what --out names.")]
+OutFile = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="FILE", help="Write there instead of to stdout."),
+]
+OutFolder = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="DIR", help="Write summary, steps and report.html."),
+]
+ScheduleMethod = Annotated[
+    MethodName,
+    typer.Option("--schedule", help="How jobs of a job log got their nodes."),
+]
+Trainers = Annotated[
+    str,
+    typer.Option(metavar="SET", help="hps, imagenet or a TOML file."),
+]
+Policies = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--policy",
+        metavar="NAME",
+        help="freetrain, equal, scavenger or static; repeat to compare.",
+        callback=known_policies,
+        autocompletion=_complete_policy,
+        show_default="all",
+    ),
+]
+ObjectiveName = Annotated[
+    Objective, typer.Option("--objective", help="What the planner maximises.")
+]
+AccountingName = Annotated[
+    Accounting, typer.Option("--accounting", help="How costs are counted.")
+]
+SolverName = Annotated[
+    Solver, typer.Option("--solver", help="What finds the planner's optimum.")
+]
+Nodes = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", min=1, help="The first N nodes only.", show_default="all"
+    ),
+]
+StartS = Annotated[
+    float,
+    typer.Option(
+        "--start",
+        metavar="S",
+        help="Second of the log to begin at.",
+        callback=zero_or_more,
+    ),
+]
+Days = Annotated[
+    float | None,
+    typer.Option(
+        metavar="D",
+        help="Days to replay.",
+        show_default="to the end",
+        callback=above_zero,
+    ),
+]
+Parallel = Annotated[
+    int, typer.Option(metavar="N", min=1, help="Trainers that may run at a time.")
+]
+Requeue = Annotated[
+    bool, typer.Option("--requeue", help="Trainers that finish start over.")
+]
+TFwdS = Annotated[
+    float,
+    typer.Option(
+        "--t-fwd",
+        metavar="S",
+        help="The planner's look-ahead, seconds.",
+        callback=above_zero,
+    ),
+]
+CostFactor = Annotated[
+    float,
+    typer.Option(
+        metavar="F",
+        help="Multiplies every cost of changing nodes.",
+        callback=zero_or_more,
+    ),
+]
+Seed = Annotated[
+    int,
+    typer.Option(metavar="N", min=0, help="Seed; no policy draws from it so far."),
+]

@@ -1,0 +1,103 @@
+"""``freetrain replay``: what a log's holes would have trained."""
+
+import json
+from pathlib import Path
+
+import typer
+
+from freetrain.cli import options
+from freetrain.cli.output import check_folder, write_folder, write_out
+from freetrain.cli.request import ReplayRequest
+from freetrain.cli.world import World
+from freetrain.replay.settings import Accounting, Objective, ReplaySettings, Solver
+
+EXAMPLES = """
+freetrain replay summit.csv.gz --trainers imagenet --parallel 20
+
+freetrain replay jobs.txt --policy freetrain --policy scavenger --out report
+
+freetrain replay KTH-SP2.swf.gz --schedule easy --days 7 --requeue --json
+"""
+
+
+def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
+    ctx: typer.Context,
+    log: options.LogFile,
+    *,
+    trainers: options.Trainers = "hps",
+    policy: options.Policies = None,
+    objective: options.ObjectiveName = Objective.THROUGHPUT,
+    accounting: options.AccountingName = Accounting.REAL,
+    schedule: options.ScheduleMethod = "recorded",
+    nodes: options.Nodes = None,
+    start: options.StartS = 0.0,
+    days: options.Days = None,
+    parallel: options.Parallel = 10,
+    requeue: options.Requeue = False,
+    t_fwd: options.TFwdS = 120.0,
+    cost_factor: options.CostFactor = 1.0,
+    solver: options.SolverName = Solver.EXACT,
+    seed: options.Seed = 0,
+    skip_bad: options.SkipBad = 0,
+    as_json: options.AsJson = False,
+    out: options.OutFolder = None,
+    force: options.Force = False,
+) -> None:
+    """Replay a scheduler log and compare policies for training in its holes."""
+    world: World = ctx.obj
+    request = ReplayRequest(
+        log=world.cwd / log,
+        named=str(log),
+        trainers=trainers,
+        policies=tuple(policy or ()),
+        schedule=schedule,
+        nodes=nodes,
+        start_s=start,
+        days=days,
+        skip_bad=skip_bad,
+        seed=seed,
+        settings=ReplaySettings(
+            objective=objective,
+            accounting=accounting,
+            parallel=parallel,
+            t_fwd_s=t_fwd,
+            cost_factor=cost_factor,
+            requeue=requeue,
+            solver=solver,
+            record_steps=out is not None,
+        ),
+    )
+    run_and_show(request, world, as_json=as_json, out=out, force=force)
+
+
+def run_and_show(
+    request: ReplayRequest,
+    world: World,
+    *,
+    as_json: bool,
+    out: Path | None,
+    force: bool,
+) -> None:
+    """Replay *request*, write its folder where asked, and show what came out."""
+    # Imported here: reading numpy for `freetrain -h` would make it wait.
+    from freetrain.cli.compare import compare  # noqa: PLC0415
+    from freetrain.report.record import full_record  # noqa: PLC0415
+
+    folder = None if out is None else world.cwd / out
+    if folder is not None:
+        check_folder(folder, force=force)
+    compared = compare(request, world)
+    comparison = compared.comparison
+    if folder is not None:
+        from freetrain.report.folder import report_files  # noqa: PLC0415 - Plotly
+
+        write_folder(folder, report_files(comparison))
+    if as_json:
+        records = [full_record(r, load_s=compared.load_s) for r in comparison.results]
+        write_out(world, json.dumps(records, indent=2, allow_nan=False) + "\n")
+        return
+    from freetrain.cli.screen import comparison_text  # noqa: PLC0415 - Rich
+
+    write_out(world, comparison_text(comparison, world))
+    if out is not None:
+        write_out(world, f"Report: {out / 'report.html'}\n")

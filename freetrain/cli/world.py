@@ -1,0 +1,83 @@
+"""Everything outside that a command touches, as one object."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.console import Console
+
+_MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024
+"""Unit of ``ru_maxrss``: getrusage(2) counts KiB, on macOS bytes."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class World:
+    """What a command reads its time from and writes to.
+
+    Attributes:
+        clock: Seconds from any moment on; only differences mean something.
+        peak_rss_bytes: The most memory this process and its solvers have held.
+        stdout: Where results go.
+        stderr: Where errors and progress go.
+        is_terminal: Whether somebody watches ``stderr``: progress is shown.
+        cwd: Folder that relative paths start from.
+    """
+
+    clock: Callable[[], float]
+    peak_rss_bytes: Callable[[], int]
+    stdout: TextIO
+    stderr: TextIO
+    is_terminal: bool
+    cwd: Path
+
+    def out(self) -> Console:
+        """Return a console for results; colour only where a terminal shows it."""
+        return _console(self.stdout)
+
+    def err(self) -> Console:
+        """Return a console for errors and progress."""
+        return _console(self.stderr)
+
+
+def real_world() -> World:
+    """Return the world of this process; a closed stream swallows what it gets."""
+    stdout = sys.stdout or _nowhere()
+    stderr = sys.stderr or _nowhere()
+    return World(
+        clock=time.perf_counter,
+        peak_rss_bytes=peak_rss_bytes,
+        stdout=stdout,
+        stderr=stderr,
+        is_terminal=stderr.isatty(),
+        cwd=Path(),
+    )
+
+
+def peak_rss_bytes() -> int:
+    """Return the peak of this process plus that of its largest child, in bytes.
+
+    Their peaks need not coincide, so with an external solver this is an upper
+    bound; without one it is exact.
+    """
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    solvers = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    return (own + solvers) * _MAXRSS_BYTES
+
+
+def _nowhere() -> TextIO:
+    return Path(os.devnull).open("w", encoding="utf-8")
+
+
+def _console(stream: TextIO) -> Console:
+    from rich.console import Console  # noqa: PLC0415 - `--version` must be cheap
+
+    return Console(file=stream, highlight=False, markup=False, emoji=False)

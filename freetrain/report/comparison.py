@@ -1,0 +1,90 @@
+"""One log replayed under several policies: what every report is made from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from freetrain.replay.result import ReplayResult
+    from freetrain.replay.timeline import PoolTimeline
+
+DEDICATED = "static"
+"""The policy whose nodes are not the log's idle ones but as many of its own."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Comparison:
+    """Several policies' replays of the same holes and trainers.
+
+    Attributes:
+        command: The command line that shows the same again.
+        version: FreeTrain's version.
+        log: The log, as the user named it.
+        read_as: What was read, in words: kind, size, span.
+        left_out: What was not used of it, one sentence each.
+        nodes: Nodes that take part.
+        span_s: Seconds replayed.
+        hole_lengths_s: Length of each hole in the span, float64, as far as it
+            lies in the span.
+        trainers: Which trainers, in words.
+        trainer_count: How many there are.
+        parallel: How many may run at a time.
+        results: One a policy, in the order asked for, at least one.
+    """
+
+    command: str
+    version: str
+    log: str
+    read_as: str
+    left_out: tuple[str, ...]
+    nodes: int
+    span_s: float
+    hole_lengths_s: NDArray[np.float64]
+    trainers: str
+    trainer_count: int
+    parallel: int
+    results: tuple[ReplayResult, ...]
+
+    @property
+    def on_holes(self) -> tuple[ReplayResult, ...]:
+        """The results of policies that trained in the log's holes."""
+        return tuple(r for r in self.results if r.policy != DEDICATED)
+
+
+def hole_lengths_s(timeline: PoolTimeline) -> NDArray[np.float64]:
+    """Return the length of each hole up to the horizon, in seconds, unordered.
+
+    Holes of a node that touch count as one, as they do for a trainer.
+    """
+    opens_s = _times_by_node(timeline, leaving=False)
+    closes_s = _times_by_node(timeline, leaving=True)
+    lengths_s = closes_s - opens_s
+    return lengths_s[lengths_s > 0]
+
+
+def _times_by_node(timeline: PoolTimeline, *, leaving: bool) -> NDArray[np.float64]:
+    """Return when holes open or close, by node, then time, up to the horizon.
+
+    A node's n-th opening and its n-th closing stand at the same place: a hole
+    that is open at the end closes there.
+    """
+    events = len(timeline.times_s)
+    joined = timeline.joined.node[: timeline.joined.first[events]]
+    moves = timeline.left if leaving else timeline.joined
+    moved = moves.node[: moves.first[events]]
+    times_s = np.repeat(timeline.times_s, np.diff(moves.first[: events + 1]))
+    if leaving:
+        nodes = len(timeline.node_names)
+        still_open = np.bincount(joined, minlength=nodes) - np.bincount(
+            moved, minlength=nodes
+        )
+        open_nodes = np.flatnonzero(still_open)
+        moved = np.concatenate([moved, open_nodes])
+        times_s = np.append(times_s, np.full(len(open_nodes), timeline.horizon_s))
+    order = np.lexsort((times_s, moved))
+    return times_s[order].clip(max=timeline.horizon_s)

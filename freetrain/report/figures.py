@@ -1,0 +1,261 @@
+"""The report's drawings, by Plotly; docs/adr/0004-plots.md says why Plotly.
+
+Only drawing here: the numbers come from ``series`` and ``record``. Colours are
+those of Okabe and Ito, which colour-blind readers can tell apart.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import plotly.graph_objects as go
+from plotly.colors import sample_colorscale
+
+from freetrain.report.comparison import DEDICATED
+from freetrain.report.record import LOSSES, completion_times_s, lost_share
+from freetrain.report.series import bin_edges_s, binned_mean, thinned, trainer_bands
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from freetrain.replay.result import ReplayResult
+    from freetrain.report.comparison import Comparison
+
+OKABE_ITO = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
+NEUTRAL = "#8a8f98"
+POOL_FILL = "rgba(138,143,152,0.28)"
+HOUR_S = 3_600.0
+DAY_S = 86_400.0
+BILLION = 1e9
+
+POOL_BINS = 700
+BAND_BINS = 420
+MOST_BANDS = 40
+MOST_RANKS = 400
+
+HOLE_EDGES_S = (0, 60, 120, 300, 600, 1800, 3600, 7200, 18000, 36000, 86400, np.inf)
+HOLE_NAMES = (
+    "< 1 min",
+    "1-2 min",
+    "2-5 min",
+    "5-10 min",
+    "10-30 min",
+    "30-60 min",
+    "1-2 h",
+    "2-5 h",
+    "5-10 h",
+    "10-24 h",
+    "> 1 day",
+)
+LOSS_NAMES = ("rescales", "preemptions", "starts")
+
+
+def colour(comparison: Comparison, result: ReplayResult) -> str:
+    """Return the colour that *result*'s policy has throughout the report."""
+    if result.policy == DEDICATED:
+        return NEUTRAL
+    place = [r.policy for r in comparison.on_holes].index(result.policy)
+    return OKABE_ITO[place % len(OKABE_ITO)]
+
+
+def samples_figure(comparison: Comparison) -> go.Figure:
+    """Draw what each policy trained, as bars."""
+    shown = comparison.results[::-1]
+    bars = go.Bar(
+        y=[r.policy for r in shown],
+        x=[r.samples / BILLION for r in shown],
+        orientation="h",
+        marker_color=[colour(comparison, r) for r in shown],
+        text=[f"{r.samples / BILLION:.2f}" for r in shown],
+        textposition="auto",
+        hovertemplate="%{y}: %{x:.3f} billion samples<extra></extra>",
+    )
+    figure = _figure([bars], height=90 + 44 * len(shown))
+    return figure.update_xaxes(title="billion samples trained")
+
+
+def losses_figure(comparison: Comparison) -> go.Figure:
+    """Draw what rescales, preemptions and starts cost each policy, as shares."""
+    shown = comparison.results[::-1]
+    bars = [
+        go.Bar(
+            y=[r.policy for r in shown],
+            x=[100 * lost_share(r, [cause]) for r in shown],
+            name=name,
+            orientation="h",
+            marker_color=OKABE_ITO[k],
+            hovertemplate="%{y}: %{x:.2f} % lost to " + name + "<extra></extra>",
+        )
+        for k, (cause, name) in enumerate(zip(LOSSES, LOSS_NAMES, strict=True))
+    ]
+    figure = _figure(bars, height=110 + 44 * len(shown), barmode="stack")
+    return figure.update_xaxes(title="% of what would have been trained")
+
+
+def pool_figure(comparison: Comparison) -> go.Figure:
+    """Draw the idle nodes over time, and how many of them each policy used."""
+    edges_s = bin_edges_s(comparison.span_s, most_bins=POOL_BINS)
+    shown = comparison.on_holes or comparison.results
+    lines = [_over_time(shown[0], "idle_nodes", edges_s, name="idle")]
+    lines[0].update(fill="tozeroy", fillcolor=POOL_FILL, line_color=NEUTRAL)
+    for result in shown:
+        line = _over_time(result, "used_nodes", edges_s, name=result.policy)
+        lines.append(line.update(line_color=colour(comparison, result)))
+    figure = _figure(lines, height=400, hovermode="x unified")
+    figure.update_xaxes(title="days")
+    return figure.update_yaxes(title="nodes", rangemode="tozero")
+
+
+def _over_time(
+    result: ReplayResult, what: str, edges_s: NDArray[np.float64], *, name: str
+) -> go.Scatter:
+    means = binned_mean(
+        [step.time_s for step in result.steps],
+        [getattr(step, what) for step in result.steps],
+        edges_s,
+    )
+    return go.Scatter(
+        x=_days(edges_s),
+        y=np.round(means, 2),
+        name=name,
+        mode="lines",
+        line_width=1.4,
+        hovertemplate="%{y:.1f}",
+    )
+
+
+def bands_figure(comparison: Comparison) -> go.Figure:
+    """Draw the sizes of the trainers over time, stacked, for the first policy."""
+    result = (comparison.on_holes or comparison.results)[0]
+    edges_s = bin_edges_s(comparison.span_s, most_bins=BAND_BINS)
+    bands = trainer_bands(result, edges_s, most_bands=MOST_BANDS)
+    ramp = sample_colorscale("Viridis", _spread(len(bands.nodes)))
+    areas = [
+        go.Scatter(
+            x=_days(edges_s),
+            y=np.round(row, 2),
+            name=_band_name(k, bands.slots_per_band),
+            stackgroup="nodes",
+            mode="lines",
+            line={"width": 0.4, "color": "rgba(255,255,255,0.55)"},
+            fillcolor=ramp[k],
+            hovertemplate="%{y:.1f} nodes",
+            showlegend=False,
+        )
+        for k, row in enumerate(bands.nodes)
+    ]
+    figure = _figure(areas, height=420)
+    figure.update_xaxes(title="days")
+    return figure.update_yaxes(title="nodes held", rangemode="tozero")
+
+
+def _band_name(band: int, slots: int) -> str:
+    if slots == 1:
+        return f"slot {band + 1}"
+    return f"slots {band * slots + 1} to {(band + 1) * slots}"
+
+
+def _spread(count: int) -> list[float]:
+    """Return places on a colour ramp so that neighbours differ and all fit."""
+    halves = [*range(0, count, 2), *range(1, count, 2)]
+    place = {band: rank for rank, band in enumerate(halves)}
+    return [0.08 + 0.84 * place[k] / max(1, count - 1) for k in range(count)]
+
+
+def holes_figure(comparison: Comparison) -> go.Figure:
+    """Draw how long the holes are: by their number and by their node-time."""
+    lengths_s = comparison.hole_lengths_s
+    by_number, _ = np.histogram(lengths_s, HOLE_EDGES_S)
+    by_time, _ = np.histogram(lengths_s, HOLE_EDGES_S, weights=lengths_s)
+    bars = [
+        go.Bar(
+            x=HOLE_NAMES,
+            y=np.round(100 * counted / max(1e-9, counted.sum()), 2),
+            name=name,
+            marker_color=paint,
+            hovertemplate="%{x}: %{y:.1f} % of " + name + "<extra></extra>",
+        )
+        for counted, name, paint in (
+            (by_number, "holes", NEUTRAL),
+            (by_time, "idle node-time", OKABE_ITO[0]),
+        )
+    ]
+    figure = _figure(bars, height=340, barmode="group")
+    return figure.update_yaxes(title="%")
+
+
+def completions_figure(comparison: Comparison) -> go.Figure:
+    """Draw the share of trainers that finished within a time, by policy."""
+    times = [
+        (r, [seconds / HOUR_S for seconds in completion_times_s(r)])
+        for r in comparison.results
+    ]
+    figure = _ranked(comparison, times, unit="h")
+    return figure.update_xaxes(title="hours from arrival to finish", type="log")
+
+
+def slowdowns_figure(comparison: Comparison) -> go.Figure:
+    """Draw the share of trainers that finished within a slowdown, by policy."""
+    slowdowns = [
+        (r, [c.slowdown for c in r.completions if c.slowdown is not None])
+        for r in comparison.results
+    ]
+    figure = _ranked(comparison, slowdowns, unit="times")
+    return figure.update_xaxes(title="slowdown against running alone", type="log")
+
+
+def _ranked(
+    comparison: Comparison,
+    values: Sequence[tuple[ReplayResult, Sequence[float]]],
+    *,
+    unit: str,
+) -> go.Figure:
+    lines = []
+    for result, found in values:
+        ordered = thinned(found, most=MOST_RANKS)
+        share = len(found) / max(1, len(result.completions))
+        heights = 100 * share * np.arange(1, len(ordered) + 1) / max(1, len(ordered))
+        lines.append(
+            go.Scatter(
+                x=np.round(ordered, 3),
+                y=np.round(heights, 2),
+                name=result.policy,
+                mode="lines",
+                line={"color": colour(comparison, result), "width": 2, "shape": "hv"},
+                hovertemplate="%{y:.0f} % within %{x:.3g} " + unit,
+            )
+        )
+    figure = _figure(lines, height=340)
+    return figure.update_yaxes(title="% of trainers", range=[0, 101])
+
+
+def _days(edges_s: NDArray[np.float64]) -> NDArray[np.float64]:
+    middles: NDArray[np.float64] = (edges_s[:-1] + edges_s[1:]) / 2
+    return np.asarray(np.round(middles / DAY_S, 5))
+
+
+def _figure(traces: Sequence[object], *, height: int, **layout: object) -> go.Figure:
+    figure = go.Figure(traces)
+    figure.update_layout(
+        template="none",
+        height=height,
+        margin={"l": 64, "r": 12, "t": 28, "b": 48},
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        font={"family": "system-ui, sans-serif", "size": 13, "color": NEUTRAL},
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}
+        | {"traceorder": "normal"},
+        modebar={"bgcolor": "rgba(0,0,0,0)", "color": NEUTRAL},
+        **layout,
+    )
+    axis = {
+        "gridcolor": "rgba(138,143,152,0.22)",
+        "linecolor": "rgba(138,143,152,0.5)",
+        "zeroline": False,
+        "automargin": True,
+    }
+    figure.update_xaxes(**axis)
+    return figure.update_yaxes(**axis)

@@ -1,0 +1,113 @@
+"""The files of ``--out``; the same replay always gives the same bytes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import TYPE_CHECKING
+
+from freetrain.report.page import render_page
+from freetrain.report.record import steady_record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from freetrain.report.comparison import Comparison
+
+STEP_COLUMNS = (
+    "policy",
+    "time_s",
+    "idle_nodes",
+    "used_nodes",
+    "resized",
+    "finished",
+)
+COMPLETION_COLUMNS = (
+    "policy",
+    "trainer",
+    "arrival_s",
+    "admitted_s",
+    "finished_s",
+    "samples",
+    "slowdown",
+)
+
+
+def report_files(comparison: Comparison) -> dict[str, bytes]:
+    """Return the content of each file of the report on *comparison*, by name."""
+    texts = {
+        "summary.json": summary(comparison),
+        "steps.csv": steps_table(comparison),
+        "completions.csv": completions_table(comparison),
+        "report.html": render_page(comparison),
+    }
+    return {name: text.encode("utf-8") for name, text in texts.items()}
+
+
+def summary(comparison: Comparison) -> str:
+    """Return the figures that every run gives, and what they were made from."""
+    content = {
+        "command": comparison.command,
+        "version": comparison.version,
+        "log": comparison.log,
+        "read": comparison.read_as,
+        "left_out": list(comparison.left_out),
+        "trainers": comparison.trainers,
+        "nodes": comparison.nodes,
+        "span_s": comparison.span_s,
+        "holes": len(comparison.hole_lengths_s),
+        "policies": [steady_record(result) for result in comparison.results],
+    }
+    return json.dumps(content, indent=2, allow_nan=False) + "\n"
+
+
+def steps_table(comparison: Comparison) -> str:
+    """Return every step of every policy as CSV.
+
+    ``resized`` holds ``trainer=nodes`` pairs and ``finished`` trainers, both
+    separated by spaces, which trainers' names do not have.
+    """
+    return _csv(
+        STEP_COLUMNS,
+        (
+            (
+                result.policy,
+                step.time_s,
+                step.idle_nodes,
+                step.used_nodes,
+                " ".join(f"{name}={nodes}" for name, nodes in step.resized),
+                " ".join(step.finished),
+            )
+            for result in comparison.results
+            for step in result.steps
+        ),
+    )
+
+
+def completions_table(comparison: Comparison) -> str:
+    """Return every trainer's way under every policy as CSV; empty means never."""
+    return _csv(
+        COMPLETION_COLUMNS,
+        (
+            (
+                result.policy,
+                done.trainer,
+                done.arrival_s,
+                done.admitted_s,
+                done.finished_s,
+                done.samples,
+                done.slowdown,
+            )
+            for result in comparison.results
+            for done in result.completions
+        ),
+    )
+
+
+def _csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    return text.getvalue()

@@ -1,0 +1,175 @@
+"""The report: one HTML page that needs no network, the same bytes every time."""
+
+from __future__ import annotations
+
+from html import escape
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from plotly.offline import get_plotlyjs
+
+from freetrain.report import figures
+from freetrain.report.rows import HEADINGS, headline, table_row
+from freetrain.report.series import bin_edges_s
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+    from freetrain.report.comparison import Comparison
+
+_CONFIG = {
+    "displaylogo": False,
+    "responsive": True,
+    "modeBarButtonsToRemove": ["lasso2d", "select2d"],
+}
+_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+    "img-src data: blob:"
+)
+"""The browser itself refuses every request the page might make."""
+
+
+def render_page(comparison: Comparison) -> str:
+    """Return the report on *comparison* as one HTML document."""
+    body = "\n".join(
+        (
+            _head(comparison),
+            _cards(comparison),
+            _compared(comparison),
+            _over_time(comparison),
+            _distributions(comparison),
+            _how(comparison),
+        )
+    )
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>FreeTrain on {escape(comparison.log)}</title>\n"
+        f"<style>\n{_content('page.css')}</style>\n"
+        f"<script>{get_plotlyjs()}</script>\n</head>\n<body>\n{body}\n"
+        f"<script>\n{_content('page.js')}</script>\n</body>\n</html>\n"
+    )
+
+
+def _content(name: str) -> str:
+    return resources.files("freetrain.report").joinpath(name).read_text("utf-8")
+
+
+def _head(comparison: Comparison) -> str:
+    left_out = "".join(f" {escape(line)}" for line in comparison.left_out)
+    return (
+        f"<h1>What training in idle nodes would have done on "
+        f"{escape(comparison.log)}</h1>\n"
+        f'<p class="soft">{escape(comparison.read_as)}{left_out}</p>'
+    )
+
+
+def _cards(comparison: Comparison) -> str:
+    result = (comparison.on_holes or comparison.results)[0]
+    cards = "".join(
+        f'<div class="card"><b>{escape(value)}</b><span>{escape(meaning)}</span></div>'
+        for value, meaning in headline(comparison, result)
+    )
+    return (
+        f'<div class="cards">{cards}</div>\n'
+        f'<p class="soft">These are the figures of the policy '
+        f"<b>{escape(result.policy)}</b>.</p>"
+    )
+
+
+def _compared(comparison: Comparison) -> str:
+    heads = "".join(f"<th>{escape(name)}</th>" for name in HEADINGS)
+    rows = "".join(
+        f'<tr><td><span class="dot" style="background:'
+        f'{figures.colour(comparison, result)}"></span>{escape(result.policy)}</td>'
+        + "".join(f"<td>{escape(cell)}</td>" for cell in table_row(result)[1:])
+        + "</tr>\n"
+        for result in comparison.results
+    )
+    return (
+        "<h2>Policies compared</h2>\n"
+        '<p class="soft">Efficiency is against dedicated nodes: as many of its own as '
+        "were idle on average. Coverage is the share of idle node-time that a trainer "
+        "held.</p>\n"
+        f'<div class="scroll"><table><thead><tr>{heads}</tr></thead>\n'
+        f"<tbody>{rows}</tbody></table></div>\n"
+        '<div class="pair">\n'
+        + _drawing(figures.samples_figure(comparison), "samples", "")
+        + _drawing(
+            figures.losses_figure(comparison),
+            "losses",
+            "What changing nodes cost, as a share of what would have been trained.",
+        )
+        + "</div>"
+    )
+
+
+def _over_time(comparison: Comparison) -> str:
+    first = (comparison.on_holes or comparison.results)[0]
+    pool = _drawing(
+        figures.pool_figure(comparison),
+        "pool",
+        f"Idle nodes, and those of them that each policy used. Each point is a mean "
+        f"over {_bin_words(comparison, figures.POOL_BINS)}.",
+    )
+    sizes = _drawing(
+        figures.bands_figure(comparison),
+        "sizes",
+        f"Nodes of the trainers that ran under {first.policy}, one band for each that "
+        f"may run at a time; a trainer keeps its band until it finishes. Means over "
+        f"{_bin_words(comparison, figures.BAND_BINS)}; more than "
+        f"{figures.MOST_BANDS} at a time share bands.",
+    )
+    return (
+        f"<h2>Pool against use</h2>\n{pool}\n"
+        f"<h2>Sizes of the trainers under {escape(first.policy)}</h2>\n{sizes}"
+    )
+
+
+def _bin_words(comparison: Comparison, most_bins: int) -> str:
+    edges_s = bin_edges_s(comparison.span_s, most_bins=most_bins)
+    return f"{(edges_s[1] - edges_s[0]) / 60:.3g} minutes"
+
+
+def _distributions(comparison: Comparison) -> str:
+    holes = _drawing(
+        figures.holes_figure(comparison),
+        "holes",
+        f"{len(comparison.hole_lengths_s):,} holes by length: short ones are many, "
+        f"long ones hold the time.",
+    )
+    times = _drawing(figures.completions_figure(comparison), "completions", "")
+    slow = _drawing(
+        figures.slowdowns_figure(comparison),
+        "slowdowns",
+        "Slowdown: arrival to finish, over the time alone on the best size.",
+    )
+    return (
+        f"<h2>How long the holes were</h2>\n{holes}\n"
+        f"<h2>How soon trainers finished</h2>\n"
+        f'<div class="pair">\n{times}{slow}</div>'
+    )
+
+
+def _drawing(figure: Figure, name: str, caption: str) -> str:
+    drawn = figure.to_html(
+        full_html=False, include_plotlyjs=False, div_id=f"draw-{name}", config=_CONFIG
+    )
+    said = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
+    return f"<figure>{drawn}{said}</figure>\n"
+
+
+def _how(comparison: Comparison) -> str:
+    first = comparison.results[0]
+    facts = (
+        ("Command", f"<code>{escape(comparison.command)}</code>"),
+        ("Version", f"FreeTrain {escape(comparison.version)}"),
+        ("Log", escape(comparison.read_as)),
+        ("Trainers", escape(comparison.trainers)),
+        ("Objective", escape(first.objective)),
+        ("Accounting", escape(first.accounting)),
+        ("Definitions", "docs/replay.md defines every figure with its formula."),
+    )
+    rows = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in facts)
+    return f"<h2>How this was made</h2>\n<dl>{rows}</dl>"

@@ -1,0 +1,73 @@
+"""Figures as people read them: the comparison's table and its headline."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from freetrain.report.record import completion_record, lost_share
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from freetrain.replay.result import ReplayResult
+    from freetrain.report.comparison import Comparison
+
+HEADINGS = (
+    "policy",
+    "samples",
+    "efficiency",
+    "coverage",
+    "finished",
+    "lost",
+    "preempt",
+    "worst slowdown",
+)
+SCALES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+WORDS = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
+UNKNOWN = "-"
+
+
+def table_row(result: ReplayResult) -> tuple[str, ...]:
+    """Return *result* as cells under ``HEADINGS``."""
+    worst = completion_record(result)["worst_slowdown"]
+    return (
+        result.policy,
+        scaled(result.samples),
+        percent(result.efficiency),
+        percent(result.coverage),
+        f"{result.finished:,}",
+        percent(lost_share(result)),
+        f"{result.preemptions:,}",
+        f"{worst:.1f} x" if isinstance(worst, float) else UNKNOWN,
+    )
+
+
+def headline(
+    comparison: Comparison, result: ReplayResult
+) -> tuple[tuple[str, str], ...]:
+    """Return the figures that matter most: what is shown, and what it means."""
+    idle = result.pool_node_s / result.end_s if result.end_s > 0 else 0.0
+    return (
+        (scaled(result.samples, scales=WORDS), "samples trained"),
+        (percent(result.efficiency), "of what as many dedicated nodes train"),
+        (percent(result.coverage), "of idle node-time put to use"),
+        (
+            f"{result.finished:,}",
+            f"trainers finished, of {comparison.trainer_count:,} submitted",
+        ),
+        (percent(lost_share(result)), "lost to rescales, preemptions and starts"),
+        (f"{idle:,.0f}", f"nodes idle on average, of {comparison.nodes:,}"),
+    )
+
+
+def scaled(value: float, *, scales: Sequence[tuple[float, str]] = SCALES) -> str:
+    """Return *value* with three or more digits and its scale, as in ``89.58 G``."""
+    for size, scale in scales:
+        if abs(value) >= size:
+            return f"{value / size:,.2f} {scale}"
+    return f"{value:,.0f}"
+
+
+def percent(share: float | None) -> str:
+    """Return a share as a percentage, or a dash where there is none."""
+    return UNKNOWN if share is None else f"{100 * share:.1f} %"

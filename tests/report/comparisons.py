@@ -1,0 +1,102 @@
+"""Made-up comparisons for tests of what is shown of them."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from freetrain.replay.result import Completion, ReplayResult, Step
+from freetrain.report.comparison import Comparison
+
+DAY_S = 86_400.0
+
+
+def steps(days: float, *, parallel: int) -> tuple[Step, ...]:
+    """Trainers that take turns and breathe with the pool, every five minutes."""
+    made = []
+    for k in range(int(days * DAY_S / 300)):
+        idle = round(80 + 50 * math.sin(k / 90) + 20 * math.sin(k / 7))
+        each = max(0, idle // parallel - k % 3)
+        first = k // 40 * 3
+        names = [f"t-{first + j:04d}" for j in range(parallel)]
+        made.append(
+            Step(
+                time_s=300.0 * k,
+                idle_nodes=idle,
+                used_nodes=each * parallel,
+                resized=tuple((name, each) for name in names),
+                finished=tuple(f"t-{first - j:04d}" for j in (3, 2, 1))
+                if k % 40 == 0 and k
+                else (),
+            )
+        )
+    return tuple(made)
+
+
+def completions(count: int) -> tuple[Completion, ...]:
+    """Trainers of which the last tenth did not finish."""
+    return tuple(
+        Completion(
+            trainer=f"t-{k:04d}",
+            arrival_s=36.0 * k,
+            admitted_s=40.0 * k,
+            finished_s=40.0 * k + 9e3 + 40 * k if k < 0.9 * count else None,
+            samples=1.3e8,
+            slowdown=5.0 + k / 50 if k < 0.9 * count else None,
+        )
+        for k in range(count)
+    )
+
+
+def result(policy: str = "freetrain", *, days: float = 1.0) -> ReplayResult:
+    """One policy's replay, made up."""
+    return ReplayResult(
+        policy=policy,
+        objective="throughput",
+        accounting="real",
+        samples=89.58e9,
+        finished=90,
+        end_s=days * DAY_S,
+        images_per_s=89.58e9 / (days * DAY_S),
+        eq_nodes=80.0,
+        pool_node_s=80.0 * days * DAY_S,
+        used_node_s=76.0 * days * DAY_S,
+        rescale_samples=1.2e9,
+        preempt_samples=0.9e9,
+        start_samples=0.1e9,
+        preemptions=1234,
+        rescales=2345,
+        events=6230,
+        efficiency=0.93,
+        coverage=0.95,
+        solver_calls=6230,
+        solver_s=1.25,
+        solver_fallbacks=0,
+        wall_s=2.5,
+        peak_rss_bytes=200_000_000,
+        steps=steps(days, parallel=10),
+        completions=completions(100),
+    )
+
+
+def comparison(*policies: str, days: float = 1.0) -> Comparison:
+    """Replays of made-up holes, the first policy the best."""
+    names = policies or ("freetrain", "equal", "scavenger", "static")
+    made = [
+        replace(result(name, days=days), samples=(90 - 6 * k) * 1e9)
+        for k, name in enumerate(names)
+    ]
+    return Comparison(
+        command="freetrain replay log.csv",
+        version="0.1.0",
+        log="log.csv",
+        read_as="12,345 holes on 1,024 nodes over 1 day.",
+        left_out=("Nothing was left out.",),
+        nodes=1024,
+        span_s=days * DAY_S,
+        hole_lengths_s=np.geomspace(20, 1e5, 500),
+        trainers="hps: 1,000 ShuffleNets",
+        trainer_count=100,
+        parallel=10,
+        results=tuple(made),
+    )
