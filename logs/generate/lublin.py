@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 MONDAY_UNIX_S = 1_704_067_200.0
 """Unix time of t = 0: Monday 2024-01-01 00:00 UTC, a fiction with a weekday."""
 
+GENERATOR_VERSION = 1
+"""Grows by one whenever a model and a seed no longer give the jobs they gave."""
+
 _COMPLETED = "1"
 """The status of the Standard Workload Format for a job that ran to its end."""
 
@@ -145,6 +148,7 @@ def _comments(model: WorkloadModel) -> tuple[str, ...]:
     return (
         "Synthetic: no machine and no person is in this log.",
         "Model: Lublin and Feitelson 2003; limits and users as docs/generator.md says",
+        f"Generator: FreeTrain logs.generate, version {GENERATOR_VERSION}",
         f"Seed: {model.seed}",
         f"Offered load: {model.load:g} of {model.nodes} nodes, {model.days:g} days",
         f"Weekend weight: {model.weekend_weight:g}",
