@@ -161,8 +161,8 @@ class WorkloadModel:
         classes: The classes of jobs, one or more, drawn independently and merged.
             ``(ALL_JOBS,)`` or ``(BATCH, INTERACTIVE)``.
         longest_log_run: Natural logarithm of the longest run time in seconds; a
-            longer one is drawn again. Published: 12, which is 45 h.
-        longest_log_gap: The same for gaps. Published: 13, which is 5 days.
+            longer one is drawn again. 10 to 700. Published: 12, which is 45 h.
+        longest_log_gap: The same for gaps, 8 to 700. Published: 13, which is 5 days.
         weekend_weight: Submissions per hour on Saturday and Sunday over those on
             a weekday, above 0. Ours; the published model has no week: 1.
         limits: Time limits that users ask for, in seconds, ascending, each with
@@ -207,7 +207,7 @@ class WorkloadModel:
 
     def _requirements(self) -> tuple[tuple[str, bool, str], ...]:
         limits_s = [limit_s for limit_s, _ in self.limits]
-        longest_s = math.exp(self.longest_log_run)
+        longest_s = math.exp(min(self.longest_log_run, 700))
         return (
             ("nodes", self.nodes >= 1, "1 or more"),
             ("days", 0 < self.days < math.inf, "above 0"),
@@ -216,6 +216,9 @@ class WorkloadModel:
             ("users", self.users >= 1, "1 or more"),
             ("classes", bool(self.classes), "one or more"),
             ("weekend_weight", 0 < self.weekend_weight < math.inf, "above 0"),
+            # Below these, nearly every draw would be drawn again.
+            ("longest_log_run", 10 <= self.longest_log_run < 700, "10 to 700"),
+            ("longest_log_gap", 8 <= self.longest_log_gap < 700, "8 to 700"),
             ("closeness", 0 <= self.closeness < math.inf, "0 or more"),
             (
                 "limits",
