@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 _HOUR_S = 3600
 _MINUTE_S = 60
+_MOST_LOG_S = 700
+"""The exponential of anything larger is near what a float can hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +209,7 @@ class WorkloadModel:
 
     def _requirements(self) -> tuple[tuple[str, bool, str], ...]:
         limits_s = [limit_s for limit_s, _ in self.limits]
-        longest_s = math.exp(min(self.longest_log_run, 700))
+        longest_s = math.exp(min(self.longest_log_run, _MOST_LOG_S))
         return (
             ("nodes", self.nodes >= 1, "1 or more"),
             ("days", 0 < self.days < math.inf, "above 0"),
@@ -216,9 +218,8 @@ class WorkloadModel:
             ("users", self.users >= 1, "1 or more"),
             ("classes", bool(self.classes), "one or more"),
             ("weekend_weight", 0 < self.weekend_weight < math.inf, "above 0"),
-            # Below these, nearly every draw would be drawn again.
-            ("longest_log_run", 10 <= self.longest_log_run < 700, "10 to 700"),
-            ("longest_log_gap", 8 <= self.longest_log_gap < 700, "8 to 700"),
+            ("longest_log_run", *_within(self.longest_log_run, 10, _MOST_LOG_S)),
+            ("longest_log_gap", *_within(self.longest_log_gap, 8, _MOST_LOG_S)),
             ("closeness", 0 <= self.closeness < math.inf, "0 or more"),
             (
                 "limits",
@@ -232,3 +233,8 @@ class WorkloadModel:
     def span_s(self) -> float:
         """Length of the span, in seconds."""
         return self.days * 86_400
+
+
+def _within(bound: float, least: int, most: int) -> tuple[bool, str]:
+    """Say whether *bound* leaves enough to draw: below *least*, next to nothing."""
+    return least <= bound <= most, f"{least} to {most}"
