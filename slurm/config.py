@@ -1,0 +1,219 @@
+"""How the cluster is set up, from ``scontrol show config``, and Slurm's release."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from slurm.errors import UnreadableOutputError
+from slurm.fields import check_whole
+from slurm.values import NOTHING, duration_s, text_or_empty
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from slurm.records import Partition
+
+_LINE = re.compile(r"^(\S+)\s*= ?(.*)$", re.MULTILINE)
+_VERSION = re.compile(r"slurm\S* (\d+)\.(\d+)\.(\S+)")
+_NO_TIMEOUT = 65534.0  # NO_VAL16, which 22.05 prints where no time-out is set
+_MINUTE_S = 60.0
+_DEFAULT_WINDOW_MIN = 1440
+_DEFAULT_RESOLUTION_S = 60
+_DEFAULT_INTERVAL_S = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A release of Slurm, ordered by age.
+
+    Attributes:
+        major: For example 22.
+        minor: For example 5.
+        micro: For example ``8``, or ``0rc1``.
+    """
+
+    major: int
+    minor: int
+    micro: str
+
+    @property
+    def series(self) -> tuple[int, int]:
+        """Major and minor number: what back ends and formats depend on."""
+        return self.major, self.minor
+
+    def __str__(self) -> str:
+        """Write it as Slurm does, for example ``22.05.8``."""
+        return f"{self.major}.{self.minor:02d}.{self.micro}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterConfig:
+    """What FreeTrain needs to know of a cluster's configuration.
+
+    Attributes:
+        cluster: ClusterName.
+        release: slurmctld's release.
+        select_type: For example ``select/cons_tres``.
+        select_type_parameters: For example ``CR_CPU_MEMORY``.
+        scheduler_type: For example ``sched/backfill``.
+        scheduler_parameters: SchedulerParameters by name; empty for a bare word.
+        priority_type: For example ``priority/multifactor``.
+        preempt_type: For example ``preempt/partition_prio``.
+        preempt_mode: For example ``CANCEL``.
+        preempt_parameters: As written.
+        private_data: Kinds of records that users see their own of only.
+        kill_wait_s: Between a job's TERM and its KILL.
+        complete_wait_s: How long ending jobs hold up the schedulers.
+        over_time_limit_s: How long jobs may overrun their limit.
+        epilog_timeout_s: How long an epilog may take, ``math.inf`` for no bound.
+        has_epilog: Whether an epilog runs on the nodes.
+        max_array_size: One more than the largest index of a job array.
+        min_job_age_s: How long Slurm remembers jobs that ended.
+    """
+
+    cluster: str
+    release: Release
+    select_type: str
+    select_type_parameters: str
+    scheduler_type: str
+    scheduler_parameters: Mapping[str, str] = field(hash=False)
+    priority_type: str
+    preempt_type: str
+    preempt_mode: str
+    preempt_parameters: str
+    private_data: tuple[str, ...]
+    kill_wait_s: float
+    complete_wait_s: float
+    over_time_limit_s: float
+    epilog_timeout_s: float
+    has_epilog: bool
+    max_array_size: int
+    min_job_age_s: float
+
+    @property
+    def bf_window_s(self) -> float:
+        """How far ahead backfill plans; infinite where it does not."""
+        if self.scheduler_type != "sched/backfill":
+            return math.inf
+        return _MINUTE_S * self._number("bf_window", _DEFAULT_WINDOW_MIN)
+
+    @property
+    def bf_resolution_s(self) -> float:
+        """The grain of planned starts."""
+        return float(self._number("bf_resolution", _DEFAULT_RESOLUTION_S))
+
+    @property
+    def bf_interval_s(self) -> float:
+        """The pause between two backfill cycles."""
+        return float(self._number("bf_interval", _DEFAULT_INTERVAL_S))
+
+    def overrun_s(self, partition: Partition, *, epilog_s: float) -> float:
+        """Return how long after its limit a job may still hold its node.
+
+        Args:
+            partition: The job's partition.
+            epilog_s: How long the epilog takes, where there is one.
+        """
+        allowed_s = partition.over_time_limit_s
+        if allowed_s is None:
+            allowed_s = self.over_time_limit_s
+        return allowed_s + self.kill_wait_s + (epilog_s if self.has_epilog else 0.0)
+
+    def _number(self, name: str, default: int) -> int:
+        text = self.scheduler_parameters.get(name, "")
+        return int(text) if text.isdecimal() else default
+
+
+def config_argv() -> list[str]:
+    """Return the command that shows the configuration."""
+    return ["scontrol", "show", "config"]
+
+
+def version_argv() -> list[str]:
+    """Return the command that shows the release of the installed programs."""
+    return ["sinfo", "--version"]
+
+
+def parse_version(text: str) -> Release:
+    """Return the release that ``sinfo --version`` told.
+
+    Raises:
+        UnreadableOutputError: Not such an answer.
+    """
+    found = _VERSION.match(text.strip())
+    if found is None:
+        raise UnreadableOutputError("sinfo --version", 1, text, "no release in it")
+    return Release(int(found[1]), int(found[2]), found[3])
+
+
+def parse_config(text: str) -> ClusterConfig:
+    """Return the configuration that ``scontrol show config`` told.
+
+    Raises:
+        UnreadableOutputError: Not such an answer, or a setting is missing.
+    """
+    command = "scontrol show config"
+    check_whole(text, command)
+    settings = {key: value.strip() for key, value in reversed(_LINE.findall(text))}
+    try:
+        return _config(settings)
+    except KeyError as error:
+        why = f"the setting {error.args[0]} is missing"
+        raise UnreadableOutputError(command, 0, text, why) from error
+    except ValueError as error:
+        raise UnreadableOutputError(command, 0, text, str(error)) from error
+
+
+def _config(settings: dict[str, str]) -> ClusterConfig:
+    return ClusterConfig(
+        cluster=settings["ClusterName"],
+        release=parse_version(f"slurm {settings['SLURM_VERSION']}"),
+        select_type=settings["SelectType"],
+        select_type_parameters=settings["SelectTypeParameters"],
+        scheduler_type=settings["SchedulerType"],
+        scheduler_parameters=_parameters(settings["SchedulerParameters"]),
+        priority_type=settings["PriorityType"],
+        preempt_type=settings["PreemptType"],
+        preempt_mode=settings["PreemptMode"],
+        preempt_parameters=text_or_empty(settings.get("PreemptParameters", "")),
+        private_data=_private(settings["PrivateData"]),
+        kill_wait_s=_seconds(settings["KillWait"]),
+        complete_wait_s=_seconds(settings["CompleteWait"]),
+        over_time_limit_s=_seconds(settings["OverTimeLimit"]),
+        epilog_timeout_s=_epilog_timeout_s(settings),
+        has_epilog=_has_epilog(settings),
+        max_array_size=int(settings["MaxArraySize"]),
+        min_job_age_s=_seconds(settings["MinJobAge"]),
+    )
+
+
+def _parameters(text: str) -> dict[str, str]:
+    if text in NOTHING:
+        return {}
+    pairs = (word.partition("=") for word in text.split(","))
+    return {name.strip(): value for name, _, value in pairs if name.strip()}
+
+
+def _private(text: str) -> tuple[str, ...]:
+    return () if text == "none" else tuple(text_or_empty(text).split(","))
+
+
+def _seconds(text: str) -> float:
+    return duration_s(text) or 0.0
+
+
+def _epilog_timeout_s(settings: dict[str, str]) -> float:
+    text = settings.get("EpilogTimeout", settings.get("PrologEpilogTimeout", ""))
+    timeout_s = duration_s(text)
+    return math.inf if timeout_s in {None, _NO_TIMEOUT} else float(timeout_s or 0.0)
+
+
+def _has_epilog(settings: dict[str, str]) -> bool:
+    """Tell whether an Epilog is set; 23.11 and later number several of them."""
+    return any(
+        re.fullmatch(r"Epilog(\[\d+\])?", key) and value not in NOTHING
+        for key, value in settings.items()
+    )

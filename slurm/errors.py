@@ -1,0 +1,55 @@
+"""What can go wrong between us and Slurm, by what the caller should do next.
+
+SlurmError
+├── SlurmUnavailableError   try again next tick
+├── SlurmRefusedError       tell the user; trying again will not help
+└── UnreadableOutputError   our bug or a new Slurm; keep the text, change nothing
+"""
+
+from typing import ClassVar
+
+_SHOWN_CHARACTERS = 200
+
+
+class SlurmError(Exception):
+    """Something between us and Slurm went wrong.
+
+    Attributes:
+        transient: Whether the same request may work later.
+    """
+
+    transient: ClassVar[bool] = False
+
+
+class SlurmUnavailableError(SlurmError):
+    """Slurm did not answer; what was asked may or may not have happened."""
+
+    transient = True
+
+
+class SlurmRefusedError(SlurmError):
+    """Slurm answered, and the answer is no."""
+
+
+class UnreadableOutputError(SlurmError):
+    """Slurm answered with something this version cannot read.
+
+    Attributes:
+        command: The command that answered, for example ``squeue``.
+        line_number: Line from 1; the record from 1 where the answer is JSON;
+            0 where the whole answer is meant.
+        line: What could not be read, shortened in the message only.
+        why: What was expected instead.
+    """
+
+    def __init__(self, command: str, line_number: int, line: str, why: str) -> None:
+        self.command = command
+        self.line_number = line_number
+        self.line = line
+        self.why = why
+        shown = line[:_SHOWN_CHARACTERS] + "…" * (len(line) > _SHOWN_CHARACTERS)
+        super().__init__(
+            f"cannot read line {line_number} of `{command}`: {why}: {shown!r}. "
+            f"No node was touched. If Slurm was upgraded, record the new output "
+            f"with `freetrain doctor --record` and attach it to a bug report."
+        )

@@ -1,0 +1,44 @@
+"""Partitions, from ``scontrol show partitions``."""
+
+from __future__ import annotations
+
+import math
+
+from slurm.fields import read_records
+from slurm.records import Partition
+from slurm.values import duration_s, text_or_empty
+
+_MINUTE_S = 60.0
+
+
+def partitions_argv() -> list[str]:
+    """Return the command that shows every partition, hidden ones too."""
+    return ["scontrol", "--all", "--oneliner", "show", "partitions"]
+
+
+def parse_partitions(text: str) -> tuple[Partition, ...]:
+    """Return the partitions that ``scontrol show partitions`` told.
+
+    Raises:
+        UnreadableOutputError: Not such an answer, empty, or cut short.
+    """
+    command = "scontrol show partitions"
+    return read_records(text, "PartitionName", command=command, read=_partition)
+
+
+def _partition(fields: dict[str, str], record: str) -> Partition:
+    del record
+    max_time_s = duration_s(fields["MaxTime"])
+    return Partition(
+        name=fields["PartitionName"],
+        nodes=text_or_empty(fields["Nodes"]),
+        is_up=fields["State"] == "UP",
+        max_time_s=math.inf if max_time_s is None else max_time_s,
+        priority_tier=int(fields["PriorityTier"]),
+        preempt_mode=fields["PreemptMode"],
+        grace_time_s=float(fields["GraceTime"]),
+        over_time_limit_s=duration_s(fields["OverTimeLimit"], unit_s=_MINUTE_S),
+        is_default=fields["Default"] == "YES",
+        is_hidden=fields["Hidden"] == "YES",
+        oversubscribe=fields["OverSubscribe"],
+    )

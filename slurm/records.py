@@ -1,0 +1,227 @@
+"""What Slurm tells, typed: nodes, jobs, reservations, partitions, its statistics.
+
+Times are Unix seconds, None where Slurm does not know; durations are seconds,
+``math.inf`` where unlimited. Lists of nodes stay hostlist expressions as Slurm
+wrote them: spelled out, the plans of a busy machine would be millions of names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slurm.states import JobState, NodeState
+
+
+@dataclass(frozen=True, slots=True)
+class Gres:
+    """So many generic resources of one kind, for example two ``gpu:a100``.
+
+    Attributes:
+        name: For example ``gpu``.
+        kind: For example ``a100``; empty where the site tells no types.
+        count: How many.
+    """
+
+    name: str
+    kind: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A compute node.
+
+    Attributes:
+        name: NodeName.
+        states: Base state and flags.
+        unknown_states: Words in its state that this version does not know.
+        features: Active features.
+        gres: Configured generic resources.
+        cpus: CPUs as Slurm counts them.
+        memory_mib: Configured memory.
+        partitions: Names of the partitions it is in.
+        reason: Why it is drained or down, empty otherwise. Hostile text.
+        comment: An administrator's remark. Hostile text.
+        allocated_cpus: CPUs that jobs hold.
+    """
+
+    name: str
+    states: frozenset[NodeState]
+    unknown_states: frozenset[str] = frozenset()
+    features: frozenset[str] = frozenset()
+    gres: tuple[Gres, ...] = ()
+    cpus: int = 1
+    memory_mib: int = 0
+    partitions: tuple[str, ...] = ()
+    reason: str = ""
+    comment: str = ""
+    allocated_cpus: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRecord:
+    """A job, or the tasks of a job array that still wait together.
+
+    Attributes:
+        job_id: The raw number, unique to each array task; what ``srun --jobid``
+            takes.
+        display_id: ``18_0`` for a task, ``18_[1-3]`` for tasks that wait, else
+            the number; what ``scancel`` takes for array tasks.
+        array_job_id: Raw number of the whole array, None outside of arrays.
+        array_task_id: Index in the array, None where tasks wait together.
+        array_tasks: The waiting tasks as Slurm wrote them, perhaps shortened.
+        user: User name.
+        uid: User number.
+        name: Job name. Hostile text, perhaps cut.
+        comment: Remark given at submission. Hostile text, perhaps cut.
+        partitions: One, or while pending the several it asked for.
+        states: Base state and flags.
+        unknown_states: Words in its state that this version does not know.
+        reason: Why it waits, in Slurm's word, perhaps cut.
+        priority: Slurm's number; 0 is held.
+        nice: How much it was asked to be lowered.
+        submit_s: When it was submitted.
+        eligible_s: From when on it may start; ``--begin`` shows here.
+        start_s: When it started; while pending an expectation, or ``--begin``.
+        end_s: When it ended or must end.
+        limit_s: Its time limit.
+        planned_nodes: Nodes that backfill has planned for it, a hostlist, empty
+            for no plan; None where this source does not tell.
+        nodes: Nodes that it holds, a hostlist.
+        requested_nodes: Nodes that it insists on, a hostlist.
+        node_count: Nodes that it holds or asks for at least.
+        cpu_count: CPUs that it holds or asks for at least.
+        features: Feature expression it asks for. Hostile text, perhaps cut.
+        gres_per_node: Generic resources asked for on each node, as Slurm wrote.
+        gres_per_job: The same for the whole job.
+        dependency: What it waits for, empty for nothing. Perhaps cut.
+        reservation: Reservation it runs in, empty for none.
+        qos: Quality of service, empty where none is configured.
+    """
+
+    job_id: int
+    display_id: str
+    states: frozenset[JobState]
+    unknown_states: frozenset[str] = frozenset()
+    array_job_id: int | None = None
+    array_task_id: int | None = None
+    array_tasks: str = ""
+    user: str = ""
+    uid: int | None = None
+    name: str = ""
+    comment: str = ""
+    partitions: tuple[str, ...] = ()
+    reason: str = ""
+    priority: int | None = None
+    nice: int = 0
+    submit_s: float | None = None
+    eligible_s: float | None = None
+    start_s: float | None = None
+    end_s: float | None = None
+    limit_s: float | None = None
+    planned_nodes: str | None = ""
+    nodes: str = ""
+    requested_nodes: str = ""
+    node_count: int = 0
+    cpu_count: int = 0
+    features: str = ""
+    gres_per_node: str = ""
+    gres_per_job: str = ""
+    dependency: str = ""
+    reservation: str = ""
+    qos: str = ""
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether it still waits for nodes."""
+        return JobState.PENDING in self.states
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether backfill has planned a start *and* nodes for it.
+
+        A start alone is no plan: ``--begin`` shows as one too.
+        """
+        return self.is_pending and self.start_s is not None and bool(self.planned_nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Nodes that are set aside for a while.
+
+    Attributes:
+        name: ReservationName.
+        start_s: First second; where it floats, as if it began now.
+        end_s: First second after, None where Slurm does not tell.
+        nodes: A hostlist, empty where it reserves licences only.
+        flags: Slurm's words, for example ``MAINT``, ``DAILY``, ``TIME_FLOAT``.
+        users: Who may use it, as written.
+        accounts: Accounts that may use it, as written.
+        partition: Partition that it is made from, empty for none.
+    """
+
+    name: str
+    start_s: float
+    end_s: float | None
+    nodes: str = ""
+    flags: frozenset[str] = frozenset()
+    users: tuple[str, ...] = ()
+    accounts: tuple[str, ...] = ()
+    partition: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A partition.
+
+    Attributes:
+        name: PartitionName.
+        nodes: A hostlist.
+        is_up: Whether it takes and starts jobs.
+        max_time_s: The longest time limit, ``math.inf`` for any.
+        priority_tier: Partitions of a higher tier are served first.
+        preempt_mode: Slurm's words, for example ``CANCEL``, ``OFF``.
+        grace_time_s: Between the notice and the end of a preempted job.
+        over_time_limit_s: How long jobs may overrun, None where the cluster's
+            setting counts.
+        is_default: Whether jobs go there that name none.
+        is_hidden: Whether Slurm shows it only when asked for all.
+        oversubscribe: Slurm's words, for example ``NO``, ``EXCLUSIVE``.
+    """
+
+    name: str
+    nodes: str
+    is_up: bool
+    max_time_s: float
+    priority_tier: int = 1
+    preempt_mode: str = ""
+    grace_time_s: float = 0.0
+    over_time_limit_s: float | None = None
+    is_default: bool = False
+    is_hidden: bool = False
+    oversubscribe: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sdiag:
+    """slurmctld's statistics, as far as they tell whether backfill was at work.
+
+    Attributes:
+        taken_s: When slurmctld answered, by its own clock.
+        since_s: Since when it counts; changes when it restarts or resets.
+        bf_active: Whether a backfill cycle was under way.
+        bf_cycles: Backfill cycles counted.
+        bf_last_cycle_s: When the last one was, None before the first.
+        bf_last_depth: Jobs that it looked at.
+        bf_last_queue_length: Jobs that waited then.
+        server_threads: Requests that slurmctld was serving.
+    """
+
+    taken_s: float
+    since_s: float
+    bf_active: bool
+    bf_cycles: int
+    bf_last_cycle_s: float | None
+    bf_last_depth: int = 0
+    bf_last_queue_length: int = 0
+    server_threads: int = 0
