@@ -67,7 +67,7 @@ class Engine:
         """
         horizon_s = self._timeline.horizon_s
         for event in self._timeline.events():
-            if self._accountant.stops_on_time and event.time_s > horizon_s:
+            if self._accountant.stops_on_time and event.time_s >= horizon_s:
                 break
             if not self._play_until(event.time_s) or not self._play(event):
                 return

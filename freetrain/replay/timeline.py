@@ -111,8 +111,8 @@ class PoolTimeline:
         return cls(
             node_names=trace.node_names[:taking_part],
             times_s=times_s[:kept],
-            joined=_moves(np.setdiff1d(opened, closed), taking_part, len(times_s)),
-            left=_moves(np.setdiff1d(closed, opened), taking_part, len(times_s)),
+            joined=_moves(_without(opened, closed), taking_part, len(times_s)),
+            left=_moves(_without(closed, opened), taking_part, len(times_s)),
             horizon_s=horizon_s,
         )
 
@@ -139,6 +139,14 @@ class PoolTimeline:
         idle = np.cumsum(change)[: len(self.times_s)]
         until_s = np.append(self.times_s, self.horizon_s).clip(max=self.horizon_s)
         return float((idle * np.diff(until_s)).sum()) / self.horizon_s
+
+
+def _without(keys: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return *keys* that are not among *others*, ascending; neither has doubles.
+
+    Where intervals of a node touch, it opens and closes at once: nothing moves.
+    """
+    return np.sort(np.setdiff1d(keys, others, assume_unique=True))
 
 
 def _moves(keys: NDArray[np.int64], nodes: int, events: int) -> Moves:

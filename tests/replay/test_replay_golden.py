@@ -1,0 +1,65 @@
+"""A generated pool replayed to the byte.
+
+After a change that is meant to change figures, write the file anew with
+``python -m tests.replay.test_replay_golden`` and argue the difference.
+"""
+
+import json
+import random
+from dataclasses import asdict
+from pathlib import Path
+
+from freetrain.replay.settings import Accounting
+from freetrain.trainers.spec import Costs
+from tests.replay.worlds import linear, replay, trainer
+
+GOLDEN = Path(__file__).with_name("golden_replay.jsonl")
+COSTS = Costs(grow_s=18.0, shrink_s=12.0, start_s=18.0, checkpoint_every_s=60.0)
+
+
+def generated_pool(seed: int = 1) -> dict[int, list[tuple[float, float]]]:
+    """Return 12 nodes over about an hour, the same ones for ever."""
+    # Of all of random, only random() is promised to be the same in every release.
+    chance = random.Random(seed).random  # noqa: S311  a pool, not a secret
+    pool: dict[int, list[tuple[float, float]]] = {}
+    for node in range(12):
+        at_s = 0.0
+        pool[node] = []
+        while at_s < 3_600:
+            begins_s = at_s + float(int(300 * chance()))
+            at_s = begins_s + float(int(70 + 900 * chance()))
+            pool[node].append((begins_s, at_s))
+    return pool
+
+
+def replayed() -> str:
+    team = [
+        trainer(
+            f"t{k}",
+            scaling=linear(10.0 if k % 2 else 7.0, 6),
+            samples=20_000.0,
+            arrival_s=60.0 * k,
+            costs=COSTS,
+        )
+        for k in range(9)
+    ]
+    results = [
+        replay(
+            generated_pool(),
+            team,
+            policy=policy,
+            accounting=accounting,
+            record_steps=accounting is Accounting.REAL,
+        )
+        for accounting in Accounting
+        for policy in ("freetrain", "equal", "scavenger", "static")
+    ]
+    return "".join(json.dumps(asdict(result)) + "\n" for result in results)
+
+
+def test_a_replay_is_the_same_to_the_byte() -> None:
+    assert replayed() == GOLDEN.read_text(encoding="utf-8")
+
+
+if __name__ == "__main__":
+    GOLDEN.write_text(replayed(), encoding="utf-8")

@@ -1,0 +1,219 @@
+from collections.abc import Mapping, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from freetrain.errors import UsageError
+from freetrain.replay.accounting import RealAccountant
+from freetrain.replay.engine import Engine
+from freetrain.replay.errors import BrokenPolicyError
+from freetrain.replay.policies.equal import equal_counts
+from freetrain.replay.policies.interface import Change, View
+from freetrain.replay.runs import Tally
+from freetrain.replay.settings import Objective, ReplaySettings
+from freetrain.replay.timeline import PoolTimeline
+from freetrain.trainers.spec import Costs, TrainerSpec
+from tests.replay.worlds import linear, replay, trace_of, trainer
+
+COMMITS_RARELY = Costs(
+    grow_s=3.0, shrink_s=2.0, start_s=5.0, checkpoint_every_s=1_000.0
+)
+
+
+FOUR_NODES = {n: [(0.0, 9.0)] for n in range(4)}
+
+
+class Scripted:
+    """Answers with what it was told to, event by event; keeps what it saw."""
+
+    name = "scripted"
+
+    def __init__(self, *answers: Sequence[Change]) -> None:
+        self.answers = list(answers)
+        self.seen: list[tuple[list[int], list[set[int]]]] = []
+
+    def decide(self, view: View) -> Sequence[Change]:
+        self.seen.append((list(view.free), [set(t.held) for t in view.trainers]))
+        return self.answers.pop(0) if self.answers else ()
+
+
+def play(
+    policy: Scripted,
+    team: Sequence[TrainerSpec],
+    pool: Mapping[int, Sequence[tuple[float, float]]],
+) -> None:
+    timeline = PoolTimeline.from_trace(trace_of(pool))
+    accountant = RealAccountant(Tally())
+    settings = ReplaySettings()
+    Engine(
+        timeline, team, policy=policy, accountant=accountant, settings=settings
+    ).run()
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ([Change(0, take=(7,))], "node 7, which is not free"),
+        ([Change(0, take=(1, 1))], "node 1, which is not free"),
+        ([Change(0, take=(1,)), Change(1, take=(1,))], "node 1, which is not free"),
+        ([Change(0, drop=(1,))], "drops node 1, not its own"),
+        ([Change(0, take=(1,)), Change(0, take=(2,))], "changed twice"),
+        ([Change(5, take=(1,))], "out of range"),
+    ],
+)
+def test_a_policy_that_breaks_its_contract_stops_the_replay(
+    changes: list[Change], why: str
+) -> None:
+    with pytest.raises(BrokenPolicyError, match=why) as caught:
+        play(Scripted(changes), [trainer("a"), trainer("b")], FOUR_NODES)
+
+    assert caught.value.exit_code == 70
+
+
+def test_a_policy_may_not_migrate_a_trainer_node_by_node() -> None:
+    policy = Scripted([Change(0, take=(1, 2))], [Change(0, drop=(1,), take=(3,))])
+
+    with pytest.raises(BrokenPolicyError, match="keeps nodes, drops some, takes some"):
+        play(policy, [trainer()], {n: [(0.0, 9.0 + n)] for n in range(4)})
+
+
+def test_a_policy_sees_the_pool_after_losses_and_arrivals() -> None:
+    policy = Scripted([Change(0, take=(0, 2))])
+    pool = {0: [(0.0, 9.0)], 1: [(0.0, 5.0)], 2: [(0.0, 5.0)], 3: [(5.0, 9.0)]}
+
+    play(policy, [trainer("a"), trainer("b", arrival_s=3.0)], pool)
+
+    assert policy.seen == [
+        ([0, 1, 2], [set()]),
+        ([1], [{0, 2}, set()]),
+        ([3], [{0}, set()]),
+    ]
+
+
+def test_an_equal_share_gives_the_remainder_to_the_first() -> None:
+    sizes = [range(1, 65)] * 4
+
+    assert equal_counts(sizes, 11) == [3, 3, 3, 2]
+    assert equal_counts(sizes, 2) == [1, 1, 0, 0]
+    assert equal_counts(sizes, 300) == [64, 64, 64, 64]
+
+
+def test_an_equal_share_keeps_to_sizes_that_trainers_can_run_on() -> None:
+    powers = (1, 2, 4, 8)
+
+    # Level 3: 2 + 2 + 3 nodes; of the 4 that remain, 2 lift the first to 4, and
+    # then 2 lift the second; none is left for the third.
+    assert equal_counts([powers, powers, range(1, 9)], 11) == [4, 4, 3]
+    # Nobody runs on less than 4, so one trainer gets 4 and the other waits.
+    assert equal_counts([(4, 8), (4, 8)], 7) == [4, 0]
+
+
+@given(st.integers(1, 50), st.integers(1, 300), st.integers(1, 70))
+def test_an_equal_share_of_plain_trainers_is_a_division(
+    trainers: int, pool: int, most: int
+) -> None:
+    share, more = divmod(pool, trainers)
+
+    counts = equal_counts([range(1, most + 1)] * trainers, pool)
+
+    assert counts == [min(most, share + (k < more)) for k in range(trainers)]
+
+
+def test_nodes_go_highest_number_first_and_come_back_lowest_first() -> None:
+    # One trainer on 4 nodes, until a second arrives at 10 s and gets half.
+    result = replay(
+        {n: [(0, 30)] for n in range(4)},
+        [trainer("a"), trainer("b", arrival_s=10.0)],
+        policy="equal",
+    )
+
+    assert result.steps[0].resized == (("a", 4),)
+    assert result.steps[1].time_s == 10
+    assert result.steps[1].resized == (("a", 2), ("b", 2))
+    # a: 4 nodes x 10 s + 2 x 20 s; b: 2 x 20 s; 10 samples/s a node.
+    assert result.samples == pytest.approx(10 * (40 + 40 + 40))
+
+
+def test_a_scavenger_waits_for_its_size_and_is_killed_whole() -> None:
+    # Node 1 is missing from 20 to 50 s. Job a (2 nodes) runs 0-20, is killed,
+    # and runs again from 50; each start takes 5 s and nothing was committed. Job b
+    # needs 1 node, but is behind a in the queue and so waits while node 0 idles.
+    result = replay(
+        {0: [(0, 60)], 1: [(0, 20), (50, 60)]},
+        [
+            trainer("a", costs=COMMITS_RARELY, fixed_nodes=2),
+            trainer("b", costs=COMMITS_RARELY, fixed_nodes=1),
+        ],
+        policy="scavenger",
+    )
+
+    assert result.preemptions == 1
+    assert result.preempt_samples == pytest.approx(15 * 20)
+    # 10 s on 2 nodes, 5 of them for the start.
+    assert result.samples == pytest.approx(5 * 20)
+    assert result.used_node_s == pytest.approx(20 * 2 + 10 * 2)
+    assert [step.used_nodes for step in result.steps] == [2, 0, 2]
+
+
+def test_a_killed_scavenger_starts_at_once_where_other_nodes_are_free() -> None:
+    result = replay(
+        {0: [(0, 60)], 1: [(0, 20)], 2: [(0, 60)]},
+        [trainer("a", costs=COMMITS_RARELY, fixed_nodes=2)],
+        policy="scavenger",
+    )
+
+    # It ran on 2 and 1 (highest first), lost 1 at 20 s, and went on with 2 and 0.
+    assert result.steps[1].resized == (("a", 2),)
+    assert result.samples == pytest.approx((40 - 5) * 20)
+    assert result.start_samples == pytest.approx(5 * 20 * 2)
+
+
+def test_a_scavenger_too_large_for_the_machine_is_refused() -> None:
+    with pytest.raises(UsageError, match="needs 9 nodes and 2 take part"):
+        replay({0: [(0, 9)], 1: [(0, 9)]}, [trainer(fixed_nodes=9)], policy="scavenger")
+
+
+def test_static_runs_on_the_mean_pool_and_is_its_own_yardstick() -> None:
+    # 4 node-times 30 s over 60 s: a mean of 2 nodes, for all of the 60 s.
+    result = replay(
+        {n: [(0, 30)] for n in range(4)} | {4: [(59, 60)]},
+        [trainer(costs=COMMITS_RARELY)],
+        policy="static",
+    )
+
+    assert result.eq_nodes == pytest.approx(2)
+    assert result.samples == pytest.approx(2 * 10 * 60)
+    assert result.efficiency == 1
+
+
+def test_freetrain_gives_nodes_where_they_train_most() -> None:
+    result = replay(
+        {n: [(0, 30)] for n in range(4)},
+        [trainer("slow", scaling=linear(1.0)), trainer("fast")],
+        policy="freetrain",
+    )
+
+    assert result.steps[0].resized == (("fast", 4),)
+    assert result.solver_calls == 1
+
+
+def test_weights_count_only_under_the_weighted_objective() -> None:
+    team = [trainer("plain", scaling=linear(20.0)), trainer("dear", weight=9.0)]
+    pool = {n: [(0.0, 30.0)] for n in range(4)}
+
+    by_throughput = replay(pool, team, objective=Objective.THROUGHPUT)
+    by_weight = replay(pool, team, objective=Objective.WEIGHTED)
+
+    assert by_throughput.steps[0].resized == (("plain", 4),)
+    assert by_weight.steps[0].resized == (("dear", 4),)
+
+
+def test_an_unknown_policy_is_refused_with_the_names_there_are() -> None:
+    with pytest.raises(UsageError, match="freetrain, equal, scavenger, static"):
+        replay({0: [(0, 9)]}, [trainer()], policy="greedy")
+
+
+def test_a_replay_without_trainers_is_refused() -> None:
+    with pytest.raises(UsageError, match="no trainers"):
+        replay({0: [(0, 9)]}, [])

@@ -1,0 +1,111 @@
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from freetrain.errors import UsageError
+from freetrain.replay.timeline import PoolEvent, PoolTimeline
+from tests.replay.worlds import pools, trace_of
+
+
+def test_a_timeline_starts_at_0_with_the_nodes_that_are_idle_by_then() -> None:
+    trace = trace_of({0: [(5, 20)], 1: [(12, 30)], 2: [(0, 10)]})
+
+    timeline = PoolTimeline.from_trace(trace, start_s=10)
+
+    # Node 2's interval ends as the replay starts, so it never takes part.
+    assert list(timeline.events()) == [
+        PoolEvent(0, joined=(0,), left=()),
+        PoolEvent(2, joined=(1,), left=()),
+        PoolEvent(10, joined=(), left=(0,)),
+        PoolEvent(20, joined=(), left=(1,)),
+    ]
+    assert timeline.horizon_s == 20
+
+
+def test_touching_intervals_make_an_event_at_which_nothing_moves() -> None:
+    timeline = PoolTimeline.from_trace(trace_of({0: [(0, 10), (10, 20)]}))
+
+    assert list(timeline.events())[1] == PoolEvent(10, joined=(), left=())
+
+
+def test_only_the_first_nodes_take_part_and_only_their_events_count() -> None:
+    trace = trace_of({0: [(0, 10)], 1: [(3, 7)]})
+
+    timeline = PoolTimeline.from_trace(trace, nodes=1)
+
+    assert timeline.node_names == ("n0",)
+    assert timeline.times_s.tolist() == [0, 10]
+
+
+def test_one_event_past_the_end_is_kept_for_the_published_accounting() -> None:
+    day_s = 86_400.0
+    trace = trace_of({0: [(0, day_s), (day_s + 5, day_s + 9), (day_s + 11, 9e9)]})
+
+    timeline = PoolTimeline.from_trace(trace, days=1)
+
+    assert timeline.times_s.tolist() == [0, day_s, day_s + 5]
+    assert timeline.horizon_s == day_s
+
+
+def test_the_mean_pool_is_node_time_over_the_span() -> None:
+    # 1 node for 10 s, 2 nodes for 10 s, none for 20 s.
+    trace = trace_of({0: [(0, 20)], 1: [(10, 20)], 2: [(40, 41)]})
+
+    timeline = PoolTimeline.from_trace(trace, days=40 / 86_400)
+
+    assert timeline.mean_nodes == pytest.approx(30 / 40)
+
+
+def test_a_dedicated_pool_is_there_for_the_whole_span() -> None:
+    timeline = PoolTimeline.dedicated(3, 50.0)
+
+    assert list(timeline.events()) == [PoolEvent(0, joined=(0, 1, 2), left=())]
+    assert timeline.mean_nodes == pytest.approx(3)
+
+
+@given(pools(), st.integers(0, 40))
+def test_moves_played_forward_give_who_is_idle(
+    pool: dict[int, list[tuple[float, float]]], start_s: int
+) -> None:
+    trace = trace_of(pool)
+    if start_s >= trace.end_s.max():
+        return
+
+    idle: set[int] = set()
+    for event in PoolTimeline.from_trace(trace, start_s=start_s).events():
+        assert not idle & set(event.joined)
+        assert idle >= set(event.left)
+        assert list(event.joined) == sorted(event.joined)
+        idle = (idle | set(event.joined)) - set(event.left)
+        now_s = event.time_s + start_s
+        at_now = {n for n, own in pool.items() if any(a <= now_s < b for a, b in own)}
+        assert idle == at_now
+
+
+@pytest.mark.parametrize(
+    ("cut", "why"),
+    [
+        ({"nodes": 0}, "0 of them cannot be replayed"),
+        ({"nodes": 3}, "3 of them cannot be replayed"),
+        ({"days": 0.0}, "has no length"),
+        ({"days": float("nan")}, "has no length"),
+        ({"start_s": 20.0}, "nothing in it"),
+        ({"start_s": float("nan")}, "nothing in it"),
+    ],
+)
+def test_a_cut_that_leaves_nothing_is_refused(cut: dict[str, Any], why: str) -> None:
+    trace = trace_of({0: [(0, 10)], 1: [(5, 20)]})
+
+    with pytest.raises(UsageError, match=why):
+        PoolTimeline.from_trace(trace, **cut)
+
+
+def test_a_log_without_intervals_is_refused() -> None:
+    trace = trace_of({}, nodes=2)
+
+    assert not np.any(trace.node)
+    with pytest.raises(UsageError, match="nothing in it"):
+        PoolTimeline.from_trace(trace)
