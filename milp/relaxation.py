@@ -30,19 +30,27 @@ class Hull(NamedTuple):
     widths: NDArray[np.float64]
 
 
-def hull_of(row: NDArray[np.float64]) -> Hull:
-    """Return the hull of gains at 0 .. max nodes; ``-inf`` entries do not count."""
-    corners: list[tuple[int, float]] = []
+def corners(row: NDArray[np.float64]) -> list[tuple[int, float]]:
+    """Return the upper concave hull of gains at 0 .. max nodes, as (nodes, gain).
+
+    ``-inf`` entries do not count; falling segments are left out.
+    """
+    hull: list[tuple[int, float]] = []
     for n in np.flatnonzero(row > -np.inf).tolist():
         corner = (n, float(row[n]))
-        while len(corners) > 1 and _slope(corners[-2], corners[-1]) <= _slope(
-            corners[-1], corner
-        ):
-            corners.pop()
-        corners.append(corner)
-    pairs = list(pairwise(corners))
-    rising = [(_slope(a, b), b[0] - a[0]) for a, b in pairs if b[1] > a[1]]
-    both = np.array(rising, dtype=np.float64).reshape(-1, 2)
+        if hull and corner[1] <= hull[-1][1]:
+            continue
+        while len(hull) > 1 and _slope(hull[-2], hull[-1]) <= _slope(hull[-1], corner):
+            hull.pop()
+        hull.append(corner)
+    return hull
+
+
+def hull_of(row: NDArray[np.float64]) -> Hull:
+    """Return the rising hull segments of gains at 0 .. max nodes."""
+    hull = corners(row)
+    segments = [(_slope(a, b), b[0] - a[0]) for a, b in pairwise(hull)]
+    both = np.array(segments, dtype=np.float64).reshape(-1, 2)
     return Hull(both[:, 0], both[:, 1])
 
 

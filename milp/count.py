@@ -1,0 +1,99 @@
+"""The count MILP: node classes and whole counts (docs/model.md, "Class by class").
+
+Nodes of one class are interchangeable, so a variable counts them instead of
+naming them. Most sizes are ruled out before the model is built; where nothing
+is left to decide, no solver is called.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import pulp
+
+from milp.count_model import build
+from milp.proposal import Proposal
+from milp.reduction import feasible_gains, reduce
+from milp.relaxation import corners, hull_of, node_price
+from milp.solver import Found
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from milp.problem import Problem
+    from milp.solver import ModelSolver
+
+# Share of the gap within which each stage looks for a plan, and its share of the
+# time; the prices of several classes take the rest.
+_STAGES = ((1 / 16, 0.25), (1.0, 0.5))
+_PRICE_TIME = 0.25
+_NO_SOLVER = "as good as its bound, so that no integer program was needed"
+
+
+def plan_counts(
+    problem: Problem, solver: ModelSolver, *, limit_s: float | None
+) -> Proposal:
+    """Plan by counts; exact where *solver* proves its optimum.
+
+    The model is solved first over the options that lose little against the
+    bound. A plan that itself loses no more than that is optimal (model.md, R6);
+    otherwise it rules out more options for a second, final model. All solver
+    calls together keep within *limit_s*.
+
+    Raises:
+        SolverFailedError: The solver crashed or returned no usable point.
+        SolverUnavailableError: The solver is not installed.
+    """
+    rows = feasible_gains(problem)
+    prices = _prices(problem, rows, solver, limit_s=_part(limit_s, _PRICE_TIME))
+    reduction = reduce(problem, rows, prices)
+    if reduction.is_proof:
+        return Proposal(reduction.plan(proven=True), Found.OPTIMUM, _NO_SOLVER)
+    for share, time in _STAGES:
+        within = reduction.gap * share
+        model = build(problem, reduction.options(within), category=pulp.LpInteger)
+        found = solver.solve(model.model, limit_s=_part(limit_s, time))
+        if found is Found.INFEASIBLE:
+            return Proposal(None, found, "it has a plan, so the solver is wrong")
+        if found is not Found.NOTHING:
+            reduction = reduction.improved(problem, model.counts())
+        if reduction.is_proof or (found is Found.OPTIMUM and reduction.gap <= within):
+            return Proposal(reduction.plan(proven=True), Found.OPTIMUM)
+    return Proposal(reduction.plan(proven=False), Found.INCUMBENT)
+
+
+def _part(limit_s: float | None, share: float) -> float | None:
+    return None if limit_s is None else limit_s * share
+
+
+def _prices(
+    problem: Problem,
+    rows: Sequence[NDArray[np.float64]],
+    solver: ModelSolver,
+    *,
+    limit_s: float | None,
+) -> list[float]:
+    """Prices of a node of each class: the duals of the capacity rows (M3).
+
+    Any prices give a valid bound, so that a solver's mistake here costs time only.
+    """
+    if len(problem.classes) == 1:
+        hulls = [hull_of(row) for row in rows]
+        return [node_price(hulls, problem.classes[0].nodes)]
+    options = [
+        {n: float(row[n]) for n in _corner_sizes(row, sum(trainer.held))}
+        for trainer, row in zip(problem.trainers, rows, strict=True)
+    ]
+    model = build(problem, options, category=pulp.LpContinuous)
+    if solver.solve(model.model, limit_s=limit_s) is not Found.OPTIMUM:
+        return [0.0] * len(problem.classes)
+    return [abs(row.pi or 0.0) / model.scale for row in model.capacity]
+
+
+def _corner_sizes(row: NDArray[np.float64], held: int) -> list[int]:
+    sizes = {n for n, _ in corners(row)}
+    return sorted(sizes | {held} if row[held] > -math.inf else sizes)

@@ -1,0 +1,123 @@
+"""MILP solvers behind one interface; the only place that runs one.
+
+What a solver claims is passed on as little trusted as it deserves: callers
+round, verify, and never read an answer off a status alone.
+"""
+
+from __future__ import annotations
+
+import math
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol
+
+import cbcbox  # type: ignore[import-untyped]
+import pulp
+
+from milp.errors import SolverFailedError, SolverUnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# A value further than this from a whole number is no rounding of one.
+_INTEGRALITY = 1e-5
+
+
+class Found(StrEnum):
+    """What a solver claims to have found."""
+
+    OPTIMUM = "optimum"
+    INCUMBENT = "incumbent"
+    NOTHING = "nothing within the limit"
+    INFEASIBLE = "infeasible"
+
+
+class ModelSolver(Protocol):
+    """Solves one PuLP model within a time limit, on one thread.
+
+    Contract, checked for every implementation by ``tests/milp/test_solver.py``:
+    on ``OPTIMUM`` and ``INCUMBENT`` the model's variables carry values.
+    """
+
+    def solve(self, model: pulp.LpProblem, *, limit_s: float | None) -> Found:
+        """Solve *model*; None is no limit.
+
+        Raises:
+            SolverFailedError: The solver crashed or its answer cannot be read.
+            SolverUnavailableError: The solver is not installed.
+        """
+        ...
+
+
+class Cbc:
+    """COIN-OR CBC, as the package cbcbox ships it."""
+
+    def __init__(self, path: str | None = None) -> None:
+        self._path = path
+
+    def solve(self, model: pulp.LpProblem, *, limit_s: float | None) -> Found:
+        """Solve *model* by a CBC process; see :class:`ModelSolver`."""
+        path = cbcbox.cbc_bin_path() if self._path is None else self._path
+        solver = pulp.COIN_CMD(path=path, msg=False, threads=1, timeLimit=limit_s)
+        if not solver.available():
+            raise SolverUnavailableError(
+                f"CBC cannot be run at {path}. Nothing was planned. Install it "
+                f"with `pip install 'pulp[cbc]'`."
+            )
+        return _run(model, solver)
+
+
+class Highs:
+    """HiGHS, from the optional package highspy."""
+
+    def solve(self, model: pulp.LpProblem, *, limit_s: float | None) -> Found:
+        """Solve *model* in this process; see :class:`ModelSolver`."""
+        # HiGHS calls a gap of 1e-4 optimal unless told otherwise.
+        solver = pulp.HiGHS(
+            msg=False, threads=1, timeLimit=limit_s, gapRel=0.0, gapAbs=0.0
+        )
+        if not solver.available():
+            raise SolverUnavailableError(
+                "HiGHS is not installed. Nothing was planned. Install it with "
+                "`pip install 'freetrain[highs]'`, or choose another solver."
+            )
+        return _run(model, solver)
+
+
+def _run(model: pulp.LpProblem, solver: pulp.LpSolver) -> Found:
+    try:
+        model.solve(solver)
+    except Exception as error:  # PuLP raises whatever reading an answer raises
+        raise SolverFailedError(
+            f"{solver.name} failed: {error}. Its answer was not used."
+        ) from error
+    # `status` says "Optimal" for any incumbent at a limit; `sol_status` tells.
+    claims = {
+        pulp.LpSolutionOptimal: Found.OPTIMUM,
+        pulp.LpSolutionIntegerFeasible: Found.INCUMBENT,
+        pulp.LpSolutionInfeasible: Found.INFEASIBLE,
+    }
+    return claims.get(model.sol_status, Found.NOTHING)
+
+
+def whole(values: Iterable[pulp.LpVariable]) -> list[int]:
+    """Return the variables' values as whole numbers.
+
+    Raises:
+        SolverFailedError: A value is missing or fractional. CBC was seen to call
+            such points optimal at a limit (docs/adr/0002-solver-interface.md).
+    """
+    counts = []
+    for variable in values:
+        value = variable.value()
+        fractional = (
+            value is None
+            or not math.isfinite(value)
+            or abs(value - round(value)) > _INTEGRALITY
+        )
+        if fractional:
+            raise SolverFailedError(
+                f"the solver's point has {variable.name} = {value}, which is not "
+                f"whole. It was not used."
+            )
+        counts.append(round(value))
+    return counts

@@ -1,0 +1,138 @@
+"""Checks of problems and plans in plain Python, whatever a solver claimed.
+
+Nothing here is shared with the solvers but the objective's definition; the
+numbers are those of docs/model.md.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from milp.errors import MalformedProblemError
+from milp.objective import plan_gain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from milp.problem import Plan, Problem, TrainerState
+
+# A claimed gain may add up in another order than ours.
+_RELATIVE_ROUNDING = 1e-9
+
+
+def violations(problem: Problem, plan: Plan) -> tuple[str, ...]:
+    """Return what is wrong with *plan*, one sentence for each broken constraint.
+
+    Every constraint of docs/model.md is checked: whole counts (M1), sizes (M2),
+    capacity (M3), no migration (M4), usable classes (M5), and the claimed gain
+    and bound (M6).
+
+    Returns:
+        Empty for a sound plan.
+    """
+    misshapen = tuple(_misshapen(problem, plan))
+    if misshapen:
+        return misshapen
+    per_trainer = [
+        broken
+        for trainer, row in zip(problem.trainers, plan.counts, strict=True)
+        for broken in _trainer_violations(trainer, row)
+    ]
+    return (*per_trainer, *_over_capacity(problem, plan), *_wrong_gain(problem, plan))
+
+
+def check_problem(problem: Problem) -> None:
+    """Refuse a problem that contradicts itself.
+
+    Raises:
+        MalformedProblemError: Counts of the wrong length or sign, more nodes held
+            than there are or than the curve reaches, times that are negative or
+            not finite, two trainers of one name.
+    """
+    faults = tuple(_faults(problem))
+    if faults:
+        raise MalformedProblemError(
+            f"the planning problem contradicts itself: {'; '.join(faults)}. "
+            f"Nothing was planned."
+        )
+
+
+def _misshapen(problem: Problem, plan: Plan) -> Iterator[str]:
+    """M1: a whole number, 0 or more, for each trainer and class."""
+    if len(plan.counts) != len(problem.trainers):
+        yield f"M1: {len(plan.counts)} rows for {len(problem.trainers)} trainers"
+        return
+    for trainer, row in zip(problem.trainers, plan.counts, strict=True):
+        if len(row) != len(problem.classes):
+            yield (
+                f"M1: {trainer.name}: {len(row)} counts for "
+                f"{len(problem.classes)} classes"
+            )
+        for count in row:
+            if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+                yield f"M1: {trainer.name}: {count!r} is not a whole number of nodes"
+
+
+def _trainer_violations(trainer: TrainerState, row: Sequence[int]) -> Iterator[str]:
+    nodes, held = sum(row), sum(trainer.held)
+    if nodes != 0 and nodes not in trainer.curve.sizes:
+        yield f"M2: {trainer.name}: {nodes} nodes is not a size it can use"
+    for index, (count, before) in enumerate(zip(row, trainer.held, strict=True)):
+        migrates = (nodes >= held and count < before) or (
+            nodes <= held and count > before
+        )
+        if migrates:
+            yield (
+                f"M4: {trainer.name}: goes from {held} to {nodes} nodes, but from "
+                f"{before} to {count} in class {index}"
+            )
+        if count > 0 and trainer.usable is not None and index not in trainer.usable:
+            yield f"M5: {trainer.name}: {count} nodes of class {index}, not usable"
+
+
+def _over_capacity(problem: Problem, plan: Plan) -> Iterator[str]:
+    for index, node_class in enumerate(problem.classes):
+        given = sum(row[index] for row in plan.counts)
+        if given > node_class.nodes:
+            yield (
+                f"M3: {given} nodes given of class {node_class.name}, which has "
+                f"{node_class.nodes}"
+            )
+
+
+def _wrong_gain(problem: Problem, plan: Plan) -> Iterator[str]:
+    if any(
+        sum(row) >= len(trainer.curve.value_per_s)
+        for trainer, row in zip(problem.trainers, plan.counts, strict=True)
+    ):
+        return  # M2 is broken already, and such a plan has no gain
+    gain = plan_gain(problem, plan.counts)
+    if not math.isclose(gain, plan.gain, rel_tol=_RELATIVE_ROUNDING, abs_tol=1e-9):
+        yield f"M6: claims a gain of {plan.gain!r}, but its counts gain {gain!r}"
+    slack = _RELATIVE_ROUNDING * abs(plan.gain) + 1e-9
+    if not plan.bound >= plan.gain - slack:
+        yield f"M6: claims the bound {plan.bound!r} under its gain {plan.gain!r}"
+
+
+def _faults(problem: Problem) -> Iterator[str]:
+    if not 0.0 <= problem.t_fwd_s < math.inf:
+        yield f"a look-ahead of {problem.t_fwd_s} s"
+    if len({trainer.name for trainer in problem.trainers}) < len(problem.trainers):
+        yield "two trainers have one name"
+    for trainer in problem.trainers:
+        yield from _trainer_faults(trainer, len(problem.classes))
+    for index, node_class in enumerate(problem.classes):
+        held = sum(t.held[index] for t in problem.trainers if index < len(t.held))
+        if not 0 <= held <= node_class.nodes:
+            yield f"class {node_class.name}: {held} of {node_class.nodes} nodes held"
+
+
+def _trainer_faults(trainer: TrainerState, classes: int) -> Iterator[str]:
+    if len(trainer.held) != classes or any(count < 0 for count in trainer.held):
+        yield f"{trainer.name} holds {trainer.held} of {classes} classes"
+    elif sum(trainer.held) >= len(trainer.curve.value_per_s):
+        yield f"{trainer.name} holds more nodes than its curve reaches"
+    costs_s = (trainer.up_s, trainer.down_s, trainer.start_s)
+    if not all(0.0 <= cost_s < math.inf for cost_s in costs_s):
+        yield f"{trainer.name} has costs of {costs_s} s"
