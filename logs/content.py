@@ -82,7 +82,7 @@ def _unpack(path: Path, file: io.BufferedReader) -> bytes:
                     why = f"unpacks to more than {MAX_BYTES} bytes; split it first"
                     raise UnreadableLogError(str(path), None, None, why)
     except EOFError:
-        why = f"the gzip file is cut off after {size} unpacked bytes; copy it again"
+        why = "the gzip file is cut off; copy it again"
         raise UnreadableLogError(str(path), None, None, why) from None
     except (gzip.BadGzipFile, zlib.error) as error:
         why = f"the gzip file is damaged ({error}); copy it again"

@@ -221,7 +221,7 @@ def _summarise_idle(trace: IdleTrace) -> IdleSummary:
         mean_idle_nodes=mean_idle,
         peak_idle_nodes=_peak_idle(trace),
         hole_s=Spread.of(hole_s.tolist()),
-        short_hole_share=1.0 - _ratio(len(long_s), len(hole_s)),
+        short_hole_share=_ratio(len(hole_s) - len(long_s), len(hole_s)),
         long_hole_time_share=_ratio(float(long_s.sum()), idle_node_s),
     )
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from logs.content import Content
 
 _UNIX_START = re.compile(r"\bt0_unix=(\d{1,12}(?:\.\d+)?)\b", re.ASCII)
-_MACHINE = re.compile(r"\b(\d{1,7})\s+(?:[^\W\d]\w*\s+){0,3}nodes\b", re.ASCII)
+_MACHINE = re.compile(r"\b(\d{1,6})\s+(?:[^\W\d]\w*\s+){0,3}nodes\b", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class TableHead:
 
     @property
     def machine_nodes(self) -> int | None:
-        """The machine's size, where a comment says "4360 nodes"."""
+        """The machine's size below a million, where a comment says "4360 nodes"."""
         found = _search(_MACHINE, self.comments)
         return None if found is None else int(found)
 
@@ -98,7 +98,7 @@ def split_fields(line: str, columns: tuple[str, ...]) -> list[str]:
     Raises:
         BadLineError: There are more or fewer fields than columns.
     """
-    fields = next(csv.reader([line])) if '"' in line else line.split(",")
+    fields = _unquote(line) if '"' in line else line.split(",")
     if len(fields) != len(columns):
         why = (
             f"found {len(fields)} fields in {snippet(line)}; "
@@ -106,6 +106,13 @@ def split_fields(line: str, columns: tuple[str, ...]) -> list[str]:
         )
         raise BadLineError(None, why)
     return [field.strip() for field in fields]
+
+
+def _unquote(line: str) -> list[str]:
+    try:
+        return next(csv.reader([line], strict=True))
+    except csv.Error as error:
+        raise BadLineError(None, f"found {snippet(line)}: {error}") from None
 
 
 def quote_field(text: str) -> str:

@@ -1,6 +1,6 @@
 """The fast way through a large table of plain whole numbers.
 
-A Summit log of 423,502 lines takes 0.4 s line by line and 0.06 s here. It takes
+A Summit log of 423,502 lines takes 3 s line by line and 0.06 s here. It takes
 only what is surely well formed, digits and commas in the right places; anything
 else is left to the exact reader, which alone decides what an error is.
 """

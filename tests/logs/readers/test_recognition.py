@@ -1,0 +1,187 @@
+import gzip
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from logs.content import Content, read_content
+from logs.errors import UnreadableLogError
+from logs.fragments import read_fragments
+from logs.job_csv import read_job_csv
+from logs.read import read_trace
+from logs.recognise import LogFormat, recognise
+from logs.sacct import read_sacct
+from logs.swf import read_swf
+from logs.trace import JobTrace
+from tests.logs.readers.log_content import RECORDED, content
+
+SWF_LINE = b"1 0 10 100 4 -1 -1 4 3600 -1 1 3 1 -1 -1 -1 -1 -1\n"
+KNOWN = (
+    "expected the Standard Workload Format (18 numbers a line), a dump of "
+    "`sacct --parsable2` (a first line such as JobIDRaw|Submit|Start|End|NNodes), "
+    "idle intervals (first line node,idle_start_s,idle_end_s) or jobs "
+    "(first line job,submit_s,start_s,run_s,nodes,req_s,user)"
+)
+READERS = {
+    LogFormat.SWF: read_swf,
+    LogFormat.SACCT: read_sacct,
+    LogFormat.JOBS_CSV: read_job_csv,
+    LogFormat.FRAGMENTS: read_fragments,
+}
+
+
+@pytest.mark.parametrize(
+    ("lines", "log_format"),
+    [
+        (("; Version: 2.2",), LogFormat.SWF),
+        (
+            (
+                "",
+                "  1 0 10 100 4 -1",
+            ),
+            LogFormat.SWF,
+        ),
+        (
+            (
+                "#",
+                "JobID|State",
+            ),
+            LogFormat.SACCT,
+        ),
+        (("# x", "", "user,job,nodes,run_s"), LogFormat.JOBS_CSV),
+        (("idle_start_s,node",), LogFormat.FRAGMENTS),
+    ],
+)
+def test_a_format_is_told_from_the_first_telling_line(
+    lines: tuple[str, ...], log_format: LogFormat
+) -> None:
+    assert recognise(content(*lines)) is log_format
+
+
+@pytest.mark.parametrize(
+    "name", ["checkpointed.swf", "requeued.sacct", "named.csv", "jobs.csv"]
+)
+def test_neither_name_nor_compression_matters(name: str, tmp_path: Path) -> None:
+    raw = (RECORDED / name).read_bytes()
+    packed, plain = tmp_path / "log.txt", tmp_path / "log.gz"
+    packed.write_bytes(gzip.compress(raw[:50]) + gzip.compress(raw[50:]))
+    plain.write_bytes(b"\xef\xbb\xbf" + raw.replace(b"\n", b"\r\n"))
+
+    assert read_content(packed).raw == raw
+    one, other = read_trace(packed), read_trace(plain)
+    assert type(one) is type(other)
+    assert one.comments == other.comments
+    if isinstance(one, JobTrace) and isinstance(other, JobTrace):
+        assert one.jobs == other.jobs
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        (b"", ": the file is empty"),
+        (b" \n\n", ": the file is empty"),
+        (gzip.compress(b""), ": the file is empty"),
+        (b"# x\n", f": there is nothing but comments in it; {KNOWN}"),
+        (
+            b"hello\n",
+            f", line 1: not a scheduler log: found 'hello'; {KNOWN}",
+        ),
+        (
+            b"\n\x7fELF\x00\x01\xff",
+            f", line 2: not a scheduler log: found binary data; {KNOWN}",
+        ),
+        (
+            b"x" * 1_000_000,
+            (
+                f", line 1: not a scheduler log: found '{'x' * 40}'... "
+                f"(1000000 characters); {KNOWN}"
+            ),
+        ),
+        (b"1 2 3\n", ", line 1: found 3 fields; expected 18"),
+        (
+            gzip.compress(SWF_LINE * 100)[:-12],
+            ": the gzip file is cut off; copy it again",
+        ),
+        (
+            gzip.compress(SWF_LINE)[:-8] + b"12345678",
+            (
+                ": the gzip file is damaged (CRC check failed "
+                "0x34333231 != 0x18e44106); copy it again"
+            ),
+        ),
+        (
+            b"\x1f\x8bnonsense",
+            ": the gzip file is damaged (Unknown compression method); copy it again",
+        ),
+    ],
+    ids=range(11),
+)
+def test_a_file_that_is_no_log_says_what_it_is_instead(
+    raw: bytes, message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(raw)
+
+    with pytest.raises(UnreadableLogError) as caught:
+        read_trace(path)
+
+    assert str(caught.value) == f"{path}{message}"
+
+
+def test_a_missing_file_or_a_folder_is_the_systems_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        read_trace(tmp_path / "nowhere")
+    with pytest.raises(IsADirectoryError):
+        read_trace(tmp_path)
+
+
+@pytest.mark.parametrize("bad_lines", [0, 1, 2])
+def test_as_many_bad_lines_as_allowed_are_skipped_and_counted(
+    bad_lines: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(SWF_LINE + b"junk\n" * bad_lines)
+
+    assert read_trace(path, skip_bad=2).skipped_lines == bad_lines
+
+
+def test_one_bad_line_more_is_an_error_that_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(SWF_LINE + b"junk\n" * 3)
+
+    with pytest.raises(UnreadableLogError) as caught:
+        read_trace(path, skip_bad=2)
+
+    assert str(caught.value) == (
+        f"{path}, line 4: found 1 fields; expected 18 "
+        "(2 bad lines, all that may be, were skipped)"
+    )
+
+
+def test_of_two_intervals_that_overlap_the_one_further_down_is_skipped() -> None:
+    log = content("node,idle_start_s,idle_end_s", "0,10,20", "0,0,11", "0,20,30")
+
+    trace = read_fragments(log, skip_bad=1)
+
+    assert trace.start_s.tolist() == [10.0, 20.0]
+    assert trace.skipped_lines == 1
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in RECORDED.iterdir()))
+@given(cut=st.data())
+def test_a_damaged_log_reads_or_is_refused_and_never_breaks(
+    name: str, cut: st.DataObject
+) -> None:
+    raw = (RECORDED / name).read_bytes()
+    place = cut.draw(st.integers(0, len(raw)))
+    junk = cut.draw(st.binary(max_size=6) | st.sampled_from((b"\0", b"\r", b"\xff")))
+    damaged = Content("log", raw[:place] + junk + raw[place + len(junk) :])
+
+    try:
+        READERS[recognise(damaged)](damaged, skip_bad=cut.draw(st.integers(0, 1)))
+        message = ""
+    except UnreadableLogError as error:
+        message = str(error)
+    assert "\n" not in message
+    assert len(message) < 1000

@@ -1,0 +1,160 @@
+import pytest
+
+from logs.errors import UnreadableLogError
+from logs.read import read_trace
+from logs.sacct import read_sacct
+from logs.trace import Job, JobTrace
+from tests.logs.readers.log_content import RECORDED, content
+
+HEADER = "JobIDRaw|Submit|Start|End|NNodes|NodeList"
+GOOD = "1|2026-08-20T04:00:00|2026-08-20T04:00:00|2026-08-20T05:00:00|1|n1"
+
+
+def recorded(name: str) -> dict[str, Job]:
+    trace = read_trace(RECORDED / name)
+    assert isinstance(trace, JobTrace)
+    return {job.job_id: job for job in trace.jobs}
+
+
+def test_every_column_is_found_wherever_it_stands() -> None:
+    assert recorded("requeued.sacct")["101"] == Job(
+        job_id="101",
+        submit_s=0.0,
+        start_s=60.0,
+        run_s=3600.0,
+        units=3,
+        requested_s=2 * 86400 + 3 * 3600 + 4 * 60 + 5,
+        user="ada",
+        partition="batch",
+        state="COMPLETED",
+        priority=4294901760,
+        nodes=("n1", "n2", "m05"),
+    )
+
+
+def test_steps_are_left_out_and_requeued_jobs_kept_apart() -> None:
+    jobs = recorded("requeued.sacct")
+
+    assert list(jobs) == ["101", "102", "102#2", "103", "104", "105", "106"]
+    assert jobs["102"].requested_s is None
+    assert (jobs["102#2"].submit_s, jobs["102#2"].start_s) == (180.0, 600.0)
+
+
+@pytest.mark.parametrize(("job_id", "units"), [("103", 1536), ("104", 2), ("105", 2)])
+def test_a_job_that_never_started_has_no_start(job_id: str, units: int) -> None:
+    job = recorded("requeued.sacct")[job_id]
+
+    assert (job.start_s, job.run_s, job.units, job.nodes) == (None, 0.0, units, ())
+
+
+def test_a_running_job_has_run_until_the_latest_time_in_the_dump() -> None:
+    job = recorded("requeued.sacct")["106"]
+
+    assert (job.start_s, job.run_s) == (420.0, 3660.0 - 420.0)
+
+
+def test_a_running_job_has_run_for_elapsed_where_the_dump_has_it() -> None:
+    line = "1|2026-08-20T04:00:00|2026-08-20T04:00:00|Unknown|1-00:00:30|1|n1"
+
+    trace = read_sacct(content("JobIDRaw|Submit|Start|End|Elapsed|NNodes|X", line))
+
+    assert trace.jobs[0].run_s == 86430.0
+
+
+def test_arrays_het_jobs_unix_times_offsets_and_a_last_delimiter_are_read() -> None:
+    jobs = recorded("array.sacct")
+
+    assert list(jobs) == ["18_0", "18_[1-9%2]", "18+1"]
+    assert (jobs["18_0"].start_s, jobs["18_0"].run_s) == (100.0, 30.5)
+    assert jobs["18_[1-9%2]"].start_s is None
+    assert (jobs["18+1"].start_s, jobs["18+1"].run_s) == (0.0, 86401.0)
+
+
+def test_zero_is_the_first_submission_and_the_size_the_most_in_use() -> None:
+    trace = read_trace(RECORDED / "requeued.sacct")
+
+    assert isinstance(trace, JobTrace)
+    assert (trace.log_format, trace.unix_start_s) == ("sacct", 1787198400.0)
+    assert (trace.units, trace.units_per_node) == (6, 1)
+
+
+def test_nodes_are_counted_by_name_where_no_column_counts_them() -> None:
+    line = "1|2026-08-20T04:00:00|2026-08-20T04:00:00|2026-08-20T05:00:00|n[1-3]"
+
+    trace = read_sacct(content("JobID|Submit|Start|End|NodeList", line))
+
+    assert trace.jobs[0].units == 3
+
+
+@pytest.mark.parametrize(
+    ("line", "field", "why"),
+    [
+        (
+            GOOD + "|x",
+            None,
+            "found 7 fields, expected 6 (a name with '|' or a line break in it?)",
+        ),
+        (
+            GOOD.replace("1|", "x|", 1),
+            "JobID",
+            "found 'x'; expected a job id such as 123 or 123_4",
+        ),
+        (
+            GOOD.replace("2026-08-20T04:00:00", "Unknown", 1),
+            "Submit",
+            "found 'Unknown'; expected the time of submission",
+        ),
+        (
+            GOOD.replace("2026-08-20T05:00:00", "2026-13-20T05:00:00"),
+            "End",
+            (
+                "found '2026-13-20T05:00:00'; expected a time such as "
+                "2026-08-20T04:00:00, a Unix time, Unknown or None"
+            ),
+        ),
+        (
+            GOOD.replace("T05", "T03"),
+            "End",
+            "found '2026-08-20T03:00:00', 3600 s before Start; expected Start first",
+        ),
+        (
+            GOOD.replace("|2026-08-20T04:00:00", "|2026-08-20T04:00:01", 1),
+            "Start",
+            "found '2026-08-20T04:00:00', 1 s before Submit; expected Submit first",
+        ),
+        (
+            GOOD.replace("|1|", "|1.3|"),
+            "NNodes",
+            "found '1.3'; expected a whole number, or one such as 1.5K",
+        ),
+        (
+            GOOD.replace("n1", "n[1"),
+            "NodeList",
+            "found 'n[1'; expected a node list: no node name at character 2",
+        ),
+    ],
+)
+def test_a_bad_line_is_named_with_its_column_and_what_was_expected(
+    line: str, field: str | None, why: str
+) -> None:
+    with pytest.raises(UnreadableLogError) as caught:
+        read_sacct(content(HEADER, line))
+
+    error = caught.value
+    assert (error.line_number, error.field, error.why) == (2, field, why)
+
+
+def test_a_missing_column_is_named_with_the_way_to_get_it() -> None:
+    with pytest.raises(UnreadableLogError) as caught:
+        read_sacct(content("JobID|Submit|Start|NNodes", "1|1|1|1"))
+
+    assert str(caught.value) == (
+        "log, line 1: the sacct dump has no column End or Elapsed or ElapsedRaw; "
+        "make it with -o "
+        "JobIDRaw,Submit,Start,End,Timelimit,NNodes,NodeList,Partition,State"
+    )
+
+
+def test_a_dump_of_steps_alone_is_refused() -> None:
+    with pytest.raises(UnreadableLogError, match="there is no job in it"):
+        read_sacct(content(HEADER, GOOD.replace("1|", "1.0|", 1)))
