@@ -8,7 +8,15 @@ from typing import Annotated
 
 import typer
 
-from freetrain.cli import exits, replay
+from freetrain.cli import (
+    demo,
+    exits,
+    replay,
+    trace_convert,
+    trace_generate,
+    trace_holes,
+    trace_info,
+)
 from freetrain.cli.output import write_out
 from freetrain.cli.world import World, real_world
 
@@ -53,7 +61,26 @@ def freetrain(
         write_out(ctx.obj, f"{ctx.get_help()}\n")
 
 
-app.command("replay", epilog=_examples(replay.EXAMPLES))(replay.replay)
+trace = typer.Typer(rich_markup_mode="rich")
+
+
+@trace.callback(
+    invoke_without_command=True,
+    epilog=_examples("freetrain trace info KTH-SP2.swf.gz"),
+)
+def trace_verbs(ctx: typer.Context) -> None:
+    """Read, convert and generate scheduler logs; find their holes."""
+    if ctx.invoked_subcommand is None:
+        write_out(ctx.obj, f"{ctx.get_help()}\n")
+
+
+app.command(epilog=_examples(replay.EXAMPLES))(replay.replay)
+app.command(epilog=_examples(demo.EXAMPLES))(demo.demo)
+app.add_typer(trace, name="trace")
+trace.command(epilog=_examples(trace_info.EXAMPLES))(trace_info.info)
+trace.command(epilog=_examples(trace_convert.EXAMPLES))(trace_convert.convert)
+trace.command(epilog=_examples(trace_generate.EXAMPLES))(trace_generate.generate)
+trace.command(epilog=_examples(trace_holes.EXAMPLES))(trace_holes.holes)
 
 
 def main(argv: Sequence[str] | None = None, *, world: World | None = None) -> int:

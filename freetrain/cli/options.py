@@ -19,6 +19,10 @@ MethodName = Literal["recorded", "easy", "slurm"]
 """The values of ``logs.schedule.Method``, which takes long to import."""
 
 
+FormatName = Literal["swf", "jobs-csv", "fragments"]
+"""What ``trace convert`` can write."""
+
+
 def above_zero(value: float | None) -> float | None:
     """Refuse what is not a finite number above 0."""
     if value is not None and not 0 < value < math.inf:

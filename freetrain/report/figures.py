@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from freetrain.replay.result import ReplayResult
     from freetrain.report.comparison import Comparison
 
-OKABE_ITO = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
+POLICY_COLOURS = ("#0072B2", "#E69F00", "#009E73")
+LOSS_COLOURS = ("#56B4E9", "#D55E00", "#CC79A7")
 NEUTRAL = "#8a8f98"
 POOL_FILL = "rgba(138,143,152,0.28)"
 HOUR_S = 3_600.0
@@ -58,7 +59,7 @@ def colour(comparison: Comparison, result: ReplayResult) -> str:
     if result.policy == DEDICATED:
         return NEUTRAL
     place = [r.policy for r in comparison.on_holes].index(result.policy)
-    return OKABE_ITO[place % len(OKABE_ITO)]
+    return POLICY_COLOURS[place % len(POLICY_COLOURS)]
 
 
 def samples_figure(comparison: Comparison) -> go.Figure:
@@ -86,7 +87,7 @@ def losses_figure(comparison: Comparison) -> go.Figure:
             x=[100 * lost_share(r, [cause]) for r in shown],
             name=name,
             orientation="h",
-            marker_color=OKABE_ITO[k],
+            marker_color=LOSS_COLOURS[k],
             hovertemplate="%{y}: %{x:.2f} % lost to " + name + "<extra></extra>",
         )
         for k, (cause, name) in enumerate(zip(LOSSES, LOSS_NAMES, strict=True))
@@ -103,7 +104,9 @@ def pool_figure(comparison: Comparison) -> go.Figure:
     lines[0].update(fill="tozeroy", fillcolor=POOL_FILL, line_color=NEUTRAL)
     for result in shown:
         line = _over_time(result, "used_nodes", edges_s, name=result.policy)
-        lines.append(line.update(line_color=colour(comparison, result)))
+        on_top = len(shown) - len(lines) + 1
+        line.update(line_color=colour(comparison, result), zorder=on_top)
+        lines.append(line)
     figure = _figure(lines, height=400, hovermode="x unified")
     figure.update_xaxes(title="days")
     return figure.update_yaxes(title="nodes", rangemode="tozero")
@@ -140,7 +143,7 @@ def bands_figure(comparison: Comparison) -> go.Figure:
             name=_band_name(k, bands.slots_per_band),
             stackgroup="nodes",
             mode="lines",
-            line={"width": 0.4, "color": "rgba(255,255,255,0.55)"},
+            line_width=0,
             fillcolor=ramp[k],
             hovertemplate="%{y:.1f} nodes",
             showlegend=False,
@@ -180,7 +183,7 @@ def holes_figure(comparison: Comparison) -> go.Figure:
         )
         for counted, name, paint in (
             (by_number, "holes", NEUTRAL),
-            (by_time, "idle node-time", OKABE_ITO[0]),
+            (by_time, "idle node-time", POLICY_COLOURS[0]),
         )
     ]
     figure = _figure(bars, height=340, barmode="group")

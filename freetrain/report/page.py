@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html import escape
 from importlib import resources
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from plotly.offline import get_plotlyjs
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 _CONFIG = {
     "displaylogo": False,
     "responsive": True,
-    "modeBarButtonsToRemove": ["lasso2d", "select2d"],
+    "modeBarButtons": [["toImage", "resetScale2d"]],
 }
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
@@ -60,7 +61,7 @@ def _head(comparison: Comparison) -> str:
     left_out = "".join(f" {escape(line)}" for line in comparison.left_out)
     return (
         f"<h1>What training in idle nodes would have done on "
-        f"{escape(comparison.log)}</h1>\n"
+        f"{escape(PurePath(comparison.log).name)}</h1>\n"
         f'<p class="soft">{escape(comparison.read_as)}{left_out}</p>'
     )
 
@@ -165,7 +166,7 @@ def _how(comparison: Comparison) -> str:
     facts = (
         ("Command", f"<code>{escape(comparison.command)}</code>"),
         ("Version", f"FreeTrain {escape(comparison.version)}"),
-        ("Log", escape(comparison.read_as)),
+        ("Log", f"{escape(comparison.log)}: {escape(comparison.read_as)}"),
         ("Trainers", escape(comparison.trainers)),
         ("Objective", escape(first.objective)),
         ("Accounting", escape(first.accounting)),

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from freetrain.replay.result import ReplayResult
+    from logs.trace import IdleTrace
 
 PERCENTILES = (5, 25, 50, 75, 95)
 VOLATILE = ("solver_s", "wall_s", "peak_rss_bytes")
@@ -77,6 +78,19 @@ def lost_share(result: ReplayResult, causes: Sequence[str] = LOSSES) -> float:
     lost = {cause: float(getattr(result, cause)) for cause in LOSSES}
     possible = result.samples + sum(lost.values())
     return sum(lost[cause] for cause in causes) / possible if possible > 0 else 0.0
+
+
+def idle_records(trace: IdleTrace) -> list[dict[str, object]]:
+    """Return each interval of *trace*: node, first and last second."""
+    return [
+        {"node": trace.node_names[node], "start_s": start_s, "end_s": end_s}
+        for node, start_s, end_s in zip(
+            trace.node.tolist(),
+            trace.start_s.tolist(),
+            trace.end_s.tolist(),
+            strict=True,
+        )
+    ]
 
 
 def _plain(value: float | str | None) -> float | str | None:

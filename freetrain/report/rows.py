@@ -46,9 +46,10 @@ def headline(
     comparison: Comparison, result: ReplayResult
 ) -> tuple[tuple[str, str], ...]:
     """Return the figures that matter most: what is shown, and what it means."""
+    samples, _, scale = scaled(result.samples, scales=WORDS).partition(" ")
     idle = result.pool_node_s / result.end_s if result.end_s > 0 else 0.0
     return (
-        (scaled(result.samples, scales=WORDS), "samples trained"),
+        (samples, f"{scale} samples trained".strip()),
         (percent(result.efficiency), "of what as many dedicated nodes train"),
         (percent(result.coverage), "of idle node-time put to use"),
         (
