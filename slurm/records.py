@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from slurm.states import JobState, NodeState
+from slurm.states import ENDED, JobState, NodeState
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +135,19 @@ class JobRecord:
     def is_pending(self) -> bool:
         """Whether it still waits for nodes."""
         return JobState.PENDING in self.states
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is over and has given all its nodes back.
+
+        A state that this version does not know is taken for one that has not.
+        """
+        return bool(self.states & ENDED) and JobState.COMPLETING not in self.states
+
+    @property
+    def holds_nodes(self) -> bool:
+        """Whether the nodes told are its own now; ended jobs still tell theirs."""
+        return bool(self.nodes) and not self.is_pending and not self.has_ended
 
     @property
     def is_planned(self) -> bool:

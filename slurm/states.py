@@ -74,6 +74,21 @@ class JobState(StrEnum):
     STOPPED = "STOPPED"
 
 
+ENDED = frozenset(
+    {
+        JobState.BOOT_FAIL,
+        JobState.CANCELLED,
+        JobState.COMPLETED,
+        JobState.DEADLINE,
+        JobState.FAILED,
+        JobState.NODE_FAIL,
+        JobState.OUT_OF_MEMORY,
+        JobState.PREEMPTED,
+        JobState.TIMEOUT,
+    }
+)
+"""Base states of jobs that do not run any more, but for what COMPLETING cleans up."""
+
 _NODE_STATES = {str(state): state for state in NodeState}
 _JOB_STATES = {str(state): state for state in JobState}
 

@@ -1,0 +1,273 @@
+"""Holes: idle nodes, until when Slurm leaves each of them idle, and why not longer.
+
+Only what is idle now is a hole (or held by a lease of ours): what comes free later
+is planned anew by every backfill cycle. Whatever is not understood closes a node,
+because a hole that is not there delays somebody.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from slurm.errors import SlurmRefusedError, UnreadableOutputError
+from slurm.hostlist import expand
+from slurm.snapshot import plans_of
+from slurm.states import NodeState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from slurm.records import JobRecord, Node, Partition, Reservation
+    from slurm.requirement import Requirement
+    from slurm.snapshot import Plans, Snapshot
+
+_DAY_S = 86_400.0
+_PERIODS_S = {
+    "HOURLY": 3_600.0,
+    "DAILY": _DAY_S,
+    "WEEKDAY": _DAY_S,  # the days between are given away: the safe side
+    "WEEKEND": _DAY_S,
+    "WEEKLY": 7 * _DAY_S,
+}
+_HARMLESS = {
+    NodeState.IDLE,
+    NodeState.PLANNED,
+    NodeState.CLOUD,
+    NodeState.DYNAMIC_NORM,
+}
+_HELD = _HARMLESS | {NodeState.ALLOCATED, NodeState.MIXED}
+
+
+class HoleEnd(StrEnum):
+    """Why a hole ends when it does."""
+
+    PLANNED_JOB = "planned job"
+    RESERVATION = "reservation"
+    PARTITION_LIMIT = "partition limit"
+    BACKFILL_WINDOW = "backfill window"
+    UNKNOWN_PLANNER = "unknown planner"
+    OPEN = "open"
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """A node that Slurm leaves idle for a while, or would without our lease.
+
+    Attributes:
+        node: NodeName.
+        start_s: First idle second known of, Unix time: that of the snapshot.
+        end_s: When we must be gone, Unix time, margin taken off; ``math.inf``
+            where nobody waits for the node, None where somebody we cannot see
+            does, at an unknown time.
+        ends_by: Why it ends then.
+        blocker: The planned job's raw number, or the reservation's name; else
+            empty.
+        held_by: Raw numbers of our own jobs that hold the node now.
+    """
+
+    node: str
+    start_s: float
+    end_s: float | None
+    ends_by: HoleEnd
+    blocker: str = ""
+    held_by: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Bound:
+    """One thing that ends a hole; the earliest counts."""
+
+    end_s: float
+    ends_by: HoleEnd
+    blocker: str = ""
+
+
+def find_holes(
+    snapshot: Snapshot,
+    requirement: Requirement,
+    *,
+    is_ours: Callable[[JobRecord], bool],
+    margin_s: float,
+    window_s: float = math.inf,
+) -> tuple[Hole, ...]:
+    """Return the holes that a lease could use, by node in Slurm's order.
+
+    A hole ends at the earliest of: the start that backfill planned for anybody's
+    job there, less the margin; the start of a reservation, less the margin; the
+    longest limit of the lease's partition; the edge of what backfill plans.
+
+    Args:
+        snapshot: One look, with plans carried where it was torn.
+        requirement: What a lease asks of its node.
+        is_ours: Tells our own leases: those that wait hold no plan against us,
+            those that run leave their hole open.
+        margin_s: How long before somebody's start we must be gone: overrun of
+            the limit, kill wait, epilog, and a scheduling cycle.
+        window_s: How far ahead backfill plans (bf_window).
+
+    Raises:
+        SlurmRefusedError: There is no such partition.
+        UnreadableOutputError: The snapshot tells no planned nodes, as the JSON
+            of Slurm before 23.02 does, or a list of nodes in it is unreadable.
+    """
+    partition = _partition(snapshot, requirement.partition)
+    if not partition.is_up:
+        return ()
+    _check_plans_are_told(snapshot)
+    now_s = snapshot.time_s
+    held = _held_nodes(snapshot, is_ours)
+    names = _open_nodes(snapshot, requirement, held, is_ours=is_ours)
+    plans = plans_of(snapshot)
+    planned = _planned(snapshot, plans, names, is_ours=is_ours, margin_s=margin_s)
+    reserved = _reserved(snapshot, margin_s)
+    hidden = {plan.node for plan in plans.hidden}
+    edge = _edge(partition, now_s, window_s)
+    holes = []
+    for name in names:
+        bound = min(planned.get(name, edge), reserved.get(name, edge), edge)
+        if bound.end_s > now_s:
+            by = tuple(held.get(name, ()))
+            is_known = name not in hidden
+            holes.append(_hole(name, now_s, bound, is_known=is_known, held_by=by))
+    return tuple(holes)
+
+
+def _hole(
+    name: str,
+    now_s: float,
+    bound: _Bound,
+    *,
+    is_known: bool,
+    held_by: tuple[int, ...],
+) -> Hole:
+    if not is_known:
+        return Hole(name, now_s, None, HoleEnd.UNKNOWN_PLANNER, held_by=held_by)
+    return Hole(name, now_s, bound.end_s, bound.ends_by, bound.blocker, held_by)
+
+
+def _partition(snapshot: Snapshot, name: str) -> Partition:
+    for partition in snapshot.partitions:
+        if partition.name == name:
+            return partition
+    known = ", ".join(sorted(partition.name for partition in snapshot.partitions))
+    raise SlurmRefusedError(
+        f"Slurm has no partition {name!r} that we may see; nothing was looked for. "
+        f"Name one of: {known}."
+    )
+
+
+def _check_plans_are_told(snapshot: Snapshot) -> None:
+    for number, job in enumerate(snapshot.jobs, start=1):
+        if job.is_pending and job.planned_nodes is None:
+            why = "jobs come without planned nodes; read the text, not the JSON"
+            raise UnreadableOutputError("squeue", number, job.display_id, why)
+
+
+def _held_nodes(
+    snapshot: Snapshot, is_ours: Callable[[JobRecord], bool]
+) -> dict[str, list[int]]:
+    """Return the nodes that running leases of ours hold, each with their numbers."""
+    held: dict[str, list[int]] = {}
+    for job in snapshot.jobs:
+        if job.holds_nodes and is_ours(job):
+            for name in expand(job.nodes):
+                held.setdefault(name, []).append(job.job_id)
+    return held
+
+
+def _open_nodes(
+    snapshot: Snapshot,
+    requirement: Requirement,
+    held: dict[str, list[int]],
+    *,
+    is_ours: Callable[[JobRecord], bool],
+) -> list[str]:
+    """Return the nodes that a lease could use now, or that only ours use."""
+    taken = {
+        name
+        for job in snapshot.jobs
+        if job.holds_nodes and not is_ours(job)
+        for name in expand(job.nodes)
+    }
+    return [
+        node.name
+        for node in snapshot.nodes
+        if node.name not in taken
+        and requirement.is_met_by(node)
+        and _is_open(node, is_held=node.name in held)
+    ]
+
+
+def _is_open(node: Node, *, is_held: bool) -> bool:
+    if node.unknown_states:
+        return False
+    if is_held:
+        return node.states <= _HELD
+    return NodeState.IDLE in node.states and node.states <= _HARMLESS
+
+
+def _planned(
+    snapshot: Snapshot,
+    plans: Plans,
+    names: list[str],
+    *,
+    is_ours: Callable[[JobRecord], bool],
+    margin_s: float,
+) -> dict[str, _Bound]:
+    """Return the earliest planned start on each of *names*, margin taken off."""
+    ours = {job.job_id for job in snapshot.jobs if is_ours(job)}
+    unbound = set(names)
+    bounds: dict[str, _Bound] = {}
+    for plan in sorted(plans.starts, key=lambda plan: plan.start_s):
+        if not unbound:
+            break
+        if plan.job_id in ours:
+            continue
+        end_s = plan.start_s - margin_s
+        bound = _Bound(end_s, HoleEnd.PLANNED_JOB, str(plan.job_id))
+        found = unbound.intersection(expand(plan.nodes))
+        bounds.update(dict.fromkeys(found, bound))
+        unbound -= found
+    return bounds
+
+
+def _reserved(snapshot: Snapshot, margin_s: float) -> dict[str, _Bound]:
+    """Return the earliest reservation of each node, margin taken off."""
+    bounds: dict[str, _Bound] = {}
+    for reservation in snapshot.reservations:
+        start_s = _next_start_s(reservation, snapshot.time_s)
+        if start_s is None:
+            continue
+        bound = _Bound(start_s - margin_s, HoleEnd.RESERVATION, reservation.name)
+        for name in expand(reservation.nodes):
+            bounds[name] = min(bound, bounds.get(name, bound))
+    return bounds
+
+
+def _next_start_s(reservation: Reservation, now_s: float) -> float | None:
+    """Return when *reservation* begins, or began where it lasts; None if it is over.
+
+    Slurm tells the next occurrence of a recurring one, but only from a while after
+    the last one ended; in between the next is worked out here. One that floats
+    (TIME_FLOAT) is told as if it began its offset from now, which is what bounds a
+    job that starts now.
+    """
+    if reservation.end_s is None or now_s < reservation.end_s:
+        return reservation.start_s
+    periods = [_PERIODS_S[flag] for flag in reservation.flags if flag in _PERIODS_S]
+    if not periods:
+        return None
+    missed = math.floor((now_s - reservation.end_s) / min(periods)) + 1
+    return reservation.start_s + missed * min(periods)
+
+
+def _edge(partition: Partition, now_s: float, window_s: float) -> _Bound:
+    """Return what ends a hole that nobody is known to wait for."""
+    if math.isinf(min(partition.max_time_s, window_s)):
+        return _Bound(math.inf, HoleEnd.OPEN)
+    if partition.max_time_s <= window_s:
+        return _Bound(now_s + partition.max_time_s, HoleEnd.PARTITION_LIMIT)
+    return _Bound(now_s + window_s, HoleEnd.BACKFILL_WINDOW)

@@ -1,0 +1,226 @@
+"""Nodes, jobs, partitions and reservations from ``--json`` or from slurmrestd.
+
+The second way: JSON of a whole queue is large and slow to get, and before 23.02 it
+does not tell planned nodes (``JobRecord.planned_nodes`` is None then).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import TYPE_CHECKING, TypeVar
+
+from slurm.config import Release
+from slurm.errors import SlurmRefusedError, UnreadableOutputError
+from slurm.gres import read_gres
+from slurm.json_values import at, minutes_s, number, text, time_s, whole, words
+from slurm.records import JobRecord, Node, Partition, Reservation
+from slurm.states import job_states, node_states
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_RELEASE = re.compile(r"(\d+)\.(\d+)\.(\S+)")
+
+T = TypeVar("T")
+
+
+def parse_jobs_json(answer: str) -> tuple[JobRecord, ...]:
+    """Return the jobs of an answer.
+
+    Raises:
+        UnreadableOutputError: Not such an answer, or cut short.
+        SlurmRefusedError: It carries an error instead.
+    """
+    return _read(answer, "jobs", _job)
+
+
+def parse_nodes_json(answer: str) -> tuple[Node, ...]:
+    """Return the nodes of an answer; raises like ``parse_jobs_json``.
+
+    An answer without a node is a failed query too.
+    """
+    nodes = _read(answer, "nodes", _node)
+    if not nodes:
+        raise _unreadable("nodes", 0, answer, "there is no node in it")
+    return nodes
+
+
+def parse_partitions_json(answer: str) -> tuple[Partition, ...]:
+    """Return the partitions of an answer; raises like ``parse_jobs_json``."""
+    return _read(answer, "partitions", _partition)
+
+
+def parse_reservations_json(answer: str) -> tuple[Reservation, ...]:
+    """Return the reservations of an answer; raises like ``parse_jobs_json``."""
+    return _read(answer, "reservations", _reservation)
+
+
+def parse_release_json(answer: str) -> Release:
+    """Return the release that an answer's ``meta`` tells (``Slurm`` until 23.02).
+
+    Raises:
+        UnreadableOutputError: It tells none.
+    """
+    meta = at(_load(answer, "meta"), "meta")
+    name = at(meta, "slurm", "release") or at(meta, "Slurm", "release")
+    found = _RELEASE.fullmatch(str(name))
+    if found is None:
+        raise _unreadable("meta", 0, answer, "there is no release in it")
+    return Release(int(found[1]), int(found[2]), found[3])
+
+
+def _read(answer: str, kind: str, read: Callable[[object], T]) -> tuple[T, ...]:
+    """Return what *read* makes of each record under the key *kind*."""
+    whole_answer = _load(answer, kind)
+    errors = at(whole_answer, "errors")
+    if errors:
+        said = json.dumps(errors)[:500]
+        raise SlurmRefusedError(f"Slurm answered with an error about {kind}: {said}")
+    records = at(whole_answer, kind)
+    if not isinstance(records, list):
+        raise _unreadable(kind, 0, answer, f"there is no list of {kind} in it")
+    found = []
+    for number_of_it, record in enumerate(records, start=1):
+        try:
+            found.append(read(record))
+        except (ValueError, OverflowError) as error:
+            shown = json.dumps(record)
+            raise _unreadable(kind, number_of_it, shown, str(error)) from error
+    return tuple(found)
+
+
+def _load(answer: str, kind: str) -> object:
+    try:
+        loaded: object = json.loads(answer)
+    except (ValueError, RecursionError) as error:
+        raise _unreadable(kind, 0, answer, f"not JSON: {error}") from error
+    return loaded
+
+
+def _job(record: object) -> JobRecord:
+    known, unknown = job_states(words(at(record, "job_state")))
+    array_job_id = whole(at(record, "array_job_id")) or None
+    task = whole(at(record, "array_task_id")) if array_job_id else None
+    tasks = text(at(record, "array_task_string"))
+    job_id = _present(whole(at(record, "job_id")), "job_id")
+    return JobRecord(
+        job_id=job_id,
+        display_id=_display_id(job_id, array_job_id, task, tasks),
+        states=known,
+        unknown_states=unknown,
+        array_job_id=array_job_id,
+        array_task_id=task,
+        array_tasks=tasks,
+        user=text(at(record, "user_name")),
+        uid=whole(at(record, "user_id")),
+        name=text(at(record, "name")),
+        comment=text(at(record, "comment")),
+        partitions=tuple(words(at(record, "partition"))),
+        reason=_reason(record),
+        priority=whole(at(record, "priority")),
+        nice=whole(at(record, "nice")) or 0,
+        submit_s=time_s(at(record, "submit_time")),
+        eligible_s=time_s(at(record, "eligible_time")),
+        start_s=time_s(at(record, "start_time")),
+        end_s=time_s(at(record, "end_time")),
+        limit_s=minutes_s(at(record, "time_limit")),
+        planned_nodes=_planned_nodes(record),
+        nodes=text(at(record, "nodes")),
+        requested_nodes=text(at(record, "required_nodes")),
+        node_count=whole(at(record, "node_count")) or 0,
+        cpu_count=whole(at(record, "cpus")) or 0,
+        features=text(at(record, "features")),
+        gres_per_node=text(at(record, "tres_per_node")),
+        gres_per_job=text(at(record, "tres_per_job")),
+        dependency=text(at(record, "dependency")),
+        reservation=text(at(record, "resv_name")),
+        qos=text(at(record, "qos")),
+    )
+
+
+def _display_id(
+    job_id: int, array_job_id: int | None, task: int | None, tasks: str
+) -> str:
+    if array_job_id is None:
+        return str(job_id)
+    return f"{array_job_id}_[{tasks}]" if task is None else f"{array_job_id}_{task}"
+
+
+def _planned_nodes(record: object) -> str | None:
+    if not isinstance(record, dict) or "scheduled_nodes" not in record:
+        return None
+    return text(record["scheduled_nodes"])
+
+
+def _reason(record: object) -> str:
+    reason = text(at(record, "state_reason"))
+    return "" if reason == "None" else reason
+
+
+def _node(record: object) -> Node:
+    state_words = words(at(record, "state")) + words(at(record, "state_flags"))
+    known, unknown = node_states(state_words)
+    return Node(
+        name=_present(text(at(record, "name")), "name"),
+        states=known,
+        unknown_states=unknown,
+        features=frozenset(words(at(record, "active_features"))),
+        gres=read_gres(text(at(record, "gres"))),
+        cpus=whole(at(record, "cpus")) or 0,
+        memory_mib=whole(at(record, "real_memory")) or 0,
+        partitions=tuple(words(at(record, "partitions"))),
+        reason=text(at(record, "reason")),
+        comment=text(at(record, "comment")),
+        allocated_cpus=whole(at(record, "alloc_cpus")) or 0,
+    )
+
+
+def _partition(record: object) -> Partition:
+    nodes = at(record, "nodes")
+    limit_s = minutes_s(_either(record, ("maximums", "time"), ("max_time_limit",)))
+    grace_s = number(_either(record, ("grace_time",), ("preemption_grace_time",)))
+    tier = whole(_either(record, ("priority", "tier"), ("priority_tier",)))
+    states = words(_either(record, ("partition", "state"), ("state",)))
+    overrun = _either(record, ("maximums", "over_time_limit"), ("over_time_limit",))
+    return Partition(
+        name=_present(text(at(record, "name")), "name"),
+        nodes=text(nodes if isinstance(nodes, str) else at(nodes, "configured")),
+        is_up=states in ([], ["UP"]),  # 23.02 does not tell
+        max_time_s=math.inf if limit_s is None else limit_s,
+        priority_tier=1 if tier is None else tier,
+        preempt_mode=",".join(words(at(record, "preemption_mode"))).upper(),
+        grace_time_s=grace_s or 0.0,
+        over_time_limit_s=minutes_s(overrun),
+        is_default="default" in {w.lower() for w in words(at(record, "flags"))},
+    )
+
+
+def _reservation(record: object) -> Reservation:
+    return Reservation(
+        name=_present(text(at(record, "name")), "name"),
+        start_s=_present(time_s(at(record, "start_time")), "start_time"),
+        end_s=time_s(at(record, "end_time")),
+        nodes=text(at(record, "node_list")),
+        flags=frozenset(words(at(record, "flags"))),
+        users=tuple(words(at(record, "users"))),
+        accounts=tuple(words(at(record, "accounts"))),
+        partition=text(at(record, "partition")),
+    )
+
+
+def _either(record: object, new: tuple[str, ...], old: tuple[str, ...]) -> object:
+    """Return what stands at the *new* path (23.02 on), else at the *old* one."""
+    found = at(record, *new)
+    return at(record, *old) if found is None else found
+
+
+def _present(value: T | None, key: str) -> T:
+    if value is None or value == "":
+        raise ValueError(f"the field {key} is missing")
+    return value
+
+
+def _unreadable(kind: str, record: int, answer: str, why: str) -> UnreadableOutputError:
+    return UnreadableOutputError(f"{kind} as JSON", record, answer, why)

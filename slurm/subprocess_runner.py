@@ -1,0 +1,156 @@
+"""Running commands for real: bounded in time and in size, whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import time
+from contextlib import suppress
+from typing import IO, TYPE_CHECKING
+
+from slurm.errors import (
+    SlurmRefusedError,
+    SlurmUnavailableError,
+    UnreadableOutputError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+MAX_OUTPUT_BYTES = 256 * 1024 * 1024
+"""A queue of 20,000 jobs is 20 MB of text."""
+
+_CHUNK_BYTES = 1 << 20
+_SHOWN_BYTES = 2_000
+_UNREACHABLE = (
+    "Unable to contact slurm controller",
+    "Unable to establish control",
+    "Socket timed out",
+    "Connection refused",
+    "Connection timed out",
+    "Communication connection failure",
+    "Zero Bytes were transmitted",
+    "Transport endpoint",
+    "temporarily unable",
+    "Rate limit exceeded",
+    "could not establish a configuration source",
+)
+
+
+class SubprocessRunner:
+    """Runs commands as processes of their own; a ``slurm.runner.Runner``."""
+
+    def __init__(
+        self, environ: Mapping[str, str], *, max_output_bytes: int = MAX_OUTPUT_BYTES
+    ) -> None:
+        """Take the environment that commands get (``slurm.environment.scrubbed``).
+
+        Args:
+            environ: All of it; nothing is inherited.
+            max_output_bytes: A longer answer is refused.
+        """
+        self._environ = dict(environ)
+        self._max_output_bytes = max_output_bytes
+
+    def run(self, argv: Sequence[str], *, timeout_s: float) -> str:
+        """Run *argv* without a shell and return its standard output.
+
+        The command is the leader of a process group, which is killed whole when
+        the time is up.
+
+        Raises:
+            SlurmUnavailableError: No answer within *timeout_s*, no such command,
+                or the command could not reach Slurm.
+            SlurmRefusedError: The command exited with a status other than 0.
+            UnreadableOutputError: The answer is larger than any honest one.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        process = self._start(argv)
+        try:
+            output, complaint = self._read(process, argv[0], deadline_s)
+            status = process.wait(max(0.0, deadline_s - time.monotonic()))
+        except (TimeoutError, subprocess.TimeoutExpired) as error:
+            raise SlurmUnavailableError(
+                f"`{argv[0]}` did not answer within {timeout_s:g} s and was killed; "
+                f"whether it had an effect is unknown. Try again later."
+            ) from error
+        finally:
+            _end(process)
+        if status != 0:
+            raise _failed(argv[0], status, complaint)
+        return output.decode("utf-8", "surrogateescape")
+
+    def _start(self, argv: Sequence[str]) -> subprocess.Popen[bytes]:
+        try:
+            return subprocess.Popen(  # noqa: S603 -- a list, never a shell
+                list(argv),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=self._environ,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            raise SlurmUnavailableError(
+                f"`{argv[0]}` cannot be started: {error}. Nothing was done. "
+                f"Are Slurm's programs on the PATH?"
+            ) from error
+
+    def _read(
+        self, process: subprocess.Popen[bytes], command: str, deadline_s: float
+    ) -> tuple[bytes, bytes]:
+        """Return all of both outputs; raise TimeoutError when the time is up."""
+        outputs = {"out": bytearray(), "err": bytearray()}
+        with selectors.DefaultSelector() as selector:
+            _watch(selector, process.stdout, "out")
+            _watch(selector, process.stderr, "err")
+            while selector.get_map():
+                ready = selector.select(max(0.0, deadline_s - time.monotonic()))
+                if not ready or time.monotonic() > deadline_s:
+                    raise TimeoutError
+                for key, _ in ready:
+                    chunk = os.read(key.fd, _CHUNK_BYTES)
+                    outputs[key.data] += chunk
+                    if not chunk:
+                        selector.unregister(key.fileobj)
+                if max(map(len, outputs.values())) > self._max_output_bytes:
+                    why = f"the answer is longer than {self._max_output_bytes} bytes"
+                    raise UnreadableOutputError(command, 0, "", why)
+        return bytes(outputs["out"]), bytes(outputs["err"])
+
+
+def _watch(
+    selector: selectors.BaseSelector, stream: IO[bytes] | None, name: str
+) -> None:
+    if stream is not None:
+        selector.register(stream, selectors.EVENT_READ, name)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Leave nothing behind: kill the whole group of a command that was given up.
+
+    Its leader is not waited for before, so that its number is still its own, even
+    where it has ended and left a child that keeps the pipes open.
+    """
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    for stream in (process.stdout, process.stderr):
+        if stream is not None:
+            stream.close()
+
+
+def _failed(
+    command: str, status: int, complaint: bytes
+) -> SlurmRefusedError | SlurmUnavailableError:
+    """Return the error for a command that said no, or that could not ask."""
+    said = complaint[:_SHOWN_BYTES].decode("utf-8", "replace").strip()
+    how = f"was killed by signal {-status}" if status < 0 else f"exited with {status}"
+    message = f"`{command}` {how}: {said or 'it said nothing'}"
+    lower = said.lower()
+    if status < 0 or any(words.lower() in lower for words in _UNREACHABLE):
+        return SlurmUnavailableError(f"{message}. Try again later.")
+    return SlurmRefusedError(f"{message}. Nothing else was tried.")
