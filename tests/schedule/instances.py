@@ -59,6 +59,6 @@ def traces(
     """Up to a dozen jobs that crowd a machine of up to six units."""
     units = draw(st.integers(1, 6))
     jobs = st.lists(
-        _jobs(units, overruns=overruns, priorities=priorities), min_size=1, max_size=12
+        _jobs(units, overruns=overruns, priorities=priorities), min_size=3, max_size=12
     )
     return trace_of(draw(jobs), units)

@@ -95,12 +95,13 @@ def test_a_job_past_its_request_is_expected_to_end_at_any_moment() -> None:
     assert starts_s(jobs, 3) == [0, 20, 22]
 
 
-def test_an_overdue_job_s_units_may_be_extra() -> None:
-    # 4 units. 0: A(2) asks for 5, runs 20; B(1) until 30. 1: C needs 3: shadow 5,
-    # 1 + 2 = 3 free then, extra 0. 8: A is overdue, shadow 8, extra still 0: D(1)
-    # waits. 20: C(3) until 22. 22: D.
-    jobs = [job(0, 2, 20, 5), job(0, 1, 30), job(1, 3, 2), job(8, 1, 9)]
-    assert starts_s(jobs, 4) == [0, 0, 20, 22]
+def test_all_overdue_jobs_are_expected_to_end_together() -> None:
+    # 5 units. 0: A(2) asks for 5, B(1) for 7, both run 20. 1: C needs 4 > 2 free:
+    # shadow 5, 2 + 2 = 4 free then, extra 0. 10: both are overdue and expected
+    # now: 2 + 2 + 1 = 5 free, extra 5 - 4 = 1, so D(1), 30 s, starts. 20: A and B
+    # end, 5 - 1 = 4 free: C.
+    jobs = [job(0, 2, 20, 5), job(0, 1, 20, 7), job(1, 4, 5), job(10, 1, 30)]
+    assert starts_s(jobs, 5) == [0, 0, 20, 10]
 
 
 def test_a_job_without_a_request_is_planned_with_its_run_time() -> None:

@@ -1,0 +1,129 @@
+"""What a schedule leaves idle."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from logs.schedule import Method, Schedule, SlurmParameters, schedule
+from logs.schedule.build import prepare
+from logs.schedule.holes import holes
+from logs.schedule.unitset import Units, mask, members, unit_set
+from logs.trace import Job, JobTrace
+from tests.schedule.instances import job, trace_of, traces
+
+QUICK = SlurmParameters(bf_interval_s=3, bf_resolution_s=4)
+
+
+def intervals(result: Schedule) -> list[tuple[int, float, float]]:
+    idle = holes(result)
+    rows = zip(idle.node, idle.start_s, idle.end_s, strict=True)
+    return [(int(node), float(start), float(end)) for node, start, end in rows]
+
+
+def test_a_node_is_idle_from_zero_between_jobs_and_to_the_last_end() -> None:
+    # 0 runs 2-5 and 5-9; 1 runs 5-6.
+    jobs = [job(2, 1, 3), job(5, 1, 4), job(5, 1, 1)]
+    result = schedule(trace_of(jobs, 2), Method.EASY)
+    assert intervals(result) == [(0, 0, 2), (1, 0, 5), (1, 6, 9)]
+
+
+def test_a_node_of_several_units_is_idle_while_all_of_them_are() -> None:
+    # Nodes of two units, the last of one. 0-4: units 0-2. 6-8: unit 0.
+    jobs = [job(0, 3, 4), job(6, 1, 2)]
+    result = schedule(trace_of(jobs, 5, units_per_node=2), Method.EASY)
+    assert result.layout.names == ("0", "1", "2")
+    assert intervals(result) == [(2, 0, 8), (0, 4, 6), (1, 4, 8)]
+
+
+def test_a_job_of_zero_run_time_leaves_no_trace() -> None:
+    result = schedule(trace_of([job(0, 1, 4), job(1, 1, 0)], 2), Method.EASY)
+    assert intervals(result) == [(1, 0, 4)]
+
+
+def test_a_schedule_without_jobs_has_no_holes() -> None:
+    result = schedule(trace_of([], 2), Method.EASY)
+    assert intervals(result) == []
+
+
+def test_holes_carry_the_log_s_names_and_times() -> None:
+    ran = Job("", 0, 5, 5, 1, None, nodes=("n7",))
+    trace = JobTrace("my.log", "sacct", (ran,), 2, unix_start_s=7.0, comments=("c",))
+    idle = holes(schedule(trace, Method.RECORDED))
+    assert idle.node_names == ("n7", "1")
+    assert (idle.source, idle.unix_start_s, idle.comments) == ("my.log", 7.0, ("c",))
+
+
+@pytest.mark.parametrize("method", list(Method))
+@given(trace=traces())
+def test_every_second_of_every_node_is_idle_or_held(
+    method: Method, trace: JobTrace
+) -> None:
+    result = schedule(trace, method, slurm=QUICK)
+    idle = [set[int]() for _ in range(math.ceil(result.end_s))]
+    for node, start_s, end_s in intervals(result):
+        for second in range(int(start_s), int(end_s)):
+            assert node not in idle[second], "intervals overlap"
+            idle[second].add(node)
+    for second, nodes in enumerate(idle):
+        held = {
+            unit
+            for each in result.placed
+            if each.start_s <= second < each.end_s
+            for unit in members(each.units)
+        }
+        assert nodes == set(range(trace.units)) - held
+
+
+@pytest.mark.parametrize("method", list(Method))
+@given(trace=traces())
+def test_holes_of_a_node_never_touch(method: Method, trace: JobTrace) -> None:
+    rows = intervals(schedule(trace, method, slurm=QUICK))
+    assert rows == sorted(rows, key=lambda row: (row[1], row[0]))
+    ends = {(node, end_s) for node, _, end_s in rows}
+    assert not ends & {(node, start_s) for node, start_s, _ in rows}
+
+
+@pytest.mark.parametrize("method", [Method.EASY, Method.SLURM])
+@given(trace=traces())
+def test_planned_starts_are_what_the_plan_of_the_moment_says_of_idle_nodes(
+    method: Method, trace: JobTrace
+) -> None:
+    planned = schedule(trace, method, slurm=QUICK).planned
+    last = {
+        moment.time_s: moment
+        for moment in prepare(trace, method, slurm=QUICK).simulation
+    }
+    for time_s, moment in last.items():
+        expected = [
+            min(
+                (each.start_s for each in moment.plan if each.units >> unit & 1),
+                default=math.inf,
+            )
+            if moment.free >> unit & 1
+            else math.inf
+            for unit in range(trace.units)
+        ]
+        assert planned.seen_at(time_s).tolist() == expected
+        assert planned.seen_at(time_s + 0.25).tolist() == expected
+
+
+def test_nothing_is_seen_planned_before_the_first_moment_or_in_a_record() -> None:
+    trace = trace_of([job(1, 2, 5), job(2, 3, 5)], 3)
+    assert schedule(trace, Method.RECORDED).planned.times_s == ()
+    planned = schedule(trace, Method.EASY).planned
+    assert planned.seen_at(0).tolist() == [math.inf] * 3
+    assert planned.seen_at(2).tolist() == [math.inf, math.inf, 6]
+
+
+def test_a_node_of_several_units_awaits_the_first_job_on_any() -> None:
+    trace = trace_of([job(1, 2, 5), job(2, 3, 5)], 4, units_per_node=2)
+    assert schedule(trace, Method.EASY).planned.seen_at(2).tolist() == [math.inf, 6]
+
+
+@given(st.sets(st.integers(0, 70)), st.integers(0, 80))
+def test_the_lowest_units_are_the_lowest(among: set[int], count: int) -> None:
+    lowest = Units(71).lowest(unit_set(among), count)
+    assert list(members(lowest)) == sorted(among)[:count]
+    assert mask(lowest, 71).nonzero()[0].tolist() == sorted(among)[:count]

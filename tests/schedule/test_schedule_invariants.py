@@ -1,0 +1,139 @@
+"""What holds for every schedule, whatever the jobs."""
+
+import math
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+
+from logs.schedule import Method, SlurmParameters, schedule
+from logs.schedule.build import prepare
+from logs.schedule.machine import PlannedJob
+from logs.schedule.simulation import Moment
+from logs.trace import JobTrace
+from tests.schedule.instances import traces
+
+QUICK = SlurmParameters(bf_interval_s=3, bf_resolution_s=4)
+SIMULATED = pytest.mark.parametrize("method", [Method.EASY, Method.SLURM])
+
+
+def moments(trace: JobTrace, method: Method) -> list[Moment]:
+    return list(prepare(trace, method, slurm=QUICK).simulation)
+
+
+def overlap(a_s: tuple[float, float], b_s: tuple[float, float]) -> bool:
+    return max(a_s[0], b_s[0]) < min(a_s[1], b_s[1])
+
+
+@pytest.mark.parametrize("method", list(Method))
+@given(trace=traces(priorities=True))
+def test_no_unit_is_held_twice_at_once(method: Method, trace: JobTrace) -> None:
+    placed = schedule(trace, method, slurm=QUICK).placed
+    for number, one in enumerate(placed):
+        for other in placed[number + 1 :]:
+            if overlap((one.start_s, one.end_s), (other.start_s, other.end_s)):
+                assert one.units & other.units == 0
+
+
+@SIMULATED
+@given(trace=traces(priorities=True))
+def test_every_job_runs_once_after_its_submission_for_its_time_on_its_units(
+    method: Method, trace: JobTrace
+) -> None:
+    placed = schedule(trace, method, slurm=QUICK).placed
+    assert sorted(each.job for each in placed) == list(range(len(trace.jobs)))
+    for each in placed:
+        job = trace.jobs[each.job]
+        assert each.start_s >= job.submit_s
+        assert each.end_s == each.start_s + job.run_s
+        assert each.units.bit_count() == job.units
+        assert each.units < 1 << trace.units
+
+
+@pytest.mark.parametrize("method", list(Method))
+@given(trace=traces(priorities=True))
+def test_the_same_trace_gives_the_same_schedule(
+    method: Method, trace: JobTrace
+) -> None:
+    one, other = (schedule(trace, method, slurm=QUICK) for _ in range(2))
+    assert one.placed == other.placed
+    assert one.planned.times_s == other.planned.times_s
+    assert one.planned.promises == other.planned.promises
+
+
+@SIMULATED
+@settings(max_examples=200)
+@given(trace=traces(overruns=False))
+def test_the_head_starts_no_later_than_it_was_ever_promised(
+    method: Method, trace: JobTrace
+) -> None:
+    # Requests that are kept, and a queue that nobody jumps: then early ends can
+    # only move the first in line forward.
+    promised_s: dict[int, float] = {}
+    waiting = set(range(len(trace.jobs)))
+    for moment in moments(trace, method):
+        for started in moment.started:
+            waiting.discard(started.job)
+            assert started.start_s <= promised_s.get(started.job, math.inf)
+        head = min(waiting, default=None)
+        for planned in moment.plan[:1]:
+            if planned.job == head:
+                assert planned.start_s <= promised_s.get(head, math.inf)
+                promised_s[head] = planned.start_s
+
+
+@SIMULATED
+@given(trace=traces(priorities=True))
+def test_the_first_in_line_never_fits_what_is_free(
+    method: Method, trace: JobTrace
+) -> None:
+    started: set[int] = set()
+    arrived: set[int] = set()
+    for moment in moments(trace, method):
+        arrived |= set(moment.arrived)
+        started |= {each.job for each in moment.started}
+        queue = sorted(arrived - started, key=lambda job: _rank(trace, method, job))
+        assert len(queue) == moment.waiting
+        if queue:
+            assert trace.jobs[queue[0]].units > moment.free.bit_count()
+
+
+def _rank(trace: JobTrace, method: Method, job: int) -> tuple[int, int]:
+    priority = trace.jobs[job].priority or 0
+    return (-priority if method is Method.SLURM else 0, job)
+
+
+@given(trace=traces())
+def test_a_job_that_fits_and_delays_nobody_never_waits_under_easy(
+    trace: JobTrace,
+) -> None:
+    for moment in moments(trace, Method.EASY):
+        if moment.waiting == 0:
+            assert moment.plan == ()
+        if moment.free.bit_count() == trace.units:
+            assert moment.waiting == 0, "an empty machine with a queue"
+
+
+@SIMULATED
+@given(trace=traces(overruns=False, priorities=True))
+def test_a_plan_never_gives_a_unit_to_two_jobs_at_once(
+    method: Method, trace: JobTrace
+) -> None:
+    for moment in moments(trace, method):
+        for number, one in enumerate(moment.plan):
+            for other in moment.plan[number + 1 :]:
+                if overlap(_planned_s(trace, one), _planned_s(trace, other)):
+                    assert one.units & other.units == 0
+
+
+def _planned_s(trace: JobTrace, planned: PlannedJob) -> tuple[float, float]:
+    request_s = trace.jobs[planned.job].requested_s
+    assert request_s is not None
+    return (planned.start_s, planned.start_s + request_s)
+
+
+@pytest.mark.parametrize("method", list(Method))
+@given(trace=traces())
+def test_time_never_goes_back(method: Method, trace: JobTrace) -> None:
+    times = [moment.time_s for moment in moments(trace, method)]
+    assert all(one <= other for one, other in pairwise(times))

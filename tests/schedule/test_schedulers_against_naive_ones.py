@@ -1,0 +1,85 @@
+"""Both simulated schedulers against a second, deliberately slow implementation."""
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from logs.schedule import Method, SlurmParameters, schedule
+from logs.schedule.build import prepare
+from logs.schedule.result import Schedule
+from logs.schedule.unitset import members
+from logs.trace import JobTrace
+from tests.schedule import naive
+from tests.schedule.instances import traces
+
+
+def places(result: Schedule) -> dict[int, naive.Place]:
+    return {
+        job.job: (job.start_s, frozenset(members(job.units))) for job in result.placed
+    }
+
+
+parameters = st.builds(
+    SlurmParameters,
+    bf_interval_s=st.sampled_from([1.0, 3.0, 5.0]),
+    bf_resolution_s=st.sampled_from([1.0, 4.0, 7.0]),
+    bf_window_min=st.sampled_from([0.25, 24.0]),
+    bf_max_job_test=st.sampled_from([1, 3, 100]),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(traces())
+def test_easy_places_every_job_as_the_naive_one_does(trace: JobTrace) -> None:
+    assert places(schedule(trace, Method.EASY)) == naive.easy(trace)
+
+
+@settings(max_examples=300, deadline=None)
+@given(traces(priorities=True), parameters)
+def test_slurm_places_every_job_as_the_naive_one_does(
+    trace: JobTrace, slurm: SlurmParameters
+) -> None:
+    result = schedule(trace, Method.SLURM, slurm=slurm)
+
+    assert places(result) == naive.slurm(trace, slurm).places
+
+
+@settings(max_examples=300, deadline=None)
+@given(traces(priorities=True), parameters)
+def test_a_slurm_plan_that_stands_is_what_a_new_cycle_would_make(
+    trace: JobTrace, slurm: SlurmParameters
+) -> None:
+    standing: dict[int, dict[int, naive.Place]] = {}
+    moments = list(prepare(trace, Method.SLURM, slurm=slurm).simulation)
+    remaining = naive.slurm(trace, slurm).plans
+    for cycle_s in remaining:
+        past = [moment for moment in moments if moment.time_s <= cycle_s]
+        plan = past[-1].plan if past else ()
+        standing[cycle_s] = {
+            each.job: (each.start_s, frozenset(members(each.units))) for each in plan
+        }
+
+    assert standing == remaining
+
+
+@given(traces())
+def test_fractions_of_a_second_change_nothing_but_the_clock(trace: JobTrace) -> None:
+    # Halves are exact in binary, so that starts must be exactly half as late.
+    halved = replace(
+        trace,
+        jobs=tuple(
+            replace(
+                job,
+                submit_s=job.submit_s / 2,
+                run_s=job.run_s / 2,
+                requested_s=(job.requested_s or 0) / 2,
+            )
+            for job in trace.jobs
+        ),
+    )
+    whole = places(schedule(trace, Method.EASY))
+
+    assert places(schedule(halved, Method.EASY)) == {
+        job: (start_s / 2, units) for job, (start_s, units) in whole.items()
+    }
