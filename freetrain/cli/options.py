@@ -5,6 +5,7 @@ annotations while the program runs.
 """
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -28,6 +29,19 @@ def above_zero(value: float | None) -> float | None:
     if value is not None and not 0 < value < math.inf:
         raise typer.BadParameter(f"{value:g} is not a number above 0")
     return value
+
+
+def above_zero_up_to(most: float) -> Callable[[float], float]:
+    """Return what refuses a number that is not above 0 and at most *most*."""
+
+    def check(value: float) -> float:
+        if not 0 < value <= most:
+            raise typer.BadParameter(
+                f"{value:g} is not a number above 0 and up to {most:g}"
+            )
+        return value
+
+    return check
 
 
 def zero_or_more(value: float | None) -> float | None:

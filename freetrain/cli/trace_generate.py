@@ -24,15 +24,18 @@ MachineNodes = Annotated[
 ]
 SpanDays = Annotated[
     float,
-    typer.Option(metavar="D", max=MOST_DAYS, help="Days.", callback=options.above_zero),
+    typer.Option(
+        metavar="D",
+        help="Days that jobs are submitted on.",
+        callback=options.above_zero_up_to(MOST_DAYS),
+    ),
 ]
 Load = Annotated[
     float,
     typer.Option(
         metavar="L",
-        max=MOST_LOAD,
         help="Node-time submitted over that of the machine.",
-        callback=options.above_zero,
+        callback=options.above_zero_up_to(MOST_LOAD),
     ),
 ]
 ModelSeed = Annotated[

@@ -41,11 +41,11 @@ class World:
 
     def out(self) -> Console:
         """Return a console for results; colour only where a terminal shows it."""
-        return _console(self.stdout)
+        return _console(self.stdout, is_terminal=None)
 
     def err(self) -> Console:
         """Return a console for errors and progress."""
-        return _console(self.stderr)
+        return _console(self.stderr, is_terminal=self.is_terminal)
 
 
 def real_world() -> World:
@@ -77,7 +77,13 @@ def _nowhere() -> TextIO:
     return Path(os.devnull).open("w", encoding="utf-8")
 
 
-def _console(stream: TextIO) -> Console:
+def _console(stream: TextIO, *, is_terminal: bool | None) -> Console:
     from rich.console import Console  # noqa: PLC0415 - `--version` must be cheap
 
-    return Console(file=stream, highlight=False, markup=False, emoji=False)
+    return Console(
+        file=stream,
+        force_terminal=is_terminal,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )

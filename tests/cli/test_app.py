@@ -1,0 +1,117 @@
+"""The command as a whole: help, version, cost of starting, ways out."""
+
+import importlib.metadata
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from tests.cli.worlds import run
+
+VERBS = (
+    ("replay",),
+    ("demo",),
+    ("trace", "info"),
+    ("trace", "convert"),
+    ("trace", "generate"),
+    ("trace", "holes"),
+)
+
+
+def as_process(*words: str, cwd: Path, stdout: int | IO[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(  # noqa: S603 - this very program
+        [sys.executable, "-m", "freetrain", *words],
+        cwd=cwd,
+        text=True,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+    )
+
+
+def test_the_version_is_that_of_the_package(tmp_path: Path) -> None:
+    ran = run("--version", cwd=tmp_path)
+
+    version = importlib.metadata.version("freetrain")
+    assert (ran.code, ran.stdout) == (0, f"freetrain {version}\n")
+
+
+@pytest.mark.parametrize("asked", [(), ("-h",), ("--help",), ("trace",)])
+def test_help_says_what_there_is(
+    tmp_path: Path, asked: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran = run(*asked, cwd=tmp_path)
+
+    assert ran.code == 0
+    assert "Examples" in ran.stdout + capsys.readouterr().out
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("asked", ["-h", "--help"])
+def test_every_verb_explains_itself_with_an_example(
+    tmp_path: Path,
+    verb: tuple[str, ...],
+    asked: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    ran = run(*verb, asked, cwd=tmp_path)
+
+    shown = capsys.readouterr().out
+    assert ran.code == 0
+    assert "Examples" in shown
+    assert f"freetrain {' '.join(verb)}" in shown.split("Examples")[1]
+
+
+@pytest.mark.parametrize("words", [["--version"], ["-h"], ["replay", "-h"]])
+def test_cheap_commands_load_nothing_that_is_slow(words: list[str]) -> None:
+    program = (
+        "import sys; from freetrain.cli.app import main; main(sys.argv[1:]); "
+        "slow = {'numpy', 'pandas', 'plotly', 'pulp', 'scipy'} & set(sys.modules); "
+        "sys.exit(f'loaded {slow}' if slow else 0)"
+    )
+
+    ran = subprocess.run(  # noqa: S603 - this very program
+        [sys.executable, "-c", program, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+    reads, writes = os.pipe()
+    os.close(reads)
+    with as_process("--version", cwd=tmp_path, stdout=writes) as process:
+        os.close(writes)
+        _, said = process.communicate(timeout=60)
+
+    assert (process.returncode, said) == (141, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_disk_is_told(tmp_path: Path) -> None:
+    with (
+        Path("/dev/full").open("w") as full,
+        as_process("--version", cwd=tmp_path, stdout=full) as process,
+    ):
+        _, said = process.communicate(timeout=60)
+
+    assert process.returncode == 74
+    assert said == (
+        "error: No space left on device. What was asked for was not finished.\n"
+    )
+
+
+def test_the_demo_shows_a_table_and_says_where_the_report_is(tmp_path: Path) -> None:
+    for _ in range(2):
+        ran = run("demo", cwd=tmp_path)
+
+    lines = ran.stdout.splitlines()
+    assert ran.code == 0
+    assert lines[0].startswith("logs/samples/week-512.swf: ")
+    assert lines[-1] == "Report: freetrain-demo/report.html"
+    assert (tmp_path / "freetrain-demo" / "report.html").stat().st_size < 7_000_000

@@ -1,0 +1,146 @@
+"""Whatever is wrong with a call or a file: one clear line, the right exit code."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from tests.cli.worlds import HOLES, JOBS, run, written
+
+SWF = "; MaxNodes: 4\n1 0 0 10 1 -1 -1 1 20 -1 1 1 -1 -1 1 -1 -1 -1\n"
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path) -> None:
+    written(tmp_path)
+
+
+def one_line(stderr: str) -> str:
+    assert stderr.startswith("error: "), stderr
+    assert stderr.endswith("\n")
+    assert stderr.count("\n") == 1, stderr
+    return stderr.removeprefix("error: ").rstrip("\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("bogus", "No such command 'bogus'. Nothing was done. `freetrain -h` shows"),
+        ("trace bogus", "No such command 'bogus'."),
+        ("replay", "Missing argument 'LOG'."),
+        ("replay holes.csv --bogus", "No such option: --bogus"),
+        ("replay holes.csv --nodes many", "Invalid value for '--nodes': "),
+        ("replay holes.csv --nodes 0", "Invalid value for '--nodes': "),
+        ("replay holes.csv --nodes 5", "holes.csv has 4 nodes; 5 of them cannot"),
+        ("replay holes.csv --parallel 0", "Invalid value for '--parallel': "),
+        ("replay holes.csv --days nan", "'--days': nan is not a number above 0."),
+        ("replay holes.csv --days inf", "'--days': inf is not a number above 0."),
+        ("replay holes.csv --days -1", "'--days': -1 is not a number above 0."),
+        ("replay holes.csv --start nan", "'--start': nan is not a number of 0 or more"),
+        ("replay holes.csv --start -1", "'--start': -1 is not a number of 0 or more"),
+        ("replay holes.csv --start 7200", "holes.csv ends at 7200 s, so a replay from"),
+        ("replay holes.csv --t-fwd 0", "'--t-fwd': 0 is not a number above 0."),
+        ("replay holes.csv --cost-factor nan", "'--cost-factor': nan is not a number"),
+        ("replay holes.csv --cost-factor -2", "'--cost-factor': -2 is not a number"),
+        ("replay holes.csv --skip-bad -1", "Invalid value for '--skip-bad': "),
+        ("replay holes.csv --seed -1", "Invalid value for '--seed': "),
+        ("replay holes.csv --policy best", "there is no policy 'best'; choose of free"),
+        ("replay holes.csv --objective fun", "Invalid value for '--objective': "),
+        ("replay holes.csv --solver gurobi", "Invalid value for '--solver': "),
+        ("replay holes.csv --schedule easy", "holds idle intervals and no jobs"),
+        ("trace convert holes.csv --to swf", "holds idle intervals and no jobs, so it"),
+        ("trace convert holes.csv", "Missing option '--to'"),
+        ("trace generate --nodes 0", "Invalid value for '--nodes': "),
+        ("trace generate --load inf", "Invalid value for '--load': "),
+        ("trace generate --days nan", "'--days': nan is not a number above 0 and up"),
+    ],
+)
+def test_a_call_that_makes_no_sense_exits_with_64(
+    tmp_path: Path, words: str, said: str
+) -> None:
+    ran = run(*words.split(), cwd=tmp_path)
+
+    assert ran.code == 64
+    assert said in one_line(ran.stderr)
+    assert ran.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("torn.gz", gzip.compress(HOLES.encode() * 99)[:40], "the gzip file is cut"),
+        ("junk.gz", b"\x1f\x8b" + bytes(range(64)), "the gzip file is damaged"),
+        ("junk", bytes(range(256)) * 9, "line 1: not a scheduler log: found binary"),
+        ("empty", b"", "the file is empty"),
+        ("short.swf", SWF.encode() + b"2 0 0 10\n", "line 3"),
+        ("negative.swf", SWF.replace("1 0 0 10", "1 -5 0 10").encode(), "line 2"),
+        ("twice.csv", HOLES.encode() + b"0,100,200\n", "line 7"),
+        ("backwards.csv", HOLES.encode() + b"4,100,50\n", "line 7"),
+        ("nan.csv", HOLES.encode() + b"4,nan,50\n", "line 7"),
+        ("jobs.csv", JOBS.encode() + b"d,0,-7,300,1,600,u\n", "line 5"),
+    ],
+)
+def test_a_log_that_is_not_what_it_claims_exits_with_65(
+    tmp_path: Path, name: str, content: bytes, said: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+
+    ran = run("replay", name, "--out", "out", cwd=tmp_path)
+
+    assert ran.code == 65
+    line = one_line(ran.stderr)
+    assert name in line
+    assert said in line
+    assert "Nothing was done." in line
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("replay gone.csv", "cannot read gone.csv: No such file or directory. Nothing"),
+        ("trace info .", "cannot read .: Is a directory. Nothing was done."),
+        (
+            "replay holes.csv --trainers gone.toml",
+            "cannot read trainers file gone",
+        ),
+        ("replay holes.csv --trainers hsp", "no file 'hsp'; nothing was replayed. Did"),
+    ],
+)
+def test_a_file_that_is_not_there_exits_with_66(
+    tmp_path: Path, words: str, said: str
+) -> None:
+    ran = run(*words.split(), cwd=tmp_path)
+
+    assert ran.code == 66
+    assert said in one_line(ran.stderr)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("grwo = '18s'", 'trainer "a" (number 1): unknown key "grwo". Did you mean'),
+        ("grow = '18m'", 'grow = "18m", expected a duration with its unit'),
+        ("grow = 18", "grow = 18, expected a duration with its unit"),
+        ("count = = 1", "this is not TOML"),
+    ],
+)
+def test_a_trainers_file_that_cannot_be_exits_with_78(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    head = '[[trainer]]\nname = "a"\nsamples = 10\nmodel = "vgg16"\n'
+    (tmp_path / "bad.toml").write_text(f"{head}{text}\n")
+
+    ran = run("replay", "holes.csv", "--trainers", "bad.toml", cwd=tmp_path)
+
+    assert ran.code == 78
+    line = one_line(ran.stderr)
+    assert line.startswith("bad.toml: ")
+    assert said in line
+
+
+def test_names_that_move_the_cursor_are_shown_harmless(tmp_path: Path) -> None:
+    ran = run("replay", "gone\x1b[2J\n.csv", cwd=tmp_path)
+
+    assert ran.code == 66
+    assert "gone\\x1b[2J .csv" in one_line(ran.stderr)

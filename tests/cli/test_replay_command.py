@@ -1,0 +1,184 @@
+"""``freetrain replay``: what it prints, what it writes, and when it refuses."""
+
+import json
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from freetrain.cli.options import POLICY_NAMES, MethodName
+from freetrain.replay.policies.registry import POLICIES
+from logs.schedule import Method
+from tests.cli.worlds import JOBS, run, written
+
+REFERENCE_KEYS = {
+    "samples",
+    "finished",
+    "end_s",
+    "images_per_s",
+    "eq_nodes",
+    "pool_node_s",
+    "used_node_s",
+    "rescale_samples",
+    "preempt_samples",
+    "preemptions",
+    "events",
+}
+REPLAY = ("replay", "holes.csv", "--trainers", "trainers.toml", "--parallel", "2")
+REPORT = {"summary.json", "steps.csv", "completions.csv", "report.html"}
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path) -> None:
+    written(tmp_path)
+
+
+def test_json_is_one_object_a_policy_with_the_keys_of_the_reference(
+    tmp_path: Path,
+) -> None:
+    ran = run(*REPLAY, "--json", cwd=tmp_path)
+
+    records = json.loads(ran.stdout)
+    assert ran.code == 0
+    assert ran.stderr == ""
+    assert [record["policy"] for record in records] == list(POLICY_NAMES)
+    for record in records:
+        assert record.keys() >= REFERENCE_KEYS
+        assert record["wall_s"] == record["load_s"] + record["replay_s"]
+        assert record["peak_rss_bytes"] == 123_456_789
+        assert "steps" not in record
+
+
+def test_the_table_compares_the_policies_within_80_columns(tmp_path: Path) -> None:
+    ran = run(*REPLAY, cwd=tmp_path)
+
+    lines = ran.stdout.splitlines()
+    assert ran.code == 0
+    assert (
+        lines[0] == "holes.csv: 5 holes on 4 nodes in 2 h; 3.7 nodes idle on average."
+    )
+    assert lines[1] == "Trainers: trainers.toml: 3 trainers (small), 2 at a time."
+    rows = [line.split()[0] for line in lines[4:]]
+    assert rows[-4:] == list(POLICY_NAMES)
+    assert all(len(line) <= 80 for line in lines)
+    assert "…" not in ran.stdout
+    assert "\x1b" not in ran.stdout
+
+
+def test_policies_are_replayed_once_each_in_the_order_asked_for(
+    tmp_path: Path,
+) -> None:
+    words = ("--policy", "equal", "--policy", "freetrain", "--policy", "equal")
+
+    records = json.loads(run(*REPLAY, *words, "--json", cwd=tmp_path).stdout)
+
+    assert [record["policy"] for record in records] == ["equal", "freetrain"]
+
+
+def test_out_writes_the_whole_report_and_the_same_bytes_twice(tmp_path: Path) -> None:
+    first = run(*REPLAY, "--out", "first", cwd=tmp_path)
+    again = run(*REPLAY, "--out", "new/again", cwd=tmp_path)
+
+    assert (first.code, again.code) == (0, 0)
+    assert {path.name for path in (tmp_path / "first").iterdir()} == REPORT
+    for name in REPORT:
+        one = (tmp_path / "first" / name).read_bytes()
+        assert one == (tmp_path / "new" / "again" / name).read_bytes(), name
+    assert first.stdout.endswith("Report: first/report.html\n")
+
+
+def test_a_folder_with_something_in_it_is_left_alone_without_force(
+    tmp_path: Path,
+) -> None:
+    mine = tmp_path / "out" / "summary.json"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+
+    refused = run(*REPLAY, "--out", "out", cwd=tmp_path)
+
+    assert refused.code == 73
+    assert refused.stderr == (
+        f"error: {tmp_path}/out is not empty; nothing was run. Name another place "
+        f"with --out. Add --force to replace the files of an earlier run.\n"
+    )
+    assert refused.stdout == ""
+    assert mine.read_text() == "mine"
+
+
+def test_force_replaces_the_files_of_a_report_and_no_others(tmp_path: Path) -> None:
+    notes = tmp_path / "out" / "notes.txt"
+    notes.parent.mkdir()
+    notes.write_text("mine")
+
+    ran = run(*REPLAY, "--out", "out", "--force", cwd=tmp_path)
+
+    assert ran.code == 0
+    assert {path.name for path in notes.parent.iterdir()} == REPORT | {"notes.txt"}
+    assert notes.read_text() == "mine"
+
+
+def test_a_file_in_the_way_of_the_folder_is_refused(tmp_path: Path) -> None:
+    ran = run(*REPLAY, "--out", "trainers.toml", "--force", cwd=tmp_path)
+
+    assert ran.code == 73
+    assert "is not a folder; nothing was run" in ran.stderr
+
+
+def test_bad_input_leaves_nothing_where_out_would_have_been(tmp_path: Path) -> None:
+    (tmp_path / "holes.csv").write_text("node,idle_start_s,idle_end_s\n0,5,1\n")
+    before = set(tmp_path.iterdir())
+
+    ran = run(*REPLAY, "--out", "out", cwd=tmp_path)
+
+    assert ran.code == 65
+    assert set(tmp_path.iterdir()) == before
+
+
+def test_jobs_are_scheduled_before_their_holes_are_replayed(tmp_path: Path) -> None:
+    (tmp_path / "jobs.csv").write_text(JOBS)
+    words = ("replay", "jobs.csv", "--trainers", "trainers.toml", "--policy", "equal")
+
+    recorded = json.loads(run(*words, "--json", cwd=tmp_path).stdout)
+    easy = json.loads(run(*words, "--schedule", "easy", "--json", cwd=tmp_path).stdout)
+
+    assert recorded[0]["pool_node_s"] == 4 * 1200 - 2 * 600 - 300 - 4 * 300
+    assert easy[0]["pool_node_s"] == 4 * 900 - 2 * 600 - 300 - 4 * 300
+
+
+def test_tolerated_lines_are_told(tmp_path: Path) -> None:
+    with (tmp_path / "holes.csv").open("a") as file:
+        file.write("4,9,3\n")
+
+    ran = run(*REPLAY, "--skip-bad", "1", cwd=tmp_path)
+
+    assert ran.code == 0
+    assert "1 bad line passed over." in ran.stdout.splitlines()
+
+
+def test_somebody_who_watches_sees_progress_and_a_pipe_does_not(
+    tmp_path: Path,
+) -> None:
+    watched = run(*REPLAY, "--policy", "equal", cwd=tmp_path, is_terminal=True)
+    piped = run(*REPLAY, "--policy", "equal", cwd=tmp_path)
+
+    assert "replaying under equal" in watched.stderr
+    assert piped.stderr == ""
+    assert watched.stdout == piped.stdout
+
+
+def test_names_that_options_offer_are_those_that_exist() -> None:
+    assert set(POLICY_NAMES) == set(POLICIES)
+    assert set(get_args(MethodName)) == set(Method)
+
+
+@pytest.mark.parametrize("objective", ["throughput", "speedup", "weighted"])
+@pytest.mark.parametrize("accounting", ["real", "published", "published+c"])
+def test_every_objective_and_accounting_can_be_replayed(
+    tmp_path: Path, objective: str, accounting: str
+) -> None:
+    words = ("--objective", objective, "--accounting", accounting, "--json")
+
+    records = json.loads(run(*REPLAY, *words, cwd=tmp_path).stdout)
+
+    assert {record["accounting"] for record in records} == {accounting}
+    assert all(record["samples"] > 0 for record in records)

@@ -1,0 +1,115 @@
+"""``freetrain trace``: info, convert, generate, holes."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from logs.generate.sample import SAMPLE_NAME, shipped_sample
+from tests.cli.worlds import HOLES, JOBS, run
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path) -> None:
+    (tmp_path / "holes.csv").write_text(HOLES)
+    (tmp_path / "jobs.csv").write_text(JOBS)
+
+
+def test_info_says_what_a_log_holds(tmp_path: Path) -> None:
+    lines = run("trace", "info", "jobs.csv", cwd=tmp_path).stdout.splitlines()
+
+    figures = dict(line.split("  ", maxsplit=1) for line in lines)
+    shown = {name: value.strip() for name, value in figures.items()}
+    assert shown["source"] == "jobs.csv"
+    assert shown["jobs"] == "3"
+    assert shown["machine nodes"] == "4"
+    assert shown["wait"].endswith("most 13.3 min")
+
+
+def test_info_as_json_has_plain_figures(tmp_path: Path) -> None:
+    found = json.loads(run("trace", "info", "holes.csv", "--json", cwd=tmp_path).stdout)
+
+    assert found["holes"] == 5
+    assert found["hole_s"]["most"] == 7200.0
+
+
+def test_converting_to_swf_and_back_keeps_the_jobs(tmp_path: Path) -> None:
+    to_swf = ("trace", "convert", "jobs.csv", "--to", "swf", "--out", "jobs.swf.gz")
+
+    assert run(*to_swf, cwd=tmp_path).code == 0
+    back = run("trace", "convert", "jobs.swf.gz", "--to", "jobs-csv", cwd=tmp_path)
+
+    rows = [line.split(",") for line in back.stdout.splitlines() if "," in line]
+    assert [row[1:6] for row in rows[1:]] == [
+        line.split(",")[1:6] for line in JOBS.splitlines()[1:]
+    ]
+
+
+def test_writing_the_same_file_twice_is_fine_and_another_needs_force(
+    tmp_path: Path,
+) -> None:
+    words = ("trace", "convert", "jobs.csv", "--to", "swf", "--out", "jobs.swf")
+
+    assert run(*words, cwd=tmp_path).code == 0
+    assert run(*words, cwd=tmp_path).code == 0
+    (tmp_path / "jobs.swf").write_text("mine")
+    refused = run(*words, cwd=tmp_path)
+    assert (refused.code, (tmp_path / "jobs.swf").read_text()) == (73, "mine")
+    assert "exists and differs; nothing was written" in refused.stderr
+    assert run(*words, "--force", cwd=tmp_path).code == 0
+    assert (tmp_path / "jobs.swf").read_text().startswith(";")
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_a_gzipped_file_has_the_same_bytes_every_time(tmp_path: Path) -> None:
+    for name in ("a.gz", "b.gz"):
+        run("trace", "holes", "jobs.csv", "--out", name, cwd=tmp_path)
+
+    one, two = ((tmp_path / name).read_bytes() for name in ("a.gz", "b.gz"))
+    assert one == two
+    assert b"idle_start_s" in gzip.decompress(one)
+
+
+def test_holes_are_what_the_jobs_leave_idle(tmp_path: Path) -> None:
+    ran = run("trace", "holes", "jobs.csv", "--json", cwd=tmp_path)
+
+    found = [(hole["start_s"], hole["end_s"]) for hole in json.loads(ran.stdout)]
+    assert sorted(found) == [(0, 900), (300, 900), (600, 900), (600, 900)]
+
+
+def test_holes_of_idle_intervals_are_the_intervals(tmp_path: Path) -> None:
+    shown = run("trace", "holes", "holes.csv", cwd=tmp_path).stdout
+
+    assert [line for line in shown.splitlines() if line[0].isdigit()] == sorted(
+        HOLES.splitlines()[1:], key=lambda line: int(line.split(",")[1])
+    )
+
+
+def test_the_same_seed_generates_the_same_bytes(tmp_path: Path) -> None:
+    words = ("trace", "generate", "--nodes", "32", "--days", "1")
+
+    one = run(*words, "--seed", "7", cwd=tmp_path).stdout
+    assert one == run(*words, "--seed", "7", cwd=tmp_path).stdout
+    assert one != run(*words, "--seed", "8", cwd=tmp_path).stdout
+    assert one.startswith("; Version: 2.2\n")
+
+
+def test_jobs_can_be_generated_without_start_times(tmp_path: Path) -> None:
+    words = ("trace", "generate", "--nodes", "32", "--days", "1", "--no-starts")
+
+    (tmp_path / "raw.swf").write_text(run(*words, cwd=tmp_path).stdout)
+    info = run("trace", "info", "raw.swf", "--json", cwd=tmp_path)
+
+    found = json.loads(info.stdout)
+    assert found["without_start_jobs"] == found["jobs"] > 0
+
+
+def test_the_sample_that_ships_is_made_by_the_documented_command(
+    tmp_path: Path,
+) -> None:
+    ran = run("trace", "generate", "--sample", "--out", "samples", cwd=tmp_path)
+
+    assert ran.code == 0
+    made = (tmp_path / "samples" / SAMPLE_NAME).read_bytes()
+    assert made == shipped_sample().read_bytes()
