@@ -1,0 +1,159 @@
+"""The files of a report: whole, the same every time, and safe to open."""
+
+import csv
+import io
+import json
+import re
+from dataclasses import replace
+
+import pytest
+
+from freetrain.report.folder import report_files
+from freetrain.report.page import render_page
+from freetrain.report.record import VOLATILE, full_record, lost_share, steady_record
+from freetrain.report.rows import HEADINGS, percent, scaled, table_row
+from tests.report.comparisons import comparison, result
+
+
+def test_the_same_comparison_gives_the_same_bytes() -> None:
+    assert report_files(comparison()) == report_files(comparison())
+
+
+def test_how_long_a_replay_took_is_in_no_file() -> None:
+    slow = comparison()
+    slower = replace(
+        slow,
+        results=tuple(
+            replace(r, wall_s=99.0, solver_s=98.0, peak_rss_bytes=97)
+            for r in slow.results
+        ),
+    )
+
+    assert report_files(slow) == report_files(slower)
+    assert not set(VOLATILE) & steady_record(result()).keys()
+    assert set(VOLATILE) <= full_record(result(), load_s=1.0).keys()
+
+
+def test_steps_and_completions_read_back_row_by_row() -> None:
+    shown = comparison("freetrain", "static")
+    files = report_files(shown)
+
+    steps = list(csv.DictReader(io.StringIO(files["steps.csv"].decode())))
+    done = list(csv.DictReader(io.StringIO(files["completions.csv"].decode())))
+
+    first = shown.results[0].steps[0]
+    assert len(steps) == sum(len(r.steps) for r in shown.results)
+    assert steps[0]["idle_nodes"] == str(first.idle_nodes)
+    assert steps[0]["resized"].split()[0] == "=".join(map(str, first.resized[0]))
+    assert len(done) == 200
+    assert done[99]["finished_s"] == ""
+
+
+def test_the_summary_holds_every_policy_and_no_step() -> None:
+    summary = json.loads(report_files(comparison())["summary.json"])
+
+    assert [record["policy"] for record in summary["policies"]] == [
+        "freetrain",
+        "equal",
+        "scavenger",
+        "static",
+    ]
+    assert summary["policies"][0]["completion_s"].keys() == {
+        "p5",
+        "p25",
+        "p50",
+        "p75",
+        "p95",
+    }
+    assert "steps" not in summary["policies"][0]
+
+
+def test_the_page_asks_the_network_for_nothing() -> None:
+    page = render_page(comparison())
+
+    own = re.sub(r"<script>/\*.*?</script>", "", page, count=1, flags=re.DOTALL)
+    assert len(page) < 7_000_000
+    assert len(own) < 1_500_000
+    assert "default-src 'none'" in page
+    assert not re.search(r"<(?:script|img|link|iframe)[^>]+(?:src|href)=", own)
+
+
+@pytest.mark.parametrize(
+    "heading", ["Policies compared", "Pool against use", "Sizes of the trainers"]
+)
+def test_the_page_has_its_parts(heading: str) -> None:
+    assert heading in render_page(comparison())
+
+
+def test_what_a_log_is_called_cannot_change_the_page() -> None:
+    evil = "<script>alert(1)</script>.csv"
+    shown = replace(
+        comparison(), log=evil, command=evil, trainers=evil, left_out=(evil,)
+    )
+
+    page = render_page(shown)
+
+    assert evil not in page
+    assert "&lt;script&gt;alert(1)" in page
+
+
+def test_a_replay_in_which_nothing_happened_can_still_be_shown() -> None:
+    nothing = replace(
+        result(),
+        samples=0.0,
+        end_s=0.0,
+        pool_node_s=0.0,
+        rescale_samples=0.0,
+        preempt_samples=0.0,
+        start_samples=0.0,
+        efficiency=None,
+        steps=(),
+        completions=(),
+    )
+
+    page = render_page(replace(comparison(), results=(nothing,)))
+
+    assert "Policies compared" in page
+    assert table_row(nothing)[2] == "-"
+
+
+def test_static_alone_can_be_shown() -> None:
+    assert "static" in render_page(comparison("static"))
+
+
+def test_figures_that_json_lacks_become_null() -> None:
+    record = steady_record(replace(result(), images_per_s=float("nan")))
+
+    assert record["images_per_s"] is None
+
+
+def test_losses_are_a_share_of_what_was_possible() -> None:
+    replay = replace(
+        result(),
+        samples=70.0,
+        rescale_samples=20.0,
+        preempt_samples=6.0,
+        start_samples=4.0,
+    )
+
+    assert lost_share(replay) == pytest.approx(0.30)
+    assert lost_share(replay, ["preempt_samples"]) == pytest.approx(0.06)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0, "0"),
+        (999.4, "999"),
+        (1500, "1.50 k"),
+        (89.58e9, "89.58 G"),
+        (-2e6, "-2.00 M"),
+    ],
+)
+def test_large_figures_are_scaled(value: float, shown: str) -> None:
+    assert scaled(value) == shown
+
+
+def test_a_row_has_a_cell_a_heading() -> None:
+    assert len(table_row(result())) == len(HEADINGS)
+    assert (percent(0.9301), percent(None)) == ("93.0 %", "-")
