@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 import pulp
 
 from milp.count_model import build
-from milp.proposal import Proposal
+from milp.proposal import Found, Proposal
 from milp.reduction import feasible_gains, reduce
 from milp.relaxation import corners, hull_of, node_price
-from milp.solver import Found
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +30,8 @@ if TYPE_CHECKING:
 # time; the prices of several classes take the rest.
 _STAGES = ((1 / 16, 0.25), (1.0, 0.5))
 _PRICE_TIME = 0.25
+# A solver's start costs more than the first stage saves on a model this small.
+_FEW_OPTIONS = 600
 _NO_SOLVER = "as good as its bound, so that no integer program was needed"
 
 
@@ -49,11 +50,12 @@ def plan_counts(
         SolverUnavailableError: The solver is not installed.
     """
     rows = feasible_gains(problem)
-    prices = _prices(problem, rows, solver, limit_s=_part(limit_s, _PRICE_TIME))
-    reduction = reduce(problem, rows, prices)
+    prices, sizes = _relax(problem, rows, solver, limit_s=_part(limit_s, _PRICE_TIME))
+    reduction = reduce(problem, rows, prices, sizes)
     if reduction.is_proof:
         return Proposal(reduction.plan(proven=True), Found.OPTIMUM, _NO_SOLVER)
-    for share, time in _STAGES:
+    few = sum(map(len, reduction.options(reduction.gap))) <= _FEW_OPTIONS
+    for share, time in _STAGES[1:] if few else _STAGES:
         within = reduction.gap * share
         model = build(problem, reduction.options(within), category=pulp.LpInteger)
         found = solver.solve(model.model, limit_s=_part(limit_s, time))
@@ -70,28 +72,34 @@ def _part(limit_s: float | None, share: float) -> float | None:
     return None if limit_s is None else limit_s * share
 
 
-def _prices(
+def _relax(
     problem: Problem,
     rows: Sequence[NDArray[np.float64]],
     solver: ModelSolver,
     *,
     limit_s: float | None,
-) -> list[float]:
-    """Prices of a node of each class: the duals of the capacity rows (M3).
+) -> tuple[list[float], list[float]]:
+    """Solve the linear relaxation over hull corners.
 
-    Any prices give a valid bound, so that a solver's mistake here costs time only.
+    Any prices give a valid bound and any sizes a start, so that a solver's
+    mistake here costs time only.
+
+    Returns:
+        Price of a node of each class, the dual of its capacity (M3), and the
+        relaxed size of each trainer.
     """
     if len(problem.classes) == 1:
         hulls = [hull_of(row) for row in rows]
-        return [node_price(hulls, problem.classes[0].nodes)]
+        return [node_price(hulls, problem.classes[0].nodes)], []
     options = [
         {n: float(row[n]) for n in _corner_sizes(row, sum(trainer.held))}
         for trainer, row in zip(problem.trainers, rows, strict=True)
     ]
     model = build(problem, options, category=pulp.LpContinuous)
     if solver.solve(model.model, limit_s=limit_s) is not Found.OPTIMUM:
-        return [0.0] * len(problem.classes)
-    return [abs(row.pi or 0.0) / model.scale for row in model.capacity]
+        return [0.0] * len(problem.classes), []
+    prices = [abs(row.pi or 0.0) / model.scale for row in model.capacity]
+    return prices, model.relaxed_sizes()
 
 
 def _corner_sizes(row: NDArray[np.float64], held: int) -> list[int]:

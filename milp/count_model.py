@@ -40,6 +40,13 @@ class CountModel(NamedTuple):
         """
         return tuple([_read(row) for row in self.x])
 
+    def relaxed_sizes(self) -> list[float]:
+        """Return each trainer's nodes in a relaxed solution, whole or not."""
+        return [
+            sum(n if isinstance(n, int) else n.value() or 0.0 for n in row)
+            for row in self.x
+        ]
+
 
 def _scale(options: Sequence[Mapping[int, float]]) -> float:
     largest = max((abs(g) for row in options for g in row.values()), default=0.0)

@@ -15,8 +15,8 @@ import pulp
 from milp.keep import loose_bound
 from milp.objective import plan_gain
 from milp.problem import Plan
-from milp.proposal import Proposal
-from milp.solver import Found, whole
+from milp.proposal import Found, Proposal
+from milp.solver import whole
 
 if TYPE_CHECKING:
     from milp.problem import Problem, TrainerState

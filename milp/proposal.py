@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from milp.problem import Plan
-    from milp.solver import Found
+
+
+class Found(StrEnum):
+    """What a solver claims to have found."""
+
+    OPTIMUM = "optimum"
+    INCUMBENT = "incumbent"
+    NOTHING = "nothing within the limit"
+    INFEASIBLE = "infeasible"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,3 +32,8 @@ class Proposal:
     plan: Plan | None
     found: Found
     reason: str = ""
+
+    @property
+    def is_optimum(self) -> bool:
+        """Whether the plan is claimed to be optimal."""
+        return self.found is Found.OPTIMUM

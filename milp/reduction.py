@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from milp.exchange import exchange
 from milp.greedy import greedy
 from milp.objective import gains, plan_gain
 from milp.problem import Plan
@@ -80,7 +81,10 @@ class Reduction:
 
 
 def reduce(
-    problem: Problem, rows: Sequence[NDArray[np.float64]], prices: Sequence[float]
+    problem: Problem,
+    rows: Sequence[NDArray[np.float64]],
+    prices: Sequence[float],
+    sizes: Sequence[float],
 ) -> Reduction:
     """Bound the problem at *prices*, and find a greedy plan.
 
@@ -88,6 +92,7 @@ def reduce(
         problem: The problem.
         rows: From :func:`feasible_gains`.
         prices: [lambda_k] Gain of a node of each class, 0 or more.
+        sizes: A relaxed plan's size by trainer to start from, or nothing.
     """
     paid = [
         row - node_costs(trainer, problem, prices)[: len(row)]
@@ -97,7 +102,8 @@ def reduce(
     worth = sum(p * c.nodes for p, c in zip(prices, problem.classes, strict=True))
     bound = float(best.sum()) + worth
     rounding = _ROUNDING * (float(np.abs(best).sum()) + worth)
-    counts = _incumbent(problem, rows, paid, prices)
+    priced = [float(one.argmax()) for one in paid]
+    counts = _incumbent(problem, rows, [priced, *([sizes] if sizes else [])], prices)
     losses = [top - one for one, top in zip(paid, best, strict=True)]
     gain = plan_gain(problem, counts)
     return Reduction(rows, losses, bound, rounding, counts, gain)
@@ -138,19 +144,21 @@ def node_costs(
 def _incumbent(
     problem: Problem,
     rows: Sequence[NDArray[np.float64]],
-    paid: Sequence[NDArray[np.float64]],
+    starts: Sequence[Sequence[float]],
     prices: Sequence[float],
 ) -> tuple[tuple[int, ...], ...]:
-    """The better of two greedy plans: from the priced sizes, and from now."""
-    starts = (
-        [int(one.argmax()) for one in paid],
-        [
-            sum(t.held) if np.isfinite(row[sum(t.held)]) else 0
-            for t, row in zip(problem.trainers, rows, strict=True)
-        ],
-    )
-    plans = [
-        tuple(map(tuple, greedy(problem, rows, targets=start, price=prices)))
-        for start in starts
-    ]
+    """The best of the greedy plans from each start and from the present counts."""
+    held = [float(sum(trainer.held)) for trainer in problem.trainers]
+    plans = []
+    for start in (*starts, held):
+        targets = [
+            int(np.flatnonzero(np.isfinite(row[: int(size + 1e-6) + 1]))[-1])
+            for row, size in zip(rows, start, strict=True)
+        ]
+        counts = greedy(problem, rows, targets=targets, price=prices)
+        if len(problem.classes) == 1:
+            pool_nodes = problem.classes[0].nodes
+            better = exchange(rows, [sum(row) for row in counts], pool_nodes)
+            counts = [[n] for n in better]
+        plans.append(tuple(map(tuple, counts)))
     return max(plans, key=lambda counts: plan_gain(problem, counts))

@@ -7,28 +7,20 @@ round, verify, and never read an answer off a status alone.
 from __future__ import annotations
 
 import math
-from enum import StrEnum
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol
 
 import cbcbox  # type: ignore[import-untyped]
 import pulp
 
 from milp.errors import SolverFailedError, SolverUnavailableError
+from milp.proposal import Found
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 # A value further than this from a whole number is no rounding of one.
 _INTEGRALITY = 1e-5
-
-
-class Found(StrEnum):
-    """What a solver claims to have found."""
-
-    OPTIMUM = "optimum"
-    INCUMBENT = "incumbent"
-    NOTHING = "nothing within the limit"
-    INFEASIBLE = "infeasible"
 
 
 class ModelSolver(Protocol):
@@ -48,16 +40,24 @@ class ModelSolver(Protocol):
         ...
 
 
+# The count model arrives reduced and with a better incumbent than CBC's own
+# heuristics find: without them and without cuts, 45 instead of 70 ms a model.
+COUNT_OPTIONS = ("cuts off", "heuristicsOnOff off")
+
+
 class Cbc:
     """COIN-OR CBC, as the package cbcbox ships it."""
 
-    def __init__(self, path: str | None = None) -> None:
+    def __init__(self, *, options: Sequence[str] = (), path: str | None = None) -> None:
+        self._options = list(options)
         self._path = path
 
     def solve(self, model: pulp.LpProblem, *, limit_s: float | None) -> Found:
         """Solve *model* by a CBC process; see :class:`ModelSolver`."""
         path = cbcbox.cbc_bin_path() if self._path is None else self._path
-        solver = pulp.COIN_CMD(path=path, msg=False, threads=1, timeLimit=limit_s)
+        solver = pulp.COIN_CMD(
+            path=path, msg=False, threads=1, timeLimit=limit_s, options=self._options
+        )
         if not solver.available():
             raise SolverUnavailableError(
                 f"CBC cannot be run at {path}. Nothing was planned. Install it "
@@ -69,17 +69,19 @@ class Cbc:
 class Highs:
     """HiGHS, from the optional package highspy."""
 
+    def __init__(self) -> None:
+        if find_spec("highspy") is None:
+            raise SolverUnavailableError(
+                "HiGHS is not installed. Nothing was planned. Install it with "
+                "`pip install 'freetrain[highs]'`, or choose another solver."
+            )
+
     def solve(self, model: pulp.LpProblem, *, limit_s: float | None) -> Found:
         """Solve *model* in this process; see :class:`ModelSolver`."""
         # HiGHS calls a gap of 1e-4 optimal unless told otherwise.
         solver = pulp.HiGHS(
             msg=False, threads=1, timeLimit=limit_s, gapRel=0.0, gapAbs=0.0
         )
-        if not solver.available():
-            raise SolverUnavailableError(
-                "HiGHS is not installed. Nothing was planned. Install it with "
-                "`pip install 'freetrain[highs]'`, or choose another solver."
-            )
         return _run(model, solver)
 
 

@@ -7,6 +7,7 @@ numbers are those of docs/model.md.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from milp.errors import MalformedProblemError
@@ -76,7 +77,7 @@ def _misshapen(problem: Problem, plan: Plan) -> Iterator[str]:
 
 def _trainer_violations(trainer: TrainerState, row: Sequence[int]) -> Iterator[str]:
     nodes, held = sum(row), sum(trainer.held)
-    if nodes != 0 and nodes not in trainer.curve.sizes:
+    if nodes != 0 and not _is_size(nodes, trainer.curve.sizes):
         yield f"M2: {trainer.name}: {nodes} nodes is not a size it can use"
     for index, (count, before) in enumerate(zip(row, trainer.held, strict=True)):
         migrates = (nodes >= held and count < before) or (
@@ -89,6 +90,11 @@ def _trainer_violations(trainer: TrainerState, row: Sequence[int]) -> Iterator[s
             )
         if count > 0 and trainer.usable is not None and index not in trainer.usable:
             yield f"M5: {trainer.name}: {count} nodes of class {index}, not usable"
+
+
+def _is_size(nodes: int, sizes: Sequence[int]) -> bool:
+    index = bisect_left(sizes, nodes)
+    return index < len(sizes) and sizes[index] == nodes
 
 
 def _over_capacity(problem: Problem, plan: Plan) -> Iterator[str]:

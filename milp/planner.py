@@ -1,0 +1,133 @@
+"""The planner: one call from problem to an answer that can be acted on.
+
+Solvers time out, crash and claim what is not so. Whatever happens, the answer
+is a plan that breaks no constraint: the solver's if it verifies, else what the
+trainers hold now. Never an empty map because a solver gave up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from milp.errors import SolverFailedError, SolverUnavailableError
+from milp.exact import ExactSolver
+from milp.keep import keep
+from milp.verify import check_problem, violations
+
+if TYPE_CHECKING:
+    from milp.problem import Plan, Problem
+    from milp.proposal import Proposal
+    from milp.solver import ModelSolver
+
+
+class SolverName(StrEnum):
+    """How to solve.
+
+    ``exact`` is the dynamic program for one node class, and CBC for several.
+    """
+
+    EXACT = "exact"
+    CBC = "cbc"
+    HIGHS = "highs"
+
+
+class Outcome(StrEnum):
+    """How far an answer can be trusted to be the best one."""
+
+    PROVEN = "proven optimal"
+    INCUMBENT = "incumbent"
+    KEPT = "kept"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A plan that has been verified.
+
+    Attributes:
+        plan: Breaks no constraint of docs/model.md.
+        outcome: Whether it is proven optimal, the best found, or what the
+            trainers hold already because nothing better could be trusted.
+        reason: Why, where there is more to say; for people.
+    """
+
+    plan: Plan
+    outcome: Outcome
+    reason: str = ""
+
+
+class Planner:
+    """Plans problem after problem; keeps what the exact solver derives from curves.
+
+    Args:
+        solver: How to solve.
+        limit_s: Time that solver calls may take together for one problem,
+            seconds; the dynamic program needs none.
+        model_solver: Runs the MILPs instead of the one that *solver* names.
+
+    Raises:
+        SolverUnavailableError: HiGHS is asked for and not installed.
+    """
+
+    def __init__(
+        self,
+        solver: SolverName = SolverName.EXACT,
+        *,
+        limit_s: float = 10.0,
+        model_solver: ModelSolver | None = None,
+    ) -> None:
+        self._exact = ExactSolver() if solver is SolverName.EXACT else None
+        self._limit_s = limit_s
+        self._model_solver = model_solver
+        if model_solver is None and solver is not SolverName.EXACT:
+            self._model_solver = _model_solver(solver)
+
+    def plan(self, problem: Problem) -> Answer:
+        """Return the best plan that can be trusted.
+
+        Raises:
+            MalformedProblemError: The problem contradicts itself.
+        """
+        check_problem(problem)
+        if self._exact is not None and len(problem.classes) == 1:
+            plan = self._exact.solve(problem)
+            return _checked(problem, Answer(plan, Outcome.PROVEN))
+        try:
+            proposal = self._propose(problem)
+        except (SolverFailedError, SolverUnavailableError) as error:
+            return _kept(problem, str(error))
+        return _answer(problem, proposal)
+
+    def _propose(self, problem: Problem) -> Proposal:
+        # PuLP takes 0.1 s to import, which a replay by the exact solver is spared.
+        from milp.count import plan_counts  # noqa: PLC0415
+
+        if self._model_solver is None:
+            self._model_solver = _model_solver(SolverName.CBC)
+        return plan_counts(problem, self._model_solver, limit_s=self._limit_s)
+
+
+def _model_solver(name: SolverName) -> ModelSolver:
+    from milp.solver import COUNT_OPTIONS, Cbc, Highs  # noqa: PLC0415
+
+    return Highs() if name is SolverName.HIGHS else Cbc(options=COUNT_OPTIONS)
+
+
+def _answer(problem: Problem, proposal: Proposal) -> Answer:
+    plan = proposal.plan
+    if plan is None:
+        return _kept(problem, f"the solver claims: {proposal.found}; {proposal.reason}")
+    outcome = Outcome.PROVEN if proposal.is_optimum else Outcome.INCUMBENT
+    return _checked(problem, Answer(plan, outcome, proposal.reason))
+
+
+def _checked(problem: Problem, answer: Answer) -> Answer:
+    broken = violations(problem, answer.plan)
+    if broken:
+        return _kept(problem, f"the solver's plan was refused: {'; '.join(broken)}")
+    return answer
+
+
+def _kept(problem: Problem, why: str) -> Answer:
+    return Answer(keep(problem), Outcome.KEPT, f"{why} The present plan stays.")
