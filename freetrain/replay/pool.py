@@ -1,4 +1,4 @@
-"""Who holds which node; every move costs time in proportion to what moves."""
+"""Who holds which node; a move costs time in proportion to what moves."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ from bisect import bisect_left, insort
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from freetrain.replay.runs import Run
+
+# One insertion into a sorted list costs about 0.5 µs, sorting two runs into one
+# or filtering about 10 ns a node of the whole list.
+_FEW = 8
 
 
 class Pool:
@@ -32,28 +36,29 @@ class Pool:
         """How many nodes trainers hold."""
         return self.idle_nodes - len(self.free)
 
-    def join(self, nodes: Iterable[int], now_s: float) -> None:
+    def join(self, nodes: Sequence[int], now_s: float) -> None:
         """Let *nodes* be idle from now on."""
+        self.idle_nodes += len(nodes)
         for node in nodes:
-            insort(self.free, node)
             self.since_s[node] = now_s
-            self.idle_nodes += 1
+        self._put(nodes)
 
-    def leave(self, nodes: Iterable[int]) -> set[Run]:
+    def leave(self, nodes: Sequence[int]) -> set[Run]:
         """Take *nodes* away and return the runs that held any of them."""
-        hit = set()
+        self.idle_nodes -= len(nodes)
+        hit, unheld = set(), []
         for node in nodes:
-            self.idle_nodes -= 1
             holder = self._holder[node]
             if holder is None:
-                self._unfree(node)
+                unheld.append(node)
             else:
                 self._holder[node] = None
                 holder.held.remove(node)
                 hit.add(holder)
+        self._pull(unheld)
         return hit
 
-    def drop(self, run: Run, nodes: Iterable[int]) -> None:
+    def drop(self, run: Run, nodes: Sequence[int]) -> None:
         """Let *run* give *nodes* up.
 
         Raises:
@@ -63,23 +68,50 @@ class Pool:
             if self._holder[node] is not run:
                 raise ValueError(f"{run.spec.name} drops node {node}, not its own")
             self._holder[node] = None
-            run.held.remove(node)
-            insort(self.free, node)
+        run.held.difference_update(nodes)
+        self._put(nodes)
 
-    def take(self, run: Run, nodes: Iterable[int]) -> None:
+    def take(self, run: Run, nodes: Sequence[int]) -> None:
         """Let *run* have *nodes*.
 
         Raises:
             ValueError: One of them is not free.
         """
+        self._pull(nodes)
         for node in nodes:
-            self._unfree(node, wanted_by=run)
             self._holder[node] = run
-            run.held.add(node)
+        run.held.update(nodes)
 
-    def _unfree(self, node: int, wanted_by: Run | None = None) -> None:
-        place = bisect_left(self.free, node)
-        if place == len(self.free) or self.free[place] != node:
-            who = wanted_by.spec.name if wanted_by else "the machine"
-            raise ValueError(f"{who} takes node {node}, which is not free")
-        del self.free[place]
+    def _put(self, nodes: Sequence[int]) -> None:
+        if len(nodes) > _FEW:
+            self.free.extend(nodes)
+            self.free.sort()
+            return
+        for node in nodes:
+            insort(self.free, node)
+
+    def _pull(self, nodes: Sequence[int]) -> None:
+        """Remove *nodes* from the free ones.
+
+        Raises:
+            ValueError: One of them is not free.
+        """
+        if len(nodes) > _FEW:
+            self._pull_many(nodes)
+            return
+        for node in nodes:
+            place = bisect_left(self.free, node)
+            if place == len(self.free) or self.free[place] != node:
+                raise ValueError(f"node {node} is taken, which is not free")
+            del self.free[place]
+
+    def _pull_many(self, nodes: Sequence[int]) -> None:
+        if self.free[-len(nodes) :] == list(nodes):
+            del self.free[-len(nodes) :]
+            return
+        pulled = set(nodes)
+        kept = [node for node in self.free if node not in pulled]
+        if len(kept) + len(nodes) != len(self.free):
+            missing = sorted(pulled - set(self.free))
+            raise ValueError(f"nodes {missing} are taken, which are not free")
+        self.free[:] = kept

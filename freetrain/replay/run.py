@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from freetrain.errors import UsageError
 from freetrain.replay.accounting import PublishedAccountant, RealAccountant
 from freetrain.replay.engine import Engine
-from freetrain.replay.policies.freetrain import SolverUse
+from freetrain.replay.policies.planning import SolverUse
 from freetrain.replay.policies.registry import POLICIES
 from freetrain.replay.result import Completion, ReplayResult
 from freetrain.replay.runs import Tally

@@ -28,7 +28,10 @@ class Accounting(StrEnum):
 
 
 class Solver(StrEnum):
-    """What finds the planner's optimum."""
+    """What finds the planner's optimum; the names of ``milp.planner.SolverName``.
+
+    Apart from those, so that reading a command line does not load the planner.
+    """
 
     EXACT = "exact"
     CBC = "cbc"

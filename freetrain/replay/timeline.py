@@ -146,7 +146,9 @@ def _without(keys: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.i
 
     Where intervals of a node touch, it opens and closes at once: nothing moves.
     """
-    return np.sort(np.setdiff1d(keys, others, assume_unique=True))
+    # By default isin may spend a byte a possible key, 260 MB for a year of Theta.
+    kept = np.isin(keys, others, assume_unique=True, invert=True, kind="sort")
+    return np.sort(keys[kept])
 
 
 def _moves(keys: NDArray[np.int64], nodes: int, events: int) -> Moves:

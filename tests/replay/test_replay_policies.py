@@ -54,9 +54,12 @@ def play(
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ([Change(0, take=(7,))], "node 7, which is not free"),
-        ([Change(0, take=(1, 1))], "node 1, which is not free"),
-        ([Change(0, take=(1,)), Change(1, take=(1,))], "node 1, which is not free"),
+        ([Change(0, take=(7,))], "node 7 is taken, which is not free"),
+        ([Change(0, take=(1, 1))], "node 1 is taken, which is not free"),
+        (
+            [Change(0, take=(1,)), Change(1, take=(1,))],
+            "node 1 is taken, which is not free",
+        ),
         ([Change(0, drop=(1,))], "drops node 1, not its own"),
         ([Change(0, take=(1,)), Change(0, take=(2,))], "changed twice"),
         ([Change(5, take=(1,))], "out of range"),

@@ -1,6 +1,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from freetrain.replay.accounting import PublishedAccountant, RealAccountant
 from freetrain.replay.engine import Engine
-from freetrain.replay.policies.freetrain import SolverUse
+from freetrain.replay.policies.planning import SolverUse
 from freetrain.replay.policies.interface import Change, Policy, View
 from freetrain.replay.policies.registry import POLICIES
 from freetrain.replay.run import run_replay
@@ -157,5 +158,5 @@ def test_progress_is_told_in_order_and_ends_at_1_unless_all_is_done(
     assert all(0 <= fraction <= 1 for fraction in told)
 
 
-def _fields(choice: ReplaySettings) -> dict[str, object]:
+def _fields(choice: ReplaySettings) -> dict[str, Any]:
     return {name: getattr(choice, name) for name in choice.__slots__}

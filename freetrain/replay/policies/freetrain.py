@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from freetrain.replay.policies.counts import changes_to
 from milp.problem import NodeClass, Problem, TrainerState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from freetrain.replay.policies.interface import Change, TrainerView, View
+    from freetrain.replay.policies.planning import MeasuredPlanner
     from freetrain.replay.policies.worth import Worth
-    from milp.exact import ExactSolver
     from milp.problem import Curve
-
-
-@dataclass(slots=True)
-class SolverUse:
-    """What the solver cost a replay.
-
-    Attributes:
-        calls: How often it was asked.
-        spent_s: How long that took in all, seconds.
-        fallbacks: How often it had no plan, and the present one was kept.
-    """
-
-    calls: int = 0
-    spent_s: float = 0.0
-    fallbacks: int = 0
 
 
 class FreeTrainPolicy:
@@ -39,18 +23,14 @@ class FreeTrainPolicy:
 
     def __init__(
         self,
-        solver: ExactSolver,
+        planner: MeasuredPlanner,
         worth: Worth,
         *,
         t_fwd_s: float,
-        clock: Callable[[], float],
-        use: SolverUse,
     ) -> None:
-        self._solver = solver
+        self._planner = planner
         self._worth = worth
         self._t_fwd_s = t_fwd_s
-        self._clock = clock
-        self._use = use
         self._states: dict[int, TrainerState] = {}
 
     def decide(self, view: View) -> Sequence[Change]:
@@ -62,11 +42,7 @@ class FreeTrainPolicy:
             trainers=self._known(view.trainers),
             t_fwd_s=self._t_fwd_s,
         )
-        began_s = self._clock()
-        plan = self._solver.solve(problem)
-        self._use.calls += 1
-        self._use.spent_s += self._clock() - began_s
-        return changes_to([row[0] for row in plan.counts], view)
+        return changes_to(self._planner.counts(problem), view)
 
     def _known(self, trainers: Sequence[TrainerView]) -> tuple[TrainerState, ...]:
         """Return the trainers as the planner sees them, made anew where changed.

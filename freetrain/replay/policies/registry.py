@@ -6,10 +6,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from freetrain.replay.policies.equal import EqualPolicy
-from freetrain.replay.policies.freetrain import FreeTrainPolicy, SolverUse
+from freetrain.replay.policies.freetrain import FreeTrainPolicy
+from freetrain.replay.policies.planning import MeasuredPlanner, SolverUse
 from freetrain.replay.policies.scavenger import ScavengerPolicy
+from freetrain.replay.policies.static import StaticPolicy
 from freetrain.replay.policies.worth import ObjectiveWorth
-from milp.exact import ExactSolver
+from milp.planner import Planner, SolverName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,13 +25,25 @@ if TYPE_CHECKING:
 def _freetrain(
     settings: ReplaySettings, clock: Callable[[], float], use: SolverUse
 ) -> Policy:
-    return FreeTrainPolicy(
-        ExactSolver(),
-        ObjectiveWorth(settings.objective),
-        t_fwd_s=settings.t_fwd_s,
-        clock=clock,
-        use=use,
-    )
+    planner = _planner(settings, clock, use)
+    worth = ObjectiveWorth(settings.objective)
+    return FreeTrainPolicy(planner, worth, t_fwd_s=settings.t_fwd_s)
+
+
+def _static(
+    settings: ReplaySettings, clock: Callable[[], float], use: SolverUse
+) -> Policy:
+    planner = _planner(settings, clock, use)
+    worth = ObjectiveWorth(settings.objective)
+    return StaticPolicy(planner, worth, t_fwd_s=settings.t_fwd_s)
+
+
+def _planner(
+    settings: ReplaySettings, clock: Callable[[], float], use: SolverUse
+) -> MeasuredPlanner:
+    name = SolverName(settings.solver.value)
+    planner = Planner(name, limit_s=settings.solver_limit_s)
+    return MeasuredPlanner(planner, use, clock)
 
 
 POLICIES: Mapping[str, Maker] = MappingProxyType(
@@ -37,7 +51,7 @@ POLICIES: Mapping[str, Maker] = MappingProxyType(
         "freetrain": _freetrain,
         "equal": lambda *_: EqualPolicy(),
         "scavenger": lambda *_: ScavengerPolicy(),
-        "static": _freetrain,
+        "static": _static,
     }
 )
-"""How each policy is made. ``static`` is ``freetrain`` on dedicated nodes."""
+"""How each policy is made."""

@@ -1,0 +1,49 @@
+"""The planner, as policies use it: asked for counts, and measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from milp.planner import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from milp.planner import Planner
+    from milp.problem import Problem
+
+
+@dataclass(slots=True)
+class SolverUse:
+    """What the solver cost a replay.
+
+    Attributes:
+        calls: How often it was asked.
+        spent_s: How long that took in all, seconds.
+        fallbacks: How often it had no plan, and the present one was kept.
+    """
+
+    calls: int = 0
+    spent_s: float = 0.0
+    fallbacks: int = 0
+
+
+class MeasuredPlanner:
+    """Asks the planner, which verifies every answer, and keeps count."""
+
+    def __init__(
+        self, planner: Planner, use: SolverUse, clock: Callable[[], float]
+    ) -> None:
+        self._planner = planner
+        self._use = use
+        self._clock = clock
+
+    def counts(self, problem: Problem) -> tuple[int, ...]:
+        """Return the nodes of each trainer, for a problem of one node class."""
+        began_s = self._clock()
+        answer = self._planner.plan(problem)
+        self._use.calls += 1
+        self._use.spent_s += self._clock() - began_s
+        self._use.fallbacks += answer.outcome is Outcome.KEPT
+        return tuple([row[0] for row in answer.plan.counts])
