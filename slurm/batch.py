@@ -151,6 +151,7 @@ def scancel_argv(
     for display_id in display_ids:
         _check(_JOB_ID.fullmatch(display_id), "job id", display_id)
     _check(_NAME.fullmatch(name), "job name", name)
+    _check(user and "," not in user, "user", user)
     _check_value("user", user)
     how = [f"--signal={signal}", "--full"] if signal else []
     if signal:

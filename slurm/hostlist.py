@@ -56,14 +56,19 @@ def collapse(names: Iterable[str]) -> str:
     Raises:
         ValueError: A name is empty or holds a character that hostlists use.
     """
+    terms: list[str] = []
     groups: dict[tuple[str, str], list[str]] = {}
     for name in sorted(set(names)):
         _check_name(name)
-        before, number, after = _split(name)
-        groups.setdefault((before, after), []).append(number)
-    return ",".join(
-        before + _ranges(numbers) + after for (before, after), numbers in groups.items()
+        found = _NUMBERED.fullmatch(name)
+        if found:
+            groups.setdefault((found[1], found[3]), []).append(found[2])
+        else:
+            terms.append(name)
+    terms += (
+        before + _ranges(group) + after for (before, after), group in groups.items()
     )
+    return ",".join(terms)
 
 
 def _terms(text: str) -> Iterator[str]:
@@ -130,16 +135,10 @@ def _check_name(name: str) -> None:
         raise ValueError(f"{name!r} is not a host name")
 
 
-def _split(name: str) -> tuple[str, str, str]:
-    """Return what is before, in and after the last number of *name*."""
-    found = _NUMBERED.fullmatch(name)
-    return (found[1], found[2], found[3]) if found else (name, "", "")
-
-
 def _ranges(numbers: list[str]) -> str:
     """Write *numbers*, digits each, as ``[1-3,7]``; a single one stays as it is."""
     runs: list[list[str]] = []
-    for number in sorted(numbers, key=lambda text: (int(text or 0), len(text))):
+    for number in sorted(numbers, key=lambda text: (int(text), len(text))):
         if runs and _follows(runs[-1], number):
             runs[-1].append(number)
         else:

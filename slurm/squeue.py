@@ -28,9 +28,9 @@ from slurm.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-_TYPED = {
+TYPED_WIDTHS: Mapping[str, int] = {
     "Name": 100,
     "Comment": 200,
     "Feature": 100,
@@ -40,7 +40,9 @@ _TYPED = {
     "tres-per-node": 80,
     "tres-per-job": 80,
 }
-_TOLD = (
+"""Columns that users can fill, and their widths in bytes."""
+
+TOLD = (
     "JobID",
     "JobArrayID",
     "ArrayJobID",
@@ -63,7 +65,9 @@ _TOLD = (
     "SchedNodes",
     "NodeList",
 )
-_COLUMNS = (*_TYPED, *_TOLD)
+"""Columns that Slurm fills, as wide as they need to be."""
+
+_COLUMNS = (*TYPED_WIDTHS, *TOLD)
 _MARK = b"|"
 
 
@@ -81,8 +85,8 @@ def squeue_argv(*, names: Sequence[str] = (), all_states: bool = False) -> list[
     for name in names:
         if not name or "," in name or "\0" in name:
             raise ValueError(f"squeue cannot look for a job named {name!r}")
-    fixed = [f"{field}:{width}|" for field, width in _TYPED.items()]
-    told = [f"{field}:|" for field in _TOLD]
+    fixed = [f"{field}:{width}|" for field, width in TYPED_WIDTHS.items()]
+    told = [f"{field}:|" for field in TOLD]
     argv = ["squeue", "--all", "--local", f"--Format={','.join(fixed + told)}"]
     if names:
         argv += ["--array", f"--name={','.join(names)}"]
@@ -110,8 +114,8 @@ def _rows(output: bytes) -> Iterator[tuple[int, list[str]]]:
         values, tail_at = _fixed_columns(output, at, line_number)
         end = output.find(b"\n", tail_at)
         told = output[tail_at:end].split(_MARK)
-        if end < 0 or len(told) != len(_TOLD) + 1 or told[-1]:
-            raise _unreadable(output, at, line_number, f"{len(_TOLD)} values expected")
+        if end < 0 or len(told) != len(TOLD) + 1 or told[-1]:
+            raise _unreadable(output, at, line_number, f"{len(TOLD)} values expected")
         values += [_text(value) for value in told[:-1]]
         yield line_number, values
         line_number += output.count(b"\n", at, end + 1)
@@ -122,7 +126,7 @@ def _fixed_columns(output: bytes, at: int, line_number: int) -> tuple[list[str],
     """Return the values of the fixed columns from *at*, and where they end."""
     values = []
     start = at
-    for field, width in _TYPED.items():
+    for field, width in TYPED_WIDTHS.items():
         end = start + width
         if output[end : end + 1] != _MARK:
             raise _unreadable(output, at, line_number, f"{field} is not {width} wide")

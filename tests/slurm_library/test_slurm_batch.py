@@ -1,0 +1,202 @@
+"""Submitting and ending jobs: what Slurm's commands are told."""
+
+from dataclasses import replace
+from typing import Any, get_type_hints
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurm.batch import LeaseRequest, Submitted, parse_sbatch, sbatch_argv, scancel_argv
+from slurm.errors import UnreadableOutputError
+
+PLAIN = LeaseRequest(
+    name="ft-0b5e",
+    comment="freetrain 0b5e",
+    partition="freetrain",
+    limit_min=20,
+    nice=10_000,
+    script="/home/alice/agent.sh",
+)
+TEXT_FIELDS = sorted(
+    field for field, kind in get_type_hints(LeaseRequest).items() if kind is str
+)
+HOSTILE = st.one_of(
+    st.text(max_size=60),
+    st.sampled_from(
+        [
+            *("'", '"', "a\nb", "$(id)", "`id`", "; rm -rf ~", "&& id", "| id", "a\0b"),
+            *(
+                "--uid=0",
+                "-h",
+                "x" * 1_000_000,
+                "é" * 600,
+                "\x1b[2J",
+                "\udce9",
+                "\\",
+                "%j",
+            ),
+        ]
+    ),
+)
+
+
+def test_a_lease_is_one_whole_node_nice_never_requeued_and_named() -> None:
+    assert sbatch_argv(PLAIN) == [
+        "sbatch",
+        "--parsable",
+        "--no-requeue",
+        "--nodes=1",
+        "--ntasks=1",
+        "--time=20",
+        "--nice=10000",
+        "--exclusive",
+        "--mem=0",
+        "--job-name=ft-0b5e",
+        "--comment=freetrain 0b5e",
+        "--partition=freetrain",
+        "--output=/dev/null",
+        "--export=NONE",
+        "/home/alice/agent.sh",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "option"),
+    [
+        ({"tasks": 4}, "--array=0-3"),
+        ({"deadline_s": 1_795_249_340.9}, "--deadline=2026-11-21T08:22:20"),
+        ({"qos": "low"}, "--qos=low"),
+        ({"account": "physics"}, "--account=physics"),
+        ({"features": "ib&a100"}, "--constraint=ib&a100"),
+        ({"gres": "gpu:a100:2"}, "--gres=gpu:a100:2"),
+        ({"exclusive": False, "memory_mib": 600}, "--mem=600M"),
+        ({"exclusive": False, "cpus": 2}, "--cpus-per-task=2"),
+        ({"output": "/home/alice/%j.out"}, "--output=/home/alice/%j.out"),
+    ],
+)
+def test_what_a_lease_asks_for_becomes_an_option(
+    change: dict[str, Any], option: str
+) -> None:
+    request = replace(PLAIN, **change)
+
+    assert option in sbatch_argv(request)
+    assert option not in sbatch_argv(PLAIN)
+
+
+def test_a_lease_that_shares_its_node_does_not_ask_for_all_of_it() -> None:
+    argv = sbatch_argv(replace(PLAIN, exclusive=False))
+
+    assert not {"--exclusive", "--mem=0"} & set(argv)
+
+
+@given(st.sampled_from(TEXT_FIELDS), HOSTILE)
+def test_a_hostile_value_is_refused_or_stays_within_its_one_argument(
+    field: str, value: str
+) -> None:
+    change: dict[str, Any] = {field: value}
+    try:
+        argv = sbatch_argv(replace(PLAIN, **change))
+    except ValueError:
+        return
+
+    plain = sbatch_argv(PLAIN)
+    assert abs(len(argv) - len(plain)) <= 1
+    assert value.isprintable()
+    assert len(value.encode()) <= 1000
+    carrying = [word for word in argv if word not in plain]
+    assert all(word.startswith(("--", "/")) for word in carrying)
+    assert all(word.endswith(value) for word in carrying)
+
+
+def test_a_refusal_of_a_huge_value_is_short() -> None:
+    with pytest.raises(ValueError, match="comment") as caught:
+        sbatch_argv(replace(PLAIN, comment="x" * 1_000_000))
+
+    assert len(str(caught.value)) < 300
+
+
+@given(st.lists(st.text(max_size=30), max_size=5))
+def test_arguments_of_the_script_come_last_each_as_it_is(arguments: list[str]) -> None:
+    request = replace(PLAIN, arguments=tuple(arguments))
+    if any("\0" in argument for argument in arguments):
+        with pytest.raises(ValueError, match="script argument"):
+            sbatch_argv(request)
+        return
+
+    assert sbatch_argv(request) == [*sbatch_argv(PLAIN), *arguments]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"name": name} for name in ("", "a b", "-x", "a,b", "x" * 65, "a\n")),
+        *({"limit_min": 0}, {"tasks": 0}, {"nice": -1}, {"memory_mib": -1}),
+        *({"script": "agent.sh"}, {"script": "-x"}, {"output": "out"}, {"cpus": -1}),
+        *({"partition": ""}, {"comment": "a\0b"}, {"comment": "x" * 1001}),
+        {"arguments": ("x" * 1_000_000,)},
+    ],
+)
+def test_what_slurm_would_misread_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="nothing was submitted"):
+        sbatch_argv(replace(PLAIN, **change))
+
+
+@pytest.mark.parametrize(
+    ("text", "submitted"),
+    [
+        ("4711\n", Submitted(4711, "")),
+        ("4711;cluster2\n", Submitted(4711, "cluster2")),
+        ("4711", Submitted(4711, "")),
+    ],
+)
+def test_the_number_of_a_submitted_job_is_read(text: str, submitted: Submitted) -> None:
+    assert parse_sbatch(text) == submitted
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "\n", "47a\n", "Submitted batch job 4711\n", "4711\n4712\n", "-1\n", "4" * 99],
+)
+def test_an_answer_without_a_number_is_refused(text: str) -> None:
+    with pytest.raises(UnreadableOutputError, match="`sbatch`"):
+        parse_sbatch(text)
+
+
+def test_ending_jobs_names_them_in_three_ways() -> None:
+    assert scancel_argv(["18_0", "19"], user="alice", name="ft-0b5e") == [
+        "scancel", "--user=alice", "--name=ft-0b5e", "18_0", "19",
+    ]  # fmt: skip
+
+
+def test_a_signal_goes_to_batch_script_and_steps() -> None:
+    argv = scancel_argv(["18_0"], user="alice", name="ft-0b5e", signal="TERM")
+
+    assert argv[-3:] == ["--signal=TERM", "--full", "18_0"]
+
+
+def test_ending_no_job_is_refused_because_scancel_would_end_them_all() -> None:
+    with pytest.raises(ValueError, match="every job"):
+        scancel_argv([], user="alice", name="ft-0b5e")
+
+
+@pytest.mark.parametrize(
+    ("display_id", "user", "name", "signal"),
+    [
+        ("18_[0-3]", "alice", "ft-1", ""),
+        ("-u", "alice", "ft-1", ""),
+        ("18_", "alice", "ft-1", ""),
+        ("١٨", "alice", "ft-1", ""),
+        ("18", "alice\n", "ft-1", ""),
+        ("18", "alice", "ft 1", ""),
+        ("18", "alice", "", ""),
+        ("18", "alice", "ft-1", "TERM --me"),
+        ("18", "", "ft-1", ""),
+        ("18", "alice,bob", "ft-1", ""),
+    ],
+)
+def test_what_scancel_would_misread_is_refused(
+    display_id: str, user: str, name: str, signal: str
+) -> None:
+    with pytest.raises(ValueError, match="not a usable"):
+        scancel_argv([display_id], user=user, name=name, signal=signal)

@@ -1,0 +1,323 @@
+"""The JSON of every release, read into the same records as the text."""
+
+import json
+import math
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurm.errors import SlurmError, SlurmRefusedError, UnreadableOutputError
+from slurm.hostlist import expand
+from slurm.json_records import (
+    parse_jobs_json,
+    parse_nodes_json,
+    parse_partitions_json,
+    parse_release_json,
+    parse_reservations_json,
+)
+from slurm.json_values import minutes_s, number, time_s, whole
+from slurm.states import JobState, NodeState
+
+PARSERS = {
+    "jobs": parse_jobs_json,
+    "nodes": parse_nodes_json,
+    "partitions": parse_partitions_json,
+    "reservations": parse_reservations_json,
+}
+
+
+class Expected(NamedTuple):
+    """What is known of one recording."""
+
+    counts: dict[str, int]
+    planned: int
+    knows_plans: bool
+
+
+EXPECTED = {
+    "22.05.9": Expected(
+        {"jobs": 3, "nodes": 3, "partitions": 1, "reservations": 0},
+        0,
+        knows_plans=False,
+    ),
+    "23.02.8": Expected(
+        {"jobs": 30, "nodes": 100, "partitions": 3, "reservations": 1},
+        26,
+        knows_plans=True,
+    ),
+    "23.11.10": Expected(
+        {"jobs": 14, "nodes": 6, "partitions": 1, "reservations": 1},
+        1,
+        knows_plans=True,
+    ),
+    "24.11.5": Expected(
+        {"jobs": 16, "nodes": 6, "partitions": 2, "reservations": 0},
+        1,
+        knows_plans=True,
+    ),
+}
+
+
+def answer(shared: Path, release: str, kind: str) -> str:
+    folder = shared / "slurm-recordings" / release
+    (path,) = folder.glob(f"*{kind}.json")
+    return path.read_text(encoding="utf-8")
+
+
+@pytest.mark.shared
+def test_every_release_recorded_is_expected_here(shared: Path) -> None:
+    folders = {p.name for p in (shared / "slurm-recordings").iterdir() if p.is_dir()}
+
+    assert folders == EXPECTED.keys()
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("release", EXPECTED)
+def test_every_release_tells_as_many_records_as_were_recorded(
+    shared: Path, release: str
+) -> None:
+    counts = {k: len(parse(answer(shared, release, k))) for k, parse in PARSERS.items()}
+
+    assert counts == EXPECTED[release].counts
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("release", EXPECTED)
+@pytest.mark.parametrize("kind", PARSERS)
+def test_every_answer_tells_its_release(shared: Path, release: str, kind: str) -> None:
+    assert str(parse_release_json(answer(shared, release, kind))) == release
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("release", EXPECTED)
+def test_jobs_make_sense_in_every_release(shared: Path, release: str) -> None:
+    jobs = parse_jobs_json(answer(shared, release, "jobs"))
+
+    assert len({job.job_id for job in jobs}) == len(jobs)
+    for job in jobs:
+        assert job.states
+        assert not job.unknown_states
+        assert job.submit_s is not None
+        assert 1_700_000_000 < job.submit_s < 1_800_000_000
+        assert job.limit_s is not None
+        assert 60 <= job.limit_s <= 60 * 86_400
+        assert job.user
+        assert job.partitions
+        assert job.node_count >= 1
+        assert len(expand(job.nodes)) == (0 if job.is_pending else job.node_count)
+        if JobState.RUNNING in job.states:
+            assert job.holds_nodes
+            assert job.start_s is not None
+            assert job.end_s == job.start_s + job.limit_s
+        if job.has_ended:
+            assert not job.holds_nodes
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("release", EXPECTED)
+def test_plans_are_told_from_23_02_on(shared: Path, release: str) -> None:
+    jobs = parse_jobs_json(answer(shared, release, "jobs"))
+
+    assert sum(job.is_planned for job in jobs) == EXPECTED[release].planned
+    assert all(
+        (j.planned_nodes is not None) == EXPECTED[release].knows_plans for j in jobs
+    )
+    for job in jobs:
+        if job.is_planned:
+            assert len(expand(job.planned_nodes or "")) == job.node_count
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("release", EXPECTED)
+def test_nodes_make_sense_in_every_release(shared: Path, release: str) -> None:
+    nodes = parse_nodes_json(answer(shared, release, "nodes"))
+
+    bases = {NodeState.IDLE, NodeState.ALLOCATED, NodeState.MIXED, NodeState.DOWN}
+    for node in nodes:
+        assert len(node.states & bases) == 1
+        assert not node.unknown_states
+        assert node.cpus >= 2
+        assert node.memory_mib >= 1
+        assert node.partitions
+        assert (NodeState.ALLOCATED in node.states) == (
+            node.allocated_cpus == node.cpus
+        )
+        assert bool(node.reason) == bool(
+            node.states & {NodeState.DRAIN, NodeState.DOWN}
+        )
+    assert any(NodeState.DRAIN in node.states for node in nodes)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("release", EXPECTED)
+def test_partitions_make_sense_in_every_release(shared: Path, release: str) -> None:
+    partitions = parse_partitions_json(answer(shared, release, "partitions"))
+
+    for partition in partitions:
+        assert partition.is_up
+        assert expand(partition.nodes)
+        assert partition.max_time_s in {math.inf, 600.0, 3600.0, 7200.0}
+        assert (partition.priority_tier, partition.grace_time_s) == (1, 0.0)
+
+
+@pytest.mark.shared
+def test_resources_and_reservations_are_read(shared: Path) -> None:
+    nodes = parse_nodes_json(answer(shared, "24.11.5", "nodes"))
+    (study,) = parse_reservations_json(answer(shared, "23.02.8", "reservations"))
+    (training,) = parse_reservations_json(answer(shared, "23.11.10", "reservations"))
+
+    gpus = {sum(gres.count for gres in node.gres) for node in nodes}
+    assert gpus == {0, 6}
+    assert (study.nodes, study.end_s) == ("cn[001-010]", 1_728_745_200.0)
+    assert (training.start_s, "FLEX" in training.flags) == (1_732_957_200.0, True)
+
+
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [
+        (7, 7.0),
+        (2.5, 2.5),
+        ("7", 7.0),
+        (None, None),
+        ("", None),
+        ("Infinity", math.inf),
+        ("UNLIMITED", math.inf),
+        ({"set": True, "infinite": False, "number": 7}, 7.0),
+        ({"set": False, "infinite": False, "number": 7}, None),
+        ({"set": False, "infinite": True, "number": 0}, math.inf),
+        ({"set": True, "infinite": True, "number": 0}, math.inf),
+        ({"number": 7}, 7.0),
+        ({"set": True, "infinite": False, "number": "Infinity"}, math.inf),
+    ],
+)
+def test_numbers_are_read_in_every_form(value: object, read: float | None) -> None:
+    assert number(value) == read
+
+
+@pytest.mark.parametrize("value", ["soon", True, [], {}, {"number": {}}, {"set": True}])
+def test_what_is_no_number_is_refused(value: object) -> None:
+    with pytest.raises(ValueError, match=r"not a number|could not convert"):
+        number(value)
+
+
+def test_an_unknown_start_is_set_with_number_0() -> None:
+    assert time_s({"set": True, "infinite": False, "number": 0}) is None
+    assert time_s(0) is None
+    assert time_s({"set": True, "infinite": False, "number": 5}) == 5.0
+
+
+def test_a_limit_of_minus_1_is_unlimited_as_22_05_writes_it() -> None:
+    assert minutes_s(-1) == math.inf
+    assert minutes_s({"set": True, "infinite": False, "number": 2}) == 120.0
+
+
+def test_a_count_that_is_infinite_is_none() -> None:
+    assert whole("Infinity") is None
+
+
+def test_an_old_answer_reads_like_a_new_one() -> None:
+    old = {
+        "jobs": [
+            {
+                "job_id": 7,
+                "job_state": "PENDING",
+                "start_time": 0,
+                "array_job_id": 5,
+                "array_task_id": None,
+                "array_task_string": "2-3",
+                "partition": "a,b",
+            },
+        ]
+    }
+    new = {
+        "jobs": [
+            {"job_id": 7, "job_state": ["PENDING"],
+             "start_time": {"set": True, "infinite": False, "number": 0},
+             "array_job_id": {"set": True, "infinite": False, "number": 5},
+             "array_task_id": {"set": False, "infinite": False, "number": 0},
+             "array_task_string": "2-3", "partition": "a,b"},
+        ]
+    }  # fmt: skip
+
+    (job,) = parse_jobs_json(json.dumps(old))
+
+    assert parse_jobs_json(json.dumps(new)) == (job,)
+    assert (job.display_id, job.start_s, job.partitions) == (
+        "5_[2-3]",
+        None,
+        ("a", "b"),
+    )
+    assert job.planned_nodes is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        '"x"',
+        "{}",
+        '{"jobs": {}}',
+        '{"jobs": [1]}',
+        '{"jobs": [{}]}',
+        "[" * 99_999,
+    ],
+)
+def test_what_is_no_list_of_jobs_is_refused(text: str) -> None:
+    with pytest.raises(UnreadableOutputError, match="jobs as JSON"):
+        parse_jobs_json(text)
+
+
+def test_a_bad_record_is_named_by_its_number() -> None:
+    text = '{"jobs": [{"job_id": 1}, {"job_id": 2, "nice": "a lot"}]}'
+
+    with pytest.raises(UnreadableOutputError, match="line 2 of `jobs as JSON`"):
+        parse_jobs_json(text)
+
+
+def test_an_error_of_slurm_is_not_taken_for_an_empty_queue() -> None:
+    with pytest.raises(SlurmRefusedError, match="Access denied"):
+        parse_jobs_json('{"jobs": [], "errors": [{"error": "Access denied"}]}')
+
+
+def test_no_node_at_all_is_a_failed_query_and_no_job_at_all_is_not() -> None:
+    assert parse_jobs_json('{"jobs": [], "errors": []}') == ()
+    with pytest.raises(UnreadableOutputError, match="no node"):
+        parse_nodes_json('{"nodes": [], "errors": []}')
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(
+        st.sampled_from(["set", "infinite", "number", "configured"]), inner, max_size=3
+    ),
+    max_leaves=4,
+)  # fmt: skip
+KEYS = st.sampled_from(
+    [
+        "job_id",
+        "job_state",
+        "nice",
+        "name",
+        "state",
+        "start_time",
+        "nodes",
+        "gres",
+        "flags",
+    ]
+)
+
+
+@given(st.lists(st.dictionaries(KEYS, VALUES, max_size=6), max_size=3))
+def test_any_records_are_read_or_refused_with_our_own_error(
+    records: list[dict[str, object]],
+) -> None:
+    for kind, parse in PARSERS.items():
+        try:
+            parse(json.dumps({kind: records}))
+        except SlurmError:
+            continue

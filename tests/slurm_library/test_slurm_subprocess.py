@@ -1,0 +1,188 @@
+"""Running commands for real, against small programs on disk."""
+
+import os
+import signal
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from slurm.errors import (
+    SlurmRefusedError,
+    SlurmUnavailableError,
+    UnreadableOutputError,
+)
+from slurm.runner import Runner
+from slurm.subprocess_runner import SubprocessRunner
+
+WriteProgram = Callable[[str], str]
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> Runner:
+    return SubprocessRunner({"PATH": f"{tmp_path}:/usr/bin:/bin", "ONLY": "this"})
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> WriteProgram:
+    def write(body: str) -> str:
+        path = tmp_path / "squeue"
+        path.write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
+        path.chmod(stat.S_IRWXU)
+        return str(path)
+
+    return write
+
+
+def test_the_whole_answer_comes_back(runner: Runner, program: WriteProgram) -> None:
+    command = program("seq 200000; echo 'é a|b  '")
+
+    answer = runner.run([command], timeout_s=60)
+
+    assert answer.startswith("1\n2\n")
+    assert answer.endswith("200000\né a|b  \n")
+
+
+def test_bytes_that_are_no_utf_8_are_kept(
+    runner: Runner, program: WriteProgram
+) -> None:
+    command = program(r"printf 'a\351\377b\n'")
+
+    answer = runner.run([command], timeout_s=60)
+
+    assert answer.encode("utf-8", "surrogateescape") == b"a\xe9\xffb\n"
+
+
+@pytest.mark.parametrize(
+    "argument", ["$(touch x)", "; touch x", "a b", "'", '"', "\n", "*", ""]
+)
+def test_arguments_never_meet_a_shell(
+    runner: Runner, program: WriteProgram, argument: str, tmp_path: Path
+) -> None:
+    command = program("printf '%s' \"$1\"")
+
+    assert runner.run([command, argument], timeout_s=60) == argument
+    assert not (tmp_path / "x").exists()
+
+
+def test_the_environment_is_only_what_was_given(
+    runner: Runner, program: WriteProgram
+) -> None:
+    answer = runner.run([program("/usr/bin/env")], timeout_s=60)
+
+    names = {line.partition("=")[0] for line in answer.splitlines()}
+    assert names <= {"PATH", "ONLY", "PWD", "SHLVL", "_", "OLDPWD"}
+    assert "ONLY=this\n" in answer
+
+
+def test_programs_are_found_on_the_given_path(
+    runner: Runner, program: WriteProgram
+) -> None:
+    program("echo found")
+
+    # subprocess looks a bare name up on the PATH of the environment it gets
+    assert runner.run(["squeue"], timeout_s=60) == "found\n"
+
+
+def test_standard_input_is_empty(runner: Runner, program: WriteProgram) -> None:
+    assert runner.run([program("cat; echo end")], timeout_s=60) == "end\n"
+
+
+def test_a_refusal_carries_the_status_and_what_was_said(
+    runner: Runner, program: WriteProgram
+) -> None:
+    command = program("echo part; echo 'error: Invalid partition name' >&2; exit 3")
+
+    with pytest.raises(SlurmRefusedError, match="exited with 3: error: Invalid part"):
+        runner.run([command], timeout_s=60)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "slurm_load_jobs error: Unable to contact slurm controller (connect failure)",
+        "sbatch: error: Batch job submission failed: Socket timed out on send/recv",
+        "squeue: fatal: Could not establish a configuration source",
+    ],
+)
+def test_a_controller_that_is_away_can_be_tried_again(
+    runner: Runner, program: WriteProgram, said: str
+) -> None:
+    with pytest.raises(SlurmUnavailableError, match="Try again later") as caught:
+        runner.run([program(f"echo '{said}' >&2; exit 1")], timeout_s=60)
+
+    assert caught.value.transient
+
+
+def test_a_command_that_was_killed_can_be_tried_again(
+    runner: Runner, program: WriteProgram
+) -> None:
+    with pytest.raises(SlurmUnavailableError, match="killed by signal 9"):
+        runner.run([program("kill -9 $$")], timeout_s=60)
+
+
+def test_a_command_that_is_not_there_can_be_tried_again(runner: Runner) -> None:
+    with pytest.raises(SlurmUnavailableError, match=r"cannot be started.*PATH"):
+        runner.run(["no-such-command-of-slurm"], timeout_s=60)
+
+
+def test_a_null_character_cannot_be_passed(
+    runner: Runner, program: WriteProgram
+) -> None:
+    with pytest.raises(SlurmUnavailableError, match="cannot be started"):
+        runner.run([program("echo"), "a\0b"], timeout_s=60)
+
+
+def test_when_time_is_up_the_whole_group_is_gone(
+    runner: Runner, program: WriteProgram, tmp_path: Path
+) -> None:
+    pids = tmp_path / "pids"
+    command = program(
+        f"sleep 600 & echo $! $$ > {pids}.new; mv {pids}.new {pids}; wait"
+    )
+
+    with pytest.raises(SlurmUnavailableError, match="did not answer within"):
+        runner.run([command], timeout_s=1.0)
+
+    for pid in map(int, pids.read_text().split()):
+        assert is_gone(pid)
+
+
+def test_a_child_that_keeps_the_output_open_is_not_waited_for(
+    runner: Runner, program: WriteProgram, tmp_path: Path
+) -> None:
+    pid = tmp_path / "pid"
+    command = program(f"sleep 600 & echo $! > {pid}; echo part; exit 0")
+
+    with pytest.raises(SlurmUnavailableError, match="did not answer within"):
+        runner.run([command], timeout_s=1.0)
+
+    assert is_gone(int(pid.read_text()))
+
+
+def test_a_command_that_ignores_signals_is_killed_too(
+    runner: Runner, program: WriteProgram
+) -> None:
+    command = program("trap '' TERM INT HUP; while :; do sleep 1; done")
+
+    with pytest.raises(SlurmUnavailableError):
+        runner.run([command], timeout_s=0.5)
+
+
+@pytest.mark.parametrize("stream", ["1", "2"])
+def test_an_endless_answer_is_refused(program: WriteProgram, stream: str) -> None:
+    runner = SubprocessRunner({"PATH": "/usr/bin:/bin"}, max_output_bytes=1_000_000)
+
+    with pytest.raises(UnreadableOutputError, match="longer than 1000000 bytes"):
+        runner.run([program(f"yes >&{stream}")], timeout_s=60)
+
+
+def is_gone(pid: int) -> bool:
+    """Whether no process runs under *pid*: none at all, or a zombie of init's."""
+    try:
+        os.kill(pid, signal.SIG_DFL)
+    except ProcessLookupError:
+        return True
+    status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    return status.rpartition(")")[2].split()[0] in {"Z", "X"}
