@@ -13,6 +13,7 @@ from logs.errors import UnreadableLogError
 from logs.fields import not_negative, read_number, write_number
 from logs.lines import BadLineError, Tolerance, parse_lines
 from logs.table import (
+    MAX_NODES,
     TableHead,
     data_lines,
     quote_field,
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
     from logs.content import Content
 
 COLUMNS = ("node", "idle_start_s", "idle_end_s")
-MAX_NUMBERED_NODES = 1_000_000
-"""Numbered nodes stand for all below them; a machine larger than this is a typo."""
-
 _NUMBERED = re.compile(r"0|[1-9]\d*", re.ASCII)
 _RUNS_OF_DIGITS = re.compile(r"(\d+)", re.ASCII)
 
@@ -100,7 +98,7 @@ def read_plain(content: Content, head: TableHead) -> _Idle | None:
     if head.columns != COLUMNS:
         return None
     table = read_whole_table(_body(content.raw, head.line_number), columns=3)
-    if table is None or int(table[:, 0].max()) >= MAX_NUMBERED_NODES:
+    if table is None or int(table[:, 0].max()) >= MAX_NODES:
         return None
     node, start_s, end_s = table.T
     idle = _Idle(
@@ -160,27 +158,25 @@ class _IntervalParser:
 
     def parse(self, number: int, line: str) -> Interval:
         fields = split_fields(line, self._columns)
-        node, start, end = (fields[place] for place in self._places)
-        if not node:
-            raise BadLineError("node", "found nothing; expected a node name or number")
-        if _NUMBERED.fullmatch(node) and not _is_position(node):
-            why = (
-                f"found {snippet(node)}; expected a node number below "
-                f"{MAX_NUMBERED_NODES}, or a name"
-            )
-            raise BadLineError("node", why)
+        in_node, in_start, in_end = self._places
+        node, start, end = fields[in_node], fields[in_start], fields[in_end]
+        if node not in self._taken:
+            _check_name(node)
         start_s = not_negative(read_number(start, "idle_start_s"), "idle_start_s")
         end_s = read_number(end, "idle_end_s")
         if end_s <= start_s:
             why = f"found {end}; expected more than idle_start_s, {start}"
             raise BadLineError("idle_end_s", why)
-        self._take(number, Interval(node, start_s, end_s))
-        return Interval(node, start_s, end_s)
+        interval = Interval(node, start_s, end_s)
+        self._take(number, interval)
+        return interval
 
     def _take(self, number: int, new: Interval) -> None:
         """Remember *new*, unless its node is idle then already."""
         taken = self._taken.setdefault(new.node, [])
-        place = bisect.bisect(taken, (new.start_s,))
+        place = len(taken)
+        if taken and new.start_s < taken[-1][1]:  # logs are nearly in order
+            place = bisect.bisect(taken, (new.start_s,))
         for start_s, end_s, line_number in taken[max(place - 1, 0) : place + 1]:
             if start_s < new.end_s and new.start_s < end_s:
                 why = (
@@ -190,6 +186,17 @@ class _IntervalParser:
                 )
                 raise BadLineError(None, why)
         taken.insert(place, (new.start_s, new.end_s, number))
+
+
+def _check_name(node: str) -> None:
+    if not node:
+        raise BadLineError("node", "found nothing; expected a node name or number")
+    if _NUMBERED.fullmatch(node) and not _is_position(node):
+        why = (
+            f"found {snippet(node)}; expected a node number below "
+            f"{MAX_NODES}, or a name"
+        )
+        raise BadLineError("node", why)
 
 
 def _span(start_s: float, end_s: float) -> str:
@@ -229,7 +236,7 @@ def _numbered(highest: int, head: TableHead) -> tuple[str, ...]:
 
 def _is_position(number: str) -> bool:
     # int() itself refuses thousands of digits.
-    return len(number) < len(str(MAX_NUMBERED_NODES))
+    return len(number) < len(str(MAX_NODES))
 
 
 def _natural(name: str) -> tuple[list[tuple[int, str]], str]:

@@ -73,7 +73,8 @@ def read_record(
         priority=_priority(fields.get("priority", "")),
         nodes=nodes,
     )
-    return SacctRecord(job, running, max(filter(None, times[:3])))
+    known_s = [time_s for time_s in times[:3] if time_s is not None]
+    return SacctRecord(job, running, max(known_s))
 
 
 def _times(fields: Mapping[str, str]) -> _Times:

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from logs.content import Content
 
 _UNIX_START = re.compile(r"\bt0_unix=(\d{1,12}(?:\.\d+)?)\b", re.ASCII)
-_MACHINE = re.compile(r"\b(\d{1,6})\s+(?:[^\W\d]\w*\s+){0,3}nodes\b", re.ASCII)
+_MACHINE = re.compile(r"\b(\d{1,7})\s+(?:[^\W\d]\w*\s+){0,3}nodes\b", re.ASCII)
+
+MAX_NODES = 1_000_000
+"""Largest machine that is believed; more is a slip of the pen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +47,9 @@ class TableHead:
 
     @property
     def machine_nodes(self) -> int | None:
-        """The machine's size below a million, where a comment says "4360 nodes"."""
-        found = _search(_MACHINE, self.comments)
-        return None if found is None else int(found)
+        """The machine's size, where a comment says "4360 nodes", up to a million."""
+        found = int(_search(_MACHINE, self.comments) or 0)
+        return found if 0 < found <= MAX_NODES else None
 
     def stating(
         self, *, machine_nodes: int | None, unix_start_s: float | None

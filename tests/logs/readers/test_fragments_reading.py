@@ -22,6 +22,28 @@ from tests.logs.readers.log_content import RECORDED, content
 HEADER = ",".join(COLUMNS)
 
 
+# Made of what trips a reader of numbers: signs, zeros in front, blanks, numbers
+# too large for 64 bits, other line ends, empty fields.
+FIELD = st.one_of(
+    st.integers(0, 30).map(str),
+    st.sampled_from(
+        (
+            *("", " 7", "07", "+3", "-1", "2.5", "1e3", "n1", "x", "\u0663", "1 2"),
+            *("9" * 14, "9" * 15, "1" + "0" * 19, "9" * 19, "9" * 20),
+            *("1000000", "999999"),
+        )
+    ),
+)
+PLAIN_LINE = st.tuples(st.integers(0, 5), st.integers(0, 40), st.integers(0, 40)).map(
+    lambda line: ",".join(map(str, line))
+)
+ANY_LINE = st.lists(FIELD, min_size=2, max_size=4).map(",".join)
+BODIES = st.one_of(
+    st.lists(PLAIN_LINE, min_size=1, max_size=6),
+    st.lists(st.one_of(PLAIN_LINE, ANY_LINE, st.just("")), min_size=1, max_size=4),
+)
+
+
 def rows(trace: IdleTrace) -> list[tuple[str, float, float]]:
     return [
         (trace.node_names[node], start_s, end_s)
@@ -112,6 +134,23 @@ def test_intervals_of_a_node_may_touch() -> None:
     assert trace.start_s.tolist() == [5.0, 10.0, 20.0]
 
 
+@given(st.lists(PLAIN_LINE, min_size=1, max_size=8))
+def test_the_lines_that_are_skipped_are_those_that_overlap_a_kept_one_above(
+    body: list[str],
+) -> None:
+    kept: list[tuple[str, float, float]] = []
+    for line in body:
+        node, start, end = line.split(",")
+        new = (node, float(start), float(end))
+        clash = any(node == n and new[1] < e and s < new[2] for n, s, e in kept)
+        if new[1] < new[2] and not clash:
+            kept.append(new)
+    if kept:
+        trace = read_fragments(content(HEADER, *body), skip_bad=len(body))
+        assert sorted(rows(trace)) == sorted(kept)
+        assert trace.skipped_lines == len(body) - len(kept)
+
+
 @pytest.mark.parametrize(
     ("header", "why"),
     [
@@ -138,28 +177,6 @@ def test_a_log_without_an_interval_is_refused() -> None:
         read_fragments(content(HEADER))
 
 
-# Made of what trips a reader of numbers: signs, zeros in front, blanks, numbers
-# too large for 64 bits, other line ends, empty fields.
-FIELD = st.one_of(
-    st.integers(0, 30).map(str),
-    st.sampled_from(
-        (
-            *("", " 7", "07", "+3", "-1", "2.5", "1e3", "n1", "x", "\u0663", "1 2"),
-            *("9" * 14, "9" * 15, "1" + "0" * 19, "9" * 19, "9" * 20),
-            *("1000000", "999999"),
-        )
-    ),
-)
-PLAIN_LINE = st.tuples(st.integers(0, 5), st.integers(0, 40), st.integers(0, 40)).map(
-    lambda line: ",".join(map(str, line))
-)
-ANY_LINE = st.lists(FIELD, min_size=2, max_size=4).map(",".join)
-BODIES = st.one_of(
-    st.lists(PLAIN_LINE, min_size=1, max_size=6),
-    st.lists(st.one_of(PLAIN_LINE, ANY_LINE, st.just("")), min_size=1, max_size=4),
-)
-
-
 TEXTS = st.builds(
     lambda lines, end, last: end.join(lines) + last,
     BODIES,
@@ -176,6 +193,7 @@ TEXTS = st.builds(
 @example("9223372036854775808,1,2\n")
 @example("1,2,9223372036854775808\n")
 @example("1,2,03\n")
+@example("07,1,2\n")
 def test_the_fast_way_gives_what_the_exact_one_gives_or_leaves_it_to_that(
     body: str,
 ) -> None:

@@ -40,6 +40,11 @@ def test_without_a_size_in_a_comment_the_machine_is_as_large_as_the_most_in_use(
     assert read_job_csv(content(HEADER, GOOD, after)).units == 6
 
 
+@pytest.mark.parametrize(("said", "units"), [(10**6, 10**6), (10**6 + 1, 4), (0, 4)])
+def test_a_machine_of_up_to_a_million_nodes_is_believed(said: int, units: int) -> None:
+    assert read_job_csv(content(f"# {said} nodes", HEADER, GOOD)).units == units
+
+
 def test_columns_that_may_be_unknown_may_be_missing() -> None:
     trace = read_job_csv(content("job,submit_s,run_s,nodes", "1,2,3,4"))
 

@@ -47,6 +47,30 @@ def test_a_job_that_never_started_has_no_start(job_id: str, units: int) -> None:
     assert (job.start_s, job.run_s, job.units, job.nodes) == (None, 0.0, units, ())
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "1|100|200|200|CANCELLED by 1000",
+        "1|100|200|260|PENDING",
+        "1|100|None|None|FAILED",
+        "1|0|None|None|FAILED",
+    ],
+)
+def test_a_start_that_never_came_is_told_without_node_names_too(line: str) -> None:
+    trace = read_sacct(content("JobID|Submit|Start|End|State|NNodes", line + "|4"))
+
+    job = trace.jobs[0]
+    assert (job.start_s, job.run_s, job.units) == (None, 0.0, 4)
+
+
+def test_a_job_that_failed_at_once_did_start() -> None:
+    trace = read_sacct(
+        content("JobID|Submit|Start|End|State|NNodes", "1|100|200|200|FAILED|4")
+    )
+
+    assert trace.jobs[0].start_s == 100.0
+
+
 def test_a_running_job_has_run_until_the_latest_time_in_the_dump() -> None:
     job = recorded("requeued.sacct")["106"]
 

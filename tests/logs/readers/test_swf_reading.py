@@ -57,6 +57,7 @@ def test_partial_executions_are_not_counted_beside_the_whole(
 ) -> None:
     assert [job.job_id for job in checkpointed.jobs] == list("123456")
     assert checkpointed.jobs[1].run_s == 300.0
+    assert checkpointed.jobs[1].swf == (("group", 1.0), ("queue", 2.0))
 
 
 def test_a_job_that_never_ran_is_kept_without_a_start(checkpointed: JobTrace) -> None:
@@ -132,6 +133,11 @@ def test_jobs_are_ordered_by_submission_then_as_the_log_has_them() -> None:
             GOOD.replace("100", "1e15"),
             "run time",
             "found '1e15'; expected a number below 1e15",
+        ),
+        (
+            GOOD.replace("100", "1" + "0" * 15),
+            "run time",
+            "found '1000000000000000'; expected a number below 1e15",
         ),
         (
             GOOD.replace(" 4 ", " 4.5 ", 1),
