@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING
 import pulp
 
 from milp.count_model import build
+from milp.errors import SolverFailedError
+from milp.objective import plan_gain
 from milp.proposal import Found, Proposal
 from milp.reduction import feasible_gains, reduce
 from milp.relaxation import corners, hull_of, node_price
+from milp.verify import constraint_violations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from milp.problem import Problem
+    from milp.reduction import Reduction
     from milp.solver import ModelSolver
 
 # Share of the gap within which each stage looks for a plan, and its share of the
@@ -32,6 +36,9 @@ _STAGES = ((1 / 16, 0.25), (1.0, 0.5))
 _PRICE_TIME = 0.25
 # A solver's start costs more than the first stage saves on a model this small.
 _FEW_OPTIONS = 600
+# What solvers call optimal may lie this far under the optimum.
+_TOLERANCE = 1e-6
+_AT_LIMIT = "the best of the greedy plan and what the solver found within its limit"
 _NO_SOLVER = "as good as its bound, so that no integer program was needed"
 
 
@@ -62,10 +69,35 @@ def plan_counts(
         if found is Found.INFEASIBLE:
             return Proposal(None, found, "it has a plan, so the solver is wrong")
         if found is not Found.NOTHING:
-            reduction = reduction.improved(problem, model.counts())
+            reduction = _with_point(problem, reduction, model.counts(), found)
         if reduction.is_proof or (found is Found.OPTIMUM and reduction.gap <= within):
             return Proposal(reduction.plan(proven=True), Found.OPTIMUM)
-    return Proposal(reduction.plan(proven=False), Found.INCUMBENT)
+    return Proposal(reduction.plan(proven=False), Found.INCUMBENT, _AT_LIMIT)
+
+
+def _with_point(
+    problem: Problem,
+    reduction: Reduction,
+    counts: tuple[tuple[int, ...], ...],
+    found: Found,
+) -> Reduction:
+    """Take the solver's point in, if it is sound and no worse than it should be.
+
+    Raises:
+        SolverFailedError: It breaks a constraint, or is called optimal though a
+            better plan was among those to choose from.
+    """
+    broken = constraint_violations(problem, counts)
+    if broken:
+        raise SolverFailedError(f"the solver's point was refused: {'; '.join(broken)}.")
+    gain = plan_gain(problem, counts)
+    short = reduction.gain - gain
+    if found is Found.OPTIMUM and short > _TOLERANCE * abs(reduction.gain):
+        raise SolverFailedError(
+            f"the solver calls a gain of {gain:g} optimal, but {reduction.gain:g} is "
+            f"known to be possible. Its answer was not used."
+        )
+    return reduction.improved(counts, gain)
 
 
 def _part(limit_s: float | None, share: float) -> float | None:
@@ -98,8 +130,7 @@ def _relax(
     model = build(problem, options, category=pulp.LpContinuous)
     if solver.solve(model.model, limit_s=limit_s) is not Found.OPTIMUM:
         return [0.0] * len(problem.classes), []
-    prices = [abs(row.pi or 0.0) / model.scale for row in model.capacity]
-    return prices, model.relaxed_sizes()
+    return model.prices(), model.relaxed_sizes()
 
 
 def _corner_sizes(row: NDArray[np.float64], held: int) -> list[int]:

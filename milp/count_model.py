@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import pulp
@@ -40,10 +41,14 @@ class CountModel(NamedTuple):
         """
         return tuple([_read(row) for row in self.x])
 
+    def prices(self) -> list[float]:
+        """Return the price of a node of each class in a relaxed solution."""
+        return [abs(_finite(row.pi)) / self.scale for row in self.capacity]
+
     def relaxed_sizes(self) -> list[float]:
         """Return each trainer's nodes in a relaxed solution, whole or not."""
         return [
-            sum(n if isinstance(n, int) else n.value() or 0.0 for n in row)
+            sum(max(0.0, _finite(n.value())) for n in row if not isinstance(n, int))
             for row in self.x
         ]
 
@@ -119,3 +124,7 @@ def _read(row: Sequence[pulp.LpVariable | int]) -> tuple[int, ...]:
     variables = [count for count in row if not isinstance(count, int)]
     values = iter(whole(variables))
     return tuple([n if isinstance(n, int) else next(values) for n in row])
+
+
+def _finite(value: float | None) -> float:
+    return value if value is not None and math.isfinite(value) else 0.0

@@ -65,14 +65,9 @@ class Reduction:
             chosen.append({n: float(row[n]) for n in sorted(sizes)})
         return chosen
 
-    def improved(
-        self, problem: Problem, counts: tuple[tuple[int, ...], ...]
-    ) -> Reduction:
+    def improved(self, counts: tuple[tuple[int, ...], ...], gain: float) -> Reduction:
         """The same with *counts* as the plan known, if they gain more."""
-        gain = plan_gain(problem, counts)
-        if gain <= self.gain:
-            return self
-        return replace(self, counts=counts, gain=gain)
+        return replace(self, counts=counts, gain=gain) if gain > self.gain else self
 
     def plan(self, *, proven: bool) -> Plan:
         """The plan known, as its own bound where it is proven optimal."""

@@ -92,11 +92,13 @@ def _run(model: pulp.LpProblem, solver: pulp.LpSolver) -> Found:
         raise SolverFailedError(
             f"{solver.name} failed: {error}. Its answer was not used."
         ) from error
-    # `status` says "Optimal" for any incumbent at a limit; `sol_status` tells.
+    # `status` says "Optimal" for any incumbent at a limit; `sol_status` tells,
+    # but not that CBC found the integer program infeasible.
+    if model.status == pulp.LpStatusInfeasible:
+        return Found.INFEASIBLE
     claims = {
         pulp.LpSolutionOptimal: Found.OPTIMUM,
         pulp.LpSolutionIntegerFeasible: Found.INCUMBENT,
-        pulp.LpSolutionInfeasible: Found.INFEASIBLE,
     }
     return claims.get(model.sol_status, Found.NOTHING)
 

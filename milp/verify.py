@@ -32,15 +32,23 @@ def violations(problem: Problem, plan: Plan) -> tuple[str, ...]:
     Returns:
         Empty for a sound plan.
     """
-    misshapen = tuple(_misshapen(problem, plan))
+    broken = constraint_violations(problem, plan.counts)
+    return broken or tuple(_wrong_gain(problem, plan))
+
+
+def constraint_violations(
+    problem: Problem, counts: Sequence[Sequence[int]]
+) -> tuple[str, ...]:
+    """Return which of M1 to M5 *counts* break, shape (trainers, classes) or not."""
+    misshapen = tuple(_misshapen(problem, counts))
     if misshapen:
         return misshapen
     per_trainer = [
         broken
-        for trainer, row in zip(problem.trainers, plan.counts, strict=True)
+        for trainer, row in zip(problem.trainers, counts, strict=True)
         for broken in _trainer_violations(trainer, row)
     ]
-    return (*per_trainer, *_over_capacity(problem, plan), *_wrong_gain(problem, plan))
+    return (*per_trainer, *_over_capacity(problem, counts))
 
 
 def check_problem(problem: Problem) -> None:
@@ -59,12 +67,12 @@ def check_problem(problem: Problem) -> None:
         )
 
 
-def _misshapen(problem: Problem, plan: Plan) -> Iterator[str]:
+def _misshapen(problem: Problem, counts: Sequence[Sequence[int]]) -> Iterator[str]:
     """M1: a whole number, 0 or more, for each trainer and class."""
-    if len(plan.counts) != len(problem.trainers):
-        yield f"M1: {len(plan.counts)} rows for {len(problem.trainers)} trainers"
+    if len(counts) != len(problem.trainers):
+        yield f"M1: {len(counts)} rows for {len(problem.trainers)} trainers"
         return
-    for trainer, row in zip(problem.trainers, plan.counts, strict=True):
+    for trainer, row in zip(problem.trainers, counts, strict=True):
         if len(row) != len(problem.classes):
             yield (
                 f"M1: {trainer.name}: {len(row)} counts for "
@@ -97,9 +105,9 @@ def _is_size(nodes: int, sizes: Sequence[int]) -> bool:
     return index < len(sizes) and sizes[index] == nodes
 
 
-def _over_capacity(problem: Problem, plan: Plan) -> Iterator[str]:
+def _over_capacity(problem: Problem, counts: Sequence[Sequence[int]]) -> Iterator[str]:
     for index, node_class in enumerate(problem.classes):
-        given = sum(row[index] for row in plan.counts)
+        given = sum(row[index] for row in counts)
         if given > node_class.nodes:
             yield (
                 f"M3: {given} nodes given of class {node_class.name}, which has "
@@ -108,11 +116,6 @@ def _over_capacity(problem: Problem, plan: Plan) -> Iterator[str]:
 
 
 def _wrong_gain(problem: Problem, plan: Plan) -> Iterator[str]:
-    if any(
-        sum(row) >= len(trainer.curve.value_per_s)
-        for trainer, row in zip(problem.trainers, plan.counts, strict=True)
-    ):
-        return  # M2 is broken already, and such a plan has no gain
     gain = plan_gain(problem, plan.counts)
     if not math.isclose(gain, plan.gain, rel_tol=_RELATIVE_ROUNDING, abs_tol=1e-9):
         yield f"M6: claims a gain of {plan.gain!r}, but its counts gain {gain!r}"

@@ -1,13 +1,17 @@
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from milp.curve import custom
+from milp.errors import MalformedProblemError
 from milp.exact import ExactSolver
 from milp.objective import gain, plan_gain
-from milp.problem import Problem
+from milp.problem import NodeClass, Problem, TrainerState
 from tests.milp.problems import one_class_problems
 
 
 def plain_best(problem: Problem) -> tuple[list[int], float]:
-    """The textbook dynamic program, one cell at a time.
+    """The textbook dynamic program, one cell at a time (docs/model.md, E1).
 
     Each trainer in order takes the smallest count that is best for the pool
     that is left; written out without NumPy so that it shares nothing with the
@@ -34,6 +38,7 @@ def plain_best(problem: Problem) -> tuple[list[int], float]:
     return counts[::-1], best[pool]
 
 
+@settings(max_examples=200)
 @given(one_class_problems())
 def test_exact_gives_each_trainer_the_count_of_the_plain_dynamic_program(
     problem: Problem,
@@ -46,8 +51,67 @@ def test_exact_gives_each_trainer_the_count_of_the_plain_dynamic_program(
     assert plan.gain == value
 
 
+@given(st.lists(one_class_problems(), max_size=6))
+def test_what_exact_keeps_between_calls_does_not_change_its_answers(
+    several: list[Problem],
+) -> None:
+    solver = ExactSolver()
+
+    for problem in several:
+        assert solver.solve(problem) == ExactSolver().solve(problem)
+
+
 @given(one_class_problems())
 def test_the_claimed_gain_is_the_gain_of_the_counts(problem: Problem) -> None:
     plan = ExactSolver().solve(problem)
 
     assert plan.gain == plan_gain(problem, plan.counts) == plan.bound
+
+
+def big_problem(nodes: int, trainers: int, held: int) -> Problem:
+    """Identical trainers on a piecewise-linear curve: ties wherever one looks."""
+    curve = custom([min(n, 8) * 10.0 + max(0, n - 8) * 7.0 for n in range(65)])
+    states = tuple(
+        TrainerState(f"t{index}", curve, (held if index % 3 else 0,), 18.0, 12.0)
+        for index in range(trainers)
+    )
+    return Problem((NodeClass("idle", nodes),), states, 120.0)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "trainers", "held"),
+    [(90, 12, 5), (150, 10, 12), (33, 30, 1), (700, 9, 8)],
+)
+def test_ties_of_identical_trainers_are_told_apart_as_by_the_plain_program(
+    nodes: int, trainers: int, held: int
+) -> None:
+    problem = big_problem(nodes, trainers, held)
+    counts, value = plain_best(problem)
+
+    plan = ExactSolver().solve(problem)
+
+    assert [row[0] for row in plan.counts] == counts
+    assert plan.gain == value
+
+
+def test_a_trainer_that_may_use_no_class_gets_nothing() -> None:
+    curve = custom([0.0, 5.0])
+    barred = TrainerState("t", curve, (0,), 1.0, 1.0, usable=frozenset())
+
+    plan = ExactSolver().solve(Problem((NodeClass("idle", 4),), (barred,), 10.0))
+
+    assert plan.counts == ((0,),)
+
+
+def test_without_trainers_the_plan_is_empty() -> None:
+    plan = ExactSolver().solve(Problem((NodeClass("idle", 4),), (), 10.0))
+
+    assert plan.counts == ()
+    assert plan.gain == 0.0
+
+
+def test_several_classes_are_refused() -> None:
+    two = (NodeClass("fast", 1), NodeClass("slow", 1))
+
+    with pytest.raises(MalformedProblemError, match="this problem has 2"):
+        ExactSolver().solve(Problem(two, (), 10.0))

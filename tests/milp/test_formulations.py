@@ -1,0 +1,78 @@
+"""The same optimum from every formulation, wherever CBC proves one."""
+
+import math
+
+from hypothesis import given, settings
+
+from milp.count import plan_counts
+from milp.exact import ExactSolver
+from milp.keep import keep
+from milp.node import plan_nodes
+from milp.planner import Outcome, Planner, SolverName
+from milp.problem import Plan, Problem
+from milp.proposal import Found
+from milp.solver import COUNT_OPTIONS, Cbc, Highs
+from milp.verify import violations
+from tests.milp.problems import many_class_problems, one_class_problems
+
+# CBC's own tolerance; ours would be 1e-9.
+RELATIVE = 1e-6
+
+
+def is_same(gain: float, other: float) -> bool:
+    return math.isclose(gain, other, rel_tol=RELATIVE, abs_tol=1e-6)
+
+
+def node_optimum(problem: Problem) -> Plan:
+    proposal = plan_nodes(problem, Cbc(), limit_s=60.0)
+    assert proposal.found is Found.OPTIMUM
+    assert proposal.plan is not None
+    return proposal.plan
+
+
+def count_optimum(problem: Problem) -> Plan:
+    proposal = plan_counts(problem, Cbc(options=COUNT_OPTIONS), limit_s=60.0)
+    assert proposal.found is Found.OPTIMUM
+    assert proposal.plan is not None
+    return proposal.plan
+
+
+@settings(max_examples=25, deadline=None)
+@given(one_class_problems())
+def test_in_one_class_count_and_exact_and_node_agree(problem: Problem) -> None:
+    exact = ExactSolver().solve(problem)
+
+    for plan in (count_optimum(problem), node_optimum(problem)):
+        assert violations(problem, plan) == ()
+        assert is_same(plan.gain, exact.gain)
+
+
+@settings(max_examples=25, deadline=None)
+@given(many_class_problems())
+def test_in_several_classes_count_and_node_agree(problem: Problem) -> None:
+    count, node = count_optimum(problem), node_optimum(problem)
+
+    assert violations(problem, count) == violations(problem, node) == ()
+    assert is_same(count.gain, node.gain)
+
+
+@settings(max_examples=25, deadline=None)
+@given(many_class_problems())
+def test_highs_finds_what_cbc_finds_and_never_less_than_keeping(
+    problem: Problem,
+) -> None:
+    proposal = plan_counts(problem, Highs(), limit_s=60.0)
+
+    assert proposal.plan is not None
+    assert violations(problem, proposal.plan) == ()
+    assert is_same(proposal.plan.gain, count_optimum(problem).gain)
+    assert proposal.plan.gain >= keep(problem).gain
+
+
+@settings(max_examples=50, deadline=None)
+@given(one_class_problems())
+def test_the_planner_proves_its_answer_on_small_problems(problem: Problem) -> None:
+    answer = Planner(SolverName.EXACT).plan(problem)
+
+    assert answer.outcome is Outcome.PROVEN
+    assert violations(problem, answer.plan) == ()

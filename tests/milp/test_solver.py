@@ -1,0 +1,93 @@
+"""The contract of every model solver, and what is made of their answers."""
+
+from pathlib import Path
+
+import pulp
+import pytest
+
+from milp.errors import SolverFailedError, SolverUnavailableError
+from milp.proposal import Found
+from milp.solver import COUNT_OPTIONS, Cbc, Highs, ModelSolver, whole
+
+SOLVERS = [Cbc(), Cbc(options=COUNT_OPTIONS), Highs()]
+
+
+def knapsack(room: float) -> tuple[pulp.LpProblem, list[pulp.LpVariable]]:
+    model = pulp.LpProblem("knapsack", pulp.LpMaximize)
+    taken = [model.add_variable(f"taken_{k}", cat=pulp.LpBinary) for k in range(3)]
+    model += 5 * taken[0] + 4 * taken[1] + 3 * taken[2]
+    model += 4 * taken[0] + 3 * taken[1] + 2 * taken[2] <= room
+    return model, taken
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=["cbc", "cbc reduced", "highs"])
+def test_an_optimum_is_called_one_and_its_values_are_there(
+    solver: ModelSolver,
+) -> None:
+    model, taken = knapsack(5.0)
+
+    assert solver.solve(model, limit_s=10.0) is Found.OPTIMUM
+    assert whole(taken) == [0, 1, 1]
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=["cbc", "cbc reduced", "highs"])
+def test_a_model_without_a_solution_is_called_infeasible(solver: ModelSolver) -> None:
+    model, taken = knapsack(5.0)
+    model += pulp.lpSum(taken) >= 4
+
+    assert solver.solve(model, limit_s=None) is Found.INFEASIBLE
+
+
+def test_a_missing_solver_says_how_to_install_it() -> None:
+    model, _ = knapsack(5.0)
+
+    with pytest.raises(SolverUnavailableError, match="pip install"):
+        Cbc(path="/nowhere/cbc").solve(model, limit_s=1.0)
+
+
+# Writes what follows to the file that CBC is told to write its solution to.
+WRITE_SOLUTION = 'while [ "$1" != -solution ]; do shift; done; printf "%b" >"$2" '
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["exit 3", "exit 0", "kill -9 $$", WRITE_SOLUTION + r"'Optimal\n0 X0 one 2\n'"],
+)
+def test_a_solver_that_crashes_or_answers_nothing_has_failed(
+    script: str, tmp_path: Path
+) -> None:
+    broken = tmp_path / "cbc"
+    broken.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    broken.chmod(0o755)
+    model, _ = knapsack(5.0)
+
+    with pytest.raises(SolverFailedError, match="was not used"):
+        Cbc(path=str(broken)).solve(model, limit_s=1.0)
+
+
+def test_a_status_nobody_knows_is_no_solution(tmp_path: Path) -> None:
+    odd = tmp_path / "cbc"
+    odd.write_text(f"#!/bin/sh\n{WRITE_SOLUTION} 'Splendid\\n'\n", encoding="utf-8")
+    odd.chmod(0o755)
+    model, _ = knapsack(5.0)
+
+    assert Cbc(path=str(odd)).solve(model, limit_s=1.0) is Found.NOTHING
+
+
+@pytest.mark.parametrize("value", [0.5, 0.999, None, float("nan"), float("inf")])
+def test_a_value_that_is_not_whole_is_refused(value: float | None) -> None:
+    _, taken = knapsack(5.0)
+    for variable in taken:
+        variable.varValue = 1.0
+    taken[1].varValue = value
+
+    with pytest.raises(SolverFailedError, match="taken_1"):
+        whole(taken)
+
+
+def test_rounding_noise_is_rounded_away() -> None:
+    _, taken = knapsack(5.0)
+    for variable, value in zip(taken, [1e-9, 1 - 1e-9, 1.0], strict=True):
+        variable.varValue = value
+
+    assert whole(taken) == [0, 1, 1]
