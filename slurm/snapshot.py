@@ -122,16 +122,22 @@ def plans_of(snapshot: Snapshot) -> Plans:
         for job in snapshot.jobs
         if job.is_planned and job.start_s is not None and job.planned_nodes
     ]
-    explained = {node for plan in shown for node in expand(plan.nodes)}
-    hidden = [
-        HiddenPlan(node.name, now_s)
-        for node in snapshot.nodes
-        if NodeState.PLANNED in node.states and node.name not in explained
-    ]
+    hidden = (HiddenPlan(name, now_s) for name in _unexplained(snapshot, shown))
     return Plans(
         starts=(*shown, *snapshot.carried.starts),
         hidden=(*hidden, *snapshot.carried.hidden),
     )
+
+
+def _unexplained(snapshot: Snapshot, shown: list[PlannedStart]) -> list[str]:
+    """Return the nodes marked as planned that none of the plans *shown* names."""
+    planned = [n.name for n in snapshot.nodes if NodeState.PLANNED in n.states]
+    unexplained = set(planned)
+    for plan in shown:
+        if not unexplained:  # spelling out every plan of a large machine takes seconds
+            break
+        unexplained.difference_update(expand(plan.nodes))
+    return [name for name in planned if name in unexplained]
 
 
 def carry_plans(previous: Plans, current: Snapshot, *, max_age_s: float) -> Snapshot:
