@@ -4,6 +4,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# A deadline is a timed assertion: it would fail on a busy machine.
+settings.register_profile("freetrain", deadline=None, print_blob=True)
+settings.load_profile("freetrain")
 
 
 @pytest.fixture(scope="session")
