@@ -8,7 +8,7 @@ from milp.assign import assign
 from milp.errors import MalformedProblemError
 from milp.exact import ExactSolver
 from milp.problem import Problem
-from tests.milp.problems import one_class_problems
+from tests.milp.planning_problems import one_class_problems
 
 
 def test_shrinking_drops_what_dies_first_and_growing_takes_what_lives_longest() -> None:

@@ -7,7 +7,7 @@ from milp.errors import MalformedProblemError
 from milp.exact import ExactSolver
 from milp.objective import gain, plan_gain
 from milp.problem import NodeClass, Problem, TrainerState
-from tests.milp.problems import one_class_problems
+from tests.milp.planning_problems import one_class_problems
 
 
 def plain_best(problem: Problem) -> tuple[list[int], float]:

@@ -13,7 +13,7 @@ from milp.problem import Plan, Problem
 from milp.proposal import Found
 from milp.solver import COUNT_OPTIONS, Cbc, Highs
 from milp.verify import violations
-from tests.milp.problems import many_class_problems, one_class_problems
+from tests.milp.planning_problems import many_class_problems, one_class_problems
 
 # CBC's own tolerance; ours would be 1e-9.
 RELATIVE = 1e-6

@@ -9,7 +9,7 @@ from milp.objective import plan_gain
 from milp.problem import NodeClass, Plan, Problem, TrainerState
 from milp.reduction import feasible_gains, reduce
 from milp.verify import violations
-from tests.milp.problems import many_class_problems, one_class_problems
+from tests.milp.planning_problems import many_class_problems, one_class_problems
 
 
 @given(many_class_problems())

@@ -6,7 +6,7 @@ from hypothesis import given
 from milp.curve import custom
 from milp.objective import gain, gains
 from milp.problem import Problem, TrainerState
-from tests.milp.problems import one_class_problems
+from tests.milp.planning_problems import one_class_problems
 
 CURVE = custom([0.0, 10.0, 15.0, 30.0], [1, 3])
 

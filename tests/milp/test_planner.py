@@ -18,7 +18,7 @@ from milp.problem import NodeClass, Problem, TrainerState
 from milp.proposal import Found
 from milp.solver import Cbc
 from milp.verify import violations
-from tests.milp.problems import many_class_problems
+from tests.milp.planning_problems import many_class_problems
 
 # Sizes of which no greedy plan fills the pool: the solver must be asked.
 CURVES = [

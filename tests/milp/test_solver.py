@@ -67,7 +67,8 @@ def test_a_solver_that_crashes_or_answers_nothing_has_failed(
 
 def test_a_status_nobody_knows_is_no_solution(tmp_path: Path) -> None:
     odd = tmp_path / "cbc"
-    odd.write_text(f"#!/bin/sh\n{WRITE_SOLUTION} 'Splendid\\n'\n", encoding="utf-8")
+    script = WRITE_SOLUTION + "'Splendid - objective value 3'"
+    odd.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
     odd.chmod(0o755)
     model, _ = knapsack(5.0)
 
