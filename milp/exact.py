@@ -71,6 +71,7 @@ def _best(rows: NDArray[np.float64], price: float, pool_nodes: int) -> Answer:
     paid = rows - price * np.arange(rows.shape[1])
     best_paid = paid.max(axis=1)
     losses = best_paid[:, None] - paid
+    bound = float(best_paid.sum()) + price * pool_nodes
     rounding = _ROUNDING * (float(np.abs(best_paid).sum()) + price * pool_nodes)
     gap = rounding
     if price > 0.0:
@@ -82,7 +83,8 @@ def _best(rows: NDArray[np.float64], price: float, pool_nodes: int) -> Answer:
             answer = search(_options(losses, loss), rows, pool_nodes, limit)
         except TooManyMovesError:
             break
-        if answer is not None:
+        # Near the limit a plan as good as this one may have been pruned (E4).
+        if answer is not None and (loss == gap or bound - answer[1] + rounding <= loss):
             return answer
     return dense(list(rows), pool_nodes)
 

@@ -1,30 +1,32 @@
-"""Benchmarks: ``python -m tests.bench [SECTION ...]``; all of them without one.
+"""Benchmarks: ``python -m tests.bench [SECTION ...]``.
 
-A section is a module here with a function ``run(console)``. Figures are ratios
-within one run wherever that is possible; nothing is asserted.
+A section is a module here with a function ``lines(shared)`` that yields rows of
+text as they come. Figures are ratios within one run wherever that is possible;
+nothing is asserted.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 
-from rich.console import Console
-
-SECTIONS = ("planner", "replay")
+# What `make bench` runs; further sections are run by name.
+DEFAULT = ("planner", "replay")
 
 
 def main(arguments: list[str]) -> int:
-    console = Console()
-    there = [name for name in SECTIONS if find_spec(f"tests.bench.{name}")]
-    unknown = set(arguments) - set(there)
-    if unknown:
-        known = ", ".join(there)
-        console.print(f"no section {', '.join(sorted(unknown))}; there are: {known}")
-        return 64
-    for name in arguments or there:
-        import_module(f"tests.bench.{name}").run(console)
+    beside = Path(__file__).resolve().parents[3] / "shared"
+    shared = Path(os.environ.get("FREETRAIN_SHARED", beside))
+    for name in arguments or DEFAULT:
+        if find_spec(f"tests.bench.{name}") is None:
+            sys.stderr.write(f"there is no section {name} in tests/bench\n")
+            return 64
+        for line in import_module(f"tests.bench.{name}").lines(shared):
+            sys.stdout.write(f"{line}\n")
+            sys.stdout.flush()
     return 0
 
 

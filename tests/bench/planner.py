@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from operator import itemgetter
+from statistics import fmean, median
 from time import perf_counter
 from typing import TYPE_CHECKING
-
-from rich.table import Table
 
 from milp.count import plan_counts
 from milp.exact import ExactSolver, dense
@@ -23,21 +22,20 @@ from tests.bench.planner_cases import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
-    from rich.console import Console
-
-    from milp.problem import Curve, Problem
-    from milp.proposal import Proposal
+    from milp.problem import Curve, Plan, Problem
 
 NODE_LIMIT_S = 60.0
 COUNT_LIMIT_S = 2.0
 
 
-def run(console: Console) -> None:
-    console.print(_against_node(console))
-    console.print(_large(console))
-    console.print(_exact_calls())
+def lines(_: Path) -> Iterator[str]:
+    """Yield the benchmark's tables, row by row, as they come."""
+    yield from _against_node()
+    yield from _large()
+    yield from _exact_calls()
 
 
 def _mixes() -> dict[str, Sequence[Curve]]:
@@ -49,75 +47,71 @@ def _mixes() -> dict[str, Sequence[Curve]]:
     }
 
 
-def _against_node(console: Console) -> Table:
-    table = Table(
-        "trainers", "count s", "node s", "node / count", "count gain / node's"
+def _against_node() -> Iterator[str]:
+    yield (
+        f"count (best of 3) against node, both CBC, node cut at {NODE_LIMIT_S:g} s: "
+        "30 trainers x 400 nodes"
     )
-    table.title = f"30 trainers x 400 nodes, CBC, node cut at {NODE_LIMIT_S:g} s"
+    yield "curves          count s  node s  node/count  gain over node's"
     for name, curves in _mixes().items():
-        console.log(f"count against node: {name}")
         problem = one_class(curves, trainers=30, nodes=400, seed=1)
         count, count_s = min((_count(problem) for _ in range(3)), key=itemgetter(1))
         begin = perf_counter()
         node = plan_nodes(problem, Cbc(), limit_s=NODE_LIMIT_S)
         node_s = perf_counter() - begin
-        better = "node found none"
-        if node.plan is not None and count.plan is not None:
-            better = f"{count.plan.gain / node.plan.gain:.6f} ({node.found})"
-        ratio = f"{node_s / count_s:.0f}"
-        table.add_row(name, f"{count_s:.3f}", f"{node_s:.1f}", ratio, better)
-    return table
+        better = "(node found no plan)"
+        if node.plan is not None:
+            better = f"{count.gain / node.plan.gain:.6f} ({node.found})"
+        ratio = node_s / count_s
+        yield f"{name:14s}  {count_s:7.3f}  {node_s:6.1f}  {ratio:10.0f}  {better}"
 
 
-def _large(console: Console) -> Table:
-    table = Table("trainers x nodes", "curves", "seconds", "outcome", "below bound")
-    table.title = "count, CBC, one core, modelling and solving"
+def _large() -> Iterator[str]:
+    yield f"count, CBC, modelling and solving, limit {COUNT_LIMIT_S:g} s"
+    yield "trainers x nodes     curves          seconds  below bound"
     for name, curves in _mixes().items():
-        console.log(f"large problems: {name}")
         one = one_class(curves, trainers=300, nodes=10_000, seed=1)
         several = many_classes(curves, trainers=100, nodes=10_000, classes=16, seed=1)
         for title, problem in (
             ("300 x 10,000", one),
             ("100 x 10,000 in 16", several),
         ):
-            proposal, seconds = _count(problem)
-            if proposal.plan is not None:
-                below = 1.0 - proposal.plan.gain / proposal.plan.bound
-                outcome = str(proposal.found)
-                table.add_row(title, name, f"{seconds:.2f}", outcome, f"{below:.4%}")
-    return table
+            plan, seconds = _count(problem)
+            below = 1.0 - plan.gain / plan.bound
+            yield f"{title:19s}  {name:14s}  {seconds:7.2f}  {below:11.4%}"
 
 
-def _count(problem: Problem) -> tuple[Proposal, float]:
+def _count(problem: Problem) -> tuple[Plan, float]:
     begin = perf_counter()
-    proposal = plan_counts(problem, Cbc(options=COUNT_OPTIONS), limit_s=COUNT_LIMIT_S)
+    solver = Cbc(options=COUNT_OPTIONS)
+    proposal = plan_counts(problem, solver, limit_s=COUNT_LIMIT_S)
     seconds = perf_counter() - begin
     if proposal.plan is None or violations(problem, proposal.plan):
         raise SystemExit("the count formulation returned no sound plan")
-    return proposal, seconds
+    return proposal.plan, seconds
 
 
-def _exact_calls() -> Table:
-    table = Table("trainers", "mean pool", "calls", "µs a call", "µs a call, dense")
-    table.title = "exact, a run of problems as in a replay, seven networks to 64 nodes"
+def _exact_calls() -> Iterator[str]:
+    yield "exact, a run of problems as in a replay, seven networks up to 64 nodes"
+    yield "trainers  mean pool  us a call  median us  dense us"
     for trainers, pool in ((10, 84), (20, 400), (40, 344)):
         problems = replay_like(trainers=trainers, nodes=pool, calls=400, seed=1)
         solver = ExactSolver()
-        begin = perf_counter()
-        for problem in problems:
-            solver.solve(problem)
-        pruned_us = (perf_counter() - begin) / len(problems) * 1e6
-        few = problems[::10]
-        begin = perf_counter()
-        for problem in few:
-            rows = [gains(t, problem.t_fwd_s) for t in problem.trainers]
-            dense(rows, problem.classes[0].nodes)
-        dense_us = (perf_counter() - begin) / len(few) * 1e6
-        table.add_row(
-            str(trainers),
-            str(pool),
-            str(len(problems)),
-            f"{pruned_us:.0f}",
-            f"{dense_us:.0f}",
+        pruned = [_timed(solver.solve, problem) for problem in problems]
+        dense_us = fmean(_timed(_dense, problem) for problem in problems[::10])
+        yield (
+            f"{trainers:8d}  {pool:9d}  {fmean(pruned):9.0f}  {median(pruned):9.0f}  "
+            f"{dense_us:8.0f}"
         )
-    return table
+
+
+def _dense(problem: Problem) -> None:
+    rows = [gains(trainer, problem.t_fwd_s) for trainer in problem.trainers]
+    dense(rows, problem.classes[0].nodes)
+
+
+def _timed(call: Callable[[Problem], object], problem: Problem) -> float:
+    """Microseconds that *call* takes on *problem*."""
+    begin = perf_counter()
+    call(problem)
+    return (perf_counter() - begin) * 1e6
