@@ -52,13 +52,16 @@ def headline(
         (samples, f"{scale} samples trained".strip()),
         (percent(result.efficiency), "of what as many dedicated nodes train"),
         (percent(result.coverage), "of idle node-time put to use"),
-        (
-            f"{result.finished:,}",
-            f"trainers finished, of {comparison.trainer_count:,} submitted",
-        ),
+        (f"{result.finished:,}", _finished_words(comparison, result)),
         (percent(lost_share(result)), "lost to rescales, preemptions and starts"),
         (f"{idle:,.0f}", f"nodes idle on average, of {comparison.nodes:,}"),
     )
+
+
+def _finished_words(comparison: Comparison, result: ReplayResult) -> str:
+    if result.finished > comparison.trainer_count:
+        return f"times one of {comparison.trainer_count:,} trainers finished"
+    return f"trainers finished, of {comparison.trainer_count:,} submitted"
 
 
 def scaled(value: float, *, scales: Sequence[tuple[float, str]] = SCALES) -> str:

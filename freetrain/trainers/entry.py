@@ -46,8 +46,10 @@ class Entry:
 
     def refuse(self, problem: str) -> NoReturn:
         """Raise the error for *problem*: what was found and what is expected."""
+        stop = "" if problem.endswith(("?", ".")) else "."
         raise BadConfigurationError(
-            f"{self.path}: {self.where}: {problem}. No trainer of this file was used."
+            f"{self.path}: {self.where}: {problem}{stop} "
+            f"No trainer of this file was used."
         )
 
     def refuse_value(self, key: str, expected: str) -> NoReturn:
@@ -59,7 +61,7 @@ class Entry:
         for key in self.values:
             if key not in known:
                 hint = closest(key, known) or f" Known keys: {', '.join(known)}"
-                self.refuse(f"unknown key {shown(key)}.{hint}".rstrip("."))
+                self.refuse(f"unknown key {shown(key)}.{hint}")
 
     def has(self, key: str) -> bool:
         """Tell whether the table says anything about *key*."""

@@ -98,7 +98,7 @@ def _entries(content: bytes, *, path: str) -> list[Entry]:
     except UnicodeDecodeError:
         whole_file.refuse("this is not text in UTF-8, expected TOML")
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        whole_file.refuse(f"this is not TOML: {error}".rstrip("."))
+        whole_file.refuse(f"this is not TOML: {error}")
     Entry(path, "the file", document).refuse_unknown(("trainer",))
     tables = document.get("trainer", [])
     if not isinstance(tables, list) or not tables:
@@ -185,7 +185,7 @@ def _measured(entry: Entry) -> tuple[str, dict[int, float]]:
     model = entry.values["model"]
     if not isinstance(model, str) or model not in table:
         hint = closest(str(model), tuple(table))
-        entry.refuse_value("model", f"one of {', '.join(table)}.{hint}".rstrip("."))
+        entry.refuse_value("model", f"one of {', '.join(table)}.{hint}")
     return model, table[model]
 
 

@@ -1,0 +1,93 @@
+"""No command goes undocumented, and no document shows a command that fails."""
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import typer
+from typer.core import TyperGroup
+
+from freetrain.cli import (
+    demo,
+    replay,
+    trace_convert,
+    trace_generate,
+    trace_holes,
+    trace_info,
+)
+from freetrain.cli.app import app
+
+TOP = Path(__file__).resolve().parents[2]
+VERB_MODULES = (
+    demo,
+    replay,
+    trace_convert,
+    trace_generate,
+    trace_holes,
+    trace_info,
+)
+
+
+def verbs(command: object, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the words of each verb under *command*."""
+    if isinstance(command, TyperGroup):
+        for name, inner in command.commands.items():
+            yield from verbs(inner, (*words, name))
+    else:
+        yield words
+
+
+def shown_commands(text: str) -> Iterator[str]:
+    """Yield the lines of fenced blocks that call ``freetrain``."""
+    fenced = False
+    for line in text.splitlines():
+        if line.startswith("```"):
+            fenced = not fenced
+        elif fenced and line.removeprefix("$ ").startswith("freetrain "):
+            yield line.removeprefix("$ ").partition("#")[0]
+
+
+def parse(line: str) -> None:
+    """Parse *line* as the program would, without running it."""
+    command = typer.main.get_command(app)
+    words = shlex.split(line)[1:]
+    while isinstance(command, TyperGroup):
+        command = command.commands[words.pop(0)]
+    command.make_context("freetrain", words)
+
+
+def documents() -> list[Path]:
+    found = [TOP / "README.md", *sorted((TOP / "docs").rglob("*.md"))]
+    return [path for path in found if path.is_file()]
+
+
+def document(name: str) -> str:
+    path = TOP / name
+    if not path.is_file():
+        pytest.skip(f"{name} is not here: the suite runs against the wheel")
+    return path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/commands.md"])
+@pytest.mark.parametrize("verb", sorted(verbs(typer.main.get_command(app))))
+def test_every_verb_is_documented(verb: tuple[str, ...], name: str) -> None:
+    assert f"freetrain {' '.join(verb)}" in document(name)
+
+
+@pytest.mark.parametrize("path", documents(), ids=lambda path: path.name)
+def test_every_command_a_document_shows_can_be_called(path: Path) -> None:
+    for line in shown_commands(path.read_text(encoding="utf-8")):
+        parse(line)
+
+
+@pytest.mark.parametrize("module", VERB_MODULES)
+def test_every_example_of_the_help_can_be_called(module: ModuleType) -> None:
+    for line in filter(None, module.EXAMPLES.splitlines()):
+        parse(line)
+
+
+def test_a_command_that_fails_would_be_noticed() -> None:
+    with pytest.raises(typer.TyperException):
+        parse("freetrain replay log.csv --polcy equal")
