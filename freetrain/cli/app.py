@@ -1,6 +1,5 @@
 """The command ``freetrain``: its verbs, and one way out for whatever goes wrong."""
 
-import importlib.metadata
 import os
 import sys
 from collections.abc import Sequence
@@ -36,6 +35,8 @@ def _examples(lines: str) -> str:
 
 def _show_version(ctx: typer.Context, value: bool) -> None:  # noqa: FBT001 - Typer's
     if value:
+        import importlib.metadata  # noqa: PLC0415 - it takes as long as all the rest
+
         version = importlib.metadata.version("freetrain")
         write_out(ctx.obj, f"freetrain {version}\n")
         raise typer.Exit
@@ -99,6 +100,8 @@ def main(argv: Sequence[str] | None = None, *, world: World | None = None) -> in
         return _failed(outside, error)
     except KeyboardInterrupt:
         code = exits.INTERRUPTED
+    if code == exits.INTERRUPTED:
+        outside.stderr.write("error: interrupted before the end; no file written.\n")
     if code == exits.PIPE_CLOSED:
         _forget(outside)
     return int(code or 0)

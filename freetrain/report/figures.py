@@ -14,6 +14,7 @@ from plotly.colors import sample_colorscale
 
 from freetrain.report.comparison import DEDICATED
 from freetrain.report.record import LOSSES, completion_times_s, lost_share
+from freetrain.report.rows import WORDS
 from freetrain.report.series import bin_edges_s, binned_mean, thinned, trainer_bands
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ NEUTRAL = "#8a8f98"
 POOL_FILL = "rgba(138,143,152,0.28)"
 HOUR_S = 3_600.0
 DAY_S = 86_400.0
-BILLION = 1e9
 
 POOL_BINS = 700
 BAND_BINS = 420
@@ -65,17 +65,19 @@ def colour(comparison: Comparison, result: ReplayResult) -> str:
 def samples_figure(comparison: Comparison) -> go.Figure:
     """Draw what each policy trained, as bars."""
     shown = comparison.results[::-1]
+    most = max(result.samples for result in shown)
+    size, word = next((s for s in WORDS if most >= s[0]), (1.0, ""))
     bars = go.Bar(
         y=[r.policy for r in shown],
-        x=[r.samples / BILLION for r in shown],
+        x=[r.samples / size for r in shown],
         orientation="h",
         marker_color=[colour(comparison, r) for r in shown],
-        text=[f"{r.samples / BILLION:.2f}" for r in shown],
+        text=[f"{r.samples / size:.2f}" for r in shown],
         textposition="auto",
-        hovertemplate="%{y}: %{x:.3f} billion samples<extra></extra>",
+        hovertemplate="%{y}: %{x:.3f} " + f"{word} samples<extra></extra>",
     )
     figure = _figure([bars], height=90 + 44 * len(shown))
-    return figure.update_xaxes(title="billion samples trained")
+    return figure.update_xaxes(title=f"{word} samples trained".strip())
 
 
 def losses_figure(comparison: Comparison) -> go.Figure:
@@ -227,6 +229,7 @@ def _ranked(
                 y=np.round(heights, 2),
                 name=result.policy,
                 mode="lines",
+                zorder=len(values) - len(lines),
                 line={"color": colour(comparison, result), "width": 2, "shape": "hv"},
                 hovertemplate="%{y:.0f} % within %{x:.3g} " + unit,
             )

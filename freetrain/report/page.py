@@ -12,6 +12,7 @@ from plotly.offline import get_plotlyjs
 from freetrain.report import figures
 from freetrain.report.rows import HEADINGS, headline, table_row
 from freetrain.report.series import bin_edges_s
+from freetrain.trainers.duration import render_duration
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -130,7 +131,7 @@ def _over_time(comparison: Comparison) -> str:
 
 def _bin_words(comparison: Comparison, most_bins: int) -> str:
     edges_s = bin_edges_s(comparison.span_s, most_bins=most_bins)
-    return f"{(edges_s[1] - edges_s[0]) / 60:.3g} minutes"
+    return render_duration(float(edges_s[1] - edges_s[0]))
 
 
 def _distributions(comparison: Comparison) -> str:

@@ -1,6 +1,7 @@
 """The command as a whole: help, version, cost of starting, ways out."""
 
 import importlib.metadata
+import io
 import os
 import subprocess
 import sys
@@ -9,7 +10,9 @@ from typing import IO
 
 import pytest
 
-from tests.cli.worlds import run
+from freetrain.cli.app import main
+from freetrain.cli.world import World
+from tests.cli.worlds import run, written
 
 VERBS = (
     ("replay",),
@@ -90,6 +93,28 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
         _, said = process.communicate(timeout=60)
 
     assert (process.returncode, said) == (141, "")
+
+
+def test_an_interrupt_ends_a_command_without_a_traceback(tmp_path: Path) -> None:
+    def press_ctrl_c() -> float:
+        raise KeyboardInterrupt
+
+    written(tmp_path)
+    stderr = io.StringIO()
+    world = World(
+        clock=press_ctrl_c,
+        peak_rss_bytes=lambda: 0,
+        stdout=io.StringIO(),
+        stderr=stderr,
+        is_terminal=False,
+        cwd=tmp_path,
+    )
+
+    code = main(["replay", "holes.csv", "--out", "out"], world=world)
+
+    assert code == 130
+    assert stderr.getvalue() == "error: interrupted before the end; no file written.\n"
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
