@@ -71,15 +71,14 @@ def _free_units(schedule: Schedule) -> Iterator[tuple[float, UnitSet]]:
     changes = [
         change
         for job in schedule.placed
-        if job.end_s > job.start_s
         for change in ((job.start_s, job.units), (job.end_s, job.units))
     ]
     changes.sort(key=lambda change: change[0])
     free = (1 << schedule.layout.units) - 1
     for time_s, together in groupby(changes, key=lambda change: change[0]):
         for _, units in together:
-            # Held once more or once less: at one time each unit changes hands
-            # at most once each way, so the order within it does not matter.
+            # Taken or given back: which one does not matter, nor the order, since
+            # every unit ends up as often changed as it changed hands.
             free ^= units
         yield time_s, free
 

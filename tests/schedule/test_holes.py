@@ -91,6 +91,7 @@ def test_planned_starts_are_what_the_plan_of_the_moment_says_of_idle_nodes(
     method: Method, trace: JobTrace
 ) -> None:
     planned = schedule(trace, method, slurm=QUICK).planned
+    assert list(planned.times_s) == sorted(set(planned.times_s))
     last = {
         moment.time_s: moment
         for moment in prepare(trace, method, slurm=QUICK).simulation

@@ -62,13 +62,14 @@ def test_the_same_trace_gives_the_same_schedule(
 
 
 @SIMULATED
-@settings(max_examples=200)
+@settings(max_examples=150)
 @given(trace=traces(overruns=False))
 def test_the_head_starts_no_later_than_it_was_ever_promised(
     method: Method, trace: JobTrace
 ) -> None:
     # Requests that are kept, and a queue that nobody jumps: then early ends can
-    # only move the first in line forward.
+    # only move the first in line forward. What Slurm had planned for a job while
+    # another was first is no promise: that one may start early, in its way.
     promised_s: dict[int, float] = {}
     waiting = set(range(len(trace.jobs)))
     for moment in moments(trace, method):
@@ -76,8 +77,9 @@ def test_the_head_starts_no_later_than_it_was_ever_promised(
             waiting.discard(started.job)
             assert started.start_s <= promised_s.get(started.job, math.inf)
         head = min(waiting, default=None)
+        plan_is_new = method is Method.EASY or moment.time_s % QUICK.bf_interval_s == 0
         for planned in moment.plan[:1]:
-            if planned.job == head:
+            if plan_is_new and planned.job == head:
                 assert planned.start_s <= promised_s.get(head, math.inf)
                 promised_s[head] = planned.start_s
 
@@ -104,14 +106,13 @@ def _rank(trace: JobTrace, method: Method, job: int) -> tuple[int, int]:
 
 
 @given(trace=traces())
-def test_a_job_that_fits_and_delays_nobody_never_waits_under_easy(
+def test_an_empty_machine_has_no_queue_under_easy(
     trace: JobTrace,
 ) -> None:
     for moment in moments(trace, Method.EASY):
-        if moment.waiting == 0:
-            assert moment.plan == ()
         if moment.free.bit_count() == trace.units:
-            assert moment.waiting == 0, "an empty machine with a queue"
+            assert moment.waiting == 0
+        assert len(moment.plan) == min(moment.waiting, 1)
 
 
 @SIMULATED

@@ -78,6 +78,31 @@ def test_nodes_are_planned_by_identity() -> None:
     assert plans(jobs, 3)[30] == [(3, 60, (0,)), (4, 120, (0, 2))]
 
 
+def test_a_later_start_may_find_a_unit_that_an_earlier_one_does_not() -> None:
+    # 5 units. 0: A on 0 until 10, B, C, D on 1-3 until 120, E on 4 until 60. 1: F
+    # needs 4: planned for 120 on 0-3. G(1), 100 s: from 30 it would need one unit
+    # in slots 0 {0}, 1 {0, 4} and 2 {4}: none; from 60, in slots 1 and 2: unit 4.
+    running = [job(0, 1, 10), *[job(0, 1, 120)] * 3, job(0, 1, 60)]
+    jobs = [*running, job(1, 4, 60), job(1, 1, 100)]
+    assert plans(jobs, 5)[30] == [(5, 120, (0, 1, 2, 3)), (6, 60, (4,))]
+
+
+def test_a_longer_job_is_planned_no_earlier_than_a_shorter_one_of_its_size() -> None:
+    # 1 unit. 0: A until 60. 1: B 30 s: slot 1. C 100 s: slots 2-3. D 30 s: slot 4,
+    # since everything before is taken.
+    jobs = [job(0, 1, 60), job(1, 1, 30), job(1, 1, 100), job(1, 1, 30)]
+    seen = plans(jobs, 1)[30]
+    assert [start_s for _, start_s, _ in seen] == [60, 120, 240]
+
+
+def test_a_short_job_may_go_before_a_longer_one_that_found_no_gap() -> None:
+    # 2 units. 0: A(1) until 120. 1: B(2) is planned for 120. C(1), 200 s, would run
+    # from 30 into B: planned for 180. D(1), 60 s, ends at 90 < 120: starts at 30.
+    jobs = [job(0, 1, 120), job(1, 2, 60), job(1, 1, 200), job(1, 1, 60)]
+    assert plans(jobs, 2)[30] == [(1, 120, (0, 1)), (2, 180, (0,))]
+    assert starts_s(jobs, 2, DEFAULTS)[3] == 30
+
+
 def test_a_job_past_its_request_is_expected_to_end_within_the_slot() -> None:
     # 1 unit. 0: A asks for 60, runs 200. 1: B. Cycle at 30: B at 60. At 60 A is
     # still there: the plan of the cycle at 60 says 120, that at 120 says 180, that at
