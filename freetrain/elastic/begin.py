@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from freetrain.elastic.agreement import Agreement
 from freetrain.elastic.checkpoint import Position, read_checkpoint
 from freetrain.elastic.committer import Committer
+from freetrain.elastic.errors import LaunchError
 from freetrain.elastic.fragment import Fragment
 from freetrain.elastic.notice import warn
 from freetrain.elastic.progress import ProgressLog
@@ -45,8 +46,15 @@ def begin(setting: Setting, world: World, signals: StopSignals) -> Fragment:
 
     Raises:
         GenerationTakenError: Another world runs, or has followed, this one.
+        LaunchError: The run directory cannot be read, or none of its checkpoints.
     """
-    start = _start_of_all(setting, world)
+    try:
+        start = _start_of_all(setting, world)
+    except OSError as error:
+        raise LaunchError(
+            f"the run directory {setting.run.path} cannot be read: {error}. Nothing "
+            f"was trained, since what was committed there would be passed over."
+        ) from error
     progress = None
     if world.rank == 0:
         progress = ProgressLog(

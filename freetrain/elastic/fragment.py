@@ -218,9 +218,12 @@ class Fragment:
             self._commit()
 
     def _commit(self) -> None:
-        if self._state is None:
+        # Forgotten at once, on every rank: a step is committed once, and a function
+        # may gather, so that all ranks must call it or none.
+        given, self._state = self._state, None
+        if given is None:
             return
-        state = self._state() if callable(self._state) else self._state
+        state = given() if callable(given) else given
         plan = self._plan
         self._committer.commit(
             Checkpoint(

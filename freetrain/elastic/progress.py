@@ -103,7 +103,7 @@ class ProgressLog:
         """The last whole line; empty where there is none."""
         with suppress(OSError), self._path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
-            for line in reversed(file.read().splitlines()):
+            for line in reversed(file.read(_TAIL_BYTES).splitlines()):
                 found = _parse(line)
                 if found:
                     return found

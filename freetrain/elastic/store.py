@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING
 
 from freetrain.elastic.checkpoint import read_checkpoint, write_checkpoint
 from freetrain.elastic.durable import create_once, replaced
-from freetrain.elastic.errors import CheckpointError, GenerationTakenError
+from freetrain.elastic.errors import (
+    CheckpointError,
+    GenerationTakenError,
+    LaunchError,
+)
 from freetrain.elastic.notice import warn
 
 if TYPE_CHECKING:
@@ -97,14 +101,16 @@ class CheckpointStore:
         return True
 
     def newest(self) -> Restored | None:
-        """The newest checkpoint that is whole; None where there is none.
+        """The newest checkpoint that is whole; None where nothing was committed.
 
         A torn or corrupt one is reported and passed over.
 
         Raises:
+            LaunchError: There are checkpoints, and not one of them can be used.
             OSError: The folder of checkpoints cannot be listed.
         """
-        for path in reversed(self._list()):
+        paths = self._list()
+        for path in reversed(paths):
             try:
                 content = path.read_bytes()
                 return Restored(content, read_checkpoint(content))
@@ -114,6 +120,12 @@ class CheckpointStore:
                     f"the checkpoint {path} is not used: {error}. The one before it "
                     f"is tried. Keep the file if you want to know why."
                 )
+        if paths:
+            raise LaunchError(
+                f"none of the {len(paths)} checkpoints in {self._run_dir.checkpoints} "
+                f"can be used. Nothing was trained. Restore one from a backup, or move "
+                f"them away to begin from the start."
+            )
         return None
 
     def _list(self) -> list[Path]:

@@ -1,0 +1,208 @@
+"""Launch real worlds of a training program, and end every process of theirs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from freetrain import elastic
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PATIENCE_S = 90.0
+PROGRAM = ("-m", "tests.elastic.program")
+
+
+def find_mpirun() -> tuple[str, ...]:
+    """The command that comes before ``-n`` ranks; empty where there is no MPI.
+
+    The mpirun beside this Python, or else the one on the PATH.
+    """
+    path = f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"
+    found = shutil.which("mpirun", path=path)
+    if not found:
+        return ()
+    ask = [found, "--version"]
+    told = subprocess.run(ask, capture_output=True, check=False)  # noqa: S603
+    open_mpi = ("--map-by", ":OVERSUBSCRIBE", "--bind-to", "none")
+    return (found, *(open_mpi if b"Open MPI" in told.stdout else ()))
+
+
+def clean_environment() -> dict[str, str]:
+    """This process' variables without what a launcher would have set."""
+    ours = ("FREETRAIN_", "TEST_", "OMPI_", "PMI", "PRTE_", "SLURM_")
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
+    threads = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1")
+    root = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
+    return {**kept, **threads, **dict.fromkeys(root, "1")}
+
+
+@dataclass(frozen=True)
+class Launched:
+    """A world that was launched, in a session of its own.
+
+    Attributes:
+        process: mpirun, or the program itself in a world of one.
+        size: How many ranks it has.
+        generation: Its number.
+        log: Where its output goes.
+    """
+
+    process: subprocess.Popen[bytes]
+    size: int
+    generation: int
+    log: Path
+
+    def wait(self) -> int:
+        """Wait for the end; a world that hangs is killed, and fails the test."""
+        try:
+            return self.process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self.kill_all()
+            told = self.log.read_text()
+            raise AssertionError(
+                f"generation {self.generation} hung:\n{told}"
+            ) from None
+
+    def kill_all(self) -> None:
+        """Kill every process of the session, whichever group it is in."""
+        for pid in session_members(self.process.pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+
+
+@dataclass(frozen=True)
+class Stand:
+    """A run directory and the worlds that were launched on it.
+
+    Attributes:
+        folder: Where everything goes.
+        mpirun: The command that comes before ``-n``; empty without MPI.
+        launched: All worlds so far.
+        short: A folder with a short name: sockets' names are limited.
+    """
+
+    folder: Path
+    mpirun: tuple[str, ...] = ()
+    launched: list[Launched] = field(default_factory=list)
+    short: tempfile.TemporaryDirectory[str] = field(
+        default_factory=lambda: tempfile.TemporaryDirectory(prefix="ft")
+    )
+
+    @property
+    def run_dir(self) -> Path:
+        return self.folder / "run"
+
+    def launch(
+        self,
+        size: int,
+        generation: int,
+        *program: str,
+        **extra: str,
+    ) -> Launched:
+        """Start *program*, or the test program, on *size* ranks.
+
+        One rank needs no mpirun.
+        """
+        (self.folder / "pids").mkdir(exist_ok=True)
+        log = self.folder / f"{len(self.launched):03d}.log"
+        prefix = () if size == 1 else (*self.mpirun, "-n", str(size))
+        with log.open("wb") as output:
+            process = subprocess.Popen(  # noqa: S603  # our own argv
+                (*prefix, sys.executable, *(program or PROGRAM)),
+                cwd=REPOSITORY,
+                env=self._environment(size, generation) | extra,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        self.launched.append(Launched(process, size, generation, log))
+        return self.launched[-1]
+
+    def run(self, size: int, generation: int, **extra: str) -> int:
+        """Launch the test program and return its exit code."""
+        return self.launch(size, generation, **extra).wait()
+
+    def close(self) -> None:
+        """Kill what still runs."""
+        for world in self.launched:
+            world.kill_all()
+        self.short.cleanup()
+
+    def outcome(self, generation: int) -> dict[str, Any]:
+        """The outcome of *generation*; empty where there is none."""
+        path = self.run_dir / "outcomes" / f"{generation:010d}.json"
+        return dict(json.loads(path.read_text())) if path.exists() else {}
+
+    def lines(self) -> list[dict[str, Any]]:
+        """All progress lines so far."""
+        path = self.run_dir / "progress.jsonl"
+        text = path.read_text() if path.exists() else ""
+        return [json.loads(line) for line in text.splitlines() if line]
+
+    def checkpoints(self) -> list[Path]:
+        """The checkpoint files, the newest last."""
+        return sorted((self.run_dir / "checkpoints").glob("*.npz"))
+
+    def committed(self) -> elastic.Checkpoint:
+        """The newest checkpoint."""
+        return elastic.read_checkpoint(self.checkpoints()[-1].read_bytes())
+
+    def ask_to_stop(self, generation: int) -> None:
+        """Create the control file, as a launcher does."""
+        folder = self.run_dir / "control"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{generation:010d}.stop").touch()
+
+    def pid(self, generation: int, rank: int) -> int:
+        """The process of a rank, once it has joined."""
+        path = self.folder / "pids" / f"{generation}-{rank}"
+        wait_until(path.exists)
+        return int(path.read_text())
+
+    def _environment(self, size: int, generation: int) -> dict[str, str]:
+        return clean_environment() | {
+            "FREETRAIN_RUN_DIR": str(self.run_dir),
+            "FREETRAIN_GENERATION": str(generation),
+            "FREETRAIN_WORLD_SIZE": str(size),
+            "FREETRAIN_COMMIT_EVERY_S": "0.1",
+            "FREETRAIN_PROGRESS_EVERY_S": "0",
+            "TEST_PIDS": str(self.folder / "pids"),
+            "TMPDIR": self.short.name,
+        }
+
+
+def wait_until(condition: Any) -> None:  # noqa: ANN401  # any callable of no arguments
+    """Wait for *condition* to hold, with patience."""
+    end_s = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end_s, f"in vain: {condition}"
+        time.sleep(0.005)
+
+
+def session_members(session: int) -> list[int]:
+    """The processes of a session that this test started."""
+    return [
+        int(entry.name)
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdigit() and _session_of(entry) == session
+    ]
+
+
+def _session_of(entry: Path) -> int:
+    with suppress(OSError):
+        # The name, in brackets, may hold anything; the session is fourth after it.
+        after_name = (entry / "stat").read_text().rpartition(")")[2].split()
+        return int(after_name[3])
+    return -1
