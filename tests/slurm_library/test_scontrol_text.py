@@ -147,6 +147,21 @@ def test_what_tells_no_node_is_a_failed_query(text: str) -> None:
         parse_nodes(text)
 
 
+@pytest.mark.parametrize("file", ["nodes.txt", "partitions.txt", "reservations.txt"])
+def test_an_answer_cut_within_a_line_is_refused(file: str) -> None:
+    parse = {
+        "nodes.txt": parse_nodes,
+        "partitions.txt": parse_partitions,
+        "reservations.txt": parse_reservations,
+    }[file]
+    answer = recorded("busy", file)
+
+    for at in range(1, len(answer), 97):
+        if answer[at - 1] != "\n" and answer[:at].strip():
+            with pytest.raises(UnreadableOutputError, match="cut short"):
+                parse(answer[:at])
+
+
 @given(st.text(max_size=200))
 def test_any_text_is_read_or_refused_with_our_own_error(text: str) -> None:
     for parse in (parse_nodes, parse_partitions, parse_reservations, parse_sdiag):

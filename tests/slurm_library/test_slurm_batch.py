@@ -1,5 +1,6 @@
 """Submitting and ending jobs: what Slurm's commands are told."""
 
+import time
 from dataclasses import replace
 from typing import Any, get_type_hints
 
@@ -82,6 +83,20 @@ def test_what_a_lease_asks_for_becomes_an_option(
 
     assert option in sbatch_argv(request)
     assert option not in sbatch_argv(PLAIN)
+
+
+def test_a_deadline_is_written_in_utc_wherever_the_broker_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        argv = sbatch_argv(replace(PLAIN, deadline_s=1_795_249_340))
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+    assert "--deadline=2026-11-21T08:22:20" in argv
 
 
 def test_a_lease_that_shares_its_node_does_not_ask_for_all_of_it() -> None:

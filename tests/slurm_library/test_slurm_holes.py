@@ -123,6 +123,15 @@ def test_a_node_under_our_own_lease_stays_a_hole_and_names_the_lease() -> None:
     assert found["n1"].end_s == NOW_S + HOUR_S
 
 
+@pytest.mark.parametrize(
+    "state", [NodeState.DRAIN, NodeState.COMPLETING, NodeState.FAIL]
+)
+def test_a_node_under_our_lease_that_is_going_away_is_no_hole(state: NodeState) -> None:
+    nodes = [node("n1", NodeState.ALLOCATED, state)]
+
+    assert holes(look(nodes=nodes, jobs=[ours(running(5, "n1"))])) == {}
+
+
 def test_a_node_that_we_share_with_somebody_is_no_hole() -> None:
     jobs = [ours(running(5, "n1")), running(6, "n1")]
 

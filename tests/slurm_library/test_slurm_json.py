@@ -279,6 +279,13 @@ def test_a_bad_record_is_named_by_its_number() -> None:
         parse_jobs_json(text)
 
 
+def test_a_number_beyond_all_bounds_is_refused() -> None:
+    text = json.dumps({"jobs": [{"job_id": 1, "nice": 10**400}]})
+
+    with pytest.raises(UnreadableOutputError, match="too large"):
+        parse_jobs_json(text)
+
+
 def test_an_error_of_slurm_is_not_taken_for_an_empty_queue() -> None:
     with pytest.raises(SlurmRefusedError, match="Access denied"):
         parse_jobs_json('{"jobs": [], "errors": [{"error": "Access denied"}]}')

@@ -3,6 +3,8 @@
 import os
 import signal
 import stat
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -86,8 +88,23 @@ def test_programs_are_found_on_the_given_path(
     assert runner.run(["squeue"], timeout_s=60) == "found\n"
 
 
-def test_standard_input_is_empty(runner: Runner, program: WriteProgram) -> None:
-    assert runner.run([program("cat; echo end")], timeout_s=60) == "end\n"
+def test_standard_input_is_empty_whatever_ours_is(program: WriteProgram) -> None:
+    code = (
+        "import sys; from slurm.subprocess_runner import SubprocessRunner;"
+        "runner = SubprocessRunner({'PATH': '/usr/bin:/bin'});"
+        "print(runner.run([sys.argv[1]], timeout_s=60))"
+    )
+
+    done = subprocess.run(  # noqa: S603 -- our own interpreter
+        [sys.executable, "-c", code, program("cat; echo end")],
+        input="for somebody else",
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+
+    assert done.stdout.strip() == "end"
 
 
 def test_a_refusal_carries_the_status_and_what_was_said(
