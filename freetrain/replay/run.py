@@ -13,7 +13,7 @@ from freetrain.replay.policies.registry import POLICIES
 from freetrain.replay.result import Completion, ReplayResult
 from freetrain.replay.runs import Tally
 from freetrain.replay.settings import Accounting
-from freetrain.replay.timeline import PoolTimeline
+from freetrain.replay.timeline import DAY_S, PoolTimeline
 from freetrain.trainers.spec import Costs
 
 if TYPE_CHECKING:
@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 
     Clock = Callable[[], float]
     Progress = Callable[[float], None]
+
+
+_SETTLING_S = 14 * DAY_S
+"""After this the speed on dedicated nodes is within 0.3 % of that over 90 days
+(20 imagenet trainers on 322 and on 1,050 nodes)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,12 +173,29 @@ def _efficiency(
     if tally.end_s <= 0:
         return None
     nodes = round(tally.pool_node_s / tally.end_s)
-    dedicated = PoolTimeline.dedicated(nodes, tally.end_s)
+    dedicated = PoolTimeline.dedicated(
+        nodes, _yardstick_span_s(tally.end_s, trainers, settings)
+    )
     yardstick = replace(settings, policy="static", record_steps=False)
     static = _play_free_of_cost(dedicated, trainers, yardstick, caller).tally
     if static.samples <= 0:
         return None
     return (tally.samples / tally.end_s) / (static.samples / static.end_s)
+
+
+def _yardstick_span_s(
+    end_s: float, trainers: Sequence[TrainerSpec], settings: ReplaySettings
+) -> float:
+    """Return how long the dedicated nodes are played for.
+
+    Where finished trainers start over, the queue goes round and round once all
+    have arrived, at the same speed. A year of it would take as long to play as
+    the replay itself.
+    """
+    if not settings.requeue:
+        return end_s
+    settled_s = max(trainer.arrival_s for trainer in trainers) + _SETTLING_S
+    return min(end_s, settled_s)
 
 
 def _result(

@@ -164,3 +164,20 @@ def test_efficiency_compares_speeds_where_the_yardstick_is_done_early() -> None:
 
     assert result.end_s == 10
     assert result.efficiency == pytest.approx((100 / 10) / (100 / 5))
+
+
+def test_the_yardstick_of_trainers_that_start_over_is_cut_short_once_settled() -> None:
+    # Each of 20 days is half a start and half training, 10 samples/s; the
+    # yardstick trains 10 samples/s all the time, for 14 days.
+    day_s = 86_400.0
+    costs = Costs(grow_s=0.0, shrink_s=0.0, start_s=day_s / 2)
+
+    result = replay(
+        {0: [(0, 20 * day_s)]},
+        [trainer(samples=10 * day_s / 2, costs=costs)],
+        policy="equal",
+        requeue=True,
+    )
+
+    assert result.finished == 20
+    assert result.efficiency == pytest.approx(0.5)

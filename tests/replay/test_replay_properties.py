@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from freetrain.replay.accounting import PublishedAccountant, RealAccountant
 from freetrain.replay.engine import Engine
-from freetrain.replay.policies.planning import SolverUse
 from freetrain.replay.policies.interface import Change, Policy, View
+from freetrain.replay.policies.planning import SolverUse
 from freetrain.replay.policies.registry import POLICIES
 from freetrain.replay.run import run_replay
 from freetrain.replay.runs import Tally
