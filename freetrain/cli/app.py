@@ -95,9 +95,9 @@ def main(argv: Sequence[str] | None = None, *, world: World | None = None) -> in
     outside = real_world() if world is None else world
     try:
         code = app(words, prog_name="freetrain", standalone_mode=False, obj=outside)
-        outside.stdout.flush()
     except exits.EXPECTED as error:
-        return _failed(outside, error)
+        exits.show_error(outside, error)
+        return exits.exit_code(error)
     except KeyboardInterrupt:
         code = exits.INTERRUPTED
     if code == exits.INTERRUPTED:
@@ -107,16 +107,11 @@ def main(argv: Sequence[str] | None = None, *, world: World | None = None) -> in
     return int(code or 0)
 
 
-def _failed(world: World, error: Exception) -> int:
-    if isinstance(error, BrokenPipeError):
-        _forget(world)
-        return exits.PIPE_CLOSED
-    exits.show_error(world, error)
-    return exits.exit_code(error)
-
-
 def _forget(world: World) -> None:
-    """Point standard output nowhere, so that Python's own last flush stays quiet."""
+    """Point standard output nowhere, so that Python's own last flush stays quiet.
+
+    Source: the note on SIGPIPE in the documentation of Python's ``signal``.
+    """
     if world.stdout is sys.stdout:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

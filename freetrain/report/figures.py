@@ -218,7 +218,7 @@ def _ranked(
     *,
     unit: str,
 ) -> go.Figure:
-    lines = []
+    lines: list[go.Scatter] = []
     for result, found in values:
         ordered = thinned(found, most=MOST_RANKS)
         share = len(found) / max(1, len(result.completions))

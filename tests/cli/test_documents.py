@@ -88,6 +88,14 @@ def test_every_example_of_the_help_can_be_called(module: ModuleType) -> None:
         parse(line)
 
 
+def test_every_file_a_document_points_at_is_there() -> None:
+    for path in documents():
+        for part in path.read_text(encoding="utf-8").split("](")[1:]:
+            target = part.partition(")")[0].partition("#")[0]
+            if target and "://" not in target:
+                assert (path.parent / target).exists(), f"{path.name}: {target}"
+
+
 def test_a_command_that_fails_would_be_noticed() -> None:
     with pytest.raises(typer.TyperException):
         parse("freetrain replay log.csv --polcy equal")
