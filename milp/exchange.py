@@ -60,8 +60,7 @@ def _exchange_once(
     if value[r] <= 1e-12 * float(np.abs(base).sum()):
         return False
     a, b = int(giver[r]), int(taker[r])
-    if freed[r] > 0:
-        now[a] -= freed[r] + int(less[a, freed[r] :].argmax())
+    now[a] -= freed[r] + int(less[a, freed[r] :].argmax())
     now[b] += int(more[b, : r + 1].argmax())
     return True
 

@@ -5,11 +5,12 @@ import math
 from hypothesis import given, settings
 
 from milp.count import plan_counts
+from milp.curve import custom
 from milp.exact import ExactSolver
 from milp.keep import keep
 from milp.node import plan_nodes
 from milp.planner import Outcome, Planner, SolverName
-from milp.problem import Plan, Problem
+from milp.problem import NodeClass, Plan, Problem, TrainerState
 from milp.proposal import Found
 from milp.solver import COUNT_OPTIONS, Cbc, Highs
 from milp.verify import violations
@@ -54,6 +55,17 @@ def test_in_several_classes_count_and_node_agree(problem: Problem) -> None:
 
     assert violations(problem, count) == violations(problem, node) == ()
     assert is_same(count.gain, node.gain)
+
+
+def test_a_shrinking_trainer_does_not_move_to_another_class() -> None:
+    # Moving "a" to the slow node would free both fast ones for "b" at no loss.
+    a = TrainerState("a", custom([0.0, 9.0, 10.0]), (2, 0), 0.0, 0.0)
+    pair = custom([0.0, 0.0, 6.0], [2])
+    b = TrainerState("b", pair, (0, 0), 0.0, 0.0, usable=frozenset({0}))
+    problem = Problem((NodeClass("fast", 2), NodeClass("slow", 1)), (a, b), 1.0)
+
+    assert count_optimum(problem).counts == ((2, 0), (0, 0))
+    assert node_optimum(problem).counts == ((2, 0), (0, 0))
 
 
 @settings(max_examples=25, deadline=None)

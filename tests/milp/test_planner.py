@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import pulp
 import pytest
 from hypothesis import given, settings
@@ -14,7 +15,7 @@ from milp.errors import (
 )
 from milp.keep import keep
 from milp.planner import Answer, Outcome, Planner, SolverName
-from milp.problem import NodeClass, Problem, TrainerState
+from milp.problem import Curve, NodeClass, Problem, TrainerState
 from milp.proposal import Found
 from milp.solver import Cbc
 from milp.verify import violations
@@ -77,6 +78,14 @@ def return_too_much_of_one_class(model: pulp.LpProblem, found: Found) -> Found:
     return found
 
 
+def call_the_present_plan_optimal(model: pulp.LpProblem, _: Found) -> Found:
+    for variable in model.variables():
+        if variable.name.startswith("x_"):
+            trainer, k = map(int, variable.name.split("_")[1:])
+            variable.varValue = float(HARD.trainers[trainer].held[k])
+    return Found.OPTIMUM
+
+
 def return_nan(model: pulp.LpProblem, found: Found) -> Found:
     set_all(model, float("nan"))
     return found
@@ -127,6 +136,7 @@ def test_the_hard_problem_needs_the_solver_and_is_then_proven() -> None:
         return_nan,
         return_everything,
         return_too_much_of_one_class,
+        call_the_present_plan_optimal,
         lose_the_values,
         claim_infeasible,
         crash,
@@ -190,6 +200,21 @@ def test_nothing_but_sound_plans_come_out_of_a_fraction_solver(
 
     assert violations(problem, result.plan) == ()
     assert result.plan.gain >= keep(problem).gain
+
+
+def test_a_plan_of_the_exact_solver_is_verified_too() -> None:
+    # Only a curve that was not made by milp.curve can be written to.
+    writable = Curve(np.array([0.0, 1.0]), (1,))
+    trainer = TrainerState("t", writable, (0,), 1.0, 1.0)
+    problem = Problem((NodeClass("idle", 1),), (trainer,), 1.0)
+    planner = Planner()
+    assert planner.plan(problem).outcome is Outcome.PROVEN
+
+    writable.value_per_s[1] = 5.0
+    result = planner.plan(problem)
+
+    assert result.outcome is Outcome.KEPT
+    assert "claims a gain of 1.0" in result.reason
 
 
 def test_a_problem_that_contradicts_itself_reaches_no_solver() -> None:
