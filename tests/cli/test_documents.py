@@ -18,6 +18,7 @@ from freetrain.cli import (
     trace_info,
 )
 from freetrain.cli.app import app
+from tests.cli.worlds import run
 
 TOP = Path(__file__).resolve().parents[2]
 VERB_MODULES = (
@@ -94,6 +95,12 @@ def test_every_file_a_document_points_at_is_there() -> None:
             target = part.partition(")")[0].partition("#")[0]
             if target and "://" not in target:
                 assert (path.parent / target).exists(), f"{path.name}: {target}"
+
+
+def test_the_screen_in_the_readme_is_what_the_demo_prints(tmp_path: Path) -> None:
+    shown = document("README.md").split("$ freetrain demo\n")[1].split("```")[0]
+
+    assert run("demo", cwd=tmp_path).stdout == shown
 
 
 def test_a_command_that_fails_would_be_noticed() -> None:
