@@ -61,7 +61,7 @@ bench: $(DEV)  ## Measure planner and replay; ratios within one run
 	@$(BIN)/python -m tests.bench
 
 sample: $(RUNTIME)  ## Make logs/samples/ anew; the same bytes every time
-	@$(BIN)/freetrain trace generate --sample --out logs/samples
+	@$(BIN)/freetrain trace generate --sample --out logs/samples --force
 
 constraints: $(DEV)  ## Renew constraints.txt from what is installed
 	@{ head -n 1 constraints.txt; $(BIN)/python -m pip freeze --exclude-editable --exclude pip --exclude setuptools; } > constraints.new
