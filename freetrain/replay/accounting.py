@@ -177,8 +177,6 @@ class RealAccountant:
         run.uncommitted_s = 0.0
         if run.held:
             _pause(run, now_s + run.spec.costs.shrink_s, Cause.PREEMPTION)
-        else:
-            run.resumes_s = now_s
 
     def resized(self, run: Run, *, before: int, after: int, now_s: float) -> None:
         """Commit, and pause for what the change costs."""
@@ -186,9 +184,7 @@ class RealAccountant:
         run.committed, run.uncommitted_s = run.done, 0.0
         if before == 0:
             run.resumes_s, run.paused_by = now_s + costs.start_s, Cause.START
-        elif after == 0:
-            run.resumes_s = now_s
-        else:
+        elif after > 0:
             cost_s = costs.grow_s if after > before else costs.shrink_s
             _pause(run, now_s + cost_s, Cause.RESCALE)
             self.tally.rescales += 1

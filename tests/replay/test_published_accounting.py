@@ -84,6 +84,19 @@ def test_the_event_past_the_end_is_still_counted() -> None:
     assert (result.end_s, result.samples, result.events) == (15, 150, 1)
 
 
+def test_nothing_is_decided_after_the_end() -> None:
+    # At 15 s, past the 10 s of --days, a node joins; growing on to it is too late.
+    result = replay(
+        {0: [(0, 30)], 1: [(15, 30)]},
+        [trainer(costs=COSTS)],
+        days=10 / 86_400,
+        policy="equal",
+        accounting=PUBLISHED,
+    )
+
+    assert (result.end_s, result.rescales, result.rescale_samples) == (15, 0, 0)
+
+
 def test_a_trainer_that_finishes_as_it_loses_nodes_still_pays() -> None:
     # 60 samples by 6 s, less 2 s x 10 for the loss: 40 < 50, so it goes on.
     result = replay(
@@ -128,3 +141,14 @@ def test_with_c_a_lump_delays_the_completion() -> None:
     assert result.completions[0].finished_s == pytest.approx(16.5)
     assert result.samples == pytest.approx(200)
     assert result.end_s == pytest.approx(16.5)
+
+
+def test_with_c_a_trainer_that_is_done_as_its_node_leaves_loses_nothing() -> None:
+    result = replay(
+        {0: [(0, 5)], 1: [(6, 9)]},
+        [trainer(samples=50.0, costs=COSTS)],
+        policy="equal",
+        accounting=PUBLISHED_C,
+    )
+
+    assert (result.finished, result.preemptions, result.samples) == (1, 0, 50)
