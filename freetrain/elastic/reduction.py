@@ -131,7 +131,9 @@ def _fold(lo: int, hi: int, known: Callable[[int, int], Flat | None]) -> Flat:
         return found
     middle = _middle(lo, hi)
     left = _fold(lo, middle, known)
-    return left + _fold(middle, hi, known)
+    # In place: every part is used once, and fresh pages cost more than the adding.
+    left += _fold(middle, hi, known)
+    return left
 
 
 def _combine(world: World, mine: Sequence[Flat], count: int, length: int) -> Flat:

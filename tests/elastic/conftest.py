@@ -21,7 +21,7 @@ def mpirun() -> tuple[str, ...]:
 @pytest.fixture
 def stand(tmp_path: Path) -> Iterator[Stand]:
     """A run directory for worlds of one; nothing of it outlives the test."""
-    made = Stand(tmp_path)
+    made = Stand(tmp_path / "alone")
     yield made
     made.close()
 
@@ -29,6 +29,6 @@ def stand(tmp_path: Path) -> Iterator[Stand]:
 @pytest.fixture
 def mpi_stand(tmp_path: Path, mpirun: tuple[str, ...]) -> Iterator[Stand]:
     """A run directory for worlds of any size."""
-    made = Stand(tmp_path, mpirun)
+    made = Stand(tmp_path / "worlds", mpirun)
     yield made
     made.close()

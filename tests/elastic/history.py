@@ -17,7 +17,14 @@ from tests.elastic.program import EPOCHS, SAMPLES, STEPS
 if TYPE_CHECKING:
     from tests.elastic.launching import Launched, Stand
 
-EVENTS = ("stop file", "stop signal", "kill a rank", "kill mpirun", "kill all")
+EVENTS = (
+    "stop file",
+    "stop signal",
+    "kill a rank",
+    "kill mpirun",
+    "kill all",
+    "freeze",
+)
 MOST_GENERATIONS = 400
 
 
@@ -46,6 +53,7 @@ def live_through(
     """Launch generations with random sizes and fates until training is finished."""
     random = np.random.default_rng(seed)
     history: list[Passage] = []
+    frozen: list[Launched] = []
     left = kills
     for generation in range(1, MOST_GENERATIONS):
         size = int(random.choice(sizes))
@@ -54,7 +62,12 @@ def live_through(
         world = stand.launch(size, generation, TEST_STEP_S=str(pause_s))
         event = str(random.choice(EVENTS)) if left > 0 else ""
         seen_step = _befall(stand, world, event, random)
-        exit_code = world.wait()
+        # What is frozen wakes up only after its successor has had its time.
+        exit_code = 0 if event == "freeze" else world.wait()
+        for sleeper in frozen:
+            sleeper.signal_all(signal.SIGCONT)
+            sleeper.wait()
+        frozen = [world] if event == "freeze" else []
         history.append(Passage(generation, size, event, exit_code, seen_step))
         left -= event.startswith("kill") and exit_code != 0
         if stand.outcome(generation).get("outcome") == "finished":
@@ -95,6 +108,8 @@ def _act(
         world.process.kill()
     elif event == "kill a rank":
         _kill_rank(stand, world, int(random.integers(world.size)))
+    elif event == "freeze":
+        world.signal_all(signal.SIGSTOP)
     else:
         world.kill_all()
 

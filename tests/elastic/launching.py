@@ -43,7 +43,9 @@ def clean_environment() -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
     threads = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1")
     root = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
-    return {**kept, **threads, **dict.fromkeys(root, "1")}
+    # Ranks share cores here: one that waits must not keep another from working.
+    yielding = {"OMPI_MCA_mpi_yield_when_idle": "1"}
+    return {**kept, **threads, **yielding, **dict.fromkeys(root, "1")}
 
 
 @dataclass(frozen=True)
@@ -74,11 +76,15 @@ class Launched:
             ) from None
 
     def kill_all(self) -> None:
-        """Kill every process of the session, whichever group it is in."""
+        """Kill every process of the world."""
+        self.signal_all(signal.SIGKILL)
+        self.process.wait()
+
+    def signal_all(self, number: signal.Signals) -> None:
+        """Send a signal to all of the session, whichever group they are in."""
         for pid in session_members(self.process.pid):
             with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        self.process.wait()
+                os.kill(pid, number)
 
 
 @dataclass(frozen=True)
@@ -114,7 +120,7 @@ class Stand:
 
         One rank needs no mpirun.
         """
-        (self.folder / "pids").mkdir(exist_ok=True)
+        (self.folder / "pids").mkdir(parents=True, exist_ok=True)
         log = self.folder / f"{len(self.launched):03d}.log"
         prefix = () if size == 1 else (*self.mpirun, "-n", str(size))
         with log.open("wb") as output:

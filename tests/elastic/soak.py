@@ -28,8 +28,6 @@ def main() -> None:
     parser.add_argument("--step-s", type=float, default=0.2)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="soak") as name:
-        for part in ("alone", "worlds"):
-            (Path(name) / part).mkdir()
         alone = Stand(Path(name) / "alone")
         assert alone.run(1, 1) == 0
         worlds = Stand(Path(name) / "worlds", find_mpirun())

@@ -1,0 +1,112 @@
+"""What the runtime costs on this machine; medians.
+
+Run as ``python -m tests.elastic.costs``, and under ``mpirun -n 4`` for what ranks pay
+to agree and to add up.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from freetrain.elastic import Checkpoint, Position, read_checkpoint
+from freetrain.elastic.agreement import Agreement
+from freetrain.elastic.clock import Clock
+from freetrain.elastic.find_world import find_world
+from freetrain.elastic.launch import read_launch
+from freetrain.elastic.reduction import sum_exactly, sum_quickly
+from freetrain.elastic.run_dir import RunDir
+from freetrain.elastic.sampler import Plan, Sampler, order_of_epoch
+from freetrain.elastic.stop import Stop, StopFile
+from freetrain.elastic.store import CheckpointStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from freetrain.elastic import Chunk, World
+
+CLOCK = Clock()
+CHUNKS = 16
+VECTOR_LENGTHS = (1_000, 100_000, 1_000_000)
+STATE_BYTES = (10**5, 10**7, 10**8)
+
+
+def median_s(work: Callable[[], object], repeats: int = 9) -> float:
+    taken = []
+    for _ in range(repeats):
+        begin_s = CLOCK.elapsed_s()
+        work()
+        taken.append(CLOCK.elapsed_s() - begin_s)
+    return statistics.median(taken)
+
+
+def say(world: World, what: str, cost_s: float) -> None:
+    if world.rank == 0:
+        sys.stdout.write(f"{what:58s} {cost_s * 1e3:10.3f} ms\n")
+
+
+def agreeing(world: World) -> None:
+    agreement = Agreement(world, CLOCK)
+    cost_s = median_s(lambda: agreement.agree(Stop.NO, commit=False), 201)
+    say(world, f"agreement, {world.size} ranks", cost_s)
+
+
+def adding_up(world: World) -> None:
+    batch = Sampler(
+        Plan(64, 64, 1, chunks=CHUNKS), rank=world.rank, size=world.size
+    ).batch_at(Position())
+    assert batch is not None
+    for length in VECTOR_LENGTHS:
+        ready = np.ones(length)
+
+        def sums_of(_: Chunk, ready: np.ndarray = ready) -> tuple[np.ndarray]:
+            return (ready,)
+
+        for name, add_up in (("exact", sum_exactly), ("quick", sum_quickly)):
+            cost_s = median_s(partial(add_up, world, batch, sums_of))
+            say(world, f"{name} sum of {length:,} numbers, {CHUNKS} chunks", cost_s)
+
+
+def committing(world: World, folder: Path) -> None:
+    store = CheckpointStore(RunDir(folder), generation=1)
+    store.claim()
+    for size_bytes in STATE_BYTES:
+        state = {"weights": np.random.default_rng(1).random(size_bytes // 8)}
+        steps = iter(range(1000))
+
+        def commit(state: dict[str, np.ndarray] = state) -> None:
+            store.commit(Checkpoint(1, Position(step=next(steps)), {}, state))  # noqa: B023  # called at once
+
+        say(world, f"commit of {size_bytes:,} bytes", median_s(commit, 5))
+        newest = max((folder / "checkpoints").glob("*.npz"))
+        content = newest.read_bytes()
+        cost_s = median_s(partial(read_checkpoint, content), 5)
+        say(world, f"check and decode {size_bytes:,} bytes", cost_s)
+
+
+def looking(world: World, folder: Path) -> None:
+    file = StopFile(RunDir(folder).stop_request(1), every_s=0, clock=CLOCK)
+    say(world, "look for the control file", median_s(file.is_there, 201))
+    cost_s = median_s(lambda: order_of_epoch(1_281_167, 1, 1), 3)
+    say(world, "order of an epoch of 1,281,167 samples", cost_s)
+
+
+def main() -> None:
+    world = find_world(read_launch(os.environ), os.environ)
+    agreeing(world)
+    adding_up(world)
+    if world.size == 1:
+        with tempfile.TemporaryDirectory() as name:
+            committing(world, Path(name))
+            looking(world, Path(name))
+
+
+if __name__ == "__main__":
+    main()
