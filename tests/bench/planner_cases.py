@@ -55,7 +55,7 @@ def ragged(seed: int) -> list[Curve]:
 def one_class(
     curves: Sequence[Curve], *, trainers: int, nodes: int, seed: int
 ) -> Problem:
-    """A problem in one class with a random current plan over part of the nodes."""
+    """A problem in one class with a random current plan over half of the nodes."""
     return _problem(curves, [nodes], None, trainers=trainers, seed=seed)
 
 
@@ -81,7 +81,7 @@ def _problem(
     seed: int,
 ) -> Problem:
     rng = random.Random(seed)  # noqa: S311  a case, no secret
-    free = list(nodes)
+    free = [n // 2 for n in nodes]
     states = []
     for index in range(trainers):
         curve = curves[index % len(curves)]
@@ -95,7 +95,7 @@ def _problem(
 def _hold(
     rng: random.Random, curve: Curve, free: list[int], usable: list[int]
 ) -> tuple[int, ...]:
-    """Take a random allowed size out of *free*, or nothing; about half the pool."""
+    """Take a random allowed size out of *free*, or nothing."""
     reach = sum(free[k] for k in usable)
     share = max(1, 2 * reach // 3)
     fitting = [0, *(size for size in curve.sizes if size <= min(reach, share, 64))]
