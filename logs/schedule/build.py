@@ -49,7 +49,7 @@ def prepare(
     slurm: SlurmParameters | None = None,
 ) -> Prepared:
     """Set a simulation up; `schedule` says what the arguments mean."""
-    layout = lay_out(trace, units=units, by_name=method is Method.RECORDED)
+    layout = lay_out(trace, units=units, by_name=method == Method.RECORDED)
     reasons = {n: _reason(job, method, layout) for n, job in enumerate(trace.jobs)}
     admitted = tuple(job for job, reason in reasons.items() if reason is None)
     refused = tuple(
@@ -126,6 +126,6 @@ def _reason(job: Job, method: Method, layout: Layout) -> Reason | None:
         return Reason.NO_UNITS
     if job.start_s is None and job.run_s == 0:
         return Reason.NEVER_RAN
-    if method is Method.RECORDED:
+    if method == Method.RECORDED:
         return Reason.NO_START if job.start_s is None else None
     return Reason.TOO_WIDE if job.units > layout.units else None

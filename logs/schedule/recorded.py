@@ -55,7 +55,7 @@ def find_over_commitment(trace: JobTrace, placed: Iterable[Running]) -> OverComm
     levels = list(accumulate((change for _, change in changes), initial=0))
     worst_units = max(levels)
     worst_s = changes[levels.index(worst_units) - 1][0] if short else None
-    unit_s = sum(missing * (job.end_s - job.start_s) for job, missing in short)
+    unit_s = math.fsum(missing * (job.end_s - job.start_s) for job, missing in short)
     return OverCommitment(len(short), unit_s, worst_s, worst_units)
 
 

@@ -90,7 +90,8 @@ def easy(trace: JobTrace) -> dict[int, Place]:
     """Place every job of *trace* by FCFS with EASY backfill."""
     shop = Shop(trace)
     while len(shop.places) < len(trace.jobs):
-        _easy_pass(shop)
+        if _something_happened(shop):
+            _easy_pass(shop)
         while shop.end_zero_runs():
             _easy_pass(shop)
         shop.now_s += 1

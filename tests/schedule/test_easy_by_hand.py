@@ -104,6 +104,15 @@ def test_all_overdue_jobs_are_expected_to_end_together() -> None:
     assert starts_s(jobs, 5) == [0, 0, 20, 10]
 
 
+def test_a_request_that_runs_out_is_not_an_event() -> None:
+    # 4 units. 0: A asks for 1, B for 0, both run 2 on one unit. C needs 3: B is
+    # overdue at once, so the shadow is 0, extra 2 + 1 - 3 = 0, and D(1, 1 s) waits.
+    # At 1 A is overdue too and one unit would be extra, but nobody looks. 2: A and
+    # B end: C starts until 7, and D beside it.
+    jobs = [job(0, 1, 2, 1), job(0, 1, 2, 0), job(0, 3, 5), job(0, 1, 1)]
+    assert starts_s(jobs, 4) == [0, 0, 2, 2]
+
+
 def test_a_job_without_a_request_is_planned_with_its_run_time() -> None:
     # As the first case, C without a request: 2 + 8 = 10 <= 10.
     short = Job("", 2, None, 8, 1, None)

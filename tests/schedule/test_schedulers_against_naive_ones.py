@@ -29,7 +29,7 @@ parameters = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(traces())
 def test_easy_places_every_job_as_the_naive_one_does(trace: JobTrace) -> None:
     assert places(schedule(trace, Method.EASY)) == naive.easy(trace)
