@@ -175,8 +175,7 @@ class RealAccountant:
         self.tally.wasted_node_s += run.uncommitted_s * run.nodes
         self.tally.preemptions += run.rate > 0
         run.uncommitted_s = 0.0
-        if run.held:
-            _pause(run, now_s + run.spec.costs.shrink_s, Cause.PREEMPTION)
+        _pause(run, now_s + run.spec.costs.shrink_s, Cause.PREEMPTION)
 
     def resized(self, run: Run, *, before: int, after: int, now_s: float) -> None:
         """Commit, and pause for what the change costs."""

@@ -4,7 +4,7 @@ import pytest
 
 from freetrain.replay.result import ReplayResult
 from freetrain.trainers.spec import Costs
-from tests.replay.worlds import replay, trainer
+from tests.replay.worlds import linear, replay, trainer
 
 COSTS = Costs(grow_s=3.0, shrink_s=2.0, start_s=5.0, checkpoint_every_s=4.0)
 
@@ -166,18 +166,17 @@ def test_efficiency_compares_speeds_where_the_yardstick_is_done_early() -> None:
     assert result.efficiency == pytest.approx((100 / 10) / (100 / 5))
 
 
-def test_the_yardstick_of_trainers_that_start_over_is_cut_short_once_settled() -> None:
-    # Each of 20 days is half a start and half training, 10 samples/s; the
-    # yardstick trains 10 samples/s all the time, for 14 days.
+def test_the_yardstick_of_trainers_that_start_over_is_cut_short() -> None:
+    # 15 days at 10 samples/s, then 5 days at 20; the yardstick plays 14 days only.
     day_s = 86_400.0
-    costs = Costs(grow_s=0.0, shrink_s=0.0, start_s=day_s / 2)
+    team = [
+        trainer("slow", samples=15 * day_s * 10),
+        trainer("fast", scaling=linear(20.0), samples=30 * day_s * 20),
+    ]
+    pool = {0: [(0.0, 20 * day_s)]}
 
-    result = replay(
-        {0: [(0, 20 * day_s)]},
-        [trainer(samples=10 * day_s / 2, costs=costs)],
-        policy="equal",
-        requeue=True,
-    )
+    whole = replay(pool, team, policy="equal", parallel=1)
+    cut = replay(pool, team, policy="equal", parallel=1, requeue=True)
 
-    assert result.finished == 20
-    assert result.efficiency == pytest.approx(0.5)
+    assert whole.efficiency == pytest.approx(1.0)
+    assert cut.efficiency == pytest.approx(12.5 / 10)

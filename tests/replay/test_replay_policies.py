@@ -9,12 +9,18 @@ from freetrain.replay.accounting import RealAccountant
 from freetrain.replay.engine import Engine
 from freetrain.replay.errors import BrokenPolicyError
 from freetrain.replay.policies.equal import equal_counts
+from freetrain.replay.policies.freetrain import FreeTrainPolicy
 from freetrain.replay.policies.interface import Change, View
-from freetrain.replay.runs import Tally
-from freetrain.replay.settings import Objective, ReplaySettings
+from freetrain.replay.policies.planning import MeasuredPlanner, SolverUse
+from freetrain.replay.policies.worth import ObjectiveWorth
+from freetrain.replay.runs import Run, Tally
+from freetrain.replay.settings import Accounting, Objective, ReplaySettings
 from freetrain.replay.timeline import PoolTimeline
-from freetrain.trainers.spec import Costs, TrainerSpec
-from tests.replay.worlds import linear, replay, trace_of, trainer
+from freetrain.trainers.spec import Costs, Scaling, TrainerSpec
+from milp.keep import keep
+from milp.planner import Answer, Outcome
+from milp.problem import Problem
+from tests.replay.worlds import linear, no_clock, replay, trace_of, trainer
 
 COMMITS_RARELY = Costs(
     grow_s=3.0, shrink_s=2.0, start_s=5.0, checkpoint_every_s=1_000.0
@@ -157,6 +163,8 @@ def test_a_scavenger_waits_for_its_size_and_is_killed_whole() -> None:
     assert result.samples == pytest.approx(5 * 20)
     assert result.used_node_s == pytest.approx(20 * 2 + 10 * 2)
     assert [step.used_nodes for step in result.steps] == [2, 0, 2]
+    # To give up what is left of a killed job is no rescale.
+    assert result.rescales == 0
 
 
 def test_a_killed_scavenger_starts_at_once_where_other_nodes_are_free() -> None:
@@ -210,6 +218,64 @@ def test_weights_count_only_under_the_weighted_objective() -> None:
 
     assert by_throughput.steps[0].resized == (("plain", 4),)
     assert by_weight.steps[0].resized == (("dear", 4),)
+
+
+def test_a_start_that_costs_more_than_it_gains_is_not_made_unless_starts_are_free() -> (
+    None
+):
+    team = [trainer(costs=Costs(grow_s=0.0, shrink_s=0.0, start_s=500.0))]
+    pool = {0: [(0.0, 30.0)]}
+
+    real = replay(pool, team, t_fwd_s=120.0)
+    published = replay(pool, team, t_fwd_s=120.0, accounting=Accounting.PUBLISHED)
+
+    assert real.used_node_s == 0
+    assert published.samples == 300
+
+
+def test_a_rigid_job_of_a_size_it_cannot_run_on_trains_nothing() -> None:
+    gappy = Scaling("gappy", linear().samples_per_s, (1, 2, 4))
+
+    result = replay(
+        {n: [(0, 30)] for n in range(3)},
+        [trainer(scaling=gappy, fixed_nodes=3)],
+        policy="scavenger",
+    )
+
+    assert (result.used_node_s, result.samples) == (90, 0)
+
+
+class GivesUp:
+    """A planner that never has anything better than what there is."""
+
+    def plan(self, problem: Problem) -> Answer:
+        return Answer(keep(problem), Outcome.KEPT, "too slow")
+
+
+def test_a_solver_without_an_answer_keeps_what_runs_and_is_counted() -> None:
+    use = SolverUse()
+    held = Run(0, trainer(), [], 0.0, held={1, 2})
+    waits = Run(1, trainer("w"), [], 0.0)
+    policy = FreeTrainPolicy(
+        MeasuredPlanner(GivesUp(), use, no_clock),
+        ObjectiveWorth(Objective.THROUGHPUT),
+        t_fwd_s=120.0,
+    )
+
+    changes = policy.decide(
+        View(
+            now_s=0.0,
+            trainers=[held, waits],
+            free=[0],
+            idle_nodes=3,
+            since_s=[],
+            joined=(),
+            left=(),
+        )
+    )
+
+    assert changes == ()
+    assert (use.calls, use.fallbacks) == (1, 1)
 
 
 def test_an_unknown_policy_is_refused_with_the_names_there_are() -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from milp.planner import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from milp.planner import Planner
+    from milp.planner import Answer
     from milp.problem import Problem
 
 
@@ -29,11 +29,19 @@ class SolverUse:
     fallbacks: int = 0
 
 
+class Plans(Protocol):
+    """What plans: ``milp.planner.Planner``, or a fake of it."""
+
+    def plan(self, problem: Problem) -> Answer:
+        """Return a verified plan; the present one where there is no better."""
+        ...
+
+
 class MeasuredPlanner:
     """Asks the planner, which verifies every answer, and keeps count."""
 
     def __init__(
-        self, planner: Planner, use: SolverUse, clock: Callable[[], float]
+        self, planner: Plans, use: SolverUse, clock: Callable[[], float]
     ) -> None:
         self._planner = planner
         self._use = use
