@@ -44,12 +44,12 @@ class Committer:
         return self._store is not None and elapsed_s >= self._every_s
 
     def commit(self, checkpoint: Checkpoint) -> None:
-        """Commit, unless this step is committed already or a successor exists.
+        """Commit, unless a successor exists.
 
         Raises:
             StateError: The state holds something that no checkpoint can hold.
         """
-        if self._store is None or checkpoint.position.step == self.committed_step:
+        if self._store is None:
             return
         try:
             self.superseded = not self._store.commit(checkpoint)

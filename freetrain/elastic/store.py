@@ -144,10 +144,15 @@ class CheckpointStore:
                 path.unlink()
 
     def _remove_left_overs(self) -> None:
-        """Remove what earlier generations were writing when they were killed."""
-        mine = f".{self._generation:010d}"
-        for path in self._run_dir.checkpoints.glob(".*.partial"):
-            if path.name < mine:
+        """Remove what earlier generations left: half files and claims.
+
+        The newest claim fences all earlier ones, so it is enough.
+        """
+        mine = f"{self._generation:010d}"
+        half = self._run_dir.checkpoints.glob(".*.partial")
+        claims = self._run_dir.generations.glob("*.started")
+        for path in (*half, *claims):
+            if path.name.lstrip(".") < mine:
                 with suppress(OSError):
                     path.unlink()
 

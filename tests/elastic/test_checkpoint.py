@@ -21,6 +21,7 @@ from freetrain.elastic.checkpoint import read_checkpoint, write_checkpoint
 from freetrain.elastic.state import flatten
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 DIGEST_BYTES = 64
@@ -87,6 +88,17 @@ def test_what_is_written_is_read_back_with_its_very_types(
     assert found.position == Position(step=7, samples=70, epoch=1, offset=20)
     assert found.training == {"seed": 5}
     assert spelled_out(found.state) == spelled_out(state)
+
+
+@pytest.mark.parametrize("layout", [np.asfortranarray, np.transpose, lambda a: a[::2]])
+def test_arrays_of_any_layout_come_back_with_every_value_in_its_place(
+    layout: Callable[[np.ndarray], np.ndarray],
+) -> None:
+    array = layout(np.arange(24.0).reshape(4, 6))
+
+    found = read_checkpoint(to_bytes({"weights": array})).state["weights"]
+
+    assert found.tolist() == array.tolist()
 
 
 @settings(max_examples=25)

@@ -154,6 +154,19 @@ def test_what_a_killed_generation_was_writing_is_removed(tmp_path: Path) -> None
     assert names(tmp_path) == []
 
 
+def test_claims_do_not_pile_up_and_still_keep_old_generations_out(
+    tmp_path: Path,
+) -> None:
+    for generation in range(1, 5):
+        store(tmp_path, generation)
+
+    assert [path.name for path in (tmp_path / "generations").iterdir()] == [
+        "0000000004.started"
+    ]
+    with pytest.raises(GenerationTakenError, match="later generation"):
+        store(tmp_path, 2)
+
+
 def test_a_state_that_cannot_be_kept_leaves_no_half_file(tmp_path: Path) -> None:
     mine = store(tmp_path, 1)
     mine.commit(checkpoint(1, 5))
