@@ -57,7 +57,7 @@ class Plan:
 
     @property
     def steps(self) -> int:
-        """Steps in the whole training, whatever the world: for schedules."""
+        """Steps in the whole training."""
         return self.epochs * self.steps_per_epoch
 
     def unchanging(self) -> dict[str, int]:
@@ -94,6 +94,7 @@ class Batch:
 
     Attributes:
         step: Steps done before this one since the training began.
+        total_steps: Steps in the whole training, the same in every world.
         epoch: The epoch, from 0.
         last_of_epoch: Whether the epoch ends with it.
         indices: Its samples, int64, in order.
@@ -104,6 +105,7 @@ class Batch:
     """
 
     step: int
+    total_steps: int
     epoch: int
     last_of_epoch: bool
     indices: NDArray[np.int64]
@@ -150,6 +152,7 @@ class Sampler:
         is_last = end == self._plan.samples
         return Batch(
             step=position.step,
+            total_steps=self._plan.steps,
             epoch=position.epoch,
             last_of_epoch=is_last,
             indices=indices,
