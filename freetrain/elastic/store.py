@@ -57,11 +57,13 @@ class CheckpointStore:
         """Start this generation: nobody else may, and no earlier one may commit.
 
         Raises:
-            GenerationTakenError: It was started before, or a later one exists.
+            GenerationTakenError: It was started or has ended, or a later one exists.
             OSError: The run directory cannot be written; a commit will try again.
         """
         if self.is_superseded():
             raise self._taken("a later generation exists")
+        if self._run_dir.outcome(self._generation).exists():
+            raise self._taken("it has ended already")
         self._run_dir.create()
         claim = self._run_dir.claim(self._generation)
         if not create_once(claim, b""):

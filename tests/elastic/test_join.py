@@ -13,14 +13,16 @@ import pytest
 from freetrain import elastic
 from freetrain.elastic import (
     ChangedTrainingError,
+    GenerationTakenError,
     LaunchError,
     NotCommittedError,
     ProgramError,
+    WorldMismatchError,
 )
 from freetrain.elastic.clock import Clock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 SAMPLES = 10
@@ -39,6 +41,15 @@ class Ticking:
 
     def clock(self) -> Clock:
         return Clock(unix_s=self.read, elapsed_s=self.read)
+
+
+@pytest.fixture(autouse=True)
+def _old_handlers() -> Iterator[None]:
+    """Put signal handlers back: under a launcher, join() leaves its own."""
+    before = {s: signal.getsignal(s) for s in (signal.SIGTERM, signal.SIGUSR2)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def _nothing(_run: elastic.Fragment, _step: int) -> None:
@@ -297,15 +308,24 @@ def test_the_launcher_s_word_counts_more_than_the_program_s(tmp_path: Path) -> N
         "FREETRAIN_RUN_DIR": str(tmp_path / "theirs"),
         "FREETRAIN_GENERATION": "7",
     }
-    before = {s: signal.getsignal(s) for s in (signal.SIGTERM, signal.SIGUSR2)}
 
     run = train(tmp_path / "mine", environment=environment)
 
-    for number, handler in before.items():
-        signal.signal(number, handler)
     assert run.generation == 7
     assert outcome(tmp_path / "theirs", 7)["outcome"] == "finished"
     assert not (tmp_path / "mine").exists()
+
+
+def test_a_generation_that_failed_before_it_began_is_not_begun_again(
+    tmp_path: Path,
+) -> None:
+    environment = {"FREETRAIN_GENERATION": "1", "FREETRAIN_WORLD_SIZE": "4"}
+    with pytest.raises(WorldMismatchError):
+        train(tmp_path, environment=environment)
+    assert outcome(tmp_path)["outcome"] == "failed"
+
+    with pytest.raises(GenerationTakenError, match="has ended already"):
+        train(tmp_path, environment={"FREETRAIN_GENERATION": "1"})
 
 
 def test_progress_lines_say_where_training_is(tmp_path: Path) -> None:
