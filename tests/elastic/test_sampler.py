@@ -55,6 +55,7 @@ def test_every_sample_is_used_once_an_epoch_whatever_the_worlds(
             np.add.at(used[batch.epoch], batch.mine.indices, 1)
     assert (used == 1).all()
     assert len(steps) == plan.steps
+    assert {batch.total_steps for seen in steps for batch in seen} <= {len(steps)}
 
 
 @given(plans, st.lists(st.integers(1, 7), min_size=1, max_size=5))
