@@ -1,0 +1,99 @@
+"""The command: ``python -m tests.cluster up|down|status``."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from typing import TYPE_CHECKING
+
+from tests.cluster.cluster import Cluster, node_states, take_down
+from tests.cluster.holding import hold, start_to_stay
+from tests.cluster.machine import ClusterRefusedError, prepare, this_machine
+from tests.cluster.settings import Variant
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_UNAVAILABLE = 69
+_NAME = re.compile(r"[a-z0-9-]{1,30}", re.ASCII)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Do what *argv* says and return the exit status."""
+    asked = _parser().parse_args(argv)
+    cluster = Cluster(asked.name)
+    try:
+        if asked.verb == "down":
+            take_down(cluster)
+            _say(f"no cluster {cluster.name} is running")
+        elif asked.verb == "status":
+            _say(_status(cluster))
+        elif asked.verb == "hold":
+            hold(cluster, frozenset(asked.variant))
+        else:
+            prepare(this_machine())
+            _say(_up(cluster, frozenset(asked.variant)))
+    except (ClusterRefusedError, TimeoutError) as error:
+        sys.stderr.write(f"error: {error}\n")
+        return _UNAVAILABLE
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.cluster",
+        description="A real Slurm cluster of eight nodes on this machine, for tests.",
+        epilog="Example: python -m tests.cluster up --variant gres --name two",
+    )
+    parser.add_argument("verb", choices=("up", "down", "status", "hold"))
+    parser.add_argument("--name", type=_name, default="main")
+    parser.add_argument(
+        "--variant", type=Variant, choices=list(Variant), action="append", default=[]
+    )
+    return parser
+
+
+def _name(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise argparse.ArgumentTypeError("letters a-z, digits and -, at most 30")
+    return text
+
+
+def _up(cluster: Cluster, variants: frozenset[Variant]) -> str:
+    if cluster.exists and cluster.is_up:
+        if cluster.variants != variants:
+            raise ClusterRefusedError(
+                f"a cluster {cluster.name} with other variants is running "
+                f"({_words(cluster.variants)}). Nothing was changed. Take it down "
+                f"first, or give this one another --name."
+            )
+        return _status(cluster)
+    take_down(cluster)
+    start_to_stay(cluster, variants)
+    return _status(cluster)
+
+
+def _status(cluster: Cluster) -> str:
+    if not cluster.exists:
+        return f"no cluster {cluster.name} is running"
+    if not cluster.is_up:
+        return f"the cluster {cluster.name} is broken; see {cluster.folder}/log"
+    states = node_states(cluster)
+    told = ", ".join(f"{states.count(s)} {s}" for s in sorted(set(states)))
+    return (
+        f"the cluster {cluster.name} is up ({_words(cluster.variants)}): {told}\n"
+        f"export SLURM_CONF={cluster.conf}"
+    )
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+
+
+def _words(variants: frozenset[Variant]) -> str:
+    return ", ".join(sorted(variants)) or "plain"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,201 @@
+"""A Slurm cluster on this machine: eight nodes, each a slurmd, in one folder."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pwd
+import secrets
+import shutil
+import subprocess
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from random import SystemRandom
+from typing import TYPE_CHECKING
+
+from slurm.environment import scrubbed
+from tests.cluster.machine import ClusterRefusedError
+from tests.cluster.ports import free_ports
+from tests.cluster.processes import is_running, kill_job_processes, start, stop
+from tests.cluster.settings import NODES, Layout, Variant, config_files
+from tests.cluster.waiting import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+_VARIANTS = "variants"
+_KEY_BYTES = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A cluster's folder, whether it runs or not.
+
+    The folder is not in XDG_RUNTIME_DIR: that is closed to other users, whose jobs
+    must reach munge's socket.
+
+    Attributes:
+        name: What tells it from others on this machine.
+    """
+
+    name: str
+
+    @property
+    def folder(self) -> Path:
+        """All its files."""
+        return _base() / self.name
+
+    @property
+    def conf(self) -> Path:
+        """What SLURM_CONF must name."""
+        return self.folder / "slurm.conf"
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """Environment of commands that mean this cluster."""
+        return scrubbed(os.environ) | {"SLURM_CONF": str(self.conf)}
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is anything of it, alive or not."""
+        return self.folder.is_dir()
+
+    @property
+    def is_up(self) -> bool:
+        """Whether every daemon lives."""
+        daemons = ("munged", "slurmctld", *NODES)
+        return all(is_running(_pid_file(self, d), folder=self.folder) for d in daemons)
+
+    @property
+    def variants(self) -> frozenset[Variant]:
+        """How it differs from the plain one."""
+        words = (self.folder / _VARIANTS).read_text(encoding="ascii").split()
+        return frozenset(map(Variant, words))
+
+
+def bring_up(cluster: Cluster, variants: Collection[Variant]) -> None:
+    """Start *cluster* and wait until all its nodes are idle.
+
+    Whoever calls must call ``take_down`` if this raises or never returns.
+
+    Raises:
+        ClusterRefusedError: Its folder cannot be had.
+        TimeoutError: A daemon or a node did not come.
+    """
+    with _one_at_a_time():
+        layout = _make_folder(cluster, variants)
+        _start_munge(cluster, layout)
+        _start(cluster, "slurmctld", ["slurmctld", "-D", "-f", str(layout.conf)])
+        for node in NODES:
+            argv = ["slurmd", "-D", "-N", node, "-f", str(layout.conf)]
+            _start(cluster, node, argv)
+        wait_for(f"all nodes idle ({cluster.folder}/log)", lambda: _is_idle(cluster))
+
+
+def take_down(cluster: Cluster) -> None:
+    """End every daemon and job of *cluster* and remove its folder."""
+    if not cluster.exists:
+        return
+    for daemon in ("slurmctld", *NODES, "munged"):
+        stop(_pid_file(cluster, daemon), folder=cluster.folder)
+    kill_job_processes(cluster.folder)
+    shutil.rmtree(cluster.folder)
+
+
+def restart_controller(cluster: Cluster) -> None:
+    """Stop slurmctld and start it again; it finds its jobs in its state."""
+    stop(_pid_file(cluster, "slurmctld"), folder=cluster.folder)
+    _start(cluster, "slurmctld", ["slurmctld", "-D", "-f", str(cluster.conf)])
+
+
+def node_states(cluster: Cluster) -> list[str]:
+    """Return each node's state as sinfo says it, empty where nobody answers."""
+    done = subprocess.run(
+        ["sinfo", "--noheader", "--Node", "--partition=main", "--format=%T"],  # noqa: S607
+        check=False,
+        capture_output=True,
+        text=True,
+        env=cluster.environ,
+    )
+    return done.stdout.split()
+
+
+def _is_idle(cluster: Cluster) -> bool:
+    if not cluster.is_up:
+        raise ClusterRefusedError(f"a daemon ended: {_last_words(cluster)}")
+    return node_states(cluster) == ["idle"] * len(NODES)
+
+
+def _last_words(cluster: Cluster) -> str:
+    """Return the end of the log of each daemon that is not alive."""
+    words = []
+    for pid_file in sorted((cluster.folder / "run").glob("*.pid")):
+        if not is_running(pid_file, folder=cluster.folder):
+            log = cluster.folder / "log" / f"{pid_file.stem}.out"
+            said = log.read_text(encoding="utf-8", errors="replace")
+            words.append(f"{pid_file.stem}: {said.strip()[-300:]}")
+    return "; ".join(words)
+
+
+def _base() -> Path:
+    return Path(tempfile.gettempdir()) / "freetrain-cluster"
+
+
+@contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Keep two clusters from choosing the same free ports."""
+    base = _base()
+    base.mkdir(mode=0o755, exist_ok=True)
+    status = base.lstat()
+    if status.st_uid != os.geteuid() or base.is_symlink():
+        raise ClusterRefusedError(
+            f"{base} belongs to somebody else. Nothing was started. Remove it, or set "
+            f"TMPDIR to a folder of your own that all users may pass."
+        )
+    with (base / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _make_folder(cluster: Cluster, variants: Collection[Variant]) -> Layout:
+    ports = free_ports(1 + len(NODES), rng=SystemRandom())
+    layout = Layout(cluster.folder, ports[0], ports[1:])
+    for name in ("", "run", "log", "state", "munge", "spool"):
+        (layout.folder / name).mkdir(mode=0o755)
+    for name in NODES:
+        (layout.folder / "spool" / name).mkdir(mode=0o755)
+    chosen = " ".join(sorted(variants))
+    for name, text in (config_files(layout, variants) | {_VARIANTS: chosen}).items():
+        path = layout.folder / name
+        path.write_text(text, encoding="ascii")
+        path.chmod(0o755 if name == "epilog" else 0o644)
+    return layout
+
+
+def _start_munge(cluster: Cluster, layout: Layout) -> None:
+    """Start munged as its own user, with a key that nobody else has."""
+    folder = layout.socket.parent
+    key = folder / "key"
+    key.touch(mode=0o600)
+    key.write_bytes(secrets.token_bytes(_KEY_BYTES))
+    user = pwd.getpwnam("munge")
+    for path in (folder, key):
+        os.chown(path, user.pw_uid, user.pw_gid)
+    folder.chmod(0o711)
+    as_munge = ["setpriv", "--reuid=munge", "--regid=munge", "--clear-groups"]
+    files = {"key-file": key, "socket": layout.socket}
+    files |= {f"{kind}-file": folder / kind for kind in ("pid", "log", "seed")}
+    options = [f"--{option}={path}" for option, path in files.items()]
+    _start(cluster, "munged", [*as_munge, "munged", "--foreground", *options])
+    wait_for("munge's socket", layout.socket.exists)
+
+
+def _start(cluster: Cluster, daemon: str, argv: list[str]) -> None:
+    log = cluster.folder / "log" / f"{daemon}.out"
+    start(argv, pid_file=_pid_file(cluster, daemon), log=log)
+
+
+def _pid_file(cluster: Cluster, daemon: str) -> Path:
+    return cluster.folder / "run" / f"{daemon}.pid"

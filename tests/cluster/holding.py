@@ -1,0 +1,96 @@
+"""A process that holds a cluster, so that nobody's death leaves one behind.
+
+It starts the cluster, says so, and listens: told to keep it, it goes and leaves the
+cluster running; when its input ends, because whoever asked is done or was killed,
+it takes the cluster down.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.cluster.cluster import Cluster, bring_up, take_down
+from tests.cluster.machine import ClusterRefusedError
+from tests.cluster.processes import adopt_orphans, kill_descendants
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from tests.cluster.settings import Variant
+
+_READY = b"ready\n"
+_KEEP = b"keep\n"
+_TOP = Path(__file__).resolve().parent.parent.parent
+
+
+@contextmanager
+def running_cluster(variants: Collection[Variant]) -> Iterator[Cluster]:
+    """Run a cluster of its own as long as the block lasts, or we live.
+
+    Raises:
+        ClusterRefusedError: It could not be started.
+    """
+    cluster = Cluster(f"held-{secrets.token_hex(4)}")
+    with _holder(cluster, variants):
+        yield cluster
+
+
+def start_to_stay(cluster: Cluster, variants: Collection[Variant]) -> None:
+    """Start *cluster* and leave it running.
+
+    Raises:
+        ClusterRefusedError: It could not be started; nothing of it is left.
+    """
+    with _holder(cluster, variants) as holder:
+        holder.communicate(_KEEP)
+
+
+def hold(cluster: Cluster, variants: Collection[Variant]) -> None:
+    """Be the process that holds *cluster*."""
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, lambda *_: sys.exit(1))
+    adopt_orphans()
+    keep = False
+    try:
+        bring_up(cluster, variants)
+        os.write(sys.stdout.fileno(), _READY)
+        keep = sys.stdin.buffer.readline() == _KEEP
+    finally:
+        if not keep:
+            take_down(cluster)
+            kill_descendants()
+
+
+@contextmanager
+def _holder(
+    cluster: Cluster, variants: Collection[Variant]
+) -> Iterator[subprocess.Popen[bytes]]:
+    chosen = [f"--variant={variant}" for variant in sorted(variants)]
+    with subprocess.Popen(  # noqa: S603 -- our own interpreter and words
+        [
+            sys.executable,
+            "-m",
+            "tests.cluster",
+            "hold",
+            "--name",
+            cluster.name,
+            *chosen,
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=_TOP,
+        start_new_session=True,  # an interrupt is for us; it sees its input end
+    ) as holder:
+        if holder.stdout is None or holder.stdout.readline() != _READY:
+            raise ClusterRefusedError(
+                f"the cluster {cluster.name} could not be started; nothing of it is "
+                f"left. What went wrong stands above."
+            )
+        yield holder

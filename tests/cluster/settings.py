@@ -1,0 +1,172 @@
+"""What the cluster is made of, as text: slurm.conf and its companions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from pathlib import Path
+
+NODES = tuple(f"n{number}" for number in range(1, 9))
+GPU_NODES = NODES[6:]
+GRACE_S = 10
+EPILOG_S = 8
+
+_BACKFILL = "bf_interval=5,bf_resolution=30,bf_continue"
+_FORCED_YIELDS = ",bf_yield_interval=1000,bf_yield_sleep=300000"  # microseconds
+
+
+class Variant(StrEnum):
+    """How a cluster may differ from the plain one; they can be combined."""
+
+    MEMORY = "memory"
+    GRES = "gres"
+    SHARED = "shared"
+    COMPLETE_WAIT = "complete-wait"
+    FORCED_YIELDS = "forced-yields"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where a cluster lives.
+
+    Attributes:
+        folder: All its files.
+        controller_port: TCP port of slurmctld.
+        node_ports: TCP ports of the slurmd, one for each of ``NODES``.
+    """
+
+    folder: Path
+    controller_port: int
+    node_ports: tuple[int, ...]
+
+    @property
+    def conf(self) -> Path:
+        """What SLURM_CONF must name."""
+        return self.folder / "slurm.conf"
+
+    @property
+    def socket(self) -> Path:
+        """Where munged listens."""
+        return self.folder / "munge" / "socket"
+
+
+def config_files(layout: Layout, variants: Collection[Variant]) -> dict[str, str]:
+    """Return the text of every configuration file, by its name in the folder."""
+    files = {"slurm.conf": _slurm_conf(layout, variants), "cgroup.conf": ""}
+    if Variant.GRES in variants:
+        devices = f"{layout.folder}/gpu[0-1]"
+        files["gres.conf"] = "".join(
+            f"NodeName={name} Name=gpu Type=a100 File={devices}\n" for name in GPU_NODES
+        )
+        files |= {"gpu0": "", "gpu1": ""}
+    if Variant.COMPLETE_WAIT in variants:
+        files["epilog"] = f"#!/bin/sh\nexec sleep {EPILOG_S}\n"
+    return files
+
+
+def _slurm_conf(layout: Layout, variants: Collection[Variant]) -> str:
+    settings = {
+        **_daemons(layout),
+        **_plugins(),
+        **_scheduling(variants),
+        **_options(layout, variants),
+    }
+    lines = [f"{name}={value}" for name, value in settings.items()]
+    lines += _nodes(layout, variants)
+    lines += _partitions(variants)
+    return "\n".join(lines) + "\n"
+
+
+def _daemons(layout: Layout) -> dict[str, object]:
+    folder = layout.folder
+    return {
+        "ClusterName": "freetrain-test",
+        "SlurmctldHost": "localhost",
+        "SlurmctldPort": layout.controller_port,
+        "SlurmUser": "root",
+        "SlurmdUser": "root",
+        "AuthType": "auth/munge",
+        "CredType": "cred/munge",
+        "AuthInfo": f"socket={layout.socket}",
+        "StateSaveLocation": folder / "state",
+        "SlurmdSpoolDir": folder / "spool" / "%n",
+        "SlurmctldPidFile": folder / "run" / "slurmctld.own-pid",
+        "SlurmdPidFile": folder / "run" / "%n.own-pid",
+        "SlurmctldLogFile": folder / "log" / "slurmctld.log",
+        "SlurmdLogFile": folder / "log" / "%n.log",
+        "SlurmdParameters": "config_overrides",  # whatever this machine really has
+        "MessageTimeout": 30,  # a busy machine is no failure
+        "ReturnToService": 2,
+        "KillWait": 5,
+        "InactiveLimit": 0,
+        "MaxArraySize": 101,
+    }
+
+
+def _plugins() -> dict[str, object]:
+    return {
+        "ProctrackType": "proctrack/linuxproc",
+        "TaskPlugin": "task/none",
+        "MpiDefault": "none",
+        "SwitchType": "switch/none",
+        "JobCompType": "jobcomp/none",
+        "AccountingStorageType": "accounting_storage/none",
+    }
+
+
+def _scheduling(variants: Collection[Variant]) -> dict[str, object]:
+    is_slow = Variant.FORCED_YIELDS in variants
+    preempts = Variant.SHARED not in variants
+    return {
+        "SchedulerType": "sched/backfill",
+        "SchedulerParameters": _BACKFILL + (_FORCED_YIELDS if is_slow else ""),
+        "PriorityType": "priority/basic",
+        "PreemptType": "preempt/partition_prio" if preempts else "preempt/none",
+        "PreemptMode": "CANCEL" if preempts else "OFF",
+    }
+
+
+def _options(layout: Layout, variants: Collection[Variant]) -> dict[str, object]:
+    has_memory = Variant.MEMORY in variants
+    settings: dict[str, object] = {
+        "SelectType": "select/cons_tres",
+        "SelectTypeParameters": "CR_CPU_Memory" if has_memory else "CR_CPU",
+        "JobAcctGatherType": f"jobacct_gather/{'linux' if has_memory else 'none'}",
+    }
+    if has_memory:
+        settings |= {
+            "DefMemPerNode": 600,
+            "JobAcctGatherParams": "OverMemoryKill",
+            "JobAcctGatherFrequency": "task=2",
+        }
+    if Variant.GRES in variants:
+        settings["GresTypes"] = "gpu"
+    if Variant.COMPLETE_WAIT in variants:
+        settings |= {"CompleteWait": 20, "Epilog": layout.folder / "epilog"}
+    return settings
+
+
+def _nodes(layout: Layout, variants: Collection[Variant]) -> list[str]:
+    gpus = GPU_NODES if Variant.GRES in variants else ()
+    return [
+        f"NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} "
+        f"CPUs=2 RealMemory=2000 Feature={'gpu' if name in gpus else 'cpu'}"
+        + (" Gres=gpu:a100:2" if name in gpus else "")
+        for name, port in zip(NODES, layout.node_ports, strict=True)
+    ]
+
+
+def _partitions(variants: Collection[Variant]) -> list[str]:
+    every = f"Nodes={','.join(NODES)} State=UP"
+    main = f"PartitionName=main {every} Default=YES MaxTime=1-00:00:00 "
+    if Variant.SHARED in variants:
+        return [main + "OverSubscribe=EXCLUSIVE"]
+    freetrain = (
+        f"PartitionName=freetrain {every} MaxTime=04:00:00 "
+        f"PriorityTier=1 PreemptMode=CANCEL GraceTime={GRACE_S}"
+    )
+    return [main + "OverSubscribe=EXCLUSIVE PriorityTier=10", freetrain]

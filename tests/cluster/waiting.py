@@ -1,0 +1,36 @@
+"""Waiting for something to become true, with patience, and saying what did not."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PATIENCE_S = 90.0
+"""Far longer than anything takes: a busy machine is no failure."""
+
+T = TypeVar("T")
+
+
+def wait_for(
+    what: str,
+    look: Callable[[], T],
+    *,
+    limit_s: float = PATIENCE_S,
+    pause_s: float = 0.05,
+) -> T:
+    """Return what *look* returns as soon as that is truthy.
+
+    Raises:
+        TimeoutError: It was not within *limit_s*; the last answer is told.
+    """
+    until_s = time.monotonic() + limit_s
+    while True:
+        found = look()
+        if found:
+            return found
+        if time.monotonic() > until_s:
+            raise TimeoutError(f"not within {limit_s:g} s: {what}; last: {found!r}")
+        time.sleep(pause_s)
