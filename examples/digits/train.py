@@ -3,7 +3,7 @@
 Alone, ``python train.py``; with MPI, ``mpirun -n 4 python train.py``; in the holes of
 a cluster, with ``job.toml``. The losses are the same to the last bit. Start it again
 after it was stopped or killed, on another number of ranks, and it goes on.
-"""  # noqa: INP001  # a program, not a package
+"""
 
 from __future__ import annotations
 
