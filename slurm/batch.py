@@ -25,7 +25,8 @@ MAX_ARGUMENT_BYTES = 100_000
 _JOB_ID = re.compile(r"[0-9]{1,10}(?:_[0-9]{1,10})?", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _SIGNAL = re.compile(r"[A-Z][A-Z0-9]{1,9}", re.ASCII)
-_ANSWER = re.compile(r"([0-9]{1,10})(?:;(\S+))?\n?", re.ASCII)
+_GONE = re.compile("Invalid job id specified|already completing or completed")
+_ANSWER = re.compile(r"([0-9]{1,10})(?:;(\S+))?\n", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,35 +129,54 @@ def parse_sbatch(text: str) -> Submitted:
     return Submitted(job_id=int(found[1]), cluster=found[2] or "")
 
 
-def scancel_argv(
-    display_ids: Sequence[str], *, user: str, name: str, signal: str = ""
-) -> list[str]:
+def scancel_argv(display_ids: Sequence[str], *, signal: str = "") -> list[str]:
     """Return the command that ends, or signals, some of our own jobs.
+
+    It names jobs and nothing else. With ``--name`` or ``--user`` beside it, 22.05
+    takes one waiting task for all the tasks of its array that wait; hence the ids
+    must come from a look just taken, in which user and name were right.
 
     Args:
         display_ids: ``18_0`` for an array task (``JobRecord.display_id``). Its raw
             number would do nothing on 22.05, and where it equals the array's it
             would end every task.
-        user: Our own user name: scancel then touches no other's job.
-        name: The jobs' name: scancel then touches no other job, whatever number
-            it has got.
         signal: For example ``TERM``, to batch script and steps; empty to end them.
 
     Raises:
-        ValueError: No job, without which scancel would end all the user's jobs;
-            or a value that scancel would misread.
+        ValueError: No job; or a value that scancel would misread.
     """
     if not display_ids:
-        raise ValueError("no job named: scancel would end every job of the user")
+        raise ValueError("no job named; nothing was cancelled or signalled")
     for display_id in display_ids:
         _check(_JOB_ID.fullmatch(display_id), "job id", display_id)
+    if not signal:
+        return ["scancel", *display_ids]
+    _check(_SIGNAL.fullmatch(signal), "signal", signal)
+    return ["scancel", f"--signal={signal}", "--full", *display_ids]
+
+
+def scancel_waiting_argv(*, user: str, name: str) -> list[str]:
+    """Return the command that ends those jobs of one name that still wait.
+
+    It needs no look before, and spares a job that starts meanwhile.
+
+    Args:
+        user: Our own user name: scancel then touches no other's job.
+        name: The jobs' name.
+
+    Raises:
+        ValueError: A value that scancel would misread.
+    """
     _check(_NAME.fullmatch(name), "job name", name)
     _check(user and "," not in user, "user", user)
     _check_value("user", user)
-    how = [f"--signal={signal}", "--full"] if signal else []
-    if signal:
-        _check(_SIGNAL.fullmatch(signal), "signal", signal)
-    return ["scancel", f"--user={user}", f"--name={name}", *how, *display_ids]
+    return ["scancel", f"--user={user}", f"--name={name}", "--state=PENDING"]
+
+
+def only_gone(said: str) -> bool:
+    """Tell whether all that scancel complained of is jobs that have ended already."""
+    complaints = said.strip().splitlines()
+    return bool(complaints) and all(map(_GONE.search, complaints))
 
 
 def _size_options(request: LeaseRequest) -> list[str]:

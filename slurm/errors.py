@@ -2,6 +2,7 @@
 
 SlurmError
 ├── SlurmUnavailableError   try again next tick
+├── RequestsSpentError      the same; and nothing was sent
 ├── SlurmRefusedError       tell the user; trying again will not help
 └── UnreadableOutputError   our bug or a new Slurm; keep the text, change nothing
 """
@@ -27,8 +28,22 @@ class SlurmUnavailableError(SlurmError):
     transient = True
 
 
+class RequestsSpentError(SlurmError):
+    """We have asked as much as we may; this request was not sent."""
+
+    transient = True
+
+
 class SlurmRefusedError(SlurmError):
-    """Slurm answered, and the answer is no."""
+    """Slurm answered, and the answer is no.
+
+    Attributes:
+        said: All that the command said, empty where no command did.
+    """
+
+    def __init__(self, message: str, *, said: str = "") -> None:
+        self.said = said
+        super().__init__(message)
 
 
 class UnreadableOutputError(SlurmError):

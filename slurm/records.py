@@ -58,6 +58,22 @@ class Node:
     allocated_cpus: int = 0
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class JobKey:
+    """What a job must be called by; both are needed.
+
+    Attributes:
+        job_id: The raw number: what ``srun --jobid`` takes.
+        display_id: ``18_0`` for an array task, else the number: what ``scancel``
+            takes. On 22.05 ``scancel <raw number of a task>`` does nothing and
+            says nothing, and one task's number is its array's, so that cancelling
+            it ends every task.
+    """
+
+    job_id: int
+    display_id: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
     """A job, or the tasks of a job array that still wait together.
@@ -130,6 +146,11 @@ class JobRecord:
     dependency: str = ""
     reservation: str = ""
     qos: str = ""
+
+    @property
+    def key(self) -> JobKey:
+        """What it must be called by."""
+        return JobKey(self.job_id, self.display_id)
 
     @property
     def is_pending(self) -> bool:

@@ -153,4 +153,5 @@ def _failed(
     lower = said.lower()
     if status < 0 or any(words.lower() in lower for words in _UNREACHABLE):
         return SlurmUnavailableError(f"{message}. Try again later.")
-    return SlurmRefusedError(f"{message}. Nothing else was tried.")
+    everything = complaint.decode("utf-8", "replace")
+    return SlurmRefusedError(f"{message}. Nothing else was tried.", said=everything)

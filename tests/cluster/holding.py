@@ -12,7 +12,7 @@ import secrets
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,7 +60,8 @@ def hold(cluster: Cluster, variants: Collection[Variant]) -> None:
     keep = False
     try:
         bring_up(cluster, variants)
-        os.write(sys.stdout.fileno(), _READY)
+        with suppress(BrokenPipeError):  # whoever asked is dead: the input has ended
+            os.write(sys.stdout.fileno(), _READY)
         keep = sys.stdin.buffer.readline() == _KEEP
     finally:
         if not keep:
