@@ -97,18 +97,21 @@ def main(argv: Sequence[str] | None = None, *, world: World | None = None) -> in
         code = app(words, prog_name="freetrain", standalone_mode=False, obj=outside)
     except exits.EXPECTED as error:
         exits.show_error(outside, error)
-        return exits.exit_code(error)
+        code = exits.exit_code(error)
     except KeyboardInterrupt:
         code = exits.INTERRUPTED
     if code == exits.INTERRUPTED:
         outside.stderr.write("error: interrupted before the end; no file written.\n")
-    if code == exits.PIPE_CLOSED:
+    if code in (exits.PIPE_CLOSED, exits.EX_IOERR):
         _forget(outside)
     return int(code or 0)
 
 
 def _forget(world: World) -> None:
     """Point standard output nowhere, so that Python's own last flush stays quiet.
+
+    What could not be written is still in its buffer; a second failure would turn
+    the exit code into 120.
 
     Source: the note on SIGPIPE in the documentation of Python's ``signal``.
     """

@@ -25,9 +25,12 @@ VERBS = (
 
 
 def as_process(*words: str, cwd: Path, stdout: int | IO[str]) -> subprocess.Popen[str]:
+    # Unbuffered output has nothing left to flush at the end, where things go wrong.
+    users = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
     return subprocess.Popen(  # noqa: S603 - this very program
         [sys.executable, "-m", "freetrain", *words],
         cwd=cwd,
+        env=users,
         text=True,
         stdout=stdout,
         stderr=subprocess.PIPE,
