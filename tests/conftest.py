@@ -6,6 +6,10 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.cluster.fixtures import cluster_of
+
+__all__ = ["cluster_of"]
+
 # A deadline is a timed assertion: it would fail on a busy machine.
 settings.register_profile("freetrain", deadline=None, print_blob=True)
 settings.load_profile("freetrain")

@@ -74,6 +74,27 @@ class Cluster:
         words = (self.folder / _VARIANTS).read_text(encoding="ascii").split()
         return frozenset(map(Variant, words))
 
+    def run(self, *argv: str) -> str:
+        """Run one of Slurm's commands here and return its standard output.
+
+        Raises:
+            subprocess.CalledProcessError: It failed.
+        """
+        return subprocess.run(  # noqa: S603 -- a test's own words, never a shell
+            argv,
+            check=True,
+            capture_output=True,
+            text=True,
+            env=self.environ,
+        ).stdout
+
+    def clear(self) -> None:
+        """End every job and wait until all nodes are idle again."""
+        users = set(self.run("squeue", "--noheader", "--format=%u").split())
+        for user in users:
+            self.run("scancel", f"--user={user}")
+        wait_for("all nodes idle again", lambda: _is_idle(self))
+
 
 def bring_up(cluster: Cluster, variants: Collection[Variant]) -> None:
     """Start *cluster* and wait until all its nodes are idle.

@@ -1,0 +1,249 @@
+"""What every Slurm back end does, on fake programs and on a real cluster alike."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from slurm.command_line import SNAPSHOT_REQUESTS
+from slurm.errors import RequestsSpentError, SlurmRefusedError
+from slurm.holes import find_holes
+from slurm.records import JobKey
+from slurm.requirement import Requirement
+from slurm.states import JobState, NodeState
+
+if TYPE_CHECKING:
+    from slurm.backend import SlurmBackend
+    from tests.contract.slurm_worlds import World
+
+RUNNING, WAITING, CANCELLED = "RUNNING", "PENDING", "CANCELLED"
+HOSTILE = "; touch pwned $(touch pwned) `touch pwned` 'a\" |&<>\\n %j * ~ é 漢 --x=y"
+
+
+@pytest.fixture
+def backend(world: World) -> SlurmBackend:
+    return world.connect(None)
+
+
+def test_a_look_shows_nodes_partitions_and_statistics(backend: SlurmBackend) -> None:
+    look = backend.snapshot()
+
+    assert [node.name for node in look.nodes] == [f"n{n}" for n in range(1, 9)]
+    assert {"main", "freetrain"} <= {part.name for part in look.partitions}
+    assert all(NodeState.IDLE in node.states for node in look.nodes)
+    assert look.time_s >= look.before.taken_s > 0
+
+
+def test_a_look_takes_six_requests_and_each_request_is_counted(
+    world: World, backend: SlurmBackend
+) -> None:
+    backend.snapshot()
+    assert backend.requests == SNAPSHOT_REQUESTS
+
+    backend.submit(world.lease(world.new_name()))
+    backend.cancel_waiting(world.new_name())
+    assert backend.requests == SNAPSHOT_REQUESTS + 2
+
+
+def test_what_goes_beyond_the_allowed_requests_is_not_sent(world: World) -> None:
+    capped, free, name = world.connect(1), world.connect(None), world.new_name()
+    capped.release()
+
+    with pytest.raises(RequestsSpentError, match="was not run") as caught:
+        capped.submit(world.lease(name))
+
+    assert caught.value.transient
+    assert capped.requests == 1
+    assert free.find_by_name(name) == ()
+
+
+def test_release_and_configuration_agree(backend: SlurmBackend) -> None:
+    assert backend.release().series == backend.config().release.series
+
+
+def test_a_name_that_no_job_has_is_found_nowhere(
+    world: World, backend: SlurmBackend
+) -> None:
+    assert backend.find_by_name(world.new_name()) == ()
+
+
+def test_a_submitted_job_is_found_by_its_name_with_its_comment(
+    world: World, backend: SlurmBackend
+) -> None:
+    name = world.new_name()
+
+    submitted = backend.submit(world.lease(name, comment="uuid 0b5e"))
+
+    (job,) = world.wait_for_states(backend, name, [RUNNING])
+    assert (job.job_id, job.display_id) == (submitted.job_id, str(submitted.job_id))
+    assert (job.name, job.comment, job.user) == (name, "uuid 0b5e", world.user)
+    assert (job.partitions, job.nice) == (("freetrain",), 10_000)
+    assert job.limit_s == 300
+
+
+def test_a_running_lease_leaves_its_hole_open_and_closes_it_to_others(
+    world: World, backend: SlurmBackend
+) -> None:
+    name = world.new_name()
+    backend.submit(world.lease(name))
+    (job,) = world.wait_for_states(backend, name, [RUNNING])
+    leases = Requirement(partition="freetrain")
+
+    look = backend.snapshot()
+    ours = find_holes(look, leases, is_ours=lambda j: j.name == name, margin_s=0)
+    others = find_holes(look, leases, is_ours=lambda _: False, margin_s=0)
+
+    assert [hole.node for hole in ours if hole.held_by == (job.job_id,)] == [job.nodes]
+    assert {h.node for h in ours} - {h.node for h in others} == {job.nodes}
+
+
+def test_each_task_of_an_array_has_ids_of_its_own_and_one_has_the_arrays(
+    world: World, backend: SlurmBackend
+) -> None:
+    name = world.new_name()
+
+    array = backend.submit(world.lease(name, tasks=3)).job_id
+
+    jobs = world.wait_for_states(backend, name, [RUNNING] * 3)
+    assert [job.display_id for job in jobs] == [f"{array}_{n}" for n in range(3)]
+    assert len({job.job_id for job in jobs}) == 3
+    assert [job.array_task_id for job in jobs if job.job_id == array] == [2]
+
+
+@pytest.mark.parametrize("task", [0, 2])
+def test_ending_one_task_leaves_the_others_alone_whatever_its_number(
+    world: World, backend: SlurmBackend, task: int
+) -> None:
+    """Task 2 has the array's raw number; cancelling by that would end all."""
+    name = world.new_name()
+    backend.submit(world.lease(name, tasks=3))
+    jobs = world.wait_for_states(backend, name, [RUNNING] * 3)
+
+    backend.cancel([jobs[task].key])
+
+    expected = [CANCELLED if n == task else RUNNING for n in range(3)]
+    world.wait_for_states(backend, name, expected)
+
+
+def test_ending_one_waiting_task_leaves_the_waiting_others_alone(
+    world: World, backend: SlurmBackend
+) -> None:
+    name = world.new_name()
+    backend.submit(world.lease(name, tasks=11))
+    started = [RUNNING] * 8
+    jobs = world.wait_for_states(backend, name, [*started, *[WAITING] * 3])
+
+    backend.cancel([jobs[9].key])
+
+    found = {job.array_task_id: job.states for job in backend.find_by_name(name)}
+    assert {JobState.PENDING} == found[8] == found[10]
+    assert found.get(9, {JobState.CANCELLED}) == {JobState.CANCELLED}
+
+
+def test_ending_what_waits_spares_what_runs(
+    world: World, backend: SlurmBackend
+) -> None:
+    name = world.new_name()
+    backend.submit(world.lease(name, tasks=11))
+    world.wait_for_states(backend, name, [*[RUNNING] * 8, *[WAITING] * 3])
+
+    backend.cancel_waiting(name)
+
+    found = backend.find_by_name(name)
+    assert sum(JobState.RUNNING in job.states for job in found) == 8
+    assert not any(job.is_pending for job in found)
+
+
+def test_ending_what_waits_of_one_name_touches_no_other(
+    world: World, backend: SlurmBackend
+) -> None:
+    filling, other = world.new_name(), world.new_name()
+    backend.submit(world.lease(filling, tasks=8))
+    world.wait_for_states(backend, filling, [RUNNING] * 8)
+    backend.submit(world.lease(other))
+
+    backend.cancel_waiting(filling)
+
+    (job,) = backend.find_by_name(other)
+    assert job.is_pending
+
+
+def test_ending_a_job_twice_is_no_error(world: World, backend: SlurmBackend) -> None:
+    name = world.new_name()
+    backend.submit(world.lease(name))
+    (job,) = world.wait_for_states(backend, name, [RUNNING])
+    backend.cancel([job.key])
+    world.wait_for_states(backend, name, [CANCELLED])
+
+    backend.cancel([job.key])
+    backend.signal([job.key], "TERM")
+
+
+def test_several_jobs_of_several_names_end_together(
+    world: World, backend: SlurmBackend
+) -> None:
+    names = [world.new_name(), world.new_name()]
+    keys = []
+    for name in names:
+        backend.submit(world.lease(name))
+        keys.append(world.wait_for_states(backend, name, [RUNNING])[0].key)
+
+    backend.cancel(keys)
+
+    for name in names:
+        world.wait_for_states(backend, name, [CANCELLED])
+
+
+def test_a_signal_that_nothing_heeds_ends_nothing(
+    world: World, backend: SlurmBackend
+) -> None:
+    name = world.new_name()
+    backend.submit(world.lease(name, tasks=2))
+    jobs = world.wait_for_states(backend, name, [RUNNING] * 2)
+
+    backend.signal([jobs[0].key], "CONT")
+
+    # Slurm shows SIGNALING beside RUNNING for a moment
+    world.wait_for_states(backend, name, [RUNNING] * 2)
+
+
+def test_no_job_and_several_tasks_under_one_id_are_refused(
+    backend: SlurmBackend,
+) -> None:
+    before = backend.requests
+
+    with pytest.raises(ValueError, match="no job named"):
+        backend.cancel([])
+    with pytest.raises(ValueError, match="no job named"):
+        backend.signal([], "TERM")
+    with pytest.raises(ValueError, match="not a usable job id"):
+        backend.cancel([JobKey(1, "1"), JobKey(18, "18_[1-3]")])
+    with pytest.raises(ValueError, match="no signal named"):
+        backend.signal([JobKey(1, "1")], "")
+
+    assert backend.requests == before
+
+
+def test_a_partition_that_is_not_there_is_refused_and_nothing_is_submitted(
+    world: World, backend: SlurmBackend
+) -> None:
+    name = world.new_name()
+
+    with pytest.raises(SlurmRefusedError, match="partition"):
+        backend.submit(replace(world.lease(name), partition="nowhere"))
+
+    assert backend.find_by_name(name) == ()
+
+
+def test_a_hostile_comment_survives_the_round_trip(
+    world: World, backend: SlurmBackend
+) -> None:
+    name = world.new_name()
+
+    backend.submit(world.lease(name, comment=HOSTILE))
+
+    (job,) = world.wait_for_states(backend, name, [RUNNING])
+    assert job.comment == HOSTILE
+    assert [j.comment for j in backend.snapshot().jobs if j.name == name] == [HOSTILE]
