@@ -17,7 +17,7 @@ from freetrain.cli.load import (
 from freetrain.cli.progress import progress
 from freetrain.replay.run import run_replay
 from freetrain.report.comparison import Comparison, hole_lengths_s
-from freetrain.trainers.duration import render_duration
+from freetrain.toml.duration import render_duration
 from logs.schedule import Method
 
 if TYPE_CHECKING:

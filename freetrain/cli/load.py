@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from freetrain.errors import MissingInputError, UsageError
 from freetrain.replay.timeline import PoolTimeline
+from freetrain.toml.wording import closest
 from freetrain.trainers.builtin import BUILTIN_NAMES, builtin_trainers
-from freetrain.trainers.entry import closest
 from freetrain.trainers.file import read_trainers
 from logs.read import read_trace
 from logs.schedule import Method, schedule

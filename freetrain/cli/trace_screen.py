@@ -10,7 +10,7 @@ from rich.table import Table
 
 from freetrain.cli.exits import one_line
 from freetrain.report.rows import percent
-from freetrain.trainers.duration import render_duration
+from freetrain.toml.duration import render_duration
 from logs.summary import Spread
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from plotly.offline import get_plotlyjs
 from freetrain.report import figures
 from freetrain.report.rows import HEADINGS, headline, table_row
 from freetrain.report.series import bin_edges_s
-from freetrain.trainers.duration import render_duration
+from freetrain.toml.duration import render_duration
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from freetrain.errors import BadConfigurationError, MissingInputError
-from freetrain.trainers.duration import (
+from freetrain.toml.duration import (
     EXPECTED,
     SECONDS,
     parse_duration,
@@ -133,11 +133,14 @@ def test_a_mistake_is_named_with_what_was_found_and_expected(
     [
         ("3", "scaling = 3, expected samples a second by node count"),
         ("{ }", "scaling = {}, expected samples a second by node count"),
-        ('{ "0" = 1.0 }', 'scaling has "0", expected a node count from 1'),
-        ('{ "two" = 1.0 }', 'scaling has "two", expected a node count from 1'),
-        ('{ "999999" = 1.0 }', 'scaling has "999999", expected a node count from 1'),
-        ('{ "1" = -1.0 }', 'scaling has "1" = -1.0, expected samples a second'),
-        ('{ "1" = "fast" }', 'scaling has "1" = "fast", expected samples a second'),
+        ('{ "0" = 1.0 }', '"0" is no node count from 1'),
+        ('{ "two" = 1.0 }', '"two" is no node count from 1'),
+        ('{ "999999" = 1.0 }', '"999999" is no node count from 1'),
+        (
+            '{ "1" = -1.0 }',
+            'such as { "1" = 100.0, "2" = 190.0 }; for 1 nodes it has -1.0',
+        ),
+        ('{ "1" = "fast" }', 'for 1 nodes it has "fast"'),
     ],
 )
 def test_a_wrong_scaling_is_named(scaling: str, said: str) -> None:

@@ -35,3 +35,14 @@ def render_duration(seconds: float) -> str:
     unit = fitting[-1] if fitting else "s"
     amount = seconds / SECONDS[unit]
     return f"{amount:.0f} {unit}" if amount >= FEW else f"{amount:.3g} {unit}"
+
+
+def exact_duration(seconds: float) -> str:
+    """Return *seconds* so that ``parse_duration`` gives back the same number.
+
+    Exact for whole microseconds up to 10**9 s; in the largest unit that divides it.
+    """
+    for unit, size in reversed(SECONDS.items()):
+        if seconds and seconds % size == 0:
+            return f"{seconds / size:.0f}{unit}"
+    return f"{seconds:.6f}".rstrip("0").rstrip(".") + "s"

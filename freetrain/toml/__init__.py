@@ -1,0 +1,1 @@
+"""TOML files that people write: read key by key, each mistake named in one line."""

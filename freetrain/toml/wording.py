@@ -1,0 +1,27 @@
+"""How messages show what was found, and guess at what was meant."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+LONGEST_SHOWN = 60
+
+
+def closest(word: str, known: Collection[str]) -> str:
+    """Return `` Did you mean 'grow'?`` where a known word is near, else nothing."""
+    # Comparing takes the square of the length: 1 MB would take for ever.
+    near = difflib.get_close_matches(word[:LONGEST_SHOWN], known, n=1, cutoff=0.5)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def shown(value: object) -> str:
+    """Return *value* roughly as TOML writes it, on one line, cut where long."""
+    short = value[: LONGEST_SHOWN + 1] if isinstance(value, str | list) else value
+    text = json.dumps(short, default=str, ensure_ascii=True)
+    cut = len(text) > LONGEST_SHOWN
+    return text[: LONGEST_SHOWN - 3] + "..." if cut else text
