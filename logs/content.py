@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _BLOCK_BYTES = 1 << 22
-MAX_BYTES = 4 << 30
-"""Largest log that is read, unpacked: a gzip file of 4 MB can unpack to 4 GB."""
+MAX_BYTES = 1 << 30
+"""Largest log that is read, unpacked: a gzip file of 10 MB can unpack to 10 GB, and
+/dev/zero has no end. Ten million jobs in the Standard Workload Format fit in."""
 
 _SNIPPET_CHARS = 40
 
@@ -47,18 +48,24 @@ class Content:
             yield number, line.decode(errors="replace").rstrip("\r\n")
 
 
-def read_content(path: Path) -> Content:
+def read_content(path: Path, *, most_bytes: int = MAX_BYTES) -> Content:
     """Return what is in the file at *path*, unpacked where it is gzipped.
+
+    A pipe will do as well: it is read once, from beginning to end.
+
+    Args:
+        path: The file.
+        most_bytes: The most that is read, and the most that is unpacked.
 
     Raises:
         OSError: The file is missing or cannot be read.
-        UnreadableLogError: It is empty, or a torn, damaged or too large gzip file.
+        UnreadableLogError: It is empty, too large, or a torn or damaged gzip file.
     """
     with path.open("rb") as file:
-        packed = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
-        file.seek(0)
-        raw = _unpack(path, file) if packed else file.read()
-    if not raw.strip():
+        raw = _read_to_end(path, file, most_bytes)
+    if raw.startswith(_GZIP_MAGIC):
+        raw = _unpack(path, raw, most_bytes)
+    if not raw or raw.isspace():
         raise UnreadableLogError(str(path), None, None, "the file is empty")
     return Content(str(path), raw.removeprefix(b"\xef\xbb\xbf"))
 
@@ -70,21 +77,23 @@ def snippet(text: str) -> str:
     return f"{text[:_SNIPPET_CHARS]!r}... ({len(text)} characters)"
 
 
-def _unpack(path: Path, file: io.BufferedReader) -> bytes:
-    blocks: list[bytes] = []
-    size = 0
+def _unpack(path: Path, packed: bytes, most_bytes: int) -> bytes:
     try:
-        with gzip.GzipFile(fileobj=file) as stream:
-            while block := stream.read(_BLOCK_BYTES):
-                blocks.append(block)
-                size += len(block)
-                if size > MAX_BYTES:
-                    why = f"unpacks to more than {MAX_BYTES} bytes; split it first"
-                    raise UnreadableLogError(str(path), None, None, why)
+        with gzip.GzipFile(fileobj=io.BytesIO(packed)) as stream:
+            return _read_to_end(path, stream, most_bytes)
     except EOFError:
         why = "the gzip file is cut off; copy it again"
         raise UnreadableLogError(str(path), None, None, why) from None
     except (gzip.BadGzipFile, zlib.error) as error:
         why = f"the gzip file is damaged ({error}); copy it again"
         raise UnreadableLogError(str(path), None, None, why) from None
-    return b"".join(blocks)
+
+
+def _read_to_end(path: Path, stream: io.BufferedIOBase, most_bytes: int) -> bytes:
+    whole = io.BytesIO()
+    while block := stream.read(_BLOCK_BYTES):
+        whole.write(block)
+        if whole.tell() > most_bytes:
+            why = f"there are more than {most_bytes:,} bytes in it; split it first"
+            raise UnreadableLogError(str(path), None, None, why)
+    return whole.getvalue()

@@ -17,6 +17,9 @@ class UnreadableLogError(LogError):
         path: The file, as the user named it.
         line_number: Line from 1, or None where the whole file is meant.
         field: The field's name, or None where the whole line is meant.
+        why: What was found and what was expected.
+        can_skip: Whether only this one line is bad, so that a reader that
+            tolerates one more bad line would go on.
     """
 
     def __init__(
@@ -25,11 +28,14 @@ class UnreadableLogError(LogError):
         line_number: int | None,
         field: str | None,
         why: str,
+        *,
+        can_skip: bool = False,
     ) -> None:
         self.path = path
         self.line_number = line_number
         self.field = field
         self.why = why
+        self.can_skip = can_skip
         line = f", line {line_number}" if line_number is not None else ""
         named = f", field {field!r}" if field is not None else ""
         super().__init__(f"{path}{line}{named}: {why}")

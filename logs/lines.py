@@ -51,7 +51,9 @@ class Tolerance:
             why = bad.why
             if self.allowed:
                 why += f" ({self.allowed} bad lines, all that may be, were skipped)"
-            raise UnreadableLogError(self.source, line_number, bad.field, why)
+            raise UnreadableLogError(
+                self.source, line_number, bad.field, why, can_skip=True
+            )
         self.skipped += 1
 
 

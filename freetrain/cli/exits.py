@@ -74,6 +74,6 @@ def show_error(world: World, error: Exception) -> None:
 
 
 def _remedy(error: UnreadableLogError) -> str:
-    if error.line_number is None:
-        return "Check that the file is complete and is the log you mean."
-    return "Mend the line, or pass over bad lines with --skip-bad N."
+    if error.can_skip:
+        return "Mend the line, or pass over bad lines with --skip-bad N."
+    return "Check that the file is complete and is the log you mean."

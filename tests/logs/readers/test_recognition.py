@@ -1,4 +1,7 @@
 import gzip
+import os
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -185,3 +188,75 @@ def test_a_damaged_log_reads_or_is_refused_and_never_breaks(
         message = str(error)
     assert "\n" not in message
     assert len(message) < 1000
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzipped"])
+def test_no_more_is_read_than_may_be(
+    pack: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(pack(SWF_LINE * 9_000))
+
+    assert read_content(path, most_bytes=len(SWF_LINE) * 9_000).raw
+    with pytest.raises(UnreadableLogError, match="more than 400,000 bytes in it"):
+        read_content(path, most_bytes=400_000)
+
+
+def test_a_file_without_an_end_is_refused() -> None:
+    with pytest.raises(UnreadableLogError, match="more than 5,000,000 bytes in it"):
+        read_content(Path("/dev/zero"), most_bytes=5_000_000)
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzipped"])
+def test_a_log_may_come_through_a_pipe(
+    pack: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(
+        target=pipe.write_bytes, args=(pack(SWF_LINE),), daemon=True
+    )
+    writer.start()
+
+    trace = read_trace(pipe)
+
+    writer.join()
+    assert isinstance(trace, JobTrace)
+    assert len(trace.jobs) == 1
+
+
+def test_only_a_line_that_could_be_skipped_says_so(tmp_path: Path) -> None:
+    bad_line, no_log = tmp_path / "line", tmp_path / "no"
+    bad_line.write_bytes(SWF_LINE + b"2 0\n")
+    no_log.write_bytes(b"hello\n")
+
+    for path, can_skip in ((bad_line, True), (no_log, False)):
+        with pytest.raises(UnreadableLogError) as caught:
+            read_trace(path)
+        assert caught.value.can_skip is can_skip
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"; MaxProcs: 99999999999999\n" + SWF_LINE,
+        b"; MaxNodes: 1000001\n; MaxProcs: 4000004\n" + SWF_LINE,
+        b"job,submit_s,start_s,run_s,nodes\na,0,0,10,3000000\n",
+    ],
+)
+def test_a_machine_larger_than_any_is_refused(raw: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(raw)
+
+    with pytest.raises(UnreadableLogError, match="larger than any machine"):
+        read_trace(path)
+
+
+def test_the_largest_machines_there_are_can_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"; MaxNodes: 40960\n; MaxProcs: 10649600\n" + SWF_LINE)
+
+    trace = read_trace(path)
+
+    assert isinstance(trace, JobTrace)
+    assert (trace.units, trace.units_per_node) == (10_649_600, 260)
