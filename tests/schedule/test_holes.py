@@ -1,6 +1,7 @@
 """What a schedule leaves idle."""
 
 import math
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -128,3 +129,13 @@ def test_the_lowest_units_are_the_lowest(among: set[int], count: int) -> None:
     lowest = Units(71).lowest(unit_set(among), count)
     assert list(members(lowest)) == sorted(among)[:count]
     assert mask(lowest, 71).nonzero()[0].tolist() == sorted(among)[:count]
+
+
+def test_the_units_of_a_large_machine_take_little_memory() -> None:
+    tracemalloc.start()
+    units = Units(20_000)
+    held_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert units.lowest(units.every, 3) == 0b111
+    assert held_bytes < 100_000
