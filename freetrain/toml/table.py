@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from freetrain.errors import BadConfigurationError
 from freetrain.toml.kind import MismatchError
-from freetrain.toml.wording import closest, shown
+from freetrain.toml.wording import closest, one_line, shown
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -39,7 +39,7 @@ class Table:
         stop = "" if problem.endswith(("?", ".")) else "."
         where = f"{self.where}: " if self.where else ""
         raise BadConfigurationError(
-            f"{self.path}: {where}{problem}{stop} {self.consequence}"
+            one_line(f"{self.path}: {where}{problem}{stop} {self.consequence}")
         )
 
     def refuse_value(self, key: str, expected: str) -> NoReturn:

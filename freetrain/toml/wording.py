@@ -25,3 +25,8 @@ def shown(value: object) -> str:
     text = json.dumps(short, default=str, ensure_ascii=True)
     cut = len(text) > LONGEST_SHOWN
     return text[: LONGEST_SHOWN - 3] + "..." if cut else text
+
+
+def one_line(text: str) -> str:
+    """Return *text* with a space for all that would end a line or fool a terminal."""
+    return "".join(char if char.isprintable() else " " for char in text)

@@ -1,0 +1,89 @@
+"""What keys of a job file say about each other."""
+
+from __future__ import annotations
+
+import string
+from typing import TYPE_CHECKING
+
+from freetrain.jobfile.job import PLACEHOLDERS, Launcher, ProgressFormat
+from freetrain.toml.wording import closest, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from freetrain.jobfile.job import Launch, Nodes, Progress, TrainerJob
+    from freetrain.toml.table import Table
+
+
+def check(job: TrainerJob, document: Table) -> None:
+    """Refuse *document* where what it says cannot all be true.
+
+    Raises:
+        BadConfigurationError: The message names the keys.
+    """
+    _check_nodes(job.nodes, document.inner("nodes"))
+    _check_launch(job.launch, document.inner("launch"))
+    if job.work.samples is not None and job.work.epochs is not None:
+        document.inner("work").refuse("expected either samples or epochs, not both")
+    if job.progress is not None:
+        _check_progress(job, job.progress, document.inner("progress"))
+
+
+def _check_nodes(nodes: Nodes, table: Table) -> None:
+    if nodes.min_nodes > nodes.max_nodes:
+        table.refuse(f"min = {nodes.min_nodes} is above max = {nodes.max_nodes}")
+    within = f"from min = {nodes.min_nodes} to max = {nodes.max_nodes}"
+    if not nodes.sizes:
+        table.refuse_value("sizes", f"a node count {within}")
+    listed = isinstance(table.values.get("sizes"), list)
+    if listed and nodes.sizes != nodes.only:
+        table.refuse_value("sizes", f"only node counts {within}")
+
+
+def _check_launch(launch: Launch, table: Table) -> None:
+    if launch.launcher is not Launcher.CUSTOM:
+        if launch.command:
+            table.refuse(
+                f'command is for launcher = "custom", and it is {launch.launcher}'
+            )
+        return
+    if launch.options or launch.executable:
+        table.refuse('with launcher = "custom" all goes into command')
+    if not launch.command:
+        table.refuse(
+            'launcher = "custom" needs command, such as '
+            '["mpiexec", "-f", "{hostfile}", "-n", "{processes}"]'
+        )
+    for name in _placeholders(launch.command, table):
+        if name not in PLACEHOLDERS:
+            hint = closest(name, PLACEHOLDERS)
+            known = ", ".join(f"{{{one}}}" for one in PLACEHOLDERS)
+            table.refuse(
+                f"command has {shown(f'{{{name}}}')}, expected one of {known}.{hint}"
+            )
+
+
+def _placeholders(command: tuple[str, ...], table: Table) -> Iterator[str]:
+    for word in command:
+        try:
+            parsed = list(string.Formatter().parse(word))
+        except ValueError as error:
+            table.refuse(f"command has {shown(word)}: {error}; write {{{{ for {{")
+        for _, name, form, conversion in parsed:
+            if name is not None:
+                yield name + (f"!{conversion}" if conversion else "") + (form or "")
+
+
+def _check_progress(job: TrainerJob, progress: Progress, table: Table) -> None:
+    if job.elastic:
+        table.refuse(
+            "a program that uses freetrain.elastic tells its progress itself; leave "
+            "this table out, or set elastic = false above"
+        )
+    if progress.form is ProgressFormat.PATTERN:
+        if not progress.pattern or progress.fields:
+            table.refuse('format = "pattern" needs pattern, and takes no fields')
+    elif not (progress.file and progress.fields) or progress.pattern:
+        table.refuse(
+            f'format = "{progress.form}" needs file and fields, and takes no pattern'
+        )

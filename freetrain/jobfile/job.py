@@ -1,0 +1,238 @@
+"""What a trainer is, as its user wrote it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from slurm.records import Gres
+
+
+class Launcher(StrEnum):
+    """What starts a world's processes on its nodes."""
+
+    MPIRUN = "mpirun"
+    SRUN = "srun"
+    TORCHRUN = "torchrun"
+    CUSTOM = "custom"
+
+
+class StopSignal(StrEnum):
+    """What may ask a program to stop. USR1 may not: NCCL uses it (submitit #1701)."""
+
+    USR2 = "USR2"
+    TERM = "TERM"
+    INT = "INT"
+    HUP = "HUP"
+    QUIT = "QUIT"
+
+
+class Order(StrEnum):
+    """Who is served first."""
+
+    NORMAL = "normal"
+    BACKGROUND = "background"
+
+
+class ProgressFormat(StrEnum):
+    """How a program that does not use ``freetrain.elastic`` tells its progress."""
+
+    PATTERN = "pattern"
+    CSV = "csv"
+    JSON_LINES = "json-lines"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """How a world is started.
+
+    Attributes:
+        launcher: What starts it.
+        processes_per_node: Processes on each node, 1 or more.
+        threads: What OMP_NUM_THREADS is set to; None leaves it alone.
+        executable: The launcher's program; empty for its usual name.
+        options: Further words for the launcher, before the program's command.
+        command: For ``custom``: what the program's command is appended to, with
+            the placeholders of ``PLACEHOLDERS``.
+    """
+
+    launcher: Launcher = Launcher.MPIRUN
+    processes_per_node: int = 1
+    threads: int | None = None
+    executable: str = ""
+    options: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+
+
+PLACEHOLDERS = ("hostfile", "hosts", "nodes", "processes", "agent")
+"""What ``{...}`` in a custom launcher's command may name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nodes:
+    """How many nodes a trainer can use, and which.
+
+    Attributes:
+        max_nodes: The most.
+        min_nodes: The fewest.
+        only: The counts that it can run on, ascending; empty for all.
+        partition: Where leases for it are submitted; None as the site says.
+        features: Features that each node must have, beside the site's.
+        gres: Generic resources of each node; None as the site says.
+        memory_mib: Memory that each node must have; None as the site says.
+        cpus: CPUs that each node must have; None as the site says.
+    """
+
+    max_nodes: int
+    min_nodes: int = 1
+    only: tuple[int, ...] = ()
+    partition: str | None = None
+    features: tuple[str, ...] = ()
+    gres: tuple[Gres, ...] | None = None
+    memory_mib: int | None = None
+    cpus: int | None = None
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The node counts that it can run on, ascending, never empty."""
+        allowed = range(self.min_nodes, self.max_nodes + 1)
+        return tuple(n for n in self.only or allowed if n in allowed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """When a trainer is done; without anything, when its program says so.
+
+    Attributes:
+        samples: Training samples; None for as many as its program likes.
+        epochs: Epochs; likewise. Never both.
+        time_limit_s: Time on nodes after which it is stopped; None for none.
+    """
+
+    samples: float | None = None
+    epochs: int | None = None
+    time_limit_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """Where and how often a trainer commits.
+
+    Attributes:
+        path: For a program that uses ``freetrain.elastic`` its run directory, for
+            another what it writes; None for a run directory of FreeTrain's.
+        every_s: Time between two commits: what a kill may cost.
+    """
+
+    path: Path | None = None
+    every_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """How a program is asked to commit and end.
+
+    Attributes:
+        signal: The signal that asks.
+        kill_after_s: How long it may take before it is killed.
+    """
+
+    signal: StopSignal = StopSignal.USR2
+    kill_after_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restart:
+    """What is done when a program fails; taking its nodes away is no failure.
+
+    Attributes:
+        attempts: Failures in a row, without a commit between them, after which it
+            is not started any more; 0 for never again.
+        wait_s: Time before the next start; doubles with each failure in a row.
+    """
+
+    attempts: int = 3
+    wait_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """Where a program that does not use ``freetrain.elastic`` tells its progress.
+
+    Attributes:
+        form: How.
+        file: The file that it appends to; None for what it prints.
+        pattern: Regular expression to find in a line, its named groups being the
+            fields; for ``PATTERN`` only.
+        fields: Pairs of field and column or key; for the other two only. Fields
+            are ``step``, ``samples``, ``epoch``, and names of metrics.
+    """
+
+    form: ProgressFormat
+    file: Path | None = None
+    pattern: str = ""
+    fields: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RescaleCosts:
+    """Time without training at a change of nodes; None until it is measured.
+
+    Attributes:
+        grow_s: When nodes are added.
+        shrink_s: When nodes are given up or lost.
+        start_s: When it starts from no nodes.
+    """
+
+    grow_s: float | None = None
+    shrink_s: float | None = None
+    start_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainerJob:
+    """A trainer as its user wrote it. All paths are absolute.
+
+    Attributes:
+        name: What people call it.
+        command: The program and its arguments; no shell sees them.
+        directory: Where the program starts.
+        environment: Variables for it, by name.
+        elastic: Whether the program uses ``freetrain.elastic``.
+        logs: Folder for what it prints; None for one of FreeTrain's.
+        weight: What its work is worth to the planner, above 0.
+        order: Whether it is served with the others or after them.
+        deadline_s: When it should be done, Unix time; None for whenever.
+        scaling: Samples a second by node count, ascending; empty to learn it.
+        launch: How a world is started.
+        nodes: How many nodes, and which.
+        work: When it is done.
+        checkpoint: Where and how often it commits.
+        stop: How it is asked to end.
+        restart: What is done when it fails.
+        progress: Where it tells its progress; None if ``elastic``, or nowhere.
+        costs: What a rescale costs.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    directory: Path
+    nodes: Nodes
+    environment: tuple[tuple[str, str], ...] = ()
+    elastic: bool = True
+    logs: Path | None = None
+    weight: float = 1.0
+    order: Order = Order.NORMAL
+    deadline_s: float | None = None
+    scaling: tuple[tuple[int, float], ...] = ()
+    launch: Launch = Launch()
+    work: Work = Work()
+    checkpoint: Checkpoint = Checkpoint()
+    stop: Stop = Stop()
+    restart: Restart = Restart()
+    progress: Progress | None = None
+    costs: RescaleCosts = RescaleCosts()
