@@ -1,0 +1,111 @@
+"""A real cluster as a test sees it: our back end, and somebody else's jobs."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from slurm.batch import LeaseRequest
+from slurm.command_line import CommandLine
+from slurm.holes import Hole, find_holes
+from slurm.requirement import Requirement
+from slurm.subprocess_runner import SubprocessRunner
+from tests.cluster.waiting import wait_for
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from slurm.records import JobRecord
+    from slurm.snapshot import Snapshot
+    from tests.cluster.cluster import Cluster
+
+OTHER_USER = "nobody"
+LEASES = "freetrain-test-lease"
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One cluster, and what tests do on it.
+
+    Attributes:
+        cluster: The cluster.
+        folder: For scripts and what they write.
+        partition: Where leases go.
+    """
+
+    cluster: Cluster
+    folder: Path
+    partition: str
+
+    def backend(self) -> CommandLine:
+        user = pwd.getpwuid(os.getuid()).pw_name
+        return CommandLine(SubprocessRunner(self.cluster.environ), user=user)
+
+    def script(self, body: str) -> str:
+        path = self.folder / f"script-{uuid4()}"
+        path.write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
+        path.chmod(0o755)
+        return str(path)
+
+    def others_job(self, nodes: int, minutes: int, *options: str) -> int:
+        """Submit a job of somebody else to the main partition."""
+        words = (f"--uid={OTHER_USER}", "--partition=main", "--chdir=/", "--parsable")
+        size = (f"--nodes={nodes}", f"--time={minutes}", "--output=/dev/null")
+        script = self.script("exec sleep 3600")
+        return int(self.cluster.run("sbatch", *words, *size, *options, script))
+
+    def others_running_job(self, nodes: int, minutes: int) -> JobRecord:
+        """Submit a job of somebody else and return it once it runs."""
+        job_id = self.others_job(nodes, minutes)
+
+        def look() -> JobRecord | None:
+            job = _job(self.backend().snapshot(), job_id)
+            return job if job is not None and job.holds_nodes else None
+
+        found = wait_for(f"job {job_id} to run", look)
+        if found is None:
+            raise AssertionError
+        return found
+
+    def lease(
+        self, script: str, *, tasks: int = 1, minutes: int = 2, nice: int = 10_000
+    ) -> LeaseRequest:
+        return LeaseRequest(
+            name=LEASES,
+            comment="",
+            partition=self.partition,
+            limit_min=minutes,
+            nice=nice,
+            script=script,
+            tasks=tasks,
+        )
+
+    def holes(self, look: Snapshot, *, margin_s: float = 0.0) -> tuple[Hole, ...]:
+        leases = Requirement(partition=self.partition)
+        return find_holes(look, leases, is_ours=is_ours, margin_s=margin_s)
+
+    def whole_look_with_plan(self, job_id: int) -> tuple[Snapshot, JobRecord]:
+        """Return a look that backfill did not overlap, and *job_id* with its plan."""
+        backend = self.backend()
+
+        def look() -> tuple[Snapshot, JobRecord] | None:
+            seen = backend.snapshot()
+            job = _job(seen, job_id)
+            is_good = job is not None and job.is_planned and not seen.is_torn
+            return (seen, job) if job is not None and is_good else None
+
+        found = wait_for(f"a whole look with a plan for job {job_id}", look)
+        if found is None:
+            raise AssertionError
+        return found
+
+
+def is_ours(job: JobRecord) -> bool:
+    return job.name == LEASES
+
+
+def _job(look: Snapshot, job_id: int) -> JobRecord | None:
+    return next((job for job in look.jobs if job.job_id == job_id), None)
