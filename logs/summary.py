@@ -15,10 +15,16 @@ from logs.trace import IdleTrace, JobTrace
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from numpy.typing import NDArray
+
     from logs.trace import Trace
 
 LONG_HOLE_S = 600.0
 """From here on a hole is long: rescaling into it has surely paid."""
+
+LOW_USE = 0.5
+"""Up to this share of the machine in use, something keeps it from working: an
+outage, a drain, maintenance, or the log's first and last jobs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +64,15 @@ class JobSummary:
         units_per_node: Units that make up a node.
         machine_nodes: The machine's size in nodes, parts counted as whole ones.
         first_submit_s: First submission.
+        first_start_s: First start, or None where no job has one. Until then a
+            schedule leaves the whole machine idle.
         span_s: From the first start to the last end.
         used_node_s: Node-seconds that jobs held.
         utilisation: ``used_node_s`` over the machine's nodes times ``span_s``.
+        low_use_share: Share of ``span_s`` with half of the units or fewer held.
         mean_idle_nodes: Nodes idle on average over ``span_s``; below 0 where
             the log books more than the machine has.
+        busy_mean_idle_nodes: The same over the time above half.
         peak_units: The most units ever held at once.
         overcommitted_s: Time during which more than the machine was held.
         size_units: Sizes of the jobs that are not nothing.
@@ -85,10 +95,13 @@ class JobSummary:
     units_per_node: int
     machine_nodes: int
     first_submit_s: float
+    first_start_s: float | None
     span_s: float
     used_node_s: float
     utilisation: float
+    low_use_share: float
     mean_idle_nodes: float
+    busy_mean_idle_nodes: float
     peak_units: int
     overcommitted_s: float
     size_units: Spread
@@ -111,7 +124,9 @@ class IdleSummary:
         holes: Idle intervals.
         idle_node_s: Node-seconds idle.
         idle_share: ``idle_node_s`` over ``machine_nodes`` times ``span_s``.
+        low_use_share: Share of ``span_s`` with half of the nodes or more idle.
         mean_idle_nodes: Nodes idle on average over ``span_s``.
+        busy_mean_idle_nodes: The same over the time with fewer idle.
         peak_idle_nodes: The most nodes ever idle at once.
         hole_s: Lengths of the holes.
         short_hole_share: Share of holes shorter than ten minutes.
@@ -129,7 +144,9 @@ class IdleSummary:
     holes: int
     idle_node_s: float
     idle_share: float
+    low_use_share: float
     mean_idle_nodes: float
+    busy_mean_idle_nodes: float
     peak_idle_nodes: int
     hole_s: Spread
     short_hole_share: float
@@ -170,11 +187,16 @@ def _summarise_jobs(trace: JobTrace) -> JobSummary:
         units_per_node=trace.units_per_node,
         machine_nodes=-(-trace.units // trace.units_per_node),
         first_submit_s=min((job.submit_s for job in jobs), default=0.0),
+        first_start_s=min(
+            (job.start_s for job in jobs if job.start_s is not None), default=None
+        ),
         span_s=use.span_s,
         used_node_s=use.unit_s / trace.units_per_node,
         utilisation=_ratio(use.unit_s, trace.units * use.span_s),
-        mean_idle_nodes=_ratio(
-            trace.units * use.span_s - use.unit_s, trace.units_per_node * use.span_s
+        low_use_share=_ratio(use.low_s, use.span_s),
+        mean_idle_nodes=use.mean_idle_nodes(use.span_s, use.unit_s),
+        busy_mean_idle_nodes=use.mean_idle_nodes(
+            use.span_s - use.low_s, use.unit_s - use.low_unit_s
         ),
         peak_units=use.peak_units,
         overcommitted_s=use.overcommitted_s,
@@ -191,14 +213,28 @@ class _Use:
 
     def __init__(self, trace: JobTrace) -> None:
         steps = list(levels(trace.jobs))
+        self._trace = trace
         self.span_s = steps[-1][0] - steps[0][0] if steps else 0.0
         self.unit_s = 0.0
+        self.low_s = 0.0
+        self.low_unit_s = 0.0
         self.overcommitted_s = 0.0
         self.peak_units = max((held for _, held in steps), default=0)
         for (from_s, held), (until_s, _) in itertools.pairwise(steps):
-            self.unit_s += held * (until_s - from_s)
-            if held > trace.units:
-                self.overcommitted_s += until_s - from_s
+            self._count(held, until_s - from_s)
+
+    def _count(self, held: int, lasts_s: float) -> None:
+        self.unit_s += held * lasts_s
+        if held <= LOW_USE * self._trace.units:
+            self.low_s += lasts_s
+            self.low_unit_s += held * lasts_s
+        elif held > self._trace.units:
+            self.overcommitted_s += lasts_s
+
+    def mean_idle_nodes(self, lasts_s: float, unit_s: float) -> float:
+        """Return the nodes idle on average while *unit_s* were held."""
+        idle_unit_s = self._trace.units * lasts_s - unit_s
+        return _ratio(idle_unit_s, self._trace.units_per_node * lasts_s)
 
 
 def _summarise_idle(trace: IdleTrace) -> IdleSummary:
@@ -207,6 +243,9 @@ def _summarise_idle(trace: IdleTrace) -> IdleSummary:
     span_s = float(trace.end_s.max(initial=0.0))
     long_s = hole_s[hole_s >= LONG_HOLE_S]
     mean_idle = _ratio(idle_node_s, span_s)
+    idle, lasts_s = _idle_levels(trace)
+    busy = idle < (1 - LOW_USE) * len(trace.node_names)
+    busy_s = float(lasts_s[busy].sum())
     return IdleSummary(
         source=trace.source,
         log_format="fragments",
@@ -218,20 +257,26 @@ def _summarise_idle(trace: IdleTrace) -> IdleSummary:
         holes=len(hole_s),
         idle_node_s=idle_node_s,
         idle_share=_ratio(mean_idle, len(trace.node_names)),
+        low_use_share=_ratio(span_s - busy_s, span_s),
         mean_idle_nodes=mean_idle,
-        peak_idle_nodes=_peak_idle(trace),
+        busy_mean_idle_nodes=_ratio(float((idle * lasts_s)[busy].sum()), busy_s),
+        peak_idle_nodes=int(idle.max(initial=0)),
         hole_s=Spread.of(hole_s.tolist()),
         short_hole_share=_ratio(len(hole_s) - len(long_s), len(hole_s)),
         long_hole_time_share=_ratio(float(long_s.sum()), idle_node_s),
     )
 
 
-def _peak_idle(trace: IdleTrace) -> int:
-    starts, ends = np.sort(trace.start_s), np.sort(trace.end_s)
-    # Holes that end when others start make room first: ends count inclusively.
-    ended = np.searchsorted(ends, starts, side="right")
-    begun = np.searchsorted(starts, starts, side="right")
-    return int((begun - ended).max(initial=0))
+def _idle_levels(trace: IdleTrace) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return how many nodes were idle from t = 0 on, and for how many seconds each."""
+    times_s, at = np.unique(
+        np.concatenate(([0.0], trace.start_s, trace.end_s)), return_inverse=True
+    )
+    opened, closed = np.split(at[1:], 2)
+    change = np.bincount(opened, minlength=len(times_s)) - np.bincount(
+        closed, minlength=len(times_s)
+    )
+    return np.cumsum(change)[:-1], np.diff(times_s)
 
 
 def _ratio(part: float, whole: float) -> float:

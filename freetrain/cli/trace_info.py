@@ -37,6 +37,6 @@ def info(
     if as_json:
         write_out(world, json.dumps(dataclasses.asdict(summary), indent=2) + "\n")
         return
-    from freetrain.cli.trace_screen import summary_text  # noqa: PLC0415 - Rich
+    from freetrain.cli.trace_screen import summary_text  # noqa: PLC0415
 
-    write_out(world, summary_text(summary, world))
+    write_out(world, summary_text(summary))

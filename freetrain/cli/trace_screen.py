@@ -6,49 +6,93 @@ import dataclasses
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from rich.table import Table
-
 from freetrain.cli.exits import one_line
 from freetrain.report.rows import percent
 from freetrain.toml.duration import render_duration
 from logs.summary import Spread
 
 if TYPE_CHECKING:
-    from freetrain.cli.world import World
     from logs.summary import TraceSummary
 
+LABELS = {
+    "source": "log",
+    "log_format": "format",
+    "unix_start_s": "second 0 is",
+    "skipped_lines": "bad lines passed over",
+    "jobs": "jobs",
+    "never_ran_jobs": "jobs that never ran",
+    "without_start_jobs": "jobs that ran at an unknown time",
+    "without_limit_jobs": "jobs without a time limit",
+    "over_limit_jobs": "jobs that ran past their limit",
+    "oversized_jobs": "jobs larger than the machine",
+    "users": "users",
+    "machine_units": "allocation units",
+    "units_per_node": "units per node",
+    "machine_nodes": "nodes",
+    "first_submit_s": "first submission at second",
+    "first_start_s": "first start at second",
+    "span_s": "time from first to last",
+    "used_node_s": "node-time used",
+    "utilisation": "utilisation",
+    "low_use_share": "time with half the nodes idle or more",
+    "mean_idle_nodes": "mean idle nodes",
+    "busy_mean_idle_nodes": "mean idle nodes, that time left out",
+    "peak_units": "most units held at once",
+    "overcommitted_s": "time with more held than there is",
+    "size_units": "job size in units",
+    "run_s": "run time",
+    "wait_s": "wait",
+    "ever_idle_nodes": "nodes that were ever idle",
+    "holes": "holes",
+    "idle_node_s": "node-time idle",
+    "idle_share": "share of node-time idle",
+    "peak_idle_nodes": "most nodes idle at once",
+    "hole_s": "hole length",
+    "short_hole_share": "holes shorter than 10 min",
+    "long_hole_time_share": "node-time in holes of 10 min and more",
+}
+"""What the figures of ``logs.summary`` are called on the screen."""
+
 UNIX_TIME = "unix_start_s"
+SECONDS = ("first_submit_s", "first_start_s")
+"""Places in the log, as ``--start`` takes them."""
+
+TOLD_APART = ("users",)
+"""Counts that are 0 where the log does not say."""
+
 SHARES = ("utilisation", "_share")
 
 
-def summary_text(summary: TraceSummary, world: World) -> str:
+def summary_text(summary: TraceSummary) -> str:
     """Return one line a figure, the unit with the value."""
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    for field in dataclasses.fields(summary):
-        value = getattr(summary, field.name)
-        table.add_row(_label(field.name), _value(field.name, value))
-    console = world.out()
-    with console.capture() as captured:
-        console.print(table, soft_wrap=True)
-    return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
-
-
-def _label(name: str) -> str:
-    if name == UNIX_TIME:
-        return "begins"
-    plain = name.replace("node_s", "node-time").removesuffix("_s")
-    return plain.removeprefix("log_").replace("_", " ")
+    shown = [
+        (LABELS[field.name], _value(field.name, getattr(summary, field.name)))
+        for field in dataclasses.fields(summary)
+    ]
+    width = max(len(label) for label, _ in shown)
+    return "".join(f"{label:<{width}}  {value}\n" for label, value in shown)
 
 
 def _value(name: str, value: object) -> str:
     if isinstance(value, Spread):
         spread = dataclasses.asdict(value).items()
         return ", ".join(f"{word} {_number(name, part)}" for word, part in spread)
+    if name in TOLD_APART and not value:
+        return "unknown"
+    if name in SECONDS and isinstance(value, float | int):
+        return f"{value:.15g} ({render_duration(value)})"
     if name == UNIX_TIME and isinstance(value, float | int):
-        return f"{datetime.fromtimestamp(value, UTC):%Y-%m-%d %H:%M:%S} UTC"
+        return _moment(value)
     if isinstance(value, float | int):
         return _number(name, float(value))
     return "unknown" if value is None else one_line(str(value))
+
+
+def _moment(unix_s: float) -> str:
+    try:
+        return f"{datetime.fromtimestamp(unix_s, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (ValueError, OverflowError):  # a log may claim any year
+        return f"{unix_s:.15g} s of Unix time"
 
 
 def _number(name: str, value: float) -> str:

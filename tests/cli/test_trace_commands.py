@@ -1,12 +1,15 @@
 """``freetrain trace``: info, convert, generate, holes."""
 
+import dataclasses
 import gzip
 import json
 from pathlib import Path
 
 import pytest
 
+from freetrain.cli.trace_screen import LABELS
 from logs.generate.sample import SAMPLE_NAME, shipped_sample
+from logs.summary import IdleSummary, JobSummary
 from tests.cli.worlds import HOLES, JOBS, run
 
 
@@ -21,10 +24,42 @@ def test_info_says_what_a_log_holds(tmp_path: Path) -> None:
 
     figures = dict(line.split("  ", maxsplit=1) for line in lines)
     shown = {name: value.strip() for name, value in figures.items()}
-    assert shown["source"] == "jobs.csv"
+    assert shown["log"] == "jobs.csv"
     assert shown["jobs"] == "3"
-    assert shown["machine nodes"] == "4"
+    assert shown["nodes"] == "4"
+    assert shown["first start at second"] == "0 (0 s)"
+    assert shown["time with half the nodes idle or more"] == "50.0 %"
+    assert shown["mean idle nodes, that time left out"] == "0.5"
     assert shown["wait"].endswith("most 13.3 min")
+
+
+def test_every_figure_of_a_log_has_a_name_on_the_screen() -> None:
+    figures = {
+        field.name
+        for kind in (JobSummary, IdleSummary)
+        for field in dataclasses.fields(kind)
+    }
+
+    assert set(LABELS) == figures
+    assert len(set(LABELS.values())) == len(LABELS)
+
+
+def test_info_keeps_a_figure_on_one_line_however_long(tmp_path: Path) -> None:
+    name = "a" * 120 + ".csv"
+    (tmp_path / name).write_text(HOLES)
+
+    lines = run("trace", "info", name, cwd=tmp_path).stdout.splitlines()
+
+    assert lines[0].endswith(name)
+    assert len(lines) == len(dataclasses.fields(IdleSummary))
+
+
+def test_info_shows_a_time_that_no_calendar_has(tmp_path: Path) -> None:
+    (tmp_path / "far.csv").write_text(f"# t0_unix=999999999999\n{HOLES}")
+
+    ran = run("trace", "info", "far.csv", cwd=tmp_path)
+
+    assert (ran.code, "999999999999 s of Unix time" in ran.stdout) == (0, True)
 
 
 def test_info_as_json_has_plain_figures(tmp_path: Path) -> None:

@@ -28,10 +28,13 @@ def test_a_log_of_jobs_is_summed_up() -> None:
         units_per_node=2,
         machine_nodes=4,
         first_submit_s=0.0,
+        first_start_s=10.0,
         span_s=100.0,
         used_node_s=400.0,
         utilisation=1.0,
+        low_use_share=0.5,
         mean_idle_nodes=0.0,
+        busy_mean_idle_nodes=-2.0,
         peak_units=12,
         overcommitted_s=50.0,
         size_units=Spread(median=6.0, mean=7.5, most=16.0),
@@ -71,9 +74,41 @@ def test_a_log_of_idle_intervals_is_summed_up() -> None:
         holes=3,
         idle_node_s=1200.0,
         idle_share=0.6,
+        low_use_share=1.0,
         mean_idle_nodes=1.2,
+        busy_mean_idle_nodes=0.0,
         peak_idle_nodes=2,
         hole_s=Spread(median=400.0, mean=400.0, most=600.0),
         short_hole_share=2 / 3,
         long_hole_time_share=0.5,
     )
+
+
+def test_outages_are_told_apart_from_ordinary_idle_time() -> None:
+    jobs = (
+        Job("1", 0.0, 0.0, 100.0, 9, None),
+        Job("2", 0.0, 100.0, 50.0, 5, None),
+        Job("3", 0.0, 150.0, 50.0, 7, None),
+    )
+
+    summary = summarise(JobTrace("log", "swf", jobs, 10))
+
+    assert isinstance(summary, JobSummary)
+    assert summary.low_use_share == 0.25
+    assert summary.mean_idle_nodes == (100 * 1 + 50 * 5 + 50 * 3) / 200
+    assert summary.busy_mean_idle_nodes == (100 * 1 + 50 * 3) / 150
+
+
+def test_outages_show_in_idle_intervals_too() -> None:
+    log = content(
+        "# 4 nodes",
+        "node,idle_start_s,idle_end_s",
+        *("0,0,100", "1,60,80", "2,200,400"),
+    )
+
+    summary = summarise(read_fragments(log))
+
+    assert isinstance(summary, IdleSummary)
+    assert summary.low_use_share == 20 / 400
+    assert summary.busy_mean_idle_nodes == (80 * 1 + 200 * 1) / 380
+    assert summary.peak_idle_nodes == 2

@@ -59,6 +59,8 @@ def test_theta_has_the_jobs_and_the_machine_that_its_comment_names(
     assert summary.unix_start_s == 1641021254
     assert summary.without_start_jobs == summary.never_ran_jobs == 0
     assert summary.oversized_jobs == 0
+    assert round(summary.low_use_share, 2) == 0.2
+    assert round(summary.busy_mean_idle_nodes) == 318
 
 
 def test_kth_reads_the_same_after_it_was_written(shared: Path) -> None:
