@@ -1,0 +1,198 @@
+"""Job files as tests write them, and strategies that make up any."""
+
+from pathlib import Path
+
+from hypothesis import strategies as st
+
+from freetrain.jobfile import job as jobs
+from freetrain.jobfile.file import parse_job
+from freetrain.jobfile.job import TrainerJob
+from freetrain.toml.text import Places
+from slurm.records import Gres
+
+PLACES = Places(Path("/home/ada/work"), Path("/home/ada"))
+
+WHOLE = """
+name = "digits"
+command = "python train.py --note 'two words; $(rm -rf /)'"
+directory = "src"
+environment = { OMP_PROC_BIND = "close", EMPTY = "" }
+elastic = false
+logs = "~/logs"
+weight = 2
+order = "background"
+deadline = 2030-01-31T18:00:00+01:00
+scaling = { "1" = 100.0, "4" = 350 }
+
+[nodes]
+min = 2
+max = 9
+sizes = "powers-of-two"
+partition = "gpu"
+features = ["a100", "ib"]
+gres = "gpu:a100:2,nvme"
+memory = "64GiB"
+cpus = 16
+
+[launch]
+launcher = "srun"
+processes_per_node = 2
+threads = 8
+executable = "/opt/slurm/bin/srun"
+options = ["--cpu-bind=cores"]
+
+[work]
+epochs = 20
+time_limit = "2d"
+
+[checkpoint]
+path = "/scratch/ada/digits"
+every = "0.5min"
+
+[stop]
+signal = "TERM"
+kill_after = "10s"
+
+[restart]
+attempts = 5
+wait = "1min"
+
+[progress]
+format = "pattern"
+file = "train.log"
+pattern = 'step (?P<step>\\d+) loss (?P<loss>\\S+)'
+
+[costs]
+grow = "18s"
+shrink = "12s"
+start = "20s"
+"""
+
+LEAST = """
+name = "digits"
+command = ["python", "train.py"]
+[nodes]
+max = 4
+"""
+
+
+def parse(text: str, places: Places = PLACES) -> TrainerJob:
+    return parse_job(text.encode(), path="job.toml", places=places)
+
+
+def with_line(line: str, *, table: str = "") -> str:
+    """Return the least job file with one more line, in *table*."""
+    if not table:
+        key = line.split(" ", maxsplit=1)[0]
+        rows = [row for row in LEAST.splitlines() if not row.startswith(f"{key} ")]
+        return "\n".join([line, *rows])
+    if table == "nodes":
+        return f"{LEAST}{line}\n"
+    return f"{LEAST}[{table}]\n{line}\n"
+
+
+texts = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20
+)
+arguments = st.lists(texts, max_size=3).map(tuple)
+commands = st.tuples(texts.filter(lambda text: text.strip() != ""), texts)
+words = st.from_regex(r"\A[A-Za-z0-9_][A-Za-z0-9_.:@+-]{0,9}\Z")
+durations = st.integers(1, 3_000_000).map(lambda ms: ms / 1_000)
+numbers = st.floats(min_value=1e-300, max_value=1e300)
+names = st.from_regex(r"\A[A-Za-z_][A-Za-z0-9_]{0,9}\Z")
+paths = st.from_regex(r"\A(/[A-Za-z0-9 ~$'\";é-]{1,8}){1,3}\Z").map(Path)
+generic = st.builds(
+    Gres,
+    name=st.sampled_from(["gpu", "nvme"]),
+    kind=st.sampled_from(["", "a100", "1g.5gb"]),
+    count=st.integers(1, 99_999),
+)
+
+
+@st.composite
+def node_counts(draw: st.DrawFn) -> jobs.Nodes:
+    least = draw(st.integers(1, 40))
+    most = draw(st.integers(least, 100_000))
+    listed = st.lists(st.integers(least, most), min_size=1, max_size=4)
+    only = st.just(()) | listed.map(lambda found: tuple(sorted(set(found))))
+    if most >= 2 * least:
+        only |= st.just(tuple(2**k for k in range(17)))
+    return jobs.Nodes(
+        min_nodes=least,
+        max_nodes=most,
+        only=draw(only),
+        partition=draw(st.none() | words),
+        features=draw(st.lists(words, max_size=2, unique=True).map(tuple)),
+        gres=draw(st.none() | st.tuples(generic)),
+        memory_mib=draw(st.none() | st.integers(1, 2**29)),
+        cpus=draw(st.none() | st.integers(1, 100_000)),
+    )
+
+
+launches = st.builds(
+    jobs.Launch,
+    launcher=st.sampled_from(
+        [jobs.Launcher.MPIRUN, jobs.Launcher.SRUN, jobs.Launcher.TORCHRUN]
+    ),
+    processes_per_node=st.integers(1, 4_096),
+    threads=st.none() | st.integers(1, 4_096),
+    executable=st.just("") | texts.filter(lambda text: text.strip() != ""),
+    options=arguments,
+) | st.builds(
+    jobs.Launch,
+    launcher=st.just(jobs.Launcher.CUSTOM),
+    command=st.just(("mpiexec", "-f", "{hostfile}", "{{", "-n", "{processes}")),
+)
+works = st.builds(
+    jobs.Work,
+    samples=st.none() | numbers,
+    time_limit_s=st.none() | durations.filter(lambda s: s >= 1),
+) | st.builds(jobs.Work, epochs=st.integers(1, 10**9))
+told = st.dictionaries(names, words, max_size=2).map(
+    lambda more: tuple(sorted((more | {"step": "a step"}).items()))
+)
+progresses = st.builds(
+    jobs.Progress,
+    form=st.just(jobs.ProgressFormat.PATTERN),
+    file=st.none() | paths,
+    pattern=st.sampled_from([r"(?P<step>\d+)", r'"(?P<epoch>\S+)" é (?P<loss>.*)']),
+) | st.builds(
+    jobs.Progress,
+    form=st.sampled_from([jobs.ProgressFormat.CSV, jobs.ProgressFormat.JSON_LINES]),
+    file=paths,
+    fields=told,
+)
+variables = st.dictionaries(names, texts, max_size=3).map(
+    lambda found: tuple(sorted(found.items()))
+)
+curves = st.dictionaries(st.integers(1, 100_000), numbers, max_size=3).map(
+    lambda points: tuple(sorted(points.items()))
+)
+
+
+@st.composite
+def trainer_jobs(draw: st.DrawFn) -> TrainerJob:
+    progress = draw(st.none() | progresses)
+    seldom = st.none() | durations
+    return TrainerJob(
+        name=draw(st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")),
+        command=draw(commands),
+        directory=draw(paths),
+        nodes=draw(node_counts()),
+        environment=draw(variables),
+        elastic=progress is None and draw(st.booleans()),
+        logs=draw(st.none() | paths),
+        weight=draw(numbers),
+        order=draw(st.sampled_from(jobs.Order)),
+        deadline_s=draw(st.none() | st.integers(1, 4_000_000_000).map(float)),
+        scaling=draw(curves),
+        launch=draw(launches),
+        work=draw(works),
+        checkpoint=jobs.Checkpoint(
+            path=draw(st.none() | paths), every_s=draw(durations)
+        ),
+        stop=jobs.Stop(signal=draw(st.sampled_from(jobs.StopSignal))),
+        restart=jobs.Restart(attempts=draw(st.integers(0, 1_000))),
+        progress=progress,
+        costs=jobs.RescaleCosts(grow_s=draw(seldom), start_s=draw(seldom)),
+    )

@@ -1,0 +1,188 @@
+"""``freetrain.toml``: what it means, and what mistakes are answered with."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from freetrain.errors import BadConfigurationError
+from freetrain.replay.settings import Objective, Solver
+from freetrain.site import settings
+from freetrain.site.file import default_site, parse_site, render_site
+from freetrain.site.settings import Site
+from freetrain.toml.text import Places
+from slurm.records import Gres
+
+HOME = Path("/home/ada")
+PLACES = Places(Path("/etc/freetrain"), HOME)
+ELSEWHERE = Places(Path("/elsewhere"))
+
+WHOLE = """
+state_directory = "~/state"
+launch_agent = "agent.sh"
+
+[lease]
+partition = "freetrain"
+qos = "scavenger"
+account = "p123"
+nice = 500
+mode = "yield"
+exclusive = false
+features = ["a100"]
+gres = "gpu:a100:4"
+memory = "32GiB"
+cpus = 8
+shortest = "3min"
+longest = "2h"
+
+[caps]
+leases = 10
+requests_per_tick = 5
+rpcs_per_tick = 4
+churn_per_hour = 60
+
+[holes]
+margin = "45s"
+epilog = "8s"
+plan_age = "5min"
+
+[planner]
+t_fwd = "5min"
+policy = "equal"
+objective = "weighted"
+solver = "highs"
+solver_limit = "3s"
+
+[starts]
+pause_after = 2
+pause = "1h"
+"""
+
+
+def parse(text: str) -> Site:
+    return parse_site(text.encode(), path="freetrain.toml", places=PLACES)
+
+
+def refusal(text: str) -> str:
+    with pytest.raises(BadConfigurationError) as refused:
+        parse(text)
+    return str(refused.value)
+
+
+def test_a_file_says_everything_about_a_site() -> None:
+    site = parse(WHOLE)
+
+    assert site == Site(
+        state_directory=Path("/home/ada/state"),
+        launch_agent=Path("/etc/freetrain/agent.sh"),
+        lease=settings.LeaseSettings(
+            partition="freetrain",
+            qos="scavenger",
+            account="p123",
+            nice=500,
+            mode=settings.Mode.YIELD,
+            exclusive=False,
+            features=("a100",),
+            gres=(Gres("gpu", "a100", 4),),
+            memory_mib=32_768,
+            cpus=8,
+            shortest_s=180.0,
+            longest_s=7_200.0,
+        ),
+        caps=settings.Caps(
+            leases=10, requests_per_tick=5, rpcs_per_tick=4, churn_per_hour=60
+        ),
+        holes=settings.HoleSettings(margin_s=45.0, epilog_s=8.0, plan_age_s=300.0),
+        planner=settings.PlannerSettings(
+            t_fwd_s=300.0,
+            policy=settings.PolicyName.EQUAL,
+            objective=Objective.WEIGHTED,
+            solver=Solver.HIGHS,
+            solver_limit_s=3.0,
+        ),
+        starts=settings.StartSettings(pause_after=2, pause_s=3_600.0),
+    )
+
+
+def test_a_plain_user_needs_no_file() -> None:
+    site = default_site(HOME)
+
+    assert site == Site(state_directory=HOME / ".freetrain")
+    assert site.lease.nice > 0
+    assert site.lease.mode is settings.Mode.AUTO
+
+
+def test_without_a_home_the_state_directory_must_be_said() -> None:
+    with pytest.raises(BadConfigurationError, match="HOME is not set"):
+        default_site(None)
+
+    site = parse_site(b'state_directory = "/s"', path="x", places=ELSEWHERE)
+
+    assert site.state_directory == Path("/s")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[leese]", "freetrain.toml: unknown key \"leese\". Did you mean 'lease'?"),
+        ("[lease]\nnice = 0", "freetrain.toml: [lease]: nice = 0, expected a whole"),
+        ('[lease]\nmode = "preemt"', "one of auto, preempt, yield. Did you mean 'pre"),
+        ('[lease]\nshortest = "2h"\nlongest = "1h"', "shortest is above longest"),
+        ('[lease]\nqos = "a,b"', 'qos = "a,b", expected the name of a quality of'),
+        ("[caps]\nrpcs_per_tick = 0", "expected a whole number from 1 to 1000"),
+        ("[holes]\nmargin = 30", "margin = 30, expected a duration with its unit"),
+        ('[planner]\npolicy = "scavenger"', "expected one of freetrain, equal"),
+        ('[planner]\nt_fwd = "0s"', 't_fwd = "0s", expected a duration'),
+        ("[starts]\npause_after = 0", "expected a whole number from 1 to 1000"),
+        ('state_directory = "../x"', 'state_directory = "../x", expected a path'),
+        ("caps = [1]", "caps = [1], expected a table, begun by a line [caps]"),
+    ],
+)
+def test_a_mistake_is_named_with_what_was_found_and_expected(
+    text: str, said: str
+) -> None:
+    message = refusal(text)
+
+    assert said in message
+    assert message.endswith("Nothing was done.")
+
+
+seconds = st.integers(60, 86_400).map(float)
+sites = st.builds(
+    Site,
+    state_directory=st.sampled_from([Path("/s"), Path("/a b/'$x")]),
+    launch_agent=st.none() | st.just(Path("/bin/agent")),
+    lease=st.builds(
+        settings.LeaseSettings,
+        partition=st.sampled_from(["", "main"]),
+        nice=st.integers(1, 2_147_483_645),
+        mode=st.sampled_from(settings.Mode),
+        exclusive=st.booleans(),
+        memory_mib=st.none() | st.integers(1, 2**29),
+        shortest_s=st.just(60.0),
+        longest_s=seconds,
+    ),
+    caps=st.builds(settings.Caps, leases=st.integers(0, 100_000)),
+    holes=st.builds(
+        settings.HoleSettings, margin_s=st.none() | seconds, epilog_s=seconds
+    ),
+    planner=st.builds(
+        settings.PlannerSettings,
+        t_fwd_s=seconds,
+        policy=st.sampled_from(settings.PolicyName),
+        solver=st.sampled_from(Solver),
+    ),
+    starts=st.builds(settings.StartSettings, pause_s=seconds),
+)
+
+
+@given(sites)
+def test_what_is_rendered_reads_back_as_the_same_from_anywhere(site: Site) -> None:
+    text = render_site(replace(site, path=Path("/was/here")))
+
+    again = parse_site(text.encode(), path="x", places=ELSEWHERE)
+
+    assert again == site
+    assert render_site(again) == text
