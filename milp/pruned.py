@@ -4,26 +4,36 @@ An option's loss is how far it lies under its trainer's best at the node price;
 a plan's losses, and the price of the nodes it leaves unused, add up to its
 distance from the bound. So a search that drops every partial plan whose loss
 exceeds a limit finds all plans within that limit, and few states remain.
+
+Ties and rounding are those of the dense dynamic program: gains add up in the
+trainers' order, and from the last trainer back each takes its smallest best
+count.
 """
 
 from __future__ import annotations
 
+import math
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from milp.objective import total
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
-# One trainer's options as (loss, nodes), least loss first.
-Options = list[tuple[float, int]]
-# One trainer's moves that stay within the limit: (pool before it, its nodes).
-Moves = list[tuple[int, int]]
+    from milp.rows import Options, Priced
 
+Answer = tuple["Sequence[int]", float]
 
-# From here on a list of all gains is cheaper than array look-ups.
-_FEW_MOVES = 16
+_NO_PLAN: Answer = ((), -math.inf)
+# With more options a trainer than this, or more moves, arrays are quicker: a move
+# takes about 0.2 us, a trainer by arrays 10 us and more.
+_FEW_OPTIONS = 6
+_MOVES_PER_TRAINER = 50
 
 
 class Limit(NamedTuple):
@@ -32,136 +42,190 @@ class Limit(NamedTuple):
     Attributes:
         loss: Largest distance from the bound, objective units.
         price: Loss of each unused node, objective units.
-        moves: Most moves to look at before giving up.
+        pool_nodes: Nodes to give.
     """
 
     loss: float
     price: float
-    moves: int
+    pool_nodes: int
 
 
-class TooManyMovesError(Exception):
-    """The limit leaves too much to look at; a dense search is cheaper."""
-
-
-def search(
-    options: Sequence[Options],
-    gains: NDArray[np.float64],
-    pool_nodes: int,
-    limit: Limit,
-) -> tuple[list[int], float] | None:
-    """Return counts and gain of the best plan within *limit*, or None.
-
-    Ties and rounding are those of the dense dynamic program: gains add up in the
-    trainers' order, and from the last trainer back each takes its smallest best
-    count.
+def search(priced: Sequence[Priced], limit: Limit) -> Answer:
+    """Return counts and gain of the best plan within *limit*; -inf if there is none.
 
     Args:
-        options: By trainer; losses 0 or more.
-        gains: Gains, shape (trainers, sizes).
-        pool_nodes: Nodes to give.
+        priced: By trainer, at the limit's price.
         limit: What the search may spend.
-
-    Raises:
-        TooManyMovesError: More than ``limit.moves`` moves lie within the limit.
     """
-    moves, ends = _moves_within(options, pool_nodes, limit)
-    best = dict.fromkeys(ends, 0.0)
+    options = [one.within(limit.loss) for one in priced]
+    moves = sum([len(mine.by_loss) for mine in options])
+    if moves == len(options):
+        return _only_plan(options, limit)
+    if moves <= _FEW_OPTIONS * len(options):
+        answer = _search_few(options, [one.best for one in priced], limit)
+        if answer is not None:
+            return answer
+    return search_all(options, limit)
+
+
+def _only_plan(options: Sequence[Options], limit: Limit) -> Answer:
+    counts = [mine.least for mine in options]
+    left = limit.pool_nodes - sum(counts)
+    if left < 0 or left * limit.price > limit.loss:
+        return _NO_PLAN
+    return counts, total([mine.by_loss[0][2] for mine in options])
+
+
+def _search_few(
+    options: Sequence[Options], best: Sequence[float], limit: Limit
+) -> Answer | None:
+    """Search state by state; None where that becomes too much.
+
+    A state is a number of nodes spoken for, unused ones among them.
+
+    Args:
+        options: By trainer.
+        best: By trainer, the gain net of price of an option that loses nothing.
+        limit: What the search may spend.
+    """
+    states, least, most = _begin(options, limit)
+    net = limit.loss
+    moves = _MOVES_PER_TRAINER * len(options)
     choices = []
-    for trainer_moves, row in zip(moves, gains, strict=True):
-        best, choice = _step(trainer_moves, row, best)
+    for mine, top in zip(options, best, strict=True):
+        moves -= len(states) * len(mine.by_loss)
+        if moves < 0:
+            return None
+        least += mine.most
+        most += mine.least
+        if len(mine.by_loss) == 1:
+            _, nodes, more = mine.by_loss[0]
+            states = {n + nodes: gain + more for n, gain in states.items()}
+            choice = dict.fromkeys(states, nodes)
+        else:
+            window = (least, most)
+            states, choice = _step(states, mine.by_loss, window, (net, limit.price))
         choices.append(choice)
-    if pool_nodes not in best:
-        return None
-    left, counts = pool_nodes, []
+        net -= top
+    if limit.pool_nodes not in states:
+        return _NO_PLAN
+    left, counts = limit.pool_nodes, []
     for choice in reversed(choices):
         counts.append(choice[left])
         left -= counts[-1]
-    return counts[::-1], float(best[pool_nodes])
+    return counts[::-1], states[limit.pool_nodes]
 
 
-def _moves_within(
-    options: Sequence[Options], pool_nodes: int, limit: Limit
-) -> tuple[list[Moves], list[int]]:
-    """All moves within the limit from the last trainer back; pools left at the end."""
-    least, most = _reach(options)
-    states = {pool_nodes: 0.0}
-    moves: list[Moves] = []
-    budget = limit.moves
-    for index in range(len(options) - 1, -1, -1):
-        bounds = (least[index], most[index])
-        trainer_moves, states = _spread(states, options[index], bounds, limit)
-        moves.append(trainer_moves)
-        budget -= len(trainer_moves)
-        if budget < 0:
-            raise TooManyMovesError
-    ends = [
-        left
-        for left, loss in states.items()
-        if left >= 0 and loss + limit.price * left <= limit.loss
-    ]
-    return moves[::-1], ends
+def _begin(
+    options: Sequence[Options], limit: Limit
+) -> tuple[dict[int, float], int, int]:
+    """Return the states before the first trainer, and between which they lie."""
+    least = limit.pool_nodes - sum([mine.most for mine in options])
+    most = limit.pool_nodes - sum([mine.least for mine in options])
+    unused = _most_unused(most, limit)
+    return dict.fromkeys(range(max(0, least), unused + 1), 0.0), least, most
 
 
-def _spread(
-    states: dict[int, float],
-    options: Options,
-    bounds: tuple[int, int],
-    limit: Limit,
-) -> tuple[Moves, dict[int, float]]:
-    """One trainer's moves from *states*, and the least loss by pool left after it.
-
-    The trainers before it use at least and at most *bounds* nodes.
-    """
-    least, most = bounds
-    moves: Moves = []
-    after: dict[int, float] = {}
-    for left, loss in states.items():
-        spare = limit.loss - loss
-        for extra, nodes in options:
-            if extra > spare:
-                break
-            rest = left - nodes
-            if rest < least or (
-                rest > most and extra + (rest - most) * limit.price > spare
-            ):
-                continue
-            moves.append((left, nodes))
-            total = loss + extra
-            known = after.get(rest)
-            if known is None or total < known:
-                after[rest] = total
-    return moves, after
+def _most_unused(most: int, limit: Limit) -> int:
+    if limit.price * most > limit.loss:
+        return int(limit.loss / limit.price)
+    return most
 
 
 def _step(
-    moves: Moves, row: NDArray[np.float64], best: dict[int, float]
+    states: dict[int, float],
+    by_loss: list[tuple[float, int, float]],
+    window: tuple[int, int],
+    net_and_price: tuple[float, float],
 ) -> tuple[dict[int, float], dict[int, int]]:
-    """Best gain and smallest best count of one trainer, by pool before it."""
+    """Best gain and smallest best count of one trainer, by nodes spoken for after it.
+
+    What a state has lost is the bound of its trainers less its gain net of price.
+    """
+    net, price = net_and_price
+    least, most = window
     after: dict[int, float] = {}
     choice: dict[int, int] = {}
-    values = row.tolist() if len(moves) > _FEW_MOVES else row
-    for left, nodes in moves:
-        before = best.get(left - nodes)
-        if before is None:
-            continue
-        value = before + values[nodes]
-        known = after.get(left)
-        if known is None or value > known or (value == known and nodes < choice[left]):
-            after[left] = value
-            choice[left] = nodes
+    for before, gain in states.items():
+        spare = net + gain - price * before
+        for loss, nodes, more in by_loss:
+            if loss > spare:
+                break
+            taken = before + nodes
+            if taken < least or taken > most:
+                continue
+            value = gain + more
+            known = after.get(taken)
+            if (
+                known is None
+                or value > known
+                or (value == known and nodes < choice[taken])
+            ):
+                after[taken] = value
+                choice[taken] = nodes
     return after, choice
 
 
-def _reach(options: Sequence[Options]) -> tuple[list[int], list[int]]:
-    """Fewest and most nodes that the trainers before each one can use."""
-    least, most = [0], [0]
-    for trainer_options in options:
-        if len(trainer_options) == 1:
-            fewest = largest = trainer_options[0][1]
-        else:
-            sizes = [nodes for _, nodes in trainer_options]
-            fewest, largest = min(sizes), max(sizes)
-        least.append(least[-1] + fewest)
-        most.append(most[-1] + largest)
-    return least, most
+def search_all(options: Sequence[Options], limit: Limit) -> Answer:
+    """Return what :func:`search` does, by array operations.
+
+    Looks at all sums of options that can end at the pool, whatever they lose.
+    """
+    windows = _windows(options, limit)
+    if any(least > most for least, most in windows):
+        return _NO_PLAN
+    best = [_padded(windows[0][1] - windows[0][0] + 1)]
+    best[0][1:-1] = 0.0
+    for mine, two in zip(options, pairwise(windows), strict=True):
+        best.append(_step_arrays(best[-1], mine, two))
+    value = float(best.pop()[1])
+    if value == -math.inf:
+        return _NO_PLAN
+    left, counts = limit.pool_nodes, []
+    for mine, before, (least, _) in zip(
+        reversed(options), reversed(best), windows[-2::-1], strict=True
+    ):
+        values = before.take(left - least + 1 - mine.nodes, mode="clip") + mine.gains
+        counts.append(int(mine.nodes[values.argmax()]))
+        left -= counts[-1]
+    return counts[::-1], value
+
+
+def _padded(states: int) -> NDArray[np.float64]:
+    """Room for *states* gains between two that are out of reach."""
+    room = np.empty(states + 2)
+    room[0] = room[-1] = -np.inf
+    return room
+
+
+def _step_arrays(
+    best: NDArray[np.float64],
+    options: Options,
+    windows: tuple[tuple[int, int], tuple[int, int]],
+) -> NDArray[np.float64]:
+    """Best gain with one more trainer, over the second window."""
+    (first, _), (least, most) = windows
+    after = _padded(most - least + 1)
+    if len(options.by_loss) == 1:
+        begin = least - first + 1 - options.least
+        np.add(best[begin : begin + most - least + 1], options.gains, out=after[1:-1])
+        return after
+    places = np.arange(least - first + 1, most - first + 2) - options.nodes[:, None]
+    table = best.take(places, mode="clip")
+    table += options.gains[:, None]
+    np.maximum.reduce(table, axis=0, out=after[1:-1])
+    return after
+
+
+def _windows(options: Sequence[Options], limit: Limit) -> list[tuple[int, int]]:
+    """Between what the states lie before each trainer and after the last one."""
+    least = limit.pool_nodes - sum([mine.most for mine in options])
+    most = limit.pool_nodes - sum([mine.least for mine in options])
+    unused = _most_unused(most, limit)
+    fewest = accumulate([mine.least for mine in options], initial=0)
+    largest = accumulate([mine.most for mine in options], initial=unused)
+    reach_least = accumulate([mine.most for mine in options], initial=least)
+    reach_most = accumulate([mine.least for mine in options], initial=most)
+    return list(
+        zip(map(max, fewest, reach_least), map(min, largest, reach_most), strict=True)
+    )

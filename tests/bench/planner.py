@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from operator import itemgetter
 from statistics import fmean, median
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 from milp.count import plan_counts
-from milp.exact import ExactSolver, dense
+from milp.exact import ExactSolver
 from milp.node import plan_nodes
-from milp.objective import gains
+from milp.pruned import Limit, search_all
+from milp.rows import RowTable
 from milp.solver import COUNT_OPTIONS, Cbc
 from milp.verify import violations
 from tests.bench.planner_cases import (
@@ -106,8 +108,11 @@ def _exact_calls() -> Iterator[str]:
 
 
 def _dense(problem: Problem) -> None:
-    rows = [gains(trainer, problem.t_fwd_s) for trainer in problem.trainers]
-    dense(rows, problem.classes[0].nodes)
+    """The same without pruning: all sizes of all trainers, all pools (E1)."""
+    table = RowTable()
+    priced = table.priced(table.rows_of(problem), 0.0)
+    everything = Limit(math.inf, 0.0, problem.classes[0].nodes)
+    search_all([one.within(math.inf) for one in priced], everything)
 
 
 def _timed(call: Callable[[Problem], object], problem: Problem) -> float:

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -6,7 +8,9 @@ from milp.curve import custom
 from milp.errors import MalformedProblemError
 from milp.exact import ExactSolver
 from milp.objective import gain, plan_gain
-from milp.problem import NodeClass, Problem, TrainerState
+from milp.problem import Curve, NodeClass, Problem, TrainerState
+from milp.pruned import Limit, search_all
+from milp.rows import RowTable
 from tests.milp.planning_problems import one_class_problems
 
 
@@ -38,11 +42,53 @@ def plain_best(problem: Problem) -> tuple[list[int], float]:
     return counts[::-1], best[pool]
 
 
+@st.composite
+def ragged_curves(draw: st.DrawFn) -> Curve:
+    """Thirty-odd sizes on one line, some of them off it by a little."""
+    steps = draw(st.lists(st.sampled_from([0.0, 0.0, 0.25, -0.5]), min_size=30))
+    return custom([0.0, *(n * 10.0 + off for n, off in enumerate(steps, start=1))])
+
+
 @settings(max_examples=200)
 @given(one_class_problems())
 def test_exact_gives_each_trainer_the_count_of_the_plain_dynamic_program(
     problem: Problem,
 ) -> None:
+    counts, value = plain_best(problem)
+
+    plan = ExactSolver().solve(problem)
+
+    assert [row[0] for row in plan.counts] == counts
+    assert plan.gain == value
+
+
+@given(one_class_problems())
+def test_the_search_by_arrays_without_a_limit_is_the_plain_dynamic_program(
+    problem: Problem,
+) -> None:
+    table = RowTable()
+    priced = table.priced(table.rows_of(problem), 0.0)
+    everything = Limit(math.inf, 0.0, problem.classes[0].nodes)
+
+    found = search_all([one.within(math.inf) for one in priced], everything)
+
+    assert found == plain_best(problem)
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(ragged_curves(), min_size=1, max_size=4),
+    st.lists(st.integers(0, 12), min_size=2, max_size=9),
+    st.integers(0, 60),
+)
+def test_ragged_and_repeated_curves_leave_the_same_ties_to_tell_apart(
+    several: list[Curve], held: list[int], free: int
+) -> None:
+    states = tuple(
+        TrainerState(f"t{k}", several[k % len(several)], (n,), 18.0, 12.0)
+        for k, n in enumerate(held)
+    )
+    problem = Problem((NodeClass("idle", sum(held) + free),), states, 120.0)
     counts, value = plain_best(problem)
 
     plan = ExactSolver().solve(problem)
