@@ -52,7 +52,11 @@ def freetrain(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", is_eager=True, callback=_show_version, help="Show the version."
+            "--version",
+            metavar="",
+            is_eager=True,
+            callback=_show_version,
+            help="Show the version.",
         ),
     ] = False,
 ) -> None:

@@ -6,10 +6,12 @@ import importlib.metadata
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from freetrain.cli.cautions import cautions
 from freetrain.cli.exits import one_line
 from freetrain.cli.load import (
     counted,
     cut,
+    fitted,
     idle_of,
     load_trace,
     load_trainers,
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
     from freetrain.replay.result import ReplayResult
     from freetrain.replay.timeline import PoolTimeline
     from freetrain.trainers.spec import TrainerSpec
+
+RIGID = "scavenger"
+"""The policy that gives trainers their fixed size."""
 
 MOST_NAMED = 8
 """Models that are named one by one."""
@@ -58,13 +63,19 @@ def compare(request: ReplayRequest, world: World) -> Compared:
     with progress(world, f"scheduling ({request.schedule})") as report:
         idle = idle_of(trace, Method(request.schedule), on_progress=report)
     timeline = cut(idle, request)
+    trainers, made_smaller = fitted(trainers, len(timeline.node_names))
+    told = made_smaller if RIGID in request.policies else ()
     load_s = world.clock() - began_s
     results = tuple(
         _replay(timeline, trainers, policy, request=request, world=world)
         for policy in request.policies
     )
     comparison = describe(
-        request, timeline, trainers, left_out=idle.left_out, results=results
+        request,
+        timeline,
+        trainers,
+        left_out=idle.left_out + told,
+        results=results,
     )
     return Compared(comparison, load_s)
 
@@ -112,6 +123,7 @@ def describe(
             f"{timeline.mean_nodes:,.1f} nodes idle on average."
         ),
         left_out=left_out,
+        cautions=cautions(timeline),
         nodes=nodes,
         span_s=timeline.horizon_s,
         hole_lengths_s=lengths_s,

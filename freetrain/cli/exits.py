@@ -17,12 +17,20 @@ EX_USAGE = 64
 EX_DATAERR = 65
 EX_UNAVAILABLE = 69
 EX_SOFTWARE = 70
+EX_OSERR = 71
 EX_IOERR = 74
 INTERRUPTED = 130
 PIPE_CLOSED = 141
 """What a shell shows for a program that SIGPIPE ended."""
 
-EXPECTED = (FreeTrainError, LogError, MilpError, typer.TyperException, OSError)
+EXPECTED = (
+    FreeTrainError,
+    LogError,
+    MilpError,
+    typer.TyperException,
+    OSError,
+    MemoryError,
+)
 """Everything that becomes one line; anything else is a defect and shows itself."""
 
 
@@ -36,6 +44,8 @@ def exit_code(error: Exception) -> int:
         return EX_DATAERR
     if isinstance(error, SolverUnavailableError):
         return EX_UNAVAILABLE
+    if isinstance(error, MemoryError):
+        return EX_OSERR
     return EX_IOERR if isinstance(error, OSError) else EX_SOFTWARE
 
 
@@ -50,6 +60,11 @@ def error_line(error: Exception) -> str:
         named = f"{error.filename}: " if error.filename else ""
         said = f"{named}{error.strerror or error}"
         return one_line(f"{said}. What was asked for was not finished.")
+    if isinstance(error, MemoryError):
+        return (
+            "there is not enough memory for this; nothing was written. Replay fewer "
+            "nodes or days, or ask for more memory."
+        )
     return one_line(str(error))
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from freetrain.errors import MissingInputError, UsageError
+from freetrain.errors import BadDataError, MissingInputError, UsageError
 from freetrain.replay.timeline import PoolTimeline
 from freetrain.toml.wording import closest
 from freetrain.trainers.builtin import BUILTIN_NAMES, builtin_trainers
@@ -14,6 +15,7 @@ from freetrain.trainers.file import read_trainers
 from logs.read import read_trace
 from logs.schedule import Method, schedule
 from logs.schedule.holes import holes
+from logs.schedule.result import Reason
 from logs.trace import JobTrace
 
 if TYPE_CHECKING:
@@ -24,6 +26,13 @@ if TYPE_CHECKING:
     from freetrain.trainers.spec import TrainerSpec
     from logs.schedule import Schedule
     from logs.trace import IdleTrace, Trace
+
+WHY_LEFT_OUT = {
+    Reason.NO_UNITS: "they needed no nodes",
+    Reason.NEVER_RAN: "they never ran",
+    Reason.NO_START: "the log does not tell when they started",
+    Reason.TOO_WIDE: "they need more than the machine has",
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,11 +113,45 @@ def cut(idle: Idle, request: ReplayRequest) -> PoolTimeline:
     """Return the part of the log that *request* asks for.
 
     Raises:
+        BadDataError: The log has no holes.
         UsageError: Nothing is left of it.
     """
+    if not len(idle.trace.node):
+        left_out = "".join(f" {line}" for line in idle.left_out)
+        raise BadDataError(
+            f"{request.named}: no node is idle while its jobs run, so there is nothing "
+            f"to replay and nothing was done.{left_out} If the log lacks start times, "
+            f"use --schedule easy; if the machine is larger than its jobs, say so in "
+            f"its header."
+        )
     return PoolTimeline.from_trace(
         idle.trace, start_s=request.start_s, nodes=request.nodes, days=request.days
     )
+
+
+def fitted(
+    trainers: tuple[TrainerSpec, ...], nodes: int
+) -> tuple[tuple[TrainerSpec, ...], tuple[str, ...]]:
+    """Return *trainers* with fixed sizes that *nodes* can hold, and what was changed.
+
+    One whose smallest size is too large stays as it is.
+    """
+    fitting = tuple(_fitted(trainer, nodes) for trainer in trainers)
+    smaller = sum(a is not b for a, b in zip(trainers, fitting, strict=True))
+    if not smaller:
+        return trainers, ()
+    told = (
+        f"{counted(smaller, 'trainer')} of a fixed size above {counted(nodes, 'node')} "
+        f"made smaller for scavenger."
+    )
+    return fitting, (told,)
+
+
+def _fitted(trainer: TrainerSpec, nodes: int) -> TrainerSpec:
+    sizes = [size for size in trainer.scaling.sizes if size <= nodes]
+    if trainer.fixed_nodes <= nodes or not sizes:
+        return trainer
+    return replace(trainer, fixed_nodes=sizes[-1])
 
 
 def _skipped(trace: Trace) -> tuple[str, ...]:
@@ -118,10 +161,11 @@ def _skipped(trace: Trace) -> tuple[str, ...]:
 
 
 def _not_placed(made: Schedule) -> tuple[str, ...]:
-    reasons: dict[str, int] = {}
-    for refused in made.refused:
-        reasons[refused.reason] = reasons.get(refused.reason, 0) + 1
-    said = [f"{counted(n, 'job')} left out: {why}." for why, n in reasons.items()]
+    reasons = Counter(refused.reason for refused in made.refused)
+    said = [
+        f"{counted(n, 'job')} left out: {WHY_LEFT_OUT[why]}."
+        for why, n in reasons.items()
+    ]
     over = made.over_commitment
     if over.jobs:
         said.append(

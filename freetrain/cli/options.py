@@ -68,15 +68,20 @@ LogFile = Annotated[
     Path,
     typer.Argument(
         metavar="LOG",
+        readable=False,  # whoever opens it finds out, and exits with 66
         help="SWF, sacct --parsable2, job CSV or idle intervals; plain or gzipped.",
     ),
 ]
 SkipBad = Annotated[
     int,
-    typer.Option(metavar="N", min=0, help="Pass over up to N bad lines; they count."),
+    typer.Option(
+        metavar="N", min=0, help="Pass over up to N bad lines, and say how many."
+    ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON for programs.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace what --out names.")]
+AsJson = Annotated[bool, typer.Option("--json", metavar="", help="JSON for programs.")]
+Force = Annotated[
+    bool, typer.Option("--force", metavar="", help="Replace what --out names.")
+]
 OutFile = Annotated[
     Path | None,
     typer.Option("--out", metavar="FILE", help="Write there instead of to stdout."),
@@ -87,7 +92,11 @@ OutFolder = Annotated[
 ]
 ScheduleMethod = Annotated[
     MethodName,
-    typer.Option("--schedule", help="How jobs of a job log got their nodes."),
+    typer.Option(
+        "--schedule",
+        metavar="NAME",
+        help="Who starts jobs: recorded (as the log says), easy or slurm (simulated).",
+    ),
 ]
 Trainers = Annotated[
     str,
@@ -105,13 +114,29 @@ Policies = Annotated[
     ),
 ]
 ObjectiveName = Annotated[
-    Objective, typer.Option("--objective", help="What the planner maximises.")
+    Objective,
+    typer.Option(
+        "--objective",
+        metavar="NAME",
+        help="What the planner maximises: throughput, speedup or weighted.",
+    ),
 ]
 AccountingName = Annotated[
-    Accounting, typer.Option("--accounting", help="How costs are counted.")
+    Accounting,
+    typer.Option(
+        "--accounting",
+        metavar="NAME",
+        help="How costs count: real, or published (as the paper's scripts), "
+        "published+c.",
+    ),
 ]
 SolverName = Annotated[
-    Solver, typer.Option("--solver", help="What finds the planner's optimum.")
+    Solver,
+    typer.Option(
+        "--solver",
+        metavar="NAME",
+        help="What finds the plan: exact, cbc or highs (an extra to install).",
+    ),
 ]
 Nodes = Annotated[
     int | None,
@@ -124,7 +149,7 @@ StartS = Annotated[
     typer.Option(
         "--start",
         metavar="S",
-        help="Second of the log to begin at.",
+        help="Second of the log to begin at (see trace info).",
         callback=zero_or_more,
     ),
 ]
@@ -141,14 +166,14 @@ Parallel = Annotated[
     int, typer.Option(metavar="N", min=1, help="Trainers that may run at a time.")
 ]
 Requeue = Annotated[
-    bool, typer.Option("--requeue", help="Trainers that finish start over.")
+    bool, typer.Option("--requeue", metavar="", help="Trainers that finish start over.")
 ]
 TFwdS = Annotated[
     float,
     typer.Option(
         "--t-fwd",
         metavar="S",
-        help="The planner's look-ahead, seconds.",
+        help="Look-ahead of the planner, in seconds.",
         callback=above_zero,
     ),
 ]
@@ -156,11 +181,13 @@ CostFactor = Annotated[
     float,
     typer.Option(
         metavar="F",
-        help="Multiplies every cost of changing nodes.",
+        help="Multiplies the costs of changing nodes; 0 for none.",
         callback=zero_or_more,
     ),
 ]
 Seed = Annotated[
     int,
-    typer.Option(metavar="N", min=0, help="Seed; no policy draws from it so far."),
+    typer.Option(
+        metavar="N", min=0, help="Kept with the results; nothing is drawn so far."
+    ),
 ]

@@ -46,7 +46,7 @@ def write_file(path: Path, content: bytes, *, force: bool) -> None:
         if path.exists() and _stays(path, content, force=force):
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _beside(path) as temporary:
+        with _temporary(path.absolute().parent, path) as temporary:
             made = temporary / path.name
             made.write_bytes(content)
             made.replace(path)
@@ -105,13 +105,15 @@ def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
         CannotWriteError: The place cannot be written.
     """
     try:
+        there = path.is_dir()
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _beside(path) as temporary:
+        # In a folder that is there: it may be a file system of its own.
+        with _temporary(path if there else path.absolute().parent, path) as temporary:
             made = temporary / "made"
             made.mkdir()
             for name, content in files.items():
                 (made / name).write_bytes(content)
-            if path.is_dir():
+            if there:
                 for name in files:
                     (made / name).replace(path / name)
             else:
@@ -121,10 +123,10 @@ def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
 
 
 @contextmanager
-def _beside(path: Path) -> Iterator[Path]:
-    """Give a temporary folder on *path*'s file system, where renaming is atomic."""
+def _temporary(folder: Path, path: Path) -> Iterator[Path]:
+    """Give a temporary folder in *folder*, from where renaming to *path* is atomic."""
     with tempfile.TemporaryDirectory(
-        dir=path.absolute().parent, prefix=f".{path.name[:40]}."
+        dir=folder, prefix=f".{path.name[:40]}."
     ) as temporary:
         yield Path(temporary)
 

@@ -13,16 +13,24 @@ if TYPE_CHECKING:
     from freetrain.cli.world import World
     from freetrain.report.comparison import Comparison
 
+LEGEND = """\
+efficiency: training speed over that of as many dedicated nodes ("static")
+coverage:   idle node-time spent on training that lasted, of all idle node-time
+lost:       training not done because of rescales, preemptions and starts
+slowdown:   arrival to finish, queueing included, over running alone at best"""
+"""What the columns mean; docs/replay.md has the formulas."""
+
 
 def comparison_text(comparison: Comparison, world: World) -> str:
     """Return what was read and left out, and the table, for *world*'s terminal."""
     console = world.out()
     with console.capture() as captured:
         console.print(f"{comparison.log}: {comparison.read_as}", soft_wrap=True)
-        for line in comparison.left_out:
+        for line in (*comparison.left_out, *comparison.cautions):
             console.print(line, soft_wrap=True)
         console.print(f"Trainers: {comparison.trainers}.", soft_wrap=True)
         console.print(comparison_table(comparison))
+        console.print(f"\n{LEGEND}", soft_wrap=True)
     return captured.get()
 
 

@@ -43,11 +43,15 @@ ModelSeed = Annotated[
 ]
 Starts = Annotated[
     bool,
-    typer.Option(help="Give jobs the start times that EASY backfilling finds."),
+    typer.Option(
+        metavar="", help="Give jobs the start times that EASY backfilling finds."
+    ),
 ]
 Sample = Annotated[
     bool,
-    typer.Option("--sample", help="The week that ships; --out is then a folder."),
+    typer.Option(
+        "--sample", metavar="", help="The week that ships; --out is then a folder."
+    ),
 ]
 
 

@@ -27,6 +27,7 @@ class Comparison:
         log: The log, as the user named it.
         read_as: What was read, in words: kind, size, span.
         left_out: What was not used of it, one sentence each.
+        cautions: What inflates the figures, one sentence each.
         nodes: Nodes that take part.
         span_s: Seconds replayed.
         hole_lengths_s: Length of each hole in the span, float64, as far as it
@@ -42,6 +43,7 @@ class Comparison:
     log: str
     read_as: str
     left_out: tuple[str, ...]
+    cautions: tuple[str, ...]
     nodes: int
     span_s: float
     hole_lengths_s: NDArray[np.float64]

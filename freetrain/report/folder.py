@@ -53,6 +53,7 @@ def summary(comparison: Comparison) -> str:
         "log": comparison.log,
         "read": comparison.read_as,
         "left_out": list(comparison.left_out),
+        "cautions": list(comparison.cautions),
         "trainers": comparison.trainers,
         "nodes": comparison.nodes,
         "span_s": comparison.span_s,

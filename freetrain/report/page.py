@@ -59,7 +59,8 @@ def _content(name: str) -> str:
 
 
 def _head(comparison: Comparison) -> str:
-    left_out = "".join(f" {escape(line)}" for line in comparison.left_out)
+    told = (*comparison.left_out, *comparison.cautions)
+    left_out = "".join(f" {escape(line)}" for line in told)
     return (
         f"<h1>What training in idle nodes would have done on "
         f"{escape(PurePath(comparison.log).name)}</h1>\n"

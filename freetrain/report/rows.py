@@ -25,6 +25,8 @@ HEADINGS = (
 SCALES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 WORDS = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
 UNKNOWN = "-"
+FEW = 100
+"""From here on fractions are not shown."""
 
 
 def table_row(result: ReplayResult) -> tuple[str, ...]:
@@ -38,8 +40,12 @@ def table_row(result: ReplayResult) -> tuple[str, ...]:
         f"{result.finished:,}",
         percent(lost_share(result)),
         f"{result.preemptions:,}",
-        f"{worst:.1f} x" if isinstance(worst, float) else UNKNOWN,
+        _times(worst) if isinstance(worst, float) else UNKNOWN,
     )
+
+
+def _times(factor: float) -> str:
+    return f"{factor:,.0f} x" if factor >= FEW else f"{factor:.1f} x"
 
 
 def headline(

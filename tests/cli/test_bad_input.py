@@ -1,10 +1,12 @@
 """Whatever is wrong with a call or a file: one clear line, the right exit code."""
 
 import gzip
+import os
 from pathlib import Path
 
 import pytest
 
+from freetrain.cli.exits import error_line, exit_code
 from tests.cli.worlds import HOLES, JOBS, run, written
 
 SWF = "; MaxNodes: 4\n1 0 0 10 1 -1 -1 1 20 -1 1 1 -1 -1 1 -1 -1 -1\n"
@@ -78,6 +80,7 @@ def test_a_call_that_makes_no_sense_exits_with_64(
         ("backwards.csv", HOLES.encode() + b"4,100,50\n", "line 7"),
         ("nan.csv", HOLES.encode() + b"4,nan,50\n", "line 7"),
         ("jobs.csv", JOBS.encode() + b"d,0,-7,300,1,600,u\n", "line 5"),
+        ("huge.swf", SWF.replace("s: 4", "s: 9999999").encode(), "larger than any"),
     ],
 )
 def test_a_log_that_is_not_what_it_claims_exits_with_65(
@@ -93,6 +96,50 @@ def test_a_log_that_is_not_what_it_claims_exits_with_65(
     assert said in line
     assert "Nothing was done." in line
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("job,submit_s,start_s,run_s,nodes\na,0,0,9,3\n", "say so in its header"),
+        (
+            "job,submit_s,start_s,run_s,nodes\na,0,-1,9,3\n",
+            "1 job left out: the log does not tell when they started. If the log",
+        ),
+        ("job,submit_s,run_s,nodes\na,0,-1,3\n", "1 job left out: they never ran."),
+    ],
+)
+def test_a_log_without_a_hole_exits_with_65(
+    tmp_path: Path, content: str, said: str
+) -> None:
+    (tmp_path / "full.csv").write_text(content)
+
+    ran = run("replay", "full.csv", cwd=tmp_path)
+
+    assert ran.code == 65
+    assert "full.csv: no node is idle while its jobs run" in one_line(ran.stderr)
+    assert said in ran.stderr
+
+
+def test_a_lack_of_memory_exits_with_71() -> None:
+    assert exit_code(MemoryError()) == 71
+    assert error_line(MemoryError()).startswith("there is not enough memory for this;")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs to become somebody else")
+def test_a_log_that_may_not_be_read_exits_with_66(tmp_path: Path) -> None:
+    log = tmp_path / "holes.csv"
+    log.chmod(0)
+    tmp_path.chmod(0o755)
+    nobody = 65_534
+    os.setresuid(nobody, nobody, 0)
+    try:
+        ran = run("replay", "holes.csv", cwd=tmp_path)
+    finally:
+        os.setresuid(0, 0, 0)
+
+    assert ran.code == 66
+    assert "cannot read holes.csv: Permission denied" in one_line(ran.stderr)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """``freetrain replay``: what it prints, what it writes, and when it refuses."""
 
 import json
+import tempfile
 from pathlib import Path
 from typing import get_args
 
@@ -25,6 +26,7 @@ REFERENCE_KEYS = {
     "events",
 }
 REPLAY = ("replay", "holes.csv", "--trainers", "trainers.toml", "--parallel", "2")
+MEMORY_DISK = Path("/dev") / "shm"
 REPORT = {"summary.json", "steps.csv", "completions.csv", "report.html"}
 
 
@@ -57,10 +59,13 @@ def test_the_table_compares_the_policies_within_80_columns(tmp_path: Path) -> No
     assert (
         lines[0] == "holes.csv: 5 holes on 4 nodes in 2 h; 3.7 nodes idle on average."
     )
-    assert lines[1] == "Trainers: trainers.toml: 3 trainers (small), 2 at a time."
-    rows = [line.split()[0] for line in lines[4:]]
-    assert rows[-4:] == list(POLICY_NAMES)
-    assert all(len(line) <= 80 for line in lines)
+    assert lines[1].startswith("Half of the nodes or more were idle for 100.0 % of")
+    assert lines[2] == "Trainers: trainers.toml: 3 trainers (small), 2 at a time."
+    table = lines[3:]
+    rows = [line.split()[0] for line in table if line]
+    assert [row for row in rows if row in POLICY_NAMES] == list(POLICY_NAMES)
+    assert rows[-4:] == ["efficiency:", "coverage:", "lost:", "slowdown:"]
+    assert all(len(line) <= 80 for line in table)
     assert "…" not in ran.stdout
     assert "\x1b" not in ran.stdout
 
@@ -117,6 +122,19 @@ def test_force_replaces_the_files_of_a_report_and_no_others(tmp_path: Path) -> N
     assert notes.read_text() == "mine"
 
 
+@pytest.mark.skipif(not MEMORY_DISK.is_dir(), reason="there is no /dev/shm")
+def test_a_folder_may_lead_to_another_file_system(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=MEMORY_DISK) as elsewhere:
+        if Path(elsewhere).stat().st_dev == tmp_path.stat().st_dev:
+            pytest.skip("there is one file system only")
+        (tmp_path / "out").symlink_to(elsewhere)
+
+        ran = run(*REPLAY, "--out", "out", cwd=tmp_path)
+
+        assert ran.code == 0, ran.stderr
+        assert {path.name for path in Path(elsewhere).iterdir()} == REPORT
+
+
 def test_a_file_in_the_way_of_the_folder_is_refused(tmp_path: Path) -> None:
     ran = run(*REPLAY, "--out", "trainers.toml", "--force", cwd=tmp_path)
 
@@ -153,6 +171,18 @@ def test_tolerated_lines_are_told(tmp_path: Path) -> None:
 
     assert ran.code == 0
     assert "1 bad line passed over." in ran.stdout.splitlines()
+
+
+def test_fixed_sizes_fit_a_machine_that_is_smaller(tmp_path: Path) -> None:
+    words = ("replay", "holes.csv", "--policy", "scavenger")
+
+    ran = run(*words, cwd=tmp_path)
+    without = run(*words[:3], "equal", cwd=tmp_path)
+
+    told = "1,000 trainers of a fixed size above 4 nodes made smaller for scavenger."
+    assert ran.code == 0
+    assert told in ran.stdout.splitlines()
+    assert told not in without.stdout.splitlines()
 
 
 def test_somebody_who_watches_sees_progress_and_a_pipe_does_not(

@@ -91,6 +91,7 @@ def comparison(*policies: str, days: float = 1.0) -> Comparison:
         version="0.1.0",
         log="log.csv",
         read_as="12,345 holes on 1,024 nodes over 1 day.",
+        cautions=("Half of the nodes were idle for a while.",),
         left_out=("Nothing was left out.",),
         nodes=1024,
         span_s=days * DAY_S,

@@ -1,0 +1,55 @@
+"""What a reader should know before believing a replay's figures."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from freetrain.report.rows import percent
+from freetrain.toml.duration import render_duration
+
+if TYPE_CHECKING:
+    from freetrain.replay.timeline import PoolTimeline
+
+HALF = 0.5
+"""With this share of the nodes idle, something keeps the machine from working."""
+
+WORTH_TELLING = 0.05
+"""Share of the idle node-time, or of the span, from which on it is told."""
+
+
+def cautions(timeline: PoolTimeline) -> tuple[str, ...]:
+    """Return what in the holes of *timeline* inflates figures, one sentence each."""
+    change = np.diff(timeline.joined.first) - np.diff(timeline.left.first)
+    idle = np.cumsum(change)[: len(timeline.times_s)]
+    until_s = np.append(timeline.times_s, timeline.horizon_s)
+    lasts_s = np.diff(until_s.clip(max=timeline.horizon_s))
+    low = idle >= HALF * len(timeline.node_names)
+    low_s = float(lasts_s[low].sum())
+    in_low = float((idle * lasts_s)[low].sum() / (idle * lasts_s).sum())
+    said = [_without_a_log(timeline)]
+    if in_low >= WORTH_TELLING:
+        said.append(
+            f"Half of the nodes or more were idle for "
+            f"{percent(low_s / timeline.horizon_s)} of the time, which holds "
+            f"{percent(in_low)} of the idle node-time, as in outages, drains and at "
+            f"a log's edges."
+        )
+    return tuple(filter(None, said))
+
+
+def _without_a_log(timeline: PoolTimeline) -> str:
+    """Return how much of the span lies before the first hole or behind the last."""
+    span_s, last_s = timeline.horizon_s, float(timeline.times_s[-1])
+    if span_s - last_s >= WORTH_TELLING * span_s:
+        behind = render_duration(span_s - last_s)
+        return f"The log ends {behind} before the replay: nothing is idle from there."
+    starts_idle = timeline.joined.first[1] > 0
+    first_s = 0.0 if starts_idle else float(timeline.times_s[1])
+    if first_s >= WORTH_TELLING * span_s:
+        return (
+            f"Nothing is idle in the first {render_duration(first_s)}: "
+            f"--start can leave {first_s:.15g} s out."
+        )
+    return ""

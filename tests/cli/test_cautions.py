@@ -1,0 +1,43 @@
+"""What is said where figures are larger than a site can expect."""
+
+from freetrain.cli.cautions import cautions
+from freetrain.replay.timeline import PoolTimeline
+from logs.fragments import read_fragments
+from tests.logs.readers.log_content import content
+
+
+def told(*lines: str, days: float | None = None) -> tuple[str, ...]:
+    log = content("# 10 nodes", "node,idle_start_s,idle_end_s", *lines)
+    return cautions(PoolTimeline.from_trace(read_fragments(log), days=days))
+
+
+def test_nothing_is_said_of_a_log_without_outages() -> None:
+    assert told("0,0,86400", "1,100,86400") == ()
+
+
+def test_outages_are_told_with_their_share_of_time_and_of_node_time() -> None:
+    outage = [f"{node},21600,43200" for node in range(1, 10)]
+
+    (said,) = told("0,0,86400", *outage)
+
+    share = 10 * 21600 / (86400 + 9 * 21600)
+    assert "were idle for 25.0 % of the time" in said
+    assert f"which holds {100 * share:.1f} % of the idle node-time" in said
+
+
+def test_a_short_outage_is_not_worth_telling() -> None:
+    assert told("0,0,86400", *(f"{node},0,30" for node in range(1, 10))) == ()
+
+
+def test_a_replay_that_outlasts_its_log_is_told() -> None:
+    (said,) = told("0,0,43200", days=2)
+
+    assert said == "The log ends 1.5 d before the replay: nothing is idle from there."
+
+
+def test_a_log_that_begins_late_tells_how_to_leave_that_out() -> None:
+    (said,) = told("0,1700000000,1700003600")
+
+    assert said == (
+        "Nothing is idle in the first 19676 d: --start can leave 1700000000 s out."
+    )
