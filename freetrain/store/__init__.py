@@ -1,0 +1,1 @@
+"""The state directory: what ticks and commands remember, in SQLite."""

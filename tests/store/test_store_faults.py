@@ -1,0 +1,336 @@
+"""Kills, full disks, foreign owners, older and newer versions, two at a time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from freetrain.store.database import Journal, connect, transaction
+from freetrain.store.directory import DATABASE, prepare_directory
+from freetrain.store.errors import (
+    StoreBusyError,
+    StoreDamagedError,
+    StoreUnsafeError,
+    StoreUnwritableError,
+)
+from freetrain.store.events import Event, EventKind, add_events, events_of
+from freetrain.store.local_lock import Locking, local_lock
+from freetrain.store.migrations import STEPS, migrate, version
+from freetrain.store.open_store import open_store
+from freetrain.store.turn import Ticker, end_turn, take_turn, writing
+from tests.store.faulty_connection import DeadError, FaultyConnection
+
+if TYPE_CHECKING:
+    import sqlite3
+
+ROOT = Path(__file__).resolve().parents[2]
+MINE = Ticker("login1", 10, "boot-a")
+
+
+def schema(connection: sqlite3.Connection) -> set[str]:
+    return {row[0] for row in connection.execute("SELECT sql FROM sqlite_master")}
+
+
+@pytest.mark.parametrize("allow_wal", [True, False])
+def test_a_migration_killed_before_any_statement_is_whole_the_next_time(
+    tmp_path: Path, *, allow_wal: bool
+) -> None:
+    fresh = connect(tmp_path / "fresh", allow_wal=allow_wal)
+    migrate(fresh)
+
+    for statements in range(100):
+        path = tmp_path / f"{statements}"
+        state = connect(path, factory=FaultyConnection, allow_wal=allow_wal)
+        assert isinstance(state, FaultyConnection)
+        state.left = statements
+        is_dead = True
+        with suppress(DeadError):
+            migrate(state)
+            is_dead = False
+        state.close()
+        again = connect(path, allow_wal=allow_wal)
+        found = version(again)
+        tables = schema(again)
+        migrate(again)
+        assert (found > 0) == bool(tables)
+        assert schema(again) == schema(fresh)
+        again.close()
+        if not is_dead:
+            break
+    fresh.close()
+
+    assert not is_dead
+
+
+@pytest.mark.parametrize("found", range(len(STEPS) + 1))
+def test_every_earlier_version_is_brought_up_to_date(
+    tmp_path: Path, found: int
+) -> None:
+    state = connect(tmp_path / "state")
+    migrate(state, steps=STEPS[:found])
+
+    migrate(state)
+
+    assert version(state) == len(STEPS)
+    state.close()
+
+
+def test_a_newer_version_is_refused_and_kept(tmp_path: Path) -> None:
+    state = connect(tmp_path / "state")
+    state.execute("PRAGMA user_version = 99")
+
+    with pytest.raises(StoreDamagedError, match="use the newer"):
+        migrate(state)
+
+    assert version(state) == 99
+    state.close()
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from freetrain.store.database import connect, transaction
+from freetrain.store.events import Event, EventKind, add_events
+from tests.store.faulty_connection import FaultyConnection
+state = connect(Path(sys.argv[1]), factory=FaultyConnection)
+state.is_killing, state.left = True, int(sys.argv[2])
+for number in range(2):
+    with transaction(state):
+        add_events(state, [Event(number, EventKind.ASKED, "a")])
+        add_events(state, [Event(number, EventKind.ASKED, "b")])
+"""
+
+
+@pytest.mark.parametrize("statements", [2, 3, 4, 7])
+def test_a_process_killed_in_a_transaction_leaves_all_or_nothing_of_it(
+    tmp_path: Path, statements: int
+) -> None:
+    path = tmp_path / "state"
+    state = connect(path)
+    migrate(state)
+    state.close()
+
+    argv = [sys.executable, "-c", PROGRAM, str(path), str(statements)]
+    ended = subprocess.run(argv, cwd=ROOT, check=False)  # noqa: S603
+
+    again = connect(path)
+    assert ended.returncode == -signal.SIGKILL
+    assert len(events_of(again, "a")) == len(events_of(again, "b")) == statements // 4
+    again.close()
+
+
+def test_a_full_disk_says_so_and_changes_nothing(tmp_path: Path) -> None:
+    state = connect(tmp_path / "state")
+    migrate(state)
+    state.execute("PRAGMA max_page_count = 1")  # SQLite's own way of being full
+    many = [Event(1.0, EventKind.ASKED, "x" * 10_000)] * 100
+
+    with (
+        pytest.raises(StoreUnwritableError, match="make room"),
+        transaction(state),
+    ):
+        add_events(state, many)
+
+    assert events_of(state, "x" * 10_000) == ()
+    state.close()
+
+
+def test_a_state_that_became_read_only_says_so(tmp_path: Path) -> None:
+    state = connect(tmp_path / "state")
+    migrate(state)
+    state.execute("PRAGMA query_only = ON")
+
+    with (
+        pytest.raises(StoreUnwritableError, match="training goes on"),
+        transaction(state),
+    ):
+        add_events(state, [Event(1.0, EventKind.ASKED, "x")])
+
+    state.close()
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may write everywhere")
+def test_a_read_only_directory_says_so(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+
+    with pytest.raises(StoreUnwritableError, match="cannot write"):
+        connect(tmp_path / "state")
+
+    tmp_path.chmod(0o700)
+
+
+def test_a_file_that_is_no_database_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    path.write_text("not a database, but long enough to look at" * 100)
+
+    with pytest.raises(StoreDamagedError, match="move it away"):
+        connect(path)
+
+    assert path.read_text().startswith("not a database")
+
+
+def test_the_directory_and_all_in_it_are_closed_to_others(tmp_path: Path) -> None:
+    place = tmp_path / "state"
+
+    with open_store(place, uid=os.getuid()):
+        modes = [place, *place.iterdir()]
+        assert all(stat.S_IMODE(path.stat().st_mode) & 0o077 == 0 for path in modes)
+
+
+def test_what_others_own_or_can_reach_is_refused(tmp_path: Path) -> None:
+    place = tmp_path / "state"
+    place.mkdir(mode=0o700)
+
+    with pytest.raises(StoreUnsafeError, match="another user's"):
+        prepare_directory(place, uid=os.getuid() + 1)
+    (place / DATABASE).symlink_to("/dev/null")
+    with pytest.raises(StoreUnsafeError, match="is a link"):
+        prepare_directory(place, uid=os.getuid())
+    (place / DATABASE).unlink()
+    place.chmod(0o750)
+    with pytest.raises(StoreUnsafeError, match="chmod 700"):
+        prepare_directory(place, uid=os.getuid())
+
+
+@pytest.mark.parametrize("allow_wal", [True, False])
+def test_the_journal_is_wal_only_where_it_is_allowed(
+    tmp_path: Path, *, allow_wal: bool
+) -> None:
+    state = connect(tmp_path / "state", allow_wal=allow_wal)
+
+    (journal,) = state.execute("PRAGMA journal_mode").fetchone()
+
+    assert journal == (Journal.WAL if allow_wal else Journal.DELETE)
+    assert state.execute("PRAGMA synchronous").fetchone() == (2,)
+    state.close()
+
+
+def test_a_writer_that_waits_too_long_is_told_to_try_again(tmp_path: Path) -> None:
+    one = connect(tmp_path / "state")
+    two = connect(tmp_path / "state", wait_s=0.0)
+
+    with (
+        transaction(one),
+        pytest.raises(StoreBusyError, match="try again"),
+        transaction(two),
+    ):
+        pass
+
+    one.close()
+    two.close()
+
+
+LOCKER = """
+import sys
+from pathlib import Path
+from freetrain.store.errors import StoreBusyError
+from freetrain.store.local_lock import local_lock
+try:
+    with local_lock(Path(sys.argv[1])):
+        print("mine", flush=True)
+        sys.stdin.read()
+except StoreBusyError:
+    print("busy", flush=True)
+"""
+
+
+def test_of_two_processes_one_gets_the_lock_and_a_killed_one_lets_go(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "lock"
+    argv = [sys.executable, "-c", LOCKER, str(path)]
+    racers = [
+        subprocess.Popen(  # noqa: S603
+            argv, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(2)
+    ]
+    said = [racer.stdout.readline().strip() for racer in racers if racer.stdout]
+
+    with pytest.raises(StoreBusyError, match="next tick"), local_lock(path):
+        pass
+    for racer in racers:
+        racer.kill()
+        racer.communicate()
+    with local_lock(path) as locking:
+        pass
+
+    assert sorted(said) == ["busy", "mine"]
+    assert locking is Locking.LOCKED
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> sqlite3.Connection:
+    connection = connect(tmp_path / "state")
+    migrate(connection)
+    return connection
+
+
+def turn_of(
+    state: sqlite3.Connection, ticker: Ticker, now_s: float, *, alive: bool = True
+) -> int:
+    turn = take_turn(state, ticker, now_s=now_s, for_s=60.0, is_alive=lambda _: alive)
+    return turn.fence
+
+
+@pytest.mark.parametrize(
+    ("other", "now_s", "alive", "gets_it"),
+    [
+        (Ticker("login2", 11, "boot-b"), 59.0, False, False),
+        (Ticker("login2", 11, "boot-b"), 60.0, True, True),
+        (Ticker("login1", 11, "boot-a"), 1.0, True, False),
+        (Ticker("login1", 11, "boot-a"), 1.0, False, True),
+        (Ticker("login1", 11, "boot-c"), 1.0, True, True),
+    ],
+)
+def test_a_turn_is_taken_over_only_from_the_dead_and_the_late(
+    state: sqlite3.Connection,
+    other: Ticker,
+    now_s: float,
+    *,
+    alive: bool,
+    gets_it: bool,
+) -> None:
+    assert turn_of(state, MINE, 0.0) == 1
+
+    if gets_it:
+        assert turn_of(state, other, now_s, alive=alive) == 2
+    else:
+        with pytest.raises(StoreBusyError, match="is ticking"):
+            turn_of(state, other, now_s, alive=alive)
+    state.close()
+
+
+def test_whoever_slept_through_the_turn_writes_nothing(
+    state: sqlite3.Connection,
+) -> None:
+    slow = take_turn(state, MINE, now_s=0.0, for_s=60.0, is_alive=lambda _: True)
+    turn_of(state, Ticker("login2", 11, "boot-b"), 61.0)
+
+    with pytest.raises(StoreBusyError, match="took over"), writing(state, slow):
+        add_events(state, [Event(1.0, EventKind.ASKED, "x")])
+
+    assert events_of(state, "x") == ()
+    state.close()
+
+
+def test_an_ended_turn_is_free_and_its_number_is_never_used_again(
+    state: sqlite3.Connection,
+) -> None:
+    turn = take_turn(state, MINE, now_s=0.0, for_s=60.0, is_alive=lambda _: True)
+    with writing(state, turn):
+        add_events(state, [Event(1.0, EventKind.ASKED, "x")])
+
+    end_turn(state, turn)
+
+    assert turn_of(state, Ticker("login2", 11, "boot-b"), 1.0) == 2
+    assert len(events_of(state, "x")) == 1
+    state.close()

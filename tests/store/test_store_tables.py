@@ -1,0 +1,131 @@
+"""What goes into the state comes out of it."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from freetrain.broker.lease import Assignment
+from freetrain.store.assignments import newest_assignments, put_assignments
+from freetrain.store.database import transaction
+from freetrain.store.events import (
+    Event,
+    EventKind,
+    add_events,
+    drop_events,
+    events_of,
+    pace,
+)
+from freetrain.store.intents import intents, put_intents
+from freetrain.store.leases import leases, put_leases
+from freetrain.store.migrations import migrate
+from freetrain.store.plans import SeenPlans, put_plans, seen_plans
+from freetrain.store.trainers import put_trainers, trainers
+from tests.store.store_records import (
+    ASSIGNMENTS,
+    EVENTS,
+    INTENTS,
+    SEEN,
+    TRAINERS,
+    leases_of,
+)
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator
+
+    from freetrain.broker.lease import Intent
+    from freetrain.store.trainers import TrainerRow
+
+from freetrain.store.database import connect
+
+
+@contextmanager
+def new_state() -> Iterator[sqlite3.Connection]:
+    with tempfile.TemporaryDirectory() as folder:
+        connection = connect(Path(folder) / "state.sqlite")
+        migrate(connection)
+        yield connection
+        connection.close()
+
+
+@settings(max_examples=20)
+@given(rows=st.lists(TRAINERS, unique_by=lambda row: row.name))
+def test_trainers_come_back_as_they_were(rows: list[TrainerRow]) -> None:
+    with new_state() as state:
+        with transaction(state):
+            put_trainers(state, rows)
+            put_trainers(state, rows)
+
+        assert trainers(state) == tuple(rows)
+
+
+@settings(max_examples=20)
+@given(data=st.data(), rows=st.lists(INTENTS, unique_by=lambda one: one.uuid))
+def test_intents_and_their_leases_come_back_as_they_were(
+    data: st.DataObject, rows: list[Intent]
+) -> None:
+    mine = [data.draw(leases_of(intent)) for intent in rows]
+    with new_state() as state:
+        with transaction(state):
+            put_intents(state, rows)
+            put_leases(state, mine)
+            put_leases(state, mine)
+
+        assert intents(state, ending_after_s=0.0) == tuple(rows)
+        assert leases(state, ending_after_s=0.0) == tuple(mine)
+
+
+@settings(max_examples=20)
+@given(one=ASSIGNMENTS, seen=SEEN, event=EVENTS)
+def test_generations_plans_and_events_come_back_as_they_were(
+    one: Assignment, seen: SeenPlans, event: Event
+) -> None:
+    older = Assignment(
+        trainer=one.trainer, generation=0, leases=frozenset(), created_s=0.0
+    )
+    later = Assignment(
+        trainer=one.trainer,
+        generation=one.generation + 1,
+        leases=one.leases,
+        created_s=older.created_s,
+    )
+    with new_state() as state:
+        with transaction(state):
+            put_assignments(state, [later, one])
+            put_plans(state, SeenPlans())
+            put_plans(state, seen)
+            add_events(state, [event])
+
+        assert newest_assignments(state) == (later,)
+        assert seen_plans(state) == seen
+        assert events_of(state, event.subject) == (event,)
+
+
+def test_churn_counts_in_its_window_and_failures_since_the_last_good_start() -> None:
+    happened = [
+        Event(10.0, EventKind.ASKED, "", 8),
+        Event(20.0, EventKind.FAILED_START, "x"),
+        Event(30.0, EventKind.STARTED, "x"),
+        Event(40.0, EventKind.FAILED_START, "x"),
+        Event(50.0, EventKind.GAVE_UP, "", 2),
+        Event(55.0, EventKind.YIELDED, "", 7),
+        Event(60.0, EventKind.FAILED_START, "x"),
+        Event(70.0, EventKind.ASKED, "", 3),
+    ]
+    with new_state() as state:
+        with transaction(state):
+            add_events(state, happened)
+
+        lately = pace(state, since_s=45.0)
+        with transaction(state):
+            drop_events(state, before_s=100.0)
+        after = pace(state, since_s=0.0)
+
+    assert (lately.churned, lately.failed_starts, lately.last_failed_s) == (5, 2, 60.0)
+    assert (after.churned, after.failed_starts) == (0, 0)
