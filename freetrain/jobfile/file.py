@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from freetrain.jobfile.checks import check
 from freetrain.jobfile.schema import schema
 from freetrain.toml.document import FileKind, parse_document, read_limited
 from freetrain.toml.text import Places
-from freetrain.toml.writing import toml_text
 
 if TYPE_CHECKING:
     from freetrain.jobfile.job import TrainerJob
@@ -49,13 +48,7 @@ def parse_job(content: bytes, *, path: str, places: Places) -> TrainerJob:
             file, the table, the key, what was found and what is expected.
     """
     document = parse_document(content, path=path, file=FILE)
-    top, tables = schema(places)
-    document.refuse_unknown((*top.names(), *tables))
-    found: dict[str, Any] = top.values(document)
-    for name, section in tables.items():
-        if document.has(name) or name == "nodes":
-            found[name] = section.read_from(document)
-    job = top.record(**found)
+    job = schema(places).read(document)
     check(job, document)
     return job
 
@@ -65,10 +58,4 @@ def render_job(job: TrainerJob) -> str:
 
     Read again, from anywhere, it gives an equal job, also after defaults changed.
     """
-    top, tables = schema(Places(Path("/")))
-    document = top.write(job)
-    for name, section in tables.items():
-        record = getattr(job, name)
-        if record is not None:
-            document[name] = section.write(record)
-    return toml_text({name: one for name, one in document.items() if one != {}})
+    return schema(Places(Path("/"))).render(job)

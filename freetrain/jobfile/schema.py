@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from freetrain.jobfile import job
 from freetrain.jobfile.kinds import environment, fields, pattern
@@ -16,6 +16,7 @@ from freetrain.toml.kind import (
 )
 from freetrain.toml.nodes import MOST_NODES, curve, sizes
 from freetrain.toml.resources import gres, memory, word, words
+from freetrain.toml.schema import Schema
 from freetrain.toml.section import Key, Section
 from freetrain.toml.text import argument, arguments, command, moment, path_from
 
@@ -28,32 +29,20 @@ LONGEST_S = 3_650 * 86_400.0
 SHORTEST_COMMIT_S = 1.0
 
 
-class Schema(NamedTuple):
-    """The tables of a job file.
-
-    Attributes:
-        top: The keys outside of any table.
-        tables: The tables, by the attribute of the job that each fills.
-    """
-
-    top: Section[job.TrainerJob]
-    tables: dict[str, Section[object]]
-
-
-def schema(places: Places) -> Schema:
+def schema(places: Places) -> Schema[job.TrainerJob]:
     """Return the keys of a job file whose paths start from *places*."""
     return Schema(
         top=Section("", job.TrainerJob, _top(places)),
-        tables={
-            "nodes": Section("nodes", job.Nodes, _nodes()),
-            "launch": Section("launch", job.Launch, _launch()),
-            "work": Section("work", job.Work, _work()),
-            "checkpoint": Section("checkpoint", job.Checkpoint, _checkpoint(places)),
-            "stop": Section("stop", job.Stop, _stop()),
-            "restart": Section("restart", job.Restart, _restart()),
-            "progress": Section("progress", job.Progress, _progress(places)),
-            "costs": Section("costs", job.RescaleCosts, _costs()),
-        },
+        tables=(
+            Section("nodes", job.Nodes, _nodes()),
+            Section("launch", job.Launch, _launch()),
+            Section("work", job.Work, _work()),
+            Section("checkpoint", job.Checkpoint, _checkpoint(places)),
+            Section("stop", job.Stop, _stop()),
+            Section("restart", job.Restart, _restart()),
+            Section("progress", job.Progress, _progress(places)),
+            Section("costs", job.RescaleCosts, _costs()),
+        ),
     )
 
 

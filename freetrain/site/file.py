@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from freetrain.site.schema import schema
 from freetrain.toml.document import FileKind, parse_document
 from freetrain.toml.text import Places
-from freetrain.toml.writing import toml_text
 
 if TYPE_CHECKING:
     from freetrain.site.settings import Site
@@ -32,17 +30,12 @@ def parse_site(content: bytes, *, path: str, places: Places) -> Site:
             file, the table, the key, what was found and what is expected.
     """
     document = parse_document(content, path=path, file=FILE)
-    top, tables = schema(places)
-    document.refuse_unknown((*top.names(), *tables))
     if places.home is None and not document.has("state_directory"):
         document.refuse(
             "HOME is not set, so nobody knows where to keep state; set HOME, or "
             "state_directory to an absolute path"
         )
-    found: dict[str, Any] = top.values(document)
-    for name, section in tables.items():
-        found[name] = section.read_from(document)
-    site = top.record(**found)
+    site = schema(places).read(document)
     if site.lease.shortest_s > site.lease.longest_s:
         document.inner("lease").refuse("shortest is above longest")
     return site
@@ -62,8 +55,4 @@ def render_site(site: Site) -> str:
 
     Read again it gives an equal site, but for the path it was read from.
     """
-    top, tables = schema(Places(Path("/"), Path("/")))
-    document = top.write(replace(site, path=None))
-    for name, section in tables.items():
-        document[name] = section.write(getattr(site, name))
-    return toml_text(document)
+    return schema(Places(Path("/"))).render(site)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from freetrain.replay.settings import Objective, Solver
 from freetrain.site import settings
 from freetrain.toml.kind import one_of, seconds, whole, yes_or_no
 from freetrain.toml.resources import gres, memory, word, words
+from freetrain.toml.schema import Schema
 from freetrain.toml.section import Key, Section
 from freetrain.toml.text import path_from
 
@@ -20,19 +21,7 @@ LARGEST_NICE = 2_147_483_645
 """What Slurm takes at most."""
 
 
-class Schema(NamedTuple):
-    """The tables of ``freetrain.toml``.
-
-    Attributes:
-        top: The keys outside of any table.
-        tables: The tables, by the attribute of the site that each fills.
-    """
-
-    top: Section[settings.Site]
-    tables: dict[str, Section[object]]
-
-
-def schema(places: Places) -> Schema:
+def schema(places: Places) -> Schema[settings.Site]:
     """Return the keys of a site's file whose paths start from *places*."""
     state = places.home / ".freetrain" if places.home else None
     return Schema(
@@ -44,13 +33,13 @@ def schema(places: Places) -> Schema:
                 Key("launch_agent", path_from(places), "launch_agent"),
             ),
         ),
-        tables={
-            "lease": Section("lease", settings.LeaseSettings, _lease()),
-            "caps": Section("caps", settings.Caps, _caps()),
-            "holes": Section("holes", settings.HoleSettings, _holes()),
-            "planner": Section("planner", settings.PlannerSettings, _planner()),
-            "starts": Section("starts", settings.StartSettings, _starts()),
-        },
+        tables=(
+            Section("lease", settings.LeaseSettings, _lease()),
+            Section("caps", settings.Caps, _caps()),
+            Section("holes", settings.HoleSettings, _holes()),
+            Section("planner", settings.PlannerSettings, _planner()),
+            Section("starts", settings.StartSettings, _starts()),
+        ),
     )
 
 

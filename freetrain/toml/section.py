@@ -50,6 +50,14 @@ class Section(Generic[Record]):
         """Return the names of its keys."""
         return tuple(key.name for key in self.keys)
 
+    def required(self) -> set[str]:
+        """Return the fields of its record that have no default."""
+        return {
+            field.name
+            for field in fields(self.record)  # type: ignore[arg-type]
+            if field.default is MISSING
+        }
+
     def values(self, table: Table) -> dict[str, Any]:
         """Return the fields that *table* gives, and the defaults of keys.
 
@@ -57,7 +65,7 @@ class Section(Generic[Record]):
             BadConfigurationError: A value is not of its kind, or is missing.
         """
         given = {}
-        required = _required(self.record)
+        required = self.required()
         for key in self.keys:
             if not table.has(key.name) and key.default is not None:
                 given[key.field] = key.default
@@ -74,14 +82,6 @@ class Section(Generic[Record]):
         table.refuse_unknown(self.names())
         return self.record(**self.values(table))
 
-    def read_from(self, document: Table) -> Record:
-        """Return the record of this section's table within *document*.
-
-        Raises:
-            BadConfigurationError: See ``read``.
-        """
-        return self.read(document.inner(self.name))
-
     def write(self, record: Record) -> dict[str, object]:
         """Return what to write for *record*: all but what it leaves open."""
         found = ((key, getattr(record, key.field)) for key in self.keys)
@@ -90,11 +90,3 @@ class Section(Generic[Record]):
             for key, value in found
             if value is not None and value not in ((), "")
         }
-
-
-def _required(record: Callable[..., Any]) -> set[str]:
-    return {
-        field.name
-        for field in fields(record)  # type: ignore[arg-type]
-        if field.default is MISSING and field.default_factory is MISSING
-    }

@@ -205,11 +205,8 @@ values = st.recursive(
     ),
     max_leaves=4,
 )
-top, tables = schema(PLACES)
-places = st.sampled_from(
-    [("", name) for name in top.names()]
-    + [(table, name) for table, one in tables.items() for name in one.names()]
-)
+SECTIONS = schema(PLACES).sections
+places = st.sampled_from([(one.name, key) for one in SECTIONS for key in one.names()])
 
 
 @given(st.dictionaries(places, values, max_size=4))
@@ -221,7 +218,7 @@ def test_any_value_anywhere_gives_a_trainer_or_one_clear_line(
     text = "".join(
         (f"[{table}]\n" if table else "")
         + "".join(f"{k} = {v}\n" for (t, k), v in pairs.items() if t == table)
-        for table in ("", *tables)
+        for table in (one.name for one in SECTIONS)
         if not table or any(t == table for t, _ in pairs)
     )
     said = ""
