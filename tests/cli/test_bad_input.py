@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -127,19 +128,22 @@ def test_a_lack_of_memory_exits_with_71() -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs to become somebody else")
-def test_a_log_that_may_not_be_read_exits_with_66(tmp_path: Path) -> None:
-    log = tmp_path / "holes.csv"
-    log.chmod(0)
-    tmp_path.chmod(0o755)
+def test_a_log_that_may_not_be_read_exits_with_66() -> None:
     nobody = 65_534
-    os.setresuid(nobody, nobody, 0)
-    try:
-        ran = run("replay", "holes.csv", cwd=tmp_path)
-    finally:
-        os.setresuid(0, 0, 0)
+    # pytest's own folders let nobody pass at all.
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "holes.csv"
+        log.write_text(HOLES)
+        log.chmod(0)
+        log.parent.chmod(0o755)
+        os.setresuid(nobody, nobody, 0)
+        try:
+            ran = run("replay", log, cwd=log.parent)
+        finally:
+            os.setresuid(0, 0, 0)
 
     assert ran.code == 66
-    assert "cannot read holes.csv: Permission denied" in one_line(ran.stderr)
+    assert "holes.csv: Permission denied. Nothing was done." in one_line(ran.stderr)
 
 
 @pytest.mark.parametrize(
