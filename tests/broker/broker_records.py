@@ -1,0 +1,92 @@
+"""Leases, jobs and worlds made by hand."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from freetrain.broker.actual import Actual
+from freetrain.broker.lease import (
+    Assignment,
+    Intent,
+    Lease,
+    LeaseKey,
+    LeaseState,
+    job_name,
+)
+from slurm.holes import Hole, HoleEnd
+from slurm.records import JobRecord
+from slurm.states import JobState
+
+NOW_S = 100_000.0
+UID = 1000
+
+
+def key(task: int) -> LeaseKey:
+    return LeaseKey("u", task)
+
+
+def intent(**changes: object) -> Intent:
+    made = Intent(
+        uuid="u",
+        shape="any",
+        limit_min=60,
+        deadline_s=NOW_S + 7_200.0,
+        tasks=4,
+        created_s=NOW_S,
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def lease(task: int, node: str = "", **changes: object) -> Lease:
+    """A lease, running if it has a node, of job array 7."""
+    made = Lease(
+        key=key(task),
+        job_id=7 + task,
+        display_id=f"7_{task}",
+        shape="any",
+        limit_min=60,
+        deadline_s=NOW_S + 7_200.0,
+        state=LeaseState.RUNNING if node else LeaseState.PENDING,
+        node=node,
+        start_s=NOW_S - 60.0 if node else None,
+        end_s=NOW_S + 3_540.0 if node else None,
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def job(task: int, *states: JobState, **changes: object) -> JobRecord:
+    made = JobRecord(
+        job_id=7 + task,
+        display_id=f"7_{task}",
+        states=frozenset(states or (JobState.RUNNING,)),
+        array_job_id=7,
+        array_task_id=task,
+        uid=UID,
+        name=job_name("u"),
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def hole(node: str, end_s: float = math.inf) -> Hole:
+    ends_by = HoleEnd.OPEN if math.isinf(end_s) else HoleEnd.PLANNED_JOB
+    return Hole(node, NOW_S, end_s, ends_by, "" if math.isinf(end_s) else "99")
+
+
+def generation(trainer: str, *tasks: int, age_s: float = 600.0) -> Assignment:
+    return Assignment(
+        trainer=trainer,
+        generation=1,
+        leases=frozenset(key(task) for task in tasks),
+        created_s=NOW_S - age_s,
+    )
+
+
+def actual(*leases: Lease, **changes: object) -> Actual:
+    made = Actual(
+        leases=leases,
+        assignments=(),
+        now_s=NOW_S,
+        pool_nodes=frozenset(one.node for one in leases if one.node),
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]

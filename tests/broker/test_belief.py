@@ -1,0 +1,168 @@
+"""What is believed of leases, from what two sources tell."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from freetrain.broker.belief import Belief, Sources, believe
+from freetrain.broker.lease import IntentOutcome, LeaseEnd, LeaseState
+from freetrain.broker.limits import Limits
+from freetrain.broker.pace import Pace, failed_to_start, paused_until_s
+from slurm.records import JobRecord
+from slurm.states import JobState
+from tests.broker.broker_records import NOW_S, UID, intent, job, key, lease
+
+SUBMITTED = intent(outcome=IntentOutcome.SUBMITTED, job_id=7)
+Jobs = tuple[JobRecord, ...] | None
+
+
+def look(
+    queue: Jobs, lookup: Jobs, *, before: Belief | None = None, at_s: float = NOW_S
+) -> Belief:
+    before = before or Belief((lease(0, "n0"),), (SUBMITTED,))
+    return believe(
+        before.leases,
+        before.intents,
+        Sources(UID, queue, lookup),
+        now_s=at_s,
+        limits=Limits(),
+    )
+
+
+def first(belief: Belief) -> LeaseState:
+    return next(one.state for one in belief.leases if one.key == key(0))
+
+
+def test_a_lease_is_gone_only_when_two_sources_miss_it_twice() -> None:
+    once = look((), ())
+    twice = look((), (), before=once)
+
+    assert first(once) is LeaseState.RUNNING
+    assert first(twice) is LeaseState.GONE
+
+
+def test_a_source_that_failed_never_counts_as_having_missed_it() -> None:
+    belief = look((), None)
+    for _ in range(5):
+        belief = look((), None, before=belief)
+        belief = look(None, (), before=belief)
+
+    assert first(belief) is LeaseState.RUNNING
+
+
+def test_being_seen_again_starts_the_count_anew_and_revives_the_gone() -> None:
+    once = look((), ())
+    seen = look((job(0, nodes="n0"),), (), before=once)
+    gone = look((), (), before=look((), (), before=seen))
+    alive = look((), (job(0, nodes="n0"),), before=gone)
+
+    assert first(look((), (), before=seen)) is LeaseState.RUNNING
+    assert first(gone) is LeaseState.GONE
+    assert first(alive) is LeaseState.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("state", "ended"),
+    [
+        (JobState.PREEMPTED, LeaseEnd.PREEMPTED),
+        (JobState.CANCELLED, LeaseEnd.CANCELLED),
+        (JobState.TIMEOUT, LeaseEnd.EXPECTED),
+        (JobState.DEADLINE, LeaseEnd.EXPECTED),
+        (JobState.NODE_FAIL, LeaseEnd.EXPECTED),
+        (JobState.FAILED, LeaseEnd.FAILED),
+        (JobState.BOOT_FAIL, LeaseEnd.FAILED),
+    ],
+)
+def test_an_end_that_slurm_tells_is_believed_at_once_and_only_failures_count(
+    state: JobState, ended: LeaseEnd
+) -> None:
+    told = job(0, state, start_s=NOW_S - 10, end_s=NOW_S)
+
+    belief = look(None, (told,))
+    one = next(one for one in belief.leases if one.key == key(0))
+
+    assert (one.state, one.ended) == (LeaseState.GONE, ended)
+    assert failed_to_start(one, Limits()) == (ended is LeaseEnd.FAILED)
+    assert not failed_to_start(replace(one, start_s=NOW_S - 100), Limits())
+
+
+def test_a_completing_lease_still_has_its_node_but_nobody_can_train_there() -> None:
+    told = job(0, JobState.CANCELLED, JobState.COMPLETING, nodes="n0")
+
+    assert first(look((told,), None)) is LeaseState.ENDING
+
+
+def test_waiting_tasks_that_stand_together_are_mentioned_one_and_all() -> None:
+    together = job(0, JobState.PENDING, array_task_id=None, array_tasks="0-3")
+    before = Belief((lease(0), lease(1)), (SUBMITTED,))
+    for _ in range(3):
+        before = look((together,), (), before=before)
+
+    assert {one.state for one in before.leases} == {LeaseState.PENDING}
+
+
+def test_a_submission_without_answer_is_adopted_with_all_its_tasks() -> None:
+    told = tuple(job(task, JobState.PENDING) for task in range(4))
+
+    belief = look((), told, before=Belief((), (intent(),)))
+
+    assert belief.adopted == tuple(key(task) for task in range(4))
+    assert belief.intents[0].outcome is IntentOutcome.SUBMITTED
+    assert belief.intents[0].job_id == 7
+    assert [one.display_id for one in belief.leases] == ["7_0", "7_1", "7_2", "7_3"]
+
+
+@pytest.mark.parametrize(
+    "outcome", [IntentOutcome.REFUSED, IntentOutcome.ABANDONED, IntentOutcome.SUBMITTED]
+)
+def test_it_is_adopted_whatever_was_thought_of_it(outcome: IntentOutcome) -> None:
+    known = 7 if outcome is IntentOutcome.SUBMITTED else None
+    before = Belief((), (intent(outcome=outcome, job_id=known),))
+
+    assert len(look((job(0),), (), before=before).adopted) == 4
+
+
+def test_it_is_abandoned_only_after_two_misses_and_a_while() -> None:
+    belief = Belief((), (intent(),))
+    for _ in range(3):
+        belief = look((), (), before=belief, at_s=NOW_S + 119)
+    early = belief.intents[0].outcome
+    once = look((), (), before=Belief((), (intent(),)), at_s=NOW_S + 500)
+    late = look((), (), before=belief, at_s=NOW_S + 121)
+
+    assert early is IntentOutcome.OPEN
+    assert once.intents[0].outcome is IntentOutcome.OPEN
+    assert late.intents[0].outcome is IntentOutcome.ABANDONED
+
+
+def test_a_second_job_of_the_same_name_is_an_extra_not_a_lease() -> None:
+    second = job(0, JobState.PENDING, job_id=50, array_job_id=50, display_id="50_0")
+
+    belief = look((), (job(0, nodes="n0"), second))
+
+    assert [extra.display_id for extra in belief.extras] == ["50_0"]
+    assert first(belief) is LeaseState.RUNNING
+
+
+@pytest.mark.parametrize(
+    "changes", [{"uid": UID + 1}, {"name": "freetrain-other"}, {"name": "u"}]
+)
+def test_jobs_of_others_and_of_unknown_names_are_never_ours(
+    changes: dict[str, object],
+) -> None:
+    theirs = job(0, JobState.PENDING, job_id=50, array_job_id=50, **changes)
+
+    belief = look((theirs,), (theirs,), before=Belief((), (SUBMITTED,)))
+
+    assert belief.extras == ()
+    assert all(one.display_id.startswith("7_") for one in belief.leases)
+
+
+def test_each_further_failure_doubles_the_pause_up_to_the_longest() -> None:
+    limits = Limits()
+
+    pauses = [paused_until_s(Pace(0, n, NOW_S), limits) for n in (0, 2, 3, 4, 99)]
+
+    assert pauses == [None, None, NOW_S + 300, NOW_S + 600, NOW_S + 3_600]

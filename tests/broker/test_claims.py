@@ -1,0 +1,99 @@
+"""Whom the broker yields to."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from freetrain.broker.claims import Ground, could_start, find_claims
+from slurm.records import Gres, JobRecord, Node
+from slurm.states import JobState
+from tests.broker.broker_records import NOW_S, UID, hole
+
+NODES = {
+    name: Node(name, frozenset(), features=frozenset({"fast"}), partitions=("main",))
+    for name in ("n0", "n1", "n2")
+} | {"g0": Node("g0", frozenset(), gres=(Gres("gpu", "", 2),), partitions=("gpu",))}
+
+
+def waiting(number: int = 1, nodes: int = 1, **changes: object) -> JobRecord:
+    fields: dict[str, object] = {
+        "partitions": ("main",),
+        "reason": "Resources",
+        "priority": 100,
+        "uid": 1,
+        "limit_s": 600.0,
+    }
+    return JobRecord(
+        job_id=number,
+        display_id=str(number),
+        states=frozenset({JobState.PENDING}),
+        node_count=nodes,
+        **(fields | changes),  # type: ignore[arg-type]
+    )
+
+
+def claimed(
+    *jobs: JobRecord, leased: str = "n1 n2", end_s: float = math.inf
+) -> tuple[set[str], set[str]]:
+    holes = tuple(hole(name, end_s) for name in NODES)
+    ground = Ground(holes, NODES, frozenset(leased.split()))
+    claims = find_claims(jobs, ground, is_ours=lambda job: job.uid == UID, now_s=NOW_S)
+    return set(claims.leased), set(claims.idle)
+
+
+def test_idle_nodes_are_claimed_before_leased_ones() -> None:
+    assert claimed(waiting()) == (set(), {"n0"})
+    assert claimed(waiting(nodes=2)) == ({"n1"}, {"n0"})
+    assert claimed(waiting(1), waiting(2)) == ({"n1"}, {"n0"})
+
+
+def test_a_job_that_could_not_start_even_so_claims_nothing() -> None:
+    assert claimed(waiting(nodes=4)) == (set(), set())
+
+
+def test_jobs_come_in_order_of_priority() -> None:
+    large, small = waiting(1, 3, priority=1), waiting(2, 1, priority=9)
+
+    assert claimed(large, small) == (set(), {"n0"})
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        *("Dependency", "DependencyNeverSatisfied", "Licenses", "JobHeldUser"),
+        *("QOSMaxJobsPerUserLimit", "AssocGrpCpuLimit", "JobArrayTaskLimit"),
+        *("PartitionTimeLimit", "BeginTime", "ReservationDeleted"),
+    ],
+)
+def test_jobs_that_nodes_would_not_help_do_not_count(reason: str) -> None:
+    assert claimed(waiting(nodes=3, reason=reason)) == (set(), set())
+
+
+@pytest.mark.parametrize("reason", ["Resources", "Priority", "", "None", "NewReason"])
+def test_a_reason_that_is_unknown_counts(reason: str) -> None:
+    assert could_start(waiting(reason=reason), NOW_S)
+
+
+def test_held_later_and_our_own_jobs_do_not_count() -> None:
+    assert not could_start(waiting(priority=0), NOW_S)
+    assert not could_start(waiting(eligible_s=NOW_S + 1), NOW_S)
+    assert claimed(waiting(uid=UID)) == (set(), set())
+
+
+def test_a_node_must_be_in_the_partition_and_have_what_is_asked() -> None:
+    assert claimed(waiting(partitions=("gpu",))) == (set(), {"g0"})
+    assert claimed(waiting(features="slow")) == (set(), set())
+    assert claimed(waiting(features="slow|fast")) == (set(), {"n0"})
+    assert claimed(waiting(gres_per_node="gres/gpu:1")) == (set(), set())
+    assert claimed(waiting(requested_nodes="n2")) == ({"n2"}, set())
+    assert claimed(waiting(requested_nodes="n[[")) == (set(), {"n0"})
+
+
+def test_nobody_but_the_planned_job_fits_before_its_planned_start() -> None:
+    soon = NOW_S + 300
+
+    assert claimed(waiting(), end_s=soon) == (set(), set())
+    assert claimed(waiting(limit_s=200.0), end_s=soon) == (set(), {"n0"})
+    assert claimed(waiting(99), end_s=soon) == (set(), {"n0"})

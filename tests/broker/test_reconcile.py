@@ -1,0 +1,268 @@
+"""Single decisions, each with the world that calls for it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from freetrain.broker.actions import Assign, Cancel, Submit, Why, told
+from freetrain.broker.belief import Extra
+from freetrain.broker.claims import Claims
+from freetrain.broker.lease import LeaseState
+from freetrain.broker.limits import Limits, Mode
+from freetrain.broker.pace import Pace
+from freetrain.broker.pool import Refusal, classify, pool_of
+from freetrain.broker.reconcile import reconcile
+from freetrain.broker.wanted import Wanted, WantedLeases, WantedTrainer
+from tests.broker.broker_records import (
+    NOW_S,
+    actual,
+    generation,
+    hole,
+    intent,
+    key,
+    lease,
+)
+
+if TYPE_CHECKING:
+    from freetrain.broker.actual import Actual
+
+SIZES = (1, 2, 3, 4)
+NOTHING = Wanted((), ())
+
+
+def request(count: int, limit_min: int = 60, end_s: float = math.inf) -> Wanted:
+    nodes = tuple(f"m{i}" for i in range(count))
+    deadline_s = NOW_S + 7_200.0
+    asked = WantedLeases("any", limit_min, limit_min + 1, deadline_s, end_s, nodes)
+    return Wanted((), (asked,))
+
+
+def run(wanted: Wanted, world: Actual, **changes: object) -> tuple[object, ...]:
+    limits = replace(Limits(), **changes)  # type: ignore[arg-type]
+    return reconcile(wanted, world, (), limits)
+
+
+def wanted(name: str, *tasks: int, awaited: int = 0) -> WantedTrainer:
+    return WantedTrainer(name, SIZES, frozenset(key(task) for task in tasks), awaited)
+
+
+def test_what_is_missing_is_asked_for_in_arrays_no_larger_than_allowed() -> None:
+    asked = run(request(5), actual(lease(0)), most_array_tasks=3)
+
+    assert asked == (
+        Submit("any", 60, NOW_S + 7_200.0, 3),
+        Submit("any", 60, NOW_S + 7_200.0, 1),
+    )
+
+
+def test_a_submission_under_way_counts_as_leases_that_wait() -> None:
+    open_intent = intent(deadline_s=NOW_S + 7_200.0, tasks=4)
+
+    asked = reconcile(request(4), actual(), (open_intent,), Limits())
+
+    assert asked == ()
+
+
+@pytest.mark.parametrize(
+    ("cap", "leases"),
+    [
+        ({"most_leases": 3}, 2),
+        ({"most_new_leases": 1}, 1),
+        ({"most_churn": 2}, 2),
+        ({"most_calls": 0}, 0),
+    ],
+)
+def test_caps_are_kept(cap: dict[str, object], leases: int) -> None:
+    asked = run(request(9), actual(lease(0)), **cap)
+
+    assert sum(one.tasks for one in asked if isinstance(one, Submit)) == leases
+
+
+def test_nothing_is_asked_for_while_paused_blind_or_yielding() -> None:
+    failing = Pace(0, 3, NOW_S - 10)
+    gives = Claims({"n9": 1}, {})
+
+    assert run(request(1), actual(pace=failing)) == ()
+    assert run(request(1), actual(pace=replace(failing, last_failed_s=0.0))) != ()
+    assert run(request(1), actual(is_plan_known=False)) == ()
+    assert run(request(1), actual(claims=gives)) == ()
+
+
+def test_a_waiting_lease_that_would_outlast_its_hole_goes() -> None:
+    waits = lease(0)
+
+    actions = run(request(1, 30, NOW_S + 1_900.0), actual(waits))
+
+    assert actions[0] == Cancel("u", ("7_0",), (key(0),), Why.SURPLUS)
+    assert isinstance(actions[1], Submit)
+
+
+def test_one_that_can_no_longer_start_is_left_to_slurm() -> None:
+    late = lease(0, deadline_s=NOW_S + 3_599.0)
+
+    assert run(NOTHING, actual(late)) == ()
+
+
+def test_leases_that_nobody_wants_are_told_once_then_ended_when_they_stay() -> None:
+    world = actual(lease(0, "n0"), lease(1, "n1"))
+    (first,) = run(NOTHING, world)
+    assert isinstance(first, Cancel)
+    leaving = tuple(told(one, first, NOW_S) for one in world.leases)
+    again = run(NOTHING, replace(world, leases=leaving))
+    late = replace(world, leases=leaving, now_s=NOW_S + 60.0)
+
+    (last,) = run(NOTHING, late)
+
+    assert (first.is_gentle, first.display_ids) == (True, ("7_0", "7_1"))
+    assert again == ()
+    assert isinstance(last, Cancel)
+    assert (last.why, last.is_gentle) == (Why.STAYED, False)
+
+
+def test_a_lease_whose_hole_closed_is_told_whatever_the_churn() -> None:
+    world = actual(lease(0, "n0"), pool_nodes=frozenset())
+    unseen = actual(lease(0, "n0", start_s=NOW_S + 1.0), pool_nodes=frozenset())
+
+    (one,) = run(NOTHING, world, most_churn=0)
+
+    assert isinstance(one, Cancel)
+    assert (one.why, one.is_gentle) == (Why.HOLE_CLOSED, True)
+    assert run(NOTHING, unseen) == ()
+
+
+def test_others_get_claimed_nodes_at_once_and_waiting_leases_go_first() -> None:
+    world = actual(
+        lease(0),
+        lease(1, "n1"),
+        lease(2, "n2"),
+        claims=Claims({"n1": 5}, {}),
+        assignments=(generation("a", 1, 2),),
+    )
+    plan = Wanted((wanted("a", 2),), ())
+
+    assign, room, gives = run(plan, world, mode=Mode.YIELD, most_churn=0)
+
+    assert isinstance(assign, Assign)
+    assert assign.assignment.leases == {key(2)}
+    assert room == Cancel("u", ("7_0",), (key(0),), Why.MAKES_ROOM)
+    assert gives == Cancel("u", ("7_1",), (key(1),), Why.CLAIMED)
+
+
+def test_second_jobs_end() -> None:
+    (one,) = run(NOTHING, actual(extras=(Extra("u", "50_0"),)))
+
+    assert one == Cancel("u", ("50_0",), (), Why.SECOND_JOB)
+
+
+def test_a_lease_leaves_one_trainer_before_it_joins_another() -> None:
+    world = actual(lease(0, "n0"), lease(1, "n1"), assignments=(generation("b", 0, 1),))
+
+    actions = run(Wanted((wanted("a", 1), wanted("b", 0)), ()), world)
+
+    assert [one.assignment.trainer for one in actions if isinstance(one, Assign)] == [
+        "b",
+        "a",
+    ]
+
+
+def test_growing_by_a_part_waits_a_while_but_losing_and_starting_do_not() -> None:
+    leases = (lease(0, "n0"), lease(1, "n1"))
+    plan = Wanted((wanted("a", 0, 1, awaited=1),), ())
+    young = actual(*leases, assignments=(generation("a", 0, age_s=59.0),))
+    grown = actual(*leases, assignments=(generation("a", 0, age_s=60.0),))
+    lost = actual(*leases, assignments=(generation("a", 0, 5, age_s=1.0),))
+
+    assert run(plan, young) == ()
+    assert len(run(plan, grown)) == len(run(plan, lost)) == 1
+    assert len(run(plan, actual(*leases))) == 1
+
+
+def test_a_trainer_runs_on_a_size_it_can_use_and_keeps_what_it_holds() -> None:
+    two = WantedTrainer("a", (2, 4), frozenset(map(key, range(3))), 1)
+    world = actual(
+        *(lease(task, f"n{task}") for task in range(3)),
+        assignments=(generation("a", 1, 2),),
+    )
+
+    assert run(Wanted((two,), ()), world) == ()
+
+
+def test_a_trainer_that_wants_nothing_more_gets_an_empty_generation() -> None:
+    world = actual(lease(0, "n0"), assignments=(generation("a", 0),))
+
+    assign, cancel = run(NOTHING, world)
+
+    assert isinstance(assign, Assign)
+    assert (assign.assignment.generation, len(assign.assignment.leases)) == (2, 0)
+    assert isinstance(cancel, Cancel)
+
+
+def test_without_slurms_plan_everything_stays_but_what_is_lost() -> None:
+    world = actual(
+        lease(0, "n0"),
+        lease(1),
+        lease(2, "n2", state=LeaseState.ENDING),
+        assignments=(generation("a", 0, 2),),
+        is_plan_known=False,
+    )
+
+    (assign,) = run(Wanted((wanted("a"),), ()), world)
+
+    assert isinstance(assign, Assign)
+    assert assign.assignment.leases == {key(0)}
+
+
+def test_holes_that_cannot_be_used_say_why() -> None:
+    found = [hole(f"n{i}") for i in range(6)]
+    found[1] = hole("n1", NOW_S + 179)
+    found[2] = replace(found[2], end_s=None)
+    found[3] = replace(found[3], held_by=(1,))
+    leases = (lease(4, "n4", notice_s=NOW_S), lease(5, "n5", end_s=NOW_S + 5))
+
+    pool = pool_of(
+        {"any": found},
+        leases,
+        claimed=frozenset({"n0"}),
+        assigned=frozenset({key(5)}),
+        now_s=NOW_S,
+        limits=Limits(),
+    )
+
+    assert [node.name for node in pool.nodes] == ["n5"]
+    assert pool.refused == {
+        "n0": Refusal.CLAIMED,
+        "n1": Refusal.TOO_SHORT,
+        "n2": Refusal.HIDDEN_END,
+        "n3": Refusal.LEAVING,
+        "n4": Refusal.LEAVING,
+    }
+
+
+def test_classes_are_told_apart_by_use_and_by_life_and_stay_few() -> None:
+    lives_s = [200.0, 400.0, 800.0, 1_600.0, 3_200.0, 6_400.0, 60_000.0]
+    holes = {
+        "any": [hole(f"n{i}", NOW_S + life_s) for i, life_s in enumerate(lives_s)],
+        "gpu": [hole("n0", NOW_S + 200.0)],
+    }
+    pool = pool_of(
+        holes,
+        (),
+        claimed=frozenset(),
+        assigned=frozenset(),
+        now_s=NOW_S,
+        limits=Limits(),
+    )
+    rungs_s = (300.0, 600.0, 1_200.0, 2_400.0, 4_800.0, 9_600.0)
+
+    plain = classify(pool, now_s=NOW_S)
+    fine = classify(pool, now_s=NOW_S, rungs_s=rungs_s)
+    few = classify(pool, now_s=NOW_S, rungs_s=rungs_s, most=4)
+
+    assert [one.nodes for one in plain.classes] == [6, 1]
+    assert len(fine.classes) == 7
+    assert len(few.classes) <= 4
+    assert few.classes[0].life_s == 400.0
