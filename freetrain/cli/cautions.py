@@ -10,6 +10,9 @@ from freetrain.report.rows import percent
 from freetrain.toml.duration import render_duration
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from freetrain.replay.result import ReplayResult
     from freetrain.replay.timeline import PoolTimeline
 
 HALF = 0.5
@@ -37,6 +40,21 @@ def cautions(timeline: PoolTimeline) -> tuple[str, ...]:
             f"a log's edges."
         )
     return tuple(filter(None, said))
+
+
+def ran_out(results: Sequence[ReplayResult], trainers: int, span_s: float) -> str:
+    """Return which of *results* finished all *trainers* before the span was over."""
+    early = [
+        f"{result.policy} {render_duration(result.end_s)}"
+        for result in results
+        if result.finished == trainers and result.end_s < span_s
+    ]
+    if not early:
+        return ""
+    return (
+        f"All trainers were done before the end, after: {', '.join(early)}. "
+        f"--requeue keeps them coming."
+    )
 
 
 def _without_a_log(timeline: PoolTimeline) -> str:

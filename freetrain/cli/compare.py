@@ -6,7 +6,7 @@ import importlib.metadata
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from freetrain.cli.cautions import cautions
+from freetrain.cli.cautions import cautions, ran_out
 from freetrain.cli.exits import one_line
 from freetrain.cli.load import (
     counted,
@@ -112,6 +112,7 @@ def describe(
     """Put *results* together with what they were made from, in words."""
     lengths_s = hole_lengths_s(timeline)
     nodes = len(timeline.node_names)
+    early = ran_out(results, len(trainers), timeline.horizon_s)
     models = list(dict.fromkeys(trainer.scaling.model for trainer in trainers))
     return Comparison(
         command=one_line(request.command),
@@ -123,7 +124,7 @@ def describe(
             f"{timeline.mean_nodes:,.1f} nodes idle on average."
         ),
         left_out=left_out,
-        cautions=cautions(timeline),
+        cautions=tuple(filter(None, (*cautions(timeline), early))),
         nodes=nodes,
         span_s=timeline.horizon_s,
         hole_lengths_s=lengths_s,

@@ -57,6 +57,16 @@ class Comparison:
         """The results of policies that trained in the log's holes."""
         return tuple(r for r in self.results if r.policy != DEDICATED)
 
+    @property
+    def longest(self) -> ReplayResult:
+        """The result that follows the log furthest: others ran out of trainers."""
+        return max(self.on_holes or self.results, key=lambda r: r.end_s)
+
+    @property
+    def shown_s(self) -> float:
+        """Seconds from the start that drawings over time can show, above 0."""
+        return min(self.span_s, self.longest.end_s) or self.span_s
+
 
 def hole_lengths_s(timeline: PoolTimeline) -> NDArray[np.float64]:
     """Return the length of each hole up to the horizon, in seconds, unordered.

@@ -31,6 +31,8 @@ NEUTRAL = "#8a8f98"
 POOL_FILL = "rgba(138,143,152,0.28)"
 HOUR_S = 3_600.0
 DAY_S = 86_400.0
+FEW_DAYS = 2
+"""Below it, time is shown in hours."""
 
 POOL_BINS = 700
 BAND_BINS = 420
@@ -100,9 +102,9 @@ def losses_figure(comparison: Comparison) -> go.Figure:
 
 def pool_figure(comparison: Comparison) -> go.Figure:
     """Draw the idle nodes over time, and how many of them each policy used."""
-    edges_s = bin_edges_s(comparison.span_s, most_bins=POOL_BINS)
+    edges_s = bin_edges_s(comparison.shown_s, most_bins=POOL_BINS)
     shown = comparison.on_holes or comparison.results
-    lines = [_over_time(shown[0], "idle_nodes", edges_s, name="idle")]
+    lines = [_over_time(comparison.longest, "idle_nodes", edges_s, name="idle")]
     lines[0].update(fill="tozeroy", fillcolor=POOL_FILL, line_color=NEUTRAL)
     for result in shown:
         line = _over_time(result, "used_nodes", edges_s, name=result.policy)
@@ -110,7 +112,7 @@ def pool_figure(comparison: Comparison) -> go.Figure:
         line.update(line_color=colour(comparison, result), zorder=on_top)
         lines.append(line)
     figure = _figure(lines, height=400, hovermode="x unified")
-    figure.update_xaxes(title="days")
+    figure.update_xaxes(title=_time_unit(edges_s)[1])
     return figure.update_yaxes(title="nodes", rangemode="tozero")
 
 
@@ -123,7 +125,7 @@ def _over_time(
         edges_s,
     )
     return go.Scatter(
-        x=_days(edges_s),
+        x=_middles(edges_s),
         y=np.round(means, 2),
         name=name,
         mode="lines",
@@ -135,12 +137,12 @@ def _over_time(
 def bands_figure(comparison: Comparison) -> go.Figure:
     """Draw the sizes of the trainers over time, stacked, for the first policy."""
     result = (comparison.on_holes or comparison.results)[0]
-    edges_s = bin_edges_s(comparison.span_s, most_bins=BAND_BINS)
+    edges_s = bin_edges_s(comparison.shown_s, most_bins=BAND_BINS)
     bands = trainer_bands(result, edges_s, most_bands=MOST_BANDS)
     ramp = sample_colorscale("Viridis", _spread(len(bands.nodes)))
     areas = [
         go.Scatter(
-            x=_days(edges_s),
+            x=_middles(edges_s),
             y=np.round(row, 2),
             name=_band_name(k, bands.slots_per_band),
             stackgroup="nodes",
@@ -153,7 +155,7 @@ def bands_figure(comparison: Comparison) -> go.Figure:
         for k, row in enumerate(bands.nodes)
     ]
     figure = _figure(areas, height=420)
-    figure.update_xaxes(title="days")
+    figure.update_xaxes(title=_time_unit(edges_s)[1])
     return figure.update_yaxes(title="nodes held", rangemode="tozero")
 
 
@@ -238,9 +240,15 @@ def _ranked(
     return figure.update_yaxes(title="% of trainers", range=[0, 101])
 
 
-def _days(edges_s: NDArray[np.float64]) -> NDArray[np.float64]:
+def _middles(edges_s: NDArray[np.float64]) -> NDArray[np.float64]:
     middles: NDArray[np.float64] = (edges_s[:-1] + edges_s[1:]) / 2
-    return np.asarray(np.round(middles / DAY_S, 5))
+    return np.asarray(np.round(middles / _time_unit(edges_s)[0], 5))
+
+
+def _time_unit(edges_s: NDArray[np.float64]) -> tuple[float, str]:
+    """Return the unit of the time axis: its seconds, and its name."""
+    few = edges_s[-1] < FEW_DAYS * DAY_S
+    return (HOUR_S, "hours") if few else (DAY_S, "days")
 
 
 def _figure(traces: Sequence[object], *, height: int, **layout: object) -> go.Figure:

@@ -93,8 +93,8 @@ def _compared(comparison: Comparison) -> str:
     return (
         "<h2>Policies compared</h2>\n"
         '<p class="soft">Efficiency is against dedicated nodes: as many of its own as '
-        "were idle on average. Coverage is the share of idle node-time that a trainer "
-        "held.</p>\n"
+        "were idle on average. Coverage is the share of idle node-time that went into "
+        "training that lasted.</p>\n"
         f'<div class="scroll"><table><thead><tr>{heads}</tr></thead>\n'
         f"<tbody>{rows}</tbody></table></div>\n"
         '<div class="pair">\n'
@@ -131,7 +131,7 @@ def _over_time(comparison: Comparison) -> str:
 
 
 def _bin_words(comparison: Comparison, most_bins: int) -> str:
-    edges_s = bin_edges_s(comparison.span_s, most_bins=most_bins)
+    edges_s = bin_edges_s(comparison.shown_s, most_bins=most_bins)
     return render_duration(float(edges_s[1] - edges_s[0]))
 
 
@@ -139,9 +139,14 @@ def _distributions(comparison: Comparison) -> str:
     holes = _drawing(
         figures.holes_figure(comparison),
         "holes",
-        f"{len(comparison.hole_lengths_s):,} holes by length: short ones are many, "
-        f"long ones hold the time.",
+        f"Holes by length: shares of their number "
+        f"({len(comparison.hole_lengths_s):,}) and of the idle node-time.",
     )
+    if not any(result.finished for result in comparison.results):
+        return (
+            f"<h2>How long the holes were</h2>\n{holes}\n"
+            f'<h2>How soon trainers finished</h2>\n<p class="soft">None did.</p>'
+        )
     times = _drawing(figures.completions_figure(comparison), "completions", "")
     slow = _drawing(
         figures.slowdowns_figure(comparison),

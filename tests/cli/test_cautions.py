@@ -1,9 +1,10 @@
 """What is said where figures are larger than a site can expect."""
 
-from freetrain.cli.cautions import cautions
+from freetrain.cli.cautions import cautions, ran_out
 from freetrain.replay.timeline import PoolTimeline
 from logs.fragments import read_fragments
 from tests.logs.readers.log_content import content
+from tests.report.comparisons import result
 
 
 def told(*lines: str, days: float | None = None) -> tuple[str, ...]:
@@ -41,3 +42,15 @@ def test_a_log_that_begins_late_tells_how_to_leave_that_out() -> None:
     assert said == (
         "Nothing is idle in the first 19676 d: --start can leave 1700000000 s out."
     )
+
+
+def test_policies_that_ran_out_of_trainers_are_told() -> None:
+    results = (result("freetrain", days=2.0), result("equal", days=3.0))
+
+    said = ran_out(results, trainers=90, span_s=3 * 86400)
+
+    assert said == (
+        "All trainers were done before the end, after: freetrain 2 d. "
+        "--requeue keeps them coming."
+    )
+    assert ran_out(results, trainers=91, span_s=3 * 86400) == ""

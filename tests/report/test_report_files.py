@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from freetrain.report.figures import pool_figure
 from freetrain.report.folder import report_files
 from freetrain.report.page import render_page
 from freetrain.report.record import VOLATILE, full_record, lost_share, steady_record
@@ -119,6 +120,43 @@ def test_a_replay_in_which_nothing_happened_can_still_be_shown() -> None:
 
 def test_static_alone_can_be_shown() -> None:
     assert "static" in render_page(comparison("static"))
+
+
+def test_time_is_drawn_as_far_as_a_policy_follows_the_log() -> None:
+    results = (result("freetrain", days=3.0), result("scavenger", days=6.0))
+    shown = replace(comparison("freetrain", days=14.0), results=results)
+
+    idle, freetrain, _ = pool_figure(shown).data
+
+    late = [nodes for day, nodes in zip(idle.x, idle.y, strict=True) if day > 4]
+    assert 5.9 < max(idle.x) < 6.0
+    assert len(set(late)) > 100, "what was last seen idle is drawn on and on"
+    assert list(freetrain.x) == list(idle.x)
+
+
+def test_a_short_replay_is_drawn_in_hours() -> None:
+    figure = pool_figure(comparison(days=1.0))
+
+    assert figure.layout.xaxis.title.text == "hours"
+    assert 23.9 < max(figure.data[0].x) < 24.0
+
+
+def test_a_replay_in_which_nobody_finished_says_so() -> None:
+    waiting = replace(result(), finished=0, completions=())
+
+    page = render_page(replace(comparison(), results=(waiting,)))
+
+    assert "None did." in page
+    assert "draw-slowdowns" not in page
+
+
+def test_cautions_are_on_the_page_and_in_the_summary() -> None:
+    (caution,) = comparison().cautions
+
+    files = report_files(comparison())
+
+    assert caution in files["report.html"].decode()
+    assert json.loads(files["summary.json"])["cautions"] == [caution]
 
 
 def test_figures_that_json_lacks_become_null() -> None:
