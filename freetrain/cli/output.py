@@ -24,6 +24,7 @@ def write_out(world: World, text: str) -> None:
 
     Raises:
         typer.Exit: Nobody reads any more; quietly.
+        CannotWriteError: Its encoding lacks a character; none was written.
         OSError: It cannot be written.
     """
     try:
@@ -31,6 +32,12 @@ def write_out(world: World, text: str) -> None:
         world.stdout.flush()
     except BrokenPipeError as error:
         raise typer.Exit(PIPE_CLOSED) from error
+    except UnicodeEncodeError as error:
+        raise CannotWriteError(
+            f"standard output is {error.encoding} and cannot hold "
+            f"{ascii(error.object[error.start])}; nothing was written. Use a UTF-8 "
+            f"locale, or --out."
+        ) from error
 
 
 def write_file(path: Path, content: bytes, *, force: bool) -> None:

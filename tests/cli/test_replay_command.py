@@ -60,8 +60,9 @@ def test_the_table_compares_the_policies_within_80_columns(tmp_path: Path) -> No
         lines[0] == "holes.csv: 5 holes on 4 nodes in 2 h; 3.7 nodes idle on average."
     )
     assert lines[1].startswith("Half of the nodes or more were idle for 100.0 % of")
-    assert lines[2] == "Trainers: trainers.toml: 3 trainers (small), 2 at a time."
-    table = lines[3:]
+    assert lines[2].startswith("All trainers were done before the end, after: freet")
+    assert lines[3] == "Trainers: trainers.toml: 3 trainers (small), 2 at a time."
+    table = lines[4:]
     rows = [line.split()[0] for line in table if line]
     assert [row for row in rows if row in POLICY_NAMES] == list(POLICY_NAMES)
     assert rows[-4:] == ["efficiency:", "coverage:", "lost:", "slowdown:"]

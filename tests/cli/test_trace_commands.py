@@ -2,12 +2,15 @@
 
 import dataclasses
 import gzip
+import io
 import json
 from pathlib import Path
 
 import pytest
 
+from freetrain.cli.app import main
 from freetrain.cli.trace_screen import LABELS
+from freetrain.cli.world import World
 from logs.generate.sample import SAMPLE_NAME, shipped_sample
 from logs.summary import IdleSummary, JobSummary
 from tests.cli.worlds import HOLES, JOBS, run
@@ -112,6 +115,24 @@ def test_holes_are_what_the_jobs_leave_idle(tmp_path: Path) -> None:
 
     found = [(hole["start_s"], hole["end_s"]) for hole in json.loads(ran.stdout)]
     assert sorted(found) == [(0, 900), (300, 900), (600, 900), (600, 900)]
+
+
+def test_a_name_that_standard_output_cannot_hold_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "named.csv").write_text(HOLES + "n\u00e9,0,50\n", encoding="utf-8")
+    said, errors = io.BytesIO(), io.StringIO()
+    world = World(
+        clock=lambda: 0.0,
+        peak_rss_bytes=lambda: 0,
+        stdout=io.TextIOWrapper(said, encoding="ascii"),
+        stderr=errors,
+        is_terminal=False,
+        cwd=tmp_path,
+    )
+
+    code = main(["trace", "holes", "named.csv"], world=world)
+
+    assert (code, said.getvalue()) == (73, b"")
+    assert errors.getvalue().startswith("error: standard output is ascii and cannot")
 
 
 def test_holes_of_idle_intervals_are_the_intervals(tmp_path: Path) -> None:
