@@ -35,7 +35,7 @@ def write_out(world: World, text: str) -> None:
     except UnicodeEncodeError as error:
         raise CannotWriteError(
             f"standard output is {error.encoding} and cannot hold "
-            f"{ascii(error.object[error.start])}; nothing was written. Use a UTF-8 "
+            f"{error.object[error.start]!a}; nothing was written. Use a UTF-8 "
             f"locale, or --out."
         ) from error
 
