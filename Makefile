@@ -8,7 +8,7 @@ DEV := $(VENV)/.dev-installed
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PYTEST ?= $(BIN)/python -m pytest
 
-.PHONY: help demo test lint types format coverage test-wheel wheel bench sample constraints clean
+.PHONY: help demo test test-slurm cluster cluster-down lint types format coverage test-wheel wheel bench sample constraints clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -32,7 +32,16 @@ demo: $(RUNTIME)  ## Replay the sample log under every policy; writes demo-repor
 	@$(BIN)/freetrain demo --out demo-report --force
 
 test: $(DEV)  ## Run the tests
-	@$(PYTEST) -n auto
+	@$(PYTEST) -n auto -m "not slurm"
+
+test-slurm: $(DEV)  ## Run the tests on a real Slurm, started on this machine; root on Debian
+	@FREETRAIN_SLURM=1 $(PYTEST) -m slurm tests/contract tests/slurm_live tests/cluster_itself
+
+cluster: $(DEV)  ## Start a real Slurm of eight nodes on this machine; VARIANTS="gres memory"
+	@$(BIN)/python -m tests.cluster up $(VARIANTS:%=--variant=%)
+
+cluster-down: $(DEV)  ## Stop it, and leave nothing behind
+	@$(BIN)/python -m tests.cluster down
 
 lint: $(DEV)  ## Check style, formatting and who imports whom
 	@$(BIN)/ruff check .

@@ -16,7 +16,7 @@ GRACE_S = 10
 EPILOG_S = 8
 
 _BACKFILL = "bf_interval=5,bf_resolution=30,bf_continue"
-_FORCED_YIELDS = ",bf_yield_interval=1000,bf_yield_sleep=300000"  # microseconds
+_FORCED_YIELDS = ",bf_yield_interval=1,bf_yield_sleep=300000"  # microseconds
 
 
 class Variant(StrEnum):

@@ -10,7 +10,7 @@ import pytest
 
 from slurm.holes import HoleEnd
 from slurm.hostlist import expand
-from slurm.snapshot import Plans, carry_plans, plans_of
+from slurm.snapshot import carry_plans, plans_of
 from slurm.states import JobState
 from tests.cluster.settings import NODES
 from tests.cluster.waiting import wait_for
@@ -100,7 +100,10 @@ def test_holes_stay_open_under_our_own_leases(site: Site) -> None:
 def test_a_look_without_the_plans_is_torn_and_the_plans_before_repair_it(
     yielding_site: Site,
 ) -> None:
-    """Backfill clears all plans, then takes 0.3 s for each of thirty jobs."""
+    """Backfill clears all plans, then sleeps 0.3 s before each of thirty jobs.
+
+    Such a look alone shows holes that are not there.
+    """
     site = yielding_site
     site.others_running_job(6, minutes=10)
     first = site.others_job(8, minutes=10)
@@ -121,28 +124,9 @@ def test_a_look_without_the_plans_is_torn_and_the_plans_before_repair_it(
         phantoms += is_phantom
         wholes += not seen.is_torn
         plans = plans_of(repaired)
-        return phantoms >= 3 and wholes >= 1
+        return phantoms >= 1 and wholes >= 1
 
-    wait_for("three torn looks and a whole one", both_were_seen, limit_s=240)
-
-
-def test_a_look_with_nothing_to_carry_shows_a_hole_that_is_not_there(
-    yielding_site: Site,
-) -> None:
-    """Why a torn look must not be acted on alone."""
-    site = yielding_site
-    site.others_running_job(6, minutes=10)
-    site.whole_look_with_plan(site.others_job(8, minutes=10))
-    for _ in range(30):
-        site.others_job(8, minutes=10)
-    backend = site.backend()
-
-    def phantom() -> bool:
-        seen = carry_plans(Plans(), backend.snapshot(), max_age_s=600)
-        ends = {hole.ends_by for hole in site.holes(seen)}
-        return HoleEnd.PARTITION_LIMIT in ends and seen.is_torn
-
-    wait_for("a phantom hole", phantom, limit_s=240)
+    wait_for("a torn look and a whole one", both_were_seen, limit_s=120)
 
 
 def test_hostile_names_and_comments_of_others_are_read_and_not_run(site: Site) -> None:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slurm
 
+# A lease is submitted with --export=NONE, and its srun would pass that on: without
+# PATH a step finds no program.
 LISTENER = """
 cd '{folder}'
 cat >step <<'END'
@@ -28,7 +30,7 @@ touch ready
 while :; do sleep 0.1; done
 END
 trap 'touch batch-heard; exit 0' TERM
-srun --overlap --ntasks=1 sh ./step &
+srun --export=ALL --overlap --ntasks=1 sh ./step &
 while :; do sleep 0.1; done
 """
 
@@ -39,7 +41,7 @@ trap 'scancel --signal=KILL $SLURM_JOB_ID; exit 0' TERM
 touch ready
 while :; do sleep 0.1; done
 END
-srun --overlap --ntasks=1 sh ./step &
+srun --export=ALL --overlap --ntasks=1 sh ./step &
 wait
 """
 

@@ -1,0 +1,119 @@
+"""Clusters beside each other, and what is left of those whose owner was killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cluster.cluster import Cluster
+from tests.cluster.holding import running_cluster
+from tests.cluster.settings import Variant
+from tests.cluster.waiting import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.slurm
+
+TOP = Path(__file__).resolve().parent.parent.parent
+DETACHED = "setsid env -i sleep 3571 & exec sleep 3572"
+OWNER = """
+import sys
+from tests.cluster.holding import running_cluster
+with running_cluster(()) as cluster:
+    print(cluster.name, flush=True)
+    sys.stdin.read()
+"""
+
+
+def processes_that_mention(text: str) -> list[str]:
+    """Processes with *text* in their command line or environment, but ourselves."""
+    others = [
+        entry
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdecimal() and int(entry.name) != os.getpid()
+    ]
+    said = {e.name: _read(e / "cmdline") + _read(e / "environ") for e in others}
+    return [name for name, words in said.items() if text.encode() in words]
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return b""
+
+
+def test_two_clusters_run_beside_each_other_and_end_alone(
+    cluster_of: Callable[..., Cluster],
+) -> None:
+    first = cluster_of()
+    with running_cluster([Variant.GRES]) as second:
+        second.run("sbatch", "--nodes=1", "--output=/dev/null", "--wrap=sleep 600")
+        assert first.run("squeue", "--noheader") == ""
+        assert (first.is_up, second.is_up) == (True, True)
+        assert second.variants == {Variant.GRES}
+
+    assert first.is_up
+    assert not second.exists
+    assert processes_that_mention(str(second.folder)) == []
+
+
+def test_even_a_detached_child_with_no_environment_ends_with_the_cluster(
+    cluster_of: Callable[..., Cluster],
+) -> None:
+    cluster_of()
+    with running_cluster(()) as cluster:
+        cluster.run("sbatch", "--nodes=1", "--output=/dev/null", f"--wrap={DETACHED}")
+        wait_for("both to run", lambda: len(processes_that_mention("sleep\0357")) == 2)
+
+    assert processes_that_mention("sleep\0357") == []
+
+
+def test_nothing_is_left_when_the_owner_is_killed(
+    cluster_of: Callable[..., Cluster],
+) -> None:
+    cluster_of()
+    with subprocess.Popen(  # noqa: S603 -- our own interpreter
+        [sys.executable, "-c", OWNER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=TOP,
+        text=True,
+    ) as owner:
+        assert owner.stdout is not None
+        cluster = Cluster(owner.stdout.readline().strip())
+        assert cluster.is_up
+        owner.send_signal(signal.SIGKILL)
+
+    wait_for("the folder to go", lambda: not cluster.exists)
+    wait_for("all to end", lambda: not processes_that_mention(str(cluster.folder)))
+
+
+def test_the_command_may_be_run_twice_and_says_where_the_cluster_is(
+    cluster_of: Callable[..., Cluster],
+) -> None:
+    cluster_of()
+
+    def command(verb: str) -> str:
+        return subprocess.run(  # noqa: S603 -- our own interpreter
+            [sys.executable, "-m", "tests.cluster", verb, "--name", "test-twice"],
+            check=True,
+            capture_output=True,
+            text=True,
+            cwd=TOP,
+        ).stdout
+
+    try:
+        first = command("up")
+        assert "8 idle\nexport SLURM_CONF=" in first
+        assert command("up") == command("status") == first
+    finally:
+        command("down")
+    assert command("down") == command("status")
