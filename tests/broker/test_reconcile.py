@@ -101,6 +101,24 @@ def test_a_waiting_lease_that_would_outlast_its_hole_goes() -> None:
     assert isinstance(actions[1], Submit)
 
 
+def test_a_short_one_that_could_start_too_late_for_its_hole_goes_too() -> None:
+    waits = lease(0, limit_min=20, deadline_s=NOW_S + 1_900.0)
+
+    kept = run(request(1, 30, NOW_S + 1_840.0), actual(waits))
+    replaced = run(request(1, 30, NOW_S + 1_839.0), actual(waits))
+
+    assert kept == ()
+    assert len(replaced) == 2
+
+
+def test_submissions_under_way_count_against_the_cap() -> None:
+    other = intent(shape="gpu", tasks=4)
+
+    asked = reconcile(request(9), actual(), (other,), Limits(most_leases=6))
+
+    assert [one.tasks for one in asked if isinstance(one, Submit)] == [2]
+
+
 def test_one_that_can_no_longer_start_is_left_to_slurm() -> None:
     late = lease(0, deadline_s=NOW_S + 3_599.0)
 
