@@ -27,7 +27,7 @@ def holes(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     out: options.OutFile = None,
     force: options.Force = False,
 ) -> None:
-    """Find the node x time holes that a log's jobs leave idle."""
+    """Find the node × time holes that a log's jobs leave idle."""
     # Imported here, so that help and completion stay quick.
     from freetrain.cli.load import idle_of, load_trace  # noqa: PLC0415
     from freetrain.cli.progress import progress  # noqa: PLC0415
