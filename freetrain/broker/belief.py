@@ -172,6 +172,8 @@ def _settle(
         )
     if intent.outcome is not IntentOutcome.OPEN or not is_told:
         return intent
+    if any(intent.uuid in look.waiting for look in looks):
+        return replace(intent, missed=0)
     missed = intent.missed + 1
     has_settled = now_s >= intent.created_s + limits.settle_s
     is_over = missed >= limits.gone_ticks and has_settled

@@ -137,6 +137,15 @@ def test_it_is_abandoned_only_after_two_misses_and_a_while() -> None:
     assert late.intents[0].outcome is IntentOutcome.ABANDONED
 
 
+def test_it_is_not_abandoned_while_its_tasks_wait_together() -> None:
+    together = job(0, JobState.PENDING, array_task_id=None, array_tasks="0-3")
+    belief = Belief((), (intent(),))
+    for _ in range(3):
+        belief = look((together,), (), before=belief, at_s=NOW_S + 500)
+
+    assert belief.intents[0].outcome is IntentOutcome.OPEN
+
+
 def test_a_second_job_of_the_same_name_is_an_extra_not_a_lease() -> None:
     second = job(0, JobState.PENDING, job_id=50, array_job_id=50, display_id="50_0")
 
