@@ -16,8 +16,10 @@ from milp.count_model import build
 from milp.errors import SolverFailedError
 from milp.objective import plan_gain
 from milp.proposal import Found, Proposal
+from milp.pruned import Limit, cells, search
 from milp.reduction import feasible_gains, reduce
 from milp.relaxation import corners, hull_of, node_price
+from milp.rows import price_sizes
 from milp.verify import constraint_violations
 
 if TYPE_CHECKING:
@@ -36,21 +38,30 @@ _STAGES = ((1 / 16, 0.25), (1.0, 0.5))
 _PRICE_TIME = 0.25
 # A solver's start costs more than the first stage saves on a model this small.
 _FEW_OPTIONS = 600
+# A larger model takes CBC more than a few seconds to find anything, and PuLP a
+# second to write down.
+_MOST_OPTIONS = 5000
+# The same for the search of one class, which is cheap enough to begin lower.
+_SEARCH_STAGES = (1 / 64, 1 / 16, 1 / 4, 1.0)
+# A sum takes about 4 ns.
+_MOST_CELLS = 200_000_000
 # What solvers call optimal may lie this far under the optimum.
 _TOLERANCE = 1e-6
 _AT_LIMIT = "the best of the greedy plan and what the solver found within its limit"
 _NO_SOLVER = "as good as its bound, so that no integer program was needed"
+_SEARCHED = "proven by a search of all that can beat it, without an integer program"
 
 
 def plan_counts(
     problem: Problem, solver: ModelSolver, *, limit_s: float | None
 ) -> Proposal:
-    """Plan by counts; exact where *solver* proves its optimum.
+    """Plan by counts; exact where a search or *solver* proves an optimum.
 
-    The model is solved first over the options that lose little against the
-    bound. A plan that itself loses no more than that is optimal (model.md, R6);
-    otherwise it rules out more options for a second, final model. All solver
-    calls together keep within *limit_s*.
+    One class is searched, where that takes less than a second. Else the model is
+    solved first over the options that lose little against the bound. A plan that
+    itself loses no more than that is optimal (model.md, R6); otherwise it rules
+    out more options for a second, final model. All solver calls together keep
+    within *limit_s*.
 
     Raises:
         SolverFailedError: The solver crashed or returned no usable point.
@@ -61,10 +72,44 @@ def plan_counts(
     reduction = reduce(problem, rows, prices, sizes)
     if reduction.is_proof:
         return Proposal(reduction.plan(proven=True), Found.OPTIMUM, _NO_SOLVER)
+    if len(problem.classes) == 1:
+        reduction, is_proof = _search(problem, reduction, prices[0])
+        if is_proof:
+            return Proposal(reduction.plan(proven=True), Found.OPTIMUM, _SEARCHED)
+    return _solve(problem, reduction, solver, limit_s=limit_s)
+
+
+def _search(
+    problem: Problem, reduction: Reduction, price: float
+) -> tuple[Reduction, bool]:
+    """Search one class for better plans, and tell whether the best is proven."""
+    priced = [price_sizes(row, price) for row in reduction.rows]
+    for share in _SEARCH_STAGES:
+        within = reduction.gap * share
+        limit = Limit(within, price, problem.classes[0].nodes)
+        if cells(priced, limit) > _MOST_CELLS:
+            break
+        found, value = search(priced, limit)
+        reduction = reduction.improved(tuple([(n,) for n in found]), value)
+        if reduction.gap <= within:
+            return reduction, True
+    return reduction, False
+
+
+def _solve(
+    problem: Problem,
+    reduction: Reduction,
+    solver: ModelSolver,
+    *,
+    limit_s: float | None,
+) -> Proposal:
     few = sum(map(len, reduction.options(reduction.gap))) <= _FEW_OPTIONS
     for share, time in _STAGES[1:] if few else _STAGES:
         within = reduction.gap * share
-        model = build(problem, reduction.options(within), category=pulp.LpInteger)
+        options = reduction.options(within)
+        if sum(map(len, options)) > _MOST_OPTIONS:
+            break
+        model = build(problem, options, category=pulp.LpInteger)
         found = solver.solve(model.model, limit_s=_part(limit_s, time))
         if found is Found.INFEASIBLE:
             return Proposal(None, found, "it has a plan, so the solver is wrong")

@@ -26,6 +26,8 @@ class SolverName(StrEnum):
     """How to solve.
 
     ``exact`` is the dynamic program for one node class, and CBC for several.
+    The others solve the count model, and are started only where its reduction
+    and the search of one class leave something to decide.
     """
 
     EXACT = "exact"

@@ -68,6 +68,17 @@ def search(priced: Sequence[Priced], limit: Limit) -> Answer:
     return search_all(options, limit)
 
 
+def cells(priced: Sequence[Priced], limit: Limit) -> int:
+    """Return about how many sums :func:`search` has to look at, at most."""
+    options = [one.within(limit.loss) for one in priced]
+    return sum(
+        len(mine.by_loss) * max(0, most - least + 1)
+        for mine, (least, most) in zip(
+            options, _windows(options, limit)[1:], strict=True
+        )
+    )
+
+
 def _only_plan(options: Sequence[Options], limit: Limit) -> Answer:
     counts = [mine.least for mine in options]
     left = limit.pool_nodes - sum(counts)

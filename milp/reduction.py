@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from milp.exchange import exchange
 from milp.greedy import greedy
 from milp.objective import gains, plan_gain
 from milp.problem import Plan
@@ -151,9 +150,5 @@ def _incumbent(
             for row, size in zip(rows, start, strict=True)
         ]
         counts = greedy(problem, rows, targets=targets, price=prices)
-        if len(problem.classes) == 1:
-            pool_nodes = problem.classes[0].nodes
-            better = exchange(rows, [sum(row) for row in counts], pool_nodes)
-            counts = [[n] for n in better]
         plans.append(tuple(map(tuple, counts)))
     return max(plans, key=lambda counts: plan_gain(problem, counts))

@@ -33,17 +33,19 @@ class Hull(NamedTuple):
 def corners(row: NDArray[np.float64]) -> list[tuple[int, float]]:
     """Return the upper concave hull of gains at 0 .. max nodes, as (nodes, gain).
 
-    ``-inf`` entries do not count; falling segments are left out.
+    ``-inf`` entries do not count; falling segments are left out. Every pass drops
+    what lies on or under the line between its neighbours; a few passes do.
     """
-    hull: list[tuple[int, float]] = []
-    for n in np.flatnonzero(row > -np.inf).tolist():
-        corner = (n, float(row[n]))
-        if hull and corner[1] <= hull[-1][1]:
-            continue
-        while len(hull) > 1 and _slope(hull[-2], hull[-1]) <= _slope(hull[-1], corner):
-            hull.pop()
-        hull.append(corner)
-    return hull
+    sizes = np.flatnonzero(row[: int(row.argmax()) + 1] > -np.inf)
+    while True:
+        values = row[sizes]
+        slopes = (values[1:] - values[:-1]) / (sizes[1:] - sizes[:-1])
+        is_corner = np.ones(len(sizes), dtype=bool)
+        is_corner[1:-1] = slopes[1:] < slopes[:-1]
+        if is_corner.all():
+            break
+        sizes = sizes[is_corner]
+    return list(zip(sizes.tolist(), values.tolist(), strict=True))
 
 
 def hull_of(row: NDArray[np.float64]) -> Hull:

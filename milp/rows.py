@@ -151,7 +151,7 @@ class RowTable:
         return row
 
     def _add_priced(self, row: Row, price: float) -> Priced:
-        priced = row.priced[price] = _priced(row.gains, price)
+        priced = row.priced[price] = price_sizes(row.gains, price)
         self._sizes += len(priced.losses)
         return priced
 
@@ -164,7 +164,8 @@ def _row_of(row_gains: NDArray[np.float64]) -> Row:
     return Row(row_gains, values, best_within.tolist(), hull, {})
 
 
-def _priced(row_gains: NDArray[np.float64], price: float) -> Priced:
+def price_sizes(row_gains: NDArray[np.float64], price: float) -> Priced:
+    """Return gains at 0 .. max nodes, ``-inf`` where not allowed, at *price* a node."""
     sizes = np.flatnonzero(row_gains > -np.inf)
     paid = row_gains[sizes] - price * sizes
     best = float(paid.max())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from importlib.util import find_spec
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Protocol
 
 import cbcbox  # type: ignore[import-untyped]
@@ -63,7 +64,9 @@ class Cbc:
                 f"CBC cannot be run at {path}. Nothing was planned. Install it "
                 f"with `pip install 'pulp[cbc]'`."
             )
-        return _run(model, solver)
+        # PuLP leaves its files behind where CBC fails.
+        with TemporaryDirectory(prefix="freetrain-cbc-") as solver.tmpDir:
+            return _run(model, solver)
 
 
 class Highs:

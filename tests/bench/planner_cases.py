@@ -53,10 +53,10 @@ def ragged(seed: int) -> list[Curve]:
 
 
 def one_class(
-    curves: Sequence[Curve], *, trainers: int, nodes: int, seed: int
+    curves: Sequence[Curve], *, trainers: int, nodes: int, held: int, seed: int
 ) -> Problem:
-    """A problem in one class with a random current plan over half of the nodes."""
-    return _problem(curves, [nodes], None, trainers=trainers, seed=seed)
+    """A problem in one class with a random current plan over up to *held* nodes."""
+    return _problem(curves, ([nodes], [held]), None, trainers=trainers, seed=seed)
 
 
 def many_classes(
@@ -69,19 +69,20 @@ def many_classes(
         frozenset(rng.sample(range(classes), rng.randint(1, classes)))
         for _ in range(trainers)
     ]
-    return _problem(curves, each, usable, trainers=trainers, seed=seed + 1)
+    half = [n // 2 for n in each]
+    return _problem(curves, (each, half), usable, trainers=trainers, seed=seed + 1)
 
 
 def _problem(
     curves: Sequence[Curve],
-    nodes: list[int],
+    nodes_and_held: tuple[list[int], list[int]],
     usable: list[frozenset[int]] | None,
     *,
     trainers: int,
     seed: int,
 ) -> Problem:
     rng = random.Random(seed)  # noqa: S311  a case, no secret
-    free = [n // 2 for n in nodes]
+    nodes, free = nodes_and_held
     states = []
     for index in range(trainers):
         curve = curves[index % len(curves)]

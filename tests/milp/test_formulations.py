@@ -2,18 +2,22 @@
 
 import math
 
+import pulp
 from hypothesis import given, settings
 
 from milp.count import plan_counts
+from milp.count_model import build
 from milp.curve import custom
 from milp.exact import ExactSolver
 from milp.keep import keep
 from milp.node import plan_nodes
+from milp.objective import plan_gain
 from milp.planner import Outcome, Planner, SolverName
 from milp.problem import NodeClass, Plan, Problem, TrainerState
 from milp.proposal import Found
+from milp.reduction import feasible_gains
 from milp.solver import COUNT_OPTIONS, Cbc, Highs
-from milp.verify import violations
+from milp.verify import constraint_violations, violations
 from tests.milp.planning_problems import many_class_problems, one_class_problems
 
 # CBC's own tolerance; ours would be 1e-9.
@@ -38,6 +42,20 @@ def count_optimum(problem: Problem) -> Plan:
     return proposal.plan
 
 
+def model_gain(problem: Problem) -> float:
+    """Gain of the count model over all sizes by the solver alone: nothing ruled out."""
+    options = [
+        {n: gain for n, gain in enumerate(row.tolist()) if gain > -math.inf}
+        for row in feasible_gains(problem)
+    ]
+    if not options:  # CBC crashes on a model without variables
+        return 0.0
+    model = build(problem, options, category=pulp.LpInteger)
+    assert Cbc().solve(model.model, limit_s=60.0) is Found.OPTIMUM
+    assert constraint_violations(problem, model.counts()) == ()
+    return plan_gain(problem, model.counts())
+
+
 @settings(max_examples=25, deadline=None)
 @given(one_class_problems())
 def test_in_one_class_count_and_exact_and_node_agree(problem: Problem) -> None:
@@ -46,6 +64,7 @@ def test_in_one_class_count_and_exact_and_node_agree(problem: Problem) -> None:
     for plan in (count_optimum(problem), node_optimum(problem)):
         assert violations(problem, plan) == ()
         assert is_same(plan.gain, exact.gain)
+    assert is_same(model_gain(problem), exact.gain)
 
 
 @settings(max_examples=25, deadline=None)
@@ -55,6 +74,7 @@ def test_in_several_classes_count_and_node_agree(problem: Problem) -> None:
 
     assert violations(problem, count) == violations(problem, node) == ()
     assert is_same(count.gain, node.gain)
+    assert is_same(model_gain(problem), node.gain)
 
 
 def test_a_shrinking_trainer_does_not_move_to_another_class() -> None:

@@ -1,17 +1,15 @@
 import math
 
-import numpy as np
 from hypothesis import given
 
 from milp.curve import custom
 from milp.exact import ExactSolver
-from milp.exchange import exchange
 from milp.greedy import greedy
 from milp.keep import keep, loose_bound
 from milp.objective import plan_gain
 from milp.problem import NodeClass, Plan, Problem, TrainerState
 from milp.reduction import feasible_gains, reduce
-from milp.verify import constraint_violations, violations
+from milp.verify import violations
 from tests.milp.planning_problems import many_class_problems, one_class_problems
 
 
@@ -65,31 +63,3 @@ def test_any_price_gives_a_bound_and_the_plan_known_breaks_nothing(
         assert violations(problem, plan) == ()
         assert reduction.bound + reduction.rounding >= best.gain >= plan.gain
     assert loose_bound(problem) >= best.gain - reduction.rounding
-
-
-def test_exchange_finds_what_growing_alone_cannot() -> None:
-    # Alone, neither trainer gains by any other size; together they do.
-    low = np.array([0.0, 5.0, 6.0])
-    high = np.array([0.0, 1.0, -np.inf, 9.0])
-
-    assert exchange([low, high], [2, 1], 4) == [1, 3]
-
-
-def test_exchange_lets_no_trainer_trade_with_itself() -> None:
-    # To its own gain on 0 nodes the first would add its gain on 2, having 1.
-    torn = np.array([5.0, 0.0, 10.0])
-
-    assert exchange([torn, np.array([0.0])], [1, 0], 1) == [0, 0]
-
-
-@given(one_class_problems())
-def test_exchange_breaks_nothing_and_never_loses(problem: Problem) -> None:
-    rows = feasible_gains(problem)
-    kept = keep(problem)
-    pool = problem.classes[0].nodes
-
-    counts = exchange(rows, [row[0] for row in kept.counts], pool)
-
-    better = tuple((n,) for n in counts)
-    assert constraint_violations(problem, better) == ()
-    assert plan_gain(problem, better) >= kept.gain

@@ -65,6 +65,23 @@ def test_a_solver_that_crashes_or_answers_nothing_has_failed(
         Cbc(path=str(broken)).solve(model, limit_s=1.0)
 
 
+def test_a_solver_that_fails_leaves_no_files_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "cbc"
+    broken.write_text("#!/bin/sh\nexit 3\n", encoding="utf-8")
+    broken.chmod(0o755)
+    room = tmp_path / "room"
+    room.mkdir()
+    monkeypatch.setenv("TMPDIR", str(room))
+    model, _ = knapsack(5.0)
+
+    with pytest.raises(SolverFailedError):
+        Cbc(path=str(broken)).solve(model, limit_s=1.0)
+
+    assert list(room.iterdir()) == []
+
+
 def test_a_status_nobody_knows_is_no_solution(tmp_path: Path) -> None:
     odd = tmp_path / "cbc"
     script = WRITE_SOLUTION + "'Splendid - objective value 3'"
