@@ -9,6 +9,10 @@ from slurm.records import Gres
 
 MIB_OF = {"TiB": 1_048_576, "GiB": 1_024, "MiB": 1}
 
+MOST_FEATURES = 10
+MOST_GRES_CHARACTERS = 500
+"""Both keep the options for Slurm far below what it takes."""
+
 _MEMORY = re.compile(r"([1-9][0-9]{0,8}) ?(MiB|GiB|TiB)", re.ASCII)
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@+-]{0,63}", re.ASCII)
 # A kind may begin with digits (``1g.5gb``), a count is nothing else.
@@ -30,10 +34,12 @@ def word(what: str) -> Kind[str]:
 def words(what: str) -> Kind[tuple[str, ...]]:
     """Return the kind of lists of names that Slurm gives to *what*."""
     one = word(what)
-    expected = f'a list such as ["a", "b"], each {one.expected}'
+    expected = (
+        f'a list such as ["a", "b"] of up to {MOST_FEATURES}, each {one.expected}'
+    )
 
     def read(value: object) -> tuple[str, ...]:
-        if not isinstance(value, list):
+        if not isinstance(value, list) or len(value) > MOST_FEATURES:
             raise MismatchError(expected)
         return tuple(dict.fromkeys(one.read(item) for item in value))
 
@@ -62,7 +68,7 @@ def gres() -> Kind[tuple[Gres, ...]]:
     """Return the kind of generic resources that each node must have."""
 
     def read(value: object) -> tuple[Gres, ...]:
-        if not isinstance(value, str):
+        if not isinstance(value, str) or len(value) > MOST_GRES_CHARACTERS:
             raise MismatchError
         found = [_one_gres(item) for item in value.split(",")]
         if len({(one.name, one.kind) for one in found}) < len(found):

@@ -16,6 +16,9 @@ MOST_ARGUMENT_BYTES = 100_000
 MOST_COMMAND_BYTES = 200_000
 """All words of a command together; far below what Linux takes (2 MiB)."""
 
+MOST_WORDS = 10_000
+"""Words of a command; each takes room beside its bytes."""
+
 MOST_PATH_BYTES = 4_000
 """Longest path; Linux takes 4,095."""
 
@@ -126,7 +129,7 @@ def _command(value: object) -> tuple[str, ...]:
 
 
 def _texts(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list):
+    if not isinstance(value, list) or len(value) > MOST_WORDS:
         raise MismatchError
     for item in value:
         if not isinstance(item, str) or "\0" in item:

@@ -1,5 +1,7 @@
 """What every mistake in a job file is answered with, hostile ones included."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,6 +10,9 @@ from freetrain.errors import BadConfigurationError
 from freetrain.jobfile.schema import schema
 from freetrain.toml.text import Places
 from tests.jobfile.job_files import LEAST, PLACES, WHOLE, parse, with_line
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "job-file.md"
+MANY_GRES = ",".join(f"g{k}" for k in range(200))
 
 
 def refusal(text: str) -> str:
@@ -33,6 +38,10 @@ def refusal(text: str) -> str:
         ('command = "a \'b"', "expected a command; no closing quotation"),
         ('command = ["a\\u0000"]', 'command = ["a\\u0000"], expected a command'),
         (f'command = "{"a" * 300_000}"', "of up to 200000 bytes"),
+        (f'command = ["a", "{"b" * 100_001}"]', "of up to 200000 bytes"),
+        ("command = [" + f'"{"b" * 90_000}",' * 3 + "]", "of up to 200000 bytes"),
+        ("command = [" + '"a",' * 10_001 + "]", "expected a command, such as"),
+        ("command = '" + "a" * 200_000 + "\"'", "of up to 200000 bytes"),
         ('directory = ".."', 'directory = "..", expected a path'),
         ('directory = "a/../../b"', "expected a path of printable characters"),
         ('directory = ""', 'directory = "", expected a path'),
@@ -83,6 +92,8 @@ def test_a_mistake_at_the_top_is_named(line: str, said: str) -> None:
         ("nodes", 'partition = "-x"', "expected the name of a partition"),
         ("nodes", 'features = "a100"', 'expected a list such as ["a", "b"]'),
         ("nodes", 'features = ["a&b"]', 'expected a list such as ["a", "b"]'),
+        ("nodes", f"features = {['a'] * 11}", "of up to 10, each the name of"),
+        ("nodes", f'gres = "{MANY_GRES}"', "expected generic resources"),
         ("nodes", "features = [[]]", 'expected a list such as ["a", "b"]'),
         ("nodes", 'gres = "gpu:0"', 'gres = "gpu:0", expected generic resources'),
         ("nodes", 'gres = "gpu:2,gpu:3"', "each once"),
@@ -181,6 +192,12 @@ def test_progress_that_could_not_be_read_is_refused(lines: str, said: str) -> No
 )
 def test_a_file_that_describes_no_trainer_is_refused(text: str, said: str) -> None:
     assert said in refusal(text)
+
+
+def test_the_message_that_the_page_shows_is_the_real_one() -> None:
+    message = refusal(with_line('signal = "USR1"', table="stop"))
+
+    assert f"error: {message}\n" in PAGE.read_text()
 
 
 def test_home_is_not_guessed() -> None:

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from freetrain.errors import BadConfigurationError
 from freetrain.toml.duration import exact_duration, parse_duration
-from freetrain.toml.kind import whole
+from freetrain.toml.kind import MismatchError, seconds, whole
+from freetrain.toml.nodes import sizes
 from freetrain.toml.resources import gres, memory
 from freetrain.toml.table import Table
 from freetrain.toml.wording import closest, shown
@@ -96,3 +97,21 @@ def test_a_huge_value_is_cut_where_it_is_shown() -> None:
 def test_a_huge_word_is_compared_in_its_beginning_only() -> None:
     assert closest("nodes" * 10**6, ["node", "nodes"]) == ""
     assert closest("nodse", ["min", "nodes"]) == " Did you mean 'nodes'?"
+
+
+@pytest.mark.parametrize("value", [True, 1.0, "1", 0, 3, None])
+def test_only_whole_numbers_within_the_range_are_whole(value: object) -> None:
+    with pytest.raises(MismatchError):
+        whole(1, 2).read(value)
+
+
+@given(st.from_regex(r"\A[0-9]{1,4}\.[0-9]{1,12}(s|min|h|d)\Z"))
+def test_any_duration_that_is_read_can_be_written(text: str) -> None:
+    read_s = seconds().read(text)
+
+    assert seconds().read(seconds().write(read_s)) == read_s
+
+
+def test_sizes_are_ascending_and_each_once() -> None:
+    assert sizes(range(1, 5)).read([3, 1, 3]) == (1, 3)
+    assert sizes(range(3, 9)).read("powers-of-two") == (4, 8)
