@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slurm
 
 TOP = Path(__file__).resolve().parent.parent.parent
+SLEEPERS = "sleep\x00357"  # as command lines have it
 DETACHED = "setsid env -i sleep 3571 & exec sleep 3572"
 OWNER = """
 import sys
@@ -71,9 +72,9 @@ def test_even_a_detached_child_with_no_environment_ends_with_the_cluster(
     cluster_of()
     with running_cluster(()) as cluster:
         cluster.run("sbatch", "--nodes=1", "--output=/dev/null", f"--wrap={DETACHED}")
-        wait_for("both to run", lambda: len(processes_that_mention("sleep\0357")) == 2)
+        wait_for("both to run", lambda: len(processes_that_mention(SLEEPERS)) == 2)
 
-    assert processes_that_mention("sleep\0357") == []
+    assert processes_that_mention(SLEEPERS) == []
 
 
 def test_nothing_is_left_when_the_owner_is_killed(

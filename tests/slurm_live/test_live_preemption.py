@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slurm
 LISTENER = """
 cd '{folder}'
 cat >step <<'END'
-trap 'touch step-heard' TERM
+trap '[ -e step-heard ] || touch step-heard' TERM
 touch ready
 while :; do sleep 0.1; done
 END
