@@ -22,11 +22,13 @@ HEADINGS = (
     "preempt",
     "worst slowdown",
 )
-SCALES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+SCALES = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 WORDS = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
 UNKNOWN = "-"
 FEW = 100
 """From here on fractions are not shown."""
+MANY = 1e6
+"""From here on only the first digits are, so that a table keeps its width."""
 
 
 def table_row(result: ReplayResult) -> tuple[str, ...]:
@@ -45,6 +47,8 @@ def table_row(result: ReplayResult) -> tuple[str, ...]:
 
 
 def _times(factor: float) -> str:
+    if factor >= MANY:
+        return f"{factor:.1e} x"
     return f"{factor:,.0f} x" if factor >= FEW else f"{factor:.1f} x"
 
 
@@ -72,6 +76,8 @@ def _finished_words(comparison: Comparison, result: ReplayResult) -> str:
 
 def scaled(value: float, *, scales: Sequence[tuple[float, str]] = SCALES) -> str:
     """Return *value* with three or more digits and its scale, as in ``89.58 G``."""
+    if abs(value) >= MANY * scales[0][0]:
+        return f"{value:.2e}"
     for size, scale in scales:
         if abs(value) >= size:
             return f"{value / size:,.2f} {scale}"

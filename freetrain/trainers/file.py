@@ -39,6 +39,9 @@ KEYS = (
     "checkpoint_every",
 )
 MOST_TRAINERS = 100_000
+LEAST_AMOUNT, MOST_AMOUNT = 1e-3, 1e18
+"""Bounds of samples, samples a second and weights."""
+
 FILE = FileKind(
     what="trainers file ",
     most_bytes=16 * 2**20,
@@ -115,11 +118,12 @@ def _copies(
         entry.refuse(f"more than {MOST_TRAINERS} trainers in one file")
     scaling = _scaling(entry, scalings)
     costs = _costs(entry)
-    samples = entry.take("samples", positive())
+    samples = _believable(entry, "samples", entry.take("samples", positive()))
     first_s = entry.take_or("arrival", seconds(), default=0.0)
     every_s = entry.take_or("every", seconds(), default=0.0)
     fixed_nodes = _fixed_nodes(entry, scaling)
     weight = entry.take_or("weight", positive(), default=1.0)
+    _believable(entry, "weight", weight)
     digits = len(str(count))
     return [
         TrainerSpec(
@@ -169,7 +173,19 @@ def _measured(entry: Table) -> tuple[str, dict[int, float]]:
 
 def _given(entry: Table) -> tuple[str, dict[int, float]]:
     points = entry.take("scaling", curve("samples a second"))
+    for nodes, samples_per_s in dict(points).items():
+        _believable(entry, f"scaling at {nodes} nodes", samples_per_s)
     return str(entry.values["name"]), dict(points)
+
+
+def _believable(entry: Table, what: str, amount: float) -> float:
+    """Return *amount*; refuse one with which sums and products lose all meaning."""
+    if not LEAST_AMOUNT <= amount <= MOST_AMOUNT:
+        entry.refuse(
+            f"{what} = {amount:g}, expected a number from {LEAST_AMOUNT:g} "
+            f"to {MOST_AMOUNT:g}"
+        )
+    return amount
 
 
 def _sizes(entry: Table, *, measured_nodes: int) -> tuple[int, ...]:

@@ -192,6 +192,14 @@ def test_large_figures_are_scaled(value: float, shown: str) -> None:
     assert scaled(value) == shown
 
 
+def test_no_figure_however_large_widens_the_table() -> None:
+    slow = [replace(c, slowdown=9e14) for c in result().completions]
+    row = table_row(replace(result(), samples=3e29, completions=tuple(slow)))
+
+    assert row[1] == "3.00e+29"
+    assert row[-1] == "9.0e+14 x"
+
+
 def test_a_row_has_a_cell_a_heading() -> None:
     assert len(table_row(result())) == len(HEADINGS)
     assert (percent(0.9301), percent(None)) == ("93.0 %", "-")

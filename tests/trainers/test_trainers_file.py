@@ -282,3 +282,20 @@ def test_any_table_gives_trainers_or_one_clear_line(table: dict[str, str]) -> No
 def test_any_bytes_give_trainers_or_one_clear_line(content: bytes) -> None:
     with pytest.raises(BadConfigurationError):
         parse_trainers(content, path="t.toml")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("samples = 1e-300", "samples = 1e-300, expected a number from 0.001 to 1e+18"),
+        ("samples = 1e19", "samples = 1e+19, expected"),
+        ("weight = 1e300", "weight = 1e+300, expected"),
+        ('scaling = { "1" = 1e308 }', "scaling at 1 nodes = 1e+308, expected"),
+    ],
+)
+def test_amounts_that_nothing_can_be_added_to_are_refused(line: str, said: str) -> None:
+    text = with_line(line)
+    if line.startswith("scaling"):
+        text = text.replace('model = "vgg16"\n', "")
+
+    assert said in refusal(text)
