@@ -39,6 +39,8 @@ _FAILURES = frozenset(
     }
 )
 
+_SOURCES = 2
+
 
 @dataclass(frozen=True, slots=True)
 class Sources:
@@ -117,16 +119,15 @@ def believe(
         for source in (sources.lookup, sources.queue)
         if source is not None
     ]
-    is_told = len(looks) == 2  # noqa: PLR2004 - two sources, see above
     settled = {
-        uuid: _settle(intent, looks, is_told=is_told, now_s=now_s, limits=limits)
-        for uuid, intent in known.items()
+        one.uuid: _settle(one, looks, now_s=now_s, limits=limits)
+        for one in known.values()
     }
     before = {lease.key: lease for lease in leases}
     adopted = _adopted(known, settled, before)
     before |= {lease.key: lease for lease in adopted}
     believed = tuple(
-        _updated(lease, looks, settled, is_told=is_told, limits=limits)
+        _updated(lease, looks, settled, now_s=now_s, limits=limits)
         for lease in before.values()
     )
     return Belief(
@@ -158,7 +159,6 @@ def _settle(
     intent: Intent,
     looks: list[_Seen],
     *,
-    is_told: bool,
     now_s: float,
     limits: Limits,
 ) -> Intent:
@@ -170,7 +170,7 @@ def _settle(
         return replace(
             intent, outcome=IntentOutcome.SUBMITTED, job_id=min(numbers), missed=0
         )
-    if intent.outcome is not IntentOutcome.OPEN or not is_told:
+    if intent.outcome is not IntentOutcome.OPEN or len(looks) < _SOURCES:
         return intent
     if any(intent.uuid in look.waiting for look in looks):
         return replace(intent, missed=0)
@@ -184,7 +184,7 @@ def _settle(
 def _numbers(intent: Intent, looks: list[_Seen]) -> set[int]:
     """Return the numbers of the jobs or arrays that bear the name of *intent*."""
     return {
-        job.job_id if job.array_job_id is None else job.array_job_id
+        _number(job)
         for look in looks
         for key, jobs in look.jobs.items()
         if key.uuid == intent.uuid
@@ -216,7 +216,7 @@ def _updated(
     looks: list[_Seen],
     settled: Mapping[str, Intent],
     *,
-    is_told: bool,
+    now_s: float,
     limits: Limits,
 ) -> Lease:
     for look in looks:
@@ -224,13 +224,14 @@ def _updated(
         if job is not None:
             return _as_told(lease, job)
         if lease.key.uuid in look.waiting and lease.state is LeaseState.PENDING:
-            return replace(lease, missed=0)
-    if not is_told or not lease.is_live:
+            return replace(lease, missed=0, missed_s=None)
+    if len(looks) < _SOURCES or not lease.is_live:
         return lease
-    missed = lease.missed + 1
-    if missed < limits.gone_ticks:
-        return replace(lease, missed=missed)
-    return replace(lease, missed=missed, state=LeaseState.GONE, ended=LeaseEnd.VANISHED)
+    missed_s = now_s if lease.missed_s is None else lease.missed_s
+    missing = replace(lease, missed=lease.missed + 1, missed_s=missed_s)
+    if missing.missed < limits.gone_ticks or now_s - missed_s < limits.gone_s:
+        return missing
+    return replace(missing, state=LeaseState.GONE, ended=LeaseEnd.VANISHED)
 
 
 def _job_of(
@@ -245,14 +246,13 @@ def _job_of(
 
 
 def _number(job: JobRecord) -> int:
+    """Return the number of the job, or of the whole array."""
     return job.job_id if job.array_job_id is None else job.array_job_id
 
 
 def _as_told(lease: Lease, job: JobRecord) -> Lease:
     state = _state(job)
-    ended = _end(job) if state is LeaseState.GONE else None
-    runs = job.holds_nodes
-    nodes = expand(job.nodes) if runs else ()
+    nodes = expand(job.nodes) if job.holds_nodes else ()
     return replace(
         lease,
         job_id=job.job_id,
@@ -261,8 +261,9 @@ def _as_told(lease: Lease, job: JobRecord) -> Lease:
         node=nodes[0] if nodes else lease.node,
         start_s=lease.start_s if job.is_pending else job.start_s,
         end_s=lease.end_s if job.is_pending else job.end_s,
-        ended=ended,
+        ended=_end(job) if state is LeaseState.GONE else None,
         missed=0,
+        missed_s=None,
     )
 
 

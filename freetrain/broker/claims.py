@@ -199,7 +199,9 @@ def _life_end_s(hole: Hole) -> float:
 
 def _claim(job: JobRecord, fitting: tuple[str, ...], taken: dict[str, int]) -> None:
     """Write down in *taken* what *job* gets, if it is enough."""
-    left = [name for name in fitting if name not in taken]
     needed = max(job.node_count, 1)
+    if needed > len(fitting):
+        return
+    left = [name for name in fitting if name not in taken]
     if len(left) >= needed:
         taken.update(dict.fromkeys(left[:needed], job.job_id))

@@ -100,6 +100,7 @@ class Lease:
         end_s: When its limit ends it, Unix time, None before it runs.
         ended: How it ended, None before.
         missed: Ticks in a row in which neither source mentioned it.
+        missed_s: When the first of them was, Unix time, None for none.
         notice_s: When it was last told to commit and leave, None for never.
         cancel_s: When it was last cancelled, None for never.
     """
@@ -116,6 +117,7 @@ class Lease:
     end_s: float | None = None
     ended: LeaseEnd | None = None
     missed: int = 0
+    missed_s: float | None = None
     notice_s: float | None = None
     cancel_s: float | None = None
 

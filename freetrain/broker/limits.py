@@ -33,6 +33,7 @@ class Limits:
         open_patience_s: How long a lease for a hole without end may wait.
         unknown_life_s: How long a hole lasts whose end is hidden; 0 leaves it.
         gone_ticks: Ticks in a row in which two sources must miss a job.
+        gone_s: For how long they must have missed it; ticks may be close together.
         settle_s: How long a submission may be under way without showing.
         notice_patience_s: How long a lease may take to leave by itself.
         cancel_retry_s: After how long a cancel that did nothing is repeated.
@@ -58,6 +59,7 @@ class Limits:
     open_patience_s: float = 600.0
     unknown_life_s: float = 0.0
     gone_ticks: int = 2
+    gone_s: float = 60.0
     settle_s: float = 120.0
     notice_patience_s: float = 60.0
     cancel_retry_s: float = 60.0

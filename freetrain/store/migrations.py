@@ -47,6 +47,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
             end_s REAL,
             ended TEXT,
             missed INTEGER NOT NULL,
+            missed_s REAL,
             notice_s REAL,
             cancel_s REAL,
             PRIMARY KEY (uuid, task)

@@ -15,6 +15,7 @@ from slurm.states import JobState
 from tests.broker.broker_records import NOW_S, UID, intent, job, key, lease
 
 SUBMITTED = intent(outcome=IntentOutcome.SUBMITTED, job_id=7)
+LATER_S = NOW_S + 60
 Jobs = tuple[JobRecord, ...] | None
 
 
@@ -35,19 +36,21 @@ def first(belief: Belief) -> LeaseState:
     return next(one.state for one in belief.leases if one.key == key(0))
 
 
-def test_a_lease_is_gone_only_when_two_sources_miss_it_twice() -> None:
+def test_a_lease_is_gone_only_when_two_sources_miss_it_twice_and_for_long() -> None:
     once = look((), ())
-    twice = look((), (), before=once)
+    soon = look((), (), before=once, at_s=NOW_S + 59)
+    twice = look((), (), before=once, at_s=LATER_S)
 
     assert first(once) is LeaseState.RUNNING
+    assert first(soon) is LeaseState.RUNNING
     assert first(twice) is LeaseState.GONE
 
 
 def test_a_source_that_failed_never_counts_as_having_missed_it() -> None:
     belief = look((), None)
     for _ in range(5):
-        belief = look((), None, before=belief)
-        belief = look(None, (), before=belief)
+        belief = look((), None, before=belief, at_s=LATER_S)
+        belief = look(None, (), before=belief, at_s=LATER_S)
 
     assert first(belief) is LeaseState.RUNNING
 
@@ -55,10 +58,11 @@ def test_a_source_that_failed_never_counts_as_having_missed_it() -> None:
 def test_being_seen_again_starts_the_count_anew_and_revives_the_gone() -> None:
     once = look((), ())
     seen = look((job(0, nodes="n0"),), (), before=once)
-    gone = look((), (), before=look((), (), before=seen))
+    missed = look((), (), before=seen, at_s=LATER_S)
+    gone = look((), (), before=missed, at_s=LATER_S + 60)
     alive = look((), (job(0, nodes="n0"),), before=gone)
 
-    assert first(look((), (), before=seen)) is LeaseState.RUNNING
+    assert first(missed) is LeaseState.RUNNING
     assert first(gone) is LeaseState.GONE
     assert first(alive) is LeaseState.RUNNING
 
@@ -98,7 +102,7 @@ def test_waiting_tasks_that_stand_together_are_mentioned_one_and_all() -> None:
     together = job(0, JobState.PENDING, array_task_id=None, array_tasks="0-3")
     before = Belief((lease(0), lease(1)), (SUBMITTED,))
     for _ in range(3):
-        before = look((together,), (), before=before)
+        before = look((together,), (), before=before, at_s=LATER_S)
 
     assert {one.state for one in before.leases} == {LeaseState.PENDING}
 

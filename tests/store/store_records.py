@@ -74,6 +74,7 @@ def leases_of(intent: Intent) -> st.SearchStrategy[Lease]:
         end_s=MAYBE,
         ended=st.none() | st.sampled_from(LeaseEnd),
         missed=COUNTS,
+        missed_s=MAYBE,
         notice_s=MAYBE,
         cancel_s=MAYBE,
     )
