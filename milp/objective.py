@@ -41,8 +41,8 @@ def gain(trainer: TrainerState, nodes: int, t_fwd_s: float) -> float:
         change_s = trainer.up_s
     elif nodes < held:
         change_s = trainer.down_s
-    value = t_fwd_s * float(worth[nodes]) - float(worth[held]) * change_s
-    return value - trainer.start_s * float(worth[nodes]) if held == 0 else value
+    value = t_fwd_s * worth.item(nodes) - worth.item(held) * change_s
+    return value - trainer.start_s * worth.item(nodes) if held == 0 else value
 
 
 def gains(trainer: TrainerState, t_fwd_s: float) -> NDArray[np.float64]:

@@ -102,29 +102,35 @@ def _search_few(
     states, least, most = _begin(options, limit)
     net = limit.loss
     moves = _MOVES_PER_TRAINER * len(options)
-    choices = []
-    for mine, top in zip(options, best, strict=True):
-        moves -= len(states) * len(mine.by_loss)
+    choices: list[dict[int, int] | int] = []
+    for (fewest, largest, by_loss, *_), top in zip(options, best, strict=True):
+        moves -= len(states) * len(by_loss)
         if moves < 0:
             return None
-        least += mine.most
-        most += mine.least
-        if len(mine.by_loss) == 1:
-            _, nodes, more = mine.by_loss[0]
-            states = {n + nodes: gain + more for n, gain in states.items()}
-            choice = dict.fromkeys(states, nodes)
+        least += largest
+        most += fewest
+        if fewest == largest:
+            more = by_loss[0][2]
+            states = {n + fewest: gain + more for n, gain in states.items()}
+            choices.append(fewest)
         else:
             window = (least, most)
-            states, choice = _step(states, mine.by_loss, window, (net, limit.price))
-        choices.append(choice)
+            states, choice = _step(states, by_loss, window, (net, limit.price))
+            choices.append(choice)
         net -= top
     if limit.pool_nodes not in states:
         return _NO_PLAN
-    left, counts = limit.pool_nodes, []
+    return _back(choices, limit.pool_nodes), states[limit.pool_nodes]
+
+
+def _back(choices: Sequence[dict[int, int] | int], pool_nodes: int) -> list[int]:
+    """Counts by trainer: the choice at the pool that later trainers leave."""
+    left, counts = pool_nodes, []
     for choice in reversed(choices):
-        counts.append(choice[left])
-        left -= counts[-1]
-    return counts[::-1], states[limit.pool_nodes]
+        nodes = choice if isinstance(choice, int) else choice[left]
+        counts.append(nodes)
+        left -= nodes
+    return counts[::-1]
 
 
 def _begin(

@@ -72,32 +72,31 @@ def _misshapen(problem: Problem, counts: Sequence[Sequence[int]]) -> Iterator[st
     if len(counts) != len(problem.trainers):
         yield f"M1: {len(counts)} rows for {len(problem.trainers)} trainers"
         return
+    classes = len(problem.classes)
     for trainer, row in zip(problem.trainers, counts, strict=True):
-        if len(row) != len(problem.classes):
-            yield (
-                f"M1: {trainer.name}: {len(row)} counts for "
-                f"{len(problem.classes)} classes"
-            )
+        if len(row) != classes:
+            yield f"M1: {trainer.name}: {len(row)} counts for {classes} classes"
         for count in row:
-            if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+            if type(count) is not int or count < 0:
                 yield f"M1: {trainer.name}: {count!r} is not a whole number of nodes"
 
 
-def _trainer_violations(trainer: TrainerState, row: Sequence[int]) -> Iterator[str]:
+def _trainer_violations(trainer: TrainerState, row: Sequence[int]) -> list[str]:
+    broken = []
     nodes, held = sum(row), sum(trainer.held)
     if nodes != 0 and not _is_size(nodes, trainer.curve.sizes):
-        yield f"M2: {trainer.name}: {nodes} nodes is not a size it can use"
+        broken.append(f"M2: {trainer.name}: {nodes} nodes is not a size it can use")
     for index, (count, before) in enumerate(zip(row, trainer.held, strict=True)):
-        migrates = (nodes >= held and count < before) or (
-            nodes <= held and count > before
-        )
-        if migrates:
-            yield (
+        if (nodes >= held and count < before) or (nodes <= held and count > before):
+            broken.append(
                 f"M4: {trainer.name}: goes from {held} to {nodes} nodes, but from "
                 f"{before} to {count} in class {index}"
             )
         if count > 0 and trainer.usable is not None and index not in trainer.usable:
-            yield f"M5: {trainer.name}: {count} nodes of class {index}, not usable"
+            broken.append(
+                f"M5: {trainer.name}: {count} nodes of class {index}, not usable"
+            )
+    return broken
 
 
 def _is_size(nodes: int, sizes: Sequence[int]) -> bool:
@@ -107,7 +106,7 @@ def _is_size(nodes: int, sizes: Sequence[int]) -> bool:
 
 def _over_capacity(problem: Problem, counts: Sequence[Sequence[int]]) -> Iterator[str]:
     for index, node_class in enumerate(problem.classes):
-        given = sum(row[index] for row in counts)
+        given = sum([row[index] for row in counts])
         if given > node_class.nodes:
             yield (
                 f"M3: {given} nodes given of class {node_class.name}, which has "
@@ -129,19 +128,33 @@ def _faults(problem: Problem) -> Iterator[str]:
         yield f"a look-ahead of {problem.t_fwd_s} s"
     if len({trainer.name for trainer in problem.trainers}) < len(problem.trainers):
         yield "two trainers have one name"
+    classes = len(problem.classes)
     for trainer in problem.trainers:
-        yield from _trainer_faults(trainer, len(problem.classes))
+        if fault := _held_fault(trainer, classes):
+            yield fault
+        if fault := _cost_fault(trainer):
+            yield fault
     for index, node_class in enumerate(problem.classes):
-        held = sum(t.held[index] for t in problem.trainers if index < len(t.held))
+        held = sum([t.held[index] for t in problem.trainers if index < len(t.held)])
         if not 0 <= held <= node_class.nodes:
             yield f"class {node_class.name}: {held} of {node_class.nodes} nodes held"
 
 
-def _trainer_faults(trainer: TrainerState, classes: int) -> Iterator[str]:
-    if len(trainer.held) != classes or any(count < 0 for count in trainer.held):
-        yield f"{trainer.name} holds {trainer.held} of {classes} classes"
-    elif sum(trainer.held) >= len(trainer.curve.value_per_s):
-        yield f"{trainer.name} holds more nodes than its curve reaches"
-    costs_s = (trainer.up_s, trainer.down_s, trainer.start_s)
-    if not all(0.0 <= cost_s < math.inf for cost_s in costs_s):
-        yield f"{trainer.name} has costs of {costs_s} s"
+def _held_fault(trainer: TrainerState, classes: int) -> str:
+    held = trainer.held
+    if len(held) != classes or min(held, default=0) < 0:
+        return f"{trainer.name} holds {held} of {classes} classes"
+    if sum(held) >= len(trainer.curve.value_per_s):
+        return f"{trainer.name} holds more nodes than its curve reaches"
+    return ""
+
+
+def _cost_fault(trainer: TrainerState) -> str:
+    up_s, down_s, start_s = trainer.up_s, trainer.down_s, trainer.start_s
+    if (
+        0.0 <= up_s < math.inf
+        and 0.0 <= down_s < math.inf
+        and 0.0 <= start_s < math.inf
+    ):
+        return ""
+    return f"{trainer.name} has costs of {(up_s, down_s, start_s)} s"
