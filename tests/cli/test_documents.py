@@ -60,15 +60,11 @@ def parse(line: str) -> None:
 
 
 def documents() -> list[Path]:
-    found = [TOP / "README.md", *sorted((TOP / "docs").rglob("*.md"))]
-    return [path for path in found if path.is_file()]
+    return [TOP / "README.md", *sorted((TOP / "docs").rglob("*.md"))]
 
 
 def document(name: str) -> str:
-    path = TOP / name
-    if not path.is_file():
-        pytest.skip(f"{name} is not here: the suite runs against the wheel")
-    return path.read_text(encoding="utf-8")
+    return (TOP / name).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/commands.md"])
@@ -89,6 +85,10 @@ def test_every_example_of_the_help_can_be_called(module: ModuleType) -> None:
         parse(line)
 
 
+@pytest.mark.skipif(
+    not (TOP / "freetrain").is_dir(),
+    reason="the suite runs against the wheel, the source folders out of the way",
+)
 def test_every_file_a_document_points_at_is_there() -> None:
     for path in documents():
         for part in path.read_text(encoding="utf-8").split("](")[1:]:
