@@ -16,6 +16,8 @@ from slurm.hostlist import expand
 from slurm.states import NodeState
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from slurm.records import JobRecord, Node, Partition, Reservation, Sdiag
 
 
@@ -115,25 +117,32 @@ def is_torn(before: Sdiag, after: Sdiag) -> bool:
 
 
 def plans_of(snapshot: Snapshot) -> Plans:
-    """Return all plans that count in *snapshot*: those it shows, then those carried."""
+    """Return all plans that count in *snapshot*: those it shows, then those carried.
+
+    Nodes may be read before a backfill cycle begins and jobs after: the nodes are
+    then still marked for a job whose plan is gone, and the carried plan explains
+    them. Taken for somebody hidden, they would stay closed as long as plans are
+    carried.
+    """
     now_s = snapshot.time_s
     shown = [
         PlannedStart(job.job_id, job.start_s, job.planned_nodes, now_s)
         for job in snapshot.jobs
         if job.is_planned and job.start_s is not None and job.planned_nodes
     ]
-    hidden = (HiddenPlan(name, now_s) for name in _unexplained(snapshot, shown))
+    starts = (*shown, *snapshot.carried.starts)
+    hidden = (HiddenPlan(name, now_s) for name in _unexplained(snapshot, starts))
     return Plans(
-        starts=(*shown, *snapshot.carried.starts),
+        starts=starts,
         hidden=(*hidden, *snapshot.carried.hidden),
     )
 
 
-def _unexplained(snapshot: Snapshot, shown: list[PlannedStart]) -> list[str]:
-    """Return the nodes marked as planned that none of the plans *shown* names."""
+def _unexplained(snapshot: Snapshot, starts: Sequence[PlannedStart]) -> list[str]:
+    """Return the nodes marked as planned that none of the plans *starts* names."""
     planned = [n.name for n in snapshot.nodes if NodeState.PLANNED in n.states]
     unexplained = set(planned)
-    for plan in shown:
+    for plan in starts:
         if not unexplained:  # spelling out every plan of a large machine takes seconds
             break
         unexplained.difference_update(expand(plan.nodes))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slurm
 
 TOP = Path(__file__).resolve().parent.parent.parent
-SLEEPERS = "sleep\x00357"  # as command lines have it
-DETACHED = "setsid env -i sleep 3571 & exec sleep 3572"
 OWNER = """
 import sys
 from tests.cluster.holding import running_cluster
@@ -70,11 +69,14 @@ def test_even_a_detached_child_with_no_environment_ends_with_the_cluster(
     cluster_of: Callable[..., Cluster],
 ) -> None:
     cluster_of()
+    seconds = f"{600 + secrets.randbelow(10**6) / 10**6:.6f}"  # ours, nobody else's
+    mark = f"sleep\x00{seconds}"
+    job = f"setsid env -i sleep {seconds} & exec sleep {seconds}"
     with running_cluster(()) as cluster:
-        cluster.run("sbatch", "--nodes=1", "--output=/dev/null", f"--wrap={DETACHED}")
-        wait_for("both to run", lambda: len(processes_that_mention(SLEEPERS)) == 2)
+        cluster.run("sbatch", "--nodes=1", "--output=/dev/null", f"--wrap={job}")
+        wait_for("both to run", lambda: len(processes_that_mention(mark)) == 2)
 
-    assert processes_that_mention(SLEEPERS) == []
+    assert processes_that_mention(mark) == []
 
 
 def test_nothing_is_left_when_the_owner_is_killed(
@@ -101,10 +103,11 @@ def test_the_command_may_be_run_twice_and_says_where_the_cluster_is(
     cluster_of: Callable[..., Cluster],
 ) -> None:
     cluster_of()
+    name = f"test-{secrets.token_hex(4)}"
 
     def command(verb: str) -> str:
         return subprocess.run(  # noqa: S603 -- our own interpreter
-            [sys.executable, "-m", "tests.cluster", verb, "--name", "test-twice"],
+            [sys.executable, "-m", "tests.cluster", verb, "--name", name],
             check=True,
             capture_output=True,
             text=True,

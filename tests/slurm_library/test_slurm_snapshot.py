@@ -90,6 +90,16 @@ def test_a_torn_look_keeps_a_node_that_was_planned_for_somebody_hidden() -> None
     assert plans_of(carried).hidden == (HiddenPlan("n1", NOW_S),)
 
 
+def test_a_node_still_marked_for_a_carried_plan_is_planned_for_nobody_hidden() -> None:
+    """Nodes read before the cycle began, jobs after: seen on 22.05.8."""
+    marked = node("n1", NodeState.IDLE, NodeState.PLANNED)
+    old = Plans((PlannedStart(7, NOW_S + HOUR_S, "n1", NOW_S),))
+    torn = look(nodes=[marked], jobs=[waiting(7, "", None)], statistic=TORN)
+
+    assert plans_of(carry_plans(old, torn, max_age_s=60)) == old
+    assert plans_of(torn).hidden == (HiddenPlan("n1", NOW_S),)
+
+
 def test_a_whole_look_needs_nothing_carried() -> None:
     before = look(nodes=[node("n1")], jobs=[waiting(7, "n1", NOW_S + HOUR_S)])
     now = look(nodes=[node("n1")], jobs=[waiting(7, "", None)])

@@ -118,7 +118,8 @@ def test_a_look_without_the_plans_is_torn_and_the_plans_before_repair_it(
         nonlocal phantoms, wholes, plans
         seen = backend.snapshot()
         repaired = carry_plans(plans, seen, max_age_s=600)
-        assert {hole.blocker for hole in site.holes(repaired)} == {str(first)}
+        ends = {(hole.ends_by, hole.blocker) for hole in site.holes(repaired)}
+        assert ends == {(HoleEnd.PLANNED_JOB, str(first))}, seen
         is_phantom = {hole.blocker for hole in site.holes(seen)} != {str(first)}
         assert seen.is_torn or not is_phantom
         phantoms += is_phantom
