@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # Sizes over all rows and priced rows, some 50 bytes each; a replay of one log
 # uses a few hundred rows of some hundred sizes at a few hundred prices.
-_MOST_SIZES = 1 << 19
+_MOST_SIZES = 1 << 20
 # Losses this small beside the best are rounding; only says where to begin.
 _LOSSLESS = 1e-12
 

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -147,6 +148,16 @@ def test_a_trainer_that_may_use_no_class_gets_nothing() -> None:
     plan = ExactSolver().solve(Problem((NodeClass("idle", 4),), (barred,), 10.0))
 
     assert plan.counts == ((0,),)
+
+
+def test_a_solver_tells_a_barred_trainer_from_one_like_it_that_is_not() -> None:
+    free = TrainerState("t", custom([0.0, 5.0]), (0,), 1.0, 1.0)
+    barred = replace(free, usable=frozenset())
+    one = (NodeClass("idle", 4),)
+    solver = ExactSolver()
+
+    assert solver.solve(Problem(one, (free,), 10.0)).counts == ((1,),)
+    assert solver.solve(Problem(one, (barred,), 10.0)).counts == ((0,),)
 
 
 def test_without_trainers_the_plan_is_empty() -> None:
