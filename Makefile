@@ -56,7 +56,7 @@ format: $(DEV)  ## Rewrite the sources as the formatter wants them
 	@$(BIN)/ruff check --fix .
 
 coverage: $(DEV)  ## Run the tests and show which lines they never reach
-	@$(PYTEST) -n auto --cov --cov-report=term
+	@$(PYTEST) -n auto -m "not slurm" --cov --cov-report=term
 
 wheel: $(DEV)  ## Build the wheel into dist/
 	@rm -rf dist
