@@ -11,20 +11,8 @@ from freetrain.cli.options import POLICY_NAMES, MethodName
 from freetrain.replay.policies.registry import POLICIES
 from logs.schedule import Method
 from tests.cli.worlds import JOBS, run, written
+from tests.replay.reference_keys import REFERENCE_KEYS
 
-REFERENCE_KEYS = {
-    "samples",
-    "finished",
-    "end_s",
-    "images_per_s",
-    "eq_nodes",
-    "pool_node_s",
-    "used_node_s",
-    "rescale_samples",
-    "preempt_samples",
-    "preemptions",
-    "events",
-}
 REPLAY = ("replay", "holes.csv", "--trainers", "trainers.toml", "--parallel", "2")
 MEMORY_DISK = Path("/dev") / "shm"
 REPORT = {"summary.json", "steps.csv", "completions.csv", "report.html"}

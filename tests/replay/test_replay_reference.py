@@ -14,24 +14,12 @@ from freetrain.replay.timeline import PoolTimeline
 from freetrain.trainers.builtin import builtin_trainers
 from logs.read import read_trace
 from logs.trace import IdleTrace
+from tests.replay.reference_keys import REFERENCE_KEYS
 from tests.replay.worlds import no_clock
 
 pytestmark = pytest.mark.shared
 
 START_S = 72_743.0
-KEYS = (
-    "samples",
-    "finished",
-    "end_s",
-    "images_per_s",
-    "eq_nodes",
-    "pool_node_s",
-    "used_node_s",
-    "rescale_samples",
-    "preempt_samples",
-    "preemptions",
-    "events",
-)
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +81,7 @@ def test_published_figures_are_the_references_own(
         clock=no_clock,
     )
 
-    for key in KEYS:
+    for key in REFERENCE_KEYS:
         assert getattr(ours, key) == pytest.approx(theirs[key], rel=1e-9), key
 
 

@@ -22,20 +22,17 @@ if TYPE_CHECKING:
     Maker = Callable[[ReplaySettings, Callable[[], float], SolverUse], Policy]
 
 
-def _freetrain(
-    settings: ReplaySettings, clock: Callable[[], float], use: SolverUse
-) -> Policy:
-    planner = _planner(settings, clock, use)
-    worth = ObjectiveWorth(settings.objective)
-    return FreeTrainPolicy(planner, worth, t_fwd_s=settings.t_fwd_s)
+def _planned(policy: type[FreeTrainPolicy | StaticPolicy]) -> Maker:
+    """Return the maker of a policy that asks the planner."""
 
+    def make(
+        settings: ReplaySettings, clock: Callable[[], float], use: SolverUse
+    ) -> Policy:
+        planner = _planner(settings, clock, use)
+        worth = ObjectiveWorth(settings.objective)
+        return policy(planner, worth, t_fwd_s=settings.t_fwd_s)
 
-def _static(
-    settings: ReplaySettings, clock: Callable[[], float], use: SolverUse
-) -> Policy:
-    planner = _planner(settings, clock, use)
-    worth = ObjectiveWorth(settings.objective)
-    return StaticPolicy(planner, worth, t_fwd_s=settings.t_fwd_s)
+    return make
 
 
 def _planner(
@@ -48,10 +45,10 @@ def _planner(
 
 POLICIES: Mapping[str, Maker] = MappingProxyType(
     {
-        "freetrain": _freetrain,
+        "freetrain": _planned(FreeTrainPolicy),
         "equal": lambda *_: EqualPolicy(),
         "scavenger": lambda *_: ScavengerPolicy(),
-        "static": _static,
+        "static": _planned(StaticPolicy),
     }
 )
 """How each policy is made."""
