@@ -1,0 +1,1 @@
+"""What broker and agents tell each other, in files of the state directory."""

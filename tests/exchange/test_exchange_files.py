@@ -1,0 +1,168 @@
+"""Broker and agents share files: each is there whole, once, and says what was said."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from freetrain.broker.lease import LeaseKey
+from freetrain.exchange.assigned import (
+    Assigned,
+    Member,
+    create_assigned,
+    generations,
+    newest_assigned,
+    read_assigned,
+)
+from freetrain.exchange.ending import Ended, Ending, create_ending, read_ending
+from freetrain.exchange.errors import UnreadableFileError
+from freetrain.exchange.heartbeat import (
+    Heartbeat,
+    read_heartbeat,
+    write_heartbeat,
+)
+from freetrain.exchange.layout import StateDir, TrainerDir
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_TEXT = st.text(max_size=40)
+
+
+def _assigned(generation: int, *, author: str = "broker") -> Assigned:
+    member = Member(key=LeaseKey("u", 1), job_id=7, display_id="6_1", node="n1")
+    return Assigned(
+        trainer="digits",
+        generation=generation,
+        members=(member,),
+        created_s=1.5,
+        author=author,
+        reason="grow",
+    )
+
+
+def _folder(path: Path) -> TrainerDir:
+    folder = StateDir(path).trainer("digits")
+    folder.create()
+    return folder
+
+
+@given(reason=_TEXT, end_s=st.none() | st.floats(allow_nan=False, allow_infinity=False))
+def test_what_an_assignment_says_is_read_again(
+    tmp_path_factory: pytest.TempPathFactory, reason: str, end_s: float | None
+) -> None:
+    folder = _folder(tmp_path_factory.mktemp("state"))
+    member = Member(
+        key=LeaseKey("u", 0), job_id=7, display_id="7", node="n1", end_s=end_s
+    )
+    said = Assigned(
+        trainer="digits",
+        generation=3,
+        members=(member,),
+        created_s=2.0,
+        author="broker",
+        reason=reason,
+    )
+
+    assert create_assigned(folder, said)
+
+    assert read_assigned(folder, 3) == said
+    assert newest_assigned(folder) == said
+
+
+def test_of_many_who_create_one_generation_exactly_one_wins(tmp_path: Path) -> None:
+    folder = _folder(tmp_path)
+    said = [_assigned(1, author=f"lease {i}") for i in range(8)]
+
+    # `create_once` names its temporary file after the process, so one by one here;
+    # between processes the kernel's link decides.
+    won = [create_assigned(folder, one) for one in said]
+
+    assert won == [True] + [False] * 7
+    assert newest_assigned(folder) == said[0]
+
+
+def test_the_newest_generation_is_the_highest_number(tmp_path: Path) -> None:
+    folder = _folder(tmp_path)
+    for generation in (2, 10, 9):
+        create_assigned(folder, _assigned(generation))
+    (folder.assignments / "junk.json").write_text("{}")
+
+    assert generations(folder.assignments) == (2, 9, 10)
+    assert newest_assigned(folder) == _assigned(10)
+
+
+def test_a_trainer_without_a_folder_has_no_generation(tmp_path: Path) -> None:
+    assert newest_assigned(StateDir(tmp_path).trainer("none")) is None
+
+
+@pytest.mark.parametrize("junk", [b"", b"{", b"[]", b"7", b'{"members": 3}', b"\xff"])
+def test_a_damaged_file_is_named_and_never_guessed_at(
+    tmp_path: Path, junk: bytes
+) -> None:
+    folder = _folder(tmp_path)
+    folder.assignment(1).write_bytes(junk)
+    folder.ending(1).write_bytes(junk)
+    lease = StateDir(tmp_path).lease(LeaseKey("u", 0))
+    lease.create()
+    lease.heartbeat.write_bytes(junk)
+
+    with pytest.raises(UnreadableFileError, match=r"0000000001\.json"):
+        newest_assigned(folder)
+    with pytest.raises(UnreadableFileError, match=r"0000000001\.json"):
+        read_ending(folder, 1)
+    with pytest.raises(UnreadableFileError, match=r"heartbeat\.json"):
+        read_heartbeat(lease.heartbeat)
+
+
+def test_an_ending_is_said_once(tmp_path: Path) -> None:
+    folder = _folder(tmp_path)
+    first = Ending(
+        generation=1,
+        ended=Ended.RESCALED,
+        was_asked=True,
+        lost_lease=False,
+        exit_code=0,
+        step=10,
+        committed_step=10,
+        message="",
+        started_s=1.0,
+        ended_s=2.0,
+        author="u-0",
+    )
+
+    assert read_ending(folder, 1) is None
+    assert create_ending(folder, first)
+    assert not create_ending(folder, first)
+    assert read_ending(folder, 1) == first
+
+
+def test_a_heartbeat_is_always_whole_while_it_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "heartbeat.json"
+    beats = [
+        Heartbeat(beat=i, t=0.0, node="n" * i, host="h", pid=1) for i in range(300)
+    ]
+
+    def write() -> None:
+        for beat in beats:
+            write_heartbeat(path, beat)
+
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(write)
+        while not writing.done():
+            read = read_heartbeat(path)
+            assert read is None or read == beats[read.beat]
+        writing.result()
+
+    assert read_heartbeat(path) == beats[-1]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["heartbeat.json"]
+
+
+def test_folders_are_closed_to_others(tmp_path: Path) -> None:
+    folder = _folder(tmp_path / "state")
+
+    assert folder.path.stat().st_mode & 0o077 == 0
