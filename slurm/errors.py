@@ -2,6 +2,7 @@
 
 SlurmError
 ├── SlurmUnavailableError   try again next tick
+│   └── SlurmMissingError   the same; or its programs are not here at all
 ├── RequestsSpentError      the same; and nothing was sent
 ├── SlurmRefusedError       tell the user; trying again will not help
 └── UnreadableOutputError   our bug or a new Slurm; keep the text, change nothing
@@ -26,6 +27,10 @@ class SlurmUnavailableError(SlurmError):
     """Slurm did not answer; what was asked may or may not have happened."""
 
     transient = True
+
+
+class SlurmMissingError(SlurmUnavailableError):
+    """There is no such program on the PATH; nothing was asked."""
 
 
 class RequestsSpentError(SlurmError):

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import IO, TYPE_CHECKING
 
 from slurm.errors import (
+    SlurmMissingError,
     SlurmRefusedError,
     SlurmUnavailableError,
     UnreadableOutputError,
@@ -93,7 +94,9 @@ class SubprocessRunner:
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
-            raise SlurmUnavailableError(
+            is_missing = isinstance(error, FileNotFoundError)
+            kind = SlurmMissingError if is_missing else SlurmUnavailableError
+            raise kind(
                 f"`{argv[0]}` cannot be started: {error}. Nothing was done. "
                 f"Are Slurm's programs on the PATH?"
             ) from error

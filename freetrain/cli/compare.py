@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from freetrain.cli.cautions import cautions, ran_out
-from freetrain.cli.exits import one_line
 from freetrain.cli.load import (
     counted,
     cut,
@@ -20,6 +19,7 @@ from freetrain.cli.progress import progress
 from freetrain.replay.run import run_replay
 from freetrain.report.comparison import Comparison, hole_lengths_s
 from freetrain.toml.duration import render_duration
+from freetrain.toml.wording import one_line
 from logs.schedule import Method
 
 if TYPE_CHECKING:

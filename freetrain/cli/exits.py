@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING
 import typer
 
 from freetrain.errors import FreeTrainError
+from freetrain.toml.wording import one_line
 from logs.errors import LogError, UnreadableLogError
 from milp.errors import MilpError, SolverUnavailableError
+from slurm.errors import (
+    SlurmError,
+    SlurmMissingError,
+    SlurmRefusedError,
+    UnreadableOutputError,
+)
 
 if TYPE_CHECKING:
     from freetrain.cli.world import World
@@ -19,6 +26,8 @@ EX_UNAVAILABLE = 69
 EX_SOFTWARE = 70
 EX_OSERR = 71
 EX_IOERR = 74
+EX_TEMPFAIL = 75
+EX_PROTOCOL = 76
 INTERRUPTED = 130
 PIPE_CLOSED = 141
 """What a shell shows for a program that SIGPIPE ended."""
@@ -27,26 +36,32 @@ EXPECTED = (
     FreeTrainError,
     LogError,
     MilpError,
+    SlurmError,
     typer.TyperException,
     OSError,
     MemoryError,
 )
 """Everything that becomes one line; anything else is a defect and shows itself."""
 
+_CODES: tuple[tuple[type[Exception], int], ...] = (
+    (typer.TyperException, EX_USAGE),
+    (LogError, EX_DATAERR),
+    (SolverUnavailableError, EX_UNAVAILABLE),
+    (SlurmMissingError, EX_UNAVAILABLE),
+    (SlurmRefusedError, EX_UNAVAILABLE),
+    (UnreadableOutputError, EX_PROTOCOL),
+    (SlurmError, EX_TEMPFAIL),
+    (MemoryError, EX_OSERR),
+    (OSError, EX_IOERR),
+)
+"""Codes of what is not a FreeTrainError; the first that fits counts."""
+
 
 def exit_code(error: Exception) -> int:
     """Return the exit code for *error*, one of ``EXPECTED``."""
     if isinstance(error, FreeTrainError):
         return error.exit_code
-    if isinstance(error, typer.TyperException):
-        return EX_USAGE
-    if isinstance(error, LogError):
-        return EX_DATAERR
-    if isinstance(error, SolverUnavailableError):
-        return EX_UNAVAILABLE
-    if isinstance(error, MemoryError):
-        return EX_OSERR
-    return EX_IOERR if isinstance(error, OSError) else EX_SOFTWARE
+    return next((code for kind, code in _CODES if isinstance(error, kind)), EX_SOFTWARE)
 
 
 def error_line(error: Exception) -> str:
@@ -66,14 +81,6 @@ def error_line(error: Exception) -> str:
             "nodes or days, or ask for more memory."
         )
     return one_line(str(error))
-
-
-def one_line(text: str) -> str:
-    """Return *text* with nothing in it that moves a terminal's cursor."""
-    folded = " ".join(text.split())
-    return "".join(
-        c if c.isprintable() else c.encode("unicode_escape").decode() for c in folded
-    )
 
 
 def show_error(world: World, error: Exception) -> None:

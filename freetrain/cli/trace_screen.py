@@ -6,9 +6,9 @@ import dataclasses
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from freetrain.cli.exits import one_line
 from freetrain.report.rows import percent
 from freetrain.toml.duration import render_duration
+from freetrain.toml.wording import one_line
 from logs.summary import Spread
 
 if TYPE_CHECKING:

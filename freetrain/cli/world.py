@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from rich.console import Console
 
@@ -30,6 +30,10 @@ class World:
         stderr: Where errors and progress go.
         is_terminal: Whether somebody watches ``stderr``: progress is shown.
         cwd: Folder that relative paths start from.
+        environ: Environment variables.
+        uid: The user's number.
+        now_s: Unix time.
+        sleep: Waits for so many seconds.
     """
 
     clock: Callable[[], float]
@@ -38,6 +42,26 @@ class World:
     stderr: TextIO
     is_terminal: bool
     cwd: Path
+    environ: Mapping[str, str]
+    uid: int
+    now_s: Callable[[], float]
+    sleep: Callable[[float], None]
+
+    @property
+    def folder(self) -> Path:
+        """The current folder, absolute."""
+        return self.cwd.absolute()
+
+    @property
+    def home(self) -> Path | None:
+        """The user's home, None where HOME is not an absolute path."""
+        named = self.environ.get("HOME", "")
+        return Path(named) if named.startswith("/") else None
+
+    @property
+    def is_out_terminal(self) -> bool:
+        """Whether somebody watches ``stdout``: it is kept free of control codes."""
+        return self.stdout.isatty()
 
     def out(self) -> Console:
         """Return a console for results; colour only where a terminal shows it."""
@@ -59,6 +83,10 @@ def real_world() -> World:
         stderr=stderr,
         is_terminal=stderr.isatty(),
         cwd=Path(),
+        environ=os.environ,
+        uid=os.getuid(),
+        now_s=time.time,  # noqa: TID251 - this is the clock
+        sleep=time.sleep,
     )
 
 

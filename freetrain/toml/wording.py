@@ -28,5 +28,8 @@ def shown(value: object) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return *text* with a space for all that would end a line or fool a terminal."""
-    return "".join(char if char.isprintable() else " " for char in text)
+    """Return *text* on one line, with nothing in it that moves a terminal's cursor."""
+    folded = " ".join(text.split())
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode() for c in folded
+    )

@@ -1,7 +1,6 @@
 """The command as a whole: help, version, cost of starting, ways out."""
 
 import importlib.metadata
-import io
 import os
 import subprocess
 import sys
@@ -10,18 +9,8 @@ from typing import IO
 
 import pytest
 
-from freetrain.cli.app import main
-from freetrain.cli.world import World
+from tests.cli.calls import verbs
 from tests.cli.worlds import run, written
-
-VERBS = (
-    ("replay",),
-    ("demo",),
-    ("trace", "info"),
-    ("trace", "convert"),
-    ("trace", "generate"),
-    ("trace", "holes"),
-)
 
 
 def as_process(*words: str, cwd: Path, stdout: int | IO[str]) -> subprocess.Popen[str]:
@@ -54,7 +43,7 @@ def test_help_says_what_there_is(
     assert "Examples" in ran.stdout + capsys.readouterr().out
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", verbs())
 @pytest.mark.parametrize("asked", ["-h", "--help"])
 def test_every_verb_explains_itself_with_an_example(
     tmp_path: Path,
@@ -103,20 +92,11 @@ def test_an_interrupt_ends_a_command_without_a_traceback(tmp_path: Path) -> None
         raise KeyboardInterrupt
 
     written(tmp_path)
-    stderr = io.StringIO()
-    world = World(
-        clock=press_ctrl_c,
-        peak_rss_bytes=lambda: 0,
-        stdout=io.StringIO(),
-        stderr=stderr,
-        is_terminal=False,
-        cwd=tmp_path,
-    )
 
-    code = main(["replay", "holes.csv", "--out", "out"], world=world)
+    ran = run("replay", "holes.csv", "--out", "out", cwd=tmp_path, clock=press_ctrl_c)
 
-    assert code == 130
-    assert stderr.getvalue() == "error: interrupted before the end; no file written.\n"
+    assert ran.code == 130
+    assert ran.stderr == "error: interrupted before the end; no file written.\n"
     assert not (tmp_path / "out").exists()
 
 

@@ -8,6 +8,14 @@ from pathlib import Path
 import pytest
 
 from freetrain.cli.exits import error_line, exit_code
+from slurm.errors import (
+    RequestsSpentError,
+    SlurmError,
+    SlurmMissingError,
+    SlurmRefusedError,
+    SlurmUnavailableError,
+    UnreadableOutputError,
+)
 from tests.cli.worlds import HOLES, JOBS, run, written
 
 SWF = "; MaxNodes: 4\n1 0 0 10 1 -1 -1 1 20 -1 1 1 -1 -1 1 -1 -1 -1\n"
@@ -129,6 +137,20 @@ def test_a_log_without_a_hole_exits_with_65(
 def test_a_lack_of_memory_exits_with_71() -> None:
     assert exit_code(MemoryError()) == 71
     assert error_line(MemoryError()).startswith("there is not enough memory for this;")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (SlurmMissingError("no squeue"), 69),
+        (SlurmRefusedError("no such partition"), 69),
+        (SlurmUnavailableError("no answer"), 75),
+        (RequestsSpentError("enough"), 75),
+        (UnreadableOutputError("squeue", 1, "junk", "no table"), 76),
+    ],
+)
+def test_errors_of_slurm_are_told_apart(error: SlurmError, code: int) -> None:
+    assert exit_code(error) == code
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs to become somebody else")

@@ -1,43 +1,17 @@
 """No command goes undocumented, and no document shows a command that fails."""
 
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 import typer
-from typer.core import TyperGroup
 
-from freetrain.cli import (
-    demo,
-    replay,
-    trace_convert,
-    trace_generate,
-    trace_holes,
-    trace_info,
-)
-from freetrain.cli.app import app
+from tests.cli.calls import options, parse, verb_modules, verbs
 from tests.cli.worlds import run
 
 TOP = Path(__file__).resolve().parents[2]
-VERB_MODULES = (
-    demo,
-    replay,
-    trace_convert,
-    trace_generate,
-    trace_holes,
-    trace_info,
-)
-
-
-def verbs(command: object, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Yield the words of each verb under *command*."""
-    if isinstance(command, TyperGroup):
-        for name, inner in command.commands.items():
-            yield from verbs(inner, (*words, name))
-    else:
-        yield words
+OF_EVERY_COMMAND = {"--help"}
 
 
 def shown_commands(text: str) -> Iterator[str]:
@@ -50,15 +24,6 @@ def shown_commands(text: str) -> Iterator[str]:
             yield line.removeprefix("$ ").partition("#")[0]
 
 
-def parse(line: str) -> None:
-    """Parse *line* as the program would, without running it."""
-    command = typer.main.get_command(app)
-    words = shlex.split(line)[1:]
-    while isinstance(command, TyperGroup):
-        command = command.commands[words.pop(0)]
-    command.make_context("freetrain", words)
-
-
 def documents() -> list[Path]:
     return [TOP / "README.md", *sorted((TOP / "docs").rglob("*.md"))]
 
@@ -67,10 +32,30 @@ def document(name: str) -> str:
     return (TOP / name).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/commands.md"])
-@pytest.mark.parametrize("verb", sorted(verbs(typer.main.get_command(app))))
-def test_every_verb_is_documented(verb: tuple[str, ...], name: str) -> None:
-    assert f"freetrain {' '.join(verb)}" in document(name)
+def section(verb: tuple[str, ...]) -> str:
+    """Return what docs/commands.md says under the heading of *verb*."""
+    _, found, rest = document("docs/commands.md").partition(
+        f"\n## `freetrain {' '.join(verb)}`"
+    )
+    assert found, f"docs/commands.md has no heading for {verb}"
+    return rest.split("\n## ")[0]
+
+
+@pytest.mark.parametrize("verb", verbs())
+def test_every_verb_is_in_the_list_of_commands(verb: tuple[str, ...]) -> None:
+    assert f"| `freetrain {' '.join(verb)}` |" in document("docs/commands.md")
+
+
+@pytest.mark.parametrize("verb", verbs())
+def test_every_option_is_documented_with_its_verb(verb: tuple[str, ...]) -> None:
+    said = section(verb)
+
+    missing = [name for name in options(verb) - OF_EVERY_COMMAND if name not in said]
+    assert not missing
+
+
+def test_the_readme_points_at_the_list_of_commands() -> None:
+    assert "](docs/commands.md)" in document("README.md")
 
 
 @pytest.mark.parametrize("path", documents(), ids=lambda path: path.name)
@@ -79,7 +64,7 @@ def test_every_command_a_document_shows_can_be_called(path: Path) -> None:
         parse(line)
 
 
-@pytest.mark.parametrize("module", VERB_MODULES)
+@pytest.mark.parametrize("module", verb_modules())
 def test_every_example_of_the_help_can_be_called(module: ModuleType) -> None:
     for line in filter(None, module.EXAMPLES.splitlines()):
         parse(line)

@@ -10,10 +10,9 @@ import pytest
 
 from freetrain.cli.app import main
 from freetrain.cli.trace_screen import LABELS
-from freetrain.cli.world import World
 from logs.generate.sample import SAMPLE_NAME, shipped_sample
 from logs.summary import IdleSummary, JobSummary
-from tests.cli.worlds import HOLES, JOBS, run
+from tests.cli.worlds import HOLES, JOBS, a_world, run
 
 
 @pytest.fixture(autouse=True)
@@ -120,14 +119,8 @@ def test_holes_are_what_the_jobs_leave_idle(tmp_path: Path) -> None:
 def test_a_name_that_standard_output_cannot_hold_is_refused(tmp_path: Path) -> None:
     (tmp_path / "named.csv").write_text(HOLES + "n\u00e9,0,50\n", encoding="utf-8")
     said, errors = io.BytesIO(), io.StringIO()
-    world = World(
-        clock=lambda: 0.0,
-        peak_rss_bytes=lambda: 0,
-        stdout=io.TextIOWrapper(said, encoding="ascii"),
-        stderr=errors,
-        is_terminal=False,
-        cwd=tmp_path,
-    )
+    stdout = io.TextIOWrapper(said, encoding="ascii")
+    world = a_world(tmp_path, stdout=stdout, stderr=errors)
 
     code = main(["trace", "holes", "named.csv"], world=world)
 

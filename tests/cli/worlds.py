@@ -2,11 +2,15 @@
 
 import io
 import itertools
+import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TextIO
 
 from freetrain.cli.app import main
 from freetrain.cli.world import World
+
+NOW_S = 1_900_000_000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,20 +22,42 @@ class Ran:
     stderr: str
 
 
-def run(*words: str | Path, cwd: Path, is_terminal: bool = False) -> Ran:
-    """Run ``freetrain`` with *words* in *cwd*."""
+class Terminal(io.StringIO):
+    """A stream that somebody watches."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def a_world(cwd: Path, **changes: Any) -> World:  # noqa: ANN401 - fields of World
+    """Return a world in which an hour is no time, with *changes* to it."""
     ticks = itertools.count()
-    stdout, stderr = io.StringIO(), io.StringIO()
-    world = World(
-        clock=lambda: float(next(ticks)),
-        peak_rss_bytes=lambda: 123_456_789,
-        stdout=stdout,
-        stderr=stderr,
-        is_terminal=is_terminal,
-        cwd=cwd,
-    )
+    outside: dict[str, Any] = {
+        "clock": lambda: float(next(ticks)),
+        "peak_rss_bytes": lambda: 123_456_789,
+        "stdout": io.StringIO(),
+        "stderr": io.StringIO(),
+        "is_terminal": False,
+        "cwd": cwd,
+        "environ": {"HOME": str(cwd), "PATH": os.defpath},
+        "uid": os.getuid(),
+        "now_s": lambda: NOW_S,
+        "sleep": lambda _: None,
+    }
+    return World(**(outside | changes))
+
+
+def run(*words: str | Path, cwd: Path, **changes: Any) -> Ran:  # noqa: ANN401
+    """Run ``freetrain`` with *words* in *cwd*, with *changes* to the world."""
+    world = a_world(cwd, **changes)
     code = main([str(word) for word in words], world=world)
-    return Ran(code, stdout.getvalue(), stderr.getvalue())
+    return Ran(code, text_of(world.stdout), text_of(world.stderr))
+
+
+def text_of(stream: TextIO) -> str:
+    """Return what was written to a stream of ``a_world``."""
+    assert isinstance(stream, io.StringIO)
+    return stream.getvalue()
 
 
 HOLES = """\

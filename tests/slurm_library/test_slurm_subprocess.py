@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from slurm.errors import (
+    SlurmMissingError,
     SlurmRefusedError,
     SlurmUnavailableError,
     UnreadableOutputError,
@@ -141,7 +142,7 @@ def test_a_command_that_was_killed_can_be_tried_again(
 
 
 def test_a_command_that_is_not_there_can_be_tried_again(runner: Runner) -> None:
-    with pytest.raises(SlurmUnavailableError, match=r"cannot be started.*PATH"):
+    with pytest.raises(SlurmMissingError, match=r"cannot be started.*PATH"):
         runner.run(["no-such-command-of-slurm"], timeout_s=60)
 
 
