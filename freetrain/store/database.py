@@ -6,6 +6,7 @@ import sqlite3
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from freetrain.store.directory import create_private
 from freetrain.store.errors import (
@@ -67,6 +68,21 @@ def connect(
     except StoreError:
         connection.close()
         raise
+    return connection
+
+
+def connect_reading(path: Path, *, wait_s: float = 5.0) -> sqlite3.Connection:
+    """Open the database at *path*, which is there, for reading only.
+
+    Raises:
+        StoreError: One of its kinds.
+    """
+    with translated(path):
+        place = f"file:{quote(str(path))}?mode=ro"
+        connection = sqlite3.connect(
+            place, uri=True, timeout=wait_s, isolation_level=None
+        )
+    connection.execute("PRAGMA query_only = ON")
     return connection
 
 

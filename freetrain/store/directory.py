@@ -29,19 +29,35 @@ def prepare_directory(path: Path, *, uid: int) -> None:
     """
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _check_directory(path, uid)
-        for entry in path.iterdir():
-            _check_owner(entry, uid)
     except FileExistsError as error:
         raise StoreUnsafeError(
             f"{path} is not a directory. Nothing was changed; name another place "
             f"for the state."
         ) from error
     except OSError as error:
-        raise StoreUnwritableError(
-            f"cannot use the state directory {path}: {error.strerror}. Nothing was "
-            f"changed; make it readable and writable for you, or name another."
-        ) from error
+        raise _unusable(path, error) from error
+    check_directory(path, uid=uid)
+
+
+def check_directory(path: Path, *, uid: int) -> None:
+    """Check that *path*, which is there, and all in it is safe to use.
+
+    Raises:
+        StoreError: As ``prepare_directory``.
+    """
+    try:
+        _check_directory(path, uid)
+        for entry in path.iterdir():
+            _check_owner(entry, uid)
+    except OSError as error:
+        raise _unusable(path, error) from error
+
+
+def _unusable(path: Path, error: OSError) -> StoreUnwritableError:
+    return StoreUnwritableError(
+        f"cannot use the state directory {path}: {error.strerror}. Nothing was "
+        f"changed; make it readable and writable for you, or name another."
+    )
 
 
 def _check_directory(path: Path, uid: int) -> None:

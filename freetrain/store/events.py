@@ -25,7 +25,7 @@ class EventKind(StrEnum):
     FAILED_START = "a lease failed to start"
     ENDED = "a lease ended"
     ASSIGNED = "a trainer got a new generation"
-    EXPLAINED = "why it is so"
+    TRAINER_ENDED = "a trainer ended"
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,19 @@ STEPS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX events_by_subject ON events (subject, number)",
         "CREATE INDEX events_by_time ON events (at_s)",
     ),
+    (
+        # Files say which generations there are; a second opinion can only be wrong.
+        "DROP TABLE assignments",
+        "ALTER TABLE trainers ADD COLUMN message TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE trainers ADD COLUMN told_generation INTEGER NOT NULL DEFAULT 0",
+        """CREATE TABLE beats (
+            uuid TEXT NOT NULL,
+            task INTEGER NOT NULL,
+            beat INTEGER NOT NULL,
+            since_s REAL NOT NULL,
+            PRIMARY KEY (uuid, task)
+        ) STRICT""",
+    ),
 )
 """What takes a state from version i to i + 1. Never change one; add another."""
 
@@ -115,8 +128,18 @@ def migrate(
             for statement in steps[found]:
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {found + 1}")
-    if found > len(steps):
+    check_version(connection, known=len(steps))
+
+
+def check_version(connection: sqlite3.Connection, *, known: int = len(STEPS)) -> None:
+    """Refuse a state that is newer than we are.
+
+    Raises:
+        StoreDamagedError: It is.
+    """
+    found = version(connection)
+    if found > known:
         raise StoreDamagedError(
             f"the state is of version {found}, and this FreeTrain knows only "
-            f"{len(steps)}. Nothing was changed; use the newer FreeTrain."
+            f"{known}. Nothing was changed; use the newer FreeTrain."
         )

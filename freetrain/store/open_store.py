@@ -5,9 +5,11 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from freetrain.store.database import connect
-from freetrain.store.directory import DATABASE, prepare_directory
-from freetrain.store.migrations import migrate
+from freetrain.store.database import connect, connect_reading
+from freetrain.store.directory import DATABASE, check_directory, prepare_directory
+from freetrain.store.errors import StoreMissingError, StoreOutdatedError
+from freetrain.store.file_system import is_local, read_mounts
+from freetrain.store.migrations import STEPS, check_version, migrate, version
 
 if TYPE_CHECKING:
     import sqlite3
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def open_store(
-    path: Path, *, uid: int, wait_s: float = 5.0, allow_wal: bool = True
+    path: Path, *, uid: int, wait_s: float = 5.0, allow_wal: bool | None = None
 ) -> Iterator[sqlite3.Connection]:
     """Open the state in directory *path*, made or brought up to date as needed.
 
@@ -25,15 +27,53 @@ def open_store(
         path: The state directory.
         uid: Our own user number.
         wait_s: How long to wait for another process's transaction.
-        allow_wal: Whether the directory is on a local file system.
+        allow_wal: Whether the directory is on a local file system; None to find
+            out, and to take it for a network one in doubt.
 
     Raises:
         StoreError: One of its kinds; nothing was changed.
     """
     prepare_directory(path, uid=uid)
+    if allow_wal is None:
+        allow_wal = is_local(path.resolve(), mounts=read_mounts())
     connection = connect(path / DATABASE, wait_s=wait_s, allow_wal=allow_wal)
     try:
         migrate(connection)
+        yield connection
+    finally:
+        connection.close()
+
+
+@contextmanager
+def read_store(
+    path: Path, *, uid: int, wait_s: float = 5.0
+) -> Iterator[sqlite3.Connection]:
+    """Open the state in directory *path* to look at it; nothing is made or changed.
+
+    Args:
+        path: The state directory.
+        uid: Our own user number.
+        wait_s: How long to wait for another process's transaction.
+
+    Raises:
+        StoreMissingError: There is no state.
+        StoreOutdatedError: An older FreeTrain made it; the next tick mends that.
+        StoreError: It is unsafe, damaged, a newer one's, or cannot be read.
+    """
+    if not (path / DATABASE).exists():
+        raise StoreMissingError(
+            f"there is no state in {path} yet, so there is nothing to show. Submit a "
+            f"trainer first, or name the configuration that you use with --config."
+        )
+    check_directory(path, uid=uid)
+    connection = connect_reading(path / DATABASE, wait_s=wait_s)
+    try:
+        check_version(connection)
+        if version(connection) < len(STEPS):
+            raise StoreOutdatedError(
+                f"the state in {path} is an older FreeTrain's. Nothing was read; the "
+                f"next `freetrain tick` brings it up to date."
+            )
         yield connection
     finally:
         connection.close()

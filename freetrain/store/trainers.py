@@ -34,6 +34,8 @@ class TrainerRow:
         state: What is to become of it.
         submitted_s: When it was submitted, Unix time.
         changed_s: When its state last changed, Unix time.
+        message: Why it is in this state, for people. Hostile text.
+        told_generation: Up to which generation events tell of its rescales.
     """
 
     name: str
@@ -42,6 +44,8 @@ class TrainerRow:
     state: TrainerState
     submitted_s: float
     changed_s: float
+    message: str = ""
+    told_generation: int = 0
 
 
 _COLUMNS = columns(TrainerRow)
@@ -51,6 +55,36 @@ def put_trainers(connection: sqlite3.Connection, rows: Iterable[TrainerRow]) -> 
     """Insert or change trainers, inside the caller's transaction."""
     values = [[getattr(row, name) for name in _COLUMNS] for row in rows]
     put(connection, "trainers", _COLUMNS, key=("name",), rows=values)
+
+
+def end_trainer(
+    connection: sqlite3.Connection,
+    name: str,
+    state: TrainerState,
+    *,
+    message: str,
+    now_s: float,
+) -> bool:
+    """Write down how a trainer that was wanted ended, in the caller's transaction.
+
+    Returns:
+        Whether it was wanted still; its user may have been first.
+    """
+    done = connection.execute(
+        "UPDATE trainers SET state = ?, message = ?, changed_s = ? "
+        "WHERE name = ? AND state = ?",
+        (state, message, now_s, name, TrainerState.WANTED),
+    )
+    return done.rowcount == 1
+
+
+def put_told_generation(
+    connection: sqlite3.Connection, name: str, generation: int
+) -> None:
+    """Write down up to where events tell of rescales, likewise."""
+    connection.execute(
+        "UPDATE trainers SET told_generation = ? WHERE name = ?", (generation, name)
+    )
 
 
 def trainers(connection: sqlite3.Connection) -> tuple[TrainerRow, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from freetrain.broker.lease import (
-    Assignment,
     Intent,
     IntentOutcome,
     Lease,
@@ -41,13 +40,6 @@ INTENTS = st.builds(
     detail=TEXT,
 )
 EVENTS = st.builds(Event, TIMES, st.sampled_from(EventKind), TEXT, COUNTS, TEXT)
-ASSIGNMENTS = st.builds(
-    Assignment,
-    trainer=TEXT,
-    generation=st.integers(1, 1000),
-    leases=st.frozensets(KEYS, max_size=4),
-    created_s=TIMES,
-)
 SEEN = st.builds(
     SeenPlans,
     st.builds(

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from freetrain.broker.lease import Assignment
-from freetrain.store.assignments import newest_assignments, put_assignments
+from freetrain.broker.lease import LeaseKey
+from freetrain.store.beats import SeenBeat, put_beats, seen_beats
 from freetrain.store.database import transaction
 from freetrain.store.events import (
     Event,
@@ -25,9 +25,15 @@ from freetrain.store.intents import intents, put_intents
 from freetrain.store.leases import leases, put_leases
 from freetrain.store.migrations import migrate
 from freetrain.store.plans import SeenPlans, put_plans, seen_plans
-from freetrain.store.trainers import put_trainers, trainers
+from freetrain.store.trainers import (
+    TrainerRow,
+    TrainerState,
+    end_trainer,
+    put_told_generation,
+    put_trainers,
+    trainers,
+)
 from tests.store.store_records import (
-    ASSIGNMENTS,
     EVENTS,
     INTENTS,
     SEEN,
@@ -40,7 +46,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from freetrain.broker.lease import Intent
-    from freetrain.store.trainers import TrainerRow
 
 from freetrain.store.database import connect
 
@@ -82,29 +87,48 @@ def test_intents_and_their_leases_come_back_as_they_were(
 
 
 @settings(max_examples=20)
-@given(one=ASSIGNMENTS, seen=SEEN, event=EVENTS)
-def test_generations_plans_and_events_come_back_as_they_were(
-    one: Assignment, seen: SeenPlans, event: Event
-) -> None:
-    older = Assignment(
-        trainer=one.trainer, generation=0, leases=frozenset(), created_s=0.0
-    )
-    later = Assignment(
-        trainer=one.trainer,
-        generation=one.generation + 1,
-        leases=one.leases,
-        created_s=older.created_s,
-    )
+@given(seen=SEEN, event=EVENTS)
+def test_plans_and_events_come_back_as_they_were(seen: SeenPlans, event: Event) -> None:
     with new_state() as state:
         with transaction(state):
-            put_assignments(state, [later, one])
             put_plans(state, SeenPlans())
             put_plans(state, seen)
             add_events(state, [event])
 
-        assert newest_assignments(state) == (later,)
         assert seen_plans(state) == seen
         assert events_of(state, event.subject) == (event,)
+
+
+def test_of_heartbeats_only_the_last_look_is_kept() -> None:
+    old, new = LeaseKey("u", 0), LeaseKey("u", 1)
+    with new_state() as state:
+        with transaction(state):
+            put_beats(state, [SeenBeat(old, 4, 10.0), SeenBeat(new, 1, 12.0)])
+            put_beats(state, [SeenBeat(new, 2, 20.0)])
+
+        assert seen_beats(state) == {new: SeenBeat(new, 2, 20.0)}
+
+
+def test_a_trainer_that_its_user_cancelled_meanwhile_does_not_finish() -> None:
+    rows = [
+        TrainerRow(name, "", "/r", state, 1.0, 1.0)
+        for name, state in (("a", TrainerState.WANTED), ("b", TrainerState.CANCELLED))
+    ]
+    with new_state() as state:
+        with transaction(state):
+            put_trainers(state, rows)
+            ended = [
+                end_trainer(
+                    state, row.name, TrainerState.FINISHED, message="done", now_s=5.0
+                )
+                for row in rows
+            ]
+            put_told_generation(state, "a", 7)
+        after = trainers(state)
+
+    assert ended == [True, False]
+    done = TrainerRow("a", "", "/r", TrainerState.FINISHED, 1.0, 5.0, "done", 7)
+    assert after == (done, rows[1])
 
 
 def test_churn_counts_in_its_window_and_failures_since_the_last_good_start() -> None:

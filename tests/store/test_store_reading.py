@@ -1,0 +1,137 @@
+"""Looking at the state without touching it, and which file systems are local."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from freetrain.store.database import connect, transaction
+from freetrain.store.directory import DATABASE
+from freetrain.store.errors import (
+    StoreDamagedError,
+    StoreMissingError,
+    StoreOutdatedError,
+    StoreUnsafeError,
+    StoreUnwritableError,
+)
+from freetrain.store.file_system import is_local, read_mounts
+from freetrain.store.migrations import STEPS, migrate
+from freetrain.store.open_store import open_store, read_store
+from freetrain.store.trainers import TrainerRow, TrainerState, put_trainers, trainers
+
+UID = os.getuid()
+
+ROW = TrainerRow("a", "", "/r", TrainerState.WANTED, 1.0, 1.0)
+MOUNTS = """\
+22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
+30 22 0:26 / /home rw - nfs4 server:/home rw
+31 30 0:27 / /home/ada/my\\040disk rw - xfs /dev/vdb rw
+32 22 0:28 / /scratch rw,noatime - lustre mds:/scratch rw
+33 22 0:29 / /mnt rw - ext4 /dev/vdc rw
+34 33 0:30 / /mnt rw - fuse.sshfs server: rw
+"""
+
+
+def state_of(folder: Path) -> Path:
+    place = folder / "state"
+    with open_store(place, uid=UID) as state, transaction(state):
+        put_trainers(state, [ROW])
+    return place
+
+
+def test_what_was_kept_can_be_looked_at(tmp_path: Path) -> None:
+    place = state_of(tmp_path)
+
+    with read_store(place, uid=UID) as state:
+        assert trainers(state) == (ROW,)
+
+
+def test_who_only_looks_can_change_nothing(tmp_path: Path) -> None:
+    place = state_of(tmp_path)
+
+    with (
+        read_store(place, uid=UID) as state,
+        pytest.raises(StoreUnwritableError),
+        transaction(state),
+    ):
+        put_trainers(state, [ROW])
+
+
+def test_looking_for_a_state_makes_none(tmp_path: Path) -> None:
+    place = tmp_path / "state"
+
+    with (
+        pytest.raises(StoreMissingError, match="no state in"),
+        read_store(place, uid=UID),
+    ):
+        pass
+
+    assert not place.exists()
+
+
+def test_an_older_state_is_left_as_it_is(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    old = connect(tmp_path / DATABASE)
+    migrate(old, steps=STEPS[:1])
+    old.close()
+
+    with pytest.raises(StoreOutdatedError), read_store(tmp_path, uid=UID):
+        pass
+
+    again = connect(tmp_path / DATABASE)
+    assert again.execute("PRAGMA user_version").fetchone() == (1,)
+    again.close()
+
+
+def test_a_newer_state_and_one_that_others_can_reach_are_refused(
+    tmp_path: Path,
+) -> None:
+    place = state_of(tmp_path)
+    newer = connect(place / DATABASE)
+    newer.execute("PRAGMA user_version = 99")
+    newer.close()
+
+    with pytest.raises(StoreDamagedError), read_store(place, uid=UID):
+        pass
+    place.chmod(0o755)
+    with pytest.raises(StoreUnsafeError), read_store(place, uid=UID):
+        pass
+
+
+def test_a_state_of_the_second_version_comes_along(tmp_path: Path) -> None:
+    old = connect(tmp_path / DATABASE)
+    migrate(old, steps=STEPS[:2])
+    old.execute("INSERT INTO trainers VALUES ('a', '', '/r', 'wanted', 1.0, 1.0)")
+    migrate(old)
+
+    assert trainers(old) == (ROW,)
+    old.close()
+
+
+@pytest.mark.parametrize(
+    ("folder", "expected"),
+    [
+        ("/var/lib", True),
+        ("/home", False),
+        ("/home/ada/.freetrain", False),
+        ("/home/ada/my disk/state", True),
+        ("/home/ada/my diskette", False),
+        ("/scratch/x", False),
+        ("/mnt/state", False),
+        ("/", True),
+    ],
+)
+def test_only_what_is_certainly_local_counts_as_local(
+    folder: str, *, expected: bool
+) -> None:
+    assert is_local(Path(folder), mounts=MOUNTS) is expected
+
+
+def test_where_the_kernel_says_nothing_nothing_is_local(tmp_path: Path) -> None:
+    assert not is_local(Path("/"), mounts=read_mounts(tmp_path / "none"))
+
+
+def test_lines_that_make_no_sense_are_passed_over() -> None:
+    assert is_local(Path("/"), mounts=f"x\n - \n1 2 3 4\n{MOUNTS}") is True
