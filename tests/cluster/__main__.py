@@ -1,4 +1,4 @@
-"""The command: ``python -m tests.cluster up|down|status``."""
+"""The command: ``python -m tests.cluster up|down|status|prepare``."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tests.cluster.settings import Variant
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+VERBS = ("up", "down", "status", "prepare", "hold")
 _UNAVAILABLE = 69
 _NAME = re.compile(r"[a-z0-9-]{1,30}", re.ASCII)
 
@@ -24,20 +25,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(argv)
     cluster = Cluster(asked.name)
     try:
-        if asked.verb == "down":
-            take_down(cluster)
-            _say(f"no cluster {cluster.name} is running")
-        elif asked.verb == "status":
-            _say(_status(cluster))
-        elif asked.verb == "hold":
-            hold(cluster, frozenset(asked.variant))
-        else:
-            prepare(this_machine())
-            _say(_up(cluster, frozenset(asked.variant)))
+        _do(asked.verb, cluster, frozenset(asked.variant))
     except (ClusterRefusedError, TimeoutError) as error:
         sys.stderr.write(f"error: {error}\n")
         return _UNAVAILABLE
     return 0
+
+
+def _do(verb: str, cluster: Cluster, variants: frozenset[Variant]) -> None:
+    match verb:
+        case "down":
+            take_down(cluster)
+            _say(f"no cluster {cluster.name} is running")
+        case "status":
+            _say(_status(cluster))
+        case "hold":
+            hold(cluster, variants)
+        case "prepare":
+            prepare(this_machine())
+        case _:
+            prepare(this_machine())
+            _say(_up(cluster, variants))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -46,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
         description="A real Slurm cluster of eight nodes on this machine, for tests.",
         epilog="Example: python -m tests.cluster up --variant gres --name two",
     )
-    parser.add_argument("verb", choices=("up", "down", "status", "hold"))
+    parser.add_argument("verb", choices=VERBS)
     parser.add_argument("--name", type=_name, default="main")
     parser.add_argument(
         "--variant", type=Variant, choices=list(Variant), action="append", default=[]

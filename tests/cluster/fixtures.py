@@ -28,7 +28,7 @@ def cluster_of() -> Iterator[Callable[..., Cluster]]:
     packages and starts daemons.
     """
     if os.environ.get(SWITCH) != "1":
-        pytest.skip(f"a real Slurm was not asked for; `make test-slurm`, or {SWITCH}=1")
+        pytest.skip(f"no real Slurm was asked for: `make test` does, or {SWITCH}=1")
     try:
         prepare(this_machine())
     except ClusterRefusedError as refusal:
