@@ -55,15 +55,15 @@ class SlurmBackend(Protocol):
         """
         ...
 
-    def find_by_name(self, name: str) -> tuple[JobRecord, ...]:
-        """Return every job of *name* that Slurm remembers, ended ones included.
+    def find_by_name(self, *names: str) -> tuple[JobRecord, ...]:
+        """Return every job of *names* that Slurm remembers, ended ones included.
 
-        Each array task is a record of its own, whether it runs or waits. None
+        However many names there are, this is one request. Each array task is a record of its own, whether it runs or waits. None
         means that Slurm knows none now: it forgets jobs some minutes after they
         ended, and a submission that timed out may still be under way.
 
         Raises:
-            ValueError: Not a name that jobs can be looked up by.
+            ValueError: No name, or one that jobs cannot be looked up by.
         """
         ...
 

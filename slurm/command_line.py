@@ -96,10 +96,12 @@ class CommandLine:
             after=self._statistics(),
         )
 
-    def find_by_name(self, name: str) -> tuple[JobRecord, ...]:
-        """Return every job of *name* that Slurm remembers, each task by itself."""
-        found = parse_squeue(self._ask(squeue_argv(names=[name], all_states=True)))
-        return tuple(job for job in found if job.name == name)
+    def find_by_name(self, *names: str) -> tuple[JobRecord, ...]:
+        """Return every job of *names* that Slurm remembers, each task by itself."""
+        if not names:
+            raise ValueError("no name to look for; squeue would show everybody's jobs")
+        found = parse_squeue(self._ask(squeue_argv(names=names, all_states=True)))
+        return tuple(job for job in found if job.name in names)
 
     def submit(self, request: LeaseRequest) -> Submitted:
         """Submit one job, or one array of jobs."""

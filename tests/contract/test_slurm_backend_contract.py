@@ -69,6 +69,22 @@ def test_a_name_that_no_job_has_is_found_nowhere(
     assert backend.find_by_name(world.new_name()) == ()
 
 
+def test_jobs_of_several_names_are_found_with_one_request(
+    world: World, backend: SlurmBackend
+) -> None:
+    names = [world.new_name() for _ in range(3)]
+    for name in names:
+        backend.submit(world.lease(name))
+    before = backend.requests
+
+    found = backend.find_by_name(*names[:2])
+
+    assert backend.requests - before == 1
+    assert sorted(job.name for job in found) == sorted(names[:2])
+    with pytest.raises(ValueError, match="no name"):
+        backend.find_by_name()
+
+
 def test_a_submitted_job_is_found_by_its_name_with_its_comment(
     world: World, backend: SlurmBackend
 ) -> None:
