@@ -58,9 +58,10 @@ class SlurmBackend(Protocol):
     def find_by_name(self, *names: str) -> tuple[JobRecord, ...]:
         """Return every job of *names* that Slurm remembers, ended ones included.
 
-        However many names there are, this is one request. Each array task is a record of its own, whether it runs or waits. None
-        means that Slurm knows none now: it forgets jobs some minutes after they
-        ended, and a submission that timed out may still be under way.
+        However many names there are, this is one request. Each array task is a
+        record of its own, whether it runs or waits. None means that Slurm knows none
+        now: it forgets jobs some minutes after they ended, and a submission that
+        timed out may still be under way.
 
         Raises:
             ValueError: No name, or one that jobs cannot be looked up by.

@@ -10,7 +10,7 @@ from freetrain.broker.pace import NOTHING_LATELY, Pace
 
 if TYPE_CHECKING:
     from freetrain.broker.belief import Extra
-    from freetrain.broker.lease import Assignment, Lease
+    from freetrain.broker.lease import Assignment, Lease, LeaseKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +27,8 @@ class Actual:
         extras: Jobs that stand for no lease.
         claims: Nodes that others' jobs could start on; none where Slurm preempts.
         pace: What happened lately.
+        silent: Leases that no new generation may be formed of, because their agents
+            have not come up, are leaving, or are not heard any more.
         is_plan_known: Whether Slurm's plan is known well enough to take new holes.
     """
 
@@ -37,4 +39,5 @@ class Actual:
     extras: tuple[Extra, ...] = ()
     claims: Claims = NO_CLAIMS
     pace: Pace = NOTHING_LATELY
+    silent: frozenset[LeaseKey] = frozenset()
     is_plan_known: bool = True

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from freetrain.broker.actions import Action
     from freetrain.broker.belief import Belief
     from freetrain.broker.brakes import Brake
-    from freetrain.broker.lease import Assignment
+    from freetrain.broker.lease import Assignment, LeaseKey
     from freetrain.broker.limits import Limits
     from freetrain.broker.pool import Classes
     from freetrain.broker.wanted import Trainer, Wanted
@@ -48,6 +48,7 @@ class Look:
         assignments: The newest generation of every trainer that has one.
         claims: Nodes that others' jobs could start on; none where Slurm preempts.
         pace: What happened lately.
+        silent: Leases whose agents do not answer: not up yet, leaving, or lost.
         is_plan_known: Whether the holes can be trusted.
     """
 
@@ -58,6 +59,7 @@ class Look:
     assignments: tuple[Assignment, ...]
     claims: Claims = NO_CLAIMS
     pace: Pace = NOTHING_LATELY
+    silent: frozenset[LeaseKey] = frozenset()
     is_plan_known: bool = True
 
 
@@ -131,5 +133,6 @@ def _actual(look: Look, pool_nodes: frozenset[str]) -> Actual:
         extras=look.belief.extras,
         claims=look.claims,
         pace=look.pace,
+        silent=look.silent,
         is_plan_known=look.is_plan_known,
     )

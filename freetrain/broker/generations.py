@@ -53,7 +53,9 @@ def _ready(actual: Actual) -> dict[LeaseKey, Lease]:
     return {
         lease.key: lease
         for lease in actual.leases
-        if lease.is_usable and lease.node not in actual.claims.leased
+        if lease.is_usable
+        and lease.node not in actual.claims.leased
+        and lease.key not in actual.silent
     }
 
 
@@ -71,7 +73,7 @@ def _generation(
     usable = [ready[key] for key in given if key in ready]
     leases = _formed(usable, before, one.sizes)
     if newest is not None and before and before < leases:
-        is_complete = not one.awaited_nodes
+        is_complete = not one.awaited_nodes and len(usable) == len(given)
         has_settled = actual.now_s - newest.created_s >= limits.grow_every_s
         if not is_complete and not has_settled:
             return None

@@ -199,6 +199,23 @@ def test_growing_by_a_part_waits_a_while_but_losing_and_starting_do_not() -> Non
     assert len(run(plan, actual(*leases))) == 1
 
 
+def test_a_lease_joins_nobody_before_its_agent_is_up_and_is_waited_for() -> None:
+    leases = (lease(0, "n0"), lease(1, "n1"), lease(2, "n2"))
+    plan = Wanted((wanted("a", 0, 1, 2),), ())
+    alone = actual(*leases, silent=frozenset({key(1)}))
+    young, grown = (
+        replace(alone, assignments=(generation("a", 0, age_s=age_s),))
+        for age_s in (59.0, 60.0)
+    )
+    left = replace(alone, assignments=(generation("a", 0, 1, age_s=1.0),))
+
+    assert run(plan, young) == ()
+    for world in (alone, grown, left):
+        (one,) = run(plan, world)
+        assert isinstance(one, Assign)
+        assert one.assignment.leases == {key(0), key(2)}
+
+
 def test_a_trainer_runs_on_a_size_it_can_use_and_keeps_what_it_holds() -> None:
     two = WantedTrainer("a", (2, 4), frozenset(map(key, range(3))), 1)
     world = actual(
