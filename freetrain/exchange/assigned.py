@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"([0-9]{10})\.json", re.ASCII)
 BROKER = "broker"
+GAVE_UP = "failed too often"
+"""How the reason of the empty generation begins that ends a failing trainer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

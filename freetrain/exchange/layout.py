@@ -142,6 +142,11 @@ class StateDir:
         return self.path / "trainers"
 
     @property
+    def past(self) -> Path:
+        """Folders of trainers whose names were used again."""
+        return self.path / "past"
+
+    @property
     def leases(self) -> Path:
         """One folder a lease."""
         return self.path / "leases"

@@ -1,0 +1,35 @@
+"""The variables of whoever submitted a trainer, kept for the worlds to come."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from freetrain.exchange.errors import UnreadableFileError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from freetrain.exchange.layout import TrainerDir
+
+
+def render_environment(environment: Mapping[str, str]) -> bytes:
+    """Return the file's content; bytes that are no text survive as escapes."""
+    return (json.dumps(dict(environment), indent=0, sort_keys=True) + "\n").encode()
+
+
+def read_environment(folder: TrainerDir) -> dict[str, str]:
+    """Return the variables kept for a trainer.
+
+    Raises:
+        UnreadableFileError: They are no such file.
+        OSError: They cannot be read.
+    """
+    path = folder.environment
+    try:
+        found = json.loads(path.read_bytes())
+        if not isinstance(found, dict):
+            raise TypeError("no table of variables")  # noqa: TRY301
+        return {str(name): str(value) for name, value in found.items()}
+    except (ValueError, TypeError) as error:
+        raise UnreadableFileError(path, error) from error
