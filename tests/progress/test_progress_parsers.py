@@ -1,0 +1,234 @@
+"""What programs print, and what is made of it."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from freetrain.jobfile.job import Progress, ProgressFormat
+from freetrain.progress.numbers import AbsurdError, number
+from freetrain.progress.parsers import LONGEST_PATTERN_LINE, parser_for
+from freetrain.progress.record import Record
+
+EPOCH_LOSS = r"Epoch (?P<epoch>\d+) .* Loss (?P<loss>\S+)"
+STEP_LOSS = r"step (?P<step>\S+) loss (?P<loss>\S+)"
+
+
+def by_pattern(line: str, pattern: str = STEP_LOSS) -> tuple[Record, ...]:
+    told = Progress(form=ProgressFormat.PATTERN, pattern=pattern)
+    return parser_for(told).parse(line)
+
+
+def by_json(line: str, **fields: str) -> tuple[Record, ...]:
+    told = Progress(form=ProgressFormat.JSON_LINES, fields=tuple(fields.items()))
+    return parser_for(told).parse(line)
+
+
+def by_csv(*lines: str, **fields: str) -> list[Record]:
+    told = Progress(form=ProgressFormat.CSV, fields=tuple(fields.items()))
+    parser = parser_for(told)
+    return [record for line in lines for record in parser.parse(line)]
+
+
+def elastic(**fields: Any) -> Record:  # noqa: ANN401  # JSON
+    (record,) = parser_for(None).parse(json.dumps(fields))
+    return record
+
+
+def same(value: float | None, other: float) -> bool:
+    return value is not None and repr(value) == repr(other)
+
+
+def test_a_progress_line_of_freetrain_elastic_tells_everything() -> None:
+    record = elastic(
+        t=5.0, step=3, samples=96, epoch=0, generation=2, world_size=4, loss=0.5
+    )
+
+    assert record == Record(
+        t=5.0,
+        step=3,
+        samples=96,
+        epoch=0,
+        generation=2,
+        world_size=4,
+        metrics={"loss": 0.5},
+    )
+
+
+def test_what_is_not_finite_comes_back_from_its_name() -> None:
+    record = elastic(step=3, loss=None, nonfinite={"loss": "nan", "t": "inf"})
+
+    assert math.isnan(record.metrics["loss"])
+    assert list(record.metrics) == ["loss"]
+
+
+def test_the_start_of_a_generation_has_no_metrics() -> None:
+    record = elastic(event="start", step=3, rewound_from_step=7, generation=2)
+
+    assert record == Record(step=3, generation=2)
+
+
+@pytest.mark.parametrize(
+    ("told", "value"),
+    [
+        ("0.52,", 0.52),
+        ("1e-3", 0.001),
+        ("-4.5E+02", -450.0),
+        ("nan", math.nan),
+        ("-inf", -math.inf),
+        ("Infinity", math.inf),
+        ("1,234,567", 1_234_567.0),
+        (" [7] ", 7.0),
+        (3, 3.0),
+        (10**400, math.inf),
+    ],
+)
+def test_numbers_are_read_as_programs_print_them(told: object, value: float) -> None:
+    assert same(number(told), value)
+
+
+@pytest.mark.parametrize(
+    "told", ["", "N/A", "1_000", "٣", "1,23", "1" * 65, True, None, [1], {}]
+)
+def test_what_is_no_number_is_none(told: object) -> None:
+    assert number(told) is None
+
+
+@given(st.text() | st.floats() | st.integers() | st.booleans() | st.none())
+def test_reading_a_number_never_fails(told: object) -> None:
+    number(told)
+
+
+def test_the_pattern_of_the_documentation_reads_what_it_is_for() -> None:
+    (record,) = by_pattern("Epoch 3 [10/20] Loss 1.5e-2, lr 0.1", EPOCH_LOSS)
+
+    assert record == Record(epoch=3.0, metrics={"loss": 0.015})
+
+
+def test_a_line_without_a_match_is_somebody_elses() -> None:
+    assert by_pattern("loading data ...") == ()
+
+
+def test_output_of_ranks_that_ran_into_one_line_gives_a_record_for_each() -> None:
+    found = by_pattern("[1,0]: step 4 loss 0.5 [1,1]: step 5 loss 0.25")
+
+    assert [record.step for record in found] == [4, 5]
+
+
+def test_several_metrics_are_all_kept_and_one_without_a_number_is_left_out() -> None:
+    pattern = r"step (?P<step>\d+) loss (?P<loss>\S+) acc (?P<acc>\S+)"
+
+    (record,) = by_pattern("step 4 loss -inf acc N/A", pattern)
+
+    assert record == Record(step=4, metrics={"loss": -math.inf})
+
+
+@pytest.mark.parametrize("step", ["-1", "nan", "1.5", "inf", "1e30", "many"])
+def test_an_absurd_step_is_refused(step: str) -> None:
+    with pytest.raises(AbsurdError):
+        by_pattern(f"step {step} loss 0.5")
+
+
+def test_a_step_in_scientific_notation_is_a_step() -> None:
+    assert by_pattern("step 1e3 loss 0.5")[0].step == 1000
+
+
+def test_a_pattern_sees_the_beginning_of_a_long_line_only() -> None:
+    found = by_pattern("x" * LONGEST_PATTERN_LINE + " step 4 loss 0.5")
+
+    assert found == ()
+
+
+def test_a_pattern_with_quadratic_backtracking_ends_soon_on_a_hostile_line() -> None:
+    pattern = r"(?P<loss>\d+)\d*\d*!"
+
+    assert by_pattern("7" * 200 + "x" * 250_000, pattern) == ()
+
+
+def test_keys_of_json_lines_may_be_nested_or_have_dots_in_them() -> None:
+    line = '{"trainer": {"step": 7}, "train/loss": "0.5", "val.loss": 2}'
+    fields = {"step": "trainer.step", "loss": "train/loss", "val": "val.loss"}
+
+    assert by_json(line, **fields) == (Record(step=7, metrics={"loss": 0.5, "val": 2}),)
+
+
+def test_a_json_line_about_something_else_is_nobodys_progress() -> None:
+    assert by_json('{"event": "saved"}', step="iteration") == ()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "[1]",
+        "7",
+        '{"step": ',
+        "[" * 100_000,
+        '{"step": -1}',
+        '{"step": {}}',
+        '{"step": ' + "9" * 5000 + "}",
+        "\ufffd\ufffd",
+        '{"step": true}',
+    ],
+)
+def test_absurd_json_is_refused_and_never_worse(line: str) -> None:
+    for progress in (None, Progress(form="json-lines", fields=(("step", "step"),))):  # type: ignore[arg-type]
+        with pytest.raises(AbsurdError):
+            parser_for(progress).parse(line)
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_columns_are_found_by_their_names_whatever_parts_them(delimiter: str) -> None:
+    lines = [
+        delimiter.join(row)
+        for row in (["# epoch", "lr", "train loss"], ["1", "0.1", "2.5"])
+    ]
+
+    found = by_csv(*lines, epoch="epoch", loss="train loss")
+
+    assert found == [Record(epoch=1.0, metrics={"loss": 2.5})]
+
+
+def test_a_header_written_again_at_a_restart_may_order_columns_anew() -> None:
+    found = by_csv(
+        "step,loss", "1,0.5", "loss,step", "0.25,2", step="step", loss="loss"
+    )
+
+    assert [(r.step, r.metrics["loss"]) for r in found] == [(1, 0.5), (2, 0.25)]
+
+
+def test_an_empty_cell_and_a_short_row_leave_their_fields_out() -> None:
+    found = by_csv("step,loss", "1,", "2", step="step", loss="loss")
+
+    assert found == [Record(step=1), Record(step=2)]
+
+
+@pytest.mark.parametrize("row", ["x,y", "-3,0.5", "nan,1"])
+def test_an_absurd_row_is_refused(row: str) -> None:
+    with pytest.raises(AbsurdError):
+        by_csv("step,loss", row, step="step", loss="loss")
+
+
+def test_a_row_before_the_column_names_is_refused() -> None:
+    with pytest.raises(AbsurdError, match="before the line of column names"):
+        by_csv("1,0.5", step="step")
+
+
+@given(st.text())
+def test_no_line_does_worse_than_being_refused(line: str) -> None:
+    fields = (("step", "step"), ("loss", "loss"))
+    for progress in (
+        None,
+        Progress(form=ProgressFormat.CSV, fields=fields),
+        Progress(form=ProgressFormat.JSON_LINES, fields=fields),
+        Progress(form=ProgressFormat.PATTERN, pattern=r"(?P<step>\S+) (?P<loss>.*)"),
+    ):
+        try:
+            parser_for(progress).parse(line)
+        except AbsurdError:
+            continue
