@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from freetrain.cli import (
+    cron,
     demo,
     exits,
     replay,
@@ -86,6 +87,24 @@ trace.command(epilog=_examples(trace_info.EXAMPLES))(trace_info.info)
 trace.command(epilog=_examples(trace_convert.EXAMPLES))(trace_convert.convert)
 trace.command(epilog=_examples(trace_generate.EXAMPLES))(trace_generate.generate)
 trace.command(epilog=_examples(trace_holes.EXAMPLES))(trace_holes.holes)
+
+schedule = typer.Typer(rich_markup_mode="rich")
+
+
+@schedule.callback(
+    invoke_without_command=True,
+    epilog=_examples("freetrain cron install"),
+)
+def cron_verbs(ctx: typer.Context) -> None:
+    """Have the tick run by itself: crontab, systemd or scrontab."""
+    if ctx.invoked_subcommand is None:
+        write_out(ctx.obj, f"{ctx.get_help()}\n")
+
+
+app.add_typer(schedule, name="cron")
+schedule.command(epilog=_examples(cron.EXAMPLES))(cron.show)
+schedule.command(epilog=_examples(cron.EXAMPLES))(cron.install)
+schedule.command(epilog=_examples(cron.EXAMPLES))(cron.remove)
 
 
 def main(argv: Sequence[str] | None = None, *, world: World | None = None) -> int:

@@ -1,0 +1,1 @@
+"""Having the tick run every minute: crontab, systemd timer or scrontab."""

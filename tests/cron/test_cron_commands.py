@@ -1,0 +1,198 @@
+"""``freetrain cron`` on a crontab of the test's own, and on one that misbehaves."""
+
+from pathlib import Path
+
+import pytest
+
+from freetrain.cron.errors import CronUnavailableError
+from freetrain.cron.kinds import Kind
+from freetrain.cron.programs import RealPrograms
+from freetrain.cron.table import Table
+from freetrain.cron.ticks import Ticks
+from tests.cli.worlds import Ran, run
+from tests.cron.tables import FakeTable, a_call, install_fake
+
+MINE = b"# my own\nMAILTO=me\n5 4 * * * echo 50\\% # \xff\n"
+
+
+@pytest.fixture
+def crontab(tmp_path: Path) -> FakeTable:
+    return install_fake(tmp_path)
+
+
+def cron(crontab: FakeTable, *words: str) -> Ran:
+    return run("cron", *words, cwd=crontab.folder, environ=crontab.environ)
+
+
+def test_installing_adds_a_line_and_removing_takes_it_away(crontab: FakeTable) -> None:
+    crontab.keep(MINE)
+
+    installed = cron(crontab, "install", "--kind", "crontab")
+
+    assert (installed.code, installed.stderr) == (0, "")
+    table = crontab.table or b""
+    assert table.startswith(MINE)
+    assert b"-m freetrain tick" in table
+    assert str(crontab.folder / ".freetrain" / "cron.log") in installed.stdout
+    assert cron(crontab, "remove").code == 0
+    assert crontab.table == MINE
+
+
+def test_installing_where_nothing_was_leaves_nothing_after_removing(
+    crontab: FakeTable,
+) -> None:
+    assert cron(crontab, "install").code == 0
+    assert cron(crontab, "remove", "--kind", "crontab").code == 0
+
+    assert crontab.table is None
+    assert crontab.calls()[-2:] == ["-r", "-l"]
+
+
+def test_installing_twice_writes_once(crontab: FakeTable) -> None:
+    cron(crontab, "install")
+    first = crontab.table
+
+    again = cron(crontab, "install")
+
+    assert (crontab.table, crontab.calls().count("-")) == (first, 1)
+    assert "installed already" in again.stdout
+
+
+def test_another_interval_replaces_the_line(crontab: FakeTable) -> None:
+    cron(crontab, "install")
+    cron(crontab, "install", "--every", "30s")
+
+    assert (crontab.table or b"").count(b"freetrain tick") == 2
+
+
+def test_the_configuration_that_was_found_is_named_with_its_whole_path(
+    crontab: FakeTable,
+) -> None:
+    (crontab.folder / "freetrain.toml").write_text('state_directory = "state"\n')
+
+    cron(crontab, "install", "--config", "freetrain.toml")
+
+    assert f"--config {crontab.folder}/freetrain.toml".encode() in (
+        crontab.table or b""
+    )
+    assert (crontab.folder / "state").stat().st_mode & 0o777 == 0o700
+
+
+def test_showing_changes_nothing_and_is_what_install_writes(
+    crontab: FakeTable,
+) -> None:
+    shown = cron(crontab, "show")
+
+    assert (crontab.table, "is not installed" in shown.stderr) == (None, True)
+    assert not (crontab.folder / ".freetrain").exists()
+    cron(crontab, "install")
+    assert crontab.table == shown.stdout.encode()
+    assert "is installed" in cron(crontab, "show").stderr
+
+
+def test_a_crontab_that_is_closed_to_us_is_reported(crontab: FakeTable) -> None:
+    crontab.act("forbid")
+
+    refused = cron(crontab, "install")
+
+    assert refused.code == 69
+    assert "not allowed to use this program" in refused.stderr
+    assert "cron.allow" in refused.stderr
+    assert crontab.table is None
+
+
+def test_a_change_in_between_is_not_overwritten(crontab: FakeTable) -> None:
+    crontab.keep(MINE)
+    crontab.act("race")
+
+    lost = cron(crontab, "install")
+
+    assert lost.code == 75
+    assert "changed while it was being edited" in lost.stderr
+    assert crontab.table == b"1 2 3 4 5 somebody else\n"
+
+
+def test_a_table_that_is_not_what_was_written_is_noticed(crontab: FakeTable) -> None:
+    crontab.act("meddle")
+
+    lost = cron(crontab, "install")
+
+    assert lost.code == 75
+    assert "is not what was just written" in lost.stderr
+
+
+def test_without_any_program_there_is_a_clear_refusal(tmp_path: Path) -> None:
+    environ = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
+
+    missing = run("cron", "install", cwd=tmp_path, environ=environ)
+    asked = run("cron", "install", "--kind", "crontab", cwd=tmp_path, environ=environ)
+
+    assert (missing.code, asked.code) == (69, 69)
+    assert "none of crontab, systemctl, scrontab" in missing.stderr
+    assert "no program `crontab`" in asked.stderr
+
+
+def test_without_a_home_nothing_is_installed(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text('state_directory = "s"\n')
+
+    ran = run(
+        *("cron", "show", "--config", "c.toml"), cwd=tmp_path, environ={"PATH": "/bin"}
+    )
+
+    assert (ran.code, "HOME is not set" in ran.stderr) == (78, True)
+
+
+@pytest.mark.parametrize("word", ["60", "7.5s", "0s", "soon"])
+def test_an_interval_that_is_none_is_a_usage_error(tmp_path: Path, word: str) -> None:
+    assert run("cron", "show", "--every", word, cwd=tmp_path).code == 64
+
+
+def test_a_program_that_hangs_is_ended(crontab: FakeTable) -> None:
+    crontab.act("hang")
+    programs = RealPrograms(crontab.environ, timeout_s=0.5)
+
+    with pytest.raises(CronUnavailableError, match="did not end within"):
+        Table(Kind.CRONTAB, programs).read()
+
+
+def test_a_scrontab_says_that_it_is_empty_on_its_standard_output(
+    tmp_path: Path,
+) -> None:
+    program = tmp_path / "scrontab"
+    program.write_text("#!/bin/sh\necho no crontab for u1\nexit 1\n")
+    program.chmod(0o755)
+    programs = RealPrograms({"PATH": f"{tmp_path}:/bin"})
+
+    assert Table(Kind.SCRONTAB, programs).read() == b""
+
+
+def systemd(tmp_path: Path, script: str) -> Ticks:
+    """Return ticks whose systemctl is *script*."""
+    program = tmp_path / "systemctl"
+    program.write_text(f'#!/bin/sh\necho "$@" >>"{tmp_path}/calls"\n{script}\n')
+    program.chmod(0o755)
+    programs = RealPrograms({"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    return Ticks(a_call(), programs, tmp_path / "units")
+
+
+def test_units_are_written_followed_and_removed(tmp_path: Path) -> None:
+    ticks = systemd(tmp_path, "exit 0")
+
+    assert ticks.install(Kind.SYSTEMD, every_s=60)
+    assert ticks.installed(Kind.SYSTEMD)
+    assert not ticks.install(Kind.SYSTEMD, every_s=60)
+    assert ticks.remove(Kind.SYSTEMD)
+    assert not ticks.remove(Kind.SYSTEMD)
+
+    assert list((tmp_path / "units").iterdir()) == []
+    calls = (tmp_path / "calls").read_text().splitlines()
+    timer = f"freetrain-{ticks.call.mark}.timer"
+    assert calls[:2] == ["--user daemon-reload", f"--user enable --now {timer}"]
+    assert calls[-2:] == [f"--user disable --now {timer}", "--user daemon-reload"]
+
+
+def test_a_systemd_that_cannot_be_reached_is_reported(tmp_path: Path) -> None:
+    ticks = systemd(tmp_path, "echo Failed to connect to bus >&2; exit 1")
+
+    with pytest.raises(CronUnavailableError, match="Failed to connect to bus"):
+        ticks.install(Kind.SYSTEMD, every_s=60)

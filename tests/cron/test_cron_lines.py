@@ -1,0 +1,155 @@
+"""The lines and units as crons, systemd and shells will read them."""
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from freetrain.cron.errors import CronUnfitError
+from freetrain.cron.lines import crontab_block, scrontab_block, unit_files
+from freetrain.cron.times import entries
+from tests.cron.tables import a_call
+
+NAMES = st.text(
+    st.characters(exclude_characters="/\\!\0", exclude_categories=("C", "Z")),
+    min_size=1,
+    max_size=20,
+).filter(lambda name: name.isprintable() and name not in {".", ".."})
+EVERY_S = (10, 12, 15, 20, 30, 60, 120, 180, 300, 600, 900, 1200, 1800, 3600)
+
+
+def starts_s(fields: str, delay_s: int) -> set[int]:
+    """Return the seconds of an hour in which a line starts its command."""
+    minute = fields.split(maxsplit=1)[0]
+    first, _, rest = minute.partition("-")
+    if minute == "*":
+        minutes = range(60)
+    elif rest:
+        minutes = range(int(first), 60, int(rest.split("/")[1]))
+    else:
+        minutes = range(int(first), int(first) + 1)
+    return {60 * m + delay_s for m in minutes}
+
+
+@given(every_s=st.sampled_from(EVERY_S), drawn=st.integers(0, 3599))
+def test_the_lines_start_something_in_equal_steps_all_the_hour(
+    every_s: int, drawn: int
+) -> None:
+    lines = entries(every_s, jitter_s=drawn % every_s)
+
+    found = sorted(
+        second for line in lines for second in starts_s(line.fields, line.delay_s)
+    )
+    assert found == list(range(drawn % every_s, 3600, every_s))
+
+
+@pytest.mark.parametrize("every_s", [1, 9, 11, 40, 61, 90, 420, 7200])
+def test_an_interval_that_cron_keeps_only_roughly_is_refused(every_s: int) -> None:
+    with pytest.raises(CronUnfitError, match="Nothing was installed"):
+        entries(every_s, jitter_s=0)
+
+
+def as_cron_does(command: str) -> str:
+    r"""Return what cron hands to the shell: \% is %, a bare % would end it."""
+    assert "%" not in command.replace(r"\%", "")
+    return command.replace(r"\%", "%")
+
+
+@given(state=NAMES, config=NAMES)
+def test_hostile_paths_arrive_as_they_are(state: str, config: str) -> None:
+    call = a_call(Path("/s") / state, config=Path("/c") / config)
+    (line,) = crontab_block(call, every_s=60).lines
+
+    words = shlex.split(as_cron_does(line.split(maxsplit=5)[5]))
+
+    assert tuple(words) in {call.argv(delay_s=second) for second in range(60)}
+    tick, log = shlex.split(words[-1]), f">>/s/{state}/cron.log"
+    assert tick[-4:] == ["--config", f"/c/{config}", log, "2>&1"]
+
+
+def test_a_shell_runs_the_line_in_a_bare_environment(tmp_path: Path) -> None:
+    """A real sh, with a folder whose name would do harm if it were read."""
+    folder = tmp_path / "a b'c\"$(touch pwned);%`touch pwned`&"
+    folder.mkdir()
+    python = folder / "python"
+    python.write_text(
+        f"#!{sys.executable}\nimport os, sys\nprint(sys.argv, os.environ)\n"
+    )
+    python.chmod(0o755)
+    call = a_call(folder, python=python, config=folder / "c.toml")
+    command = shlex.join(call.argv())
+
+    subprocess.run(  # noqa: S602 -- what cron does is what is tested
+        command,
+        shell=True,
+        check=True,
+        cwd=tmp_path,
+        env={"SHELL": "x", "SLURM_X": "1"},
+    )
+
+    said = call.log.read_text()
+    assert f"'tick', '--config', {str(folder / 'c.toml')!r}" in said
+    assert "SLURM_X" not in said
+    assert not list(tmp_path.rglob("pwned"))
+
+
+@pytest.mark.parametrize("bad", ["a\nb", "a\\b", "a!b", "a\0b", "a\x1bb"])
+def test_what_no_table_can_hold_is_refused(bad: str) -> None:
+    with pytest.raises(CronUnfitError, match="Nothing was installed"):
+        crontab_block(a_call(config=Path("/c") / bad), every_s=60)
+
+
+def test_a_command_longer_than_cron_takes_is_refused() -> None:
+    long = a_call(config=Path("/c" * 500))
+
+    with pytest.raises(CronUnfitError, match="--kind systemd"):
+        crontab_block(long, every_s=60)
+    assert unit_files(long, every_s=60)
+
+
+def test_users_do_not_all_tick_in_the_same_second() -> None:
+    delays = {a_call(uid=uid).jitter_s(60) for uid in range(1000, 1100)}
+
+    assert len(delays) > 30
+    assert delays <= set(range(60))
+    assert a_call().jitter_s(60) == a_call().jitter_s(60)
+
+
+def test_a_token_is_never_written_into_a_table() -> None:
+    call = a_call(variables=(("HOME", "/"), ("SLURM_JWT", "secret")))
+
+    assert "secret" not in str(crontab_block(call, every_s=60))
+
+
+def test_units_say_percents_and_dollars_twice_and_quote() -> None:
+    call = a_call(Path('/s/50% of "$HOME"'))
+
+    (service, timer) = unit_files(call, every_s=30).values()
+
+    assert r"50%% of \"$$HOME\"" in service
+    assert "OnUnitActiveSec=30s" in timer
+
+
+@pytest.mark.parametrize("every_s", [9, 3601])
+def test_units_refuse_what_would_be_a_loop_or_a_rarity(every_s: int) -> None:
+    with pytest.raises(CronUnfitError):
+        unit_files(a_call(), every_s=every_s)
+
+
+def test_a_scrontab_entry_asks_for_a_small_job() -> None:
+    *options, line = scrontab_block(a_call(), every_s=60).lines
+
+    assert all(option.startswith("#SCRON --") for option in options)
+    assert any("--ntasks=1" in option for option in options)
+    assert "freetrain tick" in line
+
+
+def test_a_scrontab_takes_no_less_than_a_minute_and_no_dollar() -> None:
+    with pytest.raises(CronUnfitError):
+        scrontab_block(a_call(), every_s=30)
+    with pytest.raises(CronUnfitError, match="scrontab expands"):
+        scrontab_block(a_call(Path("/s/$HOME")), every_s=60)
