@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+    from signal import Signals
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +34,17 @@ class WorldPlan:
         argv: The launcher and its words; no shell sees them.
         environment: All variables of the launcher; nothing is inherited.
         directory: Where it starts.
+        log: What all it prints is appended to.
         files: What must be there before.
+        stop_signal: What asks it to stop; None where the launcher would take the
+            signal for itself, and end the world.
+        stop_file: Whose being there asks it to stop; None where nobody looks.
     """
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
     directory: Path
+    log: Path
     files: tuple[PlannedFile, ...] = ()
+    stop_signal: Signals | None = None
+    stop_file: Path | None = None

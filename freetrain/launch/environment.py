@@ -1,0 +1,70 @@
+"""The variables that a launcher gets, and with it the program."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from freetrain.elastic import launch as contract
+from slurm.environment import KEPT
+
+if TYPE_CHECKING:
+    from freetrain.jobfile.job import TrainerJob
+    from freetrain.launch.request import WorldRequest
+
+# What an outer job, step, launcher or world left behind: an inner one would believe it.
+_SCRUBBED = ("SLURM_", "SLURMD_", "SRUN_", "PMI", "OMPI_", "PRTE_", "FREETRAIN_")
+
+# Sites tune MPI by OMPI_MCA_* in their modules; these it is not for them to say.
+_TUNING = ("OMPI_MCA_", "PRTE_MCA_", "PMIX_MCA_", "OMPI_ALLOW_RUN_AS_ROOT")
+_NO_TUNING = ("ess", "orte", "plm", "prte", "ras", "pmix", "routed", "rmaps_ppr")
+
+# Slurm says per job which devices are its; the submitter's say nothing about them.
+_DEVICES = (
+    "CUDA_VISIBLE_DEVICES",
+    "GPU_DEVICE_ORDINAL",
+    "ROCR_VISIBLE_DEVICES",
+    "ZE_AFFINITY_MASK",
+)
+
+
+def launcher_environment(request: WorldRequest) -> dict[str, str]:
+    """Return all variables of the launcher of *request*.
+
+    The submitter's without what outer jobs and launchers left in them, the
+    allocation's devices and the way to Slurm from the agent's, then what the job
+    file says, then the contract of docs/training-program.md.
+    """
+    job = request.job
+    ours = request.head.environment
+    variables = {k: v for k, v in request.environment.items() if _is_kept(k)}
+    variables |= {k: v for k, v in ours.items() if k in KEPT or k in _DEVICES}
+    variables |= dict(job.environment)
+    if job.launch.threads is not None:
+        variables["OMP_NUM_THREADS"] = str(job.launch.threads)
+    return variables | _contract(request) | request.marks(request.members[0])
+
+
+def stop_signals(job: TrainerJob) -> str:
+    """Return the names of the signals that ask *job* to stop, as the contract has."""
+    return ",".join(dict.fromkeys(("TERM", str(job.stop.signal))))
+
+
+def _contract(request: WorldRequest) -> dict[str, str]:
+    job = request.job
+    said = {
+        contract.RUN_DIR: str(request.run_dir.path),
+        contract.GENERATION: str(request.assigned.generation),
+        contract.WORLD_SIZE: str(request.processes),
+        contract.STOP_SIGNALS: stop_signals(job),
+        contract.COMMIT_EVERY_S: f"{job.checkpoint.every_s:.3f}",
+    }
+    if request.after is not None and job.elastic:
+        said["FREETRAIN_AFTER"] = str(request.after)
+    return said
+
+
+def _is_kept(name: str) -> bool:
+    for prefix in _TUNING:
+        if name.startswith(prefix):
+            return not name.removeprefix(prefix).startswith(_NO_TUNING)
+    return not name.startswith(_SCRUBBED) and name not in _DEVICES

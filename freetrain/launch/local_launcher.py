@@ -1,0 +1,93 @@
+"""Starts worlds from this node, for real; a ``freetrain.launch.world.Launcher``."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from freetrain.exchange.errors import UnreadableFileError
+from freetrain.launch.build import plan_world
+from freetrain.launch.environment import launcher_environment
+from freetrain.launch.find_tool import find_tool
+from freetrain.launch.request import WORLD_MARK, HeadNode, WorldRequest
+from freetrain.launch.session import start
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from freetrain.exchange.assigned import Assigned
+    from freetrain.exchange.layout import StateDir, TrainerDir
+    from freetrain.jobfile.job import TrainerJob
+    from freetrain.launch.session import Session
+
+# How srun, which runs on the lease's own node, was reached from there: an address
+# that every node of the cluster can use, whatever resolves names.
+_ADDRESS = "SLURM_LAUNCH_NODE_IPADDR"
+
+
+@dataclass(frozen=True, slots=True)
+class LocalLauncher:
+    """Starts worlds whose head is this node.
+
+    Attributes:
+        state: The state directory.
+        head: This node.
+    """
+
+    state: StateDir
+    head: HeadNode
+
+    def launch(
+        self, job: TrainerJob, assigned: Assigned, *, after: int | None = None
+    ) -> Session:
+        """Start the world of *assigned*; returns as soon as its launcher runs.
+
+        Raises:
+            CannotLaunchError: It cannot be started as things are.
+            UnreadableFileError: The submitter's variables cannot be read.
+            OSError: A file of it could not be written.
+        """
+        folder = self.state.trainer(assigned.trainer)
+        request = WorldRequest(
+            job=job,
+            assigned=assigned,
+            folder=folder,
+            environment=_submitters(folder, self.head.environment),
+            head=self.head,
+            after=after,
+        )
+        tool = find_tool(job, launcher_environment(request), head=self.head)
+        mark = request.marks(request.members[0])[WORLD_MARK]
+        return start(plan_world(request, tool), mark=f"{WORLD_MARK}={mark}")
+
+
+def this_node(
+    environment: Mapping[str, str], *, launch_agent: Path | None = None
+) -> HeadNode:
+    """Return what this node has, for an agent with the variables *environment*."""
+    return HeadNode(
+        environment=dict(environment),
+        srun=shutil.which("srun", path=environment.get("PATH")) or "",
+        python=sys.executable,
+        address=environment.get(_ADDRESS) or socket.gethostname(),
+        launch_agent=launch_agent,
+    )
+
+
+def _submitters(folder: TrainerDir, otherwise: Mapping[str, str]) -> Mapping[str, str]:
+    try:
+        found = json.loads(folder.environment.read_bytes())
+    except FileNotFoundError:
+        return otherwise
+    except ValueError as error:
+        raise UnreadableFileError(folder.environment, error) from error
+    if not isinstance(found, dict) or not all(
+        isinstance(value, str) for value in found.values()
+    ):
+        raise UnreadableFileError(folder.environment, "expected texts by name")
+    return found
