@@ -53,6 +53,14 @@ class RunDir:
         """The file whose being there asks *generation* to commit and stop."""
         return self.control / f"{generation:010d}.stop"
 
+    def ready(self, generation: int) -> Path:
+        """The file that says that *generation*, launched ahead, waits to begin."""
+        return self.control / f"{generation:010d}.ready"
+
+    def over(self, generation: int) -> Path:
+        """The file that says that *generation* is over, word left of it or not."""
+        return self.control / f"{generation:010d}.over"
+
     def outcome(self, generation: int) -> Path:
         """The file that says how *generation* ended."""
         return self.outcomes / f"{generation:010d}.json"
