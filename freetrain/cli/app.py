@@ -8,10 +8,14 @@ from typing import Annotated
 import typer
 
 from freetrain.cli import (
+    cancel,
     cron,
     demo,
     exits,
+    pause,
     replay,
+    resume,
+    submit,
     trace_convert,
     trace_generate,
     trace_holes,
@@ -82,6 +86,10 @@ def trace_verbs(ctx: typer.Context) -> None:
 
 app.command(epilog=_examples(replay.EXAMPLES))(replay.replay)
 app.command(epilog=_examples(demo.EXAMPLES))(demo.demo)
+app.command(epilog=_examples(submit.EXAMPLES))(submit.submit)
+app.command(epilog=_examples(cancel.EXAMPLES))(cancel.cancel)
+app.command(epilog=_examples(pause.EXAMPLES))(pause.pause)
+app.command(epilog=_examples(resume.EXAMPLES))(resume.resume)
 app.add_typer(trace, name="trace")
 trace.command(epilog=_examples(trace_info.EXAMPLES))(trace_info.info)
 trace.command(epilog=_examples(trace_convert.EXAMPLES))(trace_convert.convert)

@@ -79,6 +79,16 @@ SkipBad = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", metavar="", help="JSON for programs.")]
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        readable=False,  # whoever opens it finds out, and exits with 66
+        help="The site's freetrain.toml; without it the first one found.",
+    ),
+]
+Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Trainers.")]
 Force = Annotated[
     bool, typer.Option("--force", metavar="", help="Replace what --out names.")
 ]

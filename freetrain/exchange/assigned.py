@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"([0-9]{10})\.json", re.ASCII)
 BROKER = "broker"
+USER = "user"
+"""Author of generations that users make: empty ones, to stop or to begin again."""
+
+GO_ON = "its user lets it go on"
+"""Reason of the empty generation that begins again, whatever ended before it."""
+
 GAVE_UP = "failed too often"
 """How the reason of the empty generation begins that ends a failing trainer."""
 

@@ -78,6 +78,11 @@ def end_trainer(
     return done.rowcount == 1
 
 
+def remove_trainer(connection: sqlite3.Connection, name: str) -> None:
+    """Forget a trainer; one of its name that comes then is the youngest of all."""
+    connection.execute("DELETE FROM trainers WHERE name = ?", (name,))
+
+
 def put_told_generation(
     connection: sqlite3.Connection, name: str, generation: int
 ) -> None:

@@ -1,0 +1,93 @@
+"""What can be checked here of a program that will run elsewhere."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+from freetrain.errors import BadConfigurationError
+from freetrain.jobfile.job import Launcher
+from freetrain.store.file_system import is_local
+from freetrain.toml.wording import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from freetrain.jobfile.job import TrainerJob
+
+_UNCHECKED = "Nothing was submitted. {}, or submit --unchecked if compute nodes see it."
+
+
+def check_program(job: TrainerJob, environment: Mapping[str, str]) -> None:
+    """Refuse a job whose directory or program is not here.
+
+    Args:
+        job: The trainer.
+        environment: The variables that it will get, its own included.
+
+    Raises:
+        BadConfigurationError: One of them is not.
+    """
+    if not job.directory.is_dir():
+        raise _refusal(f"there is no directory {job.directory}", "Correct directory")
+    program = job.command[0]
+    if find_program(program, job.directory, environment) is None:
+        where = f"in {job.directory}" if "/" in program else "on your PATH"
+        raise _refusal(
+            f"the program {shown(program)} is not {where}, or cannot be executed",
+            "Activate the environment that has it, or name it in full",
+        )
+
+
+def find_program(
+    program: str, directory: Path, environment: Mapping[str, str]
+) -> str | None:
+    """Return where *program* is, as the kernel would find it from *directory*."""
+    if "/" in program:
+        path = directory / program
+        return str(path) if path.is_file() and os.access(path, os.X_OK) else None
+    return shutil.which(program, path=environment.get("PATH", os.defpath))
+
+
+def remarks(
+    job: TrainerJob, environment: Mapping[str, str], shared: Iterable[Path], mounts: str
+) -> tuple[str, ...]:
+    """Return what is no mistake here and may be one on compute nodes.
+
+    Args:
+        job: The trainer.
+        environment: The variables that it will get.
+        shared: Folders that compute nodes must see.
+        mounts: What ``/proc/self/mountinfo`` says.
+    """
+    found = []
+    launcher = launcher_program(job)
+    if find_program(launcher, job.directory, environment) is None:
+        found.append(
+            f"the launcher {shown(launcher)} is not on your PATH here; compute nodes "
+            f"need it"
+        )
+    local = [str(one) for one in dict.fromkeys(shared) if _is_local(one, mounts)]
+    if local:
+        found.append(
+            f"compute nodes must see {', '.join(local)}, on a disk of this machine as "
+            f"far as can be told"
+        )
+    return tuple(found)
+
+
+def launcher_program(job: TrainerJob) -> str:
+    """Return the program that starts the job's worlds."""
+    if job.launch.launcher is Launcher.CUSTOM:
+        return job.launch.command[0]
+    return job.launch.executable or str(job.launch.launcher)
+
+
+def _is_local(path: Path, mounts: str) -> bool:
+    return is_local(path.resolve(), mounts=mounts)
+
+
+def _refusal(problem: str, advice: str) -> BadConfigurationError:
+    return BadConfigurationError(f"{problem}. {_UNCHECKED.format(advice)}")

@@ -1,0 +1,158 @@
+"""A state directory, job files and what they leave behind, for tests of the desk."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from freetrain.broker.lease import Intent, Lease, LeaseKey, LeaseState
+from freetrain.desk.submission import Submission
+from freetrain.desk.submit import submit
+from freetrain.exchange.assigned import Assigned, Member, create_assigned
+from freetrain.exchange.ending import Ended, Ending, create_ending
+from freetrain.exchange.layout import StateDir
+from freetrain.jobfile.job import Nodes, TrainerJob
+from freetrain.launch.places import logs_of, run_dir_of
+from freetrain.store.database import transaction
+from freetrain.store.intents import put_intents
+from freetrain.store.leases import put_leases
+from freetrain.store.open_store import open_store
+from freetrain.store.trainers import TrainerRow, put_trainers, trainers
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from freetrain.desk.submit import Submitted
+    from freetrain.store.trainers import TrainerState
+
+NOW_S = 1_900_000_000.0
+UID = os.getuid()
+
+
+def a_job(folder: Path, **changes: Any) -> TrainerJob:  # noqa: ANN401 - its fields
+    said: dict[str, Any] = {
+        "name": "digits",
+        "command": ("python3", "train.py"),
+        "directory": folder,
+        "nodes": Nodes(max_nodes=8),
+    }
+    return TrainerJob(**(said | changes))
+
+
+def a_submission(state: StateDir, job: TrainerJob, **changes: Any) -> Submission:  # noqa: ANN401
+    folder = state.trainer(job.name)
+    given = Submission(
+        job=job,
+        environment={"PATH": os.defpath},
+        run_dir=run_dir_of(job, folder).path,
+        logs=logs_of(job, folder),
+        now_s=NOW_S,
+    )
+    return replace(given, **changes)
+
+
+def a_state(folder: Path) -> StateDir:
+    return StateDir(folder / "state")
+
+
+def submitted(state: StateDir, job: TrainerJob, **changes: Any) -> Submitted:  # noqa: ANN401
+    return submit(state, a_submission(state, job, **changes), uid=UID)
+
+
+def rows(state: StateDir) -> dict[str, TrainerRow]:
+    with open_store(state.path, uid=UID) as connection:
+        return {row.name: row for row in trainers(connection)}
+
+
+def put_state(state: StateDir, name: str, value: TrainerState) -> None:
+    """Let the trainer *name* be in another state, as a tick would."""
+    row = replace(rows(state)[name], state=value)
+    with open_store(state.path, uid=UID) as connection:
+        put_trainers(connection, [row])
+
+
+def assign(
+    state: StateDir, name: str, generation: int, nodes: int, *, reason: str = "grow"
+) -> Assigned:
+    """Create a generation of *name* on nodes n1 and so on."""
+    members = tuple(
+        Member(key=LeaseKey(f"u{n}", 0), job_id=n, display_id=str(n), node=f"n{n}")
+        for n in range(1, nodes + 1)
+    )
+    assigned = Assigned(
+        trainer=name,
+        generation=generation,
+        members=members,
+        created_s=NOW_S + generation,
+        author="broker",
+        reason=reason,
+    )
+    assert create_assigned(state.trainer(name), assigned)
+    return assigned
+
+
+def end(
+    state: StateDir,
+    name: str,
+    generation: int,
+    how: Ended,
+    **changes: Any,  # noqa: ANN401
+) -> None:
+    """Let a generation of *name* be over."""
+    ending = Ending(
+        generation=generation,
+        ended=how,
+        was_asked=False,
+        lost_lease=False,
+        exit_code=0,
+        step=10,
+        committed_step=10,
+        message="",
+        started_s=NOW_S,
+        ended_s=NOW_S + 60.0,
+        author="u1-0",
+    )
+    assert create_ending(state.trainer(name), replace(ending, **changes))
+
+
+def hold_leases(state: StateDir, count: int) -> None:
+    """Let the leases that ``assign`` names run, as far as the broker knows."""
+    numbers = range(1, count + 1)
+    with open_store(state.path, uid=UID) as connection, transaction(connection):
+        put_intents(connection, [_intent(n) for n in numbers])
+        put_leases(connection, [_lease(n) for n in numbers])
+
+
+def _intent(number: int) -> Intent:
+    return Intent(
+        uuid=f"u{number}",
+        shape="any",
+        limit_min=60,
+        deadline_s=NOW_S + 3_600.0,
+        tasks=1,
+        created_s=NOW_S,
+    )
+
+
+def _lease(number: int) -> Lease:
+    return Lease(
+        key=LeaseKey(f"u{number}", 0),
+        job_id=number,
+        display_id=str(number),
+        shape="any",
+        limit_min=60,
+        deadline_s=NOW_S + 3_600.0,
+        state=LeaseState.RUNNING,
+        node=f"n{number}",
+        start_s=NOW_S,
+        end_s=NOW_S + 3_600.0,
+    )
+
+
+def leave_checkpoint(run_dir: Path, *, generation: int, step: int) -> None:
+    """Leave what a training of *step* steps leaves in its run directory."""
+    (run_dir / "checkpoints").mkdir(parents=True)
+    (run_dir / "generations").mkdir()
+    (run_dir / f"checkpoints/{generation:010d}-{step:015d}.npz").write_bytes(b"x")
+    (run_dir / f"generations/{generation:010d}.started").touch()
