@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import pwd
+import time
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
 
+from freetrain.standin.installing import StandIn, at_work
+from freetrain.standin.installing import install as install_standin
 from slurm.command_line import CommandLine
 from slurm.subprocess_runner import SubprocessRunner
 from tests.contract.slurm_worlds import World
-from tests.fakes.slurm.batch import USER
-from tests.fakes.slurm.installing import FakeSlurm, install
+from tests.fakes.slurm.installing import USER, FakeSlurm, install
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -29,14 +31,30 @@ def fake_slurm(tmp_path: Path) -> FakeSlurm:
     return install(folder)
 
 
-@pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.slurm)])
+@pytest.fixture
+def standin(tmp_path: Path) -> Iterator[StandIn]:
+    folder = tmp_path / "stand-in"
+    folder.mkdir()
+    now_s = time.time()  # noqa: TID251 - its programs go by the machine's clock
+    with at_work(install_standin(folder, now_s=now_s)) as standin:
+        yield standin
+
+
+@pytest.fixture(
+    params=["fake", "stand-in", pytest.param("real", marks=pytest.mark.slurm)]
+)
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     if request.param == "fake":
         fake: FakeSlurm = request.getfixturevalue("fake_slurm")
         yield _world(fake.environ, USER, tmp_path)
         return
-    cluster = request.getfixturevalue("cluster_of")()
     user = pwd.getpwuid(os.getuid()).pw_name
+    if request.param == "stand-in":
+        standin: StandIn = request.getfixturevalue("standin")
+        path = f"{standin.path}{os.pathsep}{os.defpath}"
+        yield _world({"PATH": path, "LC_ALL": "C", "TZ": "UTC"}, user, tmp_path)
+        return
+    cluster = request.getfixturevalue("cluster_of")()
     yield _world(cluster.environ, user, tmp_path)
     cluster.clear()
 

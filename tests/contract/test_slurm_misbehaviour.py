@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import pytest
 
+from freetrain.standin.times import iso
 from slurm.batch import LeaseRequest
 from slurm.command_line import CommandLine
 from slurm.errors import (
@@ -19,7 +20,7 @@ from slurm.records import JobKey
 from slurm.requirement import Requirement
 from slurm.snapshot import carry_plans, plans_of
 from slurm.subprocess_runner import SubprocessRunner
-from tests.fakes.slurm.batch import USER, iso
+from tests.fakes.slurm.installing import USER
 from tests.fakes.slurm.state import Act
 
 if TYPE_CHECKING:
@@ -188,13 +189,13 @@ def test_a_look_in_mid_backfill_is_torn_and_the_plan_before_still_counts(
 def _one_job_waits_for_the_eighth_node(
     fake_slurm: FakeSlurm, backend: CommandLine, name: str
 ) -> int:
-    """Seven nodes are held; of two jobs that wait one is planned on the eighth."""
+    """Seven nodes are held; the eighth is planned for a job that waits."""
     backend.submit(lease(name, tasks=9))
-    held = backend.find_by_name(name)
-    backend.cancel([held[0].key])
-    waiting = next(job for job in backend.find_by_name(name) if job.is_pending)
+    found = backend.find_by_name(name)
+    held, waiting = found[0], next(job for job in found if job.is_pending)
     start_s = backend.snapshot().time_s + 3_600
-    fake_slurm.plan(waiting.job_id, held[0].nodes, iso(start_s))
+    fake_slurm.plan(waiting.job_id, held.nodes, iso(start_s))
+    backend.cancel([held.key])
     return waiting.job_id
 
 

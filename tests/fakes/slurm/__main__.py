@@ -1,39 +1,42 @@
-"""One fake program: ``python -m tests.fakes.slurm PROGRAM FOLDER ARGUMENT…``."""
+"""One fake program: ``python -m tests.fakes.slurm PROGRAM FOLDER ARGUMENT…``.
+
+The stand-in for Slurm that ships with FreeTrain does what is asked; here it is made
+to misbehave, as scripted.
+"""
 
 from __future__ import annotations
 
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.fakes.slurm import batch, telling
+from freetrain.standin import keeping, programs, telling
+from freetrain.standin.complaint import ComplaintError
 from tests.fakes.slurm.state import Act, opened
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tests.fakes.slurm.state import FakeState
-
-_NOTHING_DONE = {
-    Act.HANG,
-    Act.LOSE,
-    Act.REFUSE,
-    Act.UNREACHABLE,
-}
+_NOTHING_DONE = {Act.HANG, Act.LOSE, Act.REFUSE, Act.UNREACHABLE}
+_IN_BACKFILL = (
+    "Backfilling stats (WARNING: data obtained in the middle of backfilling execution.)"
+)
 
 
 def main(program: str, folder: Path, argv: Sequence[str]) -> int:
     """Be *program* once and return its exit status."""
-    with opened(folder) as state:
-        state.now_s += 1
-        state.calls.append([program, *argv])
-        act = state.take_act(program)
-        try:
-            answer = "" if act in _NOTHING_DONE else _do(state, program, argv, act)
-        except batch.ComplaintError as complaint:
-            sys.stderr.write(f"{complaint}\n")
-            return 1
+    with opened(folder) as script:
+        script.calls.append([program, *argv])
+        act = script.take_act(program)
+    if program == "srun" and act not in _NOTHING_DONE:
+        return programs.main(folder, program, argv)
+    try:
+        answer = "" if act in _NOTHING_DONE else _do(folder, program, argv, act)
+    except ComplaintError as complaint:
+        sys.stderr.write(f"{complaint}\n")
+        return 1
     if act in {Act.HANG, Act.HANG_AFTER}:
         signal.pause()
     if act is Act.REFUSE:
@@ -44,21 +47,21 @@ def main(program: str, folder: Path, argv: Sequence[str]) -> int:
     return int(act in {Act.REFUSE, Act.UNREACHABLE})
 
 
-def _do(state: FakeState, program: str, argv: Sequence[str], act: Act) -> str:
-    is_torn = act is Act.MID_BACKFILL
-    match program:
-        case "sbatch":
-            return batch.sbatch(state, argv)
-        case "scancel":
-            return batch.scancel(state, argv)
-        case "squeue":
-            return telling.squeue(state, argv, mid_backfill=is_torn)
-        case "scontrol":
-            return telling.scontrol(state, argv)
-        case "sdiag":
-            return telling.sdiag(state, mid_backfill=is_torn)
-        case _:
-            return telling.sinfo()
+def _do(folder: Path, program: str, argv: Sequence[str], act: Act) -> str:
+    answer = programs.answer(folder, program, argv)
+    if act is not Act.MID_BACKFILL:
+        return answer
+    if program == "squeue":
+        return _queue_without_plans(folder, argv)
+    return answer.replace("Backfilling stats", _IN_BACKFILL)
+
+
+def _queue_without_plans(folder: Path, argv: Sequence[str]) -> str:
+    """Tell the queue as in mid-cycle: backfill has just forgotten its plans."""
+    cluster = keeping.read(folder)
+    for job in cluster.jobs:
+        job.due_s = None
+    return telling.squeue(cluster, argv, time.time())  # noqa: TID251 - a whole program
 
 
 def _spoilt(answer: str, act: Act) -> str:

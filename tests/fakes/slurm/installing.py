@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from freetrain.standin import installing, keeping
+from freetrain.standin.times import read_iso
+from slurm.hostlist import expand
 from tests.fakes.slurm.state import opened
 
 if TYPE_CHECKING:
-    from tests.fakes.slurm.state import Act, FakeJob
+    from freetrain.standin.records import Job
+    from tests.fakes.slurm.state import Act
 
-PROGRAMS = ("sbatch", "scancel", "scontrol", "sdiag", "sinfo", "squeue")
+USER = "alice"
 _TOP = Path(__file__).resolve().parent.parent.parent.parent
 
 
@@ -33,39 +39,48 @@ class FakeSlurm:
         path = f"{self.folder / 'bin'}{os.pathsep}{os.defpath}"
         return {"PATH": path, "LC_ALL": "C", "TZ": "UTC"}
 
+    @property
+    def standin(self) -> installing.StandIn:
+        """The stand-in that does what is asked."""
+        return installing.StandIn(self.folder)
+
     def script(self, program: str, *acts: Act) -> None:
         """Make *program* behave so at its next calls, then normally again."""
-        with opened(self.folder) as state:
-            state.acts.setdefault(program, []).extend(acts)
+        with opened(self.folder) as script:
+            script.acts.setdefault(program, []).extend(acts)
 
     def calls(self, program: str) -> list[list[str]]:
         """Return the arguments of each call of *program* so far."""
-        with opened(self.folder) as state:
-            return [call[1:] for call in state.calls if call[0] == program]
+        with opened(self.folder) as script:
+            return [call[1:] for call in script.calls if call[0] == program]
 
-    def jobs(self) -> list[FakeJob]:
+    def jobs(self) -> list[Job]:
         """Return all jobs, ended ones included."""
-        with opened(self.folder) as state:
-            return list(state.jobs)
+        return self.standin.look().jobs
 
     def plan(self, job_id: int, nodes: str, start: str) -> None:
         """Give a waiting job a planned start, as backfill would."""
-        with opened(self.folder) as state:
-            for job in state.jobs:
+        with keeping.opened(self.folder) as cluster:
+            for job in cluster.jobs:
                 if job.job_id == job_id:
-                    job.columns |= {"SchedNodes": nodes, "StartTime": start}
+                    job.wanted, job.due_s = list(expand(nodes)), read_iso(start)
+                    cluster.cycles += 1
 
 
-def install(folder: Path) -> FakeSlurm:
-    """Write the programs into *folder*, which must exist."""
-    programs = folder / "bin"
-    programs.mkdir()
-    for name in PROGRAMS:
-        path = programs / name
-        path.write_text(
-            f"#!/bin/sh\nPYTHONPATH='{_TOP}' exec '{sys.executable}' "
-            f"-m tests.fakes.slurm {name} '{folder}' \"$@\"\n",
-            encoding="utf-8",
-        )
+def install(folder: Path, *, runs_jobs: bool = False) -> FakeSlurm:
+    """Write the programs into *folder*, which must exist.
+
+    Args:
+        folder: Empty.
+        runs_jobs: Whether scripts really run: then let it go on ``at_work``
+            (``freetrain.standin.installing``), or stop it at the end. Where not, a
+            job that started lasts until it is ended.
+    """
+    now_s = time.time()  # noqa: TID251 - the programs go by the machine's clock
+    installing.install(folder, now_s=now_s, runs_jobs=runs_jobs, user=USER)
+    for path in (folder / "bin").iterdir():
+        words = [sys.executable, "-m", "tests.fakes.slurm", path.name, str(folder)]
+        told = f"PYTHONPATH={shlex.quote(str(_TOP))}"
+        path.write_text(f'#!/bin/sh\n{told} exec {shlex.join(words)} "$@"\n')
         path.chmod(0o755)
     return FakeSlurm(folder)

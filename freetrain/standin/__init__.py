@@ -1,0 +1,1 @@
+"""A small stand-in for Slurm: its programs on disk, and jobs that really run."""

@@ -1,0 +1,239 @@
+"""Jobs of the stand-in are processes, and end as those of Slurm do."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from freetrain.standin.processes import is_alive, process_of
+from slurm.errors import SlurmRefusedError
+from tests.cluster.waiting import wait_for
+
+if TYPE_CHECKING:
+    from freetrain.standin.records import Process
+    from tests.standin.conftest import Desk
+
+SLEEP = "exec sleep 600"
+STEP = "srun -N1 -n1 sh -c"
+
+
+def process_in(desk: Desk, name: str) -> Process:
+    """Return the process whose number somebody wrote to a file."""
+    pid = int(desk.said(name))
+    return process_of(pid) or pytest.fail(f"{pid} is gone already")
+
+
+def test_a_script_finds_its_job_in_its_environment_and_its_arguments(
+    desk: Desk,
+) -> None:
+    told = "$SLURM_ARRAY_JOB_ID $SLURM_ARRAY_TASK_ID $SLURM_JOB_ID $SLURMD_NODENAME"
+
+    array = desk.submit(f'echo "{told}" > said-$SLURM_ARRAY_TASK_ID', "--array=0-1")
+
+    assert desk.said("said-0").split() == [array, "0", "2", "n1"]
+    assert desk.said("said-1").split() == [array, "1", array, "n2"]
+    desk.wait(f"{array}_0", "COMPLETED")
+
+
+def test_a_script_that_fails_is_a_job_that_failed(desk: Desk) -> None:
+    job = desk.submit("exit 3")
+
+    desk.wait(job, "FAILED")
+
+
+def test_a_job_gets_only_the_variables_that_it_was_given(desk: Desk) -> None:
+    desk.submit("env > said", "--export=GIVEN=1")
+
+    said = desk.said("said")
+    assert "GIVEN=1" in said
+    assert "PYTEST_CURRENT_TEST" not in said
+
+
+def test_what_a_job_prints_goes_to_its_output(desk: Desk) -> None:
+    job = desk.submit("echo hello", f"--output={desk.home}/%x-%j.out", "--job-name=j")
+
+    assert desk.said(f"j-{job}.out") == "hello\n"
+
+
+def test_a_ninth_job_waits_until_a_node_is_free(desk: Desk) -> None:
+    array = desk.submit(SLEEP, "--array=0-8")
+    desk.wait(f"{array}_7", "RUNNING")
+    assert desk.state(f"{array}_8") == "PENDING"
+
+    desk.run("scancel", f"{array}_3")
+
+    desk.wait(f"{array}_8", "RUNNING")
+
+
+def test_a_job_that_would_delay_a_planned_one_waits_and_dies_of_its_deadline(
+    desk: Desk,
+) -> None:
+    every = [f"n{n}" for n in range(1, 9)]
+    desk.others(every, in_s=90, run_s=600)
+
+    long = desk.submit(SLEEP, "--time=2")
+    short = desk.submit(SLEEP, "--time=1")
+    soon = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(time.time() + 30))  # noqa: TID251
+    late = desk.submit(SLEEP, "--time=1", f"--deadline={soon}")
+
+    desk.wait(short, "RUNNING")
+    assert desk.state(long) == "PENDING"
+    assert desk.state(late) == "DEADLINE"
+
+
+def test_somebody_elses_job_takes_a_lease_whose_step_hears_of_it_first(
+    desk: Desk,
+) -> None:
+    lease = desk.submit(
+        f"trap 'echo batch >> told' TERM\n{STEP} "
+        f"'trap \"echo step >> told; exit 0\" TERM; echo up > up; sleep 600 & wait'"
+    )
+    desk.said("up")
+
+    desk.others(["n1"], in_s=0, run_s=600)
+
+    desk.wait(lease, "PREEMPTED")
+    assert desk.said("told") == "step\n"
+    wait_for("theirs to run", lambda: "theirs" in _running(desk))
+
+
+def test_a_lease_that_ignores_its_notice_is_killed_when_its_grace_is_over(
+    desk: Desk,
+) -> None:
+    lease = desk.submit(
+        f"trap '' TERM; {STEP} 'trap \"\" TERM; echo $$ > pid; sleep 600; sleep 600'"
+    )
+    step = process_in(desk, "pid")
+    started_s = time.monotonic()
+
+    desk.others(["n1"], in_s=0, run_s=600)
+    wait_for("the notice", lambda: desk.standin.look().jobs[0].notice_s is not None)
+    assert desk.state(lease) == "RUNNING"
+
+    desk.wait(lease, "PREEMPTED")
+    assert time.monotonic() - started_s > 10 + 5 - 1  # GraceTime and KillWait
+    wait_for("the step to be gone", lambda: not is_alive(step))
+
+
+def test_a_step_started_from_elsewhere_is_our_child_and_ends_with_the_job(
+    desk: Desk,
+) -> None:
+    job = desk.submit(SLEEP)
+    desk.wait(job, "RUNNING")
+    path = f"{desk.standin.path}{os.pathsep}{os.defpath}"
+    words = ["srun", f"--jobid={job}", "--overlap", "-N1", "-n1", "-w", "n1"]
+    told = "echo $SLURM_JOB_ID $SLURMD_NODENAME $MINE; exec sleep 600"
+    with subprocess.Popen(  # noqa: S603 - our own words
+        [*words, "--mpi=none", "--export=ALL", "sh", "-c", told],
+        stdout=subprocess.PIPE,
+        env={"PATH": path, "MINE": "yes"},
+        text=True,
+    ) as step:
+        assert step.stdout is not None
+        assert step.stdout.readline().split() == [job, "n1", "yes"]
+
+        desk.run("scancel", "--signal=KILL", job)
+
+        assert step.wait(60) == -signal.SIGKILL
+    desk.wait(job, "CANCELLED")
+
+
+def test_no_step_is_made_in_a_job_that_is_over_or_on_another_node(desk: Desk) -> None:
+    job = desk.submit(SLEEP)
+    desk.wait(job, "RUNNING")
+
+    with pytest.raises(SlurmRefusedError, match="not available"):
+        desk.run("srun", f"--jobid={job}", "-w", "n2", "true")
+    desk.run("scancel", "--signal=KILL", job)
+    with pytest.raises(SlurmRefusedError, match="already completing or completed"):
+        desk.run("srun", f"--jobid={job}", "true")
+
+
+@pytest.mark.parametrize("by", ["itself", "scancel"])
+def test_a_child_that_made_itself_a_daemon_ends_with_its_job(
+    desk: Desk, by: str
+) -> None:
+    last = "" if by == "itself" else SLEEP
+    job = desk.submit(
+        "(setsid sh -c 'trap \"\" TERM; echo $$ > pid; sleep 600; sleep 600' &)\n"
+        f"while [ ! -s pid ]; do sleep 0.05; done\n{last}"
+    )
+    daemon = process_in(desk, "pid")
+
+    if by == "scancel":
+        desk.run("scancel", "--signal=KILL", job)
+
+    wait_for("the daemon to be gone", lambda: not is_alive(daemon))
+    desk.wait(job, "COMPLETED" if by == "itself" else "CANCELLED")
+
+
+def test_a_job_whose_supervisor_was_killed_has_failed_and_leaves_nothing(
+    desk: Desk,
+) -> None:
+    job = desk.submit("echo $$ > pid; exec sleep 600")
+    script = process_in(desk, "pid")
+    supervisor = desk.standin.look().jobs[0].supervisor
+    assert supervisor is not None
+
+    os.kill(supervisor.pid, signal.SIGKILL)
+
+    desk.wait(job, "FAILED")
+    wait_for("the script to be gone", lambda: not is_alive(script))
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_everything_ends_when_the_keeper_does(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    keeper = subprocess.Popen(  # noqa: S603 - our own words
+        [sys.executable, Path(__file__).with_name("keeper.py"), tmp_path],
+        cwd=Path(__file__).parent.parent.parent,
+    )
+    pids = tmp_path / "pids"
+    wait_for(
+        "two processes", lambda: pids.exists() and pids.read_text().count("\n") > 1
+    )
+    ours = [process_of(int(pid)) for pid in pids.read_text().split()]
+
+    keeper.send_signal(number)
+    keeper.wait(60)
+
+    wait_for("them to be gone", lambda: not any(is_alive(one) for one in ours if one))
+    wait_for("nothing to name the folder", lambda: not _naming(tmp_path))
+
+
+def test_everything_ends_when_the_folder_is_removed(desk: Desk) -> None:
+    desk.submit("echo $$ > pid; exec sleep 600")
+    script = process_in(desk, "pid")
+
+    away = desk.standin.folder.with_name("away")
+    desk.standin.folder.rename(away)
+
+    wait_for("the script to be gone", lambda: not is_alive(script))
+    wait_for("nobody to be left", lambda: not _naming(desk.standin.folder))
+    away.rename(desk.standin.folder)
+
+
+def _running(desk: Desk) -> str:
+    lines = desk.run("squeue", "--Format=Name:20|,State:|").splitlines()
+    return " ".join(line for line in lines if "RUNNING" in line)
+
+
+def _naming(folder: Path) -> list[str]:
+    """Return the command lines that name *folder*."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if str(folder) in line:
+            found.append(line)
+    return found
