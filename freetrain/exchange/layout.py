@@ -157,6 +157,16 @@ class StateDir:
         return self.path / "lease.sh"
 
     @property
+    def outputs(self) -> Path:
+        """What batch scripts print: nothing, where all is well."""
+        return self.path / "outputs"
+
+    @property
+    def evidence(self) -> Path:
+        """Answers of Slurm's that could not be read."""
+        return self.path / "evidence"
+
+    @property
     def log(self) -> Path:
         """One line a tick."""
         return self.path / "tick.log"

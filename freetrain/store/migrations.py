@@ -97,6 +97,10 @@ STEPS: tuple[tuple[str, ...], ...] = (
             since_s REAL NOT NULL,
             PRIMARY KEY (uuid, task)
         ) STRICT""",
+        """CREATE TABLE counters (
+            name TEXT PRIMARY KEY,
+            value REAL NOT NULL
+        ) STRICT""",
     ),
 )
 """What takes a state from version i to i + 1. Never change one; add another."""

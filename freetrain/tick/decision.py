@@ -1,0 +1,222 @@
+"""The second half of observing: from what is so to what to do about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from freetrain.broker.claims import NO_CLAIMS, Ground, find_claims
+from freetrain.broker.decide import Decision, Look, decide
+from freetrain.broker.lease import uuid_in
+from freetrain.broker.limits import Mode
+from freetrain.broker.wanted import Trainer
+from freetrain.jobfile.job import Nodes, Order
+from freetrain.jobfile.requirement import requirement_of
+from freetrain.tick.limits import margin_s
+from freetrain.tick.planners import planner_of
+from freetrain.tick.shapes import shape_name
+from freetrain.tick.worth import costs_s, curve_of
+from slurm.errors import SlurmRefusedError
+from slurm.holes import find_holes
+from slurm.requirement import Requirement
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from freetrain.broker.belief import Belief
+    from freetrain.broker.claims import Claims
+    from freetrain.broker.decide import Plans
+    from freetrain.jobfile.job import TrainerJob
+    from freetrain.site.settings import Site
+    from freetrain.tick.observe import Observed
+    from freetrain.tick.run import Run
+    from freetrain.tick.standing import Standing
+    from slurm.holes import Hole
+    from slurm.records import JobRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """What to do, and all that it was decided by.
+
+    Attributes:
+        look: What was so, as the broker takes it.
+        decision: What to do.
+        shapes: What leases ask of their nodes, by shape.
+        problems: What could not be taken into account, for people.
+    """
+
+    look: Look
+    decision: Decision
+    shapes: Mapping[str, Requirement]
+    problems: tuple[str, ...]
+
+
+def decide_on(
+    run: Run, observed: Observed, *, planner: Callable[..., Plans] = planner_of
+) -> Decided:
+    """Return what to do about what is so.
+
+    Raises:
+        SolverUnavailableError: The solver asked for is not installed.
+        MilpError: The planning problem contradicts itself.
+        UnreadableOutputError: Slurm's lists of nodes cannot be read.
+    """
+    shapes = _shapes(run.site, observed)
+    holes, problems = _holes(run, observed, shapes)
+    background = frozenset(
+        one.row.name
+        for one in observed.trainers
+        if one.job is not None and one.job.order is Order.BACKGROUND
+    )
+    look = Look(
+        now_s=observed.now_s,
+        holes=holes,
+        belief=_without_the_unreadable(observed),
+        trainers=_trainers(run.site, observed),
+        assignments=tuple(
+            one.newest.assignment
+            for one in observed.trainers
+            if one.newest is not None and not one.problem
+        ),
+        claims=_claims(run, observed, shapes),
+        pace=observed.pace,
+        silent=observed.hearing.silent,
+        is_plan_known=observed.is_plan_known,
+    )
+    settings = run.site.planner
+    plans = planner(settings, background=background)
+    decision = decide(look, plans, observed.limits, t_fwd_s=settings.t_fwd_s)
+    unreadable = tuple(one.problem for one in observed.trainers if one.problem)
+    return Decided(
+        look=look,
+        decision=decision,
+        shapes=shapes,
+        problems=(*unreadable, *problems),
+    )
+
+
+def requirement_for(site: Site, job: TrainerJob, observed: Observed) -> Requirement:
+    """Return what leases for *job* ask of their nodes."""
+    default = observed.partition.name
+    return requirement_of(job.nodes, site.lease, default_partition=default)
+
+
+def _shapes(site: Site, observed: Observed) -> dict[str, Requirement]:
+    """Return what is asked of nodes, by shape; the site's own where nobody asks."""
+    wanted = [
+        requirement_for(site, one.job, observed)
+        for one in observed.trainers
+        if one.job is not None and one.is_wanted
+    ]
+    if not wanted:
+        default = observed.partition.name
+        own = requirement_of(Nodes(max_nodes=1), site.lease, default_partition=default)
+        wanted = [own]
+    return {shape_name(one): one for one in wanted}
+
+
+def _holes(
+    run: Run, observed: Observed, shapes: Mapping[str, Requirement]
+) -> tuple[dict[str, tuple[Hole, ...]], tuple[str, ...]]:
+    """Return the holes of each shape; a shape that Slurm cannot have gets none."""
+    holes: dict[str, tuple[Hole, ...]] = {}
+    problems = []
+    for shape, requirement in shapes.items():
+        try:
+            holes[shape] = _holes_of(run, observed, requirement)
+        except SlurmRefusedError as error:
+            problems.append(str(error))
+    return holes, tuple(problems)
+
+
+def _holes_of(
+    run: Run, observed: Observed, requirement: Requirement
+) -> tuple[Hole, ...]:
+    named = (p for p in observed.snapshot.partitions if p.name == requirement.partition)
+    partition = next(named, observed.partition)
+    return find_holes(
+        observed.snapshot,
+        requirement,
+        is_ours=_ours(run, observed),
+        margin_s=margin_s(run.site, observed.config, partition),
+        window_s=observed.config.bf_window_s,
+    )
+
+
+def _ours(run: Run, observed: Observed) -> Callable[[JobRecord], bool]:
+    known = frozenset(intent.uuid for intent in observed.belief.intents)
+    uid = run.outside.uid
+    return lambda job: job.uid == uid and uuid_in(job.name) in known
+
+
+def _claims(run: Run, observed: Observed, shapes: Mapping[str, Requirement]) -> Claims:
+    """Return which nodes others could start on, where they cannot take them."""
+    if observed.limits.mode is Mode.PREEMPT:
+        return NO_CLAIMS
+    held = (one.node for one in observed.belief.leases if one.is_live and one.node)
+    ground = Ground(
+        holes=_every_hole(run, observed, shapes),
+        nodes={node.name: node for node in observed.snapshot.nodes},
+        leased=frozenset(held),
+        margin_s=margin_s(run.site, observed.config, observed.partition),
+    )
+    return find_claims(
+        observed.snapshot.jobs,
+        ground,
+        is_ours=_ours(run, observed),
+        now_s=observed.now_s,
+    )
+
+
+def _every_hole(
+    run: Run, observed: Observed, shapes: Mapping[str, Requirement]
+) -> tuple[Hole, ...]:
+    """Return the holes of every partition that leases are in, whatever is asked."""
+    partitions = {one.partition for one in shapes.values()} | {observed.partition.name}
+    there = {partition.name for partition in observed.snapshot.partitions}
+    found = {
+        hole.node: hole
+        for name in sorted(partitions & there)
+        for hole in _holes_of(run, observed, Requirement(partition=name))
+    }
+    return tuple(found.values())
+
+
+def _trainers(site: Site, observed: Observed) -> tuple[Trainer, ...]:
+    return tuple(
+        _trainer(site, observed, one.job, one)
+        for one in observed.trainers
+        if one.job is not None and one.is_wanted
+    )
+
+
+def _trainer(
+    site: Site, observed: Observed, job: TrainerJob, standing: Standing
+) -> Trainer:
+    up_s, down_s, start_s = costs_s(job.costs)
+    newest = standing.newest
+    return Trainer(
+        name=standing.row.name,
+        curve=curve_of(job, site.planner.objective),
+        shape=shape_name(requirement_for(site, job, observed)),
+        up_s=up_s,
+        down_s=down_s,
+        start_s=start_s,
+        assignment=None if newest is None else newest.assignment,
+    )
+
+
+def _without_the_unreadable(observed: Observed) -> Belief:
+    """Return what is believed but for leases of trainers that cannot be read.
+
+    Nothing is done about those: what runs, runs on.
+    """
+    names = {one.row.name for one in observed.trainers if one.problem}
+    if not names:
+        return observed.belief
+    theirs = {
+        key for key, beat in observed.hearing.beats.items() if beat.trainer in names
+    }
+    kept = (one for one in observed.belief.leases if one.key not in theirs)
+    return replace(observed.belief, leases=tuple(kept))

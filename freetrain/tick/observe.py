@@ -1,0 +1,161 @@
+"""The first half of a tick: what is so, from Slurm, the store and the files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from freetrain.broker.belief import Belief, Sources, believe
+from freetrain.broker.lease import IntentOutcome, LeaseEnd, job_name
+from freetrain.broker.trust import is_plan_known
+from freetrain.store.beats import seen_beats
+from freetrain.store.events import pace
+from freetrain.store.intents import intents
+from freetrain.store.leases import leases
+from freetrain.store.plans import SeenPlans, seen_plans
+from freetrain.store.trainers import trainers
+from freetrain.tick.hearing import Hearing, hear
+from freetrain.tick.limits import limits_of
+from freetrain.tick.standing import Standing, read_standing
+from slurm.errors import SlurmRefusedError
+from slurm.snapshot import carry_plans, plans_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from freetrain.broker.lease import Intent, Lease
+    from freetrain.broker.limits import Limits
+    from freetrain.broker.pace import Pace
+    from freetrain.tick.run import Run
+    from slurm.config import ClusterConfig
+    from slurm.records import JobRecord, Partition
+    from slurm.snapshot import Snapshot
+
+REMEMBERED_S = 3_600.0
+"""Jobs are gone from Slurm long before an hour after their deadline."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """What is so.
+
+    Attributes:
+        snapshot: The look, with plans carried where it was torn.
+        config: How the cluster is set up.
+        partition: Where leases are submitted unless a trainer says otherwise.
+        limits: What the broker may do.
+        before: Leases as they were believed before this look.
+        belief: What is believed now.
+        plans: What to remember of backfill's plans.
+        is_plan_known: Whether these plans can be trusted.
+        pace: What happened lately.
+        hearing: What the agents tell.
+        trainers: Every trainer that was ever submitted.
+    """
+
+    snapshot: Snapshot
+    config: ClusterConfig
+    partition: Partition
+    limits: Limits
+    before: tuple[Lease, ...]
+    belief: Belief
+    plans: SeenPlans
+    is_plan_known: bool
+    pace: Pace
+    hearing: Hearing
+    trainers: tuple[Standing, ...]
+
+    @property
+    def now_s(self) -> float:
+        """When the look was taken, by slurmctld's clock."""
+        return self.snapshot.time_s
+
+
+def observe(run: Run) -> Observed:
+    """Return what is so; nothing is changed.
+
+    Raises:
+        SlurmError: Slurm did not answer, or not in a way that can be read.
+        StoreError: The state cannot be read.
+        OSError: The files cannot be read.
+    """
+    config = run.backend.config()
+    last = seen_plans(run.state)
+    max_age_s = run.site.holes.plan_age_s
+    snapshot = carry_plans(last.plans, run.backend.snapshot(), max_age_s=max_age_s)
+    now_s = snapshot.time_s
+    since_s = now_s - REMEMBERED_S
+    known = intents(run.state, ending_after_s=since_s)
+    before = leases(run.state, ending_after_s=since_s)
+    partition = _partition(snapshot.partitions, run.site.lease.partition)
+    limits = limits_of(
+        run.site,
+        config,
+        partition,
+        partitions=snapshot.partitions,
+        takes_arrays=not any(map(_refused_array, known)),
+    )
+    sources = Sources(run.outside.uid, snapshot.jobs, _looked_up(run, known, before))
+    belief = believe(before, known, sources, now_s=now_s, limits=limits)
+    whole_s = last.whole_s if snapshot.is_torn else now_s
+    return Observed(
+        snapshot=snapshot,
+        config=config,
+        partition=partition,
+        limits=limits,
+        before=before,
+        belief=belief,
+        plans=SeenPlans(plans_of(snapshot), whole_s),
+        is_plan_known=is_plan_known(snapshot, whole_s=whole_s, max_age_s=max_age_s),
+        pace=pace(run.state, since_s=now_s - limits.churn_window_s),
+        hearing=hear(run.folder, belief.leases, seen_beats(run.state), now_s=now_s),
+        trainers=tuple(read_standing(run.folder, row) for row in trainers(run.state)),
+    )
+
+
+def _partition(partitions: Iterable[Partition], name: str) -> Partition:
+    """Return the partition for leases; the cluster's default where none is named."""
+    for partition in partitions:
+        if partition.name == name or (not name and partition.is_default):
+            return partition
+    known = ", ".join(sorted(one.name for one in partitions))
+    asked = f"no partition {name!r}" if name else "no default partition"
+    raise SlurmRefusedError(
+        f"Slurm has {asked} that we may see; nothing was done. Set partition under "
+        f"[lease] in freetrain.toml to one of: {known}."
+    )
+
+
+def _refused_array(intent: Intent) -> bool:
+    is_refused = intent.outcome is IntentOutcome.REFUSED and intent.tasks > 1
+    return is_refused and "array" in intent.detail.lower()
+
+
+def _looked_up(
+    run: Run, known: tuple[Intent, ...], before: tuple[Lease, ...]
+) -> tuple[JobRecord, ...]:
+    """Return the jobs of all submissions that may still matter, with one command."""
+    names = [job_name(uuid) for uuid in _mattering(known, before)]
+    return run.backend.find_by_name(*names) if names else ()
+
+
+def _mattering(known: tuple[Intent, ...], before: tuple[Lease, ...]) -> tuple[str, ...]:
+    """Return the uuids whose jobs may have changed since, or may yet turn up.
+
+    A lease that was told to be over stays over; one that merely vanished may not.
+    """
+    of: dict[str, list[Lease]] = {}
+    for lease in before:
+        of.setdefault(lease.key.uuid, []).append(lease)
+    return tuple(
+        intent.uuid
+        for intent in known
+        if intent.outcome is not IntentOutcome.REFUSED
+        and (
+            len(of.get(intent.uuid, ())) < intent.tasks
+            or any(
+                lease.is_live or lease.ended is LeaseEnd.VANISHED
+                for lease in of[intent.uuid]
+            )
+        )
+    )

@@ -1,0 +1,84 @@
+"""The real outside of a tick: this process, this host, its Slurm."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import resource
+import sys
+import time
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from freetrain.store.turn import Ticker
+from freetrain.tick.outside import Outside
+from slurm.command_line import CommandLine
+from slurm.environment import scrubbed
+from slurm.subprocess_runner import SubprocessRunner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from slurm.backend import SlurmBackend
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024
+"""Unit of ``ru_maxrss``: getrusage(2) counts KiB, on macOS bytes."""
+
+
+def real_outside(environ: Mapping[str, str]) -> Outside:
+    """Return the outside of this process, with Slurm's command line."""
+    return Outside(
+        now_s=time.time,  # noqa: TID251 - this is the edge
+        clock=time.monotonic,
+        ticker=Ticker(os.uname().nodename, os.getpid(), _boot_id()),
+        is_alive=is_alive,
+        new_uuid=lambda: str(uuid.uuid4()),
+        connect=command_line(environ),
+        uid=os.getuid(),
+        path=environ.get("PATH", os.defpath),
+        home=environ.get("HOME", ""),
+        python=sys.executable,
+        peak_rss_bytes=_peak_rss_bytes,
+    )
+
+
+def command_line(environ: Mapping[str, str]) -> Callable[[int], SlurmBackend]:
+    """Return what connects to the Slurm that *environ* leads to."""
+
+    def connect(most_requests: int) -> SlurmBackend:
+        runner = SubprocessRunner(scrubbed(environ))
+        return CommandLine(runner, user=user_name(), max_requests=most_requests)
+
+    return connect
+
+
+def user_name() -> str:
+    """Return our user name as Slurm knows it; our number where we have none."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
+def is_alive(pid: int) -> bool:
+    """Tell whether a process of this host lives; somebody else's does."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _boot_id() -> str:
+    try:
+        return _BOOT_ID.read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def _peak_rss_bytes() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _MAXRSS_BYTES

@@ -1,0 +1,185 @@
+"""From what was seen, decided and done to the page that tells it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from freetrain.broker.explain import explain_holes, explain_trainers
+from freetrain.broker.pace import paused_until_s
+from freetrain.exchange.layout import lease_name
+from freetrain.tick.page import HoleLine, LeaseLine, Page, TrainerLine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from freetrain.broker.lease import Lease, LeaseKey
+    from freetrain.broker.limits import Limits
+    from freetrain.tick.carry_out import Done
+    from freetrain.tick.decision import Decided
+    from freetrain.tick.observe import Observed
+    from freetrain.tick.run import Run
+    from freetrain.tick.standing import Standing
+
+
+def page_of(  # noqa: PLR0913 - one fact each
+    run: Run,
+    observed: Observed,
+    decided: Decided,
+    done: Done,
+    *,
+    took_s: float,
+    planner_s: float,
+) -> Page:
+    """Return the page of a tick; it tells of what was so when it began."""
+    decision = decided.decision
+    pause_s = paused_until_s(observed.pace, observed.limits)
+    is_paused = pause_s is not None and pause_s > observed.now_s
+    problems = [*decided.problems, *done.problems]
+    if done.error is not None:
+        problems.append(str(done.error))
+    return Page(
+        at_s=observed.now_s,
+        took_s=took_s,
+        cluster=observed.config.cluster,
+        release=str(observed.config.release),
+        partition=observed.partition.name,
+        mode=str(observed.limits.mode),
+        is_torn=observed.snapshot.is_torn,
+        is_plan_known=observed.is_plan_known,
+        requests=run.backend.requests,
+        planner=str(decision.answer.outcome),
+        planner_reason=decision.answer.reason,
+        planner_s=planner_s,
+        brake=str(decision.brake or ""),
+        paused_until_s=pause_s if is_paused else None,
+        churned=observed.pace.churned,
+        caps=_caps(observed.limits),
+        done={
+            "generations": done.assigned,
+            "leases asked for": done.asked,
+            "leases ended": done.ended,
+        },
+        problems=tuple(problems),
+        trainers=tuple(_trainers(observed, decided)),
+        holes=tuple(_holes(observed, decided)),
+        leases=tuple(_leases(observed)),
+    )
+
+
+def _caps(limits: Limits) -> dict[str, int]:
+    return {
+        "leases": limits.most_leases,
+        "requests_per_tick": limits.most_new_leases,
+        "rpcs_per_tick": limits.most_calls,
+        "churn_per_hour": limits.most_churn,
+    }
+
+
+def _trainers(observed: Observed, decided: Decided) -> Iterator[TrainerLine]:
+    decision, look = decided.decision, decided.look
+    explained = {
+        one.trainer: one
+        for one in explain_trainers(
+            look.trainers, decision.wanted, decision.classes, brake=decision.brake
+        )
+    }
+    shapes = {one.name: one.shape for one in look.trainers}
+    for standing in observed.trainers:
+        why = explained.get(standing.row.name)
+        line = _standing(standing)
+        if why is None:
+            yield line
+            continue
+        yield TrainerLine(
+            name=line.name,
+            state=line.state,
+            message=line.message,
+            reason=str(why.reason),
+            nodes=line.nodes,
+            planned_nodes=why.planned_nodes,
+            usable_nodes=why.usable_nodes,
+            generation=line.generation,
+            changed_s=line.changed_s,
+            node_names=line.node_names,
+            shape=shapes[line.name],
+            sizes=line.sizes,
+            brake=str(why.brake or ""),
+        )
+
+
+def _standing(standing: Standing) -> TrainerLine:
+    newest, outcome = standing.newest, standing.outcome
+    members = () if newest is None else newest.members
+    state = standing.row.state if outcome is None else outcome.state
+    return TrainerLine(
+        name=standing.row.name,
+        state=str(state),
+        message=standing.row.message if outcome is None else outcome.message,
+        nodes=len(members),
+        generation=0 if newest is None else newest.generation,
+        changed_s=None if newest is None else newest.created_s,
+        node_names=tuple(member.node for member in members),
+        sizes=() if standing.job is None else standing.job.nodes.sizes,
+        problem=standing.problem,
+    )
+
+
+def _training(observed: Observed) -> dict[LeaseKey, str]:
+    """Return who trains on each lease."""
+    return {
+        member.key: standing.row.name
+        for standing in observed.trainers
+        if standing.newest is not None
+        for member in standing.newest.members
+    }
+
+
+def _holes(observed: Observed, decided: Decided) -> Iterator[HoleLine]:
+    decision = decided.decision
+    found = {hole.node: hole for holes in decided.look.holes.values() for hole in holes}
+    on = _names(observed.belief.leases, _training(observed))
+    for why in explain_holes(
+        decision.classes, decision.wanted, decision.actual, brake=decision.brake
+    ):
+        hole = found[why.node]
+        yield HoleLine(
+            node=why.node,
+            reason=str(why.reason),
+            refusal=str(why.refusal or ""),
+            brake=str(why.brake or ""),
+            end_s=hole.end_s,
+            ends_by=str(hole.ends_by),
+            blocker=hole.blocker,
+            trainer=on.get(why.node, ""),
+        )
+
+
+def _names(
+    leases: tuple[Lease, ...], training: Mapping[LeaseKey, str]
+) -> dict[str, str]:
+    return {
+        lease.node: training[lease.key]
+        for lease in leases
+        if lease.is_live and lease.node and lease.key in training
+    }
+
+
+def _leases(observed: Observed) -> Iterator[LeaseLine]:
+    training = _training(observed)
+    for lease in observed.belief.leases:
+        if not lease.is_live:
+            continue
+        beat = observed.hearing.beats.get(lease.key)
+        yield LeaseLine(
+            name=lease_name(lease.key),
+            job=lease.display_id,
+            state=str(lease.state),
+            node=lease.node,
+            start_s=lease.start_s,
+            end_s=lease.end_s,
+            limit_min=lease.limit_min,
+            shape=lease.shape,
+            agent="" if beat is None else str(beat.state),
+            is_silent=lease.key in observed.hearing.silent,
+            trainer=training.get(lease.key, ""),
+        )

@@ -1,0 +1,54 @@
+"""From a decision to submit, to what sbatch is asked."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from freetrain.broker.lease import job_name
+from freetrain.tick.limits import grace_s
+from freetrain.tick.shapes import written
+from slurm.batch import LeaseRequest
+
+if TYPE_CHECKING:
+    from freetrain.broker.lease import Intent
+    from freetrain.tick.observe import Observed
+    from freetrain.tick.run import Run
+    from slurm.requirement import Requirement
+
+OUTPUT = "lease-%j.out"
+"""Name of what batch scripts print, with sbatch's pattern of the job's number."""
+
+
+def lease_request(
+    run: Run, observed: Observed, intent: Intent, requirement: Requirement
+) -> LeaseRequest:
+    """Return the request that carries out *intent*."""
+    lease = run.site.lease
+    grace = grace_s(observed.config, observed.partition, observed.limits.mode)
+    return LeaseRequest(
+        name=job_name(intent.uuid),
+        comment=f"freetrain {intent.uuid}",
+        partition=requirement.partition,
+        limit_min=intent.limit_min,
+        nice=lease.nice,
+        script=str(run.folder.lease_script),
+        arguments=(intent.uuid, str(intent.limit_min), str(math.ceil(grace))),
+        tasks=intent.tasks,
+        deadline_s=intent.deadline_s,
+        output=_output(str(run.folder.outputs)),
+        exclusive=lease.exclusive,
+        memory_mib=requirement.memory_mib,
+        cpus=requirement.cpus,
+        qos=lease.qos,
+        account=lease.account,
+        features="&".join(sorted(requirement.features)),
+        gres=",".join(written(one) for one in requirement.gres),
+    )
+
+
+def _output(folder: str) -> str:
+    """Return where batch scripts print; sbatch reads ``%`` and a backslash as signs."""
+    if "\\" in folder:
+        return "/dev/null"
+    return f"{folder.replace('%', '%%')}/{OUTPUT}"

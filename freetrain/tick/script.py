@@ -1,0 +1,85 @@
+"""The batch script of leases: it runs the agent as a step, and sweeps after it."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from freetrain.elastic.durable import replaced
+from freetrain.errors import BadConfigurationError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from freetrain.tick.outside import Outside
+
+MODE = 0o700
+
+
+def lease_script(outside: Outside, *, folder: Path) -> str:
+    """Return the text of the batch script; its arguments are uuid, minutes, grace.
+
+    The agent is a step, because steps hear of preemption first. The script itself
+    must outlive the signals that are meant for the agent, so it catches TERM: caught
+    signals are as usual again in what it starts, ignored ones would not be. Whatever
+    became of the agent, what it left is swept, and the job did not fail. Python must
+    not take a module from the folder in which somebody called the tick (``-P``).
+
+    Args:
+        outside: Where programs are.
+        folder: The state directory, absolute.
+
+    Raises:
+        BadConfigurationError: A path that no script can name.
+    """
+    values = {"PATH": outside.path, "HOME": outside.home or "/"}
+    exports = [f"export {name}={_quoted(value)}" for name, value in values.items()]
+    python, state = _quoted(outside.python), _quoted(str(folder))
+    agent = f"{python} -P -m freetrain.agent"
+    step = "srun --export=ALL --nodes=1 --ntasks=1 --mpi=none --unbuffered"
+    lease = f'{state} "$1" "$task" "$2" "$3"'
+    lines = [
+        "#!/bin/sh",
+        "# Written by freetrain tick; changes are overwritten.",
+        *exports,
+        f"cd {state} || exit 0",
+        "trap : TERM",
+        "task=${SLURM_ARRAY_TASK_ID:-0}",
+        f"{step} {agent} {lease}",
+        f'{agent} sweep {state} "$1" "$task"',
+        "exit 0",
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def write_lease_script(path: Path, text: str) -> bool:
+    """Write *text* to *path*, whole, if it is not there already; tell whether.
+
+    A script that sbatch was given is copied then, so leases keep the one they had.
+
+    Raises:
+        OSError: It could not be written.
+    """
+    if _content(path) == text:
+        return False
+    temporary = path.with_name(f".{path.name}.new")
+    with replaced(path, temporary=temporary) as file:
+        temporary.chmod(MODE)
+        file.write(text.encode("utf-8", "surrogateescape"))
+    return True
+
+
+def _content(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8", errors="surrogateescape")
+    except FileNotFoundError:
+        return None
+
+
+def _quoted(value: str) -> str:
+    if "\0" in value or "\n" in value:
+        raise BadConfigurationError(
+            f"no script can name {value!r}. No lease was asked for; change PATH, HOME "
+            f"or the state directory."
+        )
+    return shlex.quote(value)

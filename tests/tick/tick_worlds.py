@@ -1,0 +1,159 @@
+"""A state directory, fake Slurm programs, and ticks over both."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from freetrain.broker.lease import LeaseKey, uuid_in
+from freetrain.exchange.assigned import newest_assigned
+from freetrain.exchange.heartbeat import AgentState, Heartbeat, write_heartbeat
+from freetrain.exchange.layout import StateDir
+from freetrain.jobfile.file import parse_job, render_job
+from freetrain.site.settings import Site
+from freetrain.store.database import transaction
+from freetrain.store.open_store import open_store, read_store
+from freetrain.store.trainers import TrainerRow, TrainerState, put_trainers, trainers
+from freetrain.store.turn import Ticker
+from freetrain.tick.outside import Outside
+from freetrain.tick.tick import tick
+from freetrain.toml.text import Places
+from slurm.command_line import CommandLine
+from slurm.subprocess_runner import SubprocessRunner
+from tests.fakes.slurm.installing import USER, FakeSlurm, install
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from freetrain.exchange.assigned import Assigned
+    from freetrain.standin.records import Job
+    from freetrain.tick.tick import TickReport
+    from slurm.backend import SlurmBackend
+
+UID = os.getuid()
+
+
+@dataclass(slots=True)
+class TickWorld:
+    """What ticks are tried on.
+
+    Attributes:
+        folder: The state directory.
+        slurm: The fake programs.
+        site: The site's settings.
+        timeout_s: How long a command may take.
+        reached: Called before and after each effect.
+        beats: Counts heartbeats up.
+    """
+
+    folder: StateDir
+    slurm: FakeSlurm
+    site: Site
+    timeout_s: float = 30.0
+    reached: Callable[[str], None] = lambda _: None
+    beats: itertools.count[int] = field(default_factory=itertools.count)
+
+    @property
+    def outside(self) -> Outside:
+        return Outside(
+            now_s=lambda: 1_900_000_000.0,
+            clock=itertools.count().__next__,
+            ticker=Ticker("host", os.getpid(), "boot"),
+            is_alive=lambda _: False,
+            new_uuid=lambda: str(uuid4()),
+            connect=self.connect,
+            uid=UID,
+            path="/usr/bin:/bin",
+            home="/home/ada",
+            python="/usr/bin/python3",
+            peak_rss_bytes=lambda: 0,
+            reached=self.reached,
+        )
+
+    def connect(self, most_requests: int) -> SlurmBackend:
+        return CommandLine(
+            SubprocessRunner(self.slurm.environ),
+            user=USER,
+            timeout_s=self.timeout_s,
+            max_requests=most_requests,
+        )
+
+    def tick(self, *, dry_run: bool = False) -> TickReport:
+        return tick(self.site, self.outside, dry_run=dry_run)
+
+    def submit(self, name: str, text: str = "", *, most: int = 2) -> None:
+        """Write down a trainer, as ``freetrain submit`` does."""
+        whole = f'name = "{name}"\ncommand = "true"\n{text}\n[nodes]\nmax = {most}\n'
+        job = parse_job(whole.encode(), path="job.toml", places=Places(Path("/")))
+        self.folder.path.mkdir(mode=0o700, exist_ok=True)
+        self.folder.trainer(name).create()
+        row = TrainerRow(
+            name,
+            render_job(job),
+            str(self.folder.trainer(name).run.path),
+            TrainerState.WANTED,
+            1.0,
+            1.0,
+        )
+        self.put(row)
+
+    def put(self, row: TrainerRow) -> None:
+        with open_store(self.folder.path, uid=UID) as state, transaction(state):
+            put_trainers(state, [row])
+
+    def row(self, name: str) -> TrainerRow:
+        with read_store(self.folder.path, uid=UID) as state:
+            return next(row for row in trainers(state) if row.name == name)
+
+    def set_state(self, name: str, state: TrainerState) -> None:
+        self.put(replace(self.row(name), state=state))
+
+    def live(self) -> list[Job]:
+        """Our jobs that wait or run."""
+        return [job for job in self.slurm.jobs() if job.is_pending or job.is_running]
+
+    def running(self) -> list[LeaseKey]:
+        return [lease_of(job) for job in self.live() if job.is_running]
+
+    def beat(
+        self, *keys: LeaseKey, state: AgentState = AgentState.IDLE, trainer: str = ""
+    ) -> None:
+        """Let agents beat once: all that run, or *keys*."""
+        for key in keys or self.running():
+            place = self.folder.lease(key)
+            place.create()
+            beat = Heartbeat(
+                beat=next(self.beats),
+                t=0.0,
+                node="n",
+                host="h",
+                pid=1,
+                state=state,
+                trainer=trainer,
+            )
+            write_heartbeat(place.heartbeat, beat)
+
+    def newest(self, name: str) -> Assigned | None:
+        return newest_assigned(self.folder.trainer(name))
+
+
+def lease_of(job: Job) -> LeaseKey:
+    return LeaseKey(uuid_in(job.name) or "", max(job.task, 0))
+
+
+def tick_world(folder: Path, **site: object) -> TickWorld:
+    """Make a world in *folder*: eight idle nodes and an empty state directory."""
+    programs = folder / "fake-slurm"
+    programs.mkdir()
+    state = folder / "state"
+    plain = Site(state_directory=state)
+    lease = replace(plain.lease, partition="freetrain")
+    return TickWorld(
+        folder=StateDir(state),
+        slurm=install(programs),
+        site=replace(plain, **{"lease": lease, **site}),  # type: ignore[arg-type]
+    )
