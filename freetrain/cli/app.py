@@ -16,6 +16,7 @@ from freetrain.cli import (
     replay,
     resume,
     submit,
+    tick,
     trace_convert,
     trace_generate,
     trace_holes,
@@ -90,6 +91,7 @@ app.command(epilog=_examples(submit.EXAMPLES))(submit.submit)
 app.command(epilog=_examples(cancel.EXAMPLES))(cancel.cancel)
 app.command(epilog=_examples(pause.EXAMPLES))(pause.pause)
 app.command(epilog=_examples(resume.EXAMPLES))(resume.resume)
+app.command(epilog=_examples(tick.EXAMPLES))(tick.tick)
 app.add_typer(trace, name="trace")
 trace.command(epilog=_examples(trace_info.EXAMPLES))(trace_info.info)
 trace.command(epilog=_examples(trace_convert.EXAMPLES))(trace_convert.convert)
