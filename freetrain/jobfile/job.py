@@ -206,7 +206,6 @@ class TrainerJob:
         logs: Folder for what it prints; None for one of FreeTrain's.
         weight: What its work is worth to the planner, above 0.
         order: Whether it is served with the others or after them.
-        deadline_s: When it should be done, Unix time; None for whenever.
         scaling: Samples a second by node count, ascending; empty to learn it.
         launch: How a world is started.
         nodes: How many nodes, and which.
@@ -227,7 +226,6 @@ class TrainerJob:
     logs: Path | None = None
     weight: float = 1.0
     order: Order = Order.NORMAL
-    deadline_s: float | None = None
     scaling: tuple[tuple[int, float], ...] = ()
     launch: Launch = Launch()
     work: Work = Work()

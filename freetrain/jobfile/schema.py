@@ -18,7 +18,7 @@ from freetrain.toml.nodes import MOST_NODES, curve, sizes
 from freetrain.toml.resources import gres, memory, word, words
 from freetrain.toml.schema import Schema
 from freetrain.toml.section import Key, Section
-from freetrain.toml.text import argument, arguments, command, moment, path_from
+from freetrain.toml.text import argument, arguments, command, path_from
 
 if TYPE_CHECKING:
     from freetrain.toml.text import Places
@@ -56,7 +56,6 @@ def _top(places: Places) -> tuple[Key, ...]:
         Key("logs", path_from(places), "logs"),
         Key("weight", positive(), "weight"),
         Key("order", one_of(job.Order), "order"),
-        Key("deadline", moment(), "deadline_s"),
         Key("scaling", curve("samples a second"), "scaling"),
     )
 

@@ -107,14 +107,15 @@ class PlannerSettings:
     Attributes:
         t_fwd_s: [T_fwd] The look-ahead over which a gain is counted.
         policy: Who decides.
-        objective: What the planner maximises.
+        objective: What the planner maximises. Speed-up times weight lets trainers
+            be compared whose samples have nothing in common.
         solver: What finds the optimum.
         solver_limit_s: Time for the solver in one tick.
     """
 
     t_fwd_s: float = DEFAULT_T_FWD_S
     policy: PolicyName = PolicyName.FREETRAIN
-    objective: Objective = Objective.THROUGHPUT
+    objective: Objective = Objective.WEIGHTED
     solver: Solver = Solver.EXACT
     solver_limit_s: float = 10.0
 

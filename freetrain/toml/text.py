@@ -1,10 +1,9 @@
-"""Kinds of texts: commands, paths, points in time; all of them hostile."""
+"""Kinds of texts: commands and paths; all of them hostile."""
 
 from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
 
@@ -21,8 +20,6 @@ MOST_WORDS = 10_000
 
 MOST_PATH_BYTES = 4_000
 """Longest path; Linux takes 4,095."""
-
-_UNTIL = datetime(2100, 1, 1, tzinfo=UTC).timestamp()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,23 +86,6 @@ def path_from(places: Places) -> Kind[Path]:
         "folder of this file, '~/' at your home",
         read,
         str,
-    )
-
-
-def moment() -> Kind[float]:
-    """Return the kind of points in time, Unix seconds."""
-
-    def read(value: object) -> float:
-        if not isinstance(value, datetime) or value.tzinfo is None:
-            raise MismatchError
-        time_s = float(int(value.timestamp()))
-        return time_s if 0 < time_s < _UNTIL else _refuse()
-
-    return Kind(
-        "a date and time with its offset and without quotes, such as "
-        "2030-01-31T18:00:00+01:00",
-        read,
-        lambda time_s: datetime.fromtimestamp(time_s, tz=UTC),
     )
 
 

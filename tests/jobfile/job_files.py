@@ -21,7 +21,6 @@ elastic = false
 logs = "~/logs"
 weight = 2
 order = "background"
-deadline = 2030-01-31T18:00:00+01:00
 scaling = { "1" = 100.0, "4" = 350 }
 
 [nodes]
@@ -184,7 +183,6 @@ def trainer_jobs(draw: st.DrawFn) -> TrainerJob:
         logs=draw(st.none() | paths),
         weight=draw(numbers),
         order=draw(st.sampled_from(jobs.Order)),
-        deadline_s=draw(st.none() | st.integers(1, 4_000_000_000).map(float)),
         scaling=draw(curves),
         launch=draw(launches),
         work=draw(works),

@@ -1,6 +1,5 @@
 """Job files: what they mean, what they render as."""
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -27,7 +26,6 @@ def test_a_job_file_says_everything_about_a_trainer() -> None:
     assert job.environment == (("EMPTY", ""), ("OMP_PROC_BIND", "close"))
     assert job.logs == Path("/home/ada/logs")
     assert (job.weight, job.order, job.elastic) == (2.0, jobs.Order.BACKGROUND, False)
-    assert job.deadline_s == datetime(2030, 1, 31, 17, tzinfo=UTC).timestamp()
     assert job.scaling == ((1, 100.0), (4, 350.0))
     assert job.nodes.sizes == (2, 4, 8)
     assert job.nodes.gres == (Gres("gpu", "a100", 2), Gres("nvme", "", 1))
