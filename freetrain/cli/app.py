@@ -15,6 +15,7 @@ from freetrain.cli import (
     pause,
     replay,
     resume,
+    status,
     submit,
     tick,
     trace_convert,
@@ -88,6 +89,7 @@ def trace_verbs(ctx: typer.Context) -> None:
 app.command(epilog=_examples(replay.EXAMPLES))(replay.replay)
 app.command(epilog=_examples(demo.EXAMPLES))(demo.demo)
 app.command(epilog=_examples(submit.EXAMPLES))(submit.submit)
+app.command(epilog=_examples(status.EXAMPLES))(status.status)
 app.command(epilog=_examples(cancel.EXAMPLES))(cancel.cancel)
 app.command(epilog=_examples(pause.EXAMPLES))(pause.pause)
 app.command(epilog=_examples(resume.EXAMPLES))(resume.resume)

@@ -1,0 +1,57 @@
+"""How trainers stand, for programs: what ``freetrain status --json`` shows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from freetrain.cli.why_text import reason_of
+
+if TYPE_CHECKING:
+    from freetrain.desk.overview import Overview
+    from freetrain.desk.status import Standing
+
+
+def status_record(seen: Overview) -> dict[str, Any]:
+    """Return everything there is to see; what nobody told is null."""
+    return {
+        "now_s": seen.now_s,
+        "last_tick_s": seen.page.at_s,
+        "is_tick_missing": seen.is_tick_missing,
+        "leases": {str(state): count for state, count in seen.leases.items()},
+        "trainers": [_record(one, seen) for one in seen.standings],
+    }
+
+
+def _record(one: Standing, seen: Overview) -> dict[str, Any]:
+    newest, ending = one.worlds.newest, one.worlds.ending
+    return {
+        "name": one.row.name,
+        "state": str(one.row.state),
+        "doing": str(one.doing),
+        "since_s": one.since_s,
+        "submitted_s": one.row.submitted_s,
+        "nodes": one.nodes,
+        "planned_nodes": seen.page.of_trainer(one.row.name).get("planned_nodes"),
+        "node_names": [m.node for m in newest.members] if newest else [],
+        "generation": one.generation,
+        "generation_reason": newest.reason if newest else None,
+        "generation_author": newest.author if newest else None,
+        **_progress(one),
+        "committed_step": one.committed_step,
+        "last_ending": None if ending is None else str(ending.ended),
+        "last_message": None if ending is None else ending.message,
+        "reason": reason_of(one, seen.page),
+        "run_dir": one.row.run_dir,
+    }
+
+
+def _progress(one: Standing) -> dict[str, Any]:
+    told = one.progress
+    return {
+        "step": told.step if told else None,
+        "samples": told.samples if told else None,
+        "epoch": told.epoch if told else None,
+        "loss": told.loss if told else None,
+        "told_s": told.t if told else None,
+        "samples_per_s": one.samples_per_s,
+    }

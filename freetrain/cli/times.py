@@ -1,0 +1,43 @@
+"""Points in time as people read them: how long ago, and when exactly."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+_FEW = 10
+"""Below so many of a unit the next smaller one is shown as well."""
+
+
+def age_text(seconds: float) -> str:
+    """Return *seconds* roughly, such as ``45 s``, ``2 min 5 s`` or ``13 h``."""
+    left = max(0, int(seconds))
+    for number, (size, unit) in enumerate(_UNITS):
+        if left >= size:
+            count, rest = divmod(left, size)
+            smaller = _UNITS[number + 1 :][:1] if count < _FEW else ()
+            extra = [f"{rest // s} {u}" for s, u in smaller if rest >= s]
+            return " ".join([f"{count} {unit}", *extra])
+    return "0 s"
+
+
+def short_age(seconds: float) -> str:
+    """Return *seconds* in one unit, such as ``45 s`` or ``2 min``."""
+    count, unit, *_ = age_text(seconds).split(" ")
+    return f"{count} {unit}"
+
+
+def ago(time_s: float, now_s: float) -> str:
+    """Return how long before *now_s* *time_s* was."""
+    return f"{age_text(now_s - time_s)} ago"
+
+
+def clock_text(time_s: float) -> str:
+    """Return *time_s* as a date and time of the day in UTC, to the second.
+
+    Times outside of the calendar are shown as a number.
+    """
+    try:
+        return f"{datetime.fromtimestamp(time_s, tz=UTC):%Y-%m-%d %H:%M:%S}Z"
+    except (OverflowError, ValueError, OSError):
+        return f"{time_s:g}"

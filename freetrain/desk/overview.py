@@ -1,0 +1,100 @@
+"""Everything there is to see of a state directory, in one look."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from freetrain.desk.change import find_trainer
+from freetrain.desk.page import read_page
+from freetrain.desk.status import read_standing
+from freetrain.desk.submission import LIVE
+from freetrain.store.leases import leases
+from freetrain.store.open_store import read_store
+from freetrain.store.trainers import trainers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from freetrain.broker.lease import LeaseState
+    from freetrain.desk.page import Page
+    from freetrain.desk.status import Standing
+    from freetrain.exchange.layout import StateDir
+    from freetrain.store.trainers import TrainerRow
+
+SILENT_S = 600.0
+"""Without a tick for so long, something is wrong with what calls it."""
+
+LONG_S = 86_400.0
+"""Who ended longer ago is not looked at, unless asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """What there is to see.
+
+    Attributes:
+        now_s: When the look was taken, Unix time.
+        standings: Trainers, in order of submission.
+        leases: How many leases are in which state, as the last tick knew.
+        page: The last tick's page.
+        left_out: How many trainers ended too long ago to be looked at.
+    """
+
+    now_s: float
+    standings: tuple[Standing, ...]
+    leases: Mapping[LeaseState, int]
+    page: Page
+    left_out: int = 0
+
+    @property
+    def tick_age_s(self) -> float | None:
+        """How long ago the last tick looked; None where none did."""
+        at_s = self.page.at_s
+        return None if at_s is None else max(0.0, self.now_s - at_s)
+
+    @property
+    def is_tick_missing(self) -> bool:
+        """Whether it is so long since the last tick that people should know."""
+        age_s = self.tick_age_s
+        return age_s is None or age_s > SILENT_S
+
+
+def overview(
+    state: StateDir, *, name: str | None, uid: int, now_s: float, ended: bool = True
+) -> Overview:
+    """Return what there is to see, of all trainers or of one.
+
+    Args:
+        state: The state directory.
+        name: A trainer; None for all.
+        uid: Our own user number.
+        now_s: Unix time.
+        ended: Whether to look at trainers that ended long ago as well.
+
+    Raises:
+        UsageError: There is no trainer of that name.
+        StoreError: The state cannot be read.
+        OSError: A file cannot be read.
+    """
+    with read_store(state.path, uid=uid) as connection:
+        rows = trainers(connection)
+        held = leases(connection, ending_after_s=math.inf)
+    if name is not None:
+        wanted: tuple[TrainerRow, ...] = (find_trainer(rows, name),)
+    else:
+        long_s = math.inf if ended else LONG_S
+        wanted = tuple(row for row in rows if _matters(row, now_s, long_s))
+    return Overview(
+        now_s=now_s,
+        standings=tuple(read_standing(state, row) for row in wanted),
+        leases=Counter(lease.state for lease in held),
+        page=read_page(state),
+        left_out=0 if name is not None else len(rows) - len(wanted),
+    )
+
+
+def _matters(row: TrainerRow, now_s: float, long_s: float) -> bool:
+    return row.state in LIVE or now_s - row.changed_s < long_s

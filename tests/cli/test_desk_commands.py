@@ -1,0 +1,224 @@
+"""submit, status, cancel, pause and resume, as users call them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from freetrain.exchange.assigned import newest_assigned
+from tests.cli.desk_files import JOB, at_home, refused, run_json
+from tests.cli.worlds import NOW_S, Terminal, run
+from tests.desk.desks import assign
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from freetrain.exchange.layout import StateDir
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> StateDir:
+    return at_home(tmp_path)
+
+
+@pytest.fixture
+def digits(tmp_path: Path, state: StateDir) -> StateDir:
+    assert run("submit", "job.toml", cwd=tmp_path).code == 0
+    return state
+
+
+def test_a_trainer_is_submitted_once(tmp_path: Path, state: StateDir) -> None:
+    first = run("submit", "job.toml", cwd=tmp_path)
+    again = run("submit", "job.toml", cwd=tmp_path)
+
+    assert (first.code, again.code) == (0, 0)
+    assert first.stdout.startswith("digits: submitted, to begin from the start.\n")
+    assert "submitted before with the same job file; it is wanted." in again.stdout
+    assert state.trainer("digits").job.exists()
+
+
+def test_a_dry_run_leaves_nothing(tmp_path: Path, state: StateDir) -> None:
+    shown = run_json("submit", "job.toml", "--dry-run", cwd=tmp_path)
+
+    assert (shown["began"], shown["is_dry_run"]) == ("new", True)
+    assert not state.path.exists()
+
+
+def test_the_users_environment_is_kept_without_that_of_slurm_and_mpi(
+    tmp_path: Path, state: StateDir
+) -> None:
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "OMP_PLACES": "cores"}
+    outer = {"SLURM_JOB_ID": "1", "PMI_RANK": "0", "OMPI_COMM_WORLD_RANK": "0"}
+    tuned = {"OMPI_MCA_btl": "self,tcp"}
+
+    run("submit", "job.toml", cwd=tmp_path, environ=environ | outer | tuned)
+
+    kept = json.loads(state.trainer("digits").environment.read_bytes())
+    assert kept == environ | tuned
+
+
+@pytest.mark.parametrize(
+    ("changed", "code", "said"),
+    [
+        ({"python3": "no-such-python"}, 78, '"no-such-python" is not on your PATH'),
+        ({"python3": "./train"}, 78, '"./train" is not in '),
+        ({'"python3"': '"python3", "--\\u0000"'}, 78, "without NUL"),
+        ({"max = 8": "max = 0"}, 78, "[nodes]: max = 0"),
+        ({"max = 8": "mxa = 8"}, 78, "Did you mean 'max'"),
+        ({"[nodes]": 'directory = "gone"\n[nodes]'}, 78, "there is no directory"),
+        ({"digits": "a/b"}, 78, "up to 64 letters"),
+        ({"digits": ".."}, 78, "up to 64 letters"),
+        ({"digits": "$(reboot)"}, 78, "up to 64 letters"),
+    ],
+)
+def test_a_job_that_cannot_be_is_refused_and_nothing_is_made(
+    tmp_path: Path, changed: dict[str, str], code: int, said: str
+) -> None:
+    text = JOB
+    for old, new in changed.items():
+        text = text.replace(old, new)
+    state = at_home(tmp_path, text)
+
+    line = refused("submit", "job.toml", cwd=tmp_path, code=code)
+
+    assert said in line
+    assert "Nothing was submitted." in line
+    assert not state.path.exists()
+
+
+def test_what_only_compute_nodes_have_can_be_submitted_unchecked(
+    tmp_path: Path,
+) -> None:
+    at_home(tmp_path, JOB.replace("python3", "/opt/only-there/python"))
+
+    assert run("submit", "job.toml", "--unchecked", cwd=tmp_path).code == 0
+
+
+def test_a_taken_name_is_refused_with_advice(tmp_path: Path, digits: StateDir) -> None:
+    (tmp_path / "job.toml").write_text(JOB.replace("max = 8", "max = 4"))
+
+    line = refused("submit", "job.toml", cwd=tmp_path, code=64)
+
+    assert "[nodes] max" in line
+    assert "`freetrain cancel digits` first" in line
+    assert "max = 8" in digits.trainer("digits").job.read_text()
+
+
+@pytest.mark.parametrize("verb", ["cancel", "pause", "resume", "status"])
+def test_a_name_that_is_not_there_is_refused_with_the_nearest(
+    tmp_path: Path, digits: StateDir, verb: str
+) -> None:
+    line = refused(verb, "digist", cwd=tmp_path, code=64)
+
+    assert "Did you mean 'digits'?" in line
+    assert digits.path.exists()
+
+
+def test_pause_says_what_happens_and_the_world_is_told(
+    tmp_path: Path, digits: StateDir
+) -> None:
+    assign(digits, "digits", 1, nodes=2)
+
+    paused = run("pause", "digits", cwd=tmp_path)
+    again = run("pause", "digits", cwd=tmp_path)
+    resumed = run("resume", "digits", cwd=tmp_path)
+
+    newest = newest_assigned(digits.trainer("digits"))
+    assert paused.stdout == (
+        "digits is paused: it commits and stops on 2 nodes, in a second or two.\n"
+    )
+    assert again.stdout == "digits was paused before; it runs nowhere.\n"
+    assert resumed.stdout == (
+        "digits is wanted again; the next tick looks for nodes for it.\n"
+    )
+    assert newest is not None
+    assert not newest.members
+
+
+def test_what_makes_no_sense_exits_with_64_but_cancelling_twice_does_not(
+    tmp_path: Path, digits: StateDir
+) -> None:
+    codes = [
+        run(verb, "digits", cwd=tmp_path).code for verb in ("cancel", "cancel", "pause")
+    ]
+
+    assert codes == [0, 0, 64]
+    assert digits.path.exists()
+
+
+def test_status_shows_each_trainer_in_eighty_columns(
+    tmp_path: Path, digits: StateDir
+) -> None:
+    name = "n" * 64
+    (tmp_path / "job.toml").write_text(JOB.replace("digits", name))
+    run("submit", "job.toml", cwd=tmp_path)
+    page = {
+        "at_s": NOW_S - 12.0,
+        "trainers": [
+            {"trainer": "digits", "planned_nodes": 5, "reason": "evil\x1b[2J\nword"}
+        ],
+    }
+    digits.page.write_text(json.dumps(page))
+
+    shown = run("status", cwd=tmp_path)
+
+    lines = shown.stdout.splitlines()
+    assert shown.code == 0
+    assert max(map(len, lines)) <= 80
+    assert lines[2].startswith("digits ")
+    assert "0 → 5" in lines[2]
+    assert lines[3].startswith("nnnnnnnn")
+    assert "digits: evil\\x1b[2J word." in lines
+    assert lines[-1] == "Leases: none. Last tick 12 s ago."
+
+
+def test_status_as_json_is_whole(tmp_path: Path, digits: StateDir) -> None:
+    assign(digits, "digits", 1, nodes=2)
+
+    shown = run_json("status", "digits", cwd=tmp_path)
+
+    (one,) = shown["trainers"]
+    assert shown["is_tick_missing"]
+    assert (one["name"], one["doing"], one["nodes"]) == ("digits", "starting", 2)
+    assert one["node_names"] == ["n1", "n2"]
+
+
+def test_status_of_one_shows_where_it_is(tmp_path: Path, digits: StateDir) -> None:
+    assign(digits, "digits", 1, nodes=2)
+
+    shown = run("status", "digits", cwd=tmp_path).stdout
+
+    assert "generation 1   n1, n2" in shown
+    assert str(digits.trainer("digits").run.path) in shown
+
+
+def test_watching_ends_quietly_when_interrupted(
+    tmp_path: Path, digits: StateDir
+) -> None:
+    waited = []
+
+    def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        if len(waited) == 3:
+            raise KeyboardInterrupt
+
+    ran = run("status", "--watch", cwd=tmp_path, stdout=Terminal(), sleep=sleep)
+
+    assert (ran.code, ran.stderr, waited) == (0, "", [2.0] * 3)
+    assert ran.stdout.count("digits") >= 3
+    assert digits.path.exists()
+
+
+def test_in_a_pipe_watching_shows_it_once(tmp_path: Path, digits: StateDir) -> None:
+    ran = run("status", "--watch", cwd=tmp_path)
+
+    assert (ran.code, ran.stdout.count("digits")) == (0, 1)
+    assert digits.path.exists()
+
+
+def test_without_a_state_status_says_what_to_do(tmp_path: Path) -> None:
+    at_home(tmp_path)
+
+    assert "Submit a trainer first" in refused("status", cwd=tmp_path, code=66)
