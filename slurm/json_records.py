@@ -184,17 +184,27 @@ def _partition(record: object) -> Partition:
     tier = whole(_either(record, ("priority", "tier"), ("priority_tier",)))
     states = words(_either(record, ("partition", "state"), ("state",)))
     overrun = _either(record, ("maximums", "over_time_limit"), ("over_time_limit",))
+    # 23.02 to 24.11 tell neither this nor which partition is the default.
+    preempts = words(_either(record, ("preempt_mode",), ("preemption_mode",)))
     return Partition(
         name=_present(text(at(record, "name")), "name"),
         nodes=text(nodes if isinstance(nodes, str) else at(nodes, "configured")),
         is_up=states in ([], ["UP"]),  # 23.02 does not tell
         max_time_s=math.inf if limit_s is None else limit_s,
         priority_tier=1 if tier is None else tier,
-        preempt_mode=",".join(words(at(record, "preemption_mode"))).upper(),
+        preempt_mode=",".join(preempts).upper(),
         grace_time_s=grace_s or 0.0,
         over_time_limit_s=minutes_s(overrun),
         is_default="default" in {w.lower() for w in words(at(record, "flags"))},
+        oversubscribe=_oversubscribe(record),
     )
+
+
+def _oversubscribe(record: object) -> str:
+    """Return what text calls OverSubscribe; 26.05 tells it, in two fields."""
+    if at(record, "partition", "exclusive") == "NODE":
+        return "EXCLUSIVE"
+    return text(at(record, "partition", "oversubscribe"))
 
 
 def _reservation(record: object) -> Reservation:

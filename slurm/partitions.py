@@ -29,6 +29,8 @@ def parse_partitions(text: str) -> tuple[Partition, ...]:
 def _partition(fields: dict[str, str], record: str) -> Partition:
     del record
     max_time_s = duration_s(fields["MaxTime"])
+    # Since 26.05 [run] a field of its own: "Exclusive=NODE … OverSubscribe=NO".
+    is_exclusive = fields.get("Exclusive") == "NODE"
     return Partition(
         name=fields["PartitionName"],
         nodes=text_or_empty(fields["Nodes"]),
@@ -40,5 +42,5 @@ def _partition(fields: dict[str, str], record: str) -> Partition:
         over_time_limit_s=duration_s(fields["OverTimeLimit"], unit_s=_MINUTE_S),
         is_default=fields["Default"] == "YES",
         is_hidden=fields["Hidden"] == "YES",
-        oversubscribe=fields["OverSubscribe"],
+        oversubscribe="EXCLUSIVE" if is_exclusive else fields["OverSubscribe"],
     )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.cluster.cluster import Cluster
     from tests.e2e.workload import Submission
 
-USER = "nobody"
+USER = "games"  # 26.05 refuses nobody by name
 _LOOK_EVERY_S = 1.0
 _PATIENCE_S = 3_600.0
 _ALL_MAY_WRITE = 0o1777

@@ -171,6 +171,17 @@ def test_any_text_is_read_or_refused_with_our_own_error(text: str) -> None:
             continue
 
 
+def test_whole_nodes_are_a_field_of_their_own_from_26_05_on() -> None:
+    told = recorded("quiet", "partitions.txt")
+    before = "ExclusiveUser=NO", "OverSubscribe=EXCLUSIVE"
+    later = "Exclusive=NODE", "OverSubscribe=NO"
+    for old, new in zip(before, later, strict=True):
+        assert old in told
+        told = told.replace(old, new)
+
+    assert parse_partitions(told)[0].oversubscribe == "EXCLUSIVE"
+
+
 def test_partitions_tell_limits_tiers_and_grace_times() -> None:
     partitions = parse_partitions(recorded("quiet", "partitions.txt"))
     main, ours, gpu, debug = partitions

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from slurm.snapshot import Snapshot
     from tests.cluster.cluster import Cluster
 
-OTHER_USER = "nobody"
+OTHER_USER = "games"  # 26.05 refuses nobody by name
 LEASES = "freetrain-test-lease"
 
 
