@@ -1,0 +1,1 @@
+"""The program in every lease: it watches, launches, re-forms, and cleans up."""

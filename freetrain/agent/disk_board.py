@@ -1,0 +1,240 @@
+"""The shared files themselves; a ``freetrain.agent.board.Board``."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from freetrain.agent.work import WorkGauge
+from freetrain.broker.lease import LeaseKey
+from freetrain.exchange.assigned import create_assigned, read_assigned
+from freetrain.exchange.ending import Ended, create_ending, read_ending
+from freetrain.exchange.errors import UnreadableFileError
+from freetrain.exchange.heartbeat import read_heartbeat, write_heartbeat
+from freetrain.jobfile.file import read_job
+from freetrain.jobfile.job import Work
+from freetrain.launch.places import logs_of, run_dir_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, MutableMapping
+    from pathlib import Path
+
+    from freetrain.agent.listing import Listing
+    from freetrain.elastic.run_dir import RunDir
+    from freetrain.exchange.assigned import Assigned
+    from freetrain.exchange.ending import Ending
+    from freetrain.exchange.heartbeat import Heartbeat
+    from freetrain.exchange.layout import StateDir, TrainerDir
+    from freetrain.jobfile.job import TrainerJob
+
+_GENERATION = re.compile(r"([0-9]{10})\.json", re.ASCII)
+_NOTICE = re.compile(r"([0-9]{10})\.(.{1,100})-([0-9]{1,10})", re.ASCII)
+_CHECKPOINT = re.compile(r"[0-9]{10}-([0-9]+)\.npz", re.ASCII)
+_KEPT = 1_000
+_LONGEST_MESSAGE = 2_000
+
+
+class DiskBoard:
+    """The state directory."""
+
+    def __init__(
+        self,
+        state: StateDir,
+        listing: Listing,
+        *,
+        elapsed_s: Callable[[], float],
+    ) -> None:
+        """Take the folder, what lists, and a clock that never goes back."""
+        self._state = state
+        self._listing = listing
+        self._elapsed_s = elapsed_s
+        self._folders: dict[str, int] = {}
+        self._jobs: dict[str, TrainerJob] = {}
+        self._gauges: dict[str, WorkGauge] = {}
+        self._assigned: dict[tuple[str, int], Assigned] = {}
+        self._endings: dict[tuple[str, int], Ending] = {}
+
+    def trainers(self) -> tuple[str, ...]:
+        """Return the trainers' names."""
+        return tuple(sorted(self._listing.names(self._state.trainers)))
+
+    def generations(self, trainer: str) -> tuple[int, ...]:
+        """Return the generations of *trainer*, ascending."""
+        folder = self._folder(trainer).assignments
+        found = _numbers(self._listing.names(folder))
+        identity = self._listing.identity(folder)
+        if self._folders.setdefault(trainer, identity) != identity:
+            self._forget(trainer)
+            self._folders[trainer] = identity
+        return tuple(sorted(found))
+
+    def assigned(self, trainer: str, generation: int) -> Assigned:
+        """Return one generation."""
+        key = (trainer, generation)
+        if key not in self._assigned:
+            _trim(self._assigned)
+            self._assigned[key] = read_assigned(self._folder(trainer), generation)
+        return self._assigned[key]
+
+    def endings(self, trainer: str) -> frozenset[int]:
+        """Return the generations that are over."""
+        return frozenset(_numbers(self._listing.names(self._folder(trainer).endings)))
+
+    def ending(self, trainer: str, generation: int) -> Ending:
+        """Return how one that is over ended."""
+        key = (trainer, generation)
+        if key not in self._endings:
+            found = read_ending(self._folder(trainer), generation)
+            if found is None:
+                path = self._folder(trainer).ending(generation)
+                raise UnreadableFileError(path, "listed, and not there")
+            _trim(self._endings)
+            self._endings[key] = found
+        return self._endings[key]
+
+    def notices(self, trainer: str) -> frozenset[tuple[int, LeaseKey]]:
+        """Return which leases must leave which generations."""
+        names = self._listing.names(self._folder(trainer).notices)
+        found = (_NOTICE.fullmatch(name) for name in names)
+        return frozenset((int(m[1]), LeaseKey(m[2], int(m[3]))) for m in found if m)
+
+    def job(self, trainer: str) -> TrainerJob:
+        """Return what the trainer's user wrote."""
+        if trainer not in self._jobs:
+            self._jobs[trainer] = read_job(self._folder(trainer).job)
+        return self._jobs[trainer]
+
+    def outcome(self, trainer: str, generation: int) -> str:
+        """Return how a world says that it ended; empty while it does not."""
+        path = self._run(trainer).outcome(generation)
+        if path.name not in self._listing.names(path.parent):
+            return ""
+        return str(_read_outcome(path).get("outcome", ""))
+
+    def is_ready(self, trainer: str, generation: int) -> bool:
+        """Tell whether a world that was launched ahead waits with all ranks."""
+        path = self._run(trainer).ready(generation)
+        return path.name in self._listing.names(path.parent)
+
+    def is_stop_requested(self, trainer: str, generation: int) -> bool:
+        """Tell whether the request to stop is there."""
+        path = self._run(trainer).stop_request(generation)
+        return path.name in self._listing.names(path.parent)
+
+    def beat(self, lease: LeaseKey) -> Heartbeat | None:
+        """Return the last heartbeat of *lease*."""
+        return read_heartbeat(self._state.lease(lease).heartbeat)
+
+    def is_done(self, trainer: str, *, running_s: float) -> bool:
+        """Tell whether the work is done, with a world that ran for *running_s*."""
+        job = self.job(trainer)
+        if job.work == Work():
+            return False
+        if trainer not in self._gauges:
+            folder = self._folder(trainer)
+            self._gauges[trainer] = WorkGauge(
+                job,
+                self._run(trainer).path,
+                logs_of(job, folder),
+                elapsed_s=self._elapsed_s,
+            )
+        endings = [self.ending(trainer, g) for g in sorted(self.endings(trainer))]
+        return self._gauges[trainer].is_done(endings, running_s=running_s)
+
+    def propose(self, assigned: Assigned) -> bool:
+        """Create a generation unless it is there; return whether this call did."""
+        folder = self._folder(assigned.trainer)
+        self._listing.forget(folder.assignments)
+        return create_assigned(folder, assigned)
+
+    def end(self, trainer: str, ending: Ending) -> bool:
+        """Say that a generation is over, unless that was said."""
+        folder, run = self._folder(trainer), self._run(trainer)
+        if self.job(trainer).elastic:
+            run.create()
+            run.over(ending.generation).touch()
+        self._listing.forget(folder.endings)
+        return create_ending(folder, ending)
+
+    def compose(self, trainer: str, ending: Ending) -> Ending:
+        """Return *ending* with what the world itself left word of."""
+        run = self._run(trainer)
+        path = run.outcome(ending.generation)
+        self._listing.forget(path.parent)
+        if path.name in self._listing.names(path.parent):
+            return _with_outcome(ending, _read_outcome(path))
+        steps = (_CHECKPOINT.fullmatch(n) for n in self._listing.names(run.checkpoints))
+        committed_step = max((int(m[1]) for m in steps if m), default=0)
+        return replace(ending, committed_step=committed_step)
+
+    def notice(self, trainer: str, generation: int, lease: LeaseKey) -> None:
+        """Say that *lease* leaves a generation."""
+        path = self._folder(trainer).notice(generation, lease)
+        self._listing.forget(path.parent)
+        path.touch(mode=0o600)
+
+    def request_stop(self, trainer: str, generation: int) -> None:
+        """Leave the request to stop for a world."""
+        run = self._run(trainer)
+        run.create()
+        self._listing.forget(run.control)
+        run.stop_request(generation).touch(mode=0o600)
+
+    def write_beat(self, lease: LeaseKey, beat: Heartbeat) -> None:
+        """Replace the heartbeat of *lease*."""
+        write_heartbeat(self._state.lease(lease).heartbeat, beat)
+
+    def _folder(self, trainer: str) -> TrainerDir:
+        return self._state.trainer(trainer)
+
+    def _run(self, trainer: str) -> RunDir:
+        return run_dir_of(self.job(trainer), self._folder(trainer))
+
+    def _forget(self, trainer: str) -> None:
+        """Another trainer has got the name."""
+        self._jobs.pop(trainer, None)
+        self._gauges.pop(trainer, None)
+        caches: tuple[dict[tuple[str, int], Any], ...] = (self._assigned, self._endings)
+        for known in caches:
+            for key in [key for key in known if key[0] == trainer]:
+                known.pop(key)
+
+
+def _numbers(names: frozenset[str]) -> list[int]:
+    return [int(m[1]) for name in names if (m := _GENERATION.fullmatch(name))]
+
+
+def _trim(known: MutableMapping[tuple[str, int], Any]) -> None:
+    """Forget the oldest of what was read, which is hardly looked at again."""
+    while len(known) >= _KEPT:
+        known.pop(next(iter(known)))
+
+
+def _read_outcome(path: Path) -> dict[str, object]:
+    try:
+        found = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise UnreadableFileError(path, error) from error
+    if not isinstance(found, dict):
+        raise UnreadableFileError(path, "no outcome")
+    return found
+
+
+def _with_outcome(ending: Ending, fields: dict[str, object]) -> Ending:
+    try:
+        ended = Ended(str(fields.get("outcome")))
+    except ValueError:
+        ended = ending.ended
+    return replace(
+        ending,
+        ended=ended,
+        step=_whole(fields.get("step")),
+        committed_step=_whole(fields.get("committed_step")),
+        message=str(fields.get("message", ""))[:_LONGEST_MESSAGE] or ending.message,
+    )
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) else 0

@@ -1,0 +1,107 @@
+"""What an agent remembers from one look to the next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from freetrain.agent.pulse import Pulse
+from freetrain.agent.seen import WorldSeen
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Hashable
+
+    from freetrain.broker.lease import LeaseKey
+    from freetrain.launch.world import World
+
+
+@dataclass(slots=True)
+class Running:
+    """A world that this agent launched, with the times of what happened to it.
+
+    Attributes:
+        trainer: Whose.
+        generation: Which.
+        world: Its launcher.
+        after: The generation it waits for, if any.
+        launched_s: When it was launched, on the agent's clock.
+        asked_s: When it was asked to stop, if it was.
+        killed_s: When it was killed, if it was.
+        exit_s: When its launcher was first seen gone.
+        exit_code: The launcher's exit status.
+    """
+
+    trainer: str
+    generation: int
+    world: World
+    after: int | None
+    launched_s: float
+    asked_s: float | None = None
+    killed_s: float | None = None
+    exit_s: float | None = None
+    exit_code: int | None = None
+
+    def look(self, now_s: float) -> None:
+        """See whether the launcher is still there."""
+        if self.exit_s is None:
+            self.exit_code = self.world.poll()
+            if self.exit_code is not None:
+                self.exit_s = now_s
+
+    def seen(self, now_s: float) -> WorldSeen:
+        """Return what decisions need of it."""
+        return WorldSeen(
+            age_s=now_s - self.launched_s,
+            after=self.after,
+            asked_s=None if self.asked_s is None else now_s - self.asked_s,
+            killed_s=None if self.killed_s is None else now_s - self.killed_s,
+            exit_s=None if self.exit_s is None else now_s - self.exit_s,
+            exit_code=self.exit_code,
+        )
+
+
+@dataclass(slots=True)
+class Memory:
+    """Everything that outlives a look; the files have the rest.
+
+    Attributes:
+        now_s: The time of this look, on the agent's clock.
+        unix_s: The same for people.
+        worlds: Those that this agent launched and still cares for.
+        pulses: The heartbeats it watches.
+        ended_leases: Silent leases whose jobs it ended.
+        leaving_since_s: When it was told to leave.
+        busy_s: When it last had a trainer.
+    """
+
+    now_s: float
+    unix_s: float = 0.0
+    worlds: dict[tuple[str, int], Running] = field(default_factory=dict)
+    pulses: dict[LeaseKey, Pulse] = field(default_factory=dict)
+    ended_leases: set[LeaseKey] = field(default_factory=set)
+    leaving_since_s: float | None = None
+    busy_s: float = 0.0
+    _since_s: dict[Hashable, float] = field(default_factory=dict)
+    _asked: set[Hashable] = field(default_factory=set)
+
+    def begin(self, *, now_s: float, unix_s: float) -> None:
+        """Begin a look."""
+        self.now_s, self.unix_s = now_s, unix_s
+        self._asked = set()
+
+    def age_s(self, what: Hashable) -> float:
+        """Return for how long *what* has been so; 0 the first time it is asked."""
+        self._asked.add(what)
+        return self.now_s - self._since_s.setdefault(what, self.now_s)
+
+    def end(self) -> None:
+        """End a look: what was not asked about is not so any more."""
+        self._since_s = {k: s for k, s in self._since_s.items() if k in self._asked}
+
+    def pulse(self, key: LeaseKey) -> Pulse:
+        """Return the watch of *key*, begun now if there is none."""
+        return self.pulses.setdefault(key, Pulse(now_s=self.now_s))
+
+    def watch_only(self, keys: Collection[LeaseKey]) -> None:
+        """Forget the heartbeats of all others."""
+        self.pulses = {key: self.pulses[key] for key in self.pulses if key in keys}
