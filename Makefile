@@ -39,7 +39,8 @@ test: $(DEV)  ## Run the tests; on a real Slurm too, where one is found or can b
 	@$(PYTEST) -n auto -m "not slurm"
 	@if $(BIN)/python -m tests.cluster prepare; then $(SLURM_TESTS); else echo "NO TEST ON A REAL SLURM WAS RUN; all others passed" >&2; fi
 
-test-slurm: $(DEV)  ## Run only the tests on a real Slurm
+test-slurm: export FREETRAIN_SLURM_RELEASE = $(RELEASE)
+test-slurm: $(DEV)  ## Run only the tests on a real Slurm; RELEASE=24.11 or 26.05 for another
 	@$(BIN)/python -m tests.cluster prepare
 	@$(SLURM_TESTS)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from tests.cluster.cluster import Cluster, node_states, take_down
 from tests.cluster.holding import hold, start_to_stay
 from tests.cluster.machine import ClusterRefusedError, prepare, this_machine
+from tests.cluster.releases import RELEASE, programs_of
 from tests.cluster.settings import Variant
 
 if TYPE_CHECKING:
@@ -25,14 +27,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(argv)
     cluster = Cluster(asked.name)
     try:
-        _do(asked.verb, cluster, frozenset(asked.variant))
+        _do(asked.verb, cluster, frozenset(asked.variant), asked.release)
     except (ClusterRefusedError, TimeoutError) as error:
         sys.stderr.write(f"error: {error}\n")
         return _UNAVAILABLE
     return 0
 
 
-def _do(verb: str, cluster: Cluster, variants: frozenset[Variant]) -> None:
+def _do(
+    verb: str, cluster: Cluster, variants: frozenset[Variant], release: str
+) -> None:
     match verb:
         case "down":
             take_down(cluster)
@@ -40,12 +44,13 @@ def _do(verb: str, cluster: Cluster, variants: frozenset[Variant]) -> None:
         case "status":
             _say(_status(cluster))
         case "hold":
-            hold(cluster, variants)
+            hold(cluster, variants, programs=programs_of(release, os.environ))
         case "prepare":
             prepare(this_machine())
+            programs_of(release, os.environ)
         case _:
             prepare(this_machine())
-            _say(_up(cluster, variants))
+            _say(_up(cluster, variants, release))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -59,6 +64,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--variant", type=Variant, choices=list(Variant), action="append", default=[]
     )
+    parser.add_argument(
+        "--release", default=os.environ.get(RELEASE, ""), help="another than installed"
+    )
     return parser
 
 
@@ -68,7 +76,7 @@ def _name(text: str) -> str:
     return text
 
 
-def _up(cluster: Cluster, variants: frozenset[Variant]) -> str:
+def _up(cluster: Cluster, variants: frozenset[Variant], release: str) -> str:
     if cluster.exists and cluster.is_up:
         if cluster.variants != variants:
             raise ClusterRefusedError(
@@ -78,7 +86,7 @@ def _up(cluster: Cluster, variants: frozenset[Variant]) -> str:
             )
         return _status(cluster)
     take_down(cluster)
-    start_to_stay(cluster, variants)
+    start_to_stay(cluster, variants, release=release)
     return _status(cluster)
 
 
@@ -89,9 +97,11 @@ def _status(cluster: Cluster) -> str:
         return f"the cluster {cluster.name} is broken; see {cluster.folder}/log"
     states = node_states(cluster)
     told = ", ".join(f"{states.count(s)} {s}" for s in sorted(set(states)))
+    other = cluster.programs
+    path = f'\nexport PATH="{other}:$PATH"' if other is not None else ""
     return (
         f"the cluster {cluster.name} is up ({_words(cluster.variants)}): {told}\n"
-        f"export SLURM_CONF={cluster.conf}"
+        f"export SLURM_CONF={cluster.conf}{path}"
     )
 
 

@@ -19,6 +19,7 @@ from slurm.environment import scrubbed
 from tests.cluster.machine import ClusterRefusedError
 from tests.cluster.ports import free_ports
 from tests.cluster.processes import is_running, kill_job_processes, start, stop
+from tests.cluster.releases import plugin_folder
 from tests.cluster.settings import NODES, Layout, Variant, config_files
 from tests.cluster.waiting import wait_for
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
 _VARIANTS = "variants"
+_PROGRAMS = "programs"
 _KEY_BYTES = 128
 
 
@@ -55,7 +57,10 @@ class Cluster:
     @property
     def environ(self) -> dict[str, str]:
         """Environment of commands that mean this cluster."""
-        return scrubbed(os.environ) | {"SLURM_CONF": str(self.conf)}
+        ours = {"SLURM_CONF": str(self.conf)}
+        if self.programs is not None:
+            ours["PATH"] = f"{self.programs}:{os.environ.get('PATH', os.defpath)}"
+        return scrubbed(os.environ) | ours
 
     @property
     def exists(self) -> bool:
@@ -73,6 +78,13 @@ class Cluster:
         """How it differs from the plain one."""
         words = (self.folder / _VARIANTS).read_text(encoding="ascii").split()
         return frozenset(map(Variant, words))
+
+    @property
+    def programs(self) -> Path | None:
+        """Where its release's programs are; None for those on the PATH."""
+        path = self.folder / _PROGRAMS
+        told = path.read_text(encoding="utf-8") if path.exists() else ""
+        return Path(told) if told else None
 
     def run(self, *argv: str) -> str:
         """Run one of Slurm's commands here and return its standard output.
@@ -96,21 +108,29 @@ class Cluster:
         wait_for("all nodes idle again", lambda: _is_idle(self))
 
 
-def bring_up(cluster: Cluster, variants: Collection[Variant]) -> None:
+def bring_up(
+    cluster: Cluster, variants: Collection[Variant], *, programs: Path | None = None
+) -> None:
     """Start *cluster* and wait until all its nodes are idle.
 
     Whoever calls must call ``take_down`` if this raises or never returns.
+
+    Args:
+        cluster: Which.
+        variants: How it differs from the plain one.
+        programs: The folder of another release's programs (``releases.py``).
 
     Raises:
         ClusterRefusedError: Its folder cannot be had.
         TimeoutError: A daemon or a node did not come.
     """
     with _one_at_a_time():
-        layout = _make_folder(cluster, variants)
+        layout = _make_folder(cluster, variants, programs)
         _start_munge(cluster, layout)
-        _start(cluster, "slurmctld", ["slurmctld", "-D", "-f", str(layout.conf)])
+        _start_controller(cluster)
+        stepd = [] if programs is None else ["-d", str(programs / "slurmstepd")]
         for node in NODES:
-            argv = ["slurmd", "-D", "-N", node, "-f", str(layout.conf)]
+            argv = ["slurmd", "-D", "-N", node, "-f", str(layout.conf), *stepd]
             _start(cluster, node, argv)
         wait_for(f"all nodes idle ({cluster.folder}/log)", lambda: _is_idle(cluster))
 
@@ -128,7 +148,7 @@ def take_down(cluster: Cluster) -> None:
 def restart_controller(cluster: Cluster) -> None:
     """Stop slurmctld and start it again; it finds its jobs in its state."""
     stop(_pid_file(cluster, "slurmctld"), folder=cluster.folder)
-    _start(cluster, "slurmctld", ["slurmctld", "-D", "-f", str(cluster.conf)])
+    _start_controller(cluster)
 
 
 def node_states(cluster: Cluster) -> list[str]:
@@ -180,15 +200,18 @@ def _one_at_a_time() -> Iterator[None]:
         yield
 
 
-def _make_folder(cluster: Cluster, variants: Collection[Variant]) -> Layout:
+def _make_folder(
+    cluster: Cluster, variants: Collection[Variant], programs: Path | None
+) -> Layout:
     ports = free_ports(1 + len(NODES), rng=SystemRandom())
     layout = Layout(cluster.folder, ports[0], ports[1:])
     for name in ("", "run", "log", "state", "munge", "spool"):
         (layout.folder / name).mkdir(mode=0o755)
     for name in NODES:
         (layout.folder / "spool" / name).mkdir(mode=0o755)
-    chosen = " ".join(sorted(variants))
-    for name, text in (config_files(layout, variants) | {_VARIANTS: chosen}).items():
+    ours = {_VARIANTS: " ".join(sorted(variants)), _PROGRAMS: str(programs or "")}
+    files = config_files(layout, variants, plugins=plugin_folder(programs))
+    for name, text in (files | ours).items():
         path = layout.folder / name
         path.write_text(text, encoding="ascii")
         path.chmod(0o755 if name == "epilog" else 0o644)
@@ -213,9 +236,14 @@ def _start_munge(cluster: Cluster, layout: Layout) -> None:
     wait_for("munge's socket", layout.socket.exists)
 
 
+def _start_controller(cluster: Cluster) -> None:
+    _start(cluster, "slurmctld", ["slurmctld", "-D", "-f", str(cluster.conf)])
+
+
 def _start(cluster: Cluster, daemon: str, argv: list[str]) -> None:
     log = cluster.folder / "log" / f"{daemon}.out"
-    start(argv, pid_file=_pid_file(cluster, daemon), log=log)
+    pid_file = _pid_file(cluster, daemon)
+    start(argv, pid_file=pid_file, log=log, first=cluster.programs)
 
 
 def _pid_file(cluster: Cluster, daemon: str) -> Path:

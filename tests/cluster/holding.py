@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from tests.cluster.cluster import Cluster, bring_up, take_down
 from tests.cluster.machine import ClusterRefusedError
 from tests.cluster.processes import adopt_orphans, kill_descendants
+from tests.cluster.releases import RELEASE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -31,35 +32,46 @@ _TOP = Path(__file__).resolve().parent.parent.parent
 
 
 @contextmanager
-def running_cluster(variants: Collection[Variant]) -> Iterator[Cluster]:
+def running_cluster(
+    variants: Collection[Variant], *, release: str | None = None
+) -> Iterator[Cluster]:
     """Run a cluster of its own as long as the block lasts, or we live.
+
+    Args:
+        variants: How it differs from the plain one.
+        release: Of Slurm; None for what FREETRAIN_SLURM_RELEASE says, if anything.
 
     Raises:
         ClusterRefusedError: It could not be started.
     """
     cluster = Cluster(f"held-{secrets.token_hex(4)}")
-    with _holder(cluster, variants):
+    chosen = os.environ.get(RELEASE, "") if release is None else release
+    with _holder(cluster, variants, chosen):
         yield cluster
 
 
-def start_to_stay(cluster: Cluster, variants: Collection[Variant]) -> None:
+def start_to_stay(
+    cluster: Cluster, variants: Collection[Variant], *, release: str
+) -> None:
     """Start *cluster* and leave it running.
 
     Raises:
         ClusterRefusedError: It could not be started; nothing of it is left.
     """
-    with _holder(cluster, variants) as holder:
+    with _holder(cluster, variants, release) as holder:
         holder.communicate(_KEEP)
 
 
-def hold(cluster: Cluster, variants: Collection[Variant]) -> None:
+def hold(
+    cluster: Cluster, variants: Collection[Variant], *, programs: Path | None = None
+) -> None:
     """Be the process that holds *cluster*."""
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(1))
     adopt_orphans()
     keep = False
     try:
-        bring_up(cluster, variants)
+        bring_up(cluster, variants, programs=programs)
         with suppress(BrokenPipeError):  # whoever asked is dead: the input has ended
             os.write(sys.stdout.fileno(), _READY)
         keep = sys.stdin.buffer.readline() == _KEEP
@@ -71,7 +83,7 @@ def hold(cluster: Cluster, variants: Collection[Variant]) -> None:
 
 @contextmanager
 def _holder(
-    cluster: Cluster, variants: Collection[Variant]
+    cluster: Cluster, variants: Collection[Variant], release: str
 ) -> Iterator[subprocess.Popen[bytes]]:
     chosen = [f"--variant={variant}" for variant in sorted(variants)]
     with subprocess.Popen(  # noqa: S603 -- our own interpreter and words
@@ -82,6 +94,7 @@ def _holder(
             "hold",
             "--name",
             cluster.name,
+            f"--release={release}",
             *chosen,
         ],
         stdin=subprocess.PIPE,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 _PATIENCE_S = 30.0
+_PATH = os.defpath + ":/usr/sbin:/sbin"
 _PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>
 
 # The number is on disk before there is a daemon: whoever dies in between, `down`
@@ -23,16 +24,20 @@ _PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>
 _LAUNCH = 'cd / && echo $$ >"$0" && exec "$@"'
 
 
-def start(argv: Sequence[str], *, pid_file: Path, log: Path) -> None:
+def start(
+    argv: Sequence[str], *, pid_file: Path, log: Path, first: Path | None = None
+) -> None:
     """Start a daemon that stays in the foreground, in a session of its own.
 
-    Returns when its process number is on disk.
+    Returns when its process number is on disk. Programs are looked for in *first*
+    before anywhere else.
     """
+    path = _PATH if first is None else f"{first}:{_PATH}"
     out = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     os.posix_spawn(
         "/bin/sh",
         ["sh", "-c", _LAUNCH, str(pid_file), *argv],
-        {"PATH": os.defpath + ":/usr/sbin:/sbin", "LC_ALL": "C", "TZ": "UTC"},
+        {"PATH": path, "LC_ALL": "C", "TZ": "UTC"},
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_OPEN, 1, str(log), out, 0o644),

@@ -54,9 +54,22 @@ class Layout:
         return self.folder / "munge" / "socket"
 
 
-def config_files(layout: Layout, variants: Collection[Variant]) -> dict[str, str]:
-    """Return the text of every configuration file, by its name in the folder."""
-    files = {"slurm.conf": _slurm_conf(layout, variants), "cgroup.conf": ""}
+def config_files(
+    layout: Layout, variants: Collection[Variant], *, plugins: Path | None = None
+) -> dict[str, str]:
+    """Return the text of every configuration file, by its name in the folder.
+
+    Args:
+        layout: Where the cluster lives.
+        variants: How it differs from the plain one.
+        plugins: Slurm's plugins, of a release that is not the installed one: then
+            it is a later one than Debian 12's, and must be told to do without cgroups.
+    """
+    slurm_conf = _slurm_conf(layout, variants)
+    files = {"slurm.conf": slurm_conf, "cgroup.conf": ""}
+    if plugins is not None:
+        files["slurm.conf"] = slurm_conf + f"PluginDir={plugins}\n"
+        files["cgroup.conf"] = "CgroupPlugin=disabled\n"
     if Variant.GRES in variants:
         devices = f"{layout.folder}/gpu[0-1]"
         files["gres.conf"] = "".join(
