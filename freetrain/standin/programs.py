@@ -57,14 +57,23 @@ def main(folder: Path, program: str, argv: Sequence[str]) -> int:
     return 0
 
 
-def answer(folder: Path, program: str, argv: Sequence[str]) -> str:
+def answer(
+    folder: Path, program: str, argv: Sequence[str], *, now_s: float | None = None
+) -> str:
     """Do what one call of *program* asks for, and return what it prints.
+
+    Args:
+        folder: The stand-in's.
+        program: Its name.
+        argv: What it is called with.
+        now_s: Unix time; None for the machine's.
 
     Raises:
         ComplaintError: It was refused.
         OSError: The state is gone or cannot be kept.
     """
-    now_s = _now_s()
+    if now_s is None:
+        now_s = _now_s()
     with opened(folder) as cluster:
         bring_to(folder, cluster, now_s)
         try:
