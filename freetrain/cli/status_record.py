@@ -15,15 +15,17 @@ def status_record(seen: Overview) -> dict[str, Any]:
     """Return everything there is to see; what nobody told is null."""
     return {
         "now_s": seen.now_s,
-        "last_tick_s": seen.page.at_s,
+        "last_tick_s": None if seen.page is None else seen.page.at_s,
         "is_tick_missing": seen.is_tick_missing,
         "leases": {str(state): count for state, count in seen.leases.items()},
+        "problems": list(seen.page.problems) if seen.page else [],
         "trainers": [_record(one, seen) for one in seen.standings],
     }
 
 
 def _record(one: Standing, seen: Overview) -> dict[str, Any]:
     newest, ending = one.worlds.newest, one.worlds.ending
+    line = seen.of_trainer(one.row.name)
     return {
         "name": one.row.name,
         "state": str(one.row.state),
@@ -31,7 +33,7 @@ def _record(one: Standing, seen: Overview) -> dict[str, Any]:
         "since_s": one.since_s,
         "submitted_s": one.row.submitted_s,
         "nodes": one.nodes,
-        "planned_nodes": seen.page.of_trainer(one.row.name).get("planned_nodes"),
+        "planned_nodes": None if line is None else line.planned_nodes,
         "node_names": [m.node for m in newest.members] if newest else [],
         "generation": one.generation,
         "generation_reason": newest.reason if newest else None,
@@ -40,7 +42,7 @@ def _record(one: Standing, seen: Overview) -> dict[str, Any]:
         "committed_step": one.committed_step,
         "last_ending": None if ending is None else str(ending.ended),
         "last_message": None if ending is None else ending.message,
-        "reason": reason_of(one, seen.page),
+        "reason": reason_of(one, seen),
         "run_dir": one.row.run_dir,
     }
 

@@ -14,6 +14,7 @@ from freetrain.cli.times import ago, short_age
 from freetrain.cli.why_text import reason_of
 from freetrain.desk.status import Doing
 from freetrain.report.rows import UNKNOWN, scaled
+from freetrain.store.trainers import TrainerState
 from freetrain.toml.wording import one_line
 
 if TYPE_CHECKING:
@@ -79,10 +80,11 @@ def _speed(samples_per_s: float) -> str:
 
 def _nodes(one: Standing, seen: Overview) -> str:
     """Return nodes now, and planned ones where they are others."""
-    planned = seen.page.of_trainer(one.row.name).get("planned_nodes")
-    is_other = isinstance(planned, int) and planned != one.nodes
-    is_wanted = one.doing not in {Doing.PAUSED, Doing.CANCELLED, Doing.FINISHED}
-    return f"{one.nodes} → {planned}" if is_other and is_wanted else str(one.nodes)
+    line = seen.of_trainer(one.row.name)
+    is_wanted = one.row.state is TrainerState.WANTED
+    if line is None or not is_wanted or line.planned_nodes == one.nodes:
+        return str(one.nodes)
+    return f"{one.nodes} → {line.planned_nodes}"
 
 
 def _lines(seen: Overview) -> Iterator[str]:
@@ -91,10 +93,11 @@ def _lines(seen: Overview) -> Iterator[str]:
     if seen.left_out:
         yield f"{seen.left_out} that ended earlier are left out; --all shows them."
     for one in seen.standings:
-        reason = reason_of(one, seen.page)
+        reason = reason_of(one, seen)
         if reason:
             yield f"{one.row.name}: {reason}"
     yield f"Leases: {_leases(seen)}. {_tick(seen)}"
+    yield from () if seen.page is None else seen.page.problems
 
 
 def _leases(seen: Overview) -> str:
@@ -108,10 +111,11 @@ def _leases(seen: Overview) -> str:
 
 
 def _tick(seen: Overview) -> str:
-    at_s = seen.page.at_s
-    if at_s is None:
+    if seen.problem:
+        return seen.problem
+    if seen.page is None:
         return "No tick so far; `freetrain cron show` tells what would make them."
-    said = f"Last tick {ago(at_s, seen.now_s)}."
+    said = f"Last tick {ago(seen.page.at_s, seen.now_s)}."
     if seen.is_tick_missing:
         return f"{said} That is long: does cron call it? `freetrain cron show`."
     return said

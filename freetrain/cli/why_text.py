@@ -9,11 +9,12 @@ from freetrain.desk.status import Doing
 from freetrain.store.trainers import TrainerState
 
 if TYPE_CHECKING:
-    from freetrain.desk.page import Page
+    from freetrain.desk.overview import Overview
     from freetrain.desk.status import Standing
+    from freetrain.tick.page import TrainerLine
 
 
-def reason_of(one: Standing, page: Page) -> str:
+def reason_of(one: Standing, seen: Overview) -> str:
     """Return why *one* is as it is; empty where there is nothing to explain."""
     if one.problem:
         return one.problem
@@ -23,15 +24,16 @@ def reason_of(one: Standing, page: Page) -> str:
         return one.row.message
     if one.doing is Doing.STOPPING and one.worlds.newest is not None:
         return one.worlds.newest.reason
-    told = page.of_trainer(one.row.name).get("reason")
-    if told in {None, TrainerReason.AS_PLANNED}:
+    return _told(seen.of_trainer(one.row.name))
+
+
+def _told(line: TrainerLine | None) -> str:
+    """Return what the last tick said of it, but where all is as it should be."""
+    if line is None or line.problem:
+        return "" if line is None else line.problem
+    if line.reason in {"", TrainerReason.AS_PLANNED}:
         return ""
-    return f"{told}{_brake(one, page)}."
-
-
-def _brake(one: Standing, page: Page) -> str:
-    brake = page.of_trainer(one.row.name).get("brake")
-    return f" ({brake})" if brake else ""
+    return f"{line.reason}{f' ({line.brake})' if line.brake else ''}."
 
 
 def _last_words(one: Standing) -> str:

@@ -8,21 +8,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from freetrain.desk.change import find_trainer
-from freetrain.desk.page import read_page
 from freetrain.desk.status import read_standing
 from freetrain.desk.submission import LIVE
+from freetrain.exchange.errors import UnreadableFileError
 from freetrain.store.leases import leases
 from freetrain.store.open_store import read_store
 from freetrain.store.trainers import trainers
+from freetrain.tick.page import read_page
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from freetrain.broker.lease import LeaseState
-    from freetrain.desk.page import Page
     from freetrain.desk.status import Standing
     from freetrain.exchange.layout import StateDir
     from freetrain.store.trainers import TrainerRow
+    from freetrain.tick.page import Page, TrainerLine
 
 SILENT_S = 600.0
 """Without a tick for so long, something is wrong with what calls it."""
@@ -39,21 +40,27 @@ class Overview:
         now_s: When the look was taken, Unix time.
         standings: Trainers, in order of submission.
         leases: How many leases are in which state, as the last tick knew.
-        page: The last tick's page.
+        page: What the last tick wrote; None before the first.
+        problem: Why its page cannot be read, empty where it can.
         left_out: How many trainers ended too long ago to be looked at.
     """
 
     now_s: float
     standings: tuple[Standing, ...]
     leases: Mapping[LeaseState, int]
-    page: Page
+    page: Page | None = None
+    problem: str = ""
     left_out: int = 0
 
     @property
     def tick_age_s(self) -> float | None:
         """How long ago the last tick looked; None where none did."""
-        at_s = self.page.at_s
-        return None if at_s is None else max(0.0, self.now_s - at_s)
+        return None if self.page is None else max(0.0, self.now_s - self.page.at_s)
+
+    def of_trainer(self, name: str) -> TrainerLine | None:
+        """Return what the last tick said of the trainer *name*; None for nothing."""
+        lines = () if self.page is None else self.page.trainers
+        return next((one for one in lines if one.name == name), None)
 
     @property
     def is_tick_missing(self) -> bool:
@@ -87,13 +94,22 @@ def overview(
     else:
         long_s = math.inf if ended else LONG_S
         wanted = tuple(row for row in rows if _matters(row, now_s, long_s))
+    page, problem = _page(state)
     return Overview(
         now_s=now_s,
         standings=tuple(read_standing(state, row) for row in wanted),
         leases=Counter(lease.state for lease in held),
-        page=read_page(state),
+        page=page,
+        problem=problem,
         left_out=0 if name is not None else len(rows) - len(wanted),
     )
+
+
+def _page(state: StateDir) -> tuple[Page | None, str]:
+    try:
+        return read_page(state.page), ""
+    except UnreadableFileError as error:  # another version's, until the next tick
+        return None, str(error)
 
 
 def _matters(row: TrainerRow, now_s: float, long_s: float) -> bool:

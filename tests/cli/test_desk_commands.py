@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.exchange.assigned import newest_assigned
+from freetrain.tick.page import TrainerLine
 from tests.cli.desk_files import JOB, at_home, refused, run_json
 from tests.cli.worlds import NOW_S, Terminal, run
-from tests.desk.desks import assign
+from tests.desk.desks import a_page, assign, put_page
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -154,13 +155,10 @@ def test_status_shows_each_trainer_in_eighty_columns(
     name = "n" * 64
     (tmp_path / "job.toml").write_text(JOB.replace("digits", name))
     run("submit", "job.toml", cwd=tmp_path)
-    page = {
-        "at_s": NOW_S - 12.0,
-        "trainers": [
-            {"trainer": "digits", "planned_nodes": 5, "reason": "evil\x1b[2J\nword"}
-        ],
-    }
-    digits.page.write_text(json.dumps(page))
+    line = TrainerLine(
+        name="digits", state="wanted", planned_nodes=5, reason="evil\x1b[2J\nword"
+    )
+    put_page(digits, a_page(at_s=NOW_S - 12.0, trainers=(line,)))
 
     shown = run("status", cwd=tmp_path)
 

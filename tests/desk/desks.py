@@ -19,6 +19,7 @@ from freetrain.store.intents import put_intents
 from freetrain.store.leases import put_leases
 from freetrain.store.open_store import open_store
 from freetrain.store.trainers import TrainerRow, put_trainers, trainers
+from freetrain.tick.page import Page, rendered
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -148,6 +149,39 @@ def _lease(number: int) -> Lease:
         start_s=NOW_S,
         end_s=NOW_S + 3_600.0,
     )
+
+
+def a_page(**changes: Any) -> Page:  # noqa: ANN401
+    """Return the page of a tick that saw and did nothing, with *changes*."""
+    said: dict[str, Any] = {
+        "at_s": NOW_S,
+        "took_s": 0.5,
+        "cluster": "c",
+        "release": "22.05.8",
+        "partition": "freetrain",
+        "mode": "preempt",
+        "is_torn": False,
+        "is_plan_known": True,
+        "requests": 7,
+        "planner": "optimal",
+        "planner_reason": "",
+        "planner_s": 0.1,
+        "brake": "",
+        "paused_until_s": None,
+        "churned": 0,
+        "caps": {},
+        "done": {},
+        "problems": (),
+        "trainers": (),
+        "holes": (),
+        "leases": (),
+    }
+    return Page(**(said | changes))
+
+
+def put_page(state: StateDir, page: Page) -> None:
+    """Let *page* be the last tick's."""
+    state.page.write_text(rendered(page))
 
 
 def leave_checkpoint(run_dir: Path, *, generation: int, step: int) -> None:

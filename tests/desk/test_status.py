@@ -19,10 +19,12 @@ from tests.desk.desks import (
     NOW_S,
     UID,
     a_job,
+    a_page,
     a_state,
     assign,
     end,
     leave_checkpoint,
+    put_page,
     put_state,
     rows,
     submitted,
@@ -186,19 +188,24 @@ def test_who_ended_long_ago_is_left_out_unless_asked_for(
 
 
 @pytest.mark.parametrize(
-    ("page", "missing"),
-    [
-        ("", True),
-        ("[1", True),
-        ("[]", True),
-        ('{"at_s": "soon", "trainers": 5}', True),
-        (f'{{"at_s": {NOW_S - 1.0}}}', False),
-        (f'{{"at_s": {NOW_S - SILENT_S - 1.0}}}', True),
-    ],
+    ("age_s", "missing"), [(1.0, False), (SILENT_S + 1.0, True), (None, True)]
 )
 def test_ticks_that_stopped_are_noticed(
-    state: StateDir, *, page: str, missing: bool
+    state: StateDir, age_s: float | None, *, missing: bool
+) -> None:
+    if age_s is not None:
+        put_page(state, a_page(at_s=NOW_S - age_s))
+
+    assert overview(state, name=None, uid=UID, now_s=NOW_S).is_tick_missing is missing
+
+
+@pytest.mark.parametrize("page", ["", "[1", "[]", '{"at_s": "soon", "version": 99}'])
+def test_a_page_that_cannot_be_read_hides_no_trainer(
+    state: StateDir, page: str
 ) -> None:
     state.page.write_text(page)
 
-    assert overview(state, name=None, uid=UID, now_s=NOW_S).is_tick_missing is missing
+    seen = overview(state, name=None, uid=UID, now_s=NOW_S)
+
+    assert [one.row.name for one in seen.standings] == ["digits"]
+    assert str(state.page) in seen.problem
