@@ -97,6 +97,7 @@ class Job:
         supervisor: The process that runs its script.
         batch: The process of its script.
         steps: The processes of its steps.
+        has_preempted: Whether a lease had to leave for it.
         signals: Every signal that it was sent by scancel.
     """
 
@@ -131,6 +132,7 @@ class Job:
     supervisor: Process | None = None
     batch: Process | None = None
     steps: list[Process] = field(default_factory=list)
+    has_preempted: bool = False
     signals: list[str] = field(default_factory=list)
 
     @property

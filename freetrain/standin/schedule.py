@@ -142,6 +142,7 @@ def _start_or_preempt(cluster: Cluster, job: Job, now_s: float) -> list[Order]:
     for holder in holders:
         if holder is not None and _may_preempt(cluster, job, holder):
             holder.notice_s, holder.ends_as = now_s, JobState.PREEMPTED
+            job.has_preempted = True
             orders += _notice(holder, now_s)
     return orders
 

@@ -1,0 +1,1 @@
+"""``freetrain demo --live``: broker, agents and training on one machine alone."""
