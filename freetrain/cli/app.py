@@ -11,6 +11,7 @@ from freetrain.cli import (
     cancel,
     cron,
     demo,
+    doctor,
     exits,
     pause,
     replay,
@@ -88,6 +89,7 @@ def trace_verbs(ctx: typer.Context) -> None:
 
 app.command(epilog=_examples(replay.EXAMPLES))(replay.replay)
 app.command(epilog=_examples(demo.EXAMPLES))(demo.demo)
+app.command(epilog=_examples(doctor.EXAMPLES))(doctor.doctor)
 app.command(epilog=_examples(submit.EXAMPLES))(submit.submit)
 app.command(epilog=_examples(status.EXAMPLES))(status.status)
 app.command(epilog=_examples(cancel.EXAMPLES))(cancel.cancel)

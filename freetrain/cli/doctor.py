@@ -1,0 +1,88 @@
+"""``freetrain doctor``: what is here, what works, what to do."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from freetrain.cli import options
+from freetrain.cli.output import write_out
+from freetrain.cli.world import World
+
+if TYPE_CHECKING:
+    from freetrain.doctor.subject import Subject
+
+EXAMPLES = """
+freetrain doctor
+
+freetrain doctor --no-run --json
+"""
+
+Config = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="The configuration.", show_default="as found"),
+]
+NoRun = Annotated[
+    bool, typer.Option("--no-run", metavar="", help="Run no job on a compute node.")
+]
+
+
+def doctor(
+    ctx: typer.Context,
+    *,
+    config: Config = None,
+    no_run: NoRun = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Look at this cluster, and at FreeTrain on it; run one short job to prove it."""
+    world: World = ctx.obj
+    # Imported here, so that help and completion stay quick.
+    from freetrain.doctor.examination import examine  # noqa: PLC0415
+    from freetrain.doctor.finding import exit_code  # noqa: PLC0415
+    from freetrain.doctor.text import finding_text, summary_text  # noqa: PLC0415
+
+    subject = _subject(world, config, may_run=not no_run)
+    findings = []
+    for found in examine(subject):
+        findings.append(found)
+        if not as_json:
+            write_out(world, finding_text(found))
+    if as_json:
+        import dataclasses  # noqa: PLC0415
+
+        told = [dataclasses.asdict(found) for found in findings]
+        write_out(world, json.dumps(told, indent=2) + "\n")
+    else:
+        write_out(world, summary_text(findings))
+    raise typer.Exit(exit_code(findings))
+
+
+def _subject(world: World, config: Path | None, *, may_run: bool) -> "Subject":
+    import sys  # noqa: PLC0415
+    import uuid  # noqa: PLC0415
+
+    from freetrain.cron.programs import RealPrograms  # noqa: PLC0415
+    from freetrain.doctor.subject import Subject  # noqa: PLC0415
+    from freetrain.site.search import Surroundings, find_site  # noqa: PLC0415
+    from freetrain.tick.real_outside import user_name  # noqa: PLC0415
+    from slurm.command_line import CommandLine  # noqa: PLC0415
+    from slurm.environment import scrubbed  # noqa: PLC0415
+    from slurm.subprocess_runner import SubprocessRunner  # noqa: PLC0415
+
+    around = Surroundings(world.environ, world.folder, world.uid)
+    runner = SubprocessRunner(scrubbed(world.environ))
+    return Subject(
+        site=find_site(around, asked=config),
+        environ=world.environ,
+        uid=world.uid,
+        python=Path(sys.executable),
+        programs=RealPrograms(world.environ),
+        runner=runner,
+        backend=CommandLine(runner, user=user_name()),
+        now_s=world.now_s,
+        clock=world.clock,
+        sleep=world.sleep,
+        new_uuid=lambda: str(uuid.uuid4()),
+        may_run=may_run,
+    )

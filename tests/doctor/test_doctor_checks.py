@@ -1,0 +1,193 @@
+"""The checks that touch this machine: state, imports, MPI, ticks, time."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from freetrain.doctor import state_checks
+from freetrain.doctor.finding import Check, Finding, Verdict, bad, exit_code, ok, warn
+from freetrain.doctor.mpi_checks import compare, kind_of, look_at_mpi
+from freetrain.doctor.python_checks import PACKAGES, look_at_imports, look_at_python
+from freetrain.doctor.slurm_checks import look_at_clock
+from freetrain.doctor.state_checks import look_at_state
+from freetrain.doctor.text import finding_text, summary_text
+from freetrain.doctor.tick_checks import look_at_ticks
+from freetrain.errors import CannotWriteError
+from freetrain.exchange.layout import StateDir
+from slurm.errors import SlurmRefusedError, SlurmUnavailableError
+from tests.cron.tables import install_fake
+from tests.doctor.subjects import a_subject, by_name
+
+
+def failing(error: Exception) -> Iterator[Finding]:
+    yield ok("first", "")
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (SlurmUnavailableError("x"), 69),
+        (SlurmRefusedError("x"), 78),
+        (CannotWriteError("x"), 73),
+        (OSError("x"), 78),
+    ],
+)
+def test_a_check_that_fails_is_a_finding_and_not_the_end(
+    error: Exception, code: int
+) -> None:
+    findings = list(Check("name", lambda: failing(error)).findings())
+
+    assert [found.verdict for found in findings] == [Verdict.OK, Verdict.BAD]
+    assert exit_code(findings) == code
+
+
+def test_warnings_do_not_fail_the_command() -> None:
+    assert exit_code([ok("a", ""), warn("b", "", "")]) == 0
+    assert exit_code([bad("a", "", "", exit_code=69), bad("b", "", "")]) == 69
+
+
+def test_a_finding_is_shown_with_what_to_do_and_nothing_that_moves_the_cursor() -> None:
+    text = finding_text(bad("a name", "seen\x1b[2J\n" + 40 * "words ", "do this"))
+
+    assert text.startswith("bad     a name")
+    assert "→ do this" in text
+    assert "\x1b" not in text
+    assert all(len(line) <= 100 for line in text.splitlines())
+    assert summary_text([ok("", ""), bad("", "", "")]) == "1 bad, 1 ok\n"
+
+
+def test_a_state_directory_is_made_tried_and_left_empty(tmp_path: Path) -> None:
+    found = by_name(list(look_at_state(a_subject(tmp_path, {}))))
+
+    assert {one.verdict for one in found.values()} <= {Verdict.OK, Verdict.WARN}
+    assert found["link(2)"].verdict is Verdict.OK
+    assert list((tmp_path / "state").iterdir()) == []
+    assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_state_directory_open_to_others_is_bad(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir(mode=0o755)
+    check = Check("state", lambda: look_at_state(a_subject(tmp_path, {})))
+
+    (found,) = check.findings()
+
+    assert (found.verdict, found.exit_code) == (Verdict.BAD, 78)
+    assert "chmod 700" in found.seen
+
+
+def test_a_file_system_without_links_is_bad(tmp_path: Path) -> None:
+    (tmp_path / "link-target").mkdir()  # stands for a refusal
+
+    found = state_checks.look_at_links(tmp_path)
+
+    assert found.verdict is Verdict.BAD
+
+
+def test_our_own_packages_come_from_one_place() -> None:
+    found = by_name(list(look_at_python()))
+
+    assert found["imports"].verdict is Verdict.OK
+
+
+def packages(folder: Path, text: str = '"""Doc."""\n') -> dict[str, Path | None]:
+    for name in PACKAGES:
+        (folder / name).mkdir(parents=True)
+        (folder / name / "__init__.py").write_text(text)
+    return {name: folder / name / "__init__.py" for name in PACKAGES}
+
+
+def test_packages_from_several_places_are_told_apart(tmp_path: Path) -> None:
+    ours, others = packages(tmp_path / "a"), packages(tmp_path / "b")
+
+    found = look_at_imports(ours | {"slurm": others["slurm"]})
+
+    assert found.verdict is Verdict.BAD
+    assert "pipx" in found.advice
+    assert look_at_imports(ours).verdict is Verdict.OK
+    assert look_at_imports(ours | {"logs": None}).verdict is Verdict.BAD
+
+
+def test_a_package_that_was_written_over_is_noticed(tmp_path: Path) -> None:
+    origins = packages(tmp_path)
+    (tmp_path / "slurm" / "__init__.py").write_text("from slurm.api import *\n")
+
+    found = look_at_imports(origins)
+
+    assert "slurm/__init__.py is not FreeTrain's" in found.seen
+
+
+@pytest.mark.parametrize(
+    ("flavour", "library", "verdict"),
+    [
+        ("Open MPI 5", "Open MPI v5.0.11, package: x", Verdict.OK),
+        ("Open MPI 4", "Open MPI v5.0.11", Verdict.WARN),
+        ("MPICH", "Open MPI v4.1.4", Verdict.BAD),
+        ("Open MPI 4", "MPICH Version: 4.0.2", Verdict.BAD),
+        ("MPICH", "Intel(R) MPI Library 2021.13", Verdict.OK),
+        ("MPICH", "somebody's MPI", Verdict.BAD),
+    ],
+)
+def test_mpirun_and_mpi4py_must_be_of_one_mpi(
+    flavour: str, library: str, verdict: Verdict
+) -> None:
+    assert compare(flavour, version="4.1", library=library).verdict is verdict
+
+
+def test_a_library_that_nobody_knows_has_no_kind() -> None:
+    assert kind_of("") is None
+
+
+def mpirun(tmp_path: Path, says: str) -> dict[str, Finding]:
+    program = tmp_path / "mpirun"
+    program.write_text(f"#!/bin/sh\necho '{says}'\n")
+    program.chmod(0o755)
+    environ = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    return by_name(list(look_at_mpi(a_subject(tmp_path, environ))))
+
+
+def test_an_mpirun_is_found_by_what_it_says(tmp_path: Path) -> None:
+    found = mpirun(tmp_path, "mpirun (Open MPI) 4.1.4")
+
+    assert "Open MPI 4" in found["mpirun"].seen
+    assert "mpi4py" in found
+
+
+def test_an_mpirun_that_nobody_knows_is_warned_of(tmp_path: Path) -> None:
+    assert mpirun(tmp_path, "HAL 9000")["mpirun"].verdict is Verdict.WARN
+
+
+def test_ticks_that_nothing_starts_are_warned_of_until_something_does(
+    tmp_path: Path,
+) -> None:
+    crontab = install_fake(tmp_path)
+    subject = a_subject(tmp_path, crontab.environ)
+
+    before = by_name(list(look_at_ticks(subject)))
+    crontab.keep(b"# nothing of ours\n")
+    crontab.act("forbid")
+    closed = by_name(list(look_at_ticks(subject)))
+
+    assert before["regular ticks"].verdict is Verdict.WARN
+    assert before["last tick"].verdict is Verdict.SKIPPED
+    assert "not allowed" in closed["regular ticks"].seen
+
+
+def test_the_age_of_the_last_tick_is_told(tmp_path: Path) -> None:
+    subject = a_subject(tmp_path, {"PATH": "/nowhere"})
+    log = StateDir(subject.site.state_directory).log
+    log.parent.mkdir()
+    log.touch()
+
+    found = by_name(list(look_at_ticks(subject)))
+
+    assert found["last tick"].verdict is Verdict.OK
+    assert found["regular ticks"].verdict is Verdict.SKIPPED
+    shutil.rmtree(log.parent)
+
+
+@pytest.mark.parametrize(("here_s", "verdict"), [(1001.0, "ok"), (900.0, "warn")])
+def test_clocks_that_are_apart_are_told(here_s: float, verdict: str) -> None:
+    assert look_at_clock(1000.0, here_s).verdict == verdict

@@ -1,0 +1,190 @@
+"""The one-step run, on a stand-in whose jobs really run, and on a real cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from freetrain.doctor.examination import examine
+from freetrain.doctor.finding import Verdict
+from freetrain.doctor.one_step import run_one_step
+from freetrain.doctor.slurm_checks import look
+from freetrain.standin.installing import StandIn, at_work, install
+from slurm.errors import SlurmRefusedError, SlurmUnavailableError
+from tests.cli.worlds import run
+from tests.doctor.subjects import a_subject, by_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from freetrain.doctor.subject import Subject
+    from slurm.batch import LeaseRequest, Submitted
+    from slurm.records import JobKey
+    from tests.cluster.cluster import Cluster
+
+USER = pwd.getpwuid(os.getuid()).pw_name
+
+
+@pytest.fixture
+def standin(tmp_path: Path) -> Iterator[StandIn]:
+    folder = tmp_path / "stand-in"
+    folder.mkdir()
+    now_s = time.time()  # noqa: TID251 -- its programs go by the machine's clock
+    with at_work(install(folder, now_s=now_s)) as standin:
+        yield standin
+
+
+def subject_on(
+    standin: StandIn, tmp_path: Path, *, real_time: bool = True, may_run: bool = True
+) -> Subject:
+    path = f"{standin.path}{os.pathsep}{os.defpath}"
+    environ = {"PATH": path, "LC_ALL": "C", "TZ": "UTC"}
+    # where tests run as root, Open MPI wants to be told that this is meant
+    environ |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return a_subject(tmp_path, environ, user=USER, real_time=real_time, may_run=may_run)
+
+
+def is_clean(subject: Subject) -> bool:
+    jobs = subject.backend.snapshot().jobs
+    left = list(subject.site.state_directory.iterdir())
+    return not left and not any(job.is_pending for job in jobs)
+
+
+def test_a_job_runs_reports_and_leaves_nothing(
+    standin: StandIn, tmp_path: Path
+) -> None:
+    subject = subject_on(standin, tmp_path)
+    subject.site.state_directory.mkdir(mode=0o700)
+
+    found = by_name(list(run_one_step(subject, look(subject))))
+
+    assert found["one-step run"].verdict is Verdict.OK, found
+    assert found["versions there"].verdict is Verdict.OK
+    assert found["state directory there"].verdict is Verdict.OK
+    assert found["launch agent"].verdict is not Verdict.BAD, found["launch agent"]
+    assert is_clean(subject)
+
+
+def test_asked_for_no_run_there_is_none(standin: StandIn, tmp_path: Path) -> None:
+    subject = subject_on(standin, tmp_path, may_run=False)
+
+    (found,) = run_one_step(subject, look(subject))
+
+    assert found.verdict is Verdict.SKIPPED
+    assert "--no-run" in found.seen
+    assert standin.look().jobs == []
+
+
+def test_without_an_idle_node_there_is_none(standin: StandIn, tmp_path: Path) -> None:
+    subject = subject_on(standin, tmp_path)
+    seen = look(subject)
+    busy = replace(seen, snapshot=replace(seen.snapshot, nodes=()))
+
+    (found,) = run_one_step(subject, busy)
+
+    assert found.verdict is Verdict.SKIPPED
+    assert "is idle for a minute" in found.seen
+
+
+def test_a_job_that_cannot_see_our_python_is_told_and_removed(
+    standin: StandIn, tmp_path: Path
+) -> None:
+    subject = replace(
+        subject_on(standin, tmp_path, real_time=False),
+        python=tmp_path / "not there" / "python",
+        sleep=lambda _: time.sleep(0.02),
+    )
+    subject.site.state_directory.mkdir(mode=0o700)
+
+    (found,) = run_one_step(subject, look(subject))
+
+    assert found.name == "one-step run"
+    assert found.verdict is Verdict.BAD
+    assert "FAILED" in found.seen
+    assert is_clean(subject)
+
+
+class Refusing:
+    """A back end that does not submit; all else is as before."""
+
+    def __init__(self, subject: Subject, error: Exception) -> None:
+        self._inner = subject.backend
+        self._error = error
+        self.looked_for: list[str] = []
+
+    def submit(self, request: LeaseRequest) -> Submitted:
+        del request
+        raise self._error
+
+    def find_by_name(self, *names: str) -> Sequence[object]:
+        self.looked_for.extend(names)
+        return ()
+
+    def cancel(self, jobs: Sequence[JobKey]) -> None:
+        raise AssertionError(jobs)
+
+
+@pytest.mark.parametrize("error", [SlurmRefusedError("no"), SlurmUnavailableError("?")])
+def test_a_submission_without_an_answer_is_looked_for_and_the_folder_removed(
+    standin: StandIn, tmp_path: Path, error: Exception
+) -> None:
+    subject = subject_on(standin, tmp_path)
+    subject.site.state_directory.mkdir(mode=0o700)
+    seen = look(subject)
+    refusing = Refusing(subject, error)
+    refused = replace(subject, backend=refusing)  # type: ignore[arg-type] # a part of it
+
+    with pytest.raises(type(error)):
+        list(run_one_step(refused, seen))
+
+    assert refusing.looked_for == [f"freetrain-doctor-{subject.new_uuid()}"]
+    assert list(subject.site.state_directory.iterdir()) == []
+
+
+def test_without_slurm_the_rest_is_looked_at_and_the_code_is_69(tmp_path: Path) -> None:
+    environ = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
+
+    shown = run("doctor", cwd=tmp_path, environ=environ)
+    told = run("doctor", "--json", cwd=tmp_path, environ=environ)
+
+    assert (shown.code, told.code) == (69, 69)
+    assert "not on the PATH: sbatch" in shown.stdout
+    verdicts = {one["name"]: one["verdict"] for one in json.loads(told.stdout)}
+    assert verdicts["link(2)"] == "ok"
+    assert verdicts["cluster"] == "skipped"
+
+
+def test_a_whole_examination_on_the_stand_in_names_each_thing_once(
+    standin: StandIn, tmp_path: Path
+) -> None:
+    found = by_name(list(examine(subject_on(standin, tmp_path, may_run=False))))
+
+    assert found["mode"].verdict is Verdict.OK
+    assert found["right to submit"].verdict is Verdict.OK, found["right to submit"]
+    assert found["one-step run"].verdict is Verdict.SKIPPED
+
+
+@pytest.mark.slurm
+def test_on_a_real_cluster_all_is_proven_and_nothing_is_left(
+    cluster_of: Callable[..., Cluster], tmp_path: Path
+) -> None:
+    cluster = cluster_of()
+    environ = dict(cluster.environ)
+    environ |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    subject = a_subject(tmp_path, environ, user=USER, real_time=True)
+
+    found = by_name(list(examine(subject)))
+
+    assert found["one-step run"].verdict is Verdict.OK, found
+    assert found["launch agent"].verdict is Verdict.OK, found["launch agent"]
+    assert found["MPI there"].verdict is not Verdict.BAD, found["MPI there"]
+    assert found["right to submit"].verdict is Verdict.OK
+    assert list(subject.site.state_directory.iterdir()) == []
+    cluster.clear()
