@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from freetrain.elastic import launch as contract
+from freetrain.launch.request import LEASE_MARK, WORLD_MARK
 from slurm.environment import KEPT
 
 if TYPE_CHECKING:
@@ -42,6 +43,13 @@ def launcher_environment(request: WorldRequest) -> dict[str, str]:
     if job.launch.threads is not None:
         variables["OMP_NUM_THREADS"] = str(job.launch.threads)
     return variables | _contract(request) | request.marks(request.members[0])
+
+
+def carried(request: WorldRequest) -> dict[str, str]:
+    """Return the variables of the launcher that are right on every node."""
+    own = {LEASE_MARK, WORLD_MARK, *_DEVICES, *KEPT}
+    found = launcher_environment(request)
+    return {name: value for name, value in found.items() if name not in own}
 
 
 def stop_signals(job: TrainerJob) -> str:

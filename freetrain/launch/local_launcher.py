@@ -13,12 +13,14 @@ from freetrain.exchange.errors import UnreadableFileError
 from freetrain.launch.build import plan_world
 from freetrain.launch.environment import launcher_environment
 from freetrain.launch.find_tool import find_tool
+from freetrain.launch.port import free_port
 from freetrain.launch.request import WORLD_MARK, HeadNode, WorldRequest
 from freetrain.launch.session import start
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+    from random import Random
 
     from freetrain.exchange.assigned import Assigned
     from freetrain.exchange.layout import StateDir, TrainerDir
@@ -37,10 +39,12 @@ class LocalLauncher:
     Attributes:
         state: The state directory.
         head: This node.
+        rng: What ports are drawn with.
     """
 
     state: StateDir
     head: HeadNode
+    rng: Random
 
     def launch(
         self, job: TrainerJob, assigned: Assigned, *, after: int | None = None
@@ -60,6 +64,7 @@ class LocalLauncher:
             environment=_submitters(folder, self.head.environment),
             head=self.head,
             after=after,
+            port=free_port(self.rng),
         )
         tool = find_tool(job, launcher_environment(request), head=self.head)
         mark = request.marks(request.members[0])[WORLD_MARK]

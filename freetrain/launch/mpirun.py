@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from signal import Signals
 from typing import TYPE_CHECKING
 
 from freetrain.jobfile.job import StopSignal
 from freetrain.launch.environment import launcher_environment
+from freetrain.launch.errors import CannotLaunchError
 from freetrain.launch.plan import PlannedFile, WorldPlan
 from freetrain.launch.scripts import agent_files
+from freetrain.launch.steps import starter_argv
+from freetrain.launch.stopping import asked_by, must_translate, translating
 from freetrain.launch.tool import Flavour
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from freetrain.jobfile.job import TrainerJob
     from freetrain.launch.request import WorldRequest
     from freetrain.launch.tool import Tool
+
+
+# What each passes on to its ranks; see stopping.py for what was seen.
+_PASSED_ON = {
+    Flavour.OPEN_MPI_4: (StopSignal.USR2,),
+    Flavour.OPEN_MPI_5: (StopSignal.USR2,),
+    Flavour.MPICH: (StopSignal.TERM, StopSignal.INT, StopSignal.QUIT),
+    Flavour.INTEL_MPI: (StopSignal.TERM, StopSignal.INT, StopSignal.QUIT),
+}
 
 
 def plan_mpirun(request: WorldRequest, tool: Tool) -> WorldPlan:
@@ -25,29 +35,29 @@ def plan_mpirun(request: WorldRequest, tool: Tool) -> WorldPlan:
     Raises:
         CannotLaunchError: The generation's nodes are not fit for it.
     """
+    if tool.flavour is None:
+        raise CannotLaunchError(f"{tool.path} is no mpirun; nothing was started")
     is_open_mpi = tool.flavour in {Flavour.OPEN_MPI_4, Flavour.OPEN_MPI_5}
     options = _open_mpi(request, tool) if is_open_mpi else _hydra(request, tool)
-    ranks = ("-n", str(request.processes))
-    own = request.job.launch.options
+    ranks = ("-n", str(request.processes), *request.job.launch.options)
+    passed_on = _PASSED_ON[tool.flavour]
+    signal = asked_by(request.job, passed_on)
+    command = request.job.command
+    around: tuple[PlannedFile, ...] = ()
+    if signal is not None and must_translate(request.job, passed_on):
+        path = request.world_folder / "rank.json"
+        command = starter_argv(request, path)
+        around = (PlannedFile(path, translating(request, signal)),)
+    hosts = _hostfile(request, is_open_mpi=is_open_mpi)
     return WorldPlan(
-        argv=(tool.path, *options, *ranks, *own, *request.job.command),
+        argv=(tool.path, *options, *ranks, *command),
         environment=launcher_environment(request),
         directory=request.job.directory,
         log=request.log,
-        stop_signal=_stop_signal(request.job),
+        files=(*agent_files(request), hosts, *around),
+        stop_signal=signal,
         stop_file=request.stop_file,
-        files=(*agent_files(request), _hostfile(request, is_open_mpi=is_open_mpi)),
     )
-
-
-def _stop_signal(job: TrainerJob) -> Signals | None:
-    """Return what mpirun passes on; by the others it ends its ranks itself.
-
-    A program that looks for the control file is spared those.
-    """
-    if job.elastic and job.stop.signal is not StopSignal.USR2:
-        return None
-    return Signals[f"SIG{job.stop.signal}"]
 
 
 def _open_mpi(request: WorldRequest, tool: Tool) -> tuple[str, ...]:

@@ -54,6 +54,8 @@ class WorldRequest:
         environment: The variables of whoever submitted it.
         head: The node that launches.
         after: The generation that it waits for before it trains; None for none.
+        port: A TCP port of the head's node that nobody listens on, where ranks
+            that bring their own rendezvous may meet.
     """
 
     job: TrainerJob
@@ -62,6 +64,7 @@ class WorldRequest:
     environment: Mapping[str, str]
     head: HeadNode
     after: int | None = None
+    port: int = 0
 
     @property
     def members(self) -> tuple[Member, ...]:

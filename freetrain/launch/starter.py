@@ -1,0 +1,194 @@
+"""Runs several commands as one: starts all, passes signals on, ends all together.
+
+Run as a file of its own, ``python -I -S starter.py ORDERS.json``, so that it starts
+quickly and whatever the program's variables do to Python's paths; hence it imports
+nothing but the standard library. It runs on the head's node, one command a node, and
+on each node, one command a rank.
+
+It exits with 0 if every command did. When one does not, the others are ended, and
+its status is the starter's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_END_S = 5.0
+_SHELL_SIGNAL_BASE = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command.
+
+    Attributes:
+        argv: Its words; no shell sees them.
+        environment: Variables beside the starter's own.
+        name: What it is called where it fails.
+    """
+
+    argv: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...] = ()
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orders:
+    """What one starter does.
+
+    Attributes:
+        commands: What it runs.
+        hears: The signals that ask the commands to stop.
+        sends: The signal that they are asked by.
+        to_children: Whether not they are asked, but the processes they started:
+            torchrun ends its workers unkindly when asked itself.
+    """
+
+    commands: tuple[Command, ...]
+    hears: tuple[str, ...]
+    sends: str
+    to_children: bool = False
+
+
+def render_orders(orders: Orders) -> str:
+    """Return *orders* as the text of a file."""
+    return json.dumps(asdict(orders), indent=1) + "\n"
+
+
+def parse_orders(text: str) -> Orders:
+    """Return the orders that *text* holds.
+
+    Raises:
+        ValueError, TypeError, KeyError: It holds none.
+    """
+    fields = json.loads(text)
+    commands = tuple(
+        Command(
+            tuple(one["argv"]),
+            tuple((name, value) for name, value in one["environment"]),
+            one["name"],
+        )
+        for one in fields.pop("commands")
+    )
+    return Orders(commands=commands, **fields | {"hears": tuple(fields["hears"])})
+
+
+class Starter:
+    """Runs the commands of its orders."""
+
+    def __init__(self, orders: Orders) -> None:
+        self._orders = orders
+        self._running: dict[int, tuple[subprocess.Popen[bytes], str]] = {}
+
+    def run(self) -> int:
+        """Run all commands to their ends and return the exit status.
+
+        Signals are blocked but while it waits for one, so that none is lost.
+        """
+        heard = {signal.Signals[f"SIG{name}"] for name in self._orders.hears}
+        ends = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP} - heard
+        watched = heard | ends | {signal.SIGCHLD}
+        signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+        status = self._start(watched)
+        while self._running and not status:
+            came = signal.sigwait(watched)
+            if came in heard:
+                self._ask()
+            elif came in ends:
+                status = _SHELL_SIGNAL_BASE + came
+            status = status or self._reap()
+        if status:
+            self._end(watched)
+        return status
+
+    def _start(self, blocked: set[signal.Signals]) -> int:
+        for command in self._orders.commands:
+            try:
+                process = subprocess.Popen(  # noqa: S603 -- a list, never a shell
+                    command.argv,
+                    env={**os.environ, **dict(command.environment)},
+                    stdin=subprocess.DEVNULL,
+                    # A blocked signal stays blocked in what is executed.
+                    preexec_fn=lambda: _unblock(blocked),  # noqa: PLW1509 -- no threads
+                )
+            except OSError as error:
+                _say(f"{command.name or command.argv[0]} cannot be started: {error}")
+                return 127
+            self._running[process.pid] = (process, command.name or command.argv[0])
+        return 0
+
+    def _ask(self) -> None:
+        number = signal.Signals[f"SIG{self._orders.sends}"]
+        for pid in list(self._running):
+            targets = _children(pid) if self._orders.to_children else (pid,)
+            for target in targets:
+                with suppress(ProcessLookupError):
+                    os.kill(target, number)
+
+    def _reap(self) -> int:
+        """Note what has ended; return the status of one that failed, else 0."""
+        for pid, (process, name) in list(self._running.items()):
+            status = process.poll()
+            if status is None:
+                continue
+            del self._running[pid]
+            if status:
+                how = f"signal {-status}" if status < 0 else f"exit code {status}"
+                _say(f"{name} ended with {how}; the others are ended")
+                return status if status > 0 else _SHELL_SIGNAL_BASE - status
+        return 0
+
+    def _end(self, watched: set[signal.Signals]) -> None:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            for pid in self._running:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, number)
+            end_s = time.monotonic() + _END_S
+            while self._running and (left_s := end_s - time.monotonic()) > 0:
+                signal.sigtimedwait(watched, left_s)
+                self._forget_ended()
+
+    def _forget_ended(self) -> None:
+        for pid, (process, _) in list(self._running.items()):
+            if process.poll() is not None:
+                del self._running[pid]
+
+
+def _unblock(numbers: set[signal.Signals]) -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
+
+
+def _children(parent: int) -> Iterator[int]:
+    """Yield the processes whose parent is *parent*."""
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError, ValueError, IndexError):
+            pid = int(entry.name)
+            after_name = (entry / "stat").read_bytes().rpartition(b")")[2].split()
+            if int(after_name[1]) == parent:
+                yield pid
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"freetrain: {text}\n")
+    sys.stderr.flush()
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the orders in the file that *argv* names."""
+    return Starter(parse_orders(Path(argv[1]).read_text(encoding="utf-8"))).run()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv))
