@@ -13,6 +13,7 @@ from freetrain.cli import (
     demo,
     doctor,
     exits,
+    holes,
     pause,
     replay,
     resume,
@@ -92,6 +93,7 @@ app.command(epilog=_examples(demo.EXAMPLES))(demo.demo)
 app.command(epilog=_examples(doctor.EXAMPLES))(doctor.doctor)
 app.command(epilog=_examples(submit.EXAMPLES))(submit.submit)
 app.command(epilog=_examples(status.EXAMPLES))(status.status)
+app.command(epilog=_examples(holes.EXAMPLES))(holes.holes)
 app.command(epilog=_examples(cancel.EXAMPLES))(cancel.cancel)
 app.command(epilog=_examples(pause.EXAMPLES))(pause.pause)
 app.command(epilog=_examples(resume.EXAMPLES))(resume.resume)
