@@ -25,6 +25,7 @@ from freetrain.toml.text import Places
 from slurm.command_line import CommandLine
 from slurm.subprocess_runner import SubprocessRunner
 from tests.fakes.slurm.installing import USER, FakeSlurm, install
+from tests.tick.at_hand import AtHand
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,6 +46,8 @@ class TickWorld:
         folder: The state directory.
         slurm: The fake programs.
         site: The site's settings.
+        now_s: slurmctld's clock, for Slurm at hand.
+        is_at_hand: Whether Slurm is asked without starting programs.
         timeout_s: How long a command may take.
         reached: Called before and after each effect.
         beats: Counts heartbeats up.
@@ -53,6 +56,8 @@ class TickWorld:
     folder: StateDir
     slurm: FakeSlurm
     site: Site
+    now_s: float = 1_900_000_000.0
+    is_at_hand: bool = True
     timeout_s: float = 30.0
     reached: Callable[[str], None] = lambda _: None
     beats: itertools.count[int] = field(default_factory=itertools.count)
@@ -60,7 +65,7 @@ class TickWorld:
     @property
     def outside(self) -> Outside:
         return Outside(
-            now_s=lambda: 1_900_000_000.0,
+            now_s=lambda: self.now_s,
             clock=itertools.count().__next__,
             ticker=Ticker("host", os.getpid(), "boot"),
             is_alive=lambda _: False,
@@ -76,11 +81,18 @@ class TickWorld:
 
     def connect(self, most_requests: int) -> SlurmBackend:
         return CommandLine(
-            SubprocessRunner(self.slurm.environ),
+            AtHand(self.slurm.folder, self._passing_s)
+            if self.is_at_hand
+            else SubprocessRunner(self.slurm.environ),
             user=USER,
             timeout_s=self.timeout_s,
             max_requests=most_requests,
         )
+
+    def _passing_s(self) -> float:
+        """Let a second pass with each command, as in life."""
+        self.now_s += 1.0
+        return self.now_s
 
     def tick(self, *, dry_run: bool = False) -> TickReport:
         return tick(self.site, self.outside, dry_run=dry_run)
@@ -145,7 +157,7 @@ def lease_of(job: Job) -> LeaseKey:
     return LeaseKey(uuid_in(job.name) or "", max(job.task, 0))
 
 
-def tick_world(folder: Path, **site: object) -> TickWorld:
+def tick_world(folder: Path, *, is_at_hand: bool = True, **site: object) -> TickWorld:
     """Make a world in *folder*: eight idle nodes and an empty state directory."""
     programs = folder / "fake-slurm"
     programs.mkdir()
@@ -155,5 +167,6 @@ def tick_world(folder: Path, **site: object) -> TickWorld:
     return TickWorld(
         folder=StateDir(state),
         slurm=install(programs),
+        is_at_hand=is_at_hand,
         site=replace(plain, **{"lease": lease, **site}),  # type: ignore[arg-type]
     )
