@@ -14,6 +14,7 @@ from freetrain.cli import (
     doctor,
     exits,
     holes,
+    logs,
     pause,
     replay,
     resume,
@@ -94,6 +95,7 @@ app.command(epilog=_examples(doctor.EXAMPLES))(doctor.doctor)
 app.command(epilog=_examples(submit.EXAMPLES))(submit.submit)
 app.command(epilog=_examples(status.EXAMPLES))(status.status)
 app.command(epilog=_examples(holes.EXAMPLES))(holes.holes)
+app.command(epilog=_examples(logs.EXAMPLES))(logs.logs)
 app.command(epilog=_examples(cancel.EXAMPLES))(cancel.cancel)
 app.command(epilog=_examples(pause.EXAMPLES))(pause.pause)
 app.command(epilog=_examples(resume.EXAMPLES))(resume.resume)

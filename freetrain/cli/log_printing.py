@@ -1,0 +1,157 @@
+"""Printing what worlds and agents printed: whose it is said, nothing done by it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from freetrain.cli.output import write_out
+from freetrain.desk.change import find_trainer
+from freetrain.desk.printed import (
+    Follower,
+    WorldLogs,
+    agent_sources,
+    check_generation,
+)
+from freetrain.desk.submission import LIVE, job_of
+from freetrain.launch.places import logs_of
+from freetrain.store.open_store import read_store
+from freetrain.store.trainers import trainers
+from freetrain.toml.wording import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from freetrain.cli.world import World
+    from freetrain.desk.printed import Source
+    from freetrain.exchange.layout import StateDir
+    from freetrain.store.trainers import TrainerRow
+
+EVERY_S = 0.5
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogRequest:
+    """What is to be shown.
+
+    Attributes:
+        state: The state directory.
+        name: The trainer.
+        generation: Only this one; None for all.
+        of_agents: Whether the agents' logs are meant.
+        tail: Only so many last lines; None for all.
+        follow: Whether to go on as it grows.
+        as_json: Whether each line is to be an object.
+    """
+
+    state: StateDir
+    name: str
+    generation: int | None
+    of_agents: bool
+    tail: int | None
+    follow: bool
+    as_json: bool
+
+
+def print_logs(request: LogRequest, world: World) -> None:
+    """Show what *request* asks for; following ends when the trainer has ended.
+
+    Raises:
+        UsageError: There is no such trainer, or no such generation.
+        StoreError: The state cannot be read.
+        OSError: A folder cannot be read.
+    """
+    row = _row(request, world)
+    if request.generation is not None:
+        folder = request.state.trainer(row.name)
+        check_generation(folder, request.generation)
+    follower = Follower(_sources(request, row))
+    printer = Printer(world, as_json=request.as_json)
+    with suppress(KeyboardInterrupt):
+        for source, line in _last(request, _lines(follower)):
+            printer.show(source, line)
+        while request.follow:
+            has_ended = _row(request, world).state not in LIVE
+            for source, line in _lines(follower):
+                printer.show(source, line)
+            if has_ended:
+                break
+            world.sleep(EVERY_S)
+    if printer.is_unused:
+        world.stderr.write(f"{row.name} has printed nothing so far.\n")
+
+
+class Printer:
+    """Writes pieces of several files, and says whose they are as they change."""
+
+    def __init__(self, world: World, *, as_json: bool) -> None:
+        """Take where to write, and whether programs read it."""
+        self._world = world
+        self._as_json = as_json
+        self._last: Source | None = None
+        self._is_line_open = False
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether nothing was written so far."""
+        return self._last is None
+
+    def show(self, source: Source, text: str) -> None:
+        """Write *text*, which *source* printed."""
+        if self._as_json:
+            record = {"generation": source.generation, "from": source.title}
+            write_out(self._world, json.dumps({**record, "text": text}) + "\n")
+            self._last = source
+            return
+        if source != self._last:
+            ended = "\n" if self._is_line_open else ""
+            write_out(self._world, f"{ended}==> {one_line(source.title)} <==\n")
+        self._last = source
+        shown = harmless(text) if self._world.is_out_terminal else text
+        self._is_line_open = not shown.endswith("\n")
+        write_out(self._world, shown)
+
+
+def harmless(text: str) -> str:
+    """Return *text* with all but line breaks and tabs shown instead of done."""
+    return "".join(
+        char
+        if char.isprintable() or char in "\n\t"
+        else "\n"
+        if char == "\r"
+        else char.encode("unicode_escape").decode()
+        for char in text.replace("\r\n", "\n")
+    )
+
+
+def _row(request: LogRequest, world: World) -> TrainerRow:
+    with read_store(request.state.path, uid=world.uid) as connection:
+        return find_trainer(trainers(connection), request.name)
+
+
+def _sources(request: LogRequest, row: TrainerRow) -> Callable[[], Iterable[Source]]:
+    state, generation = request.state, request.generation
+    folder = state.trainer(row.name)
+    if request.of_agents:
+        return lambda: agent_sources(state, folder, generation=generation)
+    job = job_of(row)
+    logs = folder.logs if job is None else logs_of(job, folder)
+    return WorldLogs(folder, logs, generation=generation)
+
+
+def _lines(follower: Follower) -> Iterator[tuple[Source, str]]:
+    """Yield what is new, cut after each line; the last one may lack its end."""
+    for source, text in follower.read():
+        for line in _LINE.findall(text):
+            yield source, line
+
+
+def _last(
+    request: LogRequest, lines: Iterator[tuple[Source, str]]
+) -> Iterator[tuple[Source, str]]:
+    return lines if request.tail is None else iter(deque(lines, maxlen=request.tail))
