@@ -31,12 +31,14 @@ if TYPE_CHECKING:
     from slurm.records import JobRecord
 
 _FAILURES = frozenset(
-    {
-        JobState.BOOT_FAIL,
-        JobState.FAILED,
-        JobState.LAUNCH_FAILED,
-        JobState.OUT_OF_MEMORY,
-    }
+    {JobState.BOOT_FAIL, JobState.FAILED, JobState.LAUNCH_FAILED}
+    | {JobState.OUT_OF_MEMORY}
+)
+
+_TOLD_ENDS = (
+    (JobState.PREEMPTED, LeaseEnd.PREEMPTED),
+    (JobState.CANCELLED, LeaseEnd.CANCELLED),
+    (JobState.DEADLINE, LeaseEnd.UNSTARTED),
 )
 
 _SOURCES = 2
@@ -278,10 +280,9 @@ def _state(job: JobRecord) -> LeaseState:
 
 
 def _end(job: JobRecord) -> LeaseEnd:
-    if JobState.PREEMPTED in job.states:
-        return LeaseEnd.PREEMPTED
-    if JobState.CANCELLED in job.states:
-        return LeaseEnd.CANCELLED
+    told = (end for state, end in _TOLD_ENDS if state in job.states)
+    if (end := next(told, None)) is not None:
+        return end
     return LeaseEnd.FAILED if job.states & _FAILURES else LeaseEnd.EXPECTED
 
 

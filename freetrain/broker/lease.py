@@ -26,6 +26,7 @@ class LeaseEnd(StrEnum):
     """How a lease ended; only a failure counts against us."""
 
     EXPECTED = "expected"
+    UNSTARTED = "unstarted"  # its deadline came first
     PREEMPTED = "preempted"
     CANCELLED = "cancelled"
     FAILED = "failed"

@@ -86,8 +86,8 @@ def _failed(lease: Lease, observed: Observed, *, was_heard: bool) -> bool:
     if failed_to_start(lease, observed.limits):
         return True
     was_told = lease.notice_s is not None or lease.cancel_s is not None
-    ran = bool(lease.node) and lease.ended is LeaseEnd.EXPECTED
-    return ran and not was_heard and not was_told
+    by_itself = lease.ended is LeaseEnd.EXPECTED and not was_told
+    return by_itself and not was_heard
 
 
 def _generations(run: Run, standing: Standing) -> tuple[int, list[Event]]:

@@ -73,7 +73,7 @@ def test_being_seen_again_starts_the_count_anew_and_revives_the_gone() -> None:
         (JobState.PREEMPTED, LeaseEnd.PREEMPTED),
         (JobState.CANCELLED, LeaseEnd.CANCELLED),
         (JobState.TIMEOUT, LeaseEnd.EXPECTED),
-        (JobState.DEADLINE, LeaseEnd.EXPECTED),
+        (JobState.DEADLINE, LeaseEnd.UNSTARTED),
         (JobState.NODE_FAIL, LeaseEnd.EXPECTED),
         (JobState.FAILED, LeaseEnd.FAILED),
         (JobState.BOOT_FAIL, LeaseEnd.FAILED),

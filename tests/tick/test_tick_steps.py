@@ -1,0 +1,429 @@
+"""What single ticks do, against the fake Slurm."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from freetrain.exchange.assigned import Assigned, create_assigned
+from freetrain.exchange.ending import Ended, Ending, create_ending
+from freetrain.exchange.heartbeat import AgentState
+from freetrain.exchange.layout import lease_name
+from freetrain.site.settings import Mode, PlannerSettings, PolicyName
+from freetrain.standin import keeping
+from freetrain.standin.records import Job, JobState
+from freetrain.store.events import EventKind, events_of, pace
+from freetrain.store.open_store import read_store
+from freetrain.store.trainers import TrainerState
+from freetrain.tick.page import read_page
+from freetrain.tick.script import MODE
+from tests.tick.tick_worlds import UID, TickWorld, lease_of, tick_world
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def world(quick_folder: Path) -> TickWorld:
+    return tick_world(quick_folder)
+
+
+def running(world: TickWorld, name: str = "a", most: int = 2) -> Assigned:
+    """Let a trainer run on *most* nodes."""
+    world.submit(name, most=most)
+    world.tick()
+    world.beat()
+    world.tick()
+    newest = world.newest(name)
+    assert newest is not None
+    return newest
+
+
+def ended(world: TickWorld, name: str, how: Ended, message: str = "") -> None:
+    newest = world.newest(name)
+    assert newest is not None
+    ending = Ending(
+        generation=newest.generation,
+        ended=how,
+        was_asked=False,
+        lost_lease=False,
+        exit_code=None,
+        step=0,
+        committed_step=0,
+        message=message,
+        started_s=0.0,
+        ended_s=1.0,
+        author="x-0",
+    )
+    create_ending(world.folder.trainer(name), ending)
+
+
+def empty_by_agent(world: TickWorld, name: str) -> None:
+    newest = world.newest(name)
+    assert newest is not None
+    create_assigned(
+        world.folder.trainer(name),
+        replace(
+            newest,
+            generation=newest.generation + 1,
+            members=(),
+            author="x-0",
+            reason="as agents do",
+        ),
+    )
+
+
+def written(world: TickWorld) -> dict[Path, int]:
+    """Return when each file changed; SQLite's side files say nothing of the state."""
+    return {
+        path: path.stat().st_mtime_ns
+        for path in world.folder.path.rglob("*")
+        if not path.name.endswith(("-shm", "-wal")) and path.is_file()
+    }
+
+
+def over(world: TickWorld, state: JobState) -> None:
+    """Let all our jobs end."""
+    with keeping.opened(world.slurm.folder) as cluster:
+        for job in cluster.jobs:
+            if job.is_running:
+                job.state, job.end_s = state, world.now_s
+
+
+def test_a_trainer_gets_leases_and_then_a_generation_of_those_that_answer(
+    world: TickWorld,
+) -> None:
+    world.submit("a", most=3)
+
+    world.tick()
+    world.tick()
+    unheard = world.newest("a")
+    world.beat()
+    world.tick()
+
+    newest = world.newest("a")
+    assert unheard is None
+    assert newest is not None
+    assert newest.keys == set(world.running())
+    assert (len(newest.members), newest.author) == (3, "broker")
+    assert {m.job_id for m in newest.members} == {j.job_id for j in world.live()}
+    assert len(world.slurm.calls("sbatch")) == 1
+
+
+def test_a_lease_asks_for_what_is_decided_and_always_for_the_lowest_priority(
+    world: TickWorld,
+) -> None:
+    world.submit("a", most=2)
+
+    (request,) = world.tick().requests
+
+    (argv,) = world.slurm.calls("sbatch")
+    assert argv[-4] == str(world.folder.lease_script)
+    uuid, minutes, grace_s = argv[-3:]
+    assert f"--job-name=freetrain-{uuid}" in argv
+    assert f"--comment=freetrain {uuid}" in argv
+    assert f"--time={minutes}" in argv
+    assert {"--nice=10000", "--export=NONE", "--array=0-1", "--exclusive"} <= set(argv)
+    assert any(word.startswith("--deadline=") for word in argv)
+    assert f"--output={world.folder.outputs}/lease-%j.out" in argv
+    assert int(grace_s) == 10 + 5, "GraceTime and KillWait"
+    assert request.tasks == 2
+    assert world.folder.lease_script.stat().st_mode & 0o777 == MODE
+
+
+def test_a_tick_with_nothing_to_do_needs_eight_commands_and_changes_nothing(
+    world: TickWorld,
+) -> None:
+    running(world)
+    files = sorted(world.folder.trainers.rglob("*"))
+
+    page = world.tick().page
+
+    assert page.requests == 8
+    assert not any(page.done.values())
+    assert sorted(world.folder.trainers.rglob("*")) == files
+
+
+def test_the_page_and_the_log_and_the_metrics_tell_what_was_done(
+    world: TickWorld,
+) -> None:
+    running(world)
+
+    page = world.tick().page
+
+    assert read_page(world.folder.page) == page
+    (line,) = page.trainers
+    assert (line.reason, line.nodes) == ("it has what the plan gives it", 2)
+    assert sorted(line.node_names) == ["n1", "n2"]
+    used = {hole.node: hole.trainer for hole in page.holes}
+    assert (used["n1"], used["n3"]) == ("a", "")
+    assert [lease.trainer for lease in page.leases] == ["a", "a"]
+    assert len(world.folder.log.read_text().splitlines()) == 3
+    numbers = world.folder.metrics.read_text()
+    assert 'freetrain_leases{state="running"} 2\n' in numbers
+    assert "freetrain_ticks_total 3\n" in numbers
+    assert "freetrain_training_nodes 2\n" in numbers
+
+
+def test_a_dry_run_shows_the_commands_and_writes_nothing_at_all(
+    world: TickWorld,
+) -> None:
+    world.submit("a")
+    before = written(world)
+
+    report = world.tick(dry_run=True)
+
+    assert [request.tasks for request in report.requests] == [2]
+    assert world.live() == []
+    assert written(world) == before
+
+
+def test_a_dry_run_needs_no_state(world: TickWorld) -> None:
+    report = world.tick(dry_run=True)
+
+    assert len(report.page.holes) == 8
+    assert not world.folder.path.exists()
+
+
+@pytest.mark.parametrize(
+    ("how", "state", "message"),
+    [
+        (Ended.FINISHED, TrainerState.FINISHED, "all samples done"),
+        (Ended.DO_NOT_RESTART, TrainerState.FAILED, "diverged\n$(reboot)"),
+    ],
+)
+def test_a_trainer_whose_program_said_so_is_over(
+    world: TickWorld, how: Ended, state: TrainerState, message: str
+) -> None:
+    running(world)
+    ended(world, "a", how, message)
+
+    world.tick()
+
+    row = world.row("a")
+    assert (row.state, row.message) == (state, message)
+    newest = world.newest("a")
+    assert newest is not None
+    assert newest.members == ()
+    with read_store(world.folder.path, uid=UID) as store:
+        kinds = [event.kind for event in events_of(store, "a")]
+    assert kinds == [EventKind.ASSIGNED, EventKind.TRAINER_ENDED]
+
+
+def test_a_trainer_that_failed_too_often_is_marked_and_gets_no_nodes(
+    world: TickWorld,
+) -> None:
+    world.submit("b", "[restart]\nattempts = 2\n")
+    world.tick()
+    world.beat()
+    world.tick()
+    ended(world, "b", Ended.FAILED, "no such file")
+    first = world.newest("b")
+    assert first is not None
+    again = replace(first, generation=2, author="x-0")
+    create_assigned(world.folder.trainer("b"), again)
+    ended(world, "b", Ended.FAILED, "no such file")
+    empty_by_agent(world, "b")
+
+    world.tick()
+
+    row = world.row("b")
+    assert row.state is TrainerState.FAILED
+    assert "no such file" in row.message
+
+
+def test_an_empty_generation_alone_fails_nobody(world: TickWorld) -> None:
+    running(world)
+    ended(world, "a", Ended.KILLED)
+    empty_by_agent(world, "a")
+
+    world.tick()
+
+    assert world.row("a").state is TrainerState.WANTED
+    newest = world.newest("a")
+    assert newest is not None
+    assert (newest.generation, len(newest.members)) == (3, 2)
+
+
+def test_a_paused_trainer_is_taken_off_and_its_leases_are_told_to_leave(
+    world: TickWorld,
+) -> None:
+    running(world)
+    world.set_state("a", TrainerState.PAUSED)
+
+    world.tick()
+
+    newest = world.newest("a")
+    assert newest is not None
+    assert (newest.members, newest.reason) == ((), "it is paused")
+    assert [job.signals for job in world.live()] == [["TERM"], ["TERM"]]
+
+
+def test_the_head_stays_where_it_is_when_its_trainer_grows(world: TickWorld) -> None:
+    first = running(world)
+    world.put(
+        replace(world.row("a"), job=world.row("a").job.replace("max = 2", "max = 4"))
+    )
+
+    world.tick()
+    world.beat()
+    world.tick()
+
+    newest = world.newest("a")
+    assert newest is not None
+    assert len(newest.members) == 4
+    assert newest.members[:2] == first.members
+    assert newest.reason == "grows from 2 to 4 nodes"
+
+
+@pytest.mark.parametrize("state", [AgentState.LEAVING, AgentState.ENDED])
+def test_a_lease_that_is_leaving_joins_nobody(
+    world: TickWorld, state: AgentState
+) -> None:
+    world.submit("a", most=2)
+    world.tick()
+    going, staying = world.running()
+    world.beat(going, state=state)
+    world.beat(staying)
+
+    world.tick()
+
+    newest = world.newest("a")
+    assert newest is not None
+    assert newest.keys == {staying}
+
+
+def test_an_agent_that_tells_the_same_number_for_long_is_given_up(
+    world: TickWorld,
+) -> None:
+    first = running(world)
+    frozen = first.members[1].key
+    world.now_s += 30.0
+    world.beat(first.members[0].key)
+
+    world.tick()
+
+    newest = world.newest("a")
+    assert newest is not None
+    assert newest.keys == {first.members[0].key}
+    assert frozen not in newest.keys
+
+
+def test_who_was_first_with_a_generation_wins(world: TickWorld) -> None:
+    world.submit("a", most=1)
+    world.submit("b", most=1)
+    world.tick()
+    world.beat()
+    theirs = Assigned(
+        trainer="a",
+        generation=1,
+        members=(),
+        created_s=1.0,
+        author="x-0",
+        reason="first",
+    )
+
+    def first(point: str) -> None:
+        if point == "before assigning 1 of a":
+            create_assigned(world.folder.trainer("a"), theirs)
+
+    world.reached = first
+    page = world.tick().page
+
+    assert world.newest("a") == theirs
+    assert world.newest("b") is None, "it may count on what the other gives up"
+    assert page.problems == ("somebody else gave a a new generation first",)
+
+
+def test_leases_that_never_answer_count_as_failed_starts_and_make_it_pause(
+    world: TickWorld,
+) -> None:
+    world.submit("a", most=4)
+    for _ in range(4):
+        world.tick()
+        over(world, JobState.COMPLETED)
+
+    page = world.tick().page
+
+    with read_store(world.folder.path, uid=UID) as store:
+        assert pace(store, since_s=0.0).failed_starts >= 3
+    assert page.brake == "leases failed to start repeatedly"
+    assert world.live() == []
+
+
+def test_background_trainers_get_what_the_others_leave(world: TickWorld) -> None:
+    world.submit("late", 'order = "background"\nweight = 1000.0', most=8)
+    world.submit("first", most=6)
+
+    page = world.tick().page
+
+    assert {one.name: one.planned_nodes for one in page.trainers} == {
+        "first": 6,
+        "late": 2,
+    }
+
+
+def test_equal_shares_where_the_site_wants_them(quick_folder: Path) -> None:
+    planner = PlannerSettings(policy=PolicyName.EQUAL)
+    world = tick_world(quick_folder, planner=planner)
+    world.submit("a", "weight = 1000.0", most=8)
+    world.submit("b", most=8)
+
+    page = world.tick().page
+
+    assert [one.planned_nodes for one in page.trainers] == [4, 4]
+
+
+def test_without_preemption_leases_make_room_for_anybody(quick_folder: Path) -> None:
+    world = tick_world(quick_folder)
+    world.site = replace(world.site, lease=replace(world.site.lease, mode=Mode.YIELD))
+    first = running(world, most=8)
+    theirs = Job(
+        job_id=0,
+        name="theirs",
+        user="bob",
+        partition="freetrain",
+        limit_s=60.0,
+        run_s=60.0,
+        submit_s=world.now_s,
+    )
+    world.slurm.standin.add([theirs])
+
+    world.tick()
+
+    newest = world.newest("a")
+    assert newest is not None
+    assert len(newest.members) == 7
+    (given,) = {m.key for m in first.members} - newest.keys
+    assert given not in map(lease_of, world.live())
+
+
+def test_a_trainer_that_cannot_be_read_is_left_as_it_is(world: TickWorld) -> None:
+    first = running(world)
+    world.beat(*first.keys, state=AgentState.TRAINING, trainer="a")
+    world.put(replace(world.row("a"), job='name = "a"\nnonsense = 1'))
+    world.submit("b", most=1)
+
+    page = world.tick().page
+
+    assert world.newest("a") == first
+    assert "nonsense" in " ".join(page.problems)
+    assert {lease_of(job) for job in world.live()} >= first.keys
+    assert [job.signals for job in world.live() if lease_of(job) in first.keys] == [
+        [],
+        [],
+    ]
+
+
+def test_the_page_is_json_that_every_reader_takes(world: TickWorld) -> None:
+    world.submit("a", most=1)
+    world.tick()
+
+    text = world.folder.page.read_text(encoding="utf-8")
+
+    assert "Infinity" not in text
+    assert json.loads(text)["version"] == 1
+    assert lease_name(world.running()[0]) not in text  # it was asked for after the look
