@@ -13,6 +13,7 @@ from freetrain.cli import (
     demo,
     doctor,
     exits,
+    explain,
     holes,
     logs,
     pause,
@@ -95,6 +96,7 @@ app.command(epilog=_examples(doctor.EXAMPLES))(doctor.doctor)
 app.command(epilog=_examples(submit.EXAMPLES))(submit.submit)
 app.command(epilog=_examples(status.EXAMPLES))(status.status)
 app.command(epilog=_examples(holes.EXAMPLES))(holes.holes)
+app.command(epilog=_examples(explain.EXAMPLES))(explain.explain)
 app.command(epilog=_examples(logs.EXAMPLES))(logs.logs)
 app.command(epilog=_examples(cancel.EXAMPLES))(cancel.cancel)
 app.command(epilog=_examples(pause.EXAMPLES))(pause.pause)

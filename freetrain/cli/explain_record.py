@@ -1,0 +1,52 @@
+"""Why things are as they are, for programs: what ``freetrain explain --json`` shows."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from freetrain.cli.why_text import reason_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from freetrain.desk.history import Chapter
+    from freetrain.desk.overview import Overview
+
+
+def explain_record(
+    seen: Overview, chapters: Mapping[str, Sequence[Chapter]]
+) -> dict[str, Any]:
+    """Return the reasons for everything; what no tick told is empty."""
+    page = seen.page
+    return {
+        "now_s": seen.now_s,
+        "at_s": None if page is None else page.at_s,
+        "problems": list(page.problems) if page else [],
+        "trainers": [
+            {
+                "name": one.row.name,
+                "doing": str(one.doing),
+                "reason": reason_of(one, seen),
+                "tick": None
+                if (line := seen.of_trainer(one.row.name)) is None
+                else asdict(line),
+                "generations": [_chapter(c) for c in chapters[one.row.name]],
+            }
+            for one in seen.standings
+        ],
+        "holes": [asdict(hole) for hole in page.holes] if page else [],
+        "leases": [asdict(lease) for lease in page.leases] if page else [],
+    }
+
+
+def _chapter(chapter: Chapter) -> dict[str, Any]:
+    made, ending = chapter.assigned, chapter.ending
+    return {
+        "generation": made.generation,
+        "created_s": made.created_s,
+        "author": made.author,
+        "reason": made.reason,
+        "nodes": [member.node for member in made.members],
+        "ending": None if ending is None else asdict(ending),
+    }

@@ -1,0 +1,156 @@
+"""Why things are as they are, for people; every time both ways."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from freetrain.broker.explain import HoleReason
+from freetrain.cli.times import age_text, ago, clock_text, short_age
+from freetrain.cli.why_text import reason_of
+from freetrain.desk.status import Doing
+from freetrain.store.trainers import TrainerState
+from freetrain.toml.wording import one_line
+from slurm.hostlist import collapse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from rich.console import RenderableType
+
+    from freetrain.desk.history import Chapter
+    from freetrain.desk.overview import Overview
+    from freetrain.desk.status import Standing
+    from freetrain.tick.page import HoleLine, Page, TrainerLine
+
+
+def trainer_part(
+    one: Standing, seen: Overview, chapters: Sequence[Chapter]
+) -> RenderableType:
+    """Return why *one* has what it has, and what became of it so far."""
+    lines = [*_trainer(one, seen), *_story(chapters, seen.now_s)]
+    return _text(lines)
+
+
+def holes_part(seen: Overview) -> RenderableType:
+    """Return what the holes of the last tick are used for, and its own state."""
+    page = seen.page
+    if page is None:
+        why = seen.problem or "No tick has looked at Slurm so far"
+        return _text(["", f"{why.rstrip('.')}. `freetrain holes` looks now."])
+    if not page.holes:
+        return _text(["", *_tick(page, seen), "It saw no hole."])
+    return Group("", _table(page, seen.now_s), "", _text(_tick(page, seen)))
+
+
+def _text(lines: Sequence[str]) -> Text:
+    return Text("\n".join(map(one_line, lines)), overflow="fold")
+
+
+def _trainer(one: Standing, seen: Overview) -> Iterator[str]:
+    name = one.row.name
+    yield f"{name} is {one.doing}, for {age_text(seen.now_s - one.since_s)} now."
+    why = reason_of(one, seen)
+    line = seen.of_trainer(name)
+    is_wanted = one.row.state is TrainerState.WANTED
+    if why:
+        yield f"Why: {why}"
+    elif is_wanted and line is not None and line.reason:
+        yield f"Why: {line.reason}."
+    if is_wanted and line is not None:
+        yield from _counts(one, line)
+    elif is_wanted and one.doing is Doing.WAITING:
+        yield "No tick has seen it yet."
+    if is_wanted and seen.is_tick_missing:
+        yield "No tick for ten minutes or more: nothing changes without one."
+
+
+def _counts(one: Standing, line: TrainerLine) -> Iterator[str]:
+    sizes = _sizes(() if one.job is None else one.job.nodes.sizes)
+    yield (
+        f"Nodes: {one.nodes} now, {line.planned_nodes} planned; {line.usable_nodes} "
+        f"meet its requirement; it can use {sizes}."
+    )
+    newer = one.generation - line.generation
+    if newer > 0:
+        yield f"The last tick did not know its {newer} newest generations yet."
+
+
+def _sizes(sizes: Sequence[int]) -> str:
+    if not sizes:
+        return "none"
+    if sizes == tuple(range(sizes[0], sizes[-1] + 1)):
+        return f"{sizes[0]} to {sizes[-1]}" if len(sizes) > 1 else str(sizes[0])
+    return ", ".join(map(str, sizes))
+
+
+def _story(chapters: Sequence[Chapter], now_s: float) -> Iterator[str]:
+    for chapter in chapters:
+        made, ending = chapter.assigned, chapter.ending
+        where = collapse(member.node for member in made.members) or "no nodes"
+        yield (
+            f"  {clock_text(made.created_s)} ({ago(made.created_s, now_s)}): "
+            f"generation {made.generation} on {where}, by {made.author}: {made.reason}"
+        )
+        if ending is not None:
+            said = f": {ending.message}" if ending.message else ""
+            yield (
+                f"  {clock_text(ending.ended_s)} ({ago(ending.ended_s, now_s)}): "
+                f"generation {ending.generation} {ending.ended}, step {ending.step:,}, "
+                f"committed {ending.committed_step:,}{said}"
+            )
+
+
+def _tick(page: Page, seen: Overview) -> list[str]:
+    torn = ", during backfill" if page.is_torn else ""
+    where = f"partition {page.partition} of {page.cluster}, mode {page.mode}{torn}"
+    when = f"{ago(page.at_s, seen.now_s)} ({clock_text(page.at_s)})"
+    lines = [f"Seen {when} in {where}."]
+    if page.brake:
+        lines.append(f"No more leases are asked for: {page.brake}.")
+    if page.paused_until_s is not None:
+        lines.append(f"Paused until {clock_text(page.paused_until_s)}.")
+    return [*lines, *page.problems]
+
+
+def _table(page: Page, now_s: float) -> Table:
+    together: dict[tuple[str, ...], list[HoleLine]] = defaultdict(list)
+    for hole in page.holes:
+        together[_what_for(hole), _end(hole, now_s)].append(hole)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("holes", justify="right", no_wrap=True)
+    for heading in ("which", "used for", "they end"):
+        table.add_column(heading, overflow="fold")
+    for (what_for, end), holes in together.items():
+        which = collapse(hole.node for hole in holes)
+        cells = (str(len(holes)), one_line(which), one_line(what_for), one_line(end))
+        table.add_row(*map(Text, cells))
+    return table
+
+
+def _what_for(hole: HoleLine) -> str:
+    if hole.reason == HoleReason.TRAINING and hole.trainer:
+        return hole.trainer
+    why = hole.refusal or hole.brake
+    empty = "nothing: " if hole.reason in _EMPTY else ""
+    return f"{empty}{hole.reason}{f' ({why})' if why else ''}"
+
+
+_EMPTY = {HoleReason.UNUSABLE, HoleReason.UNWANTED, HoleReason.HELD_BACK}
+
+
+def _end(hole: HoleLine, now_s: float) -> str:
+    by = f"{hole.ends_by} {hole.blocker}".strip()
+    if hole.end_s is None:
+        return by
+    left_s = hole.end_s - now_s
+    return f"{_when(left_s)}: {by}"
+
+
+def _when(left_s: float) -> str:
+    return f"in {short_age(left_s)}" if left_s >= 0.0 else f"{short_age(-left_s)} ago"
