@@ -120,12 +120,19 @@ class Stand:
 
         One rank needs no mpirun.
         """
+        prefix = () if size == 1 else (*self.mpirun, "-n", str(size))
+        argv = (*prefix, sys.executable, *(program or PROGRAM))
+        return self.start(argv, size, generation, **extra)
+
+    def start(
+        self, argv: tuple[str, ...], size: int, generation: int, **extra: str
+    ) -> Launched:
+        """Start *argv* as the world of *generation*."""
         (self.folder / "pids").mkdir(parents=True, exist_ok=True)
         log = self.folder / f"{len(self.launched):03d}.log"
-        prefix = () if size == 1 else (*self.mpirun, "-n", str(size))
         with log.open("wb") as output:
             process = subprocess.Popen(  # noqa: S603  # our own argv
-                (*prefix, sys.executable, *(program or PROGRAM)),
+                argv,
                 cwd=REPOSITORY,
                 env=self._environment(size, generation) | extra,
                 stdin=subprocess.DEVNULL,

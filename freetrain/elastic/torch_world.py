@@ -1,0 +1,183 @@
+"""The ranks of a ``torch.distributed`` process group; needs PyTorch.
+
+Nothing else of FreeTrain imports this module: a program that trains with PyTorch
+does, and passes the world on::
+
+    from freetrain.elastic.torch_world import torch_world
+
+    with torch_world() as world, elastic.join(world=world) as run:
+        model = DistributedDataParallel(model)
+
+The process group is there from the first line of the block on, for DDP and for
+whatever else PyTorch makes of it.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import contextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from freetrain.elastic.errors import LaunchError
+from freetrain.elastic.find_world import find_world
+from freetrain.elastic.launch import read_launch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from freetrain.elastic.world import World
+
+# What torchrun tells every rank, and FreeTrain's launcher "srun" likewise; env://
+# needs all of them.
+_TOLD = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+_ADDRESS = "MASTER_ADDR"
+
+
+class TorchWorld:
+    """The ranks of PyTorch's default process group.
+
+    What is exchanged lies in main memory, so the group needs a backend for it: gloo,
+    which PyTorch sets up beside NCCL unless told otherwise.
+    """
+
+    def __init__(self) -> None:
+        self._torch = import_module("torch")
+        self._group = import_module("torch.distributed")
+        self.rank: int = self._group.get_rank()
+        self.size: int = self._group.get_world_size()
+
+    def maxima(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The element-wise largest, by one allreduce."""
+        return self._reduced(values, self._group.ReduceOp.MAX)
+
+    def broadcast(self, payload: bytes) -> bytes:
+        """Rank 0's *payload*: its length, then its bytes."""
+        length = self.maxima(np.array([len(payload) if self.rank == 0 else 0]))
+        content = np.zeros(int(length[0]), dtype=np.uint8)
+        if self.rank == 0:
+            content[:] = np.frombuffer(payload, dtype=np.uint8)
+        if len(content):
+            self._group.broadcast(self._torch.from_numpy(content), src=0)
+        return content.tobytes()
+
+    def exchange(
+        self, blocks: Sequence[NDArray[np.float64]], incoming: Sequence[int]
+    ) -> list[NDArray[np.float64]]:
+        """Every rank's block for this one, by one all-to-all."""
+        received = np.empty(sum(incoming), dtype=np.float64)
+        self._group.all_to_all_single(
+            self._torch.from_numpy(received),
+            self._torch.from_numpy(np.concatenate(blocks)),
+            list(incoming),
+            [len(block) for block in blocks],
+        )
+        return np.split(received, np.cumsum(incoming)[:-1])
+
+    def gather_everywhere(
+        self, part: NDArray[np.float64], sizes: Sequence[int]
+    ) -> NDArray[np.float64]:
+        """All ranks' parts, by one allgather of the longest: gloo wants them even."""
+        padded = np.zeros(max(sizes), dtype=np.float64)
+        padded[: len(part)] = part
+        rows = [self._torch.from_numpy(np.empty_like(padded)) for _ in sizes]
+        self._group.all_gather(rows, self._torch.from_numpy(padded))
+        return np.concatenate(
+            [row.numpy()[:size] for row, size in zip(rows, sizes, strict=True)]
+        )
+
+    def total(self, part: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The sum in PyTorch's own order, by one allreduce."""
+        return self._reduced(part, self._group.ReduceOp.SUM)
+
+    def abort(self, exit_code: int) -> None:
+        """End this rank at once; the others' connections to it break.
+
+        PyTorch has no ``MPI_Abort``. A rank that waits for this one gets an error
+        from gloo, and torchrun or mpirun ends those that compute.
+        """
+        os._exit(exit_code)
+
+    def _reduced(self, values: NDArray[Any], operation: object) -> NDArray[Any]:
+        reduced = values.copy()
+        self._group.all_reduce(self._torch.from_numpy(reduced), op=operation)
+        return reduced
+
+
+@contextmanager
+def torch_world(
+    *, backend: str | None = None, environment: Mapping[str, str] = os.environ
+) -> Iterator[TorchWorld]:
+    """Set up PyTorch's process group among the ranks of this launch; collective.
+
+    The ranks are those that torchrun's variables tell of; or else those that an MPI
+    launcher started, which tell each other by mpi4py where to meet; or else this
+    process.
+
+    Args:
+        backend: PyTorch's backends; None for all that fit the machine: gloo, and
+            NCCL where there are GPUs.
+        environment: The process' variables.
+
+    Yields:
+        What ``elastic.join(world=...)`` takes.
+
+    Raises:
+        LaunchError: There is no PyTorch here, or the ranks did not find each other.
+    """
+    group = _distributed()
+    try:
+        _connect(group, backend, environment)
+    except (RuntimeError, ValueError, OSError) as error:
+        raise LaunchError(
+            f"PyTorch's process group could not be set up: {error}. Nothing was "
+            f"trained. GLOO_SOCKET_IFNAME names the network interface to use, if "
+            f"the hosts' names lead to the wrong one."
+        ) from error
+    try:
+        yield TorchWorld()
+    finally:
+        group.destroy_process_group()
+
+
+def _distributed() -> Any:  # noqa: ANN401  # PyTorch may be absent
+    try:
+        return import_module("torch.distributed")
+    except ImportError as error:
+        raise LaunchError(
+            f"this program trains with PyTorch, which cannot be imported: {error}. "
+            f"Nothing was trained. Install it into this Python (`pip install torch`)."
+        ) from error
+
+
+def _connect(group: Any, backend: str | None, environment: Mapping[str, str]) -> None:  # noqa: ANN401  # PyTorch may be absent
+    if all(environment.get(name) for name in _TOLD):
+        group.init_process_group(backend, init_method="env://")
+        return
+    ranks = find_world(read_launch(environment), environment)
+    group.init_process_group(
+        backend,
+        store=_meeting_point(group, ranks, environment),
+        rank=ranks.rank,
+        world_size=ranks.size,
+    )
+
+
+def _meeting_point(group: Any, ranks: World, environment: Mapping[str, str]) -> object:  # noqa: ANN401  # PyTorch may be absent
+    """A store that all *ranks* reach: rank 0 serves it, and says where."""
+    if ranks.size == 1:
+        return group.HashStore()
+    served, told = None, b""
+    if ranks.rank == 0:
+        host = environment.get(_ADDRESS) or socket.gethostname()
+        served = group.TCPStore(
+            host, 0, ranks.size, is_master=True, wait_for_workers=False
+        )
+        told = f"{host} {served.port}".encode()
+    host, port = ranks.broadcast(told).decode().split()
+    return served or group.TCPStore(host, int(port), ranks.size, is_master=False)
