@@ -98,8 +98,9 @@ class SlurmBackend(Protocol):
         ...
 
     def signal(self, jobs: Sequence[JobKey], signal: str) -> None:
-        """Send *signal*, for example ``TERM``, to batch script and steps of *jobs*.
+        """Send *signal*, for example ``TERM``, to the steps of *jobs*.
 
+        Batch scripts, and an srun that they wait for, are spared; KILL ends all.
         Jobs that have ended already get none, and that is no error; one that still
         waits is refused.
 

@@ -140,7 +140,9 @@ def scancel_argv(display_ids: Sequence[str], *, signal: str = "") -> list[str]:
         display_ids: ``18_0`` for an array task (``JobRecord.display_id``). Its raw
             number would do nothing on 22.05, and where it equals the array's it
             would end every task.
-        signal: For example ``TERM``, to batch script and steps; empty to end them.
+        signal: For example ``TERM``, to the steps; empty to end the jobs. ``--full``
+            would reach the batch script's children too: an srun among them kills
+            its step at once (22.05), before it has committed anything.
 
     Raises:
         ValueError: No job; or a value that scancel would misread.
@@ -152,7 +154,7 @@ def scancel_argv(display_ids: Sequence[str], *, signal: str = "") -> list[str]:
     if not signal:
         return ["scancel", *display_ids]
     _check(_SIGNAL.fullmatch(signal), "signal", signal)
-    return ["scancel", f"--signal={signal}", "--full", *display_ids]
+    return ["scancel", f"--signal={signal}", *display_ids]
 
 
 def scancel_waiting_argv(*, user: str, name: str) -> list[str]:

@@ -116,7 +116,7 @@ class CommandLine:
         self._ask(scancel_waiting_argv(user=self._user, name=name))
 
     def signal(self, jobs: Sequence[JobKey], signal: str) -> None:
-        """Send *signal* to batch script and steps of *jobs*."""
+        """Send *signal* to the steps of *jobs*."""
         if not signal:
             raise ValueError("no signal named: scancel would end the jobs")
         self._scancel(jobs, signal)

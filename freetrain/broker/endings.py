@@ -100,10 +100,21 @@ def _making_room(actual: Actual, limits: Limits) -> Iterator[Ending]:
 
 
 def _claimed(actual: Actual, limits: Limits) -> Iterator[Ending]:
+    """Yield leases that others wait for: told first, for they commit in a moment.
+
+    Ended at once, a lease loses its work: scancel reaches the srun of its batch
+    script, which kills the agent's step there and then.
+    """
     for lease in actual.leases:
         is_claimed = lease.node in actual.claims.leased
-        holds = lease.state is LeaseState.RUNNING
-        if is_claimed and holds and _is_due(lease, actual.now_s, limits):
+        if not is_claimed or lease.state is not LeaseState.RUNNING:
+            continue
+        if lease.is_usable:
+            yield _ending(lease, Why.CLAIMED, is_gentle=True)
+            continue
+        told_s = 0.0 if lease.notice_s is None else lease.notice_s
+        has_stayed = actual.now_s - told_s >= limits.claim_patience_s
+        if has_stayed and _is_due(lease, actual.now_s, limits):
             yield _ending(lease, Why.CLAIMED)
 
 

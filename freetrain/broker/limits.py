@@ -36,6 +36,7 @@ class Limits:
         gone_s: For how long they must have missed it; ticks may be close together.
         settle_s: How long a submission may be under way without showing.
         notice_patience_s: How long a lease may take to leave by itself.
+        claim_patience_s: The same where somebody waits for its node.
         cancel_retry_s: After how long a cancel that did nothing is repeated.
         grow_every_s: Shortest time between two generations for partial growth.
         failed_start_s: A lease that fails sooner than this failed to start.
@@ -62,6 +63,7 @@ class Limits:
     gone_s: float = 60.0
     settle_s: float = 120.0
     notice_patience_s: float = 60.0
+    claim_patience_s: float = 20.0
     cancel_retry_s: float = 60.0
     grow_every_s: float = 60.0
     failed_start_s: float = 30.0

@@ -107,6 +107,6 @@ def _prepare(run: Run) -> None:
     """Have all ready that a lease needs the moment it starts."""
     for folder in (run.folder.leases, run.folder.outputs):
         folder.mkdir(mode=0o700, exist_ok=True)
-    text = lease_script(run.outside, folder=run.folder.path)
+    text = lease_script(run.outside, run.site)
     with run.effect("writing lease.sh"):
         write_lease_script(run.folder.lease_script, text)

@@ -12,6 +12,8 @@ from slurm.batch import LeaseRequest
 
 if TYPE_CHECKING:
     from freetrain.broker.lease import Intent
+    from freetrain.exchange.layout import StateDir
+    from freetrain.site.settings import Site
     from freetrain.tick.observe import Observed
     from freetrain.tick.run import Run
     from slurm.requirement import Requirement
@@ -24,19 +26,39 @@ def lease_request(
     run: Run, observed: Observed, intent: Intent, requirement: Requirement
 ) -> LeaseRequest:
     """Return the request that carries out *intent*."""
-    lease = run.site.lease
     grace = grace_s(observed.config, observed.partition, observed.limits.mode)
+    return request_for(run.site, run.folder, intent, requirement, grace_s=grace)
+
+
+def request_for(
+    site: Site,
+    folder: StateDir,
+    intent: Intent,
+    requirement: Requirement,
+    *,
+    grace_s: float,
+) -> LeaseRequest:
+    """Return what sbatch is asked for *intent* at *site*, whoever decided it.
+
+    Args:
+        site: How leases are submitted there.
+        folder: The state directory.
+        intent: How many, how long, until when.
+        requirement: What they ask of their nodes.
+        grace_s: How long a lease that must go has, from the first signal it hears.
+    """
+    lease = site.lease
     return LeaseRequest(
         name=job_name(intent.uuid),
         comment=f"freetrain {intent.uuid}",
         partition=requirement.partition,
         limit_min=intent.limit_min,
         nice=lease.nice,
-        script=str(run.folder.lease_script),
-        arguments=(intent.uuid, str(intent.limit_min), str(math.ceil(grace))),
+        script=str(folder.lease_script),
+        arguments=(intent.uuid, str(intent.limit_min), str(math.ceil(grace_s))),
         tasks=intent.tasks,
         deadline_s=intent.deadline_s,
-        output=_output(str(run.folder.outputs)),
+        output=_output(str(folder.outputs)),
         exclusive=lease.exclusive,
         memory_mib=requirement.memory_mib,
         cpus=requirement.cpus,

@@ -11,12 +11,15 @@ from freetrain.errors import BadConfigurationError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from freetrain.site.settings import Site
     from freetrain.tick.outside import Outside
 
 MODE = 0o700
+LAUNCH_AGENT = "FREETRAIN_LAUNCH_AGENT"
+"""What tells the agent of the site's own launch agent."""
 
 
-def lease_script(outside: Outside, *, folder: Path) -> str:
+def lease_script(outside: Outside, site: Site) -> str:
     """Return the text of the batch script; its arguments are uuid, minutes, grace.
 
     The agent is a step, because steps hear of preemption first. The script itself
@@ -27,14 +30,16 @@ def lease_script(outside: Outside, *, folder: Path) -> str:
 
     Args:
         outside: Where programs are.
-        folder: The state directory, absolute.
+        site: Where the state is, and the site's launch agent.
 
     Raises:
         BadConfigurationError: A path that no script can name.
     """
     values = {"PATH": outside.path, "HOME": outside.home or "/"}
+    if site.launch_agent is not None:
+        values[LAUNCH_AGENT] = str(site.launch_agent)
     exports = [f"export {name}={_quoted(value)}" for name, value in values.items()]
-    python, state = _quoted(outside.python), _quoted(str(folder))
+    python, state = _quoted(outside.python), _quoted(str(site.state_directory))
     agent = f"{python} -P -m freetrain.agent"
     step = "srun --export=ALL --nodes=1 --ntasks=1 --mpi=none --unbuffered"
     lease = f'{state} "$1" "$task" "$2" "$3"'

@@ -14,14 +14,12 @@ from freetrain.broker.claims import Claims
 from freetrain.broker.lease import LeaseState
 from freetrain.broker.limits import Limits, Mode
 from freetrain.broker.pace import Pace
-from freetrain.broker.pool import Refusal, classify, pool_of
 from freetrain.broker.reconcile import reconcile
 from freetrain.broker.wanted import Wanted, WantedLeases, WantedTrainer
 from tests.broker.broker_records import (
     NOW_S,
     actual,
     generation,
-    hole,
     intent,
     key,
     lease,
@@ -167,7 +165,29 @@ def test_others_get_claimed_nodes_at_once_and_waiting_leases_go_first() -> None:
     assert isinstance(assign, Assign)
     assert assign.assignment.leases == {key(2)}
     assert room == Cancel("u", ("7_0",), (key(0),), Why.MAKES_ROOM)
-    assert gives == Cancel("u", ("7_1",), (key(1),), Why.CLAIMED)
+    assert gives == Cancel("u", ("7_1",), (key(1),), Why.CLAIMED, is_gentle=True)
+
+
+@pytest.mark.parametrize(
+    ("told_s", "cancelled_s", "gentle"),
+    [
+        (None, None, [True]),
+        (NOW_S - 19.0, None, []),
+        (NOW_S - 20.0, None, [False]),
+        (NOW_S - 90.0, NOW_S - 59.0, []),
+        (NOW_S - 90.0, NOW_S - 60.0, [False]),
+        (None, NOW_S - 60.0, [False]),
+    ],
+)
+def test_a_claimed_lease_is_told_and_only_ended_where_it_stays(
+    told_s: float | None, cancelled_s: float | None, gentle: list[bool]
+) -> None:
+    one = lease(1, "n1", notice_s=told_s, cancel_s=cancelled_s)
+    world = actual(one, claims=Claims({"n1": 5}, {}), pool_nodes=frozenset())
+
+    done = run(NOTHING, world, mode=Mode.YIELD)
+
+    assert [d.is_gentle for d in done if isinstance(d, Cancel)] == gentle
 
 
 def test_second_jobs_end() -> None:
@@ -249,55 +269,3 @@ def test_without_slurms_plan_everything_stays_but_what_is_lost() -> None:
 
     assert isinstance(assign, Assign)
     assert assign.assignment.leases == {key(0)}
-
-
-def test_holes_that_cannot_be_used_say_why() -> None:
-    found = [hole(f"n{i}") for i in range(6)]
-    found[1] = hole("n1", NOW_S + 179)
-    found[2] = replace(found[2], end_s=None)
-    found[3] = replace(found[3], held_by=(1,))
-    leases = (lease(4, "n4", notice_s=NOW_S), lease(5, "n5", end_s=NOW_S + 5))
-
-    pool = pool_of(
-        {"any": found},
-        leases,
-        claimed=frozenset({"n0"}),
-        assigned=frozenset({key(5)}),
-        now_s=NOW_S,
-        limits=Limits(),
-    )
-
-    assert [node.name for node in pool.nodes] == ["n5"]
-    assert pool.refused == {
-        "n0": Refusal.CLAIMED,
-        "n1": Refusal.TOO_SHORT,
-        "n2": Refusal.HIDDEN_END,
-        "n3": Refusal.LEAVING,
-        "n4": Refusal.LEAVING,
-    }
-
-
-def test_classes_are_told_apart_by_use_and_by_life_and_stay_few() -> None:
-    lives_s = [200.0, 400.0, 800.0, 1_600.0, 3_200.0, 6_400.0, 60_000.0]
-    holes = {
-        "any": [hole(f"n{i}", NOW_S + life_s) for i, life_s in enumerate(lives_s)],
-        "gpu": [hole("n0", NOW_S + 200.0)],
-    }
-    pool = pool_of(
-        holes,
-        (),
-        claimed=frozenset(),
-        assigned=frozenset(),
-        now_s=NOW_S,
-        limits=Limits(),
-    )
-    rungs_s = (300.0, 600.0, 1_200.0, 2_400.0, 4_800.0, 9_600.0)
-
-    plain = classify(pool, now_s=NOW_S)
-    fine = classify(pool, now_s=NOW_S, rungs_s=rungs_s)
-    few = classify(pool, now_s=NOW_S, rungs_s=rungs_s, most=4)
-
-    assert [one.nodes for one in plain.classes] == [6, 1]
-    assert len(fine.classes) == 7
-    assert len(few.classes) <= 4
-    assert few.classes[0].life_s == 400.0

@@ -201,7 +201,7 @@ def test_ending_jobs_names_them_and_nothing_that_would_widen_it() -> None:
 def test_a_signal_goes_to_batch_script_and_steps() -> None:
     argv = scancel_argv(["18_0"], signal="TERM")
 
-    assert argv == ["scancel", "--signal=TERM", "--full", "18_0"]
+    assert argv == ["scancel", "--signal=TERM", "18_0"]
 
 
 def test_ending_no_job_is_refused() -> None:

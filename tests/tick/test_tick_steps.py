@@ -398,7 +398,12 @@ def test_without_preemption_leases_make_room_for_anybody(quick_folder: Path) -> 
     assert newest is not None
     assert len(newest.members) == 7
     (given,) = {m.key for m in first.members} - newest.keys
-    assert given not in map(lease_of, world.live())
+    signals = {lease_of(job): job.signals for job in world.live()}
+    assert [key for key, got in signals.items() if got == ["TERM"]] == [given]
+    world.now_s += 20.0
+    world.beat()
+    world.tick()
+    assert given not in map(lease_of, world.live()), "it did not leave when told"
 
 
 def test_a_trainer_that_cannot_be_read_is_left_as_it_is(world: TickWorld) -> None:
