@@ -1,13 +1,14 @@
-"""``freetrain demo``: a first look, without a log of one's own."""
+"""``freetrain demo``: a first look, without a log of one's own, and without Slurm."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from freetrain.cli import options
 from freetrain.cli.replay import run_and_show
 from freetrain.cli.request import ReplayRequest
+from freetrain.errors import UsageError
 from freetrain.replay.settings import ReplaySettings
 
 if TYPE_CHECKING:
@@ -17,22 +18,70 @@ EXAMPLES = """
 freetrain demo
 
 freetrain demo --out my-demo --force
+
+freetrain demo --live
 """
 DEFAULT_FOLDER = Path("freetrain-demo")
+LIVE_FOLDER = Path("freetrain-live")
+SECONDS = 45.0
 
 
-def demo(
+def demo(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     ctx: typer.Context,
     *,
+    live: Annotated[
+        bool,
+        typer.Option(
+            "--live", metavar="", help="Train three trainers here, for about a minute."
+        ),
+    ] = False,
+    seconds: Annotated[
+        float,
+        typer.Option(
+            metavar="S", min=10.0, max=60.0, help="--live: how long others come and go."
+        ),
+    ] = SECONDS,
+    seed: Annotated[
+        int,
+        typer.Option(metavar="N", min=0, help="--live: of who comes and goes when."),
+    ] = 1,
+    keep: Annotated[
+        bool,
+        typer.Option(
+            "--keep", metavar="", help="--live: keep logs and state in --out, too."
+        ),
+    ] = False,
     as_json: options.AsJson = False,
     out: options.OutFolder = None,
     force: options.Force = False,
 ) -> None:
-    """Replay the sample week that ships with FreeTrain under every policy."""
-    # Imported here, so that help and completion stay quick.
-    from logs.generate.sample import shipped_sample  # noqa: PLC0415
-
+    """Replay the sample week that ships under every policy; or, --live, train here."""
     world: World = ctx.obj
+    if live:
+        # Imported here, so that help and completion stay quick.
+        from freetrain.cli.demo_live import LiveRequest, run_live  # noqa: PLC0415
+
+        request = LiveRequest(
+            out=out or LIVE_FOLDER,
+            # Its own folder may hold nothing but an earlier demo: run twice is fine.
+            force=force or out is None,
+            seconds=seconds,
+            seed=seed,
+            keep=keep,
+            as_json=as_json,
+        )
+        run_live(request, world)
+        return
+    if keep or seconds != SECONDS or seed != 1:
+        raise UsageError(
+            "--seconds, --seed and --keep belong to --live. Nothing was run; add it."
+        )
+    _replay(world, as_json=as_json, out=out, force=force)
+
+
+def _replay(world: "World", *, as_json: bool, out: Path | None, force: bool) -> None:
+    from logs.generate.sample import shipped_sample  # noqa: PLC0415 - as above
+
     sample = shipped_sample()
     request = ReplayRequest(
         log=sample,
@@ -52,6 +101,5 @@ def demo(
         world,
         as_json=as_json,
         out=out or DEFAULT_FOLDER,
-        # Its own folder may hold nothing but an earlier demo: run twice is fine.
         force=force or out is None,
     )

@@ -18,7 +18,7 @@ from freetrain.tick.tick import tick
 from slurm.errors import SlurmError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterator, Mapping
     from pathlib import Path
 
     from freetrain.demo.trainers import DemoTrainer
@@ -81,8 +81,13 @@ class Moment:
 
 
 def play(
-    folder: Path, around: Around, *, seconds: float, seed: int
-) -> Iterator[Moment]:
+    folder: Path,
+    around: Around,
+    *,
+    seconds: float,
+    seed: int,
+    longest_s: float = LONGEST_S,
+) -> Generator[Moment]:
     """Run the demo in *folder*, and yield what there is to see, the end included.
 
     However it ends, nothing that it started is left when the iterator is closed.
@@ -92,6 +97,7 @@ def play(
         around: What is outside.
         seconds: How long others come and go.
         seed: Of their coming and going.
+        longest_s: When to give up.
 
     Raises:
         FreeTrainError: It could not be set up.
@@ -104,7 +110,10 @@ def play(
         begin_s = around.now_s()
         standin.add(as_jobs(stays(seconds=seconds, seed=seed), begin_s=begin_s))
         _submit(folder, site, around)
-        yield from _ticks(standin, site, around, begin_s)
+        for moment in _ticks(standin, site, around, begin_s):
+            yield moment
+            if moment.is_over or moment.now_s > begin_s + longest_s:
+                return
 
 
 def losses_alone(
@@ -163,10 +172,7 @@ def _ticks(
                 problem = ""
             except (SlurmError, FreeTrainError) as error:
                 problem = str(error)  # the next tick tries again, as cron would
-        moment = _look(standin, state, begin_s, around.now_s(), problem)
-        yield moment
-        if moment.is_over or moment.now_s > begin_s + LONGEST_S:
-            return
+        yield _look(standin, state, begin_s, around.now_s(), problem)
         around.pause(LOOK_EVERY_S)
 
 

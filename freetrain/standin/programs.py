@@ -13,7 +13,7 @@ from freetrain.standin import supervising, telling
 from freetrain.standin.cancelling import PartlyDoneError, scancel
 from freetrain.standin.complaint import ComplaintError
 from freetrain.standin.environment import mark_of
-from freetrain.standin.keeping import opened
+from freetrain.standin.keeping import opened, write
 from freetrain.standin.processes import (
     detach,
     is_alive,
@@ -27,7 +27,7 @@ from freetrain.standin.stepping import step
 from freetrain.standin.submitting import sbatch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from freetrain.standin.records import Cluster
     from freetrain.standin.schedule import Order
@@ -110,16 +110,23 @@ def bring_to(folder: Path, cluster: Cluster, now_s: float) -> None:
     for job in cluster.jobs:
         if job.job_id in lost.keys() - exits.keys():
             signal_marked(mark_of(folder, job), signal.SIGKILL)
-    carry_out(folder, advance(cluster, now_s, exits=lost | exits))
+    carry_out(folder, cluster, advance(cluster, now_s, exits=lost | exits))
 
 
-def carry_out(folder: Path, orders: Iterable[Order]) -> None:
-    """Start and signal processes."""
+def carry_out(folder: Path, cluster: Cluster, orders: Sequence[Order]) -> None:
+    """Start and signal processes.
+
+    The state is written before anything is signalled: scancel may be part of the
+    very job that it kills.
+    """
+    signals = [order for order in orders if order.deed is not Deed.START]
     for order in orders:
         if order.deed is Deed.START:
             _start(folder, order)
-        else:
-            _signal(folder, order)
+    if signals:
+        write(folder, cluster)
+    for order in signals:
+        _signal(folder, order)
 
 
 def command(folder: Path, program: str) -> list[str]:
@@ -157,9 +164,9 @@ def _cancel(folder: Path, cluster: Cluster, argv: Sequence[str], now_s: float) -
     try:
         orders = scancel(cluster, argv, now_s)
     except PartlyDoneError as partly:
-        carry_out(folder, partly.orders)
+        carry_out(folder, cluster, partly.orders)
         raise
-    carry_out(folder, orders)
+    carry_out(folder, cluster, orders)
 
 
 def _run_step(folder: Path, argv: Sequence[str]) -> int:

@@ -174,6 +174,16 @@ def test_a_child_that_made_itself_a_daemon_ends_with_its_job(
     desk.wait(job, "COMPLETED" if by == "itself" else "CANCELLED")
 
 
+@pytest.mark.parametrize("from_step", [True, False])
+def test_a_job_that_cancels_itself_is_cancelled_and_did_not_fail(
+    desk: Desk, *, from_step: bool
+) -> None:
+    own = "scancel --signal=KILL $SLURM_JOB_ID; sleep 600"
+    job = desk.submit(f"{STEP} '{own}'" if from_step else own)
+
+    desk.wait(job, "CANCELLED")
+
+
 def test_a_job_whose_supervisor_was_killed_has_failed_and_leaves_nothing(
     desk: Desk,
 ) -> None:

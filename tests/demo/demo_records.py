@@ -1,0 +1,83 @@
+"""A demo that never was, to be told and drawn."""
+
+from __future__ import annotations
+
+from freetrain.demo.figures import figures_of
+from freetrain.demo.history import History, Stretch, Told
+from freetrain.demo.page import Played
+from freetrain.standin.records import Cluster, Job, JobState
+
+BEGIN_S = 1_795_250_000.0
+HOSTILE = "</title><script>alert(1)</script>&\"'"
+
+
+def stretch(generation: int, at_s: float, nodes: str, *, by: str = "broker") -> Stretch:
+    """Ten seconds of training from *at_s* on, the first step being done at once."""
+    return Stretch(
+        generation=generation,
+        nodes=tuple(nodes.split()),
+        is_brokers=by == "broker",
+        reason=HOSTILE,
+        start_s=BEGIN_S + at_s,
+        first_s=BEGIN_S + at_s + 0.5,
+        last_s=BEGIN_S + at_s + 10,
+    )
+
+
+def history(name: str = "ada", *, is_finished: bool = True) -> History:
+    """One node for ten seconds, then two, then one again."""
+    stretches = (
+        stretch(1, 2, "n1"),
+        stretch(2, 14, "n1 n2"),
+        stretch(4, 25, "n2", by="survivors"),
+    )
+    losses = {1: 2.0, 2: 1.0, 3: 0.5}
+    told = Told(losses=losses, repeated_steps=1, samples=240, accuracy=0.9, times={})
+    return History(name=name, told=told, stretches=stretches, is_finished=is_finished)
+
+
+def jobs() -> list[Job]:
+    """Theirs, half a second late because of a lease; and that lease."""
+    theirs = Job(
+        job_id=1,
+        name=HOSTILE,
+        user="others",
+        partition="main",
+        limit_s=600,
+        submit_s=BEGIN_S,
+        due_s=BEGIN_S + 10,
+        wanted=["n3", "n4"],
+        run_s=10,
+        state=JobState.COMPLETED,
+        nodes=["n3", "n4"],
+        start_s=BEGIN_S + 10.5,
+        end_s=BEGIN_S + 20.5,
+        has_preempted=True,
+    )
+    lease = Job(
+        job_id=2,
+        name="freetrain-x",
+        user="me",
+        partition="freetrain",
+        limit_s=600,
+        submit_s=BEGIN_S,
+        state=JobState.RUNNING,
+        nodes=["n1"],
+        start_s=BEGIN_S + 1,
+    )
+    return [theirs, lease]
+
+
+def played(*histories: History) -> Played:
+    alone = {one.name: one.told.losses for one in histories}
+    figures = figures_of(histories, alone, jobs(), nodes=8, begin_s=BEGIN_S)
+    cluster = Cluster(user="me", uid=1, since_s=BEGIN_S, planned_s=BEGIN_S, jobs=jobs())
+    return Played(
+        figures=figures,
+        histories=histories,
+        cluster=cluster,
+        begin_s=BEGIN_S,
+        command=HOSTILE,
+        version="0",
+        mpirun=HOSTILE,
+    )

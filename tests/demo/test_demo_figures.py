@@ -1,0 +1,126 @@
+"""What a demo showed: figures by hand, and the page that tells them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING
+
+import pytest
+
+from freetrain.demo.figures import figures_of, is_same, most_difference
+from freetrain.demo.history import read_told
+from freetrain.demo.page import render_page
+from freetrain.demo.timeline import Bar, draw_nodes
+from freetrain.demo.wording import HEADINGS, trainer_row
+from tests.demo.demo_records import BEGIN_S, HOSTILE, history, jobs, played
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_the_figures_of_a_small_demo_are_those_worked_out_by_hand() -> None:
+    figures = played(history()).figures
+    (ada,) = figures.trainers
+
+    assert figures.seconds == 35
+    assert figures.idle_node_s == 8 * 35 - 2 * 10
+    assert figures.trained_node_s == 10 + 20 + 10
+    assert figures.coverage == pytest.approx(40 / 260)
+    assert (ada.by_broker, ada.by_survivors, ada.sizes) == (1, 1, (1, 2, 1))
+    assert ada.pauses_s == pytest.approx((2.5, 1.5))
+    assert figures.median_pause_s == pytest.approx(2.0)
+    others = figures.others
+    assert (others.jobs, others.met_leases) == (1, 1)
+    assert others.most_delay_s == pytest.approx(0.5)
+
+
+def test_a_demo_is_good_only_if_all_finished_were_rescaled_and_lost_nothing() -> None:
+    good = history()
+    never = replace(good, stretches=good.stretches[:1])
+
+    assert played(good, good).figures.is_good
+    assert not played(good, history(is_finished=False)).figures.is_good
+    assert not played(good, never).figures.is_good
+    off = {"ada": {1: 2.0, 2: 1.0, 3: 0.5 * (1 + 1e-8)}}
+    figures = figures_of([good], off, jobs(), nodes=8, begin_s=BEGIN_S)
+    assert not figures.is_good
+
+
+def test_losses_differ_by_the_worst_step_and_are_unknown_where_one_is_missing() -> None:
+    one = {1: 2.0, 2: 1.0}
+
+    assert most_difference(one, dict(one)) == 0
+    assert most_difference(one, {1: 2.0, 2: 1.1}) == pytest.approx(0.1 / 1.1)
+    assert most_difference(one, {1: 2.0}) is None
+    assert most_difference({}, {}) is None
+    assert not is_same(None)
+
+
+def test_progress_is_read_as_it_was_told_the_last_half_line_left_for_later(
+    tmp_path: Path,
+) -> None:
+    lines = [
+        {"event": "start", "t": 1.0, "step": 0, "samples": 0, "generation": 1},
+        {"t": 2.0, "step": 1, "samples": 80, "generation": 1, "loss": 2.0},
+        {"t": 3.0, "step": 2, "samples": 160, "generation": 1, "loss": 1.0},
+        {"event": "start", "t": 5.0, "step": 1, "samples": 80, "generation": 2},
+        {"t": 6.0, "step": 2, "samples": 160, "generation": 2, "loss": 1.0}
+        | {"accuracy": 0.5},
+        {"event": "start", "t": 7.0, "step": 2, "samples": 160, "generation": 3},
+    ]
+    path = tmp_path / "progress.jsonl"
+    text = "".join(f"{json.dumps(line)}\n" for line in lines)
+    path.write_text(text + '{"t": 8.0, "step": 3')
+
+    told = read_told(path)
+
+    assert told.losses == {1: 2.0, 2: 1.0}
+    assert (told.steps, told.samples, told.repeated_steps) == (2, 160, 1)
+    assert told.accuracy == 0.5
+    assert told.times == {1: (1.0, 2.0, 3.0), 2: (5.0, 6.0, 6.0)}
+
+
+def test_a_trainer_that_never_began_has_told_nothing(tmp_path: Path) -> None:
+    told = read_told(tmp_path / "progress.jsonl")
+
+    assert (told.steps, told.losses, told.times) == (0, {}, {})
+
+
+class Reader(HTMLParser):
+    """Reads a page: its tags, and what it says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.links: list[str] = []
+        self.said = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.links += [value or "" for name, value in attrs if name in {"href", "src"}]
+
+    def handle_data(self, data: str) -> None:
+        self.said += data
+
+
+def test_the_page_tells_every_figure_and_runs_nothing_it_was_told() -> None:
+    page = Reader()
+    page.feed(render_page(played(history(), history("ben"))))
+
+    assert "script" not in page.tags
+    assert page.links == []
+    assert HOSTILE in page.said
+    assert page.tags.count("rect") == 2 * 4 + 2 + 1
+    for cell in trainer_row(played(history()).figures.trainers[0]):
+        assert cell in page.said
+    assert all(heading in page.said for heading in HEADINGS)
+
+
+def test_bars_lie_in_their_rows_and_within_the_time() -> None:
+    bar = Bar(node="n2", start_s=5, end_s=10, colour="#000", label="x")
+
+    drawing = draw_nodes([bar], nodes=["n1", "n2"], seconds=20)
+
+    assert '<rect x="282.5" y="33" width="236.5" height="24"' in drawing

@@ -1,0 +1,111 @@
+"""The live demo, played with real processes; and ended at any moment."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from freetrain.cli.demo_live_screen import line_of, moment_view
+from freetrain.demo.figures import figures_of
+from freetrain.demo.live import Around, losses_alone, play
+from freetrain.demo.mpi import NoMpiError, find_mpirun, variables
+from tests.cluster.waiting import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PATIENCE_S = 600.0
+
+
+@pytest.fixture(scope="module")
+def mpirun() -> Path:
+    try:
+        return find_mpirun(os.environ, uid=os.getuid())
+    except NoMpiError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+    shutil.rmtree(tmp_path, ignore_errors=True)
+
+
+def naming(folder: Path) -> list[str]:
+    """Return the command lines of processes that name *folder*."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if str(folder) in line and int(path.parent.name) != os.getpid():
+            found.append(line)
+    return found
+
+
+def test_three_trainers_finish_with_the_losses_of_undisturbed_runs(
+    home: Path, mpirun: Path
+) -> None:
+    around = Around(
+        now_s=time.time,  # noqa: TID251 - the stand-in goes by the machine's clock
+        pause=time.sleep,
+        environ=os.environ,
+        home=home,
+        uid=os.getuid(),
+        mpirun=mpirun,
+        mpi=variables(os.getuid()),
+    )
+    moments = list(
+        play(home / "demo", around, seconds=10, seed=1, longest_s=PATIENCE_S)
+    )
+
+    last = moments[-1]
+    assert last.is_over
+    assert naming(home) == []
+    alone = losses_alone(home / "alone", around)
+    figures = figures_of(
+        last.histories, alone, last.cluster.jobs, nodes=8, begin_s=last.begin_s
+    )
+    for one in figures.trainers:
+        assert one.loss_difference == 0, one
+        assert one.steps == 300
+        assert one.accuracy is not None
+        assert one.accuracy > 0.8
+    assert figures.others.jobs >= 4
+    for moment in moments:
+        assert "ada" in line_of(moment)
+        moment_view(moment)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_nothing_is_left_of_a_demo_that_was_ended(
+    home: Path, mpirun: Path, number: signal.Signals
+) -> None:
+    del mpirun
+    temporary = home / "tmp"
+    temporary.mkdir()
+    program = "import sys; from freetrain.cli.app import main; sys.exit(main())"
+    demo = subprocess.Popen(  # noqa: S603 - our own words
+        [sys.executable, "-c", program, "demo", "--live", "--out", str(home / "out")],
+        env={**os.environ, "TMPDIR": str(temporary)},
+        stderr=subprocess.DEVNULL,
+    )
+    wait_for(
+        "a world to be started",
+        lambda: list(temporary.glob("*/state/trainers/*/logs/*")),
+    )
+
+    demo.send_signal(number)
+
+    assert demo.wait(PATIENCE_S) == (130 if number == signal.SIGINT else -number)
+    wait_for("nothing to be left", lambda: not naming(temporary))
+    assert not (home / "out").exists()
