@@ -80,6 +80,11 @@ class ModelWorld:
         if key in self.members:
             self._break()
 
+    def lose_rank(self, key: LeaseKey) -> None:
+        self.ranks.discard(key)
+        self.frozen.discard(key)
+        self._break()
+
     def hear(self, key: LeaseKey, number: signal.Signals) -> None:
         """Take a signal that a sweep sends to the process on one node."""
         if key in self.frozen and number is not signal.SIGKILL:

@@ -1,0 +1,202 @@
+"""Random histories of several agents: whatever happens, the rules hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from freetrain.exchange.ending import Ended
+from tests.agent.model_cluster import GRACE_S, TRAINER, ModelCluster
+
+if TYPE_CHECKING:
+    from freetrain.broker.lease import LeaseKey
+
+LEASES = 5
+SETTLE_S = 90.0
+"""Longer than all patience together: silence, turns, restarts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happens.
+
+    Attributes:
+        what: Which.
+        who: Picks the lease.
+        then_s: What time passes afterwards.
+    """
+
+    what: str
+    who: int
+    then_s: float
+
+
+EVENTS = st.builds(
+    Event,
+    what=st.sampled_from(
+        [
+            "assign",
+            "assign",
+            "tell",
+            "die",
+            "agent dies",
+            "freeze",
+            "nap",
+            "cut off",
+            "rank stops",
+            "rank dies",
+            "new lease",
+        ]
+    ),
+    who=st.integers(0, 31),
+    then_s=st.sampled_from([0.1, 0.3, 0.7, 1.5, 4.0, 11.0, 15.0]),
+)
+
+
+@given(st.lists(EVENTS, max_size=12))
+@settings(max_examples=40)
+def test_whatever_happens_the_rules_hold(events: list[Event]) -> None:
+    cluster = ModelCluster()
+    cluster.add_trainer()
+    keys = [cluster.add_lease() for _ in range(LEASES)]
+    cluster.assign(*keys[:2])
+    cluster.run(0.5)
+    for one in events:
+        _happen(cluster, one)
+        cluster.run(one.then_s)
+        _check_always(cluster)
+    cluster.run(SETTLE_S)
+    _check_always(cluster)
+    _check_settled(cluster, len(events))
+
+
+@given(st.lists(EVENTS, max_size=8))
+@settings(max_examples=15)
+def test_everything_ends_when_the_leases_do(events: list[Event]) -> None:
+    cluster = ModelCluster()
+    cluster.add_trainer()
+    keys = [cluster.add_lease() for _ in range(LEASES)]
+    cluster.assign(*keys[:3])
+    for one in events:
+        _happen(cluster, one)
+        cluster.run(one.then_s)
+    awake = [k for k in cluster.living() if not _is_asleep(cluster, k)]
+    for key in awake:
+        cluster.tell(key)
+    told_s = cluster.now_s
+
+    cluster.run(SETTLE_S)
+
+    for key in awake:
+        ended_s = cluster.leases[key].ended_s
+        assert ended_s is not None
+        assert ended_s - told_s <= GRACE_S
+    left = [w.ranks & set(awake) for w in cluster.worlds.values()]
+    assert not any(left), cluster.log
+
+
+def _happen(cluster: ModelCluster, one: Event) -> None:
+    alive = cluster.living()
+    if one.what == "new lease":
+        cluster.add_lease()
+    if not alive:
+        return
+    key = alive[one.who % len(alive)]
+    lease = cluster.leases[key]
+    match one.what:
+        case "assign":
+            _assign(cluster, one.who)
+        case "tell":
+            cluster.tell(key)
+        case "die":
+            cluster.end_lease(key)
+        case "agent dies":
+            cluster.end_lease(key, goodbye=True)
+        case "freeze":
+            lease.frozen_until_s = cluster.now_s + 1e6
+        case "nap":
+            lease.frozen_until_s = cluster.now_s + 1.0 + one.who
+        case "cut off":
+            lease.cut_until_s = cluster.now_s + 1.0 + one.who
+        case _:
+            _to_a_rank(cluster, one)
+
+
+def _assign(cluster: ModelCluster, who: int) -> None:
+    """Make a generation as the broker does: of leases whose agents answered."""
+    up = [k for k in cluster.living() if k in cluster.board.beats]
+    fit = [k for k in up if cluster.leases[k].told_s is None]
+    chosen = [k for n, k in enumerate(fit) if (who >> (n % 5)) & 1]
+    if set(chosen) != cluster.newest().keys:
+        cluster.assign(*chosen)
+
+
+def _to_a_rank(cluster: ModelCluster, one: Event) -> None:
+    worlds = [w for w in cluster.worlds.values() if w.ranks and w.exit_code is None]
+    if not worlds:
+        return
+    world = worlds[-1]
+    key = sorted(world.ranks)[one.who % len(world.ranks)]
+    if one.what == "rank stops":
+        world.freeze(key)
+    else:
+        world.lose_rank(key)
+
+
+def _check_always(cluster: ModelCluster) -> None:
+    assert len(cluster.training()) <= 1
+    for generation, others, after in cluster.launches:
+        # At most one other world that is not over, and the new one waits for it.
+        assert len(others) <= 1, (generation, others)
+        assert not others or after == others[0], (generation, others, after)
+    heads = {where: w.members[0] for where, w in cluster.worlds.items()}
+    for where, head in heads.items():
+        assert cluster.board.made[where].members[0].key == head
+
+
+def _check_settled(cluster: ModelCluster, events: int) -> None:
+    newest = cluster.newest()
+    assert newest.generation <= 3 + 3 * events, cluster.log
+    fit = [k for k in newest.keys if _is_fit(cluster, k)]
+    if not newest.members or not fit:
+        event("nobody left")
+        return
+    assert set(fit) == newest.keys, cluster.log
+    for number in cluster.board.generations(TRAINER)[:-1]:
+        if cluster.board.made[TRAINER, number].members:
+            assert (TRAINER, number) in cluster.board.over, (number, cluster.log)
+    assert cluster.training() == [newest.generation], cluster.log
+    event("trains")
+    for where, world in cluster.worlds.items():
+        if where[1] != newest.generation:
+            assert not world.ranks & set(fit), (where, cluster.log)
+
+
+def _is_fit(cluster: ModelCluster, key: LeaseKey) -> bool:
+    return cluster.leases[key].is_alive and not _is_asleep(cluster, key)
+
+
+def _is_asleep(cluster: ModelCluster, key: LeaseKey) -> bool:
+    lease = cluster.leases[key]
+    return cluster.now_s < max(lease.frozen_until_s, lease.cut_until_s)
+
+
+def test_no_ending_counts_a_lost_lease_against_the_program() -> None:
+    cluster = ModelCluster()
+    cluster.add_trainer()
+    keys = [cluster.add_lease() for _ in range(8)]
+    cluster.assign(*keys)
+    cluster.run(3)
+
+    for key in keys[:6]:
+        cluster.end_lease(key)
+        cluster.run(30)
+
+    ended = [ending.ended for ending in cluster.board.over.values()]
+    assert Ended.FAILED not in ended
+    assert all(ending.lost_lease for ending in cluster.board.over.values())
+    assert cluster.newest().keys == set(keys[6:])
+    assert cluster.training() == [cluster.newest().generation]

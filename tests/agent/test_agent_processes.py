@@ -1,0 +1,206 @@
+"""Finding and ending real processes by their marks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+
+from freetrain.agent.marks import Mark, read_mark
+from freetrain.agent.processes import (
+    Marked,
+    StoppedWatch,
+    Sweeper,
+    marked_processes,
+    send,
+)
+from freetrain.broker.lease import LeaseKey
+from tests.cluster.waiting import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SLEEP = "import time; time.sleep(600)"
+DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEP}"
+# A child of a child in a session of its own: its parent is gone, as a daemon's is.
+DAEMON = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        time.sleep(600)
+    os._exit(0)
+"""
+
+
+class Nursery:
+    """Starts processes with the marks of one lease, and ends them all."""
+
+    def __init__(self) -> None:
+        self.key = LeaseKey(str(uuid4()), 3)
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def start(self, program: str, *, world: str = "t/7") -> subprocess.Popen[bytes]:
+        marks = {"FREETRAIN_LEASE": f"{self.key.uuid}-3", "FREETRAIN_WORLD": world}
+        process = subprocess.Popen(  # noqa: S603 -- a test's own words
+            [sys.executable, "-c", program], env=marks
+        )
+        self.processes.append(process)
+        return process
+
+    def found(self) -> tuple[Marked, ...]:
+        every = marked_processes(uid=os.geteuid(), own_pid=os.getpid())
+        return tuple(one for one in every if one.mark.lease == self.key)
+
+    def end(self) -> None:
+        for one in self.found():
+            send(one, signal.SIGKILL)
+        for process in self.processes:
+            process.wait()
+
+
+@pytest.fixture
+def nursery() -> Iterator[Nursery]:
+    nursery = Nursery()
+    yield nursery
+    nursery.end()
+
+
+def sweep(nursery: Nursery, sweeper: Sweeper, *, now_s: float) -> None:
+    for one in sweeper.due(nursery.found(), now_s=now_s):
+        send(one.process, one.number)
+
+
+def test_a_marked_process_is_found_with_its_mark(nursery: Nursery) -> None:
+    process = nursery.start(SLEEP)
+
+    wait_for("the process", nursery.found)
+
+    (found,) = nursery.found()
+    assert (found.pid, found.mark) == (process.pid, Mark(nursery.key, "t", 7))
+    assert not found.is_stopped
+
+
+def test_processes_of_other_users_and_ones_own_are_left_out(nursery: Nursery) -> None:
+    process = nursery.start(SLEEP)
+    wait_for("the process", nursery.found)
+
+    others = marked_processes(uid=os.geteuid() + 1, own_pid=0)
+    without = marked_processes(uid=os.geteuid(), own_pid=process.pid)
+
+    assert not [one for one in (*others, *without) if one.mark.lease == nursery.key]
+
+
+def test_a_daemonised_child_is_found_and_ended(nursery: Nursery) -> None:
+    starter = nursery.start(DAEMON)
+    starter.wait()
+    wait_for("the daemon", nursery.found)
+    (daemon,) = nursery.found()
+    assert daemon.pid != starter.pid
+
+    sweep(nursery, Sweeper(2.0), now_s=0.0)
+
+    wait_for("it to be gone", lambda: not nursery.found())
+
+
+def test_one_that_ignores_term_is_killed_when_the_grace_is_over(
+    nursery: Nursery,
+) -> None:
+    process = nursery.start(DEAF + "\n")
+    wait_for("the process", lambda: _ignores_term(process.pid))
+    sweeper = Sweeper(2.0)
+
+    sweep(nursery, sweeper, now_s=10.0)
+    sweep(nursery, sweeper, now_s=11.9)
+    assert process.poll() is None
+    sweep(nursery, sweeper, now_s=12.0)
+
+    assert process.wait(30) == -signal.SIGKILL
+
+
+def test_a_stopped_process_is_told_from_others_and_killed_at_once(
+    nursery: Nursery,
+) -> None:
+    process = nursery.start(SLEEP)
+    wait_for("the process", nursery.found)
+
+    process.send_signal(signal.SIGSTOP)
+    wait_for("it to stop", lambda: [p for p in nursery.found() if p.is_stopped])
+    sweep(nursery, Sweeper(2.0), now_s=0.0)
+
+    assert process.wait(30) == -signal.SIGKILL
+
+
+def test_only_what_has_been_stopped_all_the_time_is_stuck() -> None:
+    watch = StoppedWatch(10.0)
+    stopped = Marked(1, 5, Mark(LeaseKey("u", 0), "t", 1), is_stopped=True)
+    running = Marked(1, 5, stopped.mark)
+
+    assert watch.stuck((stopped,), now_s=0.0) == ()
+    assert watch.stuck((running,), now_s=5.0) == ()
+    assert watch.stuck((stopped,), now_s=9.0) == ()
+    assert watch.stuck((stopped,), now_s=18.0) == ()
+    assert watch.stuck((stopped,), now_s=19.0) == (stopped,)
+
+
+def test_a_number_that_another_process_got_meanwhile_is_left_alone(
+    nursery: Nursery,
+) -> None:
+    process = nursery.start(SLEEP)
+    wait_for("the process", nursery.found)
+    (found,) = nursery.found()
+
+    send(Marked(found.pid, found.started - 1, found.mark), signal.SIGKILL)
+
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.3)
+
+
+def test_vanished_processes_and_strange_names_are_passed_over(tmp_path: Path) -> None:
+    for name in ("1", "2", "self", "17x"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "2" / "environ").write_bytes(b"FREETRAIN_LEASE=u-0\0")
+
+    assert marked_processes(uid=os.geteuid(), own_pid=0, proc=tmp_path) == ()
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        (b"A=1\0FREETRAIN_LEASE=a-b-2\0FREETRAIN_WORLD=t/12\0", ("a-b", 2, "t", 12)),
+        (b"FREETRAIN_WORLD=t/12\0FREETRAIN_LEASE=u-0", ("u", 0, "t", 12)),
+        (b"FREETRAIN_LEASE=u-0\0", ("u", 0, "", 0)),
+        (b"FREETRAIN_LEASE=u-0\0FREETRAIN_WORLD=../x/y\0", ("u", 0, "", 0)),
+        (b"XFREETRAIN_LEASE=u-0\0", None),
+        (b"FREETRAIN_LEASE=\xff\n-\0", None),
+        (b"FREETRAIN_LEASE=u-99999999999\0", None),
+        (b"", None),
+    ],
+)
+def test_marks_are_read_and_nothing_else(
+    environ: bytes, expected: tuple[str, int, str, int] | None
+) -> None:
+    found = read_mark(environ)
+
+    read = found and (
+        found.lease.uuid,
+        found.lease.task,
+        found.trainer,
+        found.generation,
+    )
+    assert read == expected
+
+
+def _ignores_term(pid: int) -> bool:
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("SigIgn:"):
+                return bool(int(line.split()[1], 16) >> (signal.SIGTERM - 1) & 1)
+    return False

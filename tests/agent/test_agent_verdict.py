@@ -1,0 +1,94 @@
+"""Whether a trainer is launched again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from freetrain.agent.verdict import GO_ON, judge
+from freetrain.exchange.assigned import GAVE_UP
+from freetrain.exchange.ending import Ended, Ending
+from freetrain.jobfile.job import Checkpoint, Restart
+from tests.agent.model_cluster import a_job
+
+JOB = replace(a_job(), restart=Restart(attempts=3, wait_s=10.0))
+CRASH = Ending(
+    generation=1,
+    ended=Ended.KILLED,
+    was_asked=False,
+    lost_lease=False,
+    exit_code=1,
+    step=0,
+    committed_step=0,
+    message="",
+    started_s=0.0,
+    ended_s=1.0,
+    author="",
+)
+ERROR = replace(CRASH, ended=Ended.FAILED, message="KeyError: 'x'")
+RESCALE = replace(CRASH, ended=Ended.RESCALED, was_asked=True)
+
+
+def test_a_trainer_without_failures_goes_on_at_once() -> None:
+    assert judge([], JOB) == GO_ON
+    assert judge([RESCALE, RESCALE], JOB) == GO_ON
+
+
+def test_each_failure_in_a_row_doubles_the_wait() -> None:
+    assert judge([CRASH], JOB).wait_s == 10.0
+    assert judge([CRASH, ERROR], JOB).wait_s == 20.0
+    assert judge([CRASH, RESCALE], JOB).wait_s == 0.0
+
+
+def test_the_last_of_its_attempts_ends_it_and_says_why() -> None:
+    verdict = judge([CRASH, RESCALE, CRASH, ERROR], JOB)
+
+    assert verdict.is_final
+    assert verdict.reason.startswith(GAVE_UP)
+    assert "KeyError" in verdict.reason
+
+
+def test_no_attempts_means_that_the_first_failure_is_the_last() -> None:
+    job = replace(JOB, restart=Restart(attempts=0))
+
+    assert judge([CRASH], job).is_final
+
+
+def test_a_commit_between_failures_forgives_the_earlier_ones() -> None:
+    later = replace(CRASH, committed_step=5)
+
+    assert judge([CRASH, CRASH, later], JOB).wait_s == 10.0
+    assert judge([CRASH, later, later, later], JOB).is_final
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        replace(CRASH, lost_lease=True),
+        replace(ERROR, lost_lease=True),
+        replace(CRASH, was_asked=True),
+        replace(CRASH, ended=Ended.NOT_LAUNCHED),
+    ],
+)
+def test_what_is_not_the_programs_fault_is_not_counted(ending: Ending) -> None:
+    assert judge([ending] * 9, JOB) == GO_ON
+
+
+def test_a_program_that_stops_unasked_is_not_started_for_ever() -> None:
+    unasked = replace(RESCALE, was_asked=False)
+
+    assert judge([unasked] * 3, JOB).is_final
+
+
+@pytest.mark.parametrize("ended", [Ended.FINISHED, Ended.DO_NOT_RESTART])
+def test_what_is_over_stays_over(ended: Ended) -> None:
+    assert judge([replace(RESCALE, ended=ended), RESCALE], JOB).is_final
+
+
+def test_a_program_that_tells_of_no_commit_had_made_some_when_it_ran_for_long() -> None:
+    job = replace(JOB, elastic=False, checkpoint=Checkpoint(every_s=60.0))
+    long_run = replace(ERROR, ended_s=121.0)
+
+    assert judge([long_run] * 9, job).wait_s == 10.0
+    assert judge([replace(long_run, ended_s=119.0)] * 3, job).is_final
