@@ -61,10 +61,13 @@ def submit(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     # Imported here, so that help and completion stay quick.
     from freetrain.cli.site import site_of  # noqa: PLC0415
     from freetrain.cli.submit_text import (  # noqa: PLC0415
+        preview_text,
         submitted_record,
         submitted_text,
     )
     from freetrain.desk.hand_in import Asked, hand_in  # noqa: PLC0415
+    from freetrain.desk.preview import preview_of  # noqa: PLC0415
+    from freetrain.tick.real_outside import real_outside  # noqa: PLC0415
 
     world: World = ctx.obj
     handed_in = hand_in(
@@ -82,9 +85,14 @@ def submit(  # noqa: PLR0913 - one parameter an option, as Typer wants it
         uid=world.uid,
         now_s=world.now_s(),
     )
+    preview = None
+    if dry_run:
+        outside = real_outside(world.environ)
+        preview = preview_of(handed_in.submission, handed_in.site, outside)
     if as_json:
-        write_out(world, json.dumps(submitted_record(handed_in)) + "\n")
+        write_out(world, json.dumps(submitted_record(handed_in, preview)) + "\n")
     else:
         write_out(world, submitted_text(handed_in))
+        write_out(world, "" if preview is None else preview_text(preview))
         for remark in handed_in.remarks:
             world.stderr.write(f"note: {remark}\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from freetrain.desk.submission import Begin
@@ -12,11 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from freetrain.desk.hand_in import HandedIn
+    from freetrain.desk.preview import Preview
 
 
-def submitted_record(one: HandedIn) -> dict[str, Any]:
-    """Return *one* as ``--json`` shows it."""
+def submitted_record(one: HandedIn, preview: Preview | None) -> dict[str, Any]:
+    """Return *one* as ``--json`` shows it, and what would be run for it."""
     submitted = one.submitted
+    would_run = None if preview is None else _preview_record(preview)
     return {
         "name": submitted.row.name,
         "began": str(submitted.begin),
@@ -28,12 +31,41 @@ def submitted_record(one: HandedIn) -> dict[str, Any]:
         "put_away": str(submitted.put_away) if submitted.put_away else None,
         "was_mended": submitted.was_mended,
         "remarks": list(one.remarks),
+        "would_run": would_run,
+    }
+
+
+def _preview_record(preview: Preview) -> dict[str, Any]:
+    world = preview.world
+    files = {} if world is None else {str(f.path): f.content for f in world.files}
+    return {
+        "sbatch": list(preview.sbatch),
+        "script": preview.script,
+        "launch": None if world is None else list(world.argv),
+        "directory": None if world is None else str(world.directory),
+        "files": files,
+        "problem": preview.problem,
     }
 
 
 def submitted_text(one: HandedIn) -> str:
     """Return *one* in a few lines."""
     return "".join(f"{one_line(line)}\n" for line in _lines(one))
+
+
+def preview_text(preview: Preview) -> str:
+    """Return what would be run, so that it can be read; words as a shell takes them."""
+    lines = ["", "A lease for it; its time limit and deadline follow the hole:"]
+    lines += [f"  {one_line(shlex.join(preview.sbatch))}", "Its script:"]
+    lines += [f"  {one_line(line)}" for line in preview.script.splitlines()]
+    world = preview.world
+    if world is None:
+        return "".join(f"{line}\n" for line in [*lines, one_line(preview.problem)])
+    lines += ["Its smallest world, on invented nodes:"]
+    lines += [f"  cd {one_line(shlex.quote(str(world.directory)))}"]
+    lines += [f"  {one_line(shlex.join(world.argv))}"]
+    lines += [f"with {one_line(str(file.path))}" for file in world.files]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _step(one: HandedIn) -> int | None:

@@ -52,7 +52,12 @@ def find_program(
 
 
 def remarks(
-    job: TrainerJob, environment: Mapping[str, str], shared: Iterable[Path], mounts: str
+    job: TrainerJob,
+    environment: Mapping[str, str],
+    shared: Iterable[Path],
+    *,
+    beside: Path,
+    mounts: str,
 ) -> tuple[str, ...]:
     """Return what is no mistake here and may be one on compute nodes.
 
@@ -60,22 +65,34 @@ def remarks(
         job: The trainer.
         environment: The variables that it will get.
         shared: Folders that compute nodes must see.
+        beside: Where FreeTrain's own Python is; launchers are looked for there too.
         mounts: What ``/proc/self/mountinfo`` says.
     """
     found = []
     launcher = launcher_program(job)
-    if find_program(launcher, job.directory, environment) is None:
+    path = f"{environment.get('PATH', os.defpath)}:{beside}"
+    if find_program(launcher, job.directory, {"PATH": path}) is None:
         found.append(
             f"the launcher {shown(launcher)} is not on your PATH here; compute nodes "
             f"need it"
         )
-    local = [str(one) for one in dict.fromkeys(shared) if _is_local(one, mounts)]
+    local = [str(one) for one in _outermost(shared) if _is_local(one, mounts)]
     if local:
         found.append(
             f"compute nodes must see {', '.join(local)}, on a disk of this machine as "
             f"far as can be told"
         )
     return tuple(found)
+
+
+def _outermost(folders: Iterable[Path]) -> list[Path]:
+    """Return those of *folders* that lie in none of the others, each once."""
+    every = list(dict.fromkeys(folders))
+    return [
+        one
+        for one in every
+        if not any(one != other and one.is_relative_to(other) for other in every)
+    ]
 
 
 def launcher_program(job: TrainerJob) -> str:

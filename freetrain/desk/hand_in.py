@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from freetrain.desk.checks import check_program, remarks
@@ -18,7 +20,6 @@ from freetrain.toml.wording import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from freetrain.site.settings import Site
 
@@ -97,7 +98,8 @@ def hand_in(  # noqa: PLR0913 - the outside, piece by piece
     keep = preview if asked.is_dry_run else submit
     submitted = keep(state, submission, uid=uid)
     shared = (state.path, job.directory, submission.run_dir, submission.logs)
-    said = remarks(job, theirs, shared, read_mounts())
+    beside = Path(sys.executable).parent
+    said = remarks(job, theirs, shared, beside=beside, mounts=read_mounts())
     return HandedIn(
         site=site,
         submission=submission,

@@ -28,8 +28,10 @@ def read_environment(folder: TrainerDir) -> dict[str, str]:
     path = folder.environment
     try:
         found = json.loads(path.read_bytes())
-        if not isinstance(found, dict):
-            raise TypeError("no table of variables")  # noqa: TRY301
-        return {str(name): str(value) for name, value in found.items()}
-    except (ValueError, TypeError) as error:
+    except ValueError as error:
         raise UnreadableFileError(path, error) from error
+    if not isinstance(found, dict) or not all(
+        isinstance(value, str) for value in found.values()
+    ):
+        raise UnreadableFileError(path, "expected texts by name")
+    return found

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import socket
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from freetrain.exchange.errors import UnreadableFileError
+from freetrain.exchange.environment import read_environment
 from freetrain.launch.build import plan_world
 from freetrain.launch.environment import launcher_environment
 from freetrain.launch.find_tool import find_tool
@@ -86,13 +85,6 @@ def this_node(
 
 def _submitters(folder: TrainerDir, otherwise: Mapping[str, str]) -> Mapping[str, str]:
     try:
-        found = json.loads(folder.environment.read_bytes())
+        return read_environment(folder)
     except FileNotFoundError:
         return otherwise
-    except ValueError as error:
-        raise UnreadableFileError(folder.environment, error) from error
-    if not isinstance(found, dict) or not all(
-        isinstance(value, str) for value in found.values()
-    ):
-        raise UnreadableFileError(folder.environment, "expected texts by name")
-    return found

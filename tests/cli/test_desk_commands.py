@@ -47,6 +47,37 @@ def test_a_dry_run_leaves_nothing(tmp_path: Path, state: StateDir) -> None:
     assert not state.path.exists()
 
 
+def with_mpirun(folder: Path) -> dict[str, str]:
+    """Return variables with an mpirun on the PATH that is only asked its version."""
+    program = folder / "bin" / "mpirun"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho 'mpirun (Open MPI) 4.1.4'\n")
+    program.chmod(0o755)
+    return {"PATH": f"{program.parent}:/usr/bin:/bin", "HOME": str(folder)}
+
+
+def test_a_dry_run_shows_the_very_commands(tmp_path: Path, state: StateDir) -> None:
+    (tmp_path / "job.toml").write_text(
+        JOB.replace('"train.py"', '"a b", "$(reboot)", "\\u001b[2J"')
+    )
+
+    shown = run(
+        "submit", "job.toml", "--dry-run", cwd=tmp_path, environ=with_mpirun(tmp_path)
+    )
+    record = run_json(
+        "submit", "job.toml", "--dry-run", cwd=tmp_path, environ={"PATH": "/bin"}
+    )
+
+    (lease,) = [x for x in shown.stdout.splitlines() if x.startswith("  sbatch ")]
+    (world,) = [x for x in shown.stdout.splitlines() if x.endswith("[2J'")]
+    assert "--nice=10000" in lease
+    assert str(state.lease_script) in lease
+    assert world.startswith(f"  {tmp_path}/bin/mpirun ")
+    assert "python3 'a b' '$(reboot)' '\\x1b[2J'" in world
+    assert record["would_run"]["sbatch"][0] == "sbatch"
+    assert not state.path.exists()
+
+
 def test_the_users_environment_is_kept_without_that_of_slurm_and_mpi(
     tmp_path: Path, state: StateDir
 ) -> None:

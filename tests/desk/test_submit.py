@@ -14,6 +14,7 @@ from freetrain.errors import BadConfigurationError, TryLaterError, UsageError
 from freetrain.exchange.assigned import GO_ON, USER, newest_assigned
 from freetrain.exchange.ending import Ended
 from freetrain.exchange.environment import read_environment
+from freetrain.exchange.errors import UnreadableFileError
 from freetrain.jobfile.file import read_job
 from freetrain.jobfile.job import Checkpoint, Nodes
 from freetrain.store.open_store import open_store
@@ -246,3 +247,14 @@ def test_no_folder_of_a_trainer_is_the_states(tmp_path: Path, place: str) -> Non
 
     with pytest.raises(BadConfigurationError, match="the state directory"):
         submitted(a_state(tmp_path), job)
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"A": 1}', '"A=1"'])
+def test_a_damaged_environment_is_told(tmp_path: Path, content: str) -> None:
+    state, job = a_state(tmp_path), a_job(tmp_path)
+    submitted(state, job)
+    folder = state.trainer("digits")
+    folder.environment.write_text(content)
+
+    with pytest.raises(UnreadableFileError, match=r"environment\.json"):
+        read_environment(folder)

@@ -1,0 +1,126 @@
+"""What would be asked of Slurm for a trainer, and how its world would be started."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from freetrain.broker.lease import Intent, LeaseKey
+from freetrain.errors import BadConfigurationError
+from freetrain.exchange.assigned import USER, Assigned, Member
+from freetrain.exchange.layout import StateDir
+from freetrain.jobfile.requirement import requirement_of
+from freetrain.launch.build import plan_world
+from freetrain.launch.environment import launcher_environment
+from freetrain.launch.errors import CannotLaunchError
+from freetrain.launch.find_tool import find_tool
+from freetrain.launch.request import HeadNode, WorldRequest
+from freetrain.tick.requests import request_for
+from freetrain.tick.script import lease_script
+from slurm.batch import sbatch_argv
+
+if TYPE_CHECKING:
+    from freetrain.desk.submission import Submission
+    from freetrain.launch.plan import WorldPlan
+    from freetrain.site.settings import Site
+    from freetrain.tick.outside import Outside
+
+UUID = "UUID"
+"""Stands for the name that a tick makes up for each submission."""
+
+DEFAULT_PARTITION = "DEFAULT-PARTITION"
+"""Stands for the cluster's own, which only Slurm knows."""
+
+_MINUTE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """What would be run.
+
+    Attributes:
+        sbatch: The command that would ask for a lease, of the shortest length.
+        script: What the lease would run.
+        world: How a world of the fewest nodes would be started; None where it
+            cannot be.
+        problem: Why not, else empty.
+    """
+
+    sbatch: tuple[str, ...]
+    script: str
+    world: WorldPlan | None
+    problem: str = ""
+
+
+def preview_of(submission: Submission, site: Site, outside: Outside) -> Preview:
+    """Return what would be run for *submission*; the launcher's version is asked.
+
+    Raises:
+        BadConfigurationError: A path or a value that no script, or Slurm, can take.
+    """
+    script = lease_script(outside, site)
+    asked = _lease_argv(submission, site)
+    try:
+        world = _world(submission, site, outside)
+    except CannotLaunchError as error:
+        return Preview(sbatch=asked, script=script, world=None, problem=str(error))
+    return Preview(sbatch=asked, script=script, world=world)
+
+
+def _lease_argv(submission: Submission, site: Site) -> tuple[str, ...]:
+    limit_min = math.ceil(site.lease.shortest_s / _MINUTE_S)
+    intent = Intent(
+        uuid=UUID,
+        shape="",
+        limit_min=limit_min,
+        deadline_s=submission.now_s + limit_min * _MINUTE_S,
+        tasks=1,
+        created_s=submission.now_s,
+    )
+    asked = requirement_of(
+        submission.job.nodes, site.lease, default_partition=DEFAULT_PARTITION
+    )
+    state = StateDir(site.state_directory)
+    try:
+        return tuple(sbatch_argv(request_for(site, state, intent, asked, grace_s=0.0)))
+    except ValueError as error:
+        raise BadConfigurationError(
+            f"no lease could be asked for: {error}. Shorten or correct it in "
+            f"freetrain.toml."
+        ) from error
+
+
+def _world(submission: Submission, site: Site, outside: Outside) -> WorldPlan:
+    job = submission.job
+    head = HeadNode(
+        environment={"PATH": outside.path},
+        srun="srun",
+        python=outside.python,
+        address="node1",
+        launch_agent=site.launch_agent,
+    )
+    request = WorldRequest(
+        job=job,
+        assigned=_assigned(job.name, job.nodes.sizes[0], submission.now_s),
+        folder=StateDir(site.state_directory).trainer(job.name),
+        environment=submission.environment,
+        head=head,
+    )
+    environment = launcher_environment(request)
+    return plan_world(request, find_tool(job, environment, head=head))
+
+
+def _assigned(trainer: str, nodes: int, now_s: float) -> Assigned:
+    members = tuple(
+        Member(key=LeaseKey(UUID, n), job_id=n, display_id=str(n), node=f"node{n}")
+        for n in range(1, nodes + 1)
+    )
+    return Assigned(
+        trainer=trainer,
+        generation=1,
+        members=members,
+        created_s=now_s,
+        author=USER,
+        reason="a dry run",
+    )
