@@ -14,6 +14,7 @@ from freetrain.standin.installing import StandIn, at_work
 from freetrain.standin.installing import install as install_standin
 from slurm.command_line import CommandLine
 from slurm.subprocess_runner import SubprocessRunner
+from tests.contract.pyslurm_worlds import PyslurmWorld, pyslurm_world
 from tests.contract.slurm_worlds import World
 from tests.fakes.slurm.installing import USER, FakeSlurm, install
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from slurm.backend import SlurmBackend
+
+__all__ = ["pyslurm_world"]
 
 
 @pytest.fixture
@@ -41,7 +44,12 @@ def standin(tmp_path: Path) -> Iterator[StandIn]:
 
 
 @pytest.fixture(
-    params=["fake", "stand-in", pytest.param("real", marks=pytest.mark.slurm)]
+    params=[
+        "fake",
+        "stand-in",
+        pytest.param("real", marks=pytest.mark.slurm),
+        pytest.param("pyslurm", marks=pytest.mark.slurm),
+    ]
 )
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     if request.param == "fake":
@@ -54,6 +62,11 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
         path = f"{standin.path}{os.pathsep}{os.defpath}"
         yield _world({"PATH": path, "LC_ALL": "C", "TZ": "UTC"}, user, tmp_path)
         return
+    if request.param == "pyslurm":
+        pyslurm: PyslurmWorld = request.getfixturevalue("pyslurm_world")
+        yield World(pyslurm.connect, user, _script(tmp_path), _new_name)
+        pyslurm.cluster.clear()
+        return
     cluster = request.getfixturevalue("cluster_of")()
     yield _world(cluster.environ, user, tmp_path)
     cluster.clear()
@@ -64,7 +77,15 @@ def _world(environ: Mapping[str, str], user: str, folder: Path) -> World:
         runner = SubprocessRunner(environ)
         return CommandLine(runner, user=user, max_requests=max_requests)
 
+    return World(connect, user, _script(folder), _new_name)
+
+
+def _new_name() -> str:
+    return f"ft-{uuid4()}"
+
+
+def _script(folder: Path) -> str:
     script = folder / "lease"
     script.write_text("#!/bin/sh\nexec sleep 600\n", encoding="ascii")
     script.chmod(0o755)
-    return World(connect, user, str(script), lambda: f"ft-{uuid4()}")
+    return str(script)

@@ -1,0 +1,62 @@
+"""The real cluster by way of pyslurm, where there is one that fits."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from slurm.choose import choose
+from slurm.command_line import CommandLine
+from slurm.pyslurm_backend import Pyslurm
+from slurm.subprocess_runner import SubprocessRunner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+    from slurm.backend import SlurmBackend
+    from tests.cluster.cluster import Cluster
+
+USER = pwd.getpwuid(os.getuid()).pw_name
+
+
+@dataclass(frozen=True, slots=True)
+class PyslurmWorld:
+    """A real cluster, and the pyslurm that fits it.
+
+    Attributes:
+        cluster: The cluster.
+        module: pyslurm.
+    """
+
+    cluster: Cluster
+    module: ModuleType
+
+    @property
+    def programs(self) -> CommandLine:
+        """The same cluster by Slurm's programs."""
+        return CommandLine(SubprocessRunner(self.cluster.environ), user=USER)
+
+    def connect(self, max_requests: int | None) -> SlurmBackend:
+        """Make a back end, with a cap on its requests or None."""
+        runner = SubprocessRunner(self.cluster.environ)
+        return Pyslurm(self.module, runner, user=USER, max_requests=max_requests)
+
+
+@pytest.fixture
+def pyslurm_world(
+    cluster_of: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
+) -> PyslurmWorld:
+    """Skips, with the reason, where no pyslurm fits the cluster's Slurm."""
+    cluster = cluster_of()
+    # libslurm reads it when pyslurm is first imported, and never again
+    monkeypatch.setenv("SLURM_CONF", str(cluster.conf))
+    world = PyslurmWorld(cluster, os)
+    choice = choose(world.programs.release())
+    if choice.pyslurm is None:
+        pytest.skip(choice.reason)
+    return PyslurmWorld(cluster, choice.pyslurm)

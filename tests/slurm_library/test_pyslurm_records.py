@@ -1,0 +1,352 @@
+"""What is made of pyslurm's objects, and who is chosen: without any pyslurm."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from types import ModuleType, SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurm.batch import LeaseRequest
+from slurm.choose import choose, fitting
+from slurm.config import Release
+from slurm.errors import (
+    RequestsSpentError,
+    SlurmRefusedError,
+    SlurmUnavailableError,
+    UnreadableOutputError,
+)
+from slurm.pyslurm_backend import Pyslurm
+from slurm.pyslurm_records import each_task, read_job, read_node, read_partition
+from slurm.pyslurm_submission import can_express, description
+from slurm.records import Gres, JobKey, JobRecord
+from slurm.states import JobState, NodeState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+BOOKWORM = Release(22, 5, "8")
+
+
+def a_job(**told: object) -> Any:  # noqa: ANN401 -- stands for an untyped object
+    """Return what passes for a ``pyslurm.Job``; what is not *told* is None."""
+    known = {"id": 7, "state": "PENDING", "array_id": None, "array_tasks_waiting": None}
+    names = (
+        *("array_task_id", "user_id", "user_name", "name", "comment", "partition"),
+        *("state_reason", "priority", "nice", "submit_time", "eligible_time"),
+        *("start_time", "end_time", "time_limit", "scheduled_nodes", "qos"),
+        *("allocated_nodes", "required_nodes", "num_nodes", "cpus", "constraints"),
+        *("gres_per_node", "dependencies", "reservation"),
+    )
+    return SimpleNamespace(**(dict.fromkeys(names) | known | told))
+
+
+def read(**told: object) -> JobRecord:
+    return read_job(a_job(**told), user_of=lambda job: job.user_name or "?")
+
+
+def test_a_job_of_which_nothing_is_told_is_a_record_all_the_same() -> None:
+    job = read()
+
+    assert (job.job_id, job.display_id, job.nice, job.limit_s) == (7, "7", 0, None)
+    assert job.is_pending
+    assert not job.is_planned
+
+
+def test_a_planned_job_has_start_and_nodes() -> None:
+    job = read(start_time=1000, scheduled_nodes="n[1-8]", time_limit="UNLIMITED")
+
+    assert job.is_planned
+    assert (job.planned_nodes, job.limit_s) == ("n[1-8]", math.inf)
+
+
+def test_task_0_which_pyslurm_tells_as_none_is_task_0() -> None:
+    job = read(id=11, array_id=10, state="RUNNING")
+
+    assert (job.array_task_id, job.display_id) == (0, "10_0")
+    assert job.key == JobKey(11, "10_0")
+
+
+def test_an_array_that_was_cancelled_before_it_started_is_no_task() -> None:
+    ended = read(id=10, array_id=10, state="CANCELLED")
+    running = read(id=10, array_id=10, state="RUNNING")
+
+    assert (ended.array_task_id, ended.display_id) == (None, "10")
+    assert (running.array_task_id, running.display_id) == (0, "10_0")
+
+
+def test_tasks_that_wait_together_are_told_one_by_one() -> None:
+    job = read(id=10, array_id=10, array_tasks_waiting="2-3,7,10-20:5")
+
+    tasks = list(each_task(job))
+
+    assert (job.display_id, job.array_task_id) == ("10_[2-3,7,10-20:5]", None)
+    assert [task.array_task_id for task in tasks] == [2, 3, 7, 10, 15, 20]
+    assert tasks[0].display_id == "10_2"
+    assert list(each_task(tasks[0])) == [tasks[0]]
+
+
+@pytest.mark.parametrize("tasks", ["a", "3-1", "0-4000000000", "1;2", "-"])
+def test_tasks_in_no_known_form_are_refused(tasks: str) -> None:
+    with pytest.raises(UnreadableOutputError, match="array tasks"):
+        list(each_task(read(array_id=7, array_tasks_waiting=tasks)))
+
+
+def test_what_a_job_asks_for_is_written_as_slurm_does() -> None:
+    job = read(
+        constraints=["ib&cpu"],
+        gres_per_node={"gpu:a100": 2},
+        dependencies={"afterok": [1], "after": [], "singleton": False},
+        required_nodes=["n1", "n2"],
+        partition="main,freetrain",
+    )
+
+    assert (job.features, job.gres_per_node) == ("ib&cpu", "gres:gpu:a100:2")
+    assert (job.dependency, job.requested_nodes) == ("afterok:[1]", "n1,n2")
+    assert job.partitions == ("main", "freetrain")
+
+
+def test_a_state_that_nobody_knows_is_kept_as_a_word() -> None:
+    assert read(state="DREAMING").unknown_states == {"DREAMING"}
+    assert read(state="RUNNING").states == {JobState.RUNNING}
+
+
+def test_a_node_has_its_flags_resources_and_remarks() -> None:
+    told = SimpleNamespace(
+        name="n1",
+        state="IDLE+PLANNED",
+        active_features=["ib"],
+        configured_gres={"gpu:a100": 4, "nvme": 1},
+        total_cpus=2,
+        real_memory=2000,
+        partitions=["main"],
+        reason=None,
+        comment="a remark ",
+        allocated_cpus=None,
+    )
+
+    node = read_node(told)
+
+    assert node.states == {NodeState.IDLE, NodeState.PLANNED}
+    assert node.gres == (Gres("gpu", "a100", 4), Gres("nvme", "", 1))
+    assert (node.comment, node.allocated_cpus) == ("a remark", 0)
+
+
+def test_a_partition_counts_in_seconds() -> None:
+    told: dict[str, Any] = {
+        "name": "p",
+        "nodes": "n[1-8]",
+        "state": "UP",
+        "max_time": 240,
+        "priority_tier": 1,
+        "preempt_mode": "CANCEL",
+        "preemption_grace_time": 10,
+        "over_time_limit": None,
+        "is_default": False,
+        "is_hidden": False,
+        "oversubscribe": "NO",
+    }
+
+    part = read_partition(SimpleNamespace(**told))
+    open_part = read_partition(SimpleNamespace(**(told | {"max_time": "UNLIMITED"})))
+
+    assert (part.max_time_s, part.grace_time_s) == (14_400.0, 10.0)
+    assert part.over_time_limit_s is None
+    assert math.isinf(open_part.max_time_s)
+
+
+def lease(**changes: object) -> LeaseRequest:
+    told: dict[str, Any] = {
+        "name": "ft-1",
+        "comment": "c",
+        "partition": "freetrain",
+        "limit_min": 5,
+        "nice": 100,
+        "script": "/s",
+        "exclusive": False,
+    }
+    return LeaseRequest(**(told | changes))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"exclusive": True},
+        {"comment": "é"},
+        {"arguments": ("漢",)},
+        {"export": "A=1"},
+        {"gres": "gpu"},
+        {"gres": "a:b:c:1"},
+    ],
+)
+def test_what_pyslurm_would_say_otherwise_than_sbatch_it_does_not_say(
+    changes: dict[str, object],
+) -> None:
+    assert not can_express(lease(**changes))
+    assert can_express(lease(gres="gpu:a100:2,nvme:1"))
+
+
+@given(st.builds(lease, tasks=st.integers(1, 50), cpus=st.integers(0, 9)))
+def test_only_what_was_asked_for_is_named(request: LeaseRequest) -> None:
+    told = description(request)
+
+    assert ("array" in told) == (request.tasks > 1)
+    assert ("cpus_per_task" in told) == (request.cpus > 0)
+    assert all(told.values()) or told["is_requeueable"] is False
+    assert set(told) & {"resource_sharing", "memory_per_cpu"} == set()
+
+
+class FakeRPCError(Exception):
+    def __init__(self, errno: int) -> None:
+        super().__init__("said")
+        self.errno = errno
+
+
+@dataclass(slots=True)
+class FakeJob:
+    id: int
+    errno: int = 0
+
+    def send_signal(self, signal: str, *, steps: str) -> None:
+        assert (signal, steps) == ("SIGTERM", "all")
+        if self.errno:
+            raise FakeRPCError(self.errno)
+
+
+class NoPrograms:
+    def __init__(self) -> None:
+        self.ran: list[Sequence[str]] = []
+
+    def run(self, argv: Sequence[str], *, timeout_s: float) -> str:
+        del timeout_s
+        self.ran.append(argv)
+        return ""
+
+
+def a_backend(errno: int = 0, most: int | None = None) -> tuple[Pyslurm, NoPrograms]:
+    module = ModuleType("pyslurm")
+    module.RPCError = FakeRPCError  # type: ignore[attr-defined] # made up here
+
+    def load() -> dict[int, object]:
+        if errno:
+            raise FakeRPCError(errno)
+        return {7: a_job(name="ft-1", user_id=0, user_name="root")}
+
+    module.Jobs = SimpleNamespace(load=load)  # type: ignore[attr-defined] # the same
+    module.Job = lambda number: FakeJob(number, errno)  # type: ignore[attr-defined]
+    programs = NoPrograms()
+    return Pyslurm(module, programs, user="root", max_requests=most), programs
+
+
+@pytest.mark.parametrize(
+    ("errno", "kind"),
+    [(2000, SlurmRefusedError), (1800, SlurmUnavailableError), (111, Exception)],
+)
+def test_slurms_own_no_is_told_apart_from_no_answer(
+    errno: int, kind: type[Exception]
+) -> None:
+    backend, _ = a_backend(errno)
+
+    with pytest.raises(kind, match=f"said .{errno}."):
+        backend.find_by_name("ft-1")
+
+
+def test_requests_of_both_ways_count_against_one_allowance() -> None:
+    backend, programs = a_backend(most=2)
+    backend.find_by_name("ft-1")
+    backend.cancel_waiting("ft-1")
+
+    with pytest.raises(RequestsSpentError, match="was not run"):
+        backend.find_by_name("ft-1")
+    with pytest.raises(RequestsSpentError, match="was not run"):
+        backend.cancel_waiting("ft-1")
+
+    assert (backend.requests, len(programs.ran)) == (2, 1)
+
+
+def test_tasks_of_arrays_are_signalled_by_their_own_ids_only() -> None:
+    backend, programs = a_backend()
+
+    backend.signal([JobKey(7, "7"), JobKey(10, "10_2")], "TERM")
+
+    assert programs.ran == [["scancel", "--signal=TERM", "10_2"]]
+
+
+@pytest.mark.parametrize("errno", [2017, 2021])
+def test_a_job_that_has_ended_is_signalled_in_vain_and_no_error(errno: int) -> None:
+    backend, _ = a_backend(errno)
+
+    backend.signal([JobKey(7, "7")], "TERM")
+
+
+def test_a_signal_that_is_refused_is_an_error() -> None:
+    backend, _ = a_backend(2002)
+
+    with pytest.raises(SlurmRefusedError):
+        backend.signal([JobKey(7, "7")], "TERM")
+
+
+def module_of(version: object) -> ModuleType:
+    module = ModuleType("pyslurm")
+    module.__version__ = version  # type: ignore[attr-defined] # what modules have
+    return module
+
+
+@pytest.mark.parametrize(
+    ("version", "is_chosen"),
+    [
+        ("22.5.2", True),
+        ("22.5.3", True),
+        ("22.5.1", False),
+        ("23.2.0", False),
+        ("25.11.2", False),
+        ("", False),
+        (None, False),
+    ],
+)
+def test_only_a_pyslurm_of_the_same_series_is_chosen(
+    version: object, *, is_chosen: bool
+) -> None:
+    choice = fitting(module_of(version), BOOKWORM)
+
+    assert (choice.pyslurm is not None) == is_chosen
+    assert choice.name == ("pyslurm" if is_chosen else "command line")
+    assert choice.reason
+
+
+def test_switched_off_nothing_is_even_looked_for() -> None:
+    assert "switched off" in choose(BOOKWORM, is_allowed=False).reason
+
+
+def test_every_field_of_a_job_is_read_but_those_that_pyslurm_lacks() -> None:
+    told = {
+        name: name for name in ("name", "comment", "qos", "reservation", "user_name")
+    }
+    told |= {"state_reason": "Priority", "partition": "p", "allocated_nodes": "n1"}
+    job = read(
+        **told,
+        array_id=7,
+        array_task_id=3,
+        user_id=1,
+        priority=1,
+        nice=1,
+        submit_time=1,
+        eligible_time=1,
+        start_time=1,
+        end_time=1,
+        time_limit=1,
+        scheduled_nodes="n1",
+        required_nodes="n1",
+        num_nodes=1,
+        cpus=1,
+        constraints=["f"],
+        gres_per_node={"gpu": 1},
+        dependencies={"after": [1]},
+    )
+
+    empty = {one.name for one in fields(job) if not getattr(job, one.name)}
+    assert empty == {"gres_per_job", "unknown_states", "array_tasks"}
