@@ -18,7 +18,7 @@ from freetrain.elastic.store import CheckpointStore
 if TYPE_CHECKING:
     from freetrain.elastic.checkpoint import Checkpoint
     from freetrain.elastic.setting import Setting
-    from freetrain.elastic.stop import StopSignals
+    from freetrain.elastic.stop import Stop, StopSignals
     from freetrain.elastic.world import World
 
 _LOOK_FOR_STOP_FILE_EVERY_S = 0.1
@@ -77,6 +77,28 @@ def begin(setting: Setting, world: World, signals: StopSignals) -> Fragment:
         ),
         progress=progress,
         stop_wanted=lambda: signals.came or (world.rank == 0 and file.is_there()),
+    )
+
+
+def begin_nothing(setting: Setting, world: World, *, stop: Stop, why: str) -> Fragment:
+    """Return a fragment that ends before its first step; it claims nothing.
+
+    Nothing of the run directory is read, and nothing of it fenced: an earlier
+    generation may still commit.
+    """
+    return Fragment(
+        world=world,
+        generation=setting.launch.generation or 0,
+        run_dir=setting.run.path,
+        restored=None,
+        agreement=Agreement(world, setting.clock),
+        committer=Committer(
+            None, committed_step=0, every_s=setting.commit_every_s, clock=setting.clock
+        ),
+        progress=None,
+        stop_wanted=lambda: False,
+        stop=stop,
+        gave_up=why if world.rank == 0 else "",
     )
 
 

@@ -52,13 +52,15 @@ class Fragment:
         committer: Committer,
         progress: ProgressLog | None,
         stop_wanted: Callable[[], bool],
+        stop: Stop = Stop.NO,
+        gave_up: str = "",
     ) -> None:
         self.world = world
         self.generation = generation
         self.run_dir = run_dir
         self.position = restored.position if restored else Position()
-        self.gave_up = ""
-        self.stop = Stop.NO
+        self.gave_up = gave_up
+        self.stop = stop
         self._restored = restored
         self._state_given = False
         self._agreement = agreement

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from freetrain.elastic.begin import begin
+from freetrain.elastic.ahead import wait_for_predecessor
+from freetrain.elastic.begin import begin, begin_nothing
 from freetrain.elastic.clock import Clock
 from freetrain.elastic.end import end, fail
 from freetrain.elastic.find_world import find_world
@@ -71,7 +72,12 @@ def join(  # noqa: PLR0913  # all of them have defaults
     try:
         ranks = find_world(launch, environment, given=world)
         with _heard(launch) as signals:
-            fragment = begin(setting, ranks, signals)
+            stop, why = wait_for_predecessor(setting, ranks, signals)
+            fragment = (
+                begin_nothing(setting, ranks, stop=stop, why=why)
+                if stop
+                else begin(setting, ranks, signals)
+            )
             try:
                 yield fragment
             except SystemExit as leaving:

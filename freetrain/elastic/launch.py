@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 RUN_DIR = "FREETRAIN_RUN_DIR"
 GENERATION = "FREETRAIN_GENERATION"
+AFTER = "FREETRAIN_AFTER"
 WORLD_SIZE = "FREETRAIN_WORLD_SIZE"
 STOP_SIGNALS = "FREETRAIN_STOP_SIGNALS"
 COMMIT_EVERY_S = "FREETRAIN_COMMIT_EVERY_S"
@@ -35,6 +36,7 @@ class Launch:
         run_dir: The folder of the run; None where the launcher names none.
         generation: The fragment's number, from 1 on; None where the program is to
             take the next one by itself.
+        after: The earlier generation whose end is waited for; None for none.
         world_size: How many ranks the launcher started; None where it says nothing.
         stop_signals: The signals that ask for a stop.
         commit_every_s: Time between two commits; None leaves it to the program.
@@ -43,6 +45,7 @@ class Launch:
 
     run_dir: Path | None = None
     generation: int | None = None
+    after: int | None = None
     world_size: int | None = None
     stop_signals: tuple[signal.Signals, ...] = _DEFAULT_SIGNALS
     commit_every_s: float | None = None
@@ -56,9 +59,14 @@ def read_launch(environment: Mapping[str, str]) -> Launch:
         LaunchError: A variable is not what docs/training-program.md says.
     """
     folder = environment.get(RUN_DIR)
+    generation, after = _count(environment, GENERATION), _count(environment, AFTER)
+    if after is not None and after >= (generation or 0):
+        expected = f"a generation below {GENERATION}"
+        raise _wrong(AFTER, str(after), expected)
     return Launch(
         run_dir=Path(folder) if folder else None,
-        generation=_count(environment, GENERATION),
+        generation=generation,
+        after=after,
         world_size=_count(environment, WORLD_SIZE),
         stop_signals=_signals(environment),
         commit_every_s=_seconds(environment, COMMIT_EVERY_S),

@@ -53,6 +53,8 @@ class Launch:
     Attributes:
         launcher: What starts it.
         processes_per_node: Processes on each node, 1 or more.
+        ahead: Whether an elastic program's next world starts while the last one still
+            trains, and waits for it in ``elastic.join``.
         threads: What OMP_NUM_THREADS is set to; None leaves it alone.
         executable: The launcher's program; empty for its usual name.
         options: Further words for the launcher, before the program's command.
@@ -62,6 +64,7 @@ class Launch:
 
     launcher: Launcher = Launcher.MPIRUN
     processes_per_node: int = 1
+    ahead: bool = True
     threads: int | None = None
     executable: str = ""
     options: tuple[str, ...] = ()

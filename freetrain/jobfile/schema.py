@@ -77,6 +77,7 @@ def _launch() -> tuple[Key, ...]:
     return (
         Key("launcher", one_of(job.Launcher), "launcher"),
         Key("processes_per_node", whole(1, MOST_PROCESSES), "processes_per_node"),
+        Key("ahead", yes_or_no(), "ahead"),
         Key("threads", whole(1, MOST_PROCESSES), "threads"),
         Key("executable", argument(), "executable"),
         Key("options", arguments(), "options"),

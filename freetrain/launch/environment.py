@@ -67,7 +67,7 @@ def _contract(request: WorldRequest) -> dict[str, str]:
         contract.COMMIT_EVERY_S: f"{job.checkpoint.every_s:.3f}",
     }
     if request.after is not None and job.elastic:
-        said["FREETRAIN_AFTER"] = str(request.after)
+        said[contract.AFTER] = str(request.after)
     return said
 
 

@@ -37,6 +37,7 @@ cpus = 16
 launcher = "srun"
 processes_per_node = 2
 threads = 8
+ahead = false
 executable = "/opt/slurm/bin/srun"
 options = ["--cpu-bind=cores"]
 
@@ -134,6 +135,7 @@ launches = st.builds(
         [jobs.Launcher.MPIRUN, jobs.Launcher.SRUN, jobs.Launcher.TORCHRUN]
     ),
     processes_per_node=st.integers(1, 4_096),
+    ahead=st.booleans(),
     threads=st.none() | st.integers(1, 4_096),
     executable=st.just("") | texts.filter(lambda text: text.strip() != ""),
     options=arguments,
