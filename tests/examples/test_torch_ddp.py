@@ -22,8 +22,8 @@ PROGRAM = str(REPOSITORY / "examples" / "torch_ddp" / "train.py")
 CONTRACT = ("-m", "tests.examples.torch_contract")
 # More than any test waits for: a world ends when it is asked to.
 ENDLESS = ("--epochs", "100000")
-# Single precision has 24 bits; what reductions round differently grows in training.
-TOLERANCE = 1e-3
+# Measured: 2e-6 after 345 steps on 2 and 4 ranks. A sample more or less makes 1e-2.
+TOLERANCE = 1e-4
 
 pytestmark = pytest.mark.skipif(
     find_spec("torch") is None
