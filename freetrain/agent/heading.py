@@ -64,7 +64,7 @@ def _is_room(seen: Seen, trainer: TrainerSeen) -> bool:
 
 def is_ahead(trainer: TrainerSeen) -> bool:
     """Tell whether a world of *trainer* may start while the one before trains."""
-    return trainer.job.elastic
+    return trainer.job.elastic and trainer.job.launch.ahead
 
 
 def _are_swept(seen: Seen, trainer: TrainerSeen) -> bool:
