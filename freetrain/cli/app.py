@@ -12,6 +12,7 @@ from freetrain.cli import (
     cron,
     demo,
     doctor,
+    drill,
     exits,
     explain,
     holes,
@@ -97,6 +98,7 @@ app.command(epilog=_examples(submit.EXAMPLES))(submit.submit)
 app.command(epilog=_examples(status.EXAMPLES))(status.status)
 app.command(epilog=_examples(holes.EXAMPLES))(holes.holes)
 app.command(epilog=_examples(explain.EXAMPLES))(explain.explain)
+app.command(epilog=_examples(drill.EXAMPLES))(drill.drill)
 app.command(epilog=_examples(logs.EXAMPLES))(logs.logs)
 app.command(epilog=_examples(cancel.EXAMPLES))(cancel.cancel)
 app.command(epilog=_examples(pause.EXAMPLES))(pause.pause)

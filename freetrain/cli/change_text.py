@@ -10,6 +10,7 @@ import typer
 from freetrain.cli.exits import EX_USAGE
 from freetrain.cli.output import write_out
 from freetrain.cli.site import site_of
+from freetrain.cli.times import nodes_text
 from freetrain.desk.change import Changed, Verb, change
 from freetrain.exchange.layout import StateDir
 from freetrain.store.trainers import TrainerState
@@ -61,7 +62,7 @@ def _line(one: Changed, verb: Verb) -> str:
         return f"{name} is {one.before}: there is nothing to {verb}.{_advice(one)}"
     what = _becomes(one, verb)
     if one.stopping_nodes:
-        nodes = f"{one.stopping_nodes} node{'s' if one.stopping_nodes > 1 else ''}"
+        nodes = nodes_text(one.stopping_nodes)
         return f"{what}: it commits and stops on {nodes}, in a second or two."
     return f"{what}; it runs nowhere." if verb is not Verb.RESUME else f"{what}."
 

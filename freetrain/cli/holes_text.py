@@ -10,7 +10,7 @@ from rich.console import Group as Together
 from rich.table import Table
 from rich.text import Text
 
-from freetrain.cli.times import age_text, clock_text
+from freetrain.cli.times import age_text, clock_text, nodes_text
 from freetrain.desk.idle import groups, steps, why_it_ends
 from freetrain.toml.duration import render_duration
 from freetrain.toml.wording import one_line
@@ -95,9 +95,11 @@ def _until(hole: Hole) -> str:
 
 def _steps(idle: Idle) -> Iterator[str]:
     for step in steps(idle):
-        nodes = f"{step.nodes:,} node{'s stay' if step.nodes > 1 else ' stays'}"
+        nodes = nodes_text(step.nodes)
+        stay = "stay" if step.nodes > 1 else "stays"
         hours = f"{step.node_s / 3_600.0:,.1f} node-hours"
-        yield f"{nodes} idle for {render_duration(step.length_s)} or more: {hours}."
+        length = render_duration(step.length_s)
+        yield f"{nodes} {stay} idle for {length} or more: {hours}."
 
 
 def holes_record(idle: Idle) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Points in time as people read them: how long ago, and when exactly."""
+"""Times and numbers of nodes as people read them."""
 
 from __future__ import annotations
 
@@ -41,3 +41,10 @@ def clock_text(time_s: float) -> str:
         return f"{datetime.fromtimestamp(time_s, tz=UTC):%Y-%m-%d %H:%M:%S}Z"
     except (OverflowError, ValueError, OSError):
         return f"{time_s:g}"
+
+
+def nodes_text(nodes: int) -> str:
+    """Return ``1 node``, ``3 nodes`` or ``no node``."""
+    if nodes == 0:
+        return "no node"
+    return f"{nodes:,} node{'s' if nodes > 1 else ''}"

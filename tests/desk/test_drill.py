@@ -1,0 +1,171 @@
+"""A drill notes what files show, in whatever order, and judges by it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from freetrain.desk.drill import Drill, Mark, Watch, choose, verdict
+from freetrain.desk.status import read_standing
+from freetrain.errors import TryLaterError, UsageError
+from freetrain.exchange.ending import Ended
+from freetrain.exchange.heartbeat import AgentState, Heartbeat, write_heartbeat
+from freetrain.jobfile.job import Nodes
+from tests.desk.desks import NOW_S, a_job, a_state, assign, end, rows, submitted
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from freetrain.exchange.layout import StateDir
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> StateDir:
+    made = a_state(tmp_path)
+    submitted(made, a_job(tmp_path))
+    return made
+
+
+def tell(state: StateDir, generation: int, step: int, **more: Any) -> None:  # noqa: ANN401
+    """Let the program write a progress line."""
+    run = state.trainer("digits").run
+    run.control.mkdir(parents=True, exist_ok=True)
+    told = {"t": NOW_S + step, "step": step, "samples": step, "generation": generation}
+    with run.progress.open("a") as file:
+        file.write(json.dumps(told | more) + "\n")
+
+
+def drill(state: StateDir, *, lease: str = "") -> Drill:
+    standing = read_standing(state, rows(state)["digits"])
+    return choose(state, standing, lease=lease)
+
+
+def training(state: StateDir, nodes: int = 3) -> Drill:
+    assign(state, "digits", 1, nodes=nodes)
+    tell(state, 1, 0)
+    tell(state, 1, 40)
+    return drill(state)
+
+
+def obey(state: StateDir, one: Drill) -> None:
+    """Do all that agents and program do when all is well, but for training on."""
+    folder = state.trainer("digits")
+    folder.notice(1, one.member.key).touch()
+    folder.run.stop_request(1).touch()
+    end(state, "digits", 1, Ended.RESCALED, step=50, committed_step=50)
+    lease = state.lease(one.member.key)
+    lease.create()
+    write_heartbeat(
+        lease.heartbeat,
+        Heartbeat(beat=9, t=NOW_S, node="n", host="n", pid=1, state=AgentState.ENDED),
+    )
+
+
+def test_the_last_lease_is_taken_unless_one_is_named(state: StateDir) -> None:
+    assert training(state).member.node == "n3"
+    assert drill(state, lease="n1").member.node == "n1"
+    assert drill(state, lease="u2-0").member.node == "n2"
+    with pytest.raises(UsageError, match=r"no lease .*it is on n1, n2, n3"):
+        drill(state, lease="$(reboot)")
+
+
+def test_only_what_trains_can_be_drilled(state: StateDir) -> None:
+    with pytest.raises(TryLaterError, match="digits is waiting"):
+        drill(state)
+
+
+def test_a_drill_that_goes_well_sees_everything_and_loses_nothing(
+    state: StateDir,
+) -> None:
+    one = training(state)
+    watch = Watch(one)
+    assert watch.look(0.1) == ()
+
+    obey(state, one)
+    assign(state, "digits", 2, nodes=2)
+    seen = watch.look(0.5)
+    tell(state, 2, 50)
+    tell(state, 2, 51, t=NOW_S + 42.0)
+    seen += watch.look(1.5)
+    watch.note(Mark.GONE, 2.0)
+
+    assert seen == (
+        *(Mark.HEARD, Mark.RE_FORMED, Mark.ASKED, Mark.OVER, Mark.LEFT, Mark.BACK),
+    )
+    assert watch.is_complete
+    assert (watch.seen_s[Mark.BACK], watch.pause_s) == (1.5, 2.0)
+    assert (watch.lost_steps, verdict(watch, patience_s=9.0)) == (0, ())
+
+
+def test_steps_that_are_done_again_fail_it(state: StateDir) -> None:
+    one = training(state)
+    watch = Watch(one)
+    obey(state, one)
+    assign(state, "digits", 2, nodes=2)
+    tell(state, 2, 30)
+    tell(state, 2, 31)
+    watch.look(1.0)
+    watch.note(Mark.GONE, 2.0)
+
+    (problem,) = verdict(watch, patience_s=9.0)
+
+    assert watch.lost_steps == 20
+    assert problem.startswith("20 steps were done again")
+
+
+def test_a_program_that_tells_no_start_loses_what_it_does_again(
+    tmp_path: Path,
+) -> None:
+    state = a_state(tmp_path)
+    submitted(state, a_job(tmp_path, elastic=False))
+    assigned = assign(state, "digits", 1, nodes=2)
+    job = a_job(tmp_path, elastic=False)
+    watch = Watch(
+        Drill(state=state, job=job, assigned=assigned, member=assigned.members[1])
+    )
+
+    watch.last_step = 40
+    watch.restored_step = 38
+
+    assert watch.lost_steps == 2
+
+
+def test_one_that_does_not_come_back_is_told_what_to_do(state: StateDir) -> None:
+    one = training(state)
+    watch = Watch(one)
+    watch.look(1.0)
+
+    heard, back = verdict(watch, patience_s=9.0)
+
+    assert "the agent did not hear of it" in heard
+    assert "did not train again within 9 s" in back
+
+
+def test_at_its_smallest_size_it_needs_a_tick(tmp_path: Path) -> None:
+    state = a_state(tmp_path)
+    submitted(state, a_job(tmp_path, nodes=Nodes(min_nodes=3, max_nodes=8)))
+    one = training(state)
+    watch = Watch(one)
+    obey(state, one)
+    watch.look(1.0)
+    watch.note(Mark.GONE, 2.0)
+
+    (problem,) = verdict(watch, patience_s=9.0)
+
+    assert one.nodes_left == 0
+    assert "do ticks run" in problem
+
+
+def test_a_lease_that_stays_fails_it(state: StateDir) -> None:
+    one = training(state)
+    watch = Watch(one)
+    obey(state, one)
+    tell(state, 2, 50)
+    tell(state, 2, 51)
+    watch.look(1.0)
+
+    (problem,) = verdict(watch, patience_s=9.0)
+
+    assert "the lease was not gone after 9 s" in problem
