@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from freetrain.agent.agent import Agent
 from freetrain.agent.disk_board import DiskBoard
+from freetrain.agent.ear import Ear
 from freetrain.agent.journal import Journal
 from freetrain.agent.lease import Lease
 from freetrain.agent.listing import Listing
@@ -133,7 +134,7 @@ def own_job(environment: Mapping[str, str]) -> JobKey | None:
 def _run(call: Call, patience: Patience) -> None:
     folder = call.state.lease(call.key)
     folder.create()
-    machine = _machine(call)
+    machine = _machine(call, is_listening=True)
     machine.hear()
     lease = Lease(
         key=call.key,
@@ -161,15 +162,25 @@ def _sweep(call: Call, patience: Patience) -> None:
         board.write_beat(call.key, gone)
 
 
-def _machine(call: Call) -> Machine:
+def _ear(job: JobKey | None, environment: Mapping[str, str]) -> Ear | None:
+    """Return what listens for an agent that is no step itself."""
+    if job is None or "SLURM_STEP_ID" in os.environ:
+        return None
+    return Ear(job.job_id, environment, elapsed_s=time.monotonic)
+
+
+def _machine(call: Call, *, is_listening: bool = False) -> Machine:
     agent = os.environ.get(LAUNCH_AGENT)
     head = this_node(os.environ, launch_agent=Path(agent) if agent else None)
     user = pwd.getpwuid(os.geteuid()).pw_name
-    runner = SubprocessRunner(scrubbed(os.environ))
+    environment = scrubbed(os.environ)
+    runner = SubprocessRunner(environment)
+    job = own_job(os.environ)
     return Machine(
         LocalLauncher(call.state, head, SystemRandom()),
         CommandLine(runner, user=user, timeout_s=_SLURM_TIMEOUT_S),
-        own_job=own_job(os.environ),
+        own_job=job,
+        ear=_ear(job, environment) if is_listening else None,
         journal=Journal(
             call.state.lease(call.key).log, unix_s=unix_s, elapsed_s=time.monotonic
         ),

@@ -17,6 +17,7 @@ from slurm.records import JobKey
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from freetrain.agent.ear import Ear
     from freetrain.agent.processes import Marked, Signal
     from freetrain.exchange.assigned import Assigned, Member
     from freetrain.jobfile.job import TrainerJob
@@ -38,6 +39,7 @@ class Machine:
         slurm: SlurmBackend,
         *,
         own_job: JobKey | None,
+        ear: Ear | None,
         journal: Callable[[str], None],
     ) -> None:
         """Take what starts worlds, Slurm, this lease's job, and the log.
@@ -46,11 +48,13 @@ class Machine:
             launcher: Starts worlds.
             slurm: Ends jobs.
             own_job: This lease's job; None where there is none.
+            ear: Hears of the lease's end for the agent; None where it does so itself.
             journal: Writes a line.
         """
         self._launcher = launcher
         self._slurm = slurm
         self._own_job = own_job
+        self._ear = ear
         self._journal = journal
         self._is_told = False
         self._woken, self._wakes = socket.socketpair()
@@ -76,6 +80,8 @@ class Machine:
 
     def is_told_to_leave(self) -> bool:
         """Tell whether Slurm has announced the end of the lease."""
+        if self._ear is not None and not self._is_told:
+            self._is_told = self._ear.has_heard()
         return self._is_told
 
     def launch(
@@ -105,6 +111,8 @@ class Machine:
 
     def end_own_job(self) -> None:
         """End this lease's own job; returns where that failed."""
+        if self._ear is not None:
+            self._ear.close()
         if self._own_job is not None:
             self._cancel(self._own_job)
 

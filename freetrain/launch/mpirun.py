@@ -54,7 +54,7 @@ def plan_mpirun(request: WorldRequest, tool: Tool) -> WorldPlan:
         environment=launcher_environment(request),
         directory=request.job.directory,
         log=request.log,
-        files=(*agent_files(request), hosts, *around),
+        files=(*agent_files(request, is_shielded=True), hosts, *around),
         stop_signal=signal,
         stop_file=request.stop_file,
     )

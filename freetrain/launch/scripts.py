@@ -10,6 +10,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
+from freetrain.jobfile.job import Launcher
 from freetrain.launch.plan import PlannedFile
 from freetrain.launch.request import LEASE_MARK, WORLD_MARK
 from slurm.environment import KEPT
@@ -18,10 +19,12 @@ if TYPE_CHECKING:
     from freetrain.exchange.assigned import Member
     from freetrain.launch.request import WorldRequest
 
-TASKS = "FREETRAIN_TASKS"
-"""How many processes the launch agent starts on the node; 1 unless it is set."""
-
 _RUNNABLE = 0o700
+_SHIELD = (
+    "import os, signal, sys; "
+    "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM]); "
+    "os.execv(sys.argv[1], sys.argv[1:])"
+)
 
 # A step's variables would make an MPI below it, or a program, believe that its world
 # is the step. Lines of a longer value can look like a name; unsetting those is nothing.
@@ -40,16 +43,25 @@ done
 # --cpu-bind=none and --mem=0: all that the lease has, where a step of one task would
 # get one core and the default memory. No -c, which implies --exact.
 _STEP = (
-    "--overlap --nodes=1 --mpi=none --export=ALL --cpu-bind=none --mem=0 "
+    "--overlap --nodes=1 --ntasks=1 --mpi=none --export=ALL --cpu-bind=none --mem=0 "
     "--input=none --kill-on-bad-exit=1 --wait=0"
 )
 
 
-def agent_files(request: WorldRequest) -> tuple[PlannedFile, ...]:
-    """Return the launch agent of *request* and what it needs."""
+def agent_files(
+    request: WorldRequest, *, is_shielded: bool = False
+) -> tuple[PlannedFile, ...]:
+    """Return the launch agent of *request* and what it needs.
+
+    Args:
+        request: The world.
+        is_shielded: Whether TERM is kept from what is started on the nodes: Slurm
+            sends it to every process of a step that it preempts, and MPI's daemons
+            would end the world before it has committed. They give it to the ranks.
+    """
     return (
         PlannedFile(request.agent_path, _agent(request), _RUNNABLE),
-        PlannedFile(request.node_path, _node(), _RUNNABLE),
+        PlannedFile(request.node_path, _node(request, is_shielded), _RUNNABLE),
     )
 
 
@@ -77,8 +89,6 @@ case $host in
 esac
 {WORLD_MARK}={world}
 export {LEASE_MARK} {WORLD_MARK}
-tasks=${{{TASKS}-1}}
-unset {TASKS}
 {_UNSET}{_start(request)}
 """
 
@@ -97,23 +107,36 @@ def _start(request: WorldRequest) -> str:
     node = shlex.quote(str(request.node_path))
     own = request.head.launch_agent
     if own is None:
-        srun = shlex.quote(request.head.srun)
         return (
-            f'exec {srun} --jobid="$job" --nodelist="$host" --ntasks="$tasks" \\\n'
-            f'    {_STEP} /bin/sh {node} "$*"'
+            f'exec {_srun(request)} --jobid="$job" --nodelist="$host" \\\n'
+            f'    {_STEP} {_options(request)} /bin/sh {node} "$*"'
         )
     # Like ssh it may not take variables along; names of ours hold no quotes.
     marks = " ".join(f"{name}='${name}'" for name in (LEASE_MARK, WORLD_MARK))
     return f'exec {shlex.quote(str(own))} "$host" "{marks}; export {_names()}; $*"'
 
 
+def _srun(request: WorldRequest) -> str:
+    launch = request.job.launch
+    own = launch.executable if launch.launcher is Launcher.SRUN else ""
+    return shlex.quote(own or request.head.srun)
+
+
+def _options(request: WorldRequest) -> str:
+    launch = request.job.launch
+    return shlex.join(launch.options) if launch.launcher is Launcher.SRUN else ""
+
+
 def _names() -> str:
     return f"{LEASE_MARK} {WORLD_MARK}"
 
 
-def _node() -> str:
+def _node(request: WorldRequest, is_shielded: bool) -> str:  # noqa: FBT001 -- private
+    start = "exec"
+    if is_shielded:  # a shell can ignore signals, and only others can block them
+        start += f" {shlex.quote(request.head.python)} -I -S -c {shlex.quote(_SHIELD)}"
     return f"""\
 #!/bin/sh
 # What a process of the launch agent begins with on its node; written by FreeTrain.
-{_UNSET}exec /bin/sh -c "$1"
+{_UNSET}{start} /bin/sh -c "$1"
 """

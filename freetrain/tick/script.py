@@ -1,4 +1,4 @@
-"""The batch script of leases: it runs the agent as a step, and sweeps after it."""
+"""The batch script of leases: it runs the agent, and sweeps after it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ LAUNCH_AGENT = "FREETRAIN_LAUNCH_AGENT"
 def lease_script(outside: Outside, site: Site) -> str:
     """Return the text of the batch script; its arguments are uuid, minutes, grace.
 
-    The agent is a step, because steps hear of preemption first. The script itself
-    must outlive the signals that are meant for the agent, so it catches TERM: caught
-    signals are as usual again in what it starts, ignored ones would not be. Whatever
+    The agent runs under the script, not as a step: at preemption every process of
+    every step gets TERM, and its mpirun would end the world before it has committed.
+    It starts a step that listens (``freetrain.agent.ear``). The script itself must
+    outlive the signals at the end, so it catches TERM: caught signals are as usual
+    again in what it starts, ignored ones would not be. Whatever
     became of the agent, what it left is swept, and the job did not fail. Python must
     not take a module from the folder in which somebody called the tick (``-P``).
 
@@ -41,7 +43,6 @@ def lease_script(outside: Outside, site: Site) -> str:
     exports = [f"export {name}={_quoted(value)}" for name, value in values.items()]
     python, state = _quoted(outside.python), _quoted(str(site.state_directory))
     agent = f"{python} -P -m freetrain.agent"
-    step = "srun --export=ALL --nodes=1 --ntasks=1 --mpi=none --unbuffered"
     lease = f'{state} "$1" "$task" "$2" "$3"'
     lines = [
         "#!/bin/sh",
@@ -50,7 +51,7 @@ def lease_script(outside: Outside, site: Site) -> str:
         f"cd {state} || exit 0",
         "trap : TERM",
         "task=${SLURM_ARRAY_TASK_ID:-0}",
-        f"{step} {agent} {lease}",
+        f"{agent} {lease}",
         f'{agent} sweep {state} "$1" "$task"',
         "exit 0",
     ]

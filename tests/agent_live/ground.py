@@ -1,0 +1,242 @@
+"""Leases by hand on a real cluster: what the tick does, without the tick."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from freetrain.agent.marks import read_mark
+from freetrain.agent.patience import VARIABLE
+from freetrain.broker.lease import LeaseKey, job_name
+from freetrain.exchange.assigned import Assigned, Member, create_assigned, generations
+from freetrain.exchange.assigned import newest_assigned as newest
+from freetrain.exchange.ending import read_ending
+from freetrain.exchange.environment import render_environment
+from freetrain.exchange.heartbeat import read_heartbeat
+from freetrain.jobfile.file import render_job
+from freetrain.jobfile.job import Checkpoint, Launch, Nodes, Restart, Stop, TrainerJob
+from slurm.batch import LeaseRequest
+from slurm.states import JobState
+from tests.cluster.waiting import wait_for
+
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Iterator
+
+    from freetrain.exchange.ending import Ending
+    from freetrain.exchange.layout import StateDir, TrainerDir
+    from slurm.records import JobRecord
+    from tests.slurm_live.sites import Site
+
+TOP = Path(__file__).resolve().parent.parent.parent
+TRAINER = "live"
+GRACE_S = 10
+PATIENCE = "silent_s=4,stuck_s=3,ready_patience_s=30"
+# Debian's Open MPI 4. Ranks of the wheel's Open MPI 5 connect to each other where two
+# "nodes" are one host, and then hear nothing.
+MPIRUN = "/usr/bin/mpirun"
+LIBRARY = "/usr/lib/x86_64-linux-gnu/libmpi.so.40"
+_MARK = b"FREETRAIN_WORLD="
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """A state directory, and leases on a cluster.
+
+    Attributes:
+        site: The cluster.
+        state: The state directory.
+    """
+
+    site: Site
+    state: StateDir
+
+    @property
+    def trainer(self) -> TrainerDir:
+        return self.state.trainer(TRAINER)
+
+    def prepare(self, job: TrainerJob) -> None:
+        """Do what submitting does."""
+        self.trainer.create()
+        self.trainer.job.write_text(render_job(job), encoding="utf-8")
+        self.trainer.environment.write_bytes(render_environment(os.environ))
+        path = self.state.lease_script
+        python = f"{sys.executable} -P -m freetrain.agent"
+        agent = f'"$1" "$task" "$2" {GRACE_S}'
+        path.write_text(
+            f"#!/bin/sh\nexport PATH='{os.environ['PATH']}' HOME='{Path.home()}'\n"
+            f"export {VARIABLE}={PATIENCE} PYTHONPATH='{TOP}'\n"
+            f"task=${{SLURM_ARRAY_TASK_ID:-0}}\ntrap : TERM\n"
+            f"{python} {self.state.path} {agent}\n"
+            f'{python} sweep {self.state.path} "$1" "$task"\nexit 0\n',
+            encoding="utf-8",
+        )
+        path.chmod(0o700)
+
+    def leases(self, count: int, *, limit_min: int = 30) -> tuple[Member, ...]:
+        """Submit leases as one array, and wait until their agents beat."""
+        uuid = str(uuid4())
+        request = LeaseRequest(
+            name=job_name(uuid),
+            comment="",
+            partition=self.site.partition,
+            limit_min=limit_min,
+            nice=10_000,
+            script=str(self.state.lease_script),
+            arguments=(uuid, str(limit_min)),
+            tasks=count,
+            output=str(self.state.path / "lease-%A_%a.out"),
+        )
+        self.site.backend().submit(request)
+        wait_for("agents to beat", lambda: self._beating(uuid) == count)
+        return tuple(map(_member, self._jobs(uuid)))
+
+    def _jobs(self, uuid: str) -> list[JobRecord]:
+        found = self.site.backend().find_by_name(job_name(uuid))
+        return sorted(found, key=lambda job: job.array_task_id or 0)
+
+    def _beating(self, uuid: str) -> int:
+        beats = self.state.leases.glob(f"{uuid}-*/heartbeat.json")
+        running = [j for j in self._jobs(uuid) if j.states == {JobState.RUNNING}]
+        return min(len(list(beats)), len(running))
+
+    def is_over(self, member: Member) -> bool:
+        """Tell whether Slurm says that the lease's job has ended."""
+        jobs = self._jobs(member.key.uuid)
+        return all(
+            job.states.isdisjoint({JobState.RUNNING, JobState.COMPLETING})
+            for job in jobs
+            if job.job_id == member.job_id
+        )
+
+    def assign(self, *members: Member) -> int:
+        """Make the next generation, and return its number."""
+        found = generations(self.trainer.assignments)
+        number = found[-1] + 1 if found else 1
+        assigned = Assigned(
+            trainer=TRAINER,
+            generation=number,
+            members=members,
+            created_s=time.time(),  # noqa: TID251 -- for people
+            author="broker",
+            reason="the test wants it",
+        )
+        assert create_assigned(self.trainer, assigned)
+        return number
+
+    def newest(self) -> Assigned:
+        found = newest(self.trainer)
+        assert found is not None
+        return found
+
+    def wait_for_training(self, generation: int, *, steps: int = 3) -> None:
+        """Wait until *generation* has done some steps."""
+        words = f'"generation": {generation},'
+        wait_for(
+            f"{steps} steps of generation {generation}: {self.words()}",
+            lambda: self.progress().count(words) >= steps,
+        )
+
+    def wait_for_ending(self, generation: int) -> Ending:
+        found = wait_for(
+            f"generation {generation} to be over: {self.words()}",
+            lambda: read_ending(self.trainer, generation),
+        )
+        assert found is not None
+        return found
+
+    def progress(self) -> str:
+        path = self.trainer.run.progress
+        return path.read_text(encoding="utf-8") if path.exists() else ""
+
+    def pid_of_rank(self, generation: int, rank: int) -> int:
+        path = self.state.path / "pids" / f"{generation}-{rank}"
+        wait_for(f"{path}", path.exists)
+        return int(path.read_text(encoding="ascii"))
+
+    def pid_of_agent(self, member: Member) -> int:
+        beat = read_heartbeat(self.state.lease(member.key).heartbeat)
+        assert beat is not None
+        return beat.pid
+
+    def words(self) -> str:
+        """Return what agents and worlds said, for those who look for a fault."""
+        logs = sorted(self.state.path.glob("leases/*/agent.log"))
+        logs += sorted(self.trainer.logs.glob("*.log"))
+        logs += sorted(self.state.path.glob("lease-*.out"))
+        texts = [
+            f"\n== {p.name}\n{p.read_text(errors='replace')[-3000:]}" for p in logs
+        ]
+        return "".join(texts)
+
+    def marked(self) -> dict[int, str]:
+        """Return our worlds' processes on this machine, by number."""
+        return dict(self._marked())
+
+    def _marked(self) -> Iterator[tuple[int, str]]:
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdecimal():
+                environ = self.environ(int(entry.name))
+                if _MARK in environ and str(self.state.path).encode() in environ:
+                    yield int(entry.name), _read(entry / "cmdline").decode()
+
+    def environ(self, pid: int) -> bytes:
+        return _read(Path(f"/proc/{pid}/environ"))
+
+    def lease_of(self, pid: int) -> LeaseKey | None:
+        mark = read_mark(self.environ(pid))
+        return None if mark is None else mark.lease
+
+    def tell(self, member: Member) -> None:
+        """Send TERM to the steps of a lease, as Slurm does when it preempts it."""
+        self.site.cluster.run("scancel", "--signal=TERM", member.display_id)
+
+    def signal(self, pid: int, number: signal.Signals) -> None:
+        os.kill(pid, number)
+
+
+def a_live_job(folder: Path, **environment: str) -> TrainerJob:
+    """Return a trainer that takes about twenty seconds on any number of nodes."""
+    (folder / "pids").mkdir(parents=True, exist_ok=True)
+    said = {
+        "TEST_STEP_S": "0.25",
+        "TEST_PIDS": str(folder / "pids"),
+        "PYTHONPATH": str(TOP),
+        "OMPI_MCA_mpi_yield_when_idle": "1",  # ranks share cores here
+        "MPI4PY_LIBMPI": LIBRARY,
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    }
+    return TrainerJob(
+        name=TRAINER,
+        command=(sys.executable, "-m", "tests.elastic.program"),
+        directory=TOP,
+        nodes=Nodes(max_nodes=8),
+        environment=tuple(sorted((said | environment).items())),
+        checkpoint=Checkpoint(every_s=2.0),
+        stop=Stop(kill_after_s=20.0),
+        restart=Restart(wait_s=1.0),
+        launch=Launch(executable=MPIRUN),
+    )
+
+
+def _member(job: JobRecord) -> Member:
+    name = job.name.removeprefix("freetrain-")
+    return Member(
+        key=LeaseKey(name, job.array_task_id or 0),
+        job_id=job.job_id,
+        display_id=job.display_id,
+        node=job.nodes,
+    )
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
