@@ -47,6 +47,7 @@ class TickWorld:
         slurm: The fake programs.
         site: The site's settings.
         now_s: slurmctld's clock, for Slurm at hand.
+        skew_s: How far this host's clock is ahead of it.
         is_at_hand: Whether Slurm is asked without starting programs.
         timeout_s: How long a command may take.
         reached: Called before and after each effect.
@@ -57,6 +58,7 @@ class TickWorld:
     slurm: FakeSlurm
     site: Site
     now_s: float = 1_900_000_000.0
+    skew_s: float = 0.0
     is_at_hand: bool = True
     timeout_s: float = 30.0
     reached: Callable[[str], None] = lambda _: None
@@ -65,7 +67,7 @@ class TickWorld:
     @property
     def outside(self) -> Outside:
         return Outside(
-            now_s=lambda: self.now_s,
+            now_s=lambda: self.now_s + self.skew_s,
             clock=itertools.count().__next__,
             ticker=Ticker("host", os.getpid(), "boot"),
             is_alive=lambda _: False,
