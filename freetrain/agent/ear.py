@@ -39,6 +39,11 @@ class Ear:
         self._due_s = elapsed_s()
         self._has_heard = False
 
+    @property
+    def is_listening(self) -> bool:
+        """Whether the step is there, as far as was seen."""
+        return self._step is not None
+
     def has_heard(self) -> bool:
         """Tell whether Slurm has announced the end of the job; listens from now on."""
         if self._step is not None and self._step.poll() is not None:

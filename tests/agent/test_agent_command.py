@@ -1,0 +1,108 @@
+"""What leases call, and the variables that go with it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from freetrain.agent.command import own_job, read_call
+from freetrain.agent.ear import Ear, ear_argv
+from freetrain.agent.patience import Patience, read_patience
+from freetrain.broker.lease import LeaseKey
+from freetrain.errors import UsageError
+from slurm.records import JobKey
+from tests.cluster.waiting import wait_for
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+UUID = "7b0a3c1e-0000-4000-8000-000000000000"
+
+
+def test_a_lease_calls_the_agent_with_its_limit_and_grace() -> None:
+    call = read_call(["/state", UUID, "3", "30", "10"])
+
+    assert call.key == LeaseKey(UUID, 3)
+    assert (call.limit_s, call.grace_s, call.is_sweep) == (1800.0, 10.0, False)
+
+
+def test_a_lease_calls_the_sweep_without_them() -> None:
+    assert read_call(["sweep", "/state", UUID, "0"]).is_sweep
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        [],
+        ["/state", UUID, "3", "30"],
+        ["state", UUID, "3", "30", "10"],
+        ["/state", "../x", "3", "30", "10"],
+        ["/state", UUID, "-1", "30", "10"],
+        ["/state", UUID, "3", "soon", "10"],
+        ["/state", UUID, "3", "inf", "10"],
+        ["sweep", "/state", UUID, "0", "1"],
+    ],
+)
+def test_calls_that_make_no_sense_are_refused(argv: list[str]) -> None:
+    with pytest.raises(UsageError, match="Nothing was started"):
+        read_call(argv)
+
+
+def test_tasks_of_arrays_are_ended_by_what_scancel_calls_them() -> None:
+    alone = {"SLURM_JOB_ID": "17"}
+    task = {"SLURM_ARRAY_JOB_ID": "16", "SLURM_ARRAY_TASK_ID": "2"} | alone
+
+    assert own_job(alone) == JobKey(17, "17")
+    assert own_job(task) == JobKey(17, "16_2")
+    assert own_job({}) is None
+
+
+def test_patience_is_what_it_was_but_for_what_is_said() -> None:
+    assert read_patience("") == Patience()
+    assert read_patience("silent_s=3,stuck_s=2.5") == Patience(silent_s=3, stuck_s=2.5)
+
+
+@pytest.mark.parametrize("text", ["x=1", "silent_s", "silent_s=0", "beat_s=nan", "a b"])
+def test_patience_that_cannot_be_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="did not start"):
+        read_patience(text)
+
+
+def test_the_command_says_what_is_wrong_in_one_line_and_how_it_is_called() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "freetrain.agent", "nonsense"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 64
+    assert done.stderr.startswith("error: the number of arguments is wrong")
+    assert "usage: " in done.stderr
+
+
+def test_an_ear_hears_that_its_step_got_term_and_of_nothing_else(
+    tmp_path: Path,
+) -> None:
+    def hears(status: int) -> bool:
+        srun = tmp_path / "srun"
+        srun.write_text(f"#!/bin/sh\nexit {status}\n", encoding="ascii")
+        srun.chmod(0o755)
+        ear = Ear(1, {"PATH": str(tmp_path)}, elapsed_s=lambda: 0.0)
+        ear.has_heard()
+        wait_for("the step to end", lambda: ear.has_heard() or not ear.is_listening)
+        return ear.has_heard()
+
+    assert hears(143)
+    assert not hears(1)
+    assert "--jobid=7" in ear_argv(7)
+
+
+def test_an_ear_without_slurm_hears_nothing(tmp_path: Path) -> None:
+    ear = Ear(1, {"PATH": str(tmp_path)}, elapsed_s=lambda: 0.0)
+
+    assert not ear.has_heard()
+    assert not ear.is_listening
