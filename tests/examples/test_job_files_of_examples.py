@@ -1,0 +1,24 @@
+"""Every example can be submitted as it stands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from freetrain.jobfile.file import read_job
+from tests.elastic.launching import REPOSITORY
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+JOBS = sorted((REPOSITORY / "examples").glob("*/job.toml"))
+
+
+@pytest.mark.parametrize("path", JOBS, ids=lambda path: path.parent.name)
+def test_the_job_file_of_an_example_names_a_program_beside_it(path: Path) -> None:
+    job = read_job(path)
+
+    assert (path.parent / job.command[1]).is_file()
+    assert job.name.replace("-", "_") == path.parent.name
+    assert job.elastic is (job.progress is None)

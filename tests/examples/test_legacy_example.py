@@ -1,0 +1,121 @@
+"""A program without freetrain.elastic keeps what job.toml says of it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import pytest
+
+from freetrain.jobfile.file import read_job
+from freetrain.progress.reader import Reader
+from freetrain.progress.record import work_is_done
+from freetrain.progress.tail import latest_progress
+from tests.elastic.launching import REPOSITORY, clean_environment, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from freetrain.progress.record import Record
+
+FOLDER = REPOSITORY / "examples" / "legacy"
+
+pytestmark = pytest.mark.skipif(
+    find_spec("sklearn") is None or not FOLDER.exists(),
+    reason="no scikit-learn here (pip install scikit-learn), or no examples folder",
+)
+
+
+@dataclass(frozen=True)
+class Legacy:
+    """What the program saves and prints, and those of it that run.
+
+    Attributes:
+        folder: Where that is.
+        running: All that were started.
+    """
+
+    folder: Path
+    running: list[subprocess.Popen[bytes]]
+
+    def start(self, generation: int, epochs: int) -> subprocess.Popen[bytes]:
+        """Start the program, as the world of *generation*."""
+        (self.folder / "logs").mkdir(parents=True, exist_ok=True)
+        saved = ("--saved", str(self.folder / "saved"))
+        argv = (str(FOLDER / "train.py"), "--epochs", str(epochs), *saved)
+        with (self.folder / "logs" / f"{generation:010d}.log").open("wb") as log:
+            process = subprocess.Popen(  # noqa: S603  # our own argv
+                (sys.executable, *argv),
+                env=clean_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        self.running.append(process)
+        return process
+
+    def reader(self) -> Reader:
+        return Reader(read_job(FOLDER / "job.toml"), self.folder, self.folder / "logs")
+
+    def told(self) -> tuple[Record, ...]:
+        """All progress so far."""
+        return self.reader().read()
+
+
+@pytest.fixture
+def legacy(tmp_path: Path) -> Iterator[Legacy]:
+    made = Legacy(tmp_path / "interrupted", [])
+    yield made
+    for process in made.running:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def undisturbed(tmp_path: Path) -> Iterator[Legacy]:
+    made = Legacy(tmp_path / "undisturbed", [])
+    yield made
+    for process in made.running:
+        process.kill()
+        process.wait()
+
+
+def test_it_trains_and_its_progress_is_read(legacy: Legacy) -> None:
+    assert legacy.start(1, 30).wait() == 0
+
+    records = legacy.told()
+
+    assert [record.epoch for record in records] == list(range(1, 31))
+    assert records[-1].metrics["loss"] < 0.4
+    assert records[-1].metrics["accuracy"] > 0.9
+    job = read_job(FOLDER / "job.toml")
+    latest = latest_progress(job, legacy.folder, legacy.folder / "logs")
+    assert work_is_done(job.work, latest)
+
+
+@pytest.mark.parametrize(
+    ("number", "exit_code"), [(signal.SIGTERM, 0), (signal.SIGKILL, -9)]
+)
+def test_stopped_or_killed_it_goes_on_from_what_it_saved(
+    legacy: Legacy, undisturbed: Legacy, number: signal.Signals, exit_code: int
+) -> None:
+    process = legacy.start(1, 1_000_000)
+    wait_until(lambda: len(legacy.told()) > 2)
+    process.send_signal(number)
+    assert process.wait() == exit_code
+    epochs = len(legacy.told()) + 3
+
+    assert legacy.start(2, epochs).wait() == 0
+    assert undisturbed.start(1, epochs).wait() == 0
+
+    # An epoch may be saved, and the program killed before it says so.
+    expected = {r.epoch: r.metrics["loss"] for r in undisturbed.told()}
+    found = {r.epoch: r.metrics["loss"] for r in legacy.told()}
+    assert len(found) == len(legacy.told())
+    assert len(expected) - len(found) <= (number is signal.SIGKILL)
+    assert found == {epoch: expected[epoch] for epoch in found}
