@@ -82,6 +82,7 @@ def live_through(
     folder: Path,
     *,
     span_s: float = 0.0,
+    enough: threading.Event | None = None,
 ) -> Run:
     """Submit *workload* in time, wait for all of it, and return what was seen.
 
@@ -90,6 +91,7 @@ def live_through(
         workload: What.
         folder: For scripts and times; jobs of other users must reach it.
         span_s: How long to go on at least.
+        enough: Once it is set nothing more is submitted.
 
     Raises:
         TimeoutError: Some job had not ended an hour after it should have.
@@ -105,11 +107,12 @@ def live_through(
         origin_s, clock_s = time.time(), time.monotonic()  # noqa: TID251 -- the real one
         ids = set()
         for number, job in enumerate(workload):
-            _wait_until(clock_s + job.at_s)
+            if not _wait_until(clock_s + job.at_s, enough):
+                break
             words = (f"--job-name={OTHERS}{number}", *_words(job), str(script))
             told = cluster.run("sbatch", *words, str(job.run_s), str(began))
             ids.add(int(told))
-        _wait_until(clock_s + span_s)
+        _wait_until(clock_s + span_s, enough)
         ended = partial(_have_ended, recorder, ids)
         wait_for("others' jobs to end", ended, limit_s=_PATIENCE_S, pause_s=1)
     end_s = origin_s + time.monotonic() - clock_s
@@ -130,8 +133,13 @@ def _began_s(path: Path) -> float | None:
         return None
 
 
-def _wait_until(moment_s: float) -> None:
-    time.sleep(max(0.0, moment_s - time.monotonic()))
+def _wait_until(moment_s: float, enough: threading.Event | None) -> bool:
+    """Wait, and tell whether there is more to do after that."""
+    pause_s = max(0.0, moment_s - time.monotonic())
+    if enough is None:
+        time.sleep(pause_s)
+        return True
+    return not enough.wait(pause_s)
 
 
 def _have_ended(recorder: Recorder, ids: Collection[int]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 from dataclasses import dataclass
+from shlex import quote
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -46,7 +47,10 @@ class Site:
 
     def script(self, body: str) -> str:
         path = self.folder / f"script-{uuid4()}"
-        path.write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
+        # Jobs get no environment of ours; their srun must be this cluster's.
+        search = quote(self.cluster.environ.get("PATH", os.defpath))
+        text = f"#!/bin/sh\nexport PATH={search}\n{body}\n"
+        path.write_text(text, encoding="utf-8")
         path.chmod(0o755)
         return str(path)
 

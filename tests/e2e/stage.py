@@ -1,0 +1,235 @@
+"""FreeTrain as a user runs it on a cluster: files, variables, and its own commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from freetrain.exchange.layout import StateDir
+from slurm.squeue import parse_squeue, squeue_argv
+from tests.e2e.record import LEASES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from freetrain.elastic.run_dir import RunDir
+    from freetrain.exchange.layout import TrainerDir
+    from slurm.records import JobRecord
+    from tests.cluster.cluster import Cluster
+
+TOP = Path(__file__).resolve().parent.parent.parent
+EXAMPLE = TOP / "examples" / "digits"
+PROGRAM = TOP / "tests" / "e2e" / "digits_program.py"
+REMOTE_SHELLS = frozenset({"ssh", "rsh", "slogin", "rlogin", "remsh", "pdsh"})
+
+_SITE = """\
+state_directory = "{state}"
+
+[lease]
+{lease}
+
+{more}
+"""
+_JOB = """\
+name = "{name}"
+command = ["{python}", "{program}", "{example}"]
+
+[environment]
+{environment}
+
+[nodes]
+min = {least}
+max = {most}
+
+[checkpoint]
+every = "1s"
+
+[restart]
+attempts = 100
+wait = "1s"
+"""
+_ENVIRONMENT = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    # All nodes are one host here, which these collectives take for a hint, and crash
+    # (Open MPI 5.0.11, mca_coll_han_comm_create).
+    "OMPI_MCA_coll": "^han",
+    "OPENBLAS_NUM_THREADS": "1",
+    "PYTHONPATH": str(TOP),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TickRun:
+    """One run of the tick: when, how long, and how it ended."""
+
+    at_s: float
+    took_s: float
+    exit_code: int
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A user with a state directory and a configuration, on a cluster.
+
+    Attributes:
+        cluster: The cluster.
+        folder: All the user's files.
+    """
+
+    cluster: Cluster
+    folder: Path
+
+    @property
+    def state(self) -> StateDir:
+        return StateDir(self.folder / "state")
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """What cron would give, with no ssh client on the PATH."""
+        slurm = self.cluster.environ
+        path = f"{Path(sys.executable).parent}:{self.folder / 'bin'}"
+        return {
+            "PATH": path,
+            "HOME": str(self.folder),
+            "SLURM_CONF": slurm["SLURM_CONF"],
+            "FREETRAIN_CONFIG": str(self.folder / "freetrain.toml"),
+            "FREETRAIN_AGENT_PATIENCE": "silent_s=4,stuck_s=4",
+            "LC_ALL": "C.UTF-8",
+        }
+
+    def set_up(self, *, lease: str, more: str = "") -> None:
+        """Write the configuration, and a folder of programs that lacks ssh.
+
+        Args:
+            lease: Lines of the table ``[lease]``.
+            more: Further tables.
+        """
+        site = _SITE.format(state=self.state.path, lease=lease, more=more)
+        (self.folder / "freetrain.toml").write_text(site, encoding="utf-8")
+        programs = self.folder / "bin"
+        programs.mkdir()
+        for folder in self.cluster.environ.get("PATH", os.defpath).split(":"):
+            _link_all(Path(folder), programs)
+
+    def freetrain(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run one of FreeTrain's commands."""
+        return subprocess.run(  # noqa: S603 -- our own interpreter and words
+            [sys.executable, "-m", "freetrain", *words],
+            check=False,
+            capture_output=True,
+            text=True,
+            env=self.environ,
+            cwd=self.folder,
+            timeout=120,
+        )
+
+    def submit(
+        self, name: str, *, least: int = 1, most: int = 4, **environment: str
+    ) -> None:
+        """Submit a trainer of the digits.
+
+        Args:
+            name: What it is called.
+            least: The fewest nodes it runs on.
+            most: The most.
+            environment: Variables of its program, beside those it needs here.
+        """
+        folder = self.folder / "jobs" / name
+        folder.mkdir(parents=True)
+        variables = _ENVIRONMENT | environment
+        job = _JOB.format(
+            name=name,
+            python=sys.executable,
+            program=PROGRAM,
+            example=EXAMPLE,
+            environment="\n".join(f'{k} = "{v}"' for k, v in variables.items()),
+            least=least,
+            most=most,
+        )
+        (folder / "job.toml").write_text(job, encoding="utf-8")
+        done = self.freetrain("submit", str(folder / "job.toml"))
+        assert done.returncode == 0, done.stderr
+
+    @contextmanager
+    def ticking(self, every_s: float) -> Iterator[list[TickRun]]:
+        """Run the tick again and again, as cron does, as long as the block lasts."""
+        done = threading.Event()
+        ticks: list[TickRun] = []
+
+        def work() -> None:
+            while not done.wait(every_s):
+                ticks.append(self.tick())
+
+        cron = threading.Thread(target=work)
+        cron.start()
+        try:
+            yield ticks
+        finally:
+            done.set()
+            cron.join()
+
+    def tick(self) -> TickRun:
+        """Run the tick once."""
+        at_s, clock_s = time.time(), time.monotonic()  # noqa: TID251 -- the real one
+        ran = self.freetrain("tick")
+        took_s = time.monotonic() - clock_s
+        return TickRun(at_s, took_s, ran.returncode, ran.stdout + ran.stderr)
+
+    def status(self) -> dict[str, Mapping[str, Any]]:
+        """What ``freetrain status`` says of each trainer."""
+        done = self.freetrain("status", "--json", "--all")
+        assert done.returncode == 0, done.stderr
+        return {one["name"]: one for one in json.loads(done.stdout)["trainers"]}
+
+    def states(self) -> dict[str, str]:
+        """The state of each trainer."""
+        return {name: str(one["state"]) for name, one in self.status().items()}
+
+    def trainer(self, name: str) -> tuple[TrainerDir, RunDir]:
+        """The folders of the trainer *name*."""
+        folder = self.state.trainer(name)
+        return folder, folder.run
+
+    def leases(self) -> list[JobRecord]:
+        """Leases that Slurm has and that have not ended."""
+        jobs = parse_squeue(self.cluster.run(*squeue_argv()))
+        return [j for j in jobs if j.name.startswith(LEASES) and not j.has_ended]
+
+    def processes(self) -> dict[int, str]:
+        """Processes that the state directory's owner would call FreeTrain's."""
+        mark = str(self.folder).encode()
+        return {
+            int(entry.name): said
+            for entry in Path("/proc").iterdir()
+            if entry.name.isdecimal() and (said := _belongs(entry, mark))
+        }
+
+
+def _link_all(folder: Path, programs: Path) -> None:
+    """Link each program of *folder* into *programs*, but those that go elsewhere."""
+    if not folder.is_dir():
+        return
+    for program in folder.iterdir():
+        link = programs / program.name
+        if program.name not in REMOTE_SHELLS and not link.is_symlink():
+            link.symlink_to(program)
+
+
+def _belongs(entry: Path, mark: bytes) -> str:
+    """Return the command line of a process that mentions *mark*, else nothing."""
+    try:
+        command = (entry / "cmdline").read_bytes()
+        about = command + (entry / "environ").read_bytes()
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return ""
+    return command.replace(b"\0", b" ").decode("utf-8", "replace") * (mark in about)

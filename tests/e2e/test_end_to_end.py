@@ -1,0 +1,184 @@
+"""Three trainers of real digits on a real cluster, through everything at once.
+
+How long training takes adapts to the machine: steps are slow until enough has
+happened, and quick from then on.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cluster.waiting import wait_for
+from tests.e2e.faults import FROZEN, Fault, strike, wake
+from tests.e2e.others import live_through
+from tests.e2e.outcome import (
+    check_losses,
+    check_nothing_committed_was_lost,
+    check_samples,
+    committed_step,
+    losses,
+    rescales,
+)
+from tests.e2e.stage import EXAMPLE, PROGRAM, TOP, Stage
+from tests.e2e.workload import make_workload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from freetrain.elastic.run_dir import RunDir
+    from tests.cluster.cluster import Cluster
+
+pytestmark = pytest.mark.slurm
+
+NAMES = ("ada", "ben", "cleo")
+EPOCHS = "40"  # 920 steps
+LIMIT_S = 480.0
+TICK_EVERY_S = 3.0
+RESCALES = 5
+FAULTS = 6
+
+
+@pytest.fixture
+def stage(cluster_of: Callable[..., Cluster], tmp_path: Path) -> Iterator[Stage]:
+    cluster = cluster_of()
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)  # others' jobs write their times below it
+    made = Stage(cluster, tmp_path)
+    made.set_up(lease='partition = "freetrain"\nshortest = "1min"')
+    yield made
+    cluster.clear()
+
+
+@pytest.fixture(scope="session")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> dict[int, float]:
+    """The loss of each step, in one process that nobody disturbs."""
+    folder = tmp_path_factory.mktemp("reference")
+    variables = {"DIGITS_EPOCHS": EPOCHS, "OPENBLAS_NUM_THREADS": "1"}
+    subprocess.run(  # noqa: S603 -- our own interpreter
+        [sys.executable, str(PROGRAM), str(EXAMPLE)],
+        check=True,
+        env={"PATH": os.defpath, "PYTHONPATH": str(TOP)} | variables,
+        cwd=folder,
+    )
+    from freetrain.elastic.run_dir import RunDir  # noqa: PLC0415
+
+    return dict(losses(RunDir(folder / "freetrain-run")))
+
+
+def submit(stage: Stage, *, step_s: float) -> Path:
+    """Submit all trainers; return the file that lets them hurry."""
+    hurry = stage.folder / "hurry"
+    for name in NAMES:
+        stage.submit(
+            name,
+            DIGITS_EPOCHS=EPOCHS,
+            DIGITS_STEP_S=str(step_s),
+            DIGITS_HURRY=str(hurry),
+            DIGITS_STRAY="7200",
+        )
+    return hurry
+
+
+def runs(stage: Stage) -> list[RunDir]:
+    return [stage.trainer(name)[1] for name in NAMES]
+
+
+def have_finished(stage: Stage) -> bool:
+    return set(stage.states().values()) == {"finished"}
+
+
+def check_nothing_is_left(stage: Stage) -> None:
+    wait_for("Slurm to have none of our jobs", lambda: not stage.leases())
+    wait_for("no process of ours", lambda: not stage.processes())
+
+
+def test_trainers_grow_and_shrink_through_holes_and_end_with_the_very_same_losses(
+    stage: Stage, reference: dict[int, float]
+) -> None:
+    hurry = submit(stage, step_s=1.0)
+    workload = make_workload(3, span_s=2 * LIMIT_S, time_scale=0.12)
+    folder = stage.folder / "others"
+    folder.mkdir()
+    enough = threading.Event()
+    others = threading.Thread(
+        target=live_through,
+        args=(stage.cluster, workload, folder),
+        kwargs={"enough": enough},
+    )
+
+    def is_enough() -> bool:
+        counted = [rescales(*stage.trainer(name)) for name in NAMES]
+        return all(
+            c.count >= RESCALES and c.grows and c.shrinks and c.spanned > 1
+            for c in counted
+        )
+
+    with stage.ticking(TICK_EVERY_S) as ticks:
+        others.start()
+        try:
+            wait_for("rescales", is_enough, limit_s=LIMIT_S, pause_s=1)
+        finally:
+            enough.set()
+            hurry.touch()
+            others.join()
+        wait_for("the end", lambda: have_finished(stage), limit_s=LIMIT_S, pause_s=1)
+        wait_for("leases to go", lambda: not stage.leases(), limit_s=LIMIT_S)
+
+    check_nothing_is_left(stage)
+    counted = [rescales(*stage.trainer(name)) for name in NAMES]
+    assert all(c.by_broker for c in counted)
+    assert any(c.by_survivors for c in counted)
+    assert {tick.exit_code for tick in ticks} <= {0, 75}
+    for run in runs(stage):
+        check_losses(run, reference)
+        check_samples(run)
+
+
+def test_kills_and_freezes_cost_no_step_that_was_committed_and_no_sample(
+    stage: Stage, reference: dict[int, float]
+) -> None:
+    hurry = submit(stage, step_s=1.0)
+    random = Random(11)  # noqa: S311  a test's moments, no secret
+    faults: list[Fault] = []
+    seen: dict[str, dict[int, tuple[int, ...]]] = {name: {} for name in NAMES}
+
+    def note_commits() -> None:
+        for name in NAMES:
+            folder, run = stage.trainer(name)
+            newest = max((int(p.stem) for p in folder.assignments.iterdir()), default=0)
+            before = seen[name].get(newest, (0,))
+            seen[name][newest] = (*before, committed_step(run))
+
+    def strike_once() -> bool:
+        note_commits()
+        fault = strike(stage, random, freezes=len(faults) % 3 == 2)
+        if fault is not None:
+            faults.append(fault)
+        return fault is not None
+
+    with stage.ticking(TICK_EVERY_S):
+        wait_for("all to train", lambda: all(map(losses, runs(stage))), limit_s=LIMIT_S)
+        for _ in range(FAULTS):
+            wait_for("somebody to strike", strike_once, limit_s=LIMIT_S)
+            pause_s = random.uniform(1, 15)
+            threading.Event().wait(pause_s)
+        hurry.touch()
+        wake(faults)
+        wait_for("the end", lambda: have_finished(stage), limit_s=LIMIT_S, pause_s=1)
+        wait_for("leases to go", lambda: not stage.leases(), limit_s=LIMIT_S)
+
+    check_nothing_is_left(stage)
+    assert {fault.kind for fault in faults} & set(FROZEN)
+    for name in NAMES:
+        run = stage.trainer(name)[1]
+        check_losses(run, reference)
+        check_samples(run)
+        check_nothing_committed_was_lost(run, seen[name])
