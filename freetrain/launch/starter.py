@@ -54,12 +54,15 @@ class Orders:
         sends: The signal that they are asked by.
         to_children: Whether not they are asked, but the processes they started:
             torchrun ends its workers unkindly when asked itself.
+        is_shielded: Whether TERM is kept from the commands: Slurm sends it to every
+            process of a step that it preempts, and most end by it.
     """
 
     commands: tuple[Command, ...]
     hears: tuple[str, ...]
     sends: str
     to_children: bool = False
+    is_shielded: bool = False
 
 
 def render_orders(orders: Orders) -> str:
@@ -101,7 +104,8 @@ class Starter:
         ends = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP} - heard
         watched = heard | ends | {signal.SIGCHLD}
         signal.pthread_sigmask(signal.SIG_BLOCK, watched)
-        status = self._start(watched)
+        kept = {signal.SIGTERM} if self._orders.is_shielded else set()
+        status = self._start(watched - kept)
         while self._running and not status:
             came = signal.sigwait(watched)
             if came in heard:

@@ -13,7 +13,7 @@ from pathlib import Path
 from signal import Signals
 from typing import TYPE_CHECKING
 
-from freetrain.jobfile.job import Launcher
+from freetrain.jobfile.job import Launcher, StopSignal
 from freetrain.launch import starter
 from freetrain.launch.environment import carried
 from freetrain.launch.errors import CannotLaunchError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from freetrain.launch.tool import Tool
 
 _STARTER = Path(starter.__file__).resolve()
-PASSED_ON = "USR2"
+PASSED_ON = StopSignal.USR2
 
 
 def starter_argv(request: WorldRequest, orders: Path) -> tuple[str, ...]:
@@ -78,8 +78,10 @@ def _node(request: WorldRequest, tool: Tool, *, node_rank: int) -> Orders:
     ranks = _torchrun if is_torchrun else _ranks
     return Orders(
         commands=tuple(ranks(request, tool, node_rank)),
-        hears=(PASSED_ON,),
-        sends=str(own),
+        # TERM is what Slurm sends to all of a step that it preempts.
+        hears=(PASSED_ON, StopSignal.TERM),
+        sends=own,
+        is_shielded=own is not StopSignal.TERM,
         # torchrun itself would end its workers, and exit with an error.
         to_children=is_torchrun,
     )

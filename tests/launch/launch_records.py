@@ -1,0 +1,78 @@
+"""Trainers, generations and nodes for tests of launchers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from freetrain.broker.lease import LeaseKey
+from freetrain.exchange.assigned import Assigned, Member
+from freetrain.exchange.layout import TrainerDir
+from freetrain.jobfile.job import Launch, Launcher, Nodes, Stop, TrainerJob
+from freetrain.launch.request import HeadNode, WorldRequest
+
+FOLDER = Path("/state/trainers/digits")
+
+
+def member(node: str, job_id: int = 7) -> Member:
+    return Member(
+        key=LeaseKey(f"uuid-{node}", 0),
+        job_id=job_id,
+        display_id=str(job_id),
+        node=node,
+    )
+
+
+def job(launcher: Launcher = Launcher.MPIRUN, **changes: Any) -> TrainerJob:  # noqa: ANN401
+    of_launch: dict[str, Any] = {
+        name: changes.pop(name)
+        for name in ("processes_per_node", "threads", "executable", "options")
+        if name in changes
+    }
+    of_launch |= {"command": changes.pop("via")} if "via" in changes else {}
+    stop = {"stop": Stop(signal=changes.pop("signal"))} if "signal" in changes else {}
+    fields: dict[str, Any] = {
+        "name": "digits",
+        "command": ("python", "train.py", "$(touch x); *"),
+        "directory": Path("/home/ada/a b"),
+        "nodes": Nodes(max_nodes=8),
+        "launch": Launch(launcher=launcher, **of_launch),
+        **stop,
+        **changes,
+    }
+    return TrainerJob(**fields)
+
+
+def request(  # noqa: PLR0913  # all of them have defaults
+    a_job: TrainerJob | None = None,
+    *,
+    nodes: tuple[str, ...] = ("n1", "n2", "n3"),
+    environment: dict[str, str] | None = None,
+    folder: Path = FOLDER,
+    after: int | None = None,
+    environment_: dict[str, str] | None = None,
+    **head: Any,  # noqa: ANN401
+) -> WorldRequest:
+    members = tuple(member(node, 41 + place) for place, node in enumerate(nodes))
+    of_head: dict[str, Any] = {
+        "environment": environment_ or {"PATH": "/bin"},
+        "srun": "/opt/slurm/bin/srun",
+        "python": "/venv/bin/python",
+        "address": "10.0.0.1",
+    }
+    return WorldRequest(
+        job=a_job or job(),
+        assigned=Assigned(
+            trainer="digits",
+            generation=3,
+            members=members,
+            created_s=0.0,
+            author="broker",
+            reason="",
+        ),
+        folder=TrainerDir(folder),
+        environment=environment if environment is not None else {"PATH": "/usr/bin"},
+        head=HeadNode(**(of_head | head)),
+        after=after,
+        port=20_123,
+    )

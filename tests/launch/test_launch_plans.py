@@ -1,0 +1,310 @@
+"""What each launcher runs, before it runs."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from signal import Signals
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from freetrain.elastic.launch import read_launch
+from freetrain.jobfile.job import Launcher, StopSignal
+from freetrain.launch.build import plan_world
+from freetrain.launch.environment import launcher_environment
+from freetrain.launch.errors import CannotLaunchError
+from freetrain.launch.starter import parse_orders
+from freetrain.launch.tool import Flavour, Tool, flavour_of
+from tests.launch.launch_records import FOLDER, job, request
+
+if TYPE_CHECKING:
+    from freetrain.launch.plan import WorldPlan
+
+WORLD = str(FOLDER / "worlds" / "0000000003")
+MPIRUN = {flavour: Tool("/mpi/bin/mpirun", flavour) for flavour in Flavour}
+TOOLS = [
+    *((Launcher.MPIRUN, tool) for tool in MPIRUN.values()),
+    (Launcher.SRUN, Tool("/opt/slurm/bin/srun")),
+    (Launcher.TORCHRUN, Tool("/venv/bin/torchrun")),
+    (Launcher.CUSTOM, Tool("")),
+]
+
+
+def file(plan: WorldPlan, name: str) -> str:
+    return next(one.content for one in plan.files if one.path.name == name)
+
+
+def test_open_mpi_5_reaches_other_leases_by_the_launch_agent() -> None:
+    plan = plan_world(request(), MPIRUN[Flavour.OPEN_MPI_5])
+
+    expected = (
+        f"/mpi/bin/mpirun --prtemca plm ssh --prtemca plm_ssh_agent {WORLD}/agent "
+        "--prtemca plm_ssh_no_tree_spawn 1 --prtemca ras ^slurm "
+        f"--leave-session-attached --hostfile {WORLD}/hosts --map-by ppr:1:node "
+        "--bind-to none -n 3"
+    )
+    assert plan.argv == (*expected.split(), *job().command)
+    assert file(plan, "hosts") == "n1 slots=1\nn2 slots=1\nn3 slots=1\n"
+
+
+def test_open_mpi_4_takes_the_same_under_older_names() -> None:
+    plan = plan_world(request(job(processes_per_node=4)), MPIRUN[Flavour.OPEN_MPI_4])
+
+    expected = (
+        f"/mpi/bin/mpirun --mca plm rsh --mca plm_rsh_agent {WORLD}/agent "
+        "--mca plm_rsh_no_tree_spawn 1 --mca ras ^slurm "
+        f"--leave-session-attached --hostfile {WORLD}/hosts --map-by ppr:4:node "
+        "--bind-to none -n 12"
+    )
+    assert plan.argv == (*expected.split(), *job().command)
+    assert file(plan, "hosts") == "n1 slots=4\nn2 slots=4\nn3 slots=4\n"
+
+
+def test_mpich_is_told_where_the_head_is_and_passes_no_variables() -> None:
+    plan = plan_world(request(job(processes_per_node=2)), MPIRUN[Flavour.MPICH])
+
+    expected = (
+        f"/mpi/bin/mpirun -launcher ssh -launcher-exec {WORLD}/agent -rmk user "
+        f"-localhost 10.0.0.1 -genvnone -f {WORLD}/hosts -n 6"
+    )
+    assert plan.argv == (*expected.split(), *job().command)
+    assert file(plan, "hosts") == "n1:2\nn2:2\nn3:2\n"
+
+
+def test_intel_mpi_takes_what_mpich_takes() -> None:
+    plan = plan_world(request(), MPIRUN[Flavour.INTEL_MPI])
+
+    expected = (
+        f"/mpi/bin/mpirun -launcher ssh -launcher-exec {WORLD}/agent -rmk user "
+        f"-genvnone -machinefile {WORLD}/hosts -n 3"
+    )
+    assert plan.argv == (*expected.split(), *job().command)
+
+
+def test_what_the_user_says_about_mapping_and_binding_counts() -> None:
+    options = ("--map-by", "ppr:2:node:PE=8", "--bind-to", "core")
+    plan = plan_world(request(job(options=options)), MPIRUN[Flavour.OPEN_MPI_5])
+
+    assert plan.argv.count("--map-by") == plan.argv.count("--bind-to") == 1
+    assert plan.argv[-7:-3] == options
+
+
+def test_srun_gives_every_rank_what_torch_looks_for() -> None:
+    a_job = job(Launcher.SRUN, processes_per_node=2)
+    plan = plan_world(request(a_job), Tool("srun"))
+
+    nodes = parse_orders(file(plan, "all.json")).commands
+    assert plan.argv[-1] == f"{WORLD}/all.json"
+    assert [one.argv[:2] for one in nodes] == [
+        (f"{WORLD}/agent", node) for node in ("n1", "n2", "n3")
+    ]
+    ranks = parse_orders(file(plan, "node-2.json")).commands
+    assert [one.argv for one in ranks] == [a_job.command] * 2
+    assert dict(ranks[1].environment) == {
+        "MASTER_ADDR": "10.0.0.1",
+        "MASTER_PORT": "20123",
+        "RANK": "5",
+        "LOCAL_RANK": "1",
+        "NODE_RANK": "2",
+        "GROUP_RANK": "2",
+        "WORLD_SIZE": "6",
+        "LOCAL_WORLD_SIZE": "2",
+    }
+
+
+def test_torchrun_meets_at_the_head_and_asks_its_workers_to_stop() -> None:
+    a_job = job(Launcher.TORCHRUN, processes_per_node=4, options=("--tee", "3"))
+    plan = plan_world(request(a_job), Tool("/venv/bin/torchrun"))
+
+    orders = parse_orders(file(plan, "node-1.json"))
+    expected = (
+        "/venv/bin/torchrun --nnodes=3 --node-rank=1 --nproc-per-node=4 "
+        "--master-addr=10.0.0.1 --master-port=20123 --max-restarts=0 --tee 3 "
+        "--no-python"
+    )
+    assert orders.commands[0].argv == (*expected.split(), *a_job.command)
+    assert (orders.sends, orders.to_children) == ("USR2", True)
+
+
+def test_a_node_s_command_begins_where_the_job_file_says() -> None:
+    plan = plan_world(request(job(Launcher.SRUN)), Tool("srun"))
+
+    text = parse_orders(file(plan, "all.json")).commands[0].argv[2]
+    assert shlex.split(text)[:4] == ["cd", "/home/ada/a b", "&&", "exec"]
+
+
+def test_a_custom_command_has_its_placeholders_filled() -> None:
+    via = ("mpiexec", "-f", "{hostfile}", "-h={hosts}", "-n{processes}", "{{x}}")
+    a_job = job(Launcher.CUSTOM, via=(*via, "{agent}", "{nodes}"), processes_per_node=2)
+    plan = plan_world(request(a_job), Tool(""))
+
+    expected = f"mpiexec -f {WORLD}/hosts -h=n1,n2,n3 -n6 {{x}} {WORLD}/agent 3"
+    assert plan.argv == (*expected.split(), *a_job.command)
+    assert file(plan, "hosts") == "n1\nn2\nn3\n"
+
+
+@pytest.mark.parametrize(("launcher", "tool"), TOOLS)
+def test_every_launcher_runs_the_program_as_it_is_and_appends_to_one_log(
+    launcher: Launcher, tool: Tool
+) -> None:
+    via = {"via": ("wrap",)} if launcher is Launcher.CUSTOM else {}
+    plan = plan_world(request(job(launcher, **via)), tool)
+
+    words = [
+        *plan.argv,
+        *(
+            word
+            for one in plan.files
+            if one.path.suffix == ".json"
+            for command in parse_orders(one.content).commands
+            for word in command.argv
+        ),
+    ]
+    assert "$(touch x); *" in words
+    assert plan.directory == Path("/home/ada/a b")
+    assert plan.log == FOLDER / "logs" / "0000000003.log"
+    assert plan.stop_file == FOLDER / "run" / "control" / "0000000003.stop"
+    assert file(plan, "agent").startswith("#!/bin/sh\n")
+    assert all(one.mode in {0o600, 0o700} for one in plan.files)
+
+
+# What was seen to be passed on; docs/launchers.md has the table.
+@pytest.mark.parametrize(
+    ("flavour", "wanted", "elastic", "sent"),
+    [
+        (Flavour.OPEN_MPI_5, StopSignal.USR2, True, Signals.SIGUSR2),
+        (Flavour.OPEN_MPI_5, StopSignal.TERM, True, None),
+        (Flavour.OPEN_MPI_4, StopSignal.HUP, False, Signals.SIGUSR2),
+        (Flavour.MPICH, StopSignal.USR2, True, Signals.SIGTERM),
+        (Flavour.MPICH, StopSignal.INT, True, Signals.SIGINT),
+        (Flavour.MPICH, StopSignal.USR2, False, Signals.SIGTERM),
+    ],
+)
+def test_mpirun_gets_only_a_signal_that_it_passes_on(
+    flavour: Flavour, wanted: StopSignal, sent: Signals | None, *, elastic: bool
+) -> None:
+    a_job = job(signal=wanted, elastic=elastic)
+
+    plan = plan_world(request(a_job), MPIRUN[flavour])
+
+    assert plan.stop_signal == sent
+    around = [one for one in plan.files if one.path.name == "rank.json"]
+    assert bool(around) == (not elastic)
+    if around:
+        orders = parse_orders(around[0].content)
+        assert orders.commands[0].argv == a_job.command
+        assert orders.sends == wanted
+        assert sent is not None
+        assert [f"SIG{name}" for name in orders.hears] == [sent.name]
+
+
+def test_a_program_that_only_a_signal_stops_needs_an_agent_that_passes_it_on() -> None:
+    a_job = job(Launcher.SRUN, elastic=False)
+    with pytest.raises(CannotLaunchError, match="passes none on"):
+        plan_world(request(a_job, launch_agent=Path("/site/rsh")), Tool("srun"))
+
+
+def test_a_custom_launcher_of_an_elastic_program_gets_no_signal() -> None:
+    elastic = request(job(Launcher.CUSTOM, via=("wrap",)))
+    other = request(job(Launcher.CUSTOM, via=("wrap",), elastic=False))
+
+    assert plan_world(elastic, Tool("")).stop_signal is None
+    assert plan_world(other, Tool("")).stop_signal is Signals.SIGUSR2
+
+
+def test_the_program_reads_from_its_variables_what_the_launcher_means() -> None:
+    a_job = job(processes_per_node=2, threads=4, environment=(("A", "b"),))
+    found = launcher_environment(request(a_job, after=2))
+
+    launch = read_launch(found)
+    assert launch.run_dir == FOLDER / "run"
+    assert (launch.generation, launch.after, launch.world_size) == (3, 2, 6)
+    assert launch.commit_every_s == 60
+    assert (found["A"], found["OMP_NUM_THREADS"]) == ("b", "4")
+    assert found["FREETRAIN_LEASE"] == "uuid-n1-0"
+    assert found["FREETRAIN_WORLD"] == "digits/3"
+
+
+def test_what_outer_jobs_and_launchers_left_behind_goes_and_tuning_stays() -> None:
+    submitters = {
+        "SLURM_JOB_ID": "1",
+        "PMIX_RANK": "0",
+        "PMI_FD": "9",
+        "OMPI_COMM_WORLD_SIZE": "4",
+        "OMPI_MCA_ess_base_vpid": "1",
+        "OMPI_MCA_btl": "tcp,self",
+        "PRTE_MCA_plm": "x",
+        "FREETRAIN_AFTER": "9",
+        "CUDA_VISIBLE_DEVICES": "7",
+        "SLURM_CONF": "/wrong",
+        "HOME": "/home/ada",
+    }
+    agents = {"SLURM_CONF": "/right", "CUDA_VISIBLE_DEVICES": "0", "SLURM_JOB_ID": "2"}
+
+    found = launcher_environment(request(environment=submitters, environment_=agents))
+
+    ours = {name for name in found if name.startswith("FREETRAIN_")}
+    assert {name: found[name] for name in found.keys() - ours} == {
+        "OMPI_MCA_btl": "tcp,self",
+        "SLURM_CONF": "/right",
+        "CUDA_VISIBLE_DEVICES": "0",
+        "HOME": "/home/ada",
+    }
+    assert "FREETRAIN_AFTER" not in found
+
+
+def test_a_program_that_is_not_elastic_is_never_told_to_wait() -> None:
+    found = launcher_environment(request(job(elastic=False), after=2))
+
+    assert "FREETRAIN_AFTER" not in found
+
+
+@given(st.text(max_size=20))
+def test_a_node_s_name_is_a_plain_one_or_refused(name: str) -> None:
+    try:
+        plan = plan_world(request(nodes=("n1", name)), MPIRUN[Flavour.OPEN_MPI_5])
+    except CannotLaunchError:
+        return
+    assert name.replace("-", "").replace(".", "").replace("_", "").isalnum()
+    assert file(plan, "hosts") == f"n1 slots=1\n{name} slots=1\n"
+
+
+@pytest.mark.parametrize(
+    "nodes", [(), ("n1", "n1"), ("-w",), ("n1,n2",), ("n[1-2]",), ("n1\nn2",)]
+)
+def test_nodes_that_no_launcher_would_take_for_one_are_refused(
+    nodes: tuple[str, ...],
+) -> None:
+    with pytest.raises(CannotLaunchError, match="Nothing of it was started"):
+        plan_world(request(nodes=nodes), MPIRUN[Flavour.OPEN_MPI_5])
+
+
+@pytest.mark.parametrize(
+    ("said", "flavour"),
+    [
+        ("mpirun (Open MPI) 5.0.11\n", Flavour.OPEN_MPI_5),
+        ("mpirun.real (Open MPI) 4.1.4\n", Flavour.OPEN_MPI_4),
+        ("HYDRA build details:\n    Version:  4.0.2\n", Flavour.MPICH),
+        ("Intel(R) MPI Library for Linux* OS, Version 2021.9", Flavour.INTEL_MPI),
+    ],
+)
+def test_the_version_tells_which_mpirun_it_is(said: str, flavour: Flavour) -> None:
+    assert flavour_of(said, path="mpirun") is flavour
+
+
+@pytest.mark.parametrize("said", ["", "mpirun (Open MPI) 1.10.7", "bash 5"])
+def test_an_unknown_mpirun_is_refused_with_what_to_do(said: str) -> None:
+    with pytest.raises(CannotLaunchError, match='launcher = "custom"'):
+        flavour_of(said, path="/x/mpirun")
+
+
+def test_orders_are_read_as_they_were_written() -> None:
+    plan = plan_world(request(job(Launcher.SRUN)), Tool("srun"))
+
+    for one in plan.files:
+        if one.path.suffix == ".json":
+            assert json.loads(one.content)["commands"]

@@ -1,0 +1,276 @@
+"""Launching for real on this machine, by a custom launcher: files, log, kill."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from random import SystemRandom
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from freetrain.exchange.errors import UnreadableFileError
+from freetrain.exchange.layout import StateDir
+from freetrain.jobfile.job import Launcher, StopSignal
+from freetrain.launch.errors import CannotLaunchError
+from freetrain.launch.find_tool import find_tool
+from freetrain.launch.local_launcher import LocalLauncher, this_node
+from freetrain.launch.port import free_port
+from freetrain.launch.tool import Flavour
+from tests.launch.launch_records import job, request
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from freetrain.jobfile.job import TrainerJob
+    from freetrain.launch.session import Session
+
+PATIENCE_S = 60.0
+
+
+class Place:
+    """A state directory, and the worlds that were launched in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.state = StateDir(folder / "state")
+        self.started: list[Session] = []
+
+    @property
+    def log(self) -> Path:
+        return self.state.trainer("digits").logs / "0000000003.log"
+
+    def launch(self, *program: str, **changes: Any) -> Session:  # noqa: ANN401
+        return self.launch_job(custom(self.folder, *program, **changes))
+
+    def launch_job(self, a_job: TrainerJob) -> Session:
+        environment = {"PATH": os.environ["PATH"]}
+        launcher = LocalLauncher(self.state, this_node(environment), SystemRandom())
+        world = launcher.launch(a_job, request(a_job).assigned, after=None)
+        self.started.append(world)
+        return world
+
+
+def custom(folder: Path, *program: str, **changes: Any) -> TrainerJob:  # noqa: ANN401
+    return job(
+        Launcher.CUSTOM,
+        via=("env", "A=b"),
+        command=program,
+        directory=folder,
+        **changes,
+    )
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    made = Place(tmp_path)
+    yield made
+    for world in made.started:
+        world.kill()
+
+
+def wait(world: Session) -> int:
+    end_s = time.monotonic() + PATIENCE_S
+    while (status := world.poll()) is None:
+        assert time.monotonic() < end_s
+        time.sleep(0.005)
+    return status
+
+
+def wait_for(path: Path) -> str:
+    end_s = time.monotonic() + PATIENCE_S
+    while not (path.exists() and path.read_text()):
+        assert time.monotonic() < end_s
+        time.sleep(0.005)
+    return path.read_text()
+
+
+def test_what_a_world_prints_is_appended_to_its_log(place: Place) -> None:
+    assert wait(place.launch("sh", "-c", "echo $A; echo on stderr >&2")) == 0
+    assert wait(place.launch("echo", "again")) == 0
+
+    assert place.log.read_text() == "b\non stderr\nagain\n"
+    assert place.log.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_status_of_the_launcher_is_told_more_than_once(place: Place) -> None:
+    world = place.launch("sh", "-c", "exit 5")
+
+    assert (wait(world), world.poll()) == (5, 5)
+
+
+def test_the_submitter_s_variables_are_the_program_s(place: Place) -> None:
+    folder = place.state.trainer("digits")
+    folder.create()
+    submitters = {"PATH": os.environ["PATH"], "FROM": "submitter"}
+    folder.environment.write_text(json.dumps(submitters))
+
+    assert wait(place.launch("sh", "-c", "echo $FROM $FREETRAIN_GENERATION")) == 0
+
+    assert place.log.read_text() == "submitter 3\n"
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"A": 1}'])
+def test_variables_that_cannot_be_read_start_nothing(place: Place, text: str) -> None:
+    folder = place.state.trainer("digits")
+    folder.create()
+    folder.environment.write_text(text)
+
+    with pytest.raises(UnreadableFileError):
+        place.launch("true")
+
+
+def test_a_launcher_that_is_not_there_is_said_in_one_line(place: Place) -> None:
+    a_job = job(Launcher.CUSTOM, via=("/not/there",), directory=place.folder)
+
+    with pytest.raises(CannotLaunchError, match="/not/there cannot be started"):
+        place.launch_job(a_job)
+
+
+def test_a_directory_that_is_not_there_is_said_in_one_line(place: Place) -> None:
+    a_job = job(Launcher.CUSTOM, via=("true",), directory=place.folder / "gone")
+
+    with pytest.raises(CannotLaunchError, match="gone"):
+        place.launch_job(a_job)
+
+
+def test_kill_ends_every_process_group_of_the_session(place: Place) -> None:
+    pids = place.folder / "pids"
+    program = (
+        "import os, sys, time\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    os.setpgid(0, 0)\n"
+        "    open(sys.argv[1], 'w').write(str(os.getpid()))\n"
+        "time.sleep(600)\n"
+    )
+    world = place.launch(sys.executable, "-c", program, str(pids))
+    child = os.pidfd_open(int(wait_for(pids)))
+
+    world.kill()
+    world.kill()
+
+    assert wait(world) == -signal.SIGKILL
+    assert gone(child)
+
+
+def gone(handle: int) -> bool:
+    """Wait for the end of a process; its handle is readable then."""
+    try:
+        return bool(select.select([handle], [], [], PATIENCE_S)[0])
+    finally:
+        os.close(handle)
+
+
+def test_kill_after_the_launcher_s_end_reaches_what_it_left(place: Place) -> None:
+    pids = place.folder / "pids"
+    world = place.launch("sh", "-c", f"sleep 600 & echo $! > {pids}")
+    assert wait(world) == 0
+    child = os.pidfd_open(int(wait_for(pids)))
+
+    world.kill()
+
+    assert gone(child)
+
+
+def test_an_elastic_program_finds_its_control_file(place: Place) -> None:
+    stop = place.state.trainer("digits").run.stop_request(3)
+    text = f"until [ -e '{stop}' ]; do sleep 0.01; done"
+    world = place.launch("sh", "-c", text)
+
+    world.ask_to_stop()
+    world.ask_to_stop()
+
+    assert wait(world) == 0
+
+
+def test_another_program_gets_its_signal_once(place: Place) -> None:
+    up = place.folder / "up"
+    program = (
+        "import pathlib, signal, sys\n"
+        "wanted = {signal.SIGHUP}\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, wanted)\n"
+        "pathlib.Path(sys.argv[1]).write_text('up')\n"
+        "signal.sigwait(wanted)\n"
+        "again = signal.sigtimedwait(wanted, 0.2)\n"
+        "raise SystemExit(1 if again else 0)\n"
+    )
+    world = place.launch(
+        sys.executable, "-c", program, str(up), elastic=False, signal=StopSignal.HUP
+    )
+    wait_for(up)
+
+    world.ask_to_stop()
+    world.ask_to_stop()
+
+    assert wait(world) == 0
+
+
+def test_asking_a_world_that_has_ended_does_nothing(place: Place) -> None:
+    world = place.launch("true", elastic=False)
+    assert wait(world) == 0
+
+    world.ask_to_stop()
+    world.kill()
+
+
+def test_mpirun_is_looked_for_where_the_submitter_had_it(tmp_path: Path) -> None:
+    for name, version in (("submitter", "5.0.1"), ("beside", "4.1.4")):
+        (tmp_path / name).mkdir()
+        program = tmp_path / name / "mpirun"
+        program.write_text(f"#!/bin/sh\necho 'mpirun (Open MPI) {version}'\n")
+        program.chmod(0o755)
+    head = request(python=str(tmp_path / "beside" / "python")).head
+
+    def find(path: str) -> tuple[str, Flavour | None]:
+        found = find_tool(job(), {"PATH": path}, head=head)
+        return found.path, found.flavour
+
+    there, beside = tmp_path / "submitter", tmp_path / "beside"
+    assert find(f"{there}:/usr/bin") == (f"{there}/mpirun", Flavour.OPEN_MPI_5)
+    assert find("/not/there") == (f"{beside}/mpirun", Flavour.OPEN_MPI_4)
+
+
+def test_no_mpirun_anywhere_is_said_with_what_to_do(tmp_path: Path) -> None:
+    head = request(python=str(tmp_path / "python")).head
+
+    with pytest.raises(CannotLaunchError, match="Load its module before"):
+        find_tool(job(), {"PATH": str(tmp_path)}, head=head)
+
+
+class Draws(SystemRandom):
+    """Draws these ports, one after the other."""
+
+    def __init__(self, ports: list[int]) -> None:
+        self._ports = ports
+
+    def choice(self, seq: Any) -> Any:  # noqa: ANN401 -- as the class above has it
+        del seq
+        return self._ports.pop(0)
+
+
+def test_a_port_is_one_that_nobody_listens_on() -> None:
+    with socket.socket() as taken, socket.socket() as other:
+        for one in (taken, other):
+            one.bind(("", 0))
+        taken.listen()
+        busy, free = taken.getsockname()[1], other.getsockname()[1]
+        other.close()
+
+        assert free_port(Draws([busy, busy, free])) == free
+
+
+def test_where_every_port_is_taken_nothing_is_started() -> None:
+    with socket.socket() as taken:
+        taken.bind(("", 0))
+        taken.listen()
+        busy = taken.getsockname()[1]
+
+        with pytest.raises(CannotLaunchError, match="TCP ports"):
+            free_port(Draws([busy] * 100))
