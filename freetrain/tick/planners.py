@@ -14,19 +14,25 @@ from milp.problem import Plan, Problem
 from milp.verify import violations
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from freetrain.broker.decide import Plans
     from freetrain.site.settings import PlannerSettings
     from milp.problem import TrainerState
 
 
-def planner_of(settings: PlannerSettings, *, background: frozenset[str]) -> Plans:
+def planner_of(
+    settings: PlannerSettings,
+    *,
+    background: frozenset[str],
+    make: Callable[..., Plans] = Planner,
+) -> Plans:
     """Return what plans as *settings* say.
 
     Args:
         settings: The site's.
         background: Names of trainers that get only what the others leave.
+        make: Makes the planner: by its solver and the time that it may take.
 
     Raises:
         SolverUnavailableError: The solver asked for is not installed.
@@ -34,7 +40,7 @@ def planner_of(settings: PlannerSettings, *, background: frozenset[str]) -> Plan
     if settings.policy is PolicyName.EQUAL:
         return InOrder(EqualShares(), background)
     solver = SolverName(settings.solver)
-    return InOrder(Planner(solver, limit_s=settings.solver_limit_s), background)
+    return InOrder(make(solver, limit_s=settings.solver_limit_s), background)
 
 
 class InOrder:

@@ -55,7 +55,7 @@ class Cost(NamedTuple):
 def main() -> int:
     """Print what it took, and return 1 where that is more than was promised."""
     with tempfile.TemporaryDirectory() as name:
-        _generate(Path(name), random.Random(1))  # noqa: S311 -- load, not secrets
+        generate(Path(name), random.Random(1))  # noqa: S311 -- load, not secrets
         context = multiprocessing.get_context("spawn")
         with context.Pool(1) as pool:
             cost = pool.apply(_measure, (Path(name),))
@@ -94,7 +94,7 @@ def _is_ours(job: JobRecord) -> bool:
     return job.name.startswith("ft-")
 
 
-def _generate(folder: Path, rng: random.Random) -> None:
+def generate(folder: Path, rng: random.Random) -> None:
     names = [f"cn{number:05d}" for number in range(NODES)]
     idle = set(rng.sample(names, int(NODES * IDLE_SHARE)))
     texts = {

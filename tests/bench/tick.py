@@ -1,0 +1,117 @@
+"""What a tick costs: one with nothing to do, and one of a huge machine.
+
+``freetrain tick`` runs as a process of its own, against fake programs that print
+files, so that what is measured is FreeTrain with its start, not Slurm.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shlex
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from tests.bench.slurm_snapshot import generate
+from tests.slurm_library.clusters import recorded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_REPEATS = 5
+_FILES = {
+    "nodes": "nodes.txt",
+    "jobs": "jobs.txt",
+    "reservations": "reservations.txt",
+    "partitions": "partitions.txt",
+    "sdiag": "sdiag-before.txt",
+}
+
+
+class Cost(NamedTuple):
+    """What one tick took."""
+
+    wall_s: float
+    cpu_s: float
+    peak_mib: float
+    commands: int
+
+
+def lines(shared: Path) -> Iterator[str]:
+    """Yield a row for each case: the median of a few runs."""
+    del shared
+    for case, make in (("nothing to do", _quiet), ("10,000 nodes", _huge)):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            (folder / "answers").mkdir()
+            make(folder / "answers")
+            _install(folder)
+            costs = sorted(_tick(folder) for _ in range(_REPEATS))
+        middle = costs[_REPEATS // 2]
+        peak_mib = max(cost.peak_mib for cost in costs)
+        yield (
+            f"tick, {case}: {middle.wall_s:.2f} s by the clock, {middle.cpu_s:.2f} s "
+            f"of processor time, peak {peak_mib:.0f} MiB, {middle.commands} commands"
+        )
+
+
+def _quiet(folder: Path) -> None:
+    for stem, file in _FILES.items():
+        (folder / f"{stem}.txt").write_text(recorded("quiet", file), encoding="utf-8")
+
+
+def _huge(folder: Path) -> None:
+    generate(folder, random.Random(1))  # noqa: S311 -- load, not secrets
+
+
+def _install(folder: Path) -> None:
+    """Write programs that print the files, and a configuration."""
+    answers = folder / "answers"
+    config = recorded("quiet", "config.txt")
+    (answers / "config.txt").write_text(config, encoding="utf-8")
+    told = {
+        "squeue": "jobs",
+        "sdiag": "sdiag",
+        "scontrol": "$(for last; do :; done; echo $last)",
+    }
+    (folder / "bin").mkdir()
+    for program, stem in told.items():
+        path = folder / "bin" / program
+        calls = shlex.quote(str(folder / "calls"))
+        place = shlex.quote(str(answers))
+        text = f'#!/bin/sh\necho >> {calls}\nexec cat {place}/"{stem}.txt"\n'
+        path.write_text(text, encoding="utf-8")
+        path.chmod(0o755)
+    state = f'state_directory = "{folder}/state"\n[lease]\npartition = "freetrain"\n'
+    (folder / "freetrain.toml").write_text(state, encoding="utf-8")
+
+
+def _tick(folder: Path) -> Cost:
+    calls = folder / "calls"
+    calls.unlink(missing_ok=True)
+    environ = {
+        "PATH": f"{folder / 'bin'}{os.pathsep}{os.defpath}",
+        "HOME": str(folder),
+        "PYTHONPATH": str(Path.cwd()),
+    }
+    words = [sys.executable, "-m", "freetrain", "tick"]
+    words += ["--config", str(folder / "freetrain.toml")]
+    began_s = time.perf_counter()
+    child = os.posix_spawn(
+        words[0],
+        words,
+        environ,
+        file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)],
+    )
+    _, status, used = os.wait4(child, 0)
+    if status:
+        raise ChildProcessError(f"the tick ended with {status}")
+    return Cost(
+        wall_s=time.perf_counter() - began_s,
+        cpu_s=used.ru_utime + used.ru_stime,
+        peak_mib=used.ru_maxrss / 1024,
+        commands=len(calls.read_text(encoding="ascii")),
+    )

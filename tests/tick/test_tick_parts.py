@@ -1,0 +1,266 @@
+"""The parts of a tick that need no Slurm: limits, shapes, worth, planners, script."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from freetrain.broker.limits import Mode
+from freetrain.errors import BadConfigurationError
+from freetrain.jobfile.job import Nodes, RescaleCosts, TrainerJob
+from freetrain.replay.settings import Objective, Solver
+from freetrain.site import settings
+from freetrain.site.settings import Site
+from freetrain.tick.limits import grace_s, limits_of, margin_s, mode_of
+from freetrain.tick.planners import EqualShares, InOrder, planner_of
+from freetrain.tick.script import lease_script, write_lease_script
+from freetrain.tick.shapes import shape_name
+from freetrain.tick.worth import costs_s, curve_of, speeds_of
+from milp.planner import Outcome, SolverName
+from milp.verify import violations
+from slurm.config import parse_config
+from slurm.records import Gres, Partition
+from slurm.requirement import Requirement
+from tests.milp.planning_problems import problems
+from tests.slurm_library.clusters import recorded
+from tests.tick.tick_worlds import tick_world
+
+if TYPE_CHECKING:
+    from milp.problem import Problem
+
+SITE = Site(state_directory=Path("/state"))
+CONFIG = parse_config(recorded("quiet", "config.txt"))
+OURS = Partition(
+    name="freetrain",
+    nodes="n[1-8]",
+    is_up=True,
+    max_time_s=7_200.0,
+    preempt_mode="CANCEL",
+    grace_time_s=10.0,
+)
+MAIN = replace(OURS, name="main", priority_tier=10)
+
+
+def job(**changes: object) -> TrainerJob:
+    made = TrainerJob(
+        name="a", command=("x",), directory=Path("/"), nodes=Nodes(max_nodes=8)
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def test_every_setting_of_the_site_becomes_a_limit() -> None:
+    site = replace(
+        SITE,
+        lease=replace(SITE.lease, shortest_s=150.0, longest_s=3_600.0),
+        caps=settings.Caps(
+            leases=7, requests_per_tick=5, rpcs_per_tick=3, churn_per_hour=9
+        ),
+        starts=settings.StartSettings(pause_after=2, pause_s=7_200.0),
+    )
+
+    made = limits_of(site, CONFIG, OURS, partitions=[OURS, MAIN])
+
+    assert (made.most_leases, made.most_new_leases, made.most_calls) == (7, 5, 3)
+    assert (made.most_churn, made.churn_window_s) == (9, 3_600.0)
+    assert (made.least_limit_min, made.most_limit_min) == (3, 60)
+    assert (made.most_failed_starts, made.pause_s) == (2, 7_200.0)
+    assert made.most_pause_s >= made.pause_s
+    assert made.most_array_tasks == 5
+
+
+def test_arrays_are_no_larger_than_slurm_takes_and_given_up_once_refused() -> None:
+    small = replace(CONFIG, max_array_size=3)
+
+    some = limits_of(SITE, small, OURS, partitions=[OURS])
+    none = limits_of(SITE, CONFIG, OURS, partitions=[OURS], takes_arrays=False)
+
+    assert (some.most_array_tasks, none.most_array_tasks) == (3, 1)
+
+
+def test_no_lease_asks_for_longer_than_its_partition_allows() -> None:
+    assert limits_of(SITE, CONFIG, OURS, partitions=[]).most_limit_min == 120
+    endless = replace(OURS, max_time_s=math.inf)
+    assert limits_of(SITE, CONFIG, endless, partitions=[]).most_limit_min == 240
+
+
+@pytest.mark.parametrize(
+    ("config", "ours", "other", "mode"),
+    [
+        ({}, {}, {}, Mode.PREEMPT),
+        ({"preempt_type": "preempt/none"}, {}, {}, Mode.YIELD),
+        ({"preempt_type": "preempt/qos"}, {}, {}, Mode.YIELD),
+        ({}, {"preempt_mode": "OFF"}, {}, Mode.YIELD),
+        ({}, {"preempt_mode": "GANG,SUSPEND"}, {}, Mode.YIELD),
+        ({}, {"preempt_mode": "REQUEUE"}, {}, Mode.PREEMPT),
+        ({}, {}, {"priority_tier": 1}, Mode.YIELD),
+        ({}, {}, {"priority_tier": 1, "nodes": "m[1-8]"}, Mode.PREEMPT),
+    ],
+)
+def test_slurm_makes_room_only_where_it_does_so_for_everybody(
+    config: dict[str, object],
+    ours: dict[str, object],
+    other: dict[str, object],
+    mode: Mode,
+) -> None:
+    set_up = replace(CONFIG, **config)  # type: ignore[arg-type]
+    partition = replace(OURS, **ours)  # type: ignore[arg-type]
+    beside = replace(MAIN, **other)  # type: ignore[arg-type]
+
+    found = mode_of(SITE, set_up, partition, partitions=[partition, beside])
+
+    assert found is mode
+
+
+def test_what_the_site_says_about_the_mode_counts() -> None:
+    site = replace(SITE, lease=replace(SITE.lease, mode=settings.Mode.YIELD))
+
+    assert mode_of(site, CONFIG, OURS, partitions=[OURS, MAIN]) is Mode.YIELD
+
+
+def test_holes_are_left_early_enough_for_overrun_kill_and_epilog() -> None:
+    own = replace(SITE, holes=settings.HoleSettings(margin_s=45.0, epilog_s=8.0))
+    late = replace(OURS, over_time_limit_s=60.0)
+
+    assert margin_s(SITE, CONFIG, OURS) == CONFIG.kill_wait_s
+    assert margin_s(SITE, CONFIG, late) == CONFIG.kill_wait_s + 60.0
+    assert margin_s(own, CONFIG, late) == 53.0
+    assert grace_s(CONFIG, OURS, Mode.PREEMPT) == 10.0 + CONFIG.kill_wait_s
+
+
+REQUIREMENTS = st.builds(
+    Requirement,
+    partition=st.sampled_from(["a", "b", "a b"]),
+    features=st.frozensets(st.sampled_from("fg"), max_size=2),
+    gres=st.lists(
+        st.builds(Gres, st.just("gpu"), st.sampled_from(["", "a"]), st.integers(1, 2)),
+        max_size=2,
+    ).map(tuple),
+    memory_mib=st.integers(0, 2),
+    cpus=st.integers(0, 2),
+)
+
+
+@given(one=REQUIREMENTS, other=REQUIREMENTS)
+def test_two_requirements_have_one_name_only_if_they_ask_the_same(
+    one: Requirement, other: Requirement
+) -> None:
+    def asked(of: Requirement) -> tuple[object, ...]:
+        gres = sorted((g.name, g.kind, g.count) for g in of.gres)
+        return (of.partition, of.features, gres, of.memory_mib, of.cpus)
+
+    assert (shape_name(one) == shape_name(other)) == (asked(one) == asked(other))
+
+
+def test_speed_goes_through_the_points_given_and_on_as_is_assumed_of_all() -> None:
+    speeds = speeds_of(job(scaling=((2, 100.0), (4, 180.0))))
+
+    assert list(speeds[[0, 1, 2, 3, 4]]) == [0.0, 50.0, 100.0, 140.0, 180.0]
+    assert speeds[8] == pytest.approx(180.0 * 2**0.9)
+    assert speeds_of(job())[8] == pytest.approx(8**0.9)
+
+
+@pytest.mark.parametrize(
+    ("objective", "worth"),
+    [
+        (Objective.THROUGHPUT, 180.0),
+        (Objective.SPEEDUP, 1.8),
+        (Objective.WEIGHTED, 5.4),
+    ],
+)
+def test_what_a_count_is_worth_is_what_the_site_maximises(
+    objective: Objective, worth: float
+) -> None:
+    one = job(scaling=((1, 100.0), (2, 180.0)), weight=3.0)
+
+    assert curve_of(one, objective).value_per_s[2] == pytest.approx(worth)
+
+
+def test_costs_that_nobody_gave_are_assumed() -> None:
+    assert costs_s(RescaleCosts(grow_s=9.0)) == (9.0, 3.0, 5.0)
+
+
+@given(problem=problems())
+def test_equal_shares_break_no_constraint(problem: Problem) -> None:
+    answer = EqualShares().plan(problem)
+
+    assert violations(problem, answer.plan) == ()
+    assert answer.outcome is not Outcome.KEPT
+
+
+@given(problem=problems(), data=st.data())
+def test_the_background_takes_nothing_from_the_others(
+    problem: Problem, data: st.DataObject
+) -> None:
+    names = [trainer.name for trainer in problem.trainers]
+    last = data.draw(
+        st.frozensets(st.sampled_from(names)) if names else st.just(frozenset())
+    )
+    first = tuple(t for t in problem.trainers if t.name not in last)
+
+    answer = InOrder(EqualShares(), last).plan(problem)
+    alone = EqualShares().plan(replace(problem, trainers=first))
+
+    assert violations(problem, answer.plan) == ()
+    if answer.outcome is not Outcome.KEPT:
+        rows = zip(names, answer.plan.counts, strict=True)
+        assert [sum(row) for name, row in rows if name not in last] == [
+            sum(row) for row in alone.plan.counts
+        ]
+
+
+def test_the_planner_is_the_one_that_the_site_names() -> None:
+    made = []
+
+    def make(solver: SolverName, *, limit_s: float) -> EqualShares:
+        made.append((solver, limit_s))
+        return EqualShares()
+
+    own = settings.PlannerSettings(solver=Solver.HIGHS, solver_limit_s=3.0)
+    planner_of(own, background=frozenset(), make=make)
+    equal = replace(own, policy=settings.PolicyName.EQUAL)
+    planner_of(equal, background=frozenset(), make=make)
+
+    assert made == [(SolverName.HIGHS, 3.0)]
+
+
+def test_no_path_breaks_out_of_the_lease_script(tmp_path: Path) -> None:
+    odd = tmp_path / "a b'; touch broken; $(touch broken) \\ %j"
+    odd.mkdir()
+    world = tick_world(tmp_path)
+    python = odd / "python"
+    python.write_text('#!/bin/sh\nprintf "<%s>" "$@" >> "$0.called"\n')
+    python.chmod(0o755)
+    srun = odd / "srun"
+    srun.write_text('#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\n"$@"\n')
+    srun.chmod(0o755)
+    outside = replace(world.outside, path=f"{odd}:/usr/bin:/bin", python=str(python))
+    site = replace(SITE, state_directory=odd, launch_agent=odd / "agent")
+
+    path = odd / "lease.sh"
+    assert write_lease_script(path, lease_script(outside, site))
+    assert not write_lease_script(path, lease_script(outside, site))
+    subprocess.run([str(path), "u", "5", "15"], check=True, cwd=tmp_path)  # noqa: S603
+
+    called = (odd / "python.called").read_text()
+    run = ("-P", "-m", "freetrain.agent", str(odd), "u", "0", "5", "15")
+    sweep = ("-P", "-m", "freetrain.agent", "sweep", str(odd), "u", "0")
+    assert called == "".join(f"<{word}>" for word in (*run, *sweep))
+    assert not list(tmp_path.rglob("broken"))
+    assert path.stat().st_mode & 0o777 == 0o700
+    text = path.read_text()
+    assert f"FREETRAIN_LAUNCH_AGENT={shlex.quote(str(odd / 'agent'))}" in text
+
+
+def test_a_path_that_no_script_can_name_is_refused(tmp_path: Path) -> None:
+    outside = replace(tick_world(tmp_path).outside, path="/bin\n/evil")
+
+    with pytest.raises(BadConfigurationError, match="No lease was asked for"):
+        lease_script(outside, SITE)
