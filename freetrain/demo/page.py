@@ -161,9 +161,9 @@ def _losses(histories: Sequence[History]) -> str:
     colours = {history.name: colour for history, colour in _coloured(histories)}
     drawing = draw_losses({h.name: h.told.losses for h in histories}, colours)
     return (
-        f"<h2>Loss by step</h2>\n<figure>{drawing}<figcaption>An undisturbed run of "
-        "the same trainer has the same loss in every step; the table says how "
-        "exactly.</figcaption></figure>"
+        f"<h2>Loss by step</h2>\n<figure>{drawing}<figcaption>Undisturbed runs have "
+        "the same loss in every step, or the figures above say by how much not."
+        "</figcaption></figure>"
     )
 
 

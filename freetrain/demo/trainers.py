@@ -62,7 +62,7 @@ class DemoTrainer:
             + ", ".join(f'"{nodes}" = {speed}' for nodes, speed in speeds.items())
             + f" }}\n\n[nodes]\nmin = 1\nmax = {MOST_NODES}\n\n"
             f"[launch]\nexecutable = {_text(str(mpirun))}\nthreads = 1\n\n"
-            '[checkpoint]\nevery = "5s"\n\n[restart]\nwait = "1s"\n\n'
+            '[checkpoint]\nevery = "2s"\n\n[restart]\nwait = "1s"\n\n'
             '[costs]\ngrow = "2s"\nshrink = "2s"\nstart = "2s"\n'
         )
 

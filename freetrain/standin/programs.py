@@ -18,6 +18,7 @@ from freetrain.standin.processes import (
     detach,
     is_alive,
     process_of,
+    reap,
     signal_group,
     signal_marked,
 )
@@ -99,7 +100,7 @@ def control(folder: Path) -> int:
             return 0
         if cluster.keeper is not None and not is_alive(cluster.keeper):
             return 0
-        _reap()
+        reap()
         time.sleep(_TICK_S)
 
 
@@ -213,11 +214,3 @@ def _lost(cluster: Cluster) -> dict[int, int]:
 
 def _now_s() -> float:
     return time.time()  # noqa: TID251 - whole programs: this is the edge
-
-
-def _reap() -> None:
-    try:
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-    except ChildProcessError:
-        pass

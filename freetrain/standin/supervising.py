@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING
 
 from freetrain.standin.environment import bare, mark_of, of_job
 from freetrain.standin.keeping import opened
-from freetrain.standin.processes import is_alive, process_of, signal_marked
+from freetrain.standin.processes import (
+    inherit_orphans,
+    is_alive,
+    process_of,
+    reap,
+    signal_descendants,
+    signal_marked,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,6 +51,7 @@ def create(folder: Path) -> None:
 def supervise(folder: Path, job_id: int) -> None:
     """Run the script of a job that was just started, and see to its end."""
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
+    inherit_orphans()
     with opened(folder) as cluster:  # so that nobody ends it between look and start
         job = _ours(cluster, job_id)
         if job is None:
@@ -61,9 +69,9 @@ def supervise(folder: Path, job_id: int) -> None:
 def _wait(folder: Path, cluster: Cluster, script: int) -> int | None:
     """Return the script's wait status; None where the stand-in went first."""
     while True:
-        pid, status = os.waitpid(script, os.WNOHANG)
-        if pid:
-            return status
+        ended = reap()
+        if script in ended:
+            return ended[script]
         keeper = cluster.keeper
         if (keeper is not None and not is_alive(keeper)) or not folder.exists():
             return None
@@ -71,16 +79,17 @@ def _wait(folder: Path, cluster: Cluster, script: int) -> int | None:
 
 
 def _sweep(mark: str, *, patience_s: float) -> None:
-    """End every process that bears *mark*: TERM first, KILL when patience is over."""
+    """End all that bears *mark* or descends from us: TERM, then KILL."""
     until_s = time.monotonic() + patience_s
     if patience_s:
-        signal_marked(mark, signal.SIGTERM)
-    while _is_any_left(mark, is_over=time.monotonic() >= until_s):
+        _signal_left(mark, signal.SIGTERM)
+    while _signal_left(mark, 0 if time.monotonic() < until_s else signal.SIGKILL):
         time.sleep(_SWEEP_PAUSE_S)
+        reap()
 
 
-def _is_any_left(mark: str, *, is_over: bool) -> bool:
-    return signal_marked(mark, signal.SIGKILL if is_over else 0) > 0
+def _signal_left(mark: str, number: int) -> int:
+    return signal_descendants(number) + signal_marked(mark, number)
 
 
 def _ours(cluster: Cluster, job_id: int) -> Job | None:

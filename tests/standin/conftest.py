@@ -43,7 +43,8 @@ class Desk:
         path = f"PATH={self.standin.path}:$PATH"
         script.write_text(f"#!/bin/sh\n{path}\ncd {self.home}\n{body}\n")
         script.chmod(0o700)
-        words = ("--parsable", "--partition=freetrain", "--time=60", *options)
+        words: tuple[str, ...] = ("--parsable", "--partition=freetrain", "--time=60")
+        words = (*words, f"--output={self.home}/job-%j.out", *options)
         return self.run("sbatch", *words, str(script)).strip()
 
     def others(self, nodes: list[str], *, in_s: float, run_s: float) -> None:

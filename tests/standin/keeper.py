@@ -19,5 +19,5 @@ script.write_text(
 )
 script.chmod(0o700)
 with at_work(install(folder, now_s=time.time())):  # noqa: TID251 - the real one
-    os.system(f"{folder}/bin/sbatch --parsable -p freetrain {script} >/dev/null")  # noqa: S605
+    os.system(f"{folder}/bin/sbatch -p freetrain -o /dev/null {script} >/dev/null")  # noqa: S605
     time.sleep(600)

@@ -156,13 +156,15 @@ def test_no_step_is_made_in_a_job_that_is_over_or_on_another_node(desk: Desk) ->
         desk.run("srun", f"--jobid={job}", "true")
 
 
+@pytest.mark.parametrize("environment", ["", "env -i PATH=$PATH"])
 @pytest.mark.parametrize("by", ["itself", "scancel"])
 def test_a_child_that_made_itself_a_daemon_ends_with_its_job(
-    desk: Desk, by: str
+    desk: Desk, by: str, environment: str
 ) -> None:
     last = "" if by == "itself" else SLEEP
+    daemon_words = 'trap "" TERM; echo $$ > pid; sleep 600; sleep 600'
     job = desk.submit(
-        "(setsid sh -c 'trap \"\" TERM; echo $$ > pid; sleep 600; sleep 600' &)\n"
+        f"({environment} setsid sh -c '{daemon_words}' &)\n"
         f"while [ ! -s pid ]; do sleep 0.05; done\n{last}"
     )
     daemon = process_in(desk, "pid")
