@@ -101,7 +101,7 @@ def _is_up(
     if seen.is_leaving(trainer, trainer.newest, member.key):
         return False
     if member.key == seen.me:
-        return True
+        return seen.occupied_by(but=trainer.name) is None
     peer = seen.peer(member.key)
     if not peer.has_beaten or seen.is_lost(member, patience):
         return False

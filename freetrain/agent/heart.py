@@ -57,16 +57,16 @@ class Heart:
     def _at(self, seen: Seen) -> tuple[str, int]:
         """Return the trainer and generation to tell.
 
-        A generation that is stuck counts most; then whatever still has processes
-        here: until they are gone this lease is not there for its next trainer.
+        A generation that is stuck counts most; then whatever still has this lease:
+        until it is over this lease is not there for its next trainer.
         """
         if seen.stuck:
             return min(seen.stuck)
         home = next((t for t in seen.trainers if _is_home(seen, t)), None)
         name = home.name if home else ""
-        others = [p.mark for p in self._node.mine if p.mark.trainer != name]
-        if others:
-            return others[0].trainer, others[0].generation
+        other = seen.occupied_by(but=name)
+        if other is not None:
+            return other
         return (name, home.newest.number) if home else ("", 0)
 
     def _write(

@@ -199,6 +199,18 @@ class Seen:
         """Tell whether *member* is silent; this lease itself never is."""
         return member.key != self.me and self.peer(member.key).is_lost(patience)
 
+    def occupied_by(self, *, but: str) -> tuple[str, int] | None:
+        """Return the generation of another trainer than *but* that this lease has.
+
+        While it is not over, or has processes here, the next one has to wait.
+        """
+        for trainer in self.trainers:
+            for generation in trainer.generations if trainer.name != but else ():
+                has_part = self.me in generation.assigned.keys
+                if (has_part and not generation.is_over) or generation.processes:
+                    return trainer.name, generation.number
+        return None
+
     def is_leaving(
         self, trainer: TrainerSeen, generation: GenerationSeen, key: LeaseKey
     ) -> bool:

@@ -79,6 +79,9 @@ class ModelCluster:
         worlds: All worlds that ever were, by trainer and generation.
         launches: What was launched while what else was there and not over.
         log: What agents said.
+        launched_s: When worlds were launched.
+        fails_s: After which time of training every world fails by itself.
+        ignores_stop: Whether worlds do not obey.
     """
 
     board: ModelBoard = field(default_factory=ModelBoard)
@@ -89,6 +92,9 @@ class ModelCluster:
         default_factory=list
     )
     log: list[str] = field(default_factory=list)
+    launched_s: list[float] = field(default_factory=list)
+    fails_s: float = 1e9
+    ignores_stop: bool = False
 
     def add_lease(self, *, limit_s: float = 1e6) -> LeaseKey:
         key = LeaseKey("u", len(self.leases))
@@ -229,7 +235,9 @@ class ModelEdge:
         world = ModelWorld(
             cluster, where, tuple(m.key for m in assigned.members), after
         )
-        world.elastic = job.elastic
+        world.elastic, world.fails_s = job.elastic, cluster.fails_s
+        world.ignores_stop = cluster.ignores_stop
+        cluster.launched_s.append(cluster.now_s)
         cluster.worlds[where] = world
         return world
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from freetrain.exchange.ending import Ended
 from tests.agent.model_cluster import TRAINER, ModelCluster
 
 
@@ -140,3 +141,30 @@ def test_a_frozen_rank_costs_a_generation_and_no_lease() -> None:
     assert cluster.newest().keys == set(keys)
     cluster.run(5)
     assert not cluster.worlds[TRAINER, 1].ranks
+
+
+def test_a_lease_leaves_before_its_time_limit() -> None:
+    cluster = ModelCluster()
+    cluster.add_trainer()
+    short, long = cluster.add_lease(limit_s=120.0), cluster.add_lease()
+    cluster.assign(long, short)
+    cluster.run_until(lambda: cluster.training() == [1])
+
+    cluster.run(120)
+
+    ended_s = cluster.leases[short].ended_s
+    assert ended_s is not None
+    assert 105.0 <= ended_s - 1000.0 <= 115.0
+    assert cluster.training() == [2]
+    assert cluster.board.over[TRAINER, 1].ended is Ended.RESCALED
+
+
+def test_a_lease_without_work_is_given_back_after_a_while() -> None:
+    cluster = ModelCluster()
+    key = cluster.add_lease()
+
+    cluster.run(890)
+    assert cluster.leases[key].is_alive
+    cluster.run(20)
+
+    assert not cluster.leases[key].is_alive

@@ -67,6 +67,24 @@ def test_a_lease_told_to_leave_is_gone_at_once_and_no_step_is_lost(
     assert gone_s < 10, ground.words()  # the grace time: Slurm had nothing to do
 
 
+def test_a_preempted_trainer_commits_and_its_nodes_are_free_before_the_grace_is_over(
+    ground: Ground,
+) -> None:
+    leases = ground.leases(3)
+    ground.assign(*leases)
+    ground.wait_for_training(1)
+    told_s = time.monotonic()
+
+    job = ground.site.others_running_job(8, minutes=5)
+    started_s = time.monotonic() - told_s
+
+    ending = ground.wait_for_ending(1)
+    assert ending.ended is Ended.RESCALED, ground.words()
+    assert ending.step == ending.committed_step == max(_steps(ground))
+    assert started_s < 10, (job, ground.words())  # the grace time
+    assert ground.newest().members == ()
+
+
 @pytest.mark.parametrize("who", [0, 1])
 def test_survivors_go_on_without_a_lease_that_was_killed(
     ground: Ground, who: int
