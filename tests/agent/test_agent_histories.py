@@ -57,7 +57,7 @@ EVENTS = st.builds(
 
 
 @given(st.lists(EVENTS, max_size=12))
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_whatever_happens_the_rules_hold(events: list[Event]) -> None:
     cluster = ModelCluster()
     cluster.add_trainer()
@@ -74,7 +74,7 @@ def test_whatever_happens_the_rules_hold(events: list[Event]) -> None:
 
 
 @given(st.lists(EVENTS, max_size=8))
-@settings(max_examples=15)
+@settings(max_examples=8)
 def test_everything_ends_when_the_leases_do(events: list[Event]) -> None:
     cluster = ModelCluster()
     cluster.add_trainer()

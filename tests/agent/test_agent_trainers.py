@@ -1,4 +1,4 @@
-"""What agents do about a trainer's program, sizes and other trainers, scene by scene."""
+"""What agents do about a trainer's program, its sizes, and other trainers."""
 
 from __future__ import annotations
 
