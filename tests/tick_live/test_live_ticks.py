@@ -1,0 +1,193 @@
+"""Ticks on a real Slurm: what no fake can show."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from freetrain.exchange.assigned import newest_assigned
+from freetrain.exchange.layout import StateDir
+from freetrain.jobfile.file import parse_job, render_job
+from freetrain.site.settings import LeaseSettings, Site
+from freetrain.store.database import transaction
+from freetrain.store.open_store import open_store
+from freetrain.store.trainers import TrainerRow, TrainerState, put_trainers, trainers
+from freetrain.tick.real_outside import real_outside
+from freetrain.tick.tick import tick
+from freetrain.toml.text import Places
+from slurm.errors import SlurmUnavailableError
+from slurm.records import JobKey
+from tests.cluster.cluster import restart_controller
+from tests.cluster.settings import Variant
+from tests.cluster.waiting import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from freetrain.broker.lease import LeaseKey
+    from freetrain.tick.page import Page
+    from tests.cluster.cluster import Cluster
+
+pytestmark = pytest.mark.slurm
+
+
+class LiveBroker:
+    """A state directory, and ticks on a cluster."""
+
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
+        self.cluster = cluster
+        self.folder = StateDir(folder)
+        self.site = Site(
+            state_directory=folder,
+            lease=LeaseSettings(partition="freetrain", longest_s=600.0),
+        )
+        self.outside = real_outside(cluster.environ)
+
+    def tick(self) -> Page:
+        return tick(self.site, self.outside).page
+
+    def submit(self, name: str, most: int) -> None:
+        text = f'name = "{name}"\ncommand = "true"\n[nodes]\nmin = {most}\nmax = {most}'
+        job = parse_job(text.encode(), path="job.toml", places=Places(Path("/")))
+        self.folder.path.mkdir(mode=0o700, exist_ok=True)
+        self.folder.trainer(name).create()
+        row = TrainerRow(name, render_job(job), "/r", TrainerState.WANTED, 1.0, 1.0)
+        self.put(row)
+
+    def put(self, row: TrainerRow) -> None:
+        with open_store(self.folder.path, uid=os.getuid()) as state, transaction(state):
+            put_trainers(state, [row])
+
+    def pause(self, name: str) -> None:
+        with open_store(self.folder.path, uid=os.getuid()) as state:
+            (row,) = (one for one in trainers(state) if one.name == name)
+        self.put(replace(row, state=TrainerState.PAUSED))
+
+    def ticks_until(self, what: str, happened: Callable[[Page], object]) -> Page:
+        def look() -> Page | None:
+            page = self.tick()
+            return page if happened(page) else None
+
+        return wait_for(what, look)
+
+    def until_leased(self, count: int) -> Page:
+        """Tick until so many leases run and their agents beat."""
+
+        def are_up(page: Page) -> bool:
+            up = [lease for lease in page.leases if not lease.is_silent]
+            return sum(lease.state == "running" for lease in up) == count
+
+        return self.ticks_until(f"{count} leases", are_up)
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    place = Path(tempfile.mkdtemp(prefix="freetrain-tick-"))
+    yield place / "state"
+    shutil.rmtree(place)
+
+
+@pytest.fixture
+def broker(cluster_of: Callable[..., Cluster], folder: Path) -> Iterator[LiveBroker]:
+    cluster = cluster_of()
+    yield LiveBroker(cluster, folder)
+    cluster.clear()
+
+
+def members(broker: LiveBroker, name: str) -> frozenset[LeaseKey]:
+    newest = newest_assigned(broker.folder.trainer(name))
+    return frozenset() if newest is None else newest.keys
+
+
+def test_a_trainer_gets_its_nodes_and_its_leases_leave_when_told(
+    broker: LiveBroker,
+) -> None:
+    broker.submit("a", 3)
+    broker.until_leased(3)
+    first = newest_assigned(broker.folder.trainer("a"))
+
+    broker.pause("a")
+    told = broker.ticks_until("leases told", lambda p: p.done["leases ended"] == 3)
+    gone = broker.ticks_until("no lease", lambda p: not p.leases)
+
+    assert first is None or len(first.members) == 3
+    assert told.done["leases asked for"] == 0
+    assert gone.problems == ()
+    logs = [path.read_text() for path in broker.folder.leases.glob("*/agent.log")]
+    assert len(logs) == 3
+    assert all("leaving" in log for log in logs), "an agent was killed unheard"
+
+
+def test_a_controller_that_restarted_between_two_ticks_loses_no_lease(
+    broker: LiveBroker,
+) -> None:
+    broker.submit("a", 3)
+    before = broker.until_leased(3)
+
+    restart_controller(broker.cluster)
+    after = wait_for("slurmctld", lambda: _answered(broker))
+
+    assert [lease.name for lease in after.leases] == [x.name for x in before.leases]
+    assert not any(broker.tick().done.values())
+
+
+def _answered(broker: LiveBroker) -> Page | None:
+    try:
+        return broker.tick()
+    except SlurmUnavailableError:
+        return None
+
+
+def test_ending_the_task_that_has_its_arrays_number_spares_the_others(
+    broker: LiveBroker,
+) -> None:
+    broker.submit("a", 3)
+    page = broker.until_leased(3)
+    backend = broker.outside.connect(100)
+    uuid = page.leases[0].name.rpartition("-")[0]
+    jobs = backend.find_by_name(f"freetrain-{uuid}")
+    (last,) = (job for job in jobs if job.job_id == job.array_job_id)
+
+    backend.cancel([JobKey(last.job_id, last.display_id)])
+    name = f"{uuid}-{last.array_task_id}"
+    left = broker.ticks_until(
+        "one lease fewer", lambda p: name not in {x.name for x in p.leases}
+    )
+
+    others = {x.name for x in page.leases} - {name}
+    assert others <= {x.name for x in left.leases}
+
+
+def test_with_forced_yields_ticks_progress_and_take_no_hole_that_is_not_there(
+    cluster_of: Callable[..., Cluster], folder: Path
+) -> None:
+    cluster = cluster_of(Variant.FORCED_YIELDS)
+    broker = LiveBroker(cluster, folder)
+    broker.submit("a", 4)
+    for nodes in (4, 8):
+        cluster.run(
+            *("sbatch", "--partition=main", f"--nodes={nodes}", "--time=5"),
+            *("--chdir=/", "--output=/dev/null", "--wrap=sleep 300"),
+        )
+    try:
+        wait_for("the larger one to be planned", lambda: _is_planned(broker))
+        pages = [broker.tick() for _ in range(20)]
+        held = {lease.node for page in pages for lease in page.leases} - {""}
+    finally:
+        cluster.clear()
+
+    assert any(page.is_plan_known for page in pages)
+    assert len(held) == 4
+    limits_s = [60.0 * x.limit_min for page in pages for x in page.leases]
+    assert all(limit_s <= 300.0 for limit_s in limits_s), "it outlasts the hole"
+
+
+def _is_planned(broker: LiveBroker) -> bool:
+    look = broker.outside.connect(6).snapshot()
+    return not look.is_torn and any(job.is_planned for job in look.jobs)
