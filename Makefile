@@ -8,7 +8,7 @@ DEV := $(VENV)/.dev-installed
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PYTEST ?= $(BIN)/python -m pytest
 
-.PHONY: help demo test test-slurm cluster cluster-down lint types format coverage test-wheel wheel bench sample constraints clean
+.PHONY: help demo test test-slurm soak cluster cluster-down lint types format coverage test-wheel wheel bench sample constraints clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -43,6 +43,9 @@ test-slurm: export FREETRAIN_SLURM_RELEASE = $(RELEASE)
 test-slurm: $(DEV)  ## Run only the tests on a real Slurm; RELEASE=24.11 or 26.05 for another
 	@$(BIN)/python -m tests.cluster prepare
 	@$(SLURM_TESTS)
+
+soak: $(DEV)  ## Train on a real Slurm through many kills; ARGS="faults --kills 20 --seed 1"
+	@$(BIN)/python -m tests.soak $(or $(ARGS),faults)
 
 cluster: $(DEV)  ## Start a real Slurm of eight nodes on this machine; VARIANTS="gres memory"
 	@$(BIN)/python -m tests.cluster up $(VARIANTS:%=--variant=%)

@@ -46,8 +46,9 @@ command = ["{python}", "{program}", "{example}"]
 {environment}
 
 [nodes]
-min = {least}
+min = 1
 max = {most}
+{nodes}
 
 [checkpoint]
 every = "1s"
@@ -134,14 +135,14 @@ class Stage:
         )
 
     def submit(
-        self, name: str, *, least: int = 1, most: int = 4, **environment: str
+        self, name: str, *, most: int = 4, nodes: str = "", **environment: str
     ) -> None:
         """Submit a trainer of the digits.
 
         Args:
             name: What it is called.
-            least: The fewest nodes it runs on.
-            most: The most.
+            most: The most nodes it runs on.
+            nodes: Further lines of the table ``[nodes]``.
             environment: Variables of its program, beside those it needs here.
         """
         folder = self.folder / "jobs" / name
@@ -153,8 +154,8 @@ class Stage:
             program=PROGRAM,
             example=EXAMPLE,
             environment="\n".join(f'{k} = "{v}"' for k, v in variables.items()),
-            least=least,
             most=most,
+            nodes=nodes,
         )
         (folder / "job.toml").write_text(job, encoding="utf-8")
         done = self.freetrain("submit", str(folder / "job.toml"))

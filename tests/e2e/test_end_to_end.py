@@ -6,9 +6,6 @@ happened, and quick from then on.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import threading
 from random import Random
 from typing import TYPE_CHECKING
@@ -16,30 +13,22 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cluster.waiting import wait_for
-from tests.e2e.faults import FROZEN, Fault, strike, wake
+from tests.e2e.chaos import Chaos
 from tests.e2e.others import live_through
-from tests.e2e.outcome import (
-    check_losses,
-    check_nothing_committed_was_lost,
-    check_samples,
-    committed_step,
-    losses,
-    rescales,
-)
-from tests.e2e.stage import EXAMPLE, PROGRAM, TOP, Stage
+from tests.e2e.outcome import check_losses, check_samples, losses, rescales
+from tests.e2e.reference import EPOCHS
 from tests.e2e.workload import make_workload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from freetrain.elastic.run_dir import RunDir
-    from tests.cluster.cluster import Cluster
+    from tests.e2e.stage import Stage
 
 pytestmark = pytest.mark.slurm
 
 NAMES = ("ada", "ben", "cleo")
-EPOCHS = "40"  # 920 steps
 LIMIT_S = 480.0
 TICK_EVERY_S = 3.0
 RESCALES = 5
@@ -47,30 +36,8 @@ FAULTS = 6
 
 
 @pytest.fixture
-def stage(cluster_of: Callable[..., Cluster], tmp_path: Path) -> Iterator[Stage]:
-    cluster = cluster_of()
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)  # others' jobs write their times below it
-    made = Stage(cluster, tmp_path)
-    made.set_up(lease='partition = "freetrain"\nshortest = "1min"')
-    yield made
-    cluster.clear()
-
-
-@pytest.fixture(scope="session")
-def reference(tmp_path_factory: pytest.TempPathFactory) -> dict[int, float]:
-    """The loss of each step, in one process that nobody disturbs."""
-    folder = tmp_path_factory.mktemp("reference")
-    variables = {"DIGITS_EPOCHS": EPOCHS, "OPENBLAS_NUM_THREADS": "1"}
-    subprocess.run(  # noqa: S603 -- our own interpreter
-        [sys.executable, str(PROGRAM), str(EXAMPLE)],
-        check=True,
-        env={"PATH": os.defpath, "PYTHONPATH": str(TOP)} | variables,
-        cwd=folder,
-    )
-    from freetrain.elastic.run_dir import RunDir  # noqa: PLC0415
-
-    return dict(losses(RunDir(folder / "freetrain-run")))
+def stage(stage_on: Callable[..., Stage]) -> Stage:
+    return stage_on()
 
 
 def submit(stage: Stage, *, step_s: float) -> Path:
@@ -79,7 +46,7 @@ def submit(stage: Stage, *, step_s: float) -> Path:
     for name in NAMES:
         stage.submit(
             name,
-            DIGITS_EPOCHS=EPOCHS,
+            DIGITS_EPOCHS=str(EPOCHS),
             DIGITS_STEP_S=str(step_s),
             DIGITS_HURRY=str(hurry),
             DIGITS_STRAY="7200",
@@ -147,38 +114,21 @@ def test_kills_and_freezes_cost_no_step_that_was_committed_and_no_sample(
 ) -> None:
     hurry = submit(stage, step_s=1.0)
     random = Random(11)  # noqa: S311  a test's moments, no secret
-    faults: list[Fault] = []
-    seen: dict[str, dict[int, tuple[int, ...]]] = {name: {} for name in NAMES}
-
-    def note_commits() -> None:
-        for name in NAMES:
-            folder, run = stage.trainer(name)
-            newest = max((int(p.stem) for p in folder.assignments.iterdir()), default=0)
-            before = seen[name].get(newest, (0,))
-            seen[name][newest] = (*before, committed_step(run))
-
-    def strike_once() -> bool:
-        note_commits()
-        fault = strike(stage, random, freezes=len(faults) % 3 == 2)
-        if fault is not None:
-            faults.append(fault)
-        return fault is not None
+    chaos = Chaos(stage, NAMES, random)
 
     with stage.ticking(TICK_EVERY_S):
         wait_for("all to train", lambda: all(map(losses, runs(stage))), limit_s=LIMIT_S)
         for _ in range(FAULTS):
-            wait_for("somebody to strike", strike_once, limit_s=LIMIT_S)
-            pause_s = random.uniform(1, 15)
-            threading.Event().wait(pause_s)
+            wait_for("something to strike", chaos.strike, limit_s=LIMIT_S)
+            threading.Event().wait(random.uniform(1, 15))
         hurry.touch()
-        wake(faults)
+        chaos.wake()
         wait_for("the end", lambda: have_finished(stage), limit_s=LIMIT_S, pause_s=1)
         wait_for("leases to go", lambda: not stage.leases(), limit_s=LIMIT_S)
 
     check_nothing_is_left(stage)
-    assert {fault.kind for fault in faults} & set(FROZEN)
-    for name in NAMES:
-        run = stage.trainer(name)[1]
+    assert len(chaos.kills) < FAULTS  # some were frozen
+    chaos.check_nothing_committed_was_lost()
+    for run in runs(stage):
         check_losses(run, reference)
         check_samples(run)
-        check_nothing_committed_was_lost(run, seen[name])

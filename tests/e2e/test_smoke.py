@@ -1,0 +1,68 @@
+"""Submit, hole, lease, rescale, finish: on whichever release and kind of cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cluster.settings import Variant
+from tests.cluster.waiting import wait_for
+from tests.e2e.others import USER
+from tests.e2e.outcome import check_losses, check_samples, losses, rescales
+from tests.e2e.reference import EPOCHS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.e2e.stage import Stage
+
+pytestmark = pytest.mark.slurm
+
+NAME = "dora"
+LIMIT_S = 300.0
+OCCUPIED = "n[1-6,8]"  # n7 is the hole; n7 and n8 are those with GPUs
+
+
+@pytest.mark.parametrize(
+    ("variants", "nodes"),
+    [
+        ((), ""),
+        ((Variant.MEMORY,), 'memory = "1500MiB"'),
+        ((Variant.GRES,), 'gres = "gpu:a100:1"'),
+    ],
+    ids=["plain", "memory", "gres"],
+)
+def test_a_trainer_gets_a_hole_grows_when_it_widens_and_finishes(
+    stage_on: Callable[..., Stage],
+    reference: dict[int, float],
+    variants: tuple[Variant, ...],
+    nodes: str,
+) -> None:
+    stage = stage_on(*variants)
+    hurry = stage.folder / "hurry"
+    sbatch = ("sbatch", f"--uid={USER}", "--chdir=/", "--output=/dev/null")
+    where = (f"--nodelist={OCCUPIED}", "--partition=main", "--time=60", "--parsable")
+    other = stage.cluster.run(*sbatch, *where, "--wrap=sleep 3600").strip()
+    stage.submit(
+        NAME,
+        most=2,
+        nodes=nodes,
+        DIGITS_EPOCHS=str(EPOCHS),
+        DIGITS_STEP_S="0.5",
+        DIGITS_HURRY=str(hurry),
+    )
+    folder, run = stage.trainer(NAME)
+
+    with stage.ticking(3):
+        wait_for("steps in the hole", lambda: losses(run), limit_s=LIMIT_S)
+        stage.cluster.run("scancel", other)
+        wait_for("it to grow", lambda: rescales(folder, run).grows, limit_s=LIMIT_S)
+        hurry.touch()
+        finished = {NAME: "finished"}
+        wait_for("its end", lambda: stage.states() == finished, limit_s=LIMIT_S)
+        wait_for("leases to go", lambda: not stage.leases(), limit_s=LIMIT_S)
+
+    wait_for("no process of ours", lambda: not stage.processes())
+    check_losses(run, reference)
+    check_samples(run)

@@ -1,0 +1,134 @@
+"""The same workload without FreeTrain, again without, and with it; several times."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+from tests.cluster.settings import NODES, Variant
+from tests.cluster.waiting import wait_for
+from tests.e2e.others import live_through
+from tests.e2e.stage import Stage
+from tests.e2e.workload import HOLE_S, make_workload
+from tests.soak.coverage import coverage
+from tests.soak.harm import Delay, Spread, delays, spread
+from tests.soak.pauses import Direction, Pause, pauses, read_worked, trained
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from tests.cluster.cluster import Cluster
+    from tests.e2e.record import Run, Span
+    from tests.e2e.workload import Submission
+
+TRAINERS = ("ada", "ben", "cleo")
+_ENDLESS = {"DIGITS_EPOCHS": "2000", "DIGITS_STEP_S": "0.2"}
+_LEASE = {
+    False: 'partition = "freetrain"\nmode = "preempt"',
+    True: 'partition = "main"\nmode = "yield"',
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """What is measured.
+
+    Attributes:
+        seed: Of the workload.
+        span_s: For how long jobs are submitted.
+        repeats: How often.
+        tick_every_s: Between two ticks.
+    """
+
+    seed: int
+    span_s: float
+    repeats: int
+    tick_every_s: float
+
+
+def measure_harm(cluster: Cluster, folder: Path, wanted: Measurement) -> Iterator[str]:
+    """Yield lines of a report, each as soon as it is known."""
+    span_s = wanted.span_s
+    workload = make_workload(wanted.seed, span_s=span_s)
+    yield f"{len(workload)} jobs of others in {span_s:g} s, seed {wanted.seed}"
+    floor: list[Delay] = []
+    harm: list[Delay] = []
+    for repeat in range(wanted.repeats):
+        mine = folder / str(repeat)
+        mine.mkdir()
+        first = _live(cluster, workload, mine / "first", span_s)
+        second = _live(cluster, workload, mine / "second", span_s)
+        floor += delays(first, second)
+        stage = Stage(cluster, mine)
+        with _freetrain(stage, wanted.tick_every_s):
+            run = _live(cluster, workload, mine / "with", span_s)
+            harm += delays(first, run)
+            yield from _work_told(stage, run)
+        cluster.clear()
+    yield ""
+    yield "| start later by, s | jobs | median | 95 % | most |"
+    yield "|---|---|---|---|---|"
+    yield _row("without FreeTrain, against without", floor)
+    yield _row("with, met no lease", [d for d in harm if not d.met_lease])
+    yield _row("with, met a lease", [d for d in harm if d.met_lease])
+
+
+def _live(
+    cluster: Cluster, workload: Sequence[Submission], folder: Path, span_s: float
+) -> Run:
+    folder.mkdir()
+    return live_through(cluster, workload, folder, span_s=span_s)
+
+
+@contextmanager
+def _freetrain(stage: Stage, tick_every_s: float) -> Iterator[None]:
+    """Have three trainers that could use everything, as long as the block lasts."""
+    stage.set_up(lease=_LEASE[Variant.SHARED in stage.cluster.variants])
+    for name in TRAINERS:
+        stage.submit(name, most=8, **_ENDLESS)
+    with stage.ticking(tick_every_s):
+        yield
+        stage.freetrain("cancel", *TRAINERS)
+        wait_for("leases to go", lambda: not stage.leases(), limit_s=600, pause_s=1)
+
+
+def _work_told(stage: Stage, run: Run) -> Iterator[str]:
+    """Yield what was trained, and how long rescales took."""
+    spans: dict[str, list[Span]] = {}
+    found: list[Pause] = []
+    for name in TRAINERS:
+        trainer, run_dir = stage.trainer(name)
+        if run_dir.progress.exists():
+            worked = read_worked(trainer, run_dir)
+            found += pauses(trainer, worked)
+            for node, times in trained(worked).items():
+                spans.setdefault(node, []).extend(times)
+    told = coverage(run, spans, nodes=NODES, shortest_s=HOLE_S)
+    yield (
+        f"coverage of holes of {HOLE_S:g} s and more: {told.share:.1%} of "
+        f"{told.idle_s:.0f} node-seconds"
+    )
+    for direction in Direction:
+        some = [p for p in found if p.direction is direction and p.was_asked]
+        if some:
+            yield f"{direction}: {pause_told(some)}"
+
+
+def pause_told(some: Sequence[Pause]) -> str:
+    """Return the medians of *some* pauses that were asked for, with their parts."""
+    commit_s = median(p.commit_s for p in some if p.commit_s is not None)
+    launch_s = median(p.launch_s for p in some if p.launch_s is not None)
+    return (
+        f"{len(some)} rescales, median pause {median(p.total_s for p in some):.2f} s "
+        f"(commit {commit_s:.2f}, next world {launch_s:.2f}, "
+        f"first step {median(p.step_s for p in some):.2f})"
+    )
+
+
+def _row(what: str, some: Sequence[Delay]) -> str:
+    told: Spread = spread([delay.delay_s for delay in some])
+    figures = f"{told.median_s:.2f} | {told.high_s:.2f} | {told.most_s:.2f}"
+    return f"| {what} | {told.count} | {figures} |"
