@@ -74,7 +74,9 @@ class LiveBroker:
             page = self.tick()
             return page if happened(page) else None
 
-        return wait_for(what, look)
+        found = wait_for(what, look)
+        assert found is not None
+        return found
 
     def until_leased(self, count: int) -> Page:
         """Tick until so many leases run and their agents beat."""
@@ -133,6 +135,7 @@ def test_a_controller_that_restarted_between_two_ticks_loses_no_lease(
     restart_controller(broker.cluster)
     after = wait_for("slurmctld", lambda: _answered(broker))
 
+    assert after is not None
     assert [lease.name for lease in after.leases] == [x.name for x in before.leases]
     assert not any(broker.tick().done.values())
 
