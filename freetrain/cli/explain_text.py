@@ -11,12 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from freetrain.broker.explain import HoleReason
+from freetrain.cli.node_names import nodes_named
 from freetrain.cli.times import age_text, ago, clock_text, short_age
 from freetrain.cli.why_text import reason_of
 from freetrain.desk.status import Doing
 from freetrain.store.trainers import TrainerState
 from freetrain.toml.wording import one_line
-from slurm.hostlist import collapse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -92,7 +92,7 @@ def _sizes(sizes: Sequence[int]) -> str:
 def _story(chapters: Sequence[Chapter], now_s: float) -> Iterator[str]:
     for chapter in chapters:
         made, ending = chapter.assigned, chapter.ending
-        where = collapse(member.node for member in made.members) or "no nodes"
+        where = nodes_named(member.node for member in made.members) or "no nodes"
         yield (
             f"  {clock_text(made.created_s)} ({ago(made.created_s, now_s)}): "
             f"generation {made.generation} on {where}, by {made.author}: {made.reason}"
@@ -127,8 +127,8 @@ def _table(page: Page, now_s: float) -> Table:
     for heading in ("which", "used for", "they end"):
         table.add_column(heading, overflow="fold")
     for (what_for, end), holes in together.items():
-        which = collapse(hole.node for hole in holes)
-        cells = (str(len(holes)), one_line(which), one_line(what_for), one_line(end))
+        which = nodes_named(hole.node for hole in holes)
+        cells = (str(len(holes)), which, one_line(what_for), one_line(end))
         table.add_row(*map(Text, cells))
     return table
 

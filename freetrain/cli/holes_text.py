@@ -10,11 +10,11 @@ from rich.console import Group as Together
 from rich.table import Table
 from rich.text import Text
 
+from freetrain.cli.node_names import nodes_named
 from freetrain.cli.times import age_text, clock_text, nodes_text
 from freetrain.desk.idle import groups, steps, why_it_ends
 from freetrain.toml.duration import render_duration
 from freetrain.toml.wording import one_line
-from slurm.hostlist import collapse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -73,7 +73,7 @@ def _table(idle: Idle, *, each: bool) -> Table:
 
 def _row(holes: Sequence[Hole], idle: Idle) -> tuple[str, ...]:
     held = sum(bool(hole.held_by) for hole in holes)
-    which = one_line(collapse(hole.node for hole in holes))
+    which = nodes_named(hole.node for hole in holes)
     ours = f" ({held} held)" if held else ""
     first = holes[0]
     why = one_line(why_it_ends(first))

@@ -61,7 +61,7 @@ def _row(one: Standing, seen: Overview) -> tuple[str | Text, ...]:
     state = Text(one.doing, style=_COLOURS.get(one.doing, ""))
     speed = one.samples_per_s
     return (
-        Text(one.row.name),
+        Text(one_line(one.row.name)),
         state,
         _nodes(one, seen),
         UNKNOWN if told is None or told.step is None else f"{told.step:,}",

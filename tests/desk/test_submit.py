@@ -98,6 +98,26 @@ def test_after_a_crash_before_the_row_a_second_submit_mends_it(tmp_path: Path) -
     assert read_job(state.trainer("digits").job) == job
 
 
+def test_after_a_crash_while_a_folder_was_put_away_the_next_submit_mends_it(
+    tmp_path: Path,
+) -> None:
+    state, job = a_state(tmp_path), a_job(tmp_path)
+    submitted(state, job)
+    put_state(state, "digits", TrainerState.FINISHED)
+    folder = state.trainer("digits")
+    state.past.mkdir()
+    folder.path.rename(state.past / "digits.1")
+    folder.path.mkdir()
+    (folder.path / ".job.toml.new").write_text("half a fi")
+
+    told = submitted(state, replace(job, weight=2.0))
+
+    assert told.begin is Begin.ANEW
+    assert read_job(folder.job).weight == 2.0
+    assert rows(state)["digits"].state is TrainerState.WANTED
+    assert (state.past / "digits.1/job.toml").exists()
+
+
 def test_files_that_went_missing_are_written_again(tmp_path: Path) -> None:
     state, job = a_state(tmp_path), a_job(tmp_path)
     submitted(state, job)
