@@ -184,8 +184,10 @@ def _partition(record: object) -> Partition:
     tier = whole(_either(record, ("priority", "tier"), ("priority_tier",)))
     states = words(_either(record, ("partition", "state"), ("state",)))
     overrun = _either(record, ("maximums", "over_time_limit"), ("over_time_limit",))
-    # 23.02 to 24.11 tell neither this nor which partition is the default.
-    preempts = words(_either(record, ("preempt_mode",), ("preemption_mode",)))
+    # 23.02 to 24.11 tell neither this nor which partition is the default. 26.05 says
+    # CLUSTER_GLOBAL where the partition has none of its own.
+    told = words(_either(record, ("preempt_mode",), ("preemption_mode",)))
+    preempts = [word for word in told if word != "CLUSTER_GLOBAL"]
     return Partition(
         name=_present(text(at(record, "name")), "name"),
         nodes=text(nodes if isinstance(nodes, str) else at(nodes, "configured")),
