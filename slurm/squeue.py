@@ -107,6 +107,17 @@ def parse_squeue(text: str) -> tuple[JobRecord, ...]:
     return tuple(_job(line_number, row) for line_number, row in rows)
 
 
+def table(text: str) -> tuple[dict[str, str], ...]:
+    """Return the header and then each row, as text by column, unread.
+
+    Raises:
+        UnreadableOutputError: Not such an answer, empty, or cut short.
+    """
+    check_whole(text, "squeue")
+    rows = _rows(text.encode("utf-8", "surrogateescape"))
+    return tuple(dict(zip(_COLUMNS, row, strict=True)) for _, row in rows)
+
+
 def _rows(output: bytes) -> Iterator[tuple[int, list[str]]]:
     """Yield the values of each row, the header's first, with its line number."""
     at, line_number = 0, 1

@@ -17,6 +17,8 @@ EXAMPLES = """
 freetrain doctor
 
 freetrain doctor --no-run --json
+
+freetrain doctor --record recording
 """
 
 Config = Annotated[
@@ -26,6 +28,12 @@ Config = Annotated[
 NoRun = Annotated[
     bool, typer.Option("--no-run", metavar="", help="Run no job on a compute node.")
 ]
+Record = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR", help="Only write what Slurm tells, without names, into DIR."
+    ),
+]
 
 
 def doctor(
@@ -33,6 +41,7 @@ def doctor(
     *,
     config: Config = None,
     no_run: NoRun = False,
+    record: Record = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Look at this cluster, and at FreeTrain on it; run one short job to prove it."""
@@ -43,6 +52,12 @@ def doctor(
     from freetrain.doctor.text import finding_text, summary_text  # noqa: PLC0415
 
     subject = _subject(world, config, may_run=not no_run)
+    if record is not None:
+        from freetrain.doctor import record as recorder  # noqa: PLC0415
+
+        files = recorder.record(subject.runner, world.folder / record)
+        write_out(world, f"{len(files)} files in {record}: look through them.\n")
+        return
     findings = []
     for found in examine(subject):
         findings.append(found)

@@ -1,0 +1,387 @@
+"""A recording tells the same of a cluster, and nothing of who and what is there."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurm import recorder_text
+from slurm.config import parse_config, parse_version
+from slurm.dialects import JSON
+from slurm.errors import SlurmRefusedError, UnreadableOutputError
+from slurm.holes import Hole, HoleEnd, find_holes
+from slurm.hostlist import expand
+from slurm.nodes import parse_nodes
+from slurm.partitions import parse_partitions
+from slurm.recorder import COMMANDS, RECORDED, recording
+from slurm.recorder_disguise import Disguise
+from slurm.recorder_json import anonymised
+from slurm.requirement import Requirement
+from slurm.reservations import parse_reservations
+from slurm.sdiag import parse_sdiag
+from slurm.snapshot import Snapshot
+from slurm.squeue import parse_squeue
+from slurm.states import NodeState
+from tests.slurm_library.clusters import (
+    RECORDINGS,
+    SCENARIOS,
+    recorded,
+    recorded_snapshot,
+)
+from tests.slurm_library.rendering import scontrol_text, squeue_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from slurm.records import JobRecord, Node
+
+FILES = tuple(path.name for path in (RECORDINGS / "busy").glob("*.txt"))
+LEASES = Requirement(partition="freetrain")
+
+
+def answers(scenario: str) -> dict[str, str]:
+    return {file: recorded(scenario, file) for file in FILES if file != COMMANDS}
+
+
+def look(files: Mapping[str, str]) -> Snapshot:
+    return Snapshot(
+        nodes=parse_nodes(files["nodes.txt"]),
+        jobs=parse_squeue(files["jobs.txt"]),
+        reservations=parse_reservations(files["reservations.txt"]),
+        partitions=parse_partitions(files["partitions.txt"]),
+        before=parse_sdiag(files["sdiag-before.txt"]),
+        after=parse_sdiag(files["sdiag-after.txt"]),
+    )
+
+
+def holes(snapshot: Snapshot, partition: str) -> tuple[Hole, ...]:
+    leases = replace(LEASES, partition=partition)
+    return find_holes(snapshot, leases, is_ours=lambda _: False, margin_s=30)
+
+
+def renamed(hole: Hole, disguise: Disguise) -> Hole:
+    is_reserved = hole.ends_by is HoleEnd.RESERVATION
+    blocker = disguise.word("reservation", hole.blocker) if is_reserved else None
+    node = disguise.hosts(hole.node)
+    return replace(hole, node=node, blocker=blocker or hole.blocker)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_recording_has_the_same_holes_under_other_names(scenario: str) -> None:
+    disguise = Disguise()
+    before = recorded_snapshot(scenario)
+
+    after = look(recording(answers(scenario), disguise=disguise))
+
+    for partition in before.partitions:
+        expected = holes(before, partition.name)
+        named = disguise.word("part", partition.name)
+        assert holes(after, named) == tuple(renamed(h, disguise) for h in expected)
+    assert after.is_torn == before.is_torn
+    assert [node.states for node in after.nodes] == [n.states for n in before.nodes]
+    assert list(map(told, after.jobs)) == list(map(told, before.jobs))
+
+
+def told(job: JobRecord) -> tuple[object, ...]:
+    """What a recording keeps of a job as it was."""
+    return (
+        *(job.key, job.states, job.array_tasks, job.priority, job.nice, job.start_s),
+        *(job.submit_s, job.limit_s, job.node_count, job.cpu_count, job.is_planned),
+        *(len(expand(job.planned_nodes or "")), len(expand(job.nodes))),
+        *(bool(job.name), bool(job.comment), bool(job.dependency), bool(job.features)),
+        *(len(job.partitions), bool(job.gres_per_node), bool(job.reservation)),
+    )
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_settings_and_release_are_as_they_were(scenario: str) -> None:
+    files = recording(answers(scenario))
+
+    before = parse_config(recorded(scenario, "config.txt"))
+    assert parse_config(files["config.txt"]) == replace(before, cluster="cluster1")
+    assert str(parse_version(files["version.txt"])) == "22.05.8"
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_no_name_of_a_recorded_cluster_survives(scenario: str) -> None:
+    snapshot = recorded_snapshot(scenario)
+    files = recording(answers(scenario))
+    of_people = ("nodes.txt", "jobs.txt", "partitions.txt", "reservations.txt")
+    text = "".join(files[name] for name in (*of_people, "config.txt"))
+
+    for word in secrets_of(snapshot):
+        assert not re.search(rf"(?<![A-Za-z]){re.escape(word)}(?![A-Za-z])", text), word
+
+
+def secrets_of(snapshot: Snapshot) -> set[str]:
+    """Return all words of people's that *snapshot* has, three letters or more."""
+    texts = [text for job in snapshot.jobs for text in (job.name, job.comment)]
+    texts += [job.user for job in snapshot.jobs]
+    texts += [part.name for part in snapshot.partitions]
+    texts += [reservation.name for reservation in snapshot.reservations]
+    texts += [text for node in snapshot.nodes for text in (node.reason, node.comment)]
+    texts += [feature for node in snapshot.nodes for feature in node.features]
+    words = {word for text in texts for word in re.findall(r"[^\W\d_]{3,}", text)}
+    ours = {"job", "comment", "user", "feature", "reason", "main", "gpu", "State"}
+    return words - ours - {str(state) for state in NodeState} - {"NodeName"}
+
+
+SECRET = st.text("qxzQXZ", min_size=6, max_size=12)
+"""Letters of which no word of Slurm's, or of ours, is made."""
+
+HOSTILE = st.one_of(
+    SECRET,
+    SECRET.map(lambda word: f"a b|{word};$({word})\n{word}"),
+    SECRET.map(lambda word: f"NodeName={word} State=IDLE"),
+    SECRET.map(lambda word: f"é{word}漢 Comment={word}\n NodeName={word}"),
+)
+HOST = SECRET.map(lambda word: f"{word}[1-4,07]")
+JOBS = st.lists(
+    st.fixed_dictionaries(
+        {"JobID": st.integers(1, 10**6).map(str)},
+        optional={
+            "Name": HOSTILE,
+            "Comment": HOSTILE,
+            "Feature": SECRET.map(lambda word: f"{word}&[{word}*2|{word}x]"),
+            "Reason": HOSTILE,
+            "Dependency": SECRET.map(lambda word: f"afterok:{word}"),
+            "QOS": SECRET,
+            "tres-per-node": SECRET.map(lambda word: f"gres:{word}:{word}:2"),
+            "UserName": SECRET,
+            "Partition": SECRET.map(lambda word: f"{word},{word}x"),
+            "State": SECRET,
+            "Reservation": SECRET,
+            "SchedNodes": HOST,
+            "NodeList": HOST,
+            "StartTime": st.just("2026-11-21T08:00:00"),
+        },
+    ),
+    max_size=8,
+)
+
+
+@given(JOBS)
+def test_nothing_that_a_user_can_type_into_a_job_survives(
+    jobs: list[dict[str, str]],
+) -> None:
+    text = squeue_text(jobs)
+
+    made = recorder_text.jobs(Disguise(), text)
+
+    assert not re.search("[qxzQXZ]{6}", made)
+    before, after = parse_squeue(text), parse_squeue(made)
+    assert [job.key for job in after] == [job.key for job in before]
+    assert [len(expand(j.nodes)) for j in after] == [
+        len(expand(j.nodes)) for j in before
+    ]
+
+
+NODE_DEFAULTS = {
+    "CPUAlloc": "0",
+    "CPUTot": "2",
+    "RealMemory": "2000",
+    "Partitions": "main",
+}
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {
+                "NodeName": SECRET.map(lambda word: f"{word}1"),
+                "ActiveFeatures": SECRET,
+                "Gres": SECRET.map(lambda word: f"gpu:{word}:2(S:0-1),{word}:1"),
+                "State": st.sampled_from(
+                    ["IDLE", "IDLE+PLANNED", "DOWN*", "IDLE+XQZXQZ"]
+                ),
+            },
+            optional={
+                "Arch": SECRET,
+                "OS": HOSTILE,
+                "Reason": HOSTILE,
+                "Comment": HOSTILE,
+            },
+        ),
+        min_size=1,
+        max_size=6,
+        unique_by=lambda node: node["NodeName"],
+    )
+)
+def test_nothing_that_an_administrator_can_type_into_a_node_survives(
+    records: list[dict[str, str]],
+) -> None:
+    first = ("NodeName", *NODE_DEFAULTS, "ActiveFeatures", "Gres", "State")
+    ordered = [
+        {k: one[k] for k in first if k in one} | one
+        for one in (NODE_DEFAULTS | record for record in records)
+    ]
+    text = scontrol_text(ordered)
+    disguise = Disguise()
+
+    made = recorder_text.nodes(disguise, text)
+
+    assert not re.search("[qxzQXZ]{6}", made)
+    expected = [comparable(node, disguise) for node in parse_nodes(text)]
+    assert [comparable(node) for node in parse_nodes(made)] == expected
+
+
+def comparable(node: Node, disguise: Disguise | None = None) -> tuple[object, ...]:
+    name = disguise.hosts(node.name) if disguise else node.name
+    counts = [gres.count for gres in node.gres]
+    return (name, node.states, len(node.unknown_states), len(node.features), counts)
+
+
+@given(st.lists(SECRET, min_size=1, max_size=20))
+def test_names_are_equal_afterwards_if_they_were_before(words: list[str]) -> None:
+    disguise = Disguise()
+    names = [f"{word}-{i:03d}.{word}" for i, word in enumerate(words)]
+
+    made = [disguise.hosts(name) for name in names]
+    again = [disguise.hosts(name) for name in names]
+
+    assert again == made
+    assert len(set(made)) == len(set(names))
+    assert [re.sub(r"[a-z]+", "", name) for name in made] == [
+        re.sub(r"[a-zA-Z]+", "", name) for name in names
+    ]
+
+
+def test_ranges_of_hosts_stay_ranges() -> None:
+    disguise = Disguise()
+
+    made = disguise.hosts("gpu[001-003,7],login2")
+
+    assert expand(made) == tuple(map(disguise.hosts, expand("gpu[001-003,7],login2")))
+
+
+def test_two_recordings_have_nothing_in_common() -> None:
+    first, second = Disguise(), Disguise()
+    first.word("user", "eve")
+
+    assert (first.word("user", "bob"), second.word("user", "bob")) == ("user2", "user1")
+
+
+def test_settings_that_are_not_read_are_left_out_and_paths_replaced() -> None:
+    text = recorded("busy", "config.txt").replace(
+        "Epilog                  = (null)", "Epilog                  = /opt/secret.sh"
+    )
+    text = text.replace("bf_interval=5", "bf_interval=5,bf_x=secret,ours=secret")
+
+    made = recorder_text.config(Disguise(), text)
+
+    assert "secret" not in made
+    assert parse_config(made).has_epilog
+    assert "bf_interval=5" in made
+
+
+def test_who_asked_slurmctld_what_is_left_out() -> None:
+    text = recorded("busy", "sdiag-before.txt")
+
+    made = recorder_text.statistics(Disguise(), text)
+
+    assert "ops1" in text
+    assert "ops1" not in made
+    assert parse_sdiag(made) == parse_sdiag(text)
+
+
+def test_an_answer_that_is_none_is_refused_and_not_recorded() -> None:
+    broken = answers("busy") | {"nodes.txt": "slurm_load_node: secret\n"}
+
+    with pytest.raises(UnreadableOutputError):
+        recording(broken)
+    assert "jobs.json" not in recording(answers("busy") | {"jobs.json": "secret"})
+
+
+def test_each_file_has_its_command_beside() -> None:
+    lines = recording(answers("busy"))[COMMANDS].splitlines()
+
+    assert [line.partition(": ")[0] for line in lines] == [
+        one.file for one in RECORDED if not one.is_optional
+    ]
+    assert "squeue --all --local" in lines[2]
+
+
+def test_json_that_an_old_release_lacks_may_be_missing() -> None:
+    assert {one.file for one in RECORDED if one.is_optional} == {
+        f"{section}.json" for section in ("nodes", "jobs", "reservations", "partitions")
+    }
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("release", ["22.05.9", "23.02.8", "23.11.10", "24.11.5"])
+@pytest.mark.parametrize("section", ["nodes", "jobs", "reservations", "partitions"])
+def test_json_of_every_release_reads_as_before_under_other_names(
+    shared: Path, release: str, section: str
+) -> None:
+    (path,) = (shared / "slurm-recordings" / release).glob(f"*{section}.json")
+    text = path.read_text("utf-8")
+    parse = getattr(JSON, section).parse
+
+    made = anonymised(Disguise(), text, section=section)
+
+    before, after = parse(text), parse(made)
+    assert len(after) == len(before)
+    kept = (
+        *("states", "job_id", "start_s", "end_s", "limit_s", "priority_tier", "is_up"),
+        *("max_time_s", "cpus", "memory_mib", "flags", "node_count", "display_id"),
+    )
+    for old, new in zip(before, after, strict=True):
+        for name in kept:
+            assert getattr(old, name, None) == getattr(new, name, None), name
+    assert shape(json.loads(made)) == shape(json.loads(text))
+
+
+def shape(value: object) -> object:
+    """Return the structure of JSON without its texts and numbers."""
+    if isinstance(value, dict):
+        return sorted((len(str(k)) > 0, str(shape(v))) for k, v in value.items())
+    if isinstance(value, list):
+        return [shape(one) for one in value]
+    return type(value).__name__
+
+
+@given(SECRET)
+def test_no_text_of_json_survives_whatever_its_key(word: str) -> None:
+    inner = {"name": word, "n": 5, "x": [word, {"comment": word, "user_id": 4242}]}
+    text = json.dumps({"nodes": [inner | {f"{word}1": 1}], "warnings": [word]})
+
+    made = anonymised(Disguise(), text, section="nodes")
+
+    assert word not in made
+    assert "4242" not in made
+
+
+def test_a_refusal_in_json_stays_one() -> None:
+    text = json.dumps({"jobs": [], "errors": [{"error": "secret"}]})
+
+    made = anonymised(Disguise(), text, section="jobs")
+
+    assert "secret" not in made
+    with pytest.raises(SlurmRefusedError):
+        JSON.jobs.parse(made)
+
+
+def test_a_recording_made_by_the_doctor_has_its_two_holes_and_reads_in_json() -> None:
+    folder = RECORDINGS / "recorder"
+    files = {path.name: path.read_text("utf-8") for path in folder.iterdir()}
+    seen = look(files)
+
+    found = find_holes(
+        seen,
+        Requirement(partition="part2"),
+        is_ours=lambda job: job.array_job_id == 319,
+        margin_s=0,
+    )
+
+    ends = [(hole.node, hole.ends_by, hole.blocker) for hole in found]
+    planned = HoleEnd.PLANNED_JOB
+    assert ends == [("ha7", planned, "318"), ("ha8", planned, "318")]
+    by_id = {job.job_id: job.states for job in JSON.jobs.parse(files["jobs.json"])}
+    assert {job.job_id: job.states for job in seen.jobs}.items() <= by_id.items()
