@@ -13,6 +13,8 @@ from freetrain.launch.scripts import agent_files
 from freetrain.launch.steps import steps_argv, steps_files, steps_signal
 
 if TYPE_CHECKING:
+    from signal import Signals
+
     from freetrain.launch.request import WorldRequest
     from freetrain.launch.tool import Tool
 
@@ -21,15 +23,15 @@ def plan_world(request: WorldRequest, tool: Tool) -> WorldPlan:
     """Return how the world of *request* is started by *tool*.
 
     Raises:
-        CannotLaunchError: The generation's nodes are not fit for it, or the program
-            could not be asked to stop.
+        CannotLaunchError: The generation's nodes are not fit for it.
     """
+    signal: Signals | None
     match request.job.launch.launcher:
         case Launcher.MPIRUN:
             return plan_mpirun(request, tool)
         case Launcher.SRUN | Launcher.TORCHRUN:
             argv, files = steps_argv(request), tuple(steps_files(request, tool))
-            signal = steps_signal(request)
+            signal = steps_signal()
         case Launcher.CUSTOM:
             argv, files = custom_argv(request), (custom_hostfile(request),)
             signal = custom_signal(request)

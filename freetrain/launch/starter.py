@@ -5,12 +5,16 @@ quickly and whatever the program's variables do to Python's paths; hence it impo
 nothing but the standard library. It runs on the head's node, one command a node, and
 on each node, one command a rank.
 
+A request to stop goes from one to the other by a file. Slurm gives a signal that srun
+passes on to every process of the step: torchrun, and whoever knows nothing of it, end.
+
 It exits with 0 if every command did. When one does not, the others are ended, and
 its status is the starter's.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
@@ -26,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _END_S = 5.0
+_LOOK_EVERY_S = 0.1
+_PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 _SHELL_SIGNAL_BASE = 128
 
 
@@ -56,6 +62,11 @@ class Orders:
             torchrun ends its workers unkindly when asked itself.
         is_shielded: Whether TERM is kept from the commands: Slurm sends it to every
             process of a step that it preempts, and most end by it.
+        has_groups: Whether each command is the leader of a process group, which a
+            signal for this one's does not reach: Open MPI's daemons signal groups.
+        announces: A file that is created when it is asked to stop, instead of
+            asking the commands; empty for none.
+        heeds: A file whose being there asks it to stop; empty for none.
     """
 
     commands: tuple[Command, ...]
@@ -63,6 +74,9 @@ class Orders:
     sends: str
     to_children: bool = False
     is_shielded: bool = False
+    has_groups: bool = False
+    announces: str = ""
+    heeds: str = ""
 
 
 def render_orders(orders: Orders) -> str:
@@ -94,6 +108,7 @@ class Starter:
     def __init__(self, orders: Orders) -> None:
         self._orders = orders
         self._running: dict[int, tuple[subprocess.Popen[bytes], str]] = {}
+        self._heeds = orders.heeds
 
     def run(self) -> int:
         """Run all commands to their ends and return the exit status.
@@ -105,11 +120,13 @@ class Starter:
         watched = heard | ends | {signal.SIGCHLD}
         signal.pthread_sigmask(signal.SIG_BLOCK, watched)
         kept = {signal.SIGTERM} if self._orders.is_shielded else set()
+        if self._orders.announces:
+            Path(self._orders.announces).unlink(missing_ok=True)
         status = self._start(watched - kept)
         while self._running and not status:
-            came = signal.sigwait(watched)
-            if came in heard:
-                self._ask()
+            came = self._next(watched)
+            if came in heard or came is None:
+                self._hear()
             elif came in ends:
                 status = _SHELL_SIGNAL_BASE + came
             status = status or self._reap()
@@ -125,13 +142,30 @@ class Starter:
                     env={**os.environ, **dict(command.environment)},
                     stdin=subprocess.DEVNULL,
                     # A blocked signal stays blocked in what is executed.
-                    preexec_fn=lambda: _unblock(blocked),  # noqa: PLW1509 -- no threads
+                    preexec_fn=lambda: _prepare(blocked),  # noqa: PLW1509 -- no threads
+                    process_group=0 if self._orders.has_groups else None,
                 )
             except OSError as error:
                 _say(f"{command.name or command.argv[0]} cannot be started: {error}")
                 return 127
             self._running[process.pid] = (process, command.name or command.argv[0])
         return 0
+
+    def _next(self, watched: set[signal.Signals]) -> signal.Signals | None:
+        """Return the next signal; None for the file that is heeded, once."""
+        while self._heeds:
+            if Path(self._heeds).name in _names(Path(self._heeds).parent):
+                self._heeds = ""
+                return None
+            if came := signal.sigtimedwait(watched, _LOOK_EVERY_S):
+                return signal.Signals(came.si_signo)
+        return signal.Signals(signal.sigwait(watched))
+
+    def _hear(self) -> None:
+        if self._orders.announces:
+            Path(self._orders.announces).touch()
+        else:
+            self._ask()
 
     def _ask(self) -> None:
         number = signal.Signals[f"SIG{self._orders.sends}"]
@@ -170,8 +204,18 @@ class Starter:
                 del self._running[pid]
 
 
-def _unblock(numbers: set[signal.Signals]) -> None:
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
+def _prepare(unblocked: set[signal.Signals]) -> None:
+    """Make a command one that hears signals, and that dies when we are killed."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, unblocked)
+
+
+def _names(folder: Path) -> set[str]:
+    """List *folder*: NFS remembers that a file was not there, but not in a listing."""
+    try:
+        return {entry.name for entry in folder.iterdir()}
+    except OSError:
+        return set()
 
 
 def _children(parent: int) -> Iterator[int]:

@@ -2,8 +2,8 @@
 
 No job step spans jobs, so a starter on the head's node runs the launch agent once a
 node, and what it starts there is a starter again, whose commands are the node's ranks
-(srun) or one torchrun. USR2 is the signal that srun passes on; the starter on the
-node turns it into the one that the program wants.
+(srun) or one torchrun. The head's starter is asked to stop by USR2 and tells the
+nodes' by a file in the world's folder; they send the signal that the program wants.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from freetrain.jobfile.job import Launcher, StopSignal
 from freetrain.launch import starter
 from freetrain.launch.environment import carried
-from freetrain.launch.errors import CannotLaunchError
 from freetrain.launch.plan import PlannedFile
 from freetrain.launch.starter import Command, Orders, render_orders
 
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from freetrain.launch.tool import Tool
 
 _STARTER = Path(starter.__file__).resolve()
-PASSED_ON = StopSignal.USR2
+_ASKS = StopSignal.USR2
 
 
 def starter_argv(request: WorldRequest, orders: Path) -> tuple[str, ...]:
@@ -41,12 +40,7 @@ def steps_argv(request: WorldRequest) -> tuple[str, ...]:
 
 
 def steps_files(request: WorldRequest, tool: Tool) -> Iterator[PlannedFile]:
-    """Yield the orders of the starters: the head's, and one for each node.
-
-    Raises:
-        CannotLaunchError: A signal would not get through the site's launch agent.
-    """
-    _check_signals(request)
+    """Yield the orders of the starters: the head's, and one for each node."""
     nodes = []
     for rank, host in enumerate(request.hosts):
         path = _orders_path(request, f"node-{rank}")
@@ -54,22 +48,15 @@ def steps_files(request: WorldRequest, tool: Tool) -> Iterator[PlannedFile]:
         run = shlex.join(starter_argv(request, path))
         text = f"cd {shlex.quote(str(request.job.directory))} && exec {run}"
         nodes.append(Command((str(request.agent_path), host, text), name=host))
-    orders = Orders(commands=tuple(nodes), hears=(PASSED_ON,), sends=PASSED_ON)
+    # TERM is for when this one ends all others.
+    stop = str(_stop_path(request))
+    orders = Orders(commands=tuple(nodes), hears=(_ASKS,), sends=_ASKS, announces=stop)
     yield PlannedFile(_orders_path(request, "all"), render_orders(orders))
 
 
-def steps_signal(request: WorldRequest) -> Signals | None:
-    """Return what asks the starter; None where nothing would get through."""
-    return None if request.head.launch_agent else Signals.SIGUSR2
-
-
-def _check_signals(request: WorldRequest) -> None:
-    if request.head.launch_agent and not request.job.elastic:
-        raise CannotLaunchError(
-            f"{request.job.name} is asked to stop by a signal, and the site's launch "
-            f"agent {request.head.launch_agent} passes none on. Nothing was started. "
-            f"Use freetrain.elastic, or the launcher mpirun."
-        )
+def steps_signal() -> Signals:
+    """Return what asks the head's starter."""
+    return Signals[f"SIG{_ASKS}"]
 
 
 def _node(request: WorldRequest, tool: Tool, *, node_rank: int) -> Orders:
@@ -79,11 +66,12 @@ def _node(request: WorldRequest, tool: Tool, *, node_rank: int) -> Orders:
     return Orders(
         commands=tuple(ranks(request, tool, node_rank)),
         # TERM is what Slurm sends to all of a step that it preempts.
-        hears=(PASSED_ON, StopSignal.TERM),
+        hears=(StopSignal.TERM,),
         sends=own,
         is_shielded=own is not StopSignal.TERM,
         # torchrun itself would end its workers, and exit with an error.
         to_children=is_torchrun,
+        heeds=str(_stop_path(request)),
     )
 
 
@@ -124,6 +112,10 @@ def _ranks(request: WorldRequest, tool: Tool, node_rank: int) -> Iterator[Comman
 def _brought(request: WorldRequest) -> dict[str, str]:
     """Return the variables that an agent like ssh would not bring along."""
     return carried(request) if request.head.launch_agent else {}
+
+
+def _stop_path(request: WorldRequest) -> Path:
+    return request.world_folder / "stop"
 
 
 def _orders_path(request: WorldRequest, name: str) -> Path:

@@ -2,7 +2,7 @@
 
 Seen with Open MPI 4.1.4 and 5.0.11: mpirun passes USR2 on within 0.01 s; by TERM,
 INT, HUP and QUIT it ends its ranks. MPICH 4.0.2: mpiexec passes TERM, INT and QUIT on;
-USR2 and HUP end it. ``srun`` 22.05: passes USR2 on; TERM, HUP and QUIT end the step.
+USR2 and HUP end it.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ def translating(request: WorldRequest, hears: Signals) -> str:
             commands=(Command(request.job.command),),
             hears=(hears.name.removeprefix("SIG"),),
             sends=str(request.job.stop.signal),
+            has_groups=True,
         )
     )
 

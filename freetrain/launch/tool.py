@@ -31,7 +31,8 @@ class Tool:
     flavour: Flavour | None = None
 
 
-_OPEN_MPI = re.compile(r"\(Open MPI\) (\d+)\.", re.ASCII)
+# Debian's mpirun.openmpi calls itself OpenRTE, and has Open MPI's number.
+_OPEN_MPI = re.compile(r"\((?:Open MPI|OpenRTE)\) (\d+)\.", re.ASCII)
 _FIRST_WITH_PRRTE = 5
 _OLDEST = 3
 

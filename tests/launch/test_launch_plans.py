@@ -202,10 +202,27 @@ def test_mpirun_gets_only_a_signal_that_it_passes_on(
         assert [f"SIG{name}" for name in orders.hears] == [sent.name]
 
 
-def test_a_program_that_only_a_signal_stops_needs_an_agent_that_passes_it_on() -> None:
-    a_job = job(Launcher.SRUN, elastic=False)
-    with pytest.raises(CannotLaunchError, match="passes none on"):
-        plan_world(request(a_job, launch_agent=Path("/site/rsh")), Tool("srun"))
+def test_the_head_s_starter_tells_those_of_the_nodes_by_a_file() -> None:
+    plan = plan_world(request(job(Launcher.SRUN, elastic=False)), Tool("srun"))
+
+    head, node = (
+        parse_orders(file(plan, name)) for name in ("all.json", "node-1.json")
+    )
+    assert plan.stop_signal is Signals.SIGUSR2
+    assert head.hears == ("USR2",)
+    assert head.announces == node.heeds == f"{WORLD}/stop"
+    assert (node.hears, node.sends, node.is_shielded) == (("TERM",), "USR2", True)
+
+
+def test_an_agent_like_ssh_gets_the_variables_brought_along() -> None:
+    there = request(
+        job(Launcher.SRUN), launch_agent=Path("/site/rsh"), environment={"FROM": "ada"}
+    )
+    plan = plan_world(there, Tool("srun"))
+
+    brought = dict(parse_orders(file(plan, "node-1.json")).commands[0].environment)
+    assert (brought["FROM"], brought["FREETRAIN_GENERATION"]) == ("ada", "3")
+    assert "FREETRAIN_LEASE" not in brought
 
 
 def test_a_custom_launcher_of_an_elastic_program_gets_no_signal() -> None:
@@ -288,6 +305,7 @@ def test_nodes_that_no_launcher_would_take_for_one_are_refused(
     [
         ("mpirun (Open MPI) 5.0.11\n", Flavour.OPEN_MPI_5),
         ("mpirun.real (Open MPI) 4.1.4\n", Flavour.OPEN_MPI_4),
+        ("mpirun.openmpi (OpenRTE) 4.1.4\n", Flavour.OPEN_MPI_4),
         ("HYDRA build details:\n    Version:  4.0.2\n", Flavour.MPICH),
         ("Intel(R) MPI Library for Linux* OS, Version 2021.9", Flavour.INTEL_MPI),
     ],

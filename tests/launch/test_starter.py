@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -70,7 +71,7 @@ def up(process: subprocess.Popen[bytes], count: int) -> None:
         assert process.stdout.readline() == b"up\n"
 
 
-def orders(*commands: Command, sends: str = "USR2", **changes: bool) -> Orders:
+def orders(*commands: Command, sends: str = "USR2", **changes: Any) -> Orders:  # noqa: ANN401
     return Orders(commands=commands, hears=("USR2",), sends=sends, **changes)
 
 
@@ -197,3 +198,48 @@ def test_a_signal_that_comes_at_once_is_not_lost(
 
     assert process.wait(PATIENCE_S) == 0
     assert set(log.read_text().split()) == {"SIGUSR2"}
+
+
+def test_a_file_passes_the_request_on_from_one_to_another(
+    start: Callable[[Orders], subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    log, stop = tmp_path / "a", tmp_path / "stop"
+    stop.touch()  # of an earlier world
+    waits = f"while [ -e {stop} ]; do sleep 0.01; done; echo up; exec sleep 600"
+    head = start(orders(Command(("sh", "-c", waits)), announces=str(stop)))
+    up(head, 1)
+    node = start(orders(hears(log, "SIGQUIT"), sends="QUIT", heeds=str(stop)))
+    up(node, 1)
+
+    head.send_signal(signal.SIGUSR2)
+
+    assert node.wait(PATIENCE_S) == 0
+    assert head.poll() is None
+
+
+def test_a_group_of_its_own_keeps_a_signal_for_ours_from_the_command(
+    start: Callable[[Orders], subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    log = tmp_path / "a"
+    process = start(orders(hears(log, "SIGQUIT"), sends="QUIT", has_groups=True))
+    up(process, 1)
+
+    os.killpg(process.pid, signal.SIGUSR2)
+
+    assert process.wait(PATIENCE_S) == 0
+    assert log.read_text() == "SIGQUIT\n"
+
+
+def test_a_killed_starter_takes_its_commands_along(
+    start: Callable[[Orders], subprocess.Popen[bytes]],
+) -> None:
+    process = start(orders(Command(("sh", "-c", "echo $$; exec sleep 600"))))
+    assert process.stdout is not None
+    command = os.pidfd_open(int(process.stdout.readline()))
+
+    process.kill()
+
+    try:
+        assert select.select([command], [], [], PATIENCE_S)[0]
+    finally:
+        os.close(command)

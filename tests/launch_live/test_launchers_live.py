@@ -1,0 +1,101 @@
+"""One contract for all launchers, over three Slurm jobs on a real cluster."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cluster.waiting import wait_for
+from tests.launch_live.launcher_kinds import NAMES, Kind, kind_of
+from tests.launch_live.lease_trio import HOSTILE, REPOSITORY, Trio
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.slurm
+LEASES = [f"uuid-of-n{number}-0" for number in (1, 2, 3)]
+
+
+@pytest.fixture(params=NAMES)
+def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
+    return kind_of(request.param, tmp_path)
+
+
+def test_a_world_over_three_jobs_comes_up_trains_and_stops_when_asked(
+    trio: Trio, kind: Kind
+) -> None:
+    world = trio.launch(trio.job(kind.launch, **kind.extra))
+
+    ranks = trio.ranks(world, 3)
+    world.ask_to_stop()
+
+    assert trio.wait(world) == 0, trio.log()
+    assert trio.outcome()["outcome"] == "rescaled"
+    assert [rank["size"] for rank in ranks] == [3, 3, 3]
+    assert sorted(rank["environment"]["FREETRAIN_LEASE"] for rank in ranks) == LEASES
+    for rank in ranks:
+        environment = rank["environment"]
+        assert environment["FREETRAIN_WORLD"] == "digits/1"
+        assert {n for n in environment if n.startswith("SLURM_")} == {"SLURM_CONF"}
+        assert rank["argv"] == [HOSTILE]
+        assert rank["cwd"] == str(REPOSITORY)
+    assert {f"rank {n} of 3" for n in range(3)} <= set(trio.log().splitlines())
+    assert not list(trio.folder.glob("called-*"))
+    assert not (REPOSITORY / "hurt").exists()
+    wait_for("no process of the world", lambda: not trio.marked())
+
+
+def test_two_processes_on_each_node_are_one_world(trio: Trio, kind: Kind) -> None:
+    if kind.name == "custom":
+        pytest.skip("its command says how many processes a node has")
+    launch = replace(kind.launch, processes_per_node=2)
+    world = trio.launch(trio.job(launch, **kind.extra), members=trio.members[:2])
+
+    ranks = trio.ranks(world, 4)
+    world.ask_to_stop()
+
+    assert trio.wait(world) == 0, trio.log()
+    leases = sorted(rank["environment"]["FREETRAIN_LEASE"] for rank in ranks)
+    assert leases == [LEASES[0]] * 2 + [LEASES[1]] * 2
+
+
+def test_a_program_without_the_library_gets_the_signal_that_it_wants(
+    trio: Trio, kind: Kind
+) -> None:
+    if kind.name == "custom":
+        pytest.skip("mpirun takes QUIT for itself, and nobody translates for custom")
+    world = trio.launch(trio.job(kind.launch, "plain", **kind.extra))
+    trio.ranks(world, 3)
+
+    world.ask_to_stop()
+
+    assert trio.wait(world) == 0, trio.log()
+    assert sorted(path.name for path in trio.seen.glob("committed-*")) == [
+        f"committed-{rank}" for rank in range(3)
+    ]
+
+
+def test_a_killed_world_leaves_nothing_once_its_marks_were_swept(
+    trio: Trio, kind: Kind
+) -> None:
+    world = trio.launch(trio.job(kind.launch, **kind.extra))
+    trio.ranks(world, 3)
+
+    world.kill()
+
+    assert trio.wait(world) < 0
+    wait_for("nothing left", trio.swept)
+
+
+def test_one_rank_s_death_ends_the_whole_world(trio: Trio, kind: Kind) -> None:
+    world = trio.launch(trio.job(kind.launch, **kind.extra))
+    ranks = trio.ranks(world, 3)
+
+    os.kill(ranks[2]["pid"], signal.SIGKILL)
+
+    assert trio.wait(world) != 0
+    wait_for("nothing left", lambda: not trio.marked())
