@@ -106,3 +106,5 @@ def _heard(launch: Launch) -> Iterator[StopSignals]:
         # kill it on its way out.
         if launch.generation is None:
             signals.close()
+        else:
+            signals.ignore()

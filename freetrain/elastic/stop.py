@@ -39,6 +39,14 @@ class StopSignals:
         del number, frame
         self.came = True
 
+    def ignore(self) -> None:
+        """Let no such signal do anything any more.
+
+        Python's own end would undo a handler before the process is gone.
+        """
+        for one in self._old:
+            signal.signal(one, signal.SIG_IGN)
+
     def close(self) -> None:
         """Put the old handlers back."""
         for one, handler in self._old.items():

@@ -76,6 +76,21 @@ def test_one_rank_s_signal_stops_all_of_them_together(mpi_stand: Stand) -> None:
     assert outcome["committed_step"] == outcome["step"] < STEPS
 
 
+def test_a_signal_while_the_process_ends_does_not_kill_it(stand: Stand) -> None:
+    late = (
+        "import atexit, os, signal\n"
+        "from freetrain import elastic\n"
+        "class Late:\n"
+        "    def __del__(self, kill=os.kill, pid=os.getpid()):\n"
+        "        kill(pid, 12)\n"
+        "with elastic.join() as run:\n"
+        "    run.restore({})\n"
+        "import sys\n"
+        "sys.late = Late()\n"
+    )
+    assert stand.launch(1, 1, "-c", late).wait() == 0
+
+
 def test_one_rank_s_giving_up_stops_all_of_them_for_good(mpi_stand: Stand) -> None:
     assert mpi_stand.run(2, 1, TEST_GIVE_UP_AT="1:5") == 0
 
