@@ -87,12 +87,18 @@ def find(stage: Stage) -> dict[Kind, set[int]]:
     found: dict[Kind, set[int]] = {}
     for pid in stage.processes():
         argv = _argv(pid)
-        for kind in _kinds(argv, heads):
+        for kind in kinds_of(argv, heads):
             found.setdefault(kind, set()).add(pid)
     return found
 
 
-def _kinds(argv: list[str], heads: set[tuple[str, str]]) -> list[Kind]:
+def kinds_of(argv: list[str], heads: set[tuple[str, str]]) -> list[Kind]:
+    """Return what a process with these words is; nothing for srun, shells, others.
+
+    Args:
+        argv: Its command line.
+        heads: Uuid and task of the leases that lead a world.
+    """
     program = Path(argv[0]).name if argv else ""
     if program in _LAUNCHERS:
         return [Kind.LAUNCHER]

@@ -29,8 +29,8 @@ class Rescales:
     Attributes:
         grows: To more nodes.
         shrinks: To fewer, but not to none.
-        by_broker: Generations after the first that the broker made.
-        by_survivors: Those that agents made.
+        by_broker: Worlds after the first that the broker brought about.
+        by_survivors: Those that agents brought about.
         spanned: The most Slurm jobs in one world.
     """
 
@@ -69,8 +69,8 @@ def rescales(trainer: TrainerDir, run: RunDir) -> Rescales:
     return Rescales(
         grows=sum(after > before for before, after in sizes),
         shrinks=sum(after < before for before, after in sizes),
-        by_broker=sum(one.author == BROKER for one in every[1:]),
-        by_survivors=sum(one.author != BROKER for one in every[1:]),
+        by_broker=sum(one.author == BROKER for one in worlds[1:]),
+        by_survivors=sum(one.author != BROKER for one in worlds[1:]),
         spanned=max(map(_jobs, worlds), default=0),
     )
 

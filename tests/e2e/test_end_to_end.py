@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slurm
 
 NAMES = ("ada", "ben", "cleo")
-LIMIT_S = 480.0
+LIMIT_S = 1_200.0  # a busy machine is no failure; alone, it takes a few minutes
 TICK_EVERY_S = 3.0
 RESCALES = 5
 FAULTS = 6
@@ -71,7 +71,7 @@ def test_trainers_grow_and_shrink_through_holes_and_end_with_the_very_same_losse
     stage: Stage, reference: dict[int, float]
 ) -> None:
     hurry = submit(stage, step_s=1.0)
-    workload = make_workload(3, span_s=2 * LIMIT_S, time_scale=0.12)
+    workload = make_workload(8, span_s=LIMIT_S, time_scale=0.25)
     folder = stage.folder / "others"
     folder.mkdir()
     enough = threading.Event()
@@ -83,7 +83,7 @@ def test_trainers_grow_and_shrink_through_holes_and_end_with_the_very_same_losse
 
     def is_enough() -> bool:
         counted = [rescales(*stage.trainer(name)) for name in NAMES]
-        return all(
+        return any(c.by_survivors for c in counted) and all(
             c.count >= RESCALES and c.grows and c.shrinks and c.spanned > 1
             for c in counted
         )
@@ -102,7 +102,6 @@ def test_trainers_grow_and_shrink_through_holes_and_end_with_the_very_same_losse
     check_nothing_is_left(stage)
     counted = [rescales(*stage.trainer(name)) for name in NAMES]
     assert all(c.by_broker for c in counted)
-    assert any(c.by_survivors for c in counted)
     assert {tick.exit_code for tick in ticks} <= {0, 75}
     for run in runs(stage):
         check_losses(run, reference)
