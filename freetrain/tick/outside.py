@@ -33,6 +33,7 @@ class Outside:
         path: The PATH with which Slurm's programs are found, for leases.
         home: The user's home, for leases; empty for none.
         python: Absolute path of the Python that leases run.
+        agent_patience: How patient agents are (``agent.patience``), empty for usual.
         peak_rss_bytes: The most memory that this process has held.
         reached: Called with a name before and after each effect; tests kill there.
     """
@@ -48,4 +49,5 @@ class Outside:
     home: str
     python: str
     peak_rss_bytes: Callable[[], int]
+    agent_patience: str = ""
     reached: Callable[[str], None] = nothing_happens

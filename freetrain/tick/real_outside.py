@@ -11,9 +11,10 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from freetrain.agent.patience import VARIABLE as PATIENCE
 from freetrain.store.turn import Ticker
 from freetrain.tick.outside import Outside
-from slurm.command_line import CommandLine
+from slurm.connect import connect
 from slurm.environment import scrubbed
 from slurm.subprocess_runner import SubprocessRunner
 
@@ -22,36 +23,44 @@ if TYPE_CHECKING:
 
     from slurm.backend import SlurmBackend
 
+PYSLURM = "FREETRAIN_PYSLURM"
+"""The variable that, set to ``off``, leaves an installed pyslurm alone."""
+
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024
 """Unit of ``ru_maxrss``: getrusage(2) counts KiB, on macOS bytes."""
 
 
 def real_outside(environ: Mapping[str, str]) -> Outside:
-    """Return the outside of this process, with Slurm's command line."""
+    """Return the outside of this process, with the Slurm that it leads to."""
     return Outside(
         now_s=time.time,  # noqa: TID251 - this is the edge
         clock=time.monotonic,
         ticker=Ticker(os.uname().nodename, os.getpid(), _boot_id()),
         is_alive=is_alive,
         new_uuid=lambda: str(uuid.uuid4()),
-        connect=command_line(environ),
+        connect=slurm_of(environ),
         uid=os.getuid(),
         path=environ.get("PATH", os.defpath),
         home=environ.get("HOME", ""),
         python=sys.executable,
+        agent_patience=environ.get(PATIENCE, ""),
         peak_rss_bytes=_peak_rss_bytes,
     )
 
 
-def command_line(environ: Mapping[str, str]) -> Callable[[int], SlurmBackend]:
+def slurm_of(environ: Mapping[str, str]) -> Callable[[int], SlurmBackend]:
     """Return what connects to the Slurm that *environ* leads to."""
 
-    def connect(most_requests: int) -> SlurmBackend:
-        runner = SubprocessRunner(scrubbed(environ))
-        return CommandLine(runner, user=user_name(), max_requests=most_requests)
+    def connected(most_requests: int) -> SlurmBackend:
+        return connect(
+            SubprocessRunner(scrubbed(environ)),
+            user=user_name(),
+            max_requests=most_requests,
+            allow_pyslurm=environ.get(PYSLURM) != "off",
+        )
 
-    return connect
+    return connected
 
 
 def user_name() -> str:

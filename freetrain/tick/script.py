@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
+from freetrain.agent.patience import VARIABLE as PATIENCE
 from freetrain.elastic.durable import replaced
 from freetrain.errors import BadConfigurationError
 
@@ -38,6 +39,8 @@ def lease_script(outside: Outside, site: Site) -> str:
         BadConfigurationError: A path that no script can name.
     """
     values = {"PATH": outside.path, "HOME": outside.home or "/"}
+    if outside.agent_patience:
+        values[PATIENCE] = outside.agent_patience
     if site.launch_agent is not None:
         values[LAUNCH_AGENT] = str(site.launch_agent)
     exports = [f"export {name}={_quoted(value)}" for name, value in values.items()]

@@ -264,3 +264,12 @@ def test_a_path_that_no_script_can_name_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(BadConfigurationError, match="No lease was asked for"):
         lease_script(outside, SITE)
+
+
+def test_agents_are_as_patient_as_whoever_ticks_says(tmp_path: Path) -> None:
+    usual = tick_world(tmp_path).outside
+    hasty = replace(usual, agent_patience="silent_s=3,stuck_s='3; date'")
+
+    assert "FREETRAIN_AGENT_PATIENCE" not in lease_script(usual, SITE)
+    line = f"export FREETRAIN_AGENT_PATIENCE={shlex.quote(hasty.agent_patience)}\n"
+    assert line in lease_script(hasty, SITE)
