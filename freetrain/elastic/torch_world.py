@@ -16,6 +16,9 @@ from __future__ import annotations
 
 import os
 import socket
+import time
+import weakref
+from collections import deque
 from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -37,6 +40,10 @@ if TYPE_CHECKING:
 # needs all of them.
 _TOLD = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _ADDRESS = "MASTER_ADDR"
+# gloo's threads let go of what they sent within microseconds of sending it; how much
+# of it is watched, and how long, only bounds an end on a machine with no time for us.
+_WATCHED = 64
+_SETTLED_WITHIN_S = 5.0
 
 
 class TorchWorld:
@@ -51,6 +58,7 @@ class TorchWorld:
         self._group = import_module("torch.distributed")
         self.rank: int = self._group.get_rank()
         self.size: int = self._group.get_world_size()
+        self._sent: deque[weakref.ref[Any]] = deque(maxlen=_WATCHED)
 
     def maxima(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
         """The element-wise largest, by one allreduce."""
@@ -63,7 +71,7 @@ class TorchWorld:
         if self.rank == 0:
             content[:] = np.frombuffer(payload, dtype=np.uint8)
         if len(content):
-            self._group.broadcast(self._torch.from_numpy(content), src=0)
+            self._group.broadcast(self._tensor(content), src=0)
         return content.tobytes()
 
     def exchange(
@@ -72,8 +80,8 @@ class TorchWorld:
         """Every rank's block for this one, by one all-to-all."""
         received = np.empty(sum(incoming), dtype=np.float64)
         self._group.all_to_all_single(
-            self._torch.from_numpy(received),
-            self._torch.from_numpy(np.concatenate(blocks)),
+            self._tensor(received),
+            self._tensor(np.concatenate(blocks)),
             list(incoming),
             [len(block) for block in blocks],
         )
@@ -85,8 +93,8 @@ class TorchWorld:
         """All ranks' parts, by one allgather of the longest: gloo wants them even."""
         padded = np.zeros(max(sizes), dtype=np.float64)
         padded[: len(part)] = part
-        rows = [self._torch.from_numpy(np.empty_like(padded)) for _ in sizes]
-        self._group.all_gather(rows, self._torch.from_numpy(padded))
+        rows = [self._tensor(np.empty_like(padded)) for _ in sizes]
+        self._group.all_gather(rows, self._tensor(padded))
         return np.concatenate(
             [row.numpy()[:size] for row, size in zip(rows, sizes, strict=True)]
         )
@@ -105,8 +113,28 @@ class TorchWorld:
 
     def _reduced(self, values: NDArray[Any], operation: object) -> NDArray[Any]:
         reduced = values.copy()
-        self._group.all_reduce(self._torch.from_numpy(reduced), op=operation)
+        self._group.all_reduce(self._tensor(reduced), op=operation)
         return reduced
+
+    def _tensor(self, values: NDArray[Any]) -> Any:  # noqa: ANN401  # PyTorch may be absent
+        """*values* as a tensor, which :meth:`settle` watches."""
+        tensor = self._torch.from_numpy(values)
+        self._sent.append(weakref.ref(tensor))
+        return tensor
+
+    def settle(self) -> None:
+        """Wait until gloo's threads have let go of everything that was sent.
+
+        A thread that is the last to let go of a tensor needs Python's lock for it.
+        Where a model wrapped in DDP outlives the group, as it does in most programs,
+        its end waits for these threads while it holds that lock: a rank on a busy
+        machine then hung for ever, after its outcome was written (PyTorch 2.13).
+        """
+        end_s = time.monotonic() + _SETTLED_WITHIN_S
+        while any(sent() is not None for sent in self._sent):
+            if time.monotonic() > end_s:
+                return
+            time.sleep(0.001)
 
 
 @contextmanager
@@ -139,9 +167,11 @@ def torch_world(
             f"trained. GLOO_SOCKET_IFNAME names the network interface to use, if "
             f"the hosts' names lead to the wrong one."
         ) from error
+    world = TorchWorld()
     try:
-        yield TorchWorld()
+        yield world
     finally:
+        world.settle()
         group.destroy_process_group()
 
 

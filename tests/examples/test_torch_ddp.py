@@ -113,6 +113,12 @@ def test_a_torch_world_of_mpi_ranks_keeps_the_contract(
         stand.close()
 
 
+def test_no_end_of_a_group_hangs_while_its_model_lives_on(alone: Stand) -> None:
+    world = alone.launch(1, 1, "-m", "tests.examples.torch_endings")
+
+    assert world.wait() == 0, world.log.read_text()
+
+
 def test_alone_it_learns_to_recognise_digits(alone: Stand) -> None:
     undisturbed(alone, 15)
 
