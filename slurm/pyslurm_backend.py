@@ -46,7 +46,7 @@ class Pyslurm:
         *,
         user: str,
         timeout_s: float = 30.0,
-        max_requests: int | None = None,
+        requests: Requests | None = None,
     ) -> None:
         """Take the *module* that matches this Slurm, and a runner for the rest.
 
@@ -59,10 +59,11 @@ class Pyslurm:
             user: Our own user name.
             timeout_s: How long each command may take. Calls of pyslurm end by
                 Slurm's own MessageTimeout instead.
-            max_requests: Requests after which no more are made, None for no cap.
+            requests: Counts requests, and may allow no more; by default there is no
+                cap.
         """
         self._pyslurm: Any = module
-        self._requests = Requests(max_requests)
+        self._requests = requests or Requests(None)
         self._runner = CountedRunner(runner, self._requests)
         self._programs = CommandLine(self._runner, user=user, timeout_s=timeout_s)
         self._timeout_s = timeout_s

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 class Requests:
     """How many requests were made, and whether more are allowed."""
 
-    def __init__(self, most: int | None) -> None:
-        """Allow *most* requests, None for no cap."""
+    def __init__(self, most: int | None, *, made: int = 0) -> None:
+        """Allow *most* requests, None for no cap, of which some were *made*."""
         self._most = most
-        self._made = 0
+        self._made = made
 
     @property
     def made(self) -> int:

@@ -15,7 +15,7 @@ from freetrain.desk.drill import Mark, Watch, choose, verdict
 from freetrain.desk.overview import overview
 from freetrain.errors import TryLaterError
 from freetrain.tick.cancelling import NOTICE
-from freetrain.tick.real_outside import command_line
+from freetrain.tick.real_outside import slurm_of
 from freetrain.toml.wording import one_line
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def rehearse(request: DrillRequest, world: World) -> None:
         request.state, name=request.trainer, uid=world.uid, now_s=world.now_s()
     )
     drill = choose(request.state, seen.standings[0], lease=request.lease)
-    backend = command_line(world.environ)(MOST_REQUESTS)
+    backend = slurm_of(world.environ)(MOST_REQUESTS)
     watch = Watch(drill)
     job = _job(backend, drill, world.uid)
     if not request.as_json:

@@ -50,11 +50,10 @@ def holes(
     from freetrain.cli.site import site_of  # noqa: PLC0415
     from freetrain.cli.watching import print_out  # noqa: PLC0415
     from freetrain.desk.idle import idle_of  # noqa: PLC0415
-    from freetrain.tick.real_outside import command_line  # noqa: PLC0415
 
     world: World = ctx.obj
     site = site_of(world, config)
-    backend = command_line(world.environ)(MOST_REQUESTS)
+    backend = slurm_of(world.environ)(MOST_REQUESTS)
     settings = backend.config()
     idle = idle_of(
         look(backend, world), settings, site, uid=world.uid, partition=partition

@@ -18,8 +18,13 @@ if TYPE_CHECKING:
 
 _SLURM = ("sbatch", "squeue", "scancel", "scontrol", "sdiag", "sinfo", "srun")
 _SYSTEM = ("/usr/local/bin", "/usr/bin", "/bin")
-_KEPT = ("LD_LIBRARY_PATH", "SLURM_CONF", "SLURM_CONF_SERVER")
-"""What Slurm and Python may need to start at all."""
+_KEPT = (
+    "LD_LIBRARY_PATH",
+    "SLURM_CONF",
+    "SLURM_CONF_SERVER",
+    "FREETRAIN_PYSLURM",
+)
+"""What Slurm and Python may need to start at all, and which back end is used."""
 
 
 def ticks_of(

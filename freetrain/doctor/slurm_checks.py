@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from freetrain.doctor import cluster
 from freetrain.doctor.finding import UNAVAILABLE, bad, ok, skipped, warn
 from freetrain.doctor.lease_request import lease_request
+from freetrain.tick.real_outside import PYSLURM
 from slurm.batch import sbatch_argv
 from slurm.choose import choose
 from slurm.dialects import JSON
@@ -61,7 +62,7 @@ def look_at_programs(subject: Subject) -> Iterator[Finding]:
     release = subject.backend.release()
     found = subject.programs.find("sbatch")
     yield ok("Slurm programs", f"Slurm {release} in {found.parent if found else '?'}")
-    choice = choose(release)
+    choice = choose(release, is_allowed=subject.environ.get(PYSLURM) != "off")
     yield ok("back end", f"{choice.name}: {choice.reason}")
 
 

@@ -12,6 +12,7 @@ import pytest
 from slurm.choose import choose
 from slurm.command_line import CommandLine
 from slurm.pyslurm_backend import Pyslurm
+from slurm.pyslurm_requests import Requests
 from slurm.subprocess_runner import SubprocessRunner
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ class PyslurmWorld:
     def connect(self, max_requests: int | None) -> SlurmBackend:
         """Make a back end, with a cap on its requests or None."""
         runner = SubprocessRunner(self.cluster.environ)
-        return Pyslurm(self.module, runner, user=USER, max_requests=max_requests)
+        requests = Requests(max_requests)
+        return Pyslurm(self.module, runner, user=USER, requests=requests)
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from slurm.batch import LeaseRequest
 from slurm.choose import choose, fitting
 from slurm.config import Release
+from slurm.connect import connect
 from slurm.errors import (
     RequestsSpentError,
     SlurmRefusedError,
@@ -22,6 +23,7 @@ from slurm.errors import (
 )
 from slurm.pyslurm_backend import Pyslurm
 from slurm.pyslurm_records import each_task, read_job, read_node, read_partition
+from slurm.pyslurm_requests import Requests
 from slurm.pyslurm_submission import can_express, description
 from slurm.records import Gres, JobKey, JobRecord
 from slurm.states import JobState, NodeState
@@ -239,7 +241,7 @@ def a_backend(errno: int = 0, most: int | None = None) -> tuple[Pyslurm, NoProgr
     module.Jobs = SimpleNamespace(load=load)  # type: ignore[attr-defined] # the same
     module.Job = lambda number: FakeJob(number, errno)  # type: ignore[attr-defined]
     programs = NoPrograms()
-    return Pyslurm(module, programs, user="root", max_requests=most), programs
+    return Pyslurm(module, programs, user="root", requests=Requests(most)), programs
 
 
 @pytest.mark.parametrize(
@@ -350,3 +352,20 @@ def test_every_field_of_a_job_is_read_but_those_that_pyslurm_lacks() -> None:
 
     empty = {one.name for one in fields(job) if not getattr(job, one.name)}
     assert empty == {"gres_per_job", "unknown_states", "array_tasks"}
+
+
+def test_without_pyslurm_connecting_asks_nothing() -> None:
+    programs = NoPrograms()
+
+    backend = connect(programs, user="root", allow_pyslurm=False)
+
+    assert (backend.name, backend.requests, programs.ran) == ("command line", 0, [])
+
+
+def test_requests_made_before_count_too() -> None:
+    requests = Requests(2, made=1)
+    requests.make("one")
+
+    with pytest.raises(RequestsSpentError):
+        requests.make("two")
+    assert requests.made == 2
