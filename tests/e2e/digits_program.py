@@ -93,9 +93,19 @@ def polite_world() -> elastic.World | None:
 
 
 def leave_a_stray() -> None:
-    """Start a child in a session of its own, which nobody waits for."""
+    """Start a child in a session of its own, which nobody waits for.
+
+    It keeps no output open: mpirun would wait for that until it is killed.
+    """
     if seconds := os.environ.get(STRAY):
-        subprocess.Popen(["sleep", seconds], start_new_session=True)  # noqa: S603, S607
+        nothing = subprocess.DEVNULL
+        subprocess.Popen(  # noqa: S603 -- our own words
+            ["sleep", seconds],  # noqa: S607
+            start_new_session=True,
+            stdin=nothing,
+            stdout=nothing,
+            stderr=nothing,
+        )
 
 
 if __name__ == "__main__":
