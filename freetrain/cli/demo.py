@@ -38,7 +38,7 @@ def demo(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     seconds: Annotated[
         float,
         typer.Option(
-            metavar="S", min=10.0, max=60.0, help="--live: how long others come and go."
+            metavar="S", min=30.0, max=60.0, help="--live: how long others come and go."
         ),
     ] = SECONDS,
     seed: Annotated[

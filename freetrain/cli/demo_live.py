@@ -19,6 +19,7 @@ from freetrain.demo.figures import figures_of
 from freetrain.demo.live import Around, losses_alone, play
 from freetrain.demo.mpi import find_mpirun, variables
 from freetrain.demo.page import Played, render_page
+from freetrain.demo.wording import shortfalls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,6 +90,11 @@ def run_live(request: LiveRequest, world: World) -> None:
     if not request.as_json:
         write_out(world, f"Report: {request.out / 'report.html'}\n")
     if not figures.is_good:
+        why = "; ".join(shortfalls(figures))
+        world.stderr.write(
+            f"error: {why}. The report was written. Try again on a machine with two "
+            f"idle cores; --keep keeps the logs.\n"
+        )
         raise typer.Exit(NOT_ALL_WELL)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from freetrain.demo.figures import is_same
+
 if TYPE_CHECKING:
     from freetrain.demo.figures import Figures, TrainerFigures
 
@@ -64,6 +66,20 @@ def _most_difference(figures: Figures) -> str:
     differences = [one.loss_difference for one in figures.trainers]
     known = [value for value in differences if value is not None]
     return difference_words(max(known) if len(known) == len(differences) else None)
+
+
+def shortfalls(figures: Figures) -> tuple[str, ...]:
+    """Say what keeps a demo from being good; nothing where it is."""
+    told = []
+    for one in figures.trainers:
+        if not one.is_finished:
+            told.append(f"{one.name} was not done after {figures.seconds:.0f} s")
+        elif not is_same(one.loss_difference):
+            words = difference_words(one.loss_difference)
+            told.append(f"{one.name} differs from an undisturbed run: {words}")
+        elif not one.rescales:
+            told.append(f"{one.name} was never rescaled")
+    return tuple(told)
 
 
 def difference_words(difference: float | None) -> str:

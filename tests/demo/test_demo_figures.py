@@ -13,7 +13,7 @@ from freetrain.demo.figures import figures_of, is_same, most_difference
 from freetrain.demo.history import read_told
 from freetrain.demo.page import render_page
 from freetrain.demo.timeline import Bar, draw_nodes
-from freetrain.demo.wording import HEADINGS, trainer_row
+from freetrain.demo.wording import HEADINGS, shortfalls, trainer_row
 from tests.demo.demo_records import BEGIN_S, HOSTILE, history, jobs, played
 
 if TYPE_CHECKING:
@@ -41,11 +41,16 @@ def test_a_demo_is_good_only_if_all_finished_were_rescaled_and_lost_nothing() ->
     never = replace(good, stretches=good.stretches[:1])
 
     assert played(good, good).figures.is_good
-    assert not played(good, history(is_finished=False)).figures.is_good
+    assert shortfalls(played(good, good).figures) == ()
+    late = played(good, history(is_finished=False)).figures
+    assert not late.is_good
+    assert shortfalls(late) == ("ada was not done after 35 s",)
     assert not played(good, never).figures.is_good
+    assert shortfalls(played(never).figures) == ("ada was never rescaled",)
     off = {"ada": {1: 2.0, 2: 1.0, 3: 0.5 * (1 + 1e-8)}}
     figures = figures_of([good], off, jobs(), nodes=8, begin_s=BEGIN_S)
     assert not figures.is_good
+    assert shortfalls(figures) == ("ada differs from an undisturbed run: 1e-08",)
 
 
 def test_losses_differ_by_the_worst_step_and_are_unknown_where_one_is_missing() -> None:
