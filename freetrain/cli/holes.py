@@ -51,6 +51,8 @@ def holes(
     from freetrain.cli.watching import print_out  # noqa: PLC0415
     from freetrain.desk.idle import idle_of  # noqa: PLC0415
 
+    from freetrain.tick.real_outside import slurm_of  # noqa: PLC0415
+
     world: World = ctx.obj
     site = site_of(world, config)
     backend = slurm_of(world.environ)(MOST_REQUESTS)
