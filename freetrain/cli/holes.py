@@ -50,7 +50,6 @@ def holes(
     from freetrain.cli.site import site_of  # noqa: PLC0415
     from freetrain.cli.watching import print_out  # noqa: PLC0415
     from freetrain.desk.idle import idle_of  # noqa: PLC0415
-
     from freetrain.tick.real_outside import slurm_of  # noqa: PLC0415
 
     world: World = ctx.obj
