@@ -18,7 +18,7 @@ from freetrain import elastic
 
 SAMPLES = 203
 CLASSES = 3
-EPOCHS = 4
+EPOCHS = int(os.environ.get("TEST_EPOCHS", "4"))
 GLOBAL_BATCH = 10
 STEPS = EPOCHS * 21
 
