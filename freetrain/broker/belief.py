@@ -18,46 +18,18 @@ from freetrain.broker.lease import (
     LeaseKey,
     LeaseState,
     submitted_leases,
-    uuid_in,
 )
-from slurm.hostlist import expand
-from slurm.states import JobState
+from freetrain.broker.sightings import as_told, number_of, sighted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from freetrain.broker.lease import Intent
     from freetrain.broker.limits import Limits
+    from freetrain.broker.sightings import Sighting, Sources
     from slurm.records import JobRecord
 
-_FAILURES = frozenset(
-    {JobState.BOOT_FAIL, JobState.FAILED, JobState.LAUNCH_FAILED}
-    | {JobState.OUT_OF_MEMORY}
-)
-
-_TOLD_ENDS = (
-    (JobState.PREEMPTED, LeaseEnd.PREEMPTED),
-    (JobState.CANCELLED, LeaseEnd.CANCELLED),
-    (JobState.DEADLINE, LeaseEnd.UNSTARTED),
-)
-
 _SOURCES = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """The two answers of this tick; None for one that failed.
-
-    Attributes:
-        uid: Our own user number; other users' jobs are never ours.
-        queue: All jobs of the snapshot; waiting tasks may stand together.
-        lookup: Our jobs by name, each array task by itself, ended ones too;
-            taken after the queue.
-    """
-
-    uid: int
-    queue: tuple[JobRecord, ...] | None
-    lookup: tuple[JobRecord, ...] | None
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -90,14 +62,6 @@ class Belief:
     adopted: tuple[LeaseKey, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """Our jobs in one source, and the intents of which some tasks wait together."""
-
-    jobs: Mapping[LeaseKey, tuple[JobRecord, ...]]
-    waiting: frozenset[str]
-
-
 def believe(
     leases: Iterable[Lease],
     intents: Iterable[Intent],
@@ -117,7 +81,7 @@ def believe(
     """
     known = {intent.uuid: intent for intent in intents}
     looks = [
-        _ours(source, known, sources.uid)
+        sighted(source, known, sources.uid)
         for source in (sources.lookup, sources.queue)
         if source is not None
     ]
@@ -140,26 +104,9 @@ def believe(
     )
 
 
-def _ours(
-    source: tuple[JobRecord, ...], known: Mapping[str, Intent], uid: int
-) -> _Seen:
-    jobs: dict[LeaseKey, tuple[JobRecord, ...]] = {}
-    waiting = set()
-    for job in source:
-        uuid = uuid_in(job.name)
-        if job.uid != uid or uuid is None or uuid not in known:
-            continue
-        if job.array_job_id is not None and job.array_task_id is None:
-            waiting.add(uuid)
-        else:
-            key = LeaseKey(uuid, job.array_task_id or 0)
-            jobs[key] = (*jobs.get(key, ()), job)
-    return _Seen(jobs, frozenset(waiting))
-
-
 def _settle(
     intent: Intent,
-    looks: list[_Seen],
+    looks: list[Sighting],
     *,
     now_s: float,
     limits: Limits,
@@ -183,10 +130,10 @@ def _settle(
     return replace(intent, missed=missed, outcome=outcome)
 
 
-def _numbers(intent: Intent, looks: list[_Seen]) -> set[int]:
+def _numbers(intent: Intent, looks: list[Sighting]) -> set[int]:
     """Return the numbers of the jobs or arrays that bear the name of *intent*."""
     return {
-        _number(job)
+        number_of(job)
         for look in looks
         for key, jobs in look.jobs.items()
         if key.uuid == intent.uuid
@@ -215,7 +162,7 @@ def _adopted(
 
 def _updated(
     lease: Lease,
-    looks: list[_Seen],
+    looks: list[Sighting],
     settled: Mapping[str, Intent],
     *,
     now_s: float,
@@ -224,7 +171,7 @@ def _updated(
     for look in looks:
         job = _job_of(lease, look, settled)
         if job is not None:
-            return _as_told(lease, job)
+            return as_told(lease, job)
         if lease.key.uuid in look.waiting and lease.state is LeaseState.PENDING:
             return replace(lease, missed=0, missed_s=None)
     if len(looks) < _SOURCES or not lease.is_live:
@@ -237,56 +184,17 @@ def _updated(
 
 
 def _job_of(
-    lease: Lease, look: _Seen, settled: Mapping[str, Intent]
+    lease: Lease, look: Sighting, settled: Mapping[str, Intent]
 ) -> JobRecord | None:
     """Return the job that stands for *lease*, not one that merely has its name."""
     intent = settled.get(lease.key.uuid)
     for job in look.jobs.get(lease.key, ()):
-        if intent is not None and _number(job) == intent.job_id:
+        if intent is not None and number_of(job) == intent.job_id:
             return job
     return None
 
 
-def _number(job: JobRecord) -> int:
-    """Return the number of the job, or of the whole array."""
-    return job.job_id if job.array_job_id is None else job.array_job_id
-
-
-def _as_told(lease: Lease, job: JobRecord) -> Lease:
-    state = _state(job)
-    nodes = expand(job.nodes) if job.holds_nodes else ()
-    return replace(
-        lease,
-        job_id=job.job_id,
-        display_id=job.display_id,
-        state=state,
-        node=nodes[0] if nodes else lease.node,
-        start_s=lease.start_s if job.is_pending else job.start_s,
-        end_s=lease.end_s if job.is_pending else job.end_s,
-        ended=_end(job) if state is LeaseState.GONE else None,
-        missed=0,
-        missed_s=None,
-    )
-
-
-def _state(job: JobRecord) -> LeaseState:
-    if job.has_ended:
-        return LeaseState.GONE
-    if job.is_pending:
-        return LeaseState.PENDING
-    if JobState.RUNNING in job.states and JobState.COMPLETING not in job.states:
-        return LeaseState.RUNNING
-    return LeaseState.ENDING  # it holds its node, but nobody can train on it
-
-
-def _end(job: JobRecord) -> LeaseEnd:
-    told = (end for state, end in _TOLD_ENDS if state in job.states)
-    if (end := next(told, None)) is not None:
-        return end
-    return LeaseEnd.FAILED if job.states & _FAILURES else LeaseEnd.EXPECTED
-
-
-def _extras(looks: list[_Seen], settled: Mapping[str, Intent]) -> tuple[Extra, ...]:
+def _extras(looks: list[Sighting], settled: Mapping[str, Intent]) -> tuple[Extra, ...]:
     """Return live jobs that bear an intent's name but are not the job it became."""
     return tuple(
         sorted(
@@ -295,7 +203,7 @@ def _extras(looks: list[_Seen], settled: Mapping[str, Intent]) -> tuple[Extra, .
                 for look in looks
                 for key, jobs in look.jobs.items()
                 for job in jobs
-                if not job.has_ended and _number(job) != settled[key.uuid].job_id
+                if not job.has_ended and number_of(job) != settled[key.uuid].job_id
             }
         )
     )

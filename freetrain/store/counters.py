@@ -18,7 +18,7 @@ class Counter(StrEnum):
     FAILED_TICKS = "failed ticks"
     REQUESTS = "requests"
     LEASES_ASKED = "leases asked for"
-    RESCALES = "rescales"
+    GENERATIONS = "generations"
     IDLE_NODE_S = "idle node seconds"
     LEASED_NODE_S = "leased node seconds"
     TRAINING_NODE_S = "training node seconds"

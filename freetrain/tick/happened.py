@@ -43,20 +43,20 @@ def record(run: Run, observed: Observed) -> None:
         OSError: Files could not be read.
     """
     known = frozenset(seen_beats(run.state))
-    rescales = [(one, *_generations(run, one)) for one in observed.trainers]
+    news = [(one, *_generations(run, one)) for one in observed.trainers]
     with run.writing("what was observed") as state:
         put_intents(state, observed.belief.intents)
         put_leases(state, observed.belief.leases)
         put_plans(state, observed.plans)
         put_beats(state, observed.hearing.seen)
         add_events(state, _of_leases(run, observed, known))
-        for standing, last, events in rescales:
+        for standing, last, events in news:
             add_events(state, events)
             if last > standing.row.told_generation:
                 put_told_generation(state, standing.row.name, last)
             _end(state, standing, observed.now_s)
-        told = sum(len(events) for _, _, events in rescales)
-        add_to_counters(state, {Counter.RESCALES: float(told)})
+        told = sum(len(events) for _, _, events in news)
+        add_to_counters(state, {Counter.GENERATIONS: float(told)})
         drop_events(state, before_s=observed.now_s - KEPT_S)
 
 

@@ -24,7 +24,10 @@ _COUNTERS = {
     Counter.FAILED_TICKS: ("failed_ticks_total", "Ticks that did not."),
     Counter.REQUESTS: ("slurm_requests_total", "Slurm commands run."),
     Counter.LEASES_ASKED: ("leases_asked_total", "Leases asked for."),
-    Counter.RESCALES: ("generations_total", "New generations of trainers."),
+    Counter.GENERATIONS: (
+        "generations_total",
+        "Generations of trainers, those that only start or stop one included.",
+    ),
     Counter.IDLE_NODE_S: (
         "idle_node_seconds_total",
         "Time of nodes that were idle or ours, as ticks saw it.",

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from freetrain.broker.belief import Belief, Sources, believe
+from freetrain.broker.belief import Belief, believe
 from freetrain.broker.lease import IntentOutcome, LeaseEnd, job_name
+from freetrain.broker.sightings import Sources
 from freetrain.broker.trust import is_plan_known
 from freetrain.store.beats import seen_beats
 from freetrain.store.events import pace

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from freetrain.broker.actions import Assign, Cancel, Submit, intent_of, told
-from freetrain.broker.belief import Sources, believe
+from freetrain.broker.belief import believe
 from freetrain.broker.claims import NO_CLAIMS, Claims, Ground, find_claims
 from freetrain.broker.decide import Decision, Look, decide
 from freetrain.broker.lease import (
@@ -20,6 +20,7 @@ from freetrain.broker.lease import (
     submitted_leases,
 )
 from freetrain.broker.limits import Limits, Mode
+from freetrain.broker.sightings import Sources
 from milp.planner import Planner
 from slurm.records import Node
 from tests.broker.model_slurm import UID, ModelSlurm
