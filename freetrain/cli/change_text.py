@@ -12,8 +12,10 @@ from freetrain.cli.output import write_out
 from freetrain.cli.site import site_of
 from freetrain.cli.times import nodes_text
 from freetrain.desk.change import Changed, Verb, change
+from freetrain.desk.submission import job_of
 from freetrain.exchange.layout import StateDir
 from freetrain.store.trainers import TrainerState
+from freetrain.toml.duration import render_duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,8 +65,17 @@ def _line(one: Changed, verb: Verb) -> str:
     what = _becomes(one, verb)
     if one.stopping_nodes:
         nodes = nodes_text(one.stopping_nodes)
-        return f"{what}: it commits and stops on {nodes}, in a second or two."
+        return f"{what}: it commits and leaves {nodes} now{_at_most(one)}."
     return f"{what}; it runs nowhere." if verb is not Verb.RESUME else f"{what}."
+
+
+def _at_most(one: Changed) -> str:
+    """Return how long that may take, where its job file tells."""
+    job = job_of(one.row)
+    if job is None:
+        return ""
+    longest = render_duration(job.stop.kill_after_s)
+    return f", within seconds; it is killed after {longest}"
 
 
 def _becomes(one: Changed, verb: Verb) -> str:

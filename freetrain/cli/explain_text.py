@@ -89,21 +89,25 @@ def _sizes(sizes: Sequence[int]) -> str:
     return ", ".join(map(str, sizes))
 
 
-def _story(chapters: Sequence[Chapter], now_s: float) -> Iterator[str]:
-    for chapter in chapters:
-        made, ending = chapter.assigned, chapter.ending
-        where = nodes_named(member.node for member in made.members) or "no nodes"
-        yield (
-            f"  {clock_text(made.created_s)} ({ago(made.created_s, now_s)}): "
-            f"generation {made.generation} on {where}, by {made.author}: {made.reason}"
-        )
-        if ending is not None:
-            said = f": {ending.message}" if ending.message else ""
-            yield (
-                f"  {clock_text(ending.ended_s)} ({ago(ending.ended_s, now_s)}): "
-                f"generation {ending.generation} {ending.ended}, step {ending.step:,}, "
-                f"committed {ending.committed_step:,}{said}"
-            )
+def _story(chapters: Sequence[Chapter], now_s: float) -> list[str]:
+    """Return what happened, in the order in which it did."""
+    happened = sorted(one for chapter in chapters for one in _happened(chapter))
+    return [
+        f"{clock_text(at_s)} ({ago(at_s, now_s)}): generation {number} {said}"
+        for at_s, number, said in happened
+    ]
+
+
+def _happened(chapter: Chapter) -> Iterator[tuple[float, int, str]]:
+    made, ending = chapter.assigned, chapter.ending
+    where = nodes_named(member.node for member in made.members) or "no nodes"
+    said = f"on {where}, by {made.author}: {made.reason}"
+    yield made.created_s, made.generation, said
+    if ending is not None:
+        why = f": {ending.message}" if ending.message else ""
+        committed = f"step {ending.step:,}, committed {ending.committed_step:,}"
+        said = f"{ending.ended}, {committed}{why}"
+        yield ending.ended_s, ending.generation, said
 
 
 def _tick(page: Page, seen: Overview) -> list[str]:

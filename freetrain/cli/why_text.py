@@ -24,15 +24,17 @@ def reason_of(one: Standing, seen: Overview) -> str:
         return one.row.message
     if one.doing is Doing.STOPPING and one.worlds.newest is not None:
         return one.worlds.newest.reason
-    return _told(seen.of_trainer(one.row.name))
+    return _told(one, seen.of_trainer(one.row.name))
 
 
-def _told(line: TrainerLine | None) -> str:
+def _told(one: Standing, line: TrainerLine | None) -> str:
     """Return what the last tick said of it, but where all is as it should be."""
     if line is None or line.problem:
         return "" if line is None else line.problem
     if line.reason in {"", TrainerReason.AS_PLANNED}:
         return ""
+    if line.reason == TrainerReason.RE_FORMS and one.nodes == line.planned_nodes:
+        return ""  # the tick moved it after it had looked
     return f"{line.reason}{f' ({line.brake})' if line.brake else ''}."
 
 

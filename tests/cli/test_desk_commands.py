@@ -159,7 +159,8 @@ def test_pause_says_what_happens_and_the_world_is_told(
 
     newest = newest_assigned(digits.trainer("digits"))
     assert paused.stdout == (
-        "digits is paused: it commits and stops on 2 nodes, in a second or two.\n"
+        "digits is paused: it commits and leaves 2 nodes now, within seconds; it is "
+        "killed after 30 s.\n"
     )
     assert again.stdout == "digits was paused before; it runs nowhere.\n"
     assert resumed.stdout == (
