@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.cluster.waiting import wait_for
 from tests.launch_live.launcher_kinds import NAMES, Kind, kind_of
 from tests.launch_live.lease_trio import HOSTILE, REPOSITORY, Trio
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.slurm
 LEASES = [f"uuid-of-n{number}-0" for number in (1, 2, 3)]
@@ -99,3 +97,35 @@ def test_one_rank_s_death_ends_the_whole_world(trio: Trio, kind: Kind) -> None:
 
     assert trio.wait(world) != 0
     wait_for("nothing left", lambda: not trio.marked())
+
+
+def test_ranks_on_the_head_itself_carry_its_lease_s_mark(trio: Trio) -> None:
+    """Where the host has the node's name, as on real clusters, mpirun forks them."""
+    kind = kind_of("open-mpi-5", trio.folder)
+    mpirun = Path(sys.executable).parent / "mpirun"
+    wrapper = trio.folder / "mpirun"
+    wrapper.write_text(
+        f'#!/bin/sh\nexec unshare --uts sh -c \'hostname n1 && exec "$0" "$@"\' '
+        f'{mpirun} "$@"\n'
+    )
+    wrapper.chmod(0o755)
+    launch = replace(kind.launch, executable=str(wrapper))
+    world = trio.launch(trio.job(launch, **kind.extra))
+
+    ranks = trio.ranks(world, 3)
+    world.ask_to_stop()
+
+    assert trio.wait(world) == 0, trio.log()
+    parents = {r["environment"]["FREETRAIN_LEASE"]: r["parent"] for r in ranks}
+    assert parents == {LEASES[0]: "prterun", LEASES[1]: "prted", LEASES[2]: "prted"}
+
+
+def test_an_mpi4py_of_another_mpi_is_refused_in_log_and_outcome(trio: Trio) -> None:
+    open_mpi = kind_of("open-mpi-5", trio.folder)
+    mpich = kind_of("mpich", trio.folder)
+    world = trio.launch(trio.job(open_mpi.launch, **mpich.extra))
+
+    assert trio.wait(world) != 0
+    assert "bound to another MPI than the mpirun that started it" in trio.log()
+    assert trio.outcome()["outcome"] == "failed"
+    assert "world of 1" in trio.outcome()["message"]
