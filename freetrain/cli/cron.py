@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from freetrain.cli import options
 from freetrain.cli.output import write_out
 from freetrain.cli.world import World
 from freetrain.cron.kinds import Kind, fitting
@@ -51,10 +52,6 @@ Which = Annotated[
         show_default="the first of them that is here",
     ),
 ]
-Config = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="The configuration.", show_default="as found"),
-]
 
 
 def show(
@@ -62,7 +59,7 @@ def show(
     *,
     kind: Which = None,
     every: Every = "60s",  # type: ignore[assignment] # Typer parses the default
-    config: Config = None,
+    config: options.Config = None,
 ) -> None:
     """Show what install would write, and what is installed; change nothing."""
     world: World = ctx.obj
@@ -82,7 +79,7 @@ def install(
     *,
     kind: Which = None,
     every: Every = "60s",  # type: ignore[assignment] # Typer parses the default
-    config: Config = None,
+    config: options.Config = None,
 ) -> None:
     """Have `freetrain tick` run by itself; twice is no mistake."""
     world: World = ctx.obj
@@ -99,7 +96,9 @@ def install(
         write_out(world, "To tick while you are logged out: `loginctl enable-linger`\n")
 
 
-def remove(ctx: typer.Context, *, kind: Which = None, config: Config = None) -> None:
+def remove(
+    ctx: typer.Context, *, kind: Which = None, config: options.Config = None
+) -> None:
     """Take the entry out again; without --kind from wherever it is."""
     world: World = ctx.obj
     ticks = _ticks(world, config)

@@ -21,10 +21,6 @@ freetrain doctor --no-run --json
 freetrain doctor --record recording
 """
 
-Config = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="The configuration.", show_default="as found"),
-]
 NoRun = Annotated[
     bool, typer.Option("--no-run", metavar="", help="Run no job on a compute node.")
 ]
@@ -39,7 +35,7 @@ Record = Annotated[
 def doctor(
     ctx: typer.Context,
     *,
-    config: Config = None,
+    config: options.Config = None,
     no_run: NoRun = False,
     record: Record = None,
     as_json: options.AsJson = False,
