@@ -102,7 +102,7 @@ def test_trainers_grow_and_shrink_through_holes_and_end_with_the_very_same_losse
     check_nothing_is_left(stage)
     counted = [rescales(*stage.trainer(name)) for name in NAMES]
     assert all(c.by_broker for c in counted)
-    assert {tick.exit_code for tick in ticks} <= {0, 75}
+    assert not [tick for tick in ticks if tick.exit_code not in {0, 75}]
     for run in runs(stage):
         check_losses(run, reference)
         check_samples(run)

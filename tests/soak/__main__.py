@@ -35,6 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                     span_s=asked.span,
                     repeats=asked.repeats,
                     tick_every_s=asked.tick,
+                    time_scale=asked.scale,
                 )
                 told = measure_harm(cluster, folder, wanted)
             else:
@@ -80,6 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--repeats", type=int, default=3, help="for harm")
     parser.add_argument("--span", type=float, default=1_800, help="seconds, for harm")
     parser.add_argument("--tick", type=float, default=10, help="seconds, for harm")
+    parser.add_argument("--scale", type=float, default=1, help="of times, for harm")
     return parser
 
 

@@ -41,18 +41,21 @@ class Measurement:
         span_s: For how long jobs are submitted.
         repeats: How often.
         tick_every_s: Between two ticks.
+        time_scale: What lengths of jobs and holes are multiplied by.
     """
 
     seed: int
     span_s: float
     repeats: int
     tick_every_s: float
+    time_scale: float = 1.0
 
 
 def measure_harm(cluster: Cluster, folder: Path, wanted: Measurement) -> Iterator[str]:
     """Yield lines of a report, each as soon as it is known."""
     span_s = wanted.span_s
-    workload = make_workload(wanted.seed, span_s=span_s)
+    scale = wanted.time_scale
+    workload = make_workload(wanted.seed, span_s=span_s, time_scale=scale)
     yield f"{len(workload)} jobs of others in {span_s:g} s, seed {wanted.seed}"
     floor: list[Delay] = []
     harm: list[Delay] = []
@@ -66,7 +69,7 @@ def measure_harm(cluster: Cluster, folder: Path, wanted: Measurement) -> Iterato
         with _freetrain(stage, wanted.tick_every_s):
             run = _live(cluster, workload, mine / "with", span_s)
             harm += delays(first, run)
-            yield from _work_told(stage, run)
+            yield from _work_told(stage, run, hole_s=scale * HOLE_S)
         cluster.clear()
     yield ""
     yield "| start later by, s | jobs | median | 95 % | most |"
@@ -95,7 +98,7 @@ def _freetrain(stage: Stage, tick_every_s: float) -> Iterator[None]:
         wait_for("leases to go", lambda: not stage.leases(), limit_s=600, pause_s=1)
 
 
-def _work_told(stage: Stage, run: Run) -> Iterator[str]:
+def _work_told(stage: Stage, run: Run, *, hole_s: float) -> Iterator[str]:
     """Yield what was trained, and how long rescales took."""
     spans: dict[str, list[Span]] = {}
     found: list[Pause] = []
@@ -106,9 +109,9 @@ def _work_told(stage: Stage, run: Run) -> Iterator[str]:
             found += pauses(trainer, worked)
             for node, times in trained(worked).items():
                 spans.setdefault(node, []).extend(times)
-    told = coverage(run, spans, nodes=NODES, shortest_s=HOLE_S)
+    told = coverage(run, spans, nodes=NODES, shortest_s=hole_s)
     yield (
-        f"coverage of holes of {HOLE_S:g} s and more: {told.share:.1%} of "
+        f"coverage of holes of {hole_s:g} s and more: {told.share:.1%} of "
         f"{told.idle_s:.0f} node-seconds"
     )
     for direction in Direction:
