@@ -18,22 +18,28 @@ ranks that changes as it goes, with the same losses. docs/training-program.md ha
 contract.
 """
 
-from freetrain.elastic.checkpoint import Checkpoint, Position, read_checkpoint
-from freetrain.elastic.errors import (
-    ChangedTrainingError,
-    CheckpointError,
-    ElasticError,
-    GenerationTakenError,
-    LaunchError,
-    NotCommittedError,
-    ProgramError,
-    StateError,
-    WorldMismatchError,
-)
-from freetrain.elastic.fragment import Fragment
-from freetrain.elastic.join import join
-from freetrain.elastic.sampler import Batch, Chunk
-from freetrain.elastic.world import World
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from freetrain.elastic.checkpoint import Checkpoint, Position, read_checkpoint
+    from freetrain.elastic.errors import (
+        ChangedTrainingError,
+        CheckpointError,
+        ElasticError,
+        GenerationTakenError,
+        LaunchError,
+        NotCommittedError,
+        ProgramError,
+        StateError,
+        WorldMismatchError,
+    )
+    from freetrain.elastic.fragment import Fragment
+    from freetrain.elastic.joining import join
+    from freetrain.elastic.sampler import Batch, Chunk
+    from freetrain.elastic.world import World
 
 __all__ = [
     "Batch",
@@ -54,3 +60,31 @@ __all__ = [
     "join",
     "read_checkpoint",
 ]
+
+_HOMES = {
+    "checkpoint": ("Checkpoint", "Position", "read_checkpoint"),
+    "errors": tuple(name for name in __all__ if name.endswith("Error")),
+    "fragment": ("Fragment",),
+    "joining": ("join",),
+    "sampler": ("Batch", "Chunk"),
+    "world": ("World",),
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import *name* from its module when it is first asked for.
+
+    The broker and every agent use a few modules of this package that need no NumPy,
+    whose import is a third of an agent's start.
+    """
+    for module, names in _HOMES.items():
+        if name in names:
+            found = getattr(import_module(f"{__name__}.{module}"), name)
+            globals()[name] = found
+            return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Return the public names, those not imported yet included."""
+    return sorted({*globals(), *__all__})
