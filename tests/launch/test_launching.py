@@ -168,6 +168,16 @@ def gone(handle: int) -> bool:
         os.close(handle)
 
 
+def test_kill_finds_a_process_that_emptied_its_environment(place: Place) -> None:
+    pids = place.folder / "pids"
+    world = place.launch("env", "-i", "sh", "-c", f"echo $$ > {pids}; exec sleep 600")
+    child = os.pidfd_open(int(wait_for(pids)))
+
+    world.kill()
+
+    assert gone(child)
+
+
 def test_kill_after_the_launcher_s_end_reaches_what_it_left(place: Place) -> None:
     pids = place.folder / "pids"
     world = place.launch("sh", "-c", f"sleep 600 & echo $! > {pids}")
@@ -191,22 +201,26 @@ def test_an_elastic_program_finds_its_control_file(place: Place) -> None:
 
 
 def test_another_program_gets_its_signal_once(place: Place) -> None:
-    up = place.folder / "up"
+    up, asked = place.folder / "up", place.folder / "asked"
     program = (
         "import pathlib, signal, sys\n"
         "wanted = {signal.SIGHUP}\n"
         "signal.pthread_sigmask(signal.SIG_BLOCK, wanted)\n"
         "pathlib.Path(sys.argv[1]).write_text('up')\n"
         "signal.sigwait(wanted)\n"
+        "pathlib.Path(sys.argv[2]).write_text('asked')\n"
         "again = signal.sigtimedwait(wanted, 0.2)\n"
         "raise SystemExit(1 if again else 0)\n"
     )
     world = place.launch(
-        sys.executable, "-c", program, str(up), elastic=False, signal=StopSignal.HUP
+        *(sys.executable, "-c", program, str(up), str(asked)),
+        elastic=False,
+        signal=StopSignal.HUP,
     )
     wait_for(up)
 
     world.ask_to_stop()
+    wait_for(asked)
     world.ask_to_stop()
 
     assert wait(world) == 0
