@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.runtime-installed
 DEV := $(VENV)/.dev-installed
+MPI := $(VENV)/.mpi-installed
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PYTEST ?= $(BIN)/python -m pytest
 
@@ -28,8 +29,14 @@ $(DEV): $(RUNTIME)
 	@$(INSTALL) --group dev
 	@touch $@
 
-demo: $(RUNTIME)  ## Replay the sample log under every policy; writes demo-report/report.html
+$(MPI): $(RUNTIME)
+	@echo "installing mpi4py and Open MPI into $(VENV) ..."
+	@$(INSTALL) --editable '.[mpi]'
+	@touch $@
+
+demo: $(MPI)  ## Replay the sample log, then train live; writes demo-report/ and demo-live/
 	@$(BIN)/freetrain demo --out demo-report --force
+	@$(BIN)/freetrain demo --live --out demo-live --force
 
 # Tests on a real Slurm start clusters of their own, one after the other: a busy
 # machine makes each of them slower than waiting does.
@@ -87,4 +94,4 @@ constraints: $(DEV)  ## Renew constraints.txt from what is installed
 	@mv constraints.new constraints.txt
 
 clean:  ## Remove what make made
-	@rm -rf $(VENV) dist demo-report bench-results .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
+	@rm -rf $(VENV) dist demo-report demo-live bench-results .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
