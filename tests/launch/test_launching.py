@@ -73,6 +73,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
     yield made
     for world in made.started:
         world.kill()
+        wait(world)
 
 
 def wait(world: Session) -> int:
