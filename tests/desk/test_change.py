@@ -143,13 +143,15 @@ def test_resuming_makes_older_endings_count_no_more(
     ],
 )
 def test_what_makes_no_sense_changes_nothing_and_says_so(
-    state: StateDir, verb: Verb, ended: TrainerState
+    state: StateDir, folder: TrainerDir, verb: Verb, ended: TrainerState
 ) -> None:
+    assign(state, "digits", 1, nodes=3)
     put_state(state, "digits", ended)
 
     (told,) = changed(state, verb, "digits")
 
     assert not told.is_possible
+    assert generations(folder.assignments) == (1,)
     assert rows(state)["digits"].state is ended
 
 

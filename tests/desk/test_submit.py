@@ -226,6 +226,21 @@ def test_a_folder_with_another_trainings_checkpoints_is_refused(tmp_path: Path) 
     assert newest.generation == 41
 
 
+def test_an_ended_trainers_own_folder_is_not_begun_in_by_accident(
+    tmp_path: Path,
+) -> None:
+    state, run_dir = a_state(tmp_path), tmp_path / "run"
+    job = a_job(tmp_path, checkpoint=Checkpoint(path=run_dir))
+    submitted(state, job)
+    leave_checkpoint(run_dir, generation=1, step=70)
+    put_state(state, "digits", TrainerState.FINISHED)
+
+    with pytest.raises(UsageError, match=r"of 70 steps.*--go-on"):
+        submitted(state, replace(job, weight=2.0))
+
+    assert rows(state)["digits"].state is TrainerState.FINISHED
+
+
 def test_old_logs_are_not_taken_for_a_new_trainings(tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     logs.mkdir()
