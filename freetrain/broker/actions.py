@@ -21,6 +21,8 @@ class Why(StrEnum):
     HOLE_CLOSED = "its hole closes"
     SURPLUS = "no trainer wants it"
     STAYED = "it was told to leave and did not"
+    OVERRAN = "its time limit is over"
+    UNHEARD = "its agent is not heard"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +44,9 @@ class Submit:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """End leases of one intent, with one command.
+    """End leases for one reason, with one command.
 
     Attributes:
-        uuid: The intent's: scancel is held to its job name.
         display_ids: What scancel calls them; never empty.
         leases: The leases among them; none for second jobs.
         why: Why.
@@ -53,7 +54,6 @@ class Cancel:
             kill wait runs.
     """
 
-    uuid: str
     display_ids: tuple[str, ...]
     leases: tuple[LeaseKey, ...]
     why: Why

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from freetrain.broker.claims import NO_CLAIMS, Claims
 from freetrain.broker.pace import NOTHING_LATELY, Pace
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from freetrain.broker.belief import Extra
     from freetrain.broker.lease import Assignment, Lease, LeaseKey
 
@@ -29,6 +31,9 @@ class Actual:
         pace: What happened lately.
         silent: Leases that no new generation may be formed of, because their agents
             have not come up, are leaving, or are not heard any more.
+        absent: Leases of which no agent was ever heard.
+        unheard_s: For how long running leases have not been heard; since they
+            started where nobody ever was.
         is_plan_known: Whether Slurm's plan is known well enough to take new holes.
     """
 
@@ -40,4 +45,6 @@ class Actual:
     claims: Claims = NO_CLAIMS
     pace: Pace = NOTHING_LATELY
     silent: frozenset[LeaseKey] = frozenset()
+    absent: frozenset[LeaseKey] = frozenset()
+    unheard_s: Mapping[LeaseKey, float] = field(default_factory=dict)
     is_plan_known: bool = True

@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from freetrain.broker.lease import uuid_in
 from slurm.errors import UnreadableOutputError
 from slurm.holes import HoleEnd
 from slurm.hostlist import expand
@@ -55,6 +56,7 @@ does not hold a job back.
 """
 
 _WORD = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
+_UUID = re.compile(r"[0-9a-f-]{32,36}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +87,18 @@ class Ground:
     Attributes:
         holes: Every hole, those under our leases included; into one that ends
             with a planned start or a reservation only jobs are let that are over
-            by then, as Slurm does it.
+            by then, as Slurm does it. No margin is taken off: it does not bind
+            others.
         nodes: Every node by name.
         leased: Nodes that our leases hold.
-        margin_s: What was taken off the holes' ends; it does not bind others.
+        partly: Nodes that others' jobs hold a part of: a job that shares nodes
+            could start there as well.
     """
 
     holes: Sequence[Hole]
     nodes: Mapping[str, Node]
     leased: frozenset[str]
-    margin_s: float = 0.0
+    partly: frozenset[str] = frozenset()
 
 
 def find_claims(
@@ -106,7 +110,9 @@ def find_claims(
 ) -> Claims:
     """Return which nodes the pending jobs of others could start on.
 
-    Jobs come in order of priority. One that finds too few nodes claims none.
+    Jobs come in order of priority. One that finds too few nodes claims none. Leases
+    of other users' FreeTrain claim none either: they would take ours, we theirs,
+    and so on.
 
     Args:
         jobs: All jobs of a snapshot.
@@ -116,8 +122,12 @@ def find_claims(
     """
     holes = {hole.node for hole in ground.holes}
     taken: dict[str, int] = {}
-    fitting: dict[tuple[object, ...], tuple[str, ...]] = {}
-    waiting = (j for j in jobs if not is_ours(j) and could_start(j, now_s))
+    fitting: dict[tuple[object, ...], _Fitting] = {}
+    waiting = (
+        job
+        for job in jobs
+        if not is_ours(job) and not _is_lease(job) and could_start(job, now_s)
+    )
     for job in sorted(waiting, key=lambda j: (-(j.priority or 0), j.job_id)):
         if len(taken) == len(holes):
             break
@@ -141,26 +151,59 @@ def could_start(job: JobRecord, now_s: float) -> bool:
     return not job.reason.startswith(_HELD_BACK)
 
 
+def _is_lease(job: JobRecord) -> bool:
+    return _UUID.fullmatch(uuid_in(job.name) or "") is not None
+
+
 def _kind(job: JobRecord) -> tuple[object, ...]:
     """Return what decides which nodes fit, so that it is worked out once."""
     plan = (job.job_id, job.planned_nodes) if job.is_planned else ()
-    asked = (job.features, job.gres_per_node, job.requested_nodes)
+    asked = (job.features, job.gres_per_node, job.requested_nodes, job.node_count)
     return (job.partitions, *asked, job.limit_s, plan)
 
 
-def _fitting(job: JobRecord, ground: Ground, now_s: float) -> tuple[str, ...]:
-    """Return the nodes that *job* could start on, idle ones first."""
-    until_s = now_s - ground.margin_s
+@dataclass(frozen=True, slots=True)
+class _Fitting:
+    """Nodes that a job could start on.
+
+    Attributes:
+        names: Those that are idle or ours; in the order in which they are claimed.
+        others: How many there are that others hold a part of.
+    """
+
+    names: tuple[str, ...]
+    others: int
+
+
+def _fitting(job: JobRecord, ground: Ground, now_s: float) -> _Fitting:
+    """Return the nodes that *job* could start on, idle ones first.
+
+    None where it insists on one that it cannot have now.
+    """
     fitting = [
         hole
         for hole in ground.holes
         if hole.node in ground.nodes
         and _suits(job, ground.nodes[hole.node])
-        and _lasts(job, hole, until_s)
+        and _lasts(job, hole, now_s)
     ]
     # Given up first is what would have ended soonest.
-    fitting.sort(key=lambda h: (h.node in ground.leased, _life_end_s(h), h.node))
-    return tuple(hole.node for hole in fitting)
+    insists = _names(job.requested_nodes)
+    if not insists <= ground.partly.union(hole.node for hole in fitting):
+        return _Fitting((), 0)
+    fitting.sort(
+        key=lambda hole: (
+            hole.node not in insists,
+            hole.node in ground.leased,
+            _life_end_s(hole),
+            hole.node,
+        )
+    )
+    partly = (ground.nodes[name] for name in ground.partly)
+    return _Fitting(
+        names=tuple(hole.node for hole in fitting),
+        others=sum(_suits(job, node) for node in partly),
+    )
 
 
 def _suits(job: JobRecord, node: Node) -> bool:
@@ -171,8 +214,8 @@ def _suits(job: JobRecord, node: Node) -> bool:
     names = {gres.name for gres in node.gres}
     if job.gres_per_node and not any(name in job.gres_per_node for name in names):
         return False
-    requested = _names(job.requested_nodes)
-    return not requested or node.name in requested
+    insists = _names(job.requested_nodes)
+    return node.name in insists or len(insists) < _needed(job)
 
 
 def _names(expression: str) -> frozenset[str]:
@@ -197,11 +240,16 @@ def _life_end_s(hole: Hole) -> float:
     return math.inf
 
 
-def _claim(job: JobRecord, fitting: tuple[str, ...], taken: dict[str, int]) -> None:
+def _needed(job: JobRecord) -> int:
+    """Return how many nodes *job* takes; those that it insists on are part of them."""
+    return max(job.node_count, 1)
+
+
+def _claim(job: JobRecord, fitting: _Fitting, taken: dict[str, int]) -> None:
     """Write down in *taken* what *job* gets, if it is enough."""
-    needed = max(job.node_count, 1)
-    if needed > len(fitting):
+    needed = _needed(job)
+    if needed > len(fitting.names) + fitting.others:
         return
-    left = [name for name in fitting if name not in taken]
-    if len(left) >= needed:
+    left = [name for name in fitting.names if name not in taken]
+    if len(left) + fitting.others >= needed:
         taken.update(dict.fromkeys(left[:needed], job.job_id))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from freetrain.broker.actual import Actual
@@ -49,6 +49,8 @@ class Look:
         claims: Nodes that others' jobs could start on; none where Slurm preempts.
         pace: What happened lately.
         silent: Leases whose agents do not answer: not up yet, leaving, or lost.
+        absent: Leases of which no agent was ever heard.
+        unheard_s: For how long running leases have not been heard.
         is_plan_known: Whether the holes can be trusted.
     """
 
@@ -60,6 +62,8 @@ class Look:
     claims: Claims = NO_CLAIMS
     pace: Pace = NOTHING_LATELY
     silent: frozenset[LeaseKey] = frozenset()
+    absent: frozenset[LeaseKey] = frozenset()
+    unheard_s: Mapping[LeaseKey, float] = field(default_factory=dict)
     is_plan_known: bool = True
 
 
@@ -134,5 +138,7 @@ def _actual(look: Look, pool_nodes: frozenset[str]) -> Actual:
         claims=look.claims,
         pace=look.pace,
         silent=look.silent,
+        absent=look.absent,
+        unheard_s=look.unheard_s,
         is_plan_known=look.is_plan_known,
     )

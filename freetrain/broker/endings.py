@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -23,14 +24,12 @@ class Ending:
     """One job to end.
 
     Attributes:
-        uuid: The intent's.
         display_id: What scancel calls the job.
         lease: The lease it stands for, None for a second job.
         why: Why.
         is_gentle: Whether it is only told to leave.
     """
 
-    uuid: str
     display_id: str
     lease: LeaseKey | None
     why: Why
@@ -41,13 +40,15 @@ def due(wanted: Wanted, actual: Actual, limits: Limits) -> tuple[Ending, ...]:
     """Return what must end, whatever the churn: leases that wait come first.
 
     A job that is second to another, a lease on a node that somebody's job could
-    start on or whose hole has closed, and leases that did not leave when told.
+    start on or whose hole has closed, leases that did not leave when told or when
+    their time was up, and those whose agents are not there.
     """
     return (
         *_making_room(actual, limits),
         *_claimed(actual, limits),
-        *(Ending(x.uuid, x.display_id, None, Why.SECOND_JOB) for x in actual.extras),
+        *(Ending(x.display_id, None, Why.SECOND_JOB) for x in actual.extras),
         *_stayed(actual, limits),
+        *_unheard(actual, limits),
         *_closed(wanted, actual),
     )
 
@@ -72,24 +73,26 @@ def chosen(
 
 
 def grouped(endings: Iterable[Ending]) -> tuple[Cancel, ...]:
-    """Return one command for each intent and reason, in the order met."""
-    groups: dict[tuple[str, Why, bool], list[Ending]] = defaultdict(list)
+    """Return one command for each reason, in the order met.
+
+    One for each submission would let the cap on commands keep nodes from others.
+    """
+    groups: dict[tuple[Why, bool], list[Ending]] = defaultdict(list)
     for one in endings:
-        groups[one.uuid, one.why, one.is_gentle].append(one)
+        groups[one.why, one.is_gentle].append(one)
     return tuple(
         Cancel(
-            uuid=uuid,
             display_ids=tuple(one.display_id for one in group),
             leases=tuple(one.lease for one in group if one.lease is not None),
             why=why,
             is_gentle=is_gentle,
         )
-        for (uuid, why, is_gentle), group in groups.items()
+        for (why, is_gentle), group in groups.items()
     )
 
 
 def _ending(lease: Lease, why: Why, *, is_gentle: bool = False) -> Ending:
-    return Ending(lease.key.uuid, lease.display_id, lease.key, why, is_gentle)
+    return Ending(lease.display_id, lease.key, why, is_gentle)
 
 
 def _making_room(actual: Actual, limits: Limits) -> Iterator[Ending]:
@@ -102,14 +105,14 @@ def _making_room(actual: Actual, limits: Limits) -> Iterator[Ending]:
 def _claimed(actual: Actual, limits: Limits) -> Iterator[Ending]:
     """Yield leases that others wait for: told first, for they commit in a moment.
 
-    Ended at once, a lease loses its work: scancel reaches the srun of its batch
-    script, which kills the agent's step there and then.
+    Ended at once, a lease loses its work: scancel reaches mpirun under its batch
+    script, which ends the world there and then. One without an agent has none.
     """
     for lease in actual.leases:
         is_claimed = lease.node in actual.claims.leased
         if not is_claimed or lease.state is not LeaseState.RUNNING:
             continue
-        if lease.is_usable:
+        if lease.is_usable and lease.key not in actual.absent:
             yield _ending(lease, Why.CLAIMED, is_gentle=True)
             continue
         told_s = 0.0 if lease.notice_s is None else lease.notice_s
@@ -119,20 +122,47 @@ def _claimed(actual: Actual, limits: Limits) -> Iterator[Ending]:
 
 
 def _stayed(actual: Actual, limits: Limits) -> Iterator[Ending]:
-    """Yield leases that were told or cancelled long ago, and are still there."""
+    """Yield leases that were told or cancelled long ago, or must be over by now.
+
+    Slurm itself may let a job overrun its limit, by OverTimeLimit without end.
+    """
+    for lease in _not_due_yet(actual):
+        since_s = lease.notice_s
+        patience_s = limits.notice_patience_s
+        is_over = since_s is not None and actual.now_s - since_s >= patience_s
+        end_s = math.inf if lease.end_s is None else lease.end_s
+        has_overrun = actual.now_s - end_s >= limits.claim_patience_s
+        if not _is_due(lease, actual.now_s, limits):
+            continue
+        if is_over or lease.cancel_s is not None:
+            yield _ending(lease, Why.STAYED)
+        elif has_overrun:
+            yield _ending(lease, Why.OVERRAN)
+
+
+def _unheard(actual: Actual, limits: Limits) -> Iterator[Ending]:
+    """Yield leases that hold a node for nothing: nobody is there to use it.
+
+    Those of a generation are left to the other agents of it: where only the files
+    cannot be reached, their worlds train on.
+    """
+    training = {key for one in actual.assignments for key in one.leases}
+    for lease in _not_due_yet(actual):
+        unheard_s = actual.unheard_s.get(lease.key, 0.0)
+        is_held_in_vain = lease.is_usable and lease.key not in training
+        if is_held_in_vain and unheard_s >= limits.unheard_s:
+            yield _ending(lease, Why.UNHEARD)
+
+
+def _not_due_yet(actual: Actual) -> Iterator[Lease]:
+    """Yield the leases there are but for those that others wait for."""
     claimed = actual.claims.leased
     for lease in actual.leases:
         waits = lease.state is LeaseState.PENDING
         if lease.node in claimed or (waits and claimed):
-            continue  # due already
-        if lease.state not in {LeaseState.PENDING, LeaseState.RUNNING}:
             continue
-        patience_s = limits.notice_patience_s
-        was_told = lease.notice_s is not None
-        is_over = was_told and actual.now_s - (lease.notice_s or 0.0) >= patience_s
-        was_cancelled = lease.cancel_s is not None
-        if (is_over or was_cancelled) and _is_due(lease, actual.now_s, limits):
-            yield _ending(lease, Why.STAYED)
+        if waits or lease.state is LeaseState.RUNNING:
+            yield lease
 
 
 def _is_due(lease: Lease, now_s: float, limits: Limits) -> bool:

@@ -37,6 +37,8 @@ class Limits:
         settle_s: How long a submission may be under way without showing.
         notice_patience_s: How long a lease may take to leave by itself.
         claim_patience_s: The same where somebody waits for its node.
+        unheard_s: How long a lease that trains nothing may be without an agent that
+            is heard; it holds a node for nothing.
         cancel_retry_s: After how long a cancel that did nothing is repeated.
         grow_every_s: Shortest time between two generations for partial growth.
         failed_start_s: A lease that fails sooner than this failed to start.
@@ -64,6 +66,7 @@ class Limits:
     settle_s: float = 120.0
     notice_patience_s: float = 60.0
     claim_patience_s: float = 20.0
+    unheard_s: float = 180.0
     cancel_retry_s: float = 60.0
     grow_every_s: float = 60.0
     failed_start_s: float = 30.0

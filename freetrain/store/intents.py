@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from freetrain.broker.lease import Intent, IntentOutcome
+from freetrain.broker.lease import Intent, IntentOutcome, LeaseState
 from freetrain.store.rows import columns, put, select
 
 if TYPE_CHECKING:
@@ -28,15 +28,17 @@ def intents(
 
     Args:
         connection: The state.
-        ending_after_s: Only those whose deadline is later; all others' jobs Slurm
-            has removed. Unix time.
+        ending_after_s: Only those whose deadline is later, or of which a lease is
+            still there: all others' jobs Slurm has removed. Unix time.
 
     Raises:
         StoreError: They could not be read.
     """
-    where = "WHERE deadline_s > ?"
-    rows = select(
-        connection, "intents", _COLUMNS, where=where, values=(ending_after_s,)
+    where = (
+        "WHERE deadline_s > ? "
+        "OR uuid IN (SELECT uuid FROM leases WHERE leases.state != ?)"
     )
+    values = (ending_after_s, LeaseState.GONE)
+    rows = select(connection, "intents", _COLUMNS, where=where, values=values)
     read = (Intent(**dict(zip(_COLUMNS, row, strict=True))) for row in rows)
     return tuple(replace(one, outcome=IntentOutcome(one.outcome)) for one in read)

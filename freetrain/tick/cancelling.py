@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter as Count
 from typing import TYPE_CHECKING
 
 from freetrain.broker.actions import Why, told
+from freetrain.exchange.layout import lease_name
 from freetrain.store.events import Event, EventKind, add_events
 from freetrain.store.leases import put_leases
 from slurm.records import JobKey
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from freetrain.broker.actions import Cancel
+    from freetrain.broker.belief import Extra
     from freetrain.broker.lease import Lease
     from freetrain.tick.observe import Observed
     from freetrain.tick.run import Run
@@ -31,11 +36,14 @@ def cancel(run: Run, observed: Observed, what: Cancel) -> int:
     seen = {one.key: one for one in observed.belief.leases if one.missed == 0}
     leases = [seen[key] for key in what.leases if key in seen]
     display_ids = {one.display_id for one in leases}
-    extras = {extra.display_id for extra in observed.belief.extras}
+    extras = [
+        one for one in observed.belief.extras if one.display_id in what.display_ids
+    ]
+    known = display_ids | {one.display_id for one in extras}
     keys = [
         JobKey(_number(name, leases), name)
         for name in what.display_ids
-        if name in display_ids or name in extras
+        if name in known
     ]
     if not keys:
         return 0
@@ -47,9 +55,28 @@ def cancel(run: Run, observed: Observed, what: Cancel) -> int:
     now_s = observed.now_s
     with run.writing("what was ended") as state:
         put_leases(state, [told(lease, what, now_s) for lease in leases])
-        kind = EventKind.GAVE_UP if what.why is Why.SURPLUS else EventKind.YIELDED
-        add_events(state, [Event(now_s, kind, what.uuid, len(keys), str(what.why))])
+        add_events(state, _events(observed, what, leases, extras))
     return len(keys)
+
+
+def _events(
+    observed: Observed, what: Cancel, leases: Iterable[Lease], extras: Iterable[Extra]
+) -> Iterator[Event]:
+    """Yield what is to be remembered: of each submission how many, and who failed.
+
+    A lease whose agent never came has failed to start; that it is ended again
+    because it stays says nothing new.
+    """
+    kind = EventKind.GAVE_UP if what.why is Why.SURPLUS else EventKind.YIELDED
+    uuids = Count(one.key.uuid for one in leases) + Count(one.uuid for one in extras)
+    for uuid, count in uuids.items():
+        yield Event(observed.now_s, kind, uuid, count, str(what.why))
+    for lease in leases:
+        is_absent = lease.key in observed.hearing.absent and lease.cancel_s is None
+        if what.why is Why.UNHEARD and is_absent:
+            failed = EventKind.FAILED_START
+            name = lease_name(lease.key)
+            yield Event(observed.now_s, failed, name, 1, str(what.why))
 
 
 def _number(display_id: str, leases: list[Lease]) -> int:

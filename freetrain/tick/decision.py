@@ -19,9 +19,10 @@ from freetrain.tick.worth import costs_s, curve_of
 from slurm.errors import SlurmRefusedError
 from slurm.holes import find_holes
 from slurm.requirement import Requirement
+from slurm.states import NodeState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from freetrain.broker.belief import Belief
     from freetrain.broker.claims import Claims
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from freetrain.tick.standing import Standing
     from slurm.holes import Hole
     from slurm.records import JobRecord
+
+
+_SHARED = {NodeState.MIXED, NodeState.ALLOCATED, NodeState.PLANNED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +68,7 @@ def decide_on(
     """
     shapes = _shapes(run.site, observed)
     holes, problems = _holes(run, observed, shapes)
+    claims = _claims(run, observed, shapes)
     background = frozenset(
         one.row.name
         for one in observed.trainers
@@ -72,16 +77,18 @@ def decide_on(
     look = Look(
         now_s=observed.now_s,
         holes=holes,
-        belief=_without_the_unreadable(observed),
+        belief=_without_the_unreadable(observed, claims),
         trainers=_trainers(run.site, observed),
         assignments=tuple(
             one.newest.assignment
             for one in observed.trainers
             if one.newest is not None and not one.problem
         ),
-        claims=_claims(run, observed, shapes),
+        claims=claims,
         pace=observed.pace,
         silent=observed.hearing.silent,
+        absent=observed.hearing.absent,
+        unheard_s=observed.hearing.unheard_s,
         is_plan_known=observed.is_plan_known,
     )
     settings = run.site.planner
@@ -131,15 +138,20 @@ def _holes(
 
 
 def _holes_of(
-    run: Run, observed: Observed, requirement: Requirement
+    run: Run,
+    observed: Observed,
+    requirement: Requirement,
+    *,
+    is_left_early: bool = True,
 ) -> tuple[Hole, ...]:
     named = (p for p in observed.snapshot.partitions if p.name == requirement.partition)
     partition = next(named, observed.partition)
+    early_s = margin_s(run.site, observed.config, partition)
     return find_holes(
         observed.snapshot,
         requirement,
         is_ours=_ours(run, observed),
-        margin_s=margin_s(run.site, observed.config, partition),
+        margin_s=early_s if is_left_early else 0.0,
         window_s=observed.config.bf_window_s,
     )
 
@@ -159,7 +171,7 @@ def _claims(run: Run, observed: Observed, shapes: Mapping[str, Requirement]) -> 
         holes=_every_hole(run, observed, shapes),
         nodes={node.name: node for node in observed.snapshot.nodes},
         leased=frozenset(held),
-        margin_s=margin_s(run.site, observed.config, observed.partition),
+        partly=frozenset(_partly(observed)),
     )
     return find_claims(
         observed.snapshot.jobs,
@@ -167,6 +179,14 @@ def _claims(run: Run, observed: Observed, shapes: Mapping[str, Requirement]) -> 
         is_ours=_ours(run, observed),
         now_s=observed.now_s,
     )
+
+
+def _partly(observed: Observed) -> Iterator[str]:
+    """Yield the nodes that jobs hold a part of, so that others may start beside."""
+    for node in observed.snapshot.nodes:
+        is_up = node.states <= _SHARED and not node.unknown_states
+        if is_up and 0 < node.allocated_cpus < node.cpus:
+            yield node.name
 
 
 def _every_hole(
@@ -178,7 +198,9 @@ def _every_hole(
     found = {
         hole.node: hole
         for name in sorted(partitions & there)
-        for hole in _holes_of(run, observed, Requirement(partition=name))
+        for hole in _holes_of(
+            run, observed, Requirement(partition=name), is_left_early=False
+        )
     }
     return tuple(found.values())
 
@@ -207,10 +229,10 @@ def _trainer(
     )
 
 
-def _without_the_unreadable(observed: Observed) -> Belief:
+def _without_the_unreadable(observed: Observed, claims: Claims) -> Belief:
     """Return what is believed but for leases of trainers that cannot be read.
 
-    Nothing is done about those: what runs, runs on.
+    Nothing is done about those: what runs, runs on. But nobody waits for them.
     """
     names = {one.row.name for one in observed.trainers if one.problem}
     if not names:
@@ -218,5 +240,9 @@ def _without_the_unreadable(observed: Observed) -> Belief:
     theirs = {
         key for key, beat in observed.hearing.beats.items() if beat.trainer in names
     }
-    kept = (one for one in observed.belief.leases if one.key not in theirs)
+    kept = (
+        one
+        for one in observed.belief.leases
+        if one.key not in theirs or one.node in claims.leased
+    )
     return replace(observed.belief, leases=tuple(kept))

@@ -32,12 +32,17 @@ class Hearing:
         seen: What to remember until the next tick.
         silent: Running leases that no generation may be formed of.
         first: Leases that are heard of for the first time.
+        absent: Running leases of which no agent was ever heard.
+        unheard_s: For how long running leases have told nothing new, or nothing at
+            all since they started.
     """
 
     beats: Mapping[LeaseKey, Heartbeat]
     seen: tuple[SeenBeat, ...]
     silent: frozenset[LeaseKey]
     first: frozenset[LeaseKey]
+    absent: frozenset[LeaseKey]
+    unheard_s: Mapping[LeaseKey, float]
 
 
 def hear(
@@ -55,18 +60,22 @@ def hear(
     Raises:
         OSError: The files cannot be read.
     """
-    running = [lease.key for lease in leases if lease.state is LeaseState.RUNNING]
+    running = {one.key: one for one in leases if one.state is LeaseState.RUNNING}
     told = {key: _beat(folder, key) for key in running}
     beats = {key: beat for key, beat in told.items() if beat is not None}
     seen = {key: _seen(key, beat, before, now_s) for key, beat in beats.items()}
     lost = {key for key, one in seen.items() if now_s - one.since_s >= SILENT_S}
     going = {key for key, beat in beats.items() if beat.state in _GOING}
     absent = told.keys() - beats.keys()
+    starts_s = {key: running[key].start_s or now_s for key in absent}
+    since_s = {key: one.since_s for key, one in seen.items()} | starts_s
     return Hearing(
         beats=beats,
         seen=tuple(seen.values()),
         silent=frozenset(absent | going | lost),
         first=frozenset(beats.keys() - before.keys()),
+        absent=frozenset(absent),
+        unheard_s={key: now_s - then_s for key, then_s in since_s.items()},
     )
 
 

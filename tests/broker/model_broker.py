@@ -141,8 +141,7 @@ class ModelBroker:
 
     def _cancel(self, cancel: Cancel) -> None:
         self._step()
-        name = job_name(cancel.uuid)
-        self.slurm.cancel(name, cancel.display_ids, gentle=cancel.is_gentle)
+        self.slurm.cancel(cancel.display_ids, gentle=cancel.is_gentle)
         self._step()
         for key in cancel.leases:
             self.leases[key] = told(self.leases[key], cancel, self.slurm.now_s)

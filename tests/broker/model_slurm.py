@@ -129,10 +129,10 @@ class ModelSlurm:
         if not self.holding(node):
             self.other(node)
 
-    def cancel(self, name: str, display_ids: tuple[str, ...], *, gentle: bool) -> None:
+    def cancel(self, display_ids: tuple[str, ...], *, gentle: bool) -> None:
         for job in self.jobs:
-            mine = job.uid == UID and job.name == name
-            if mine and job.is_live and job.display_id in display_ids:
+            is_mine = job.uid == UID
+            if is_mine and job.is_live and job.display_id in display_ids:
                 if gentle:
                     job.was_told = True
                 else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -97,3 +98,30 @@ def test_nobody_but_the_planned_job_fits_before_its_planned_start() -> None:
     assert claimed(waiting(), end_s=soon) == (set(), set())
     assert claimed(waiting(limit_s=200.0), end_s=soon) == (set(), {"n0"})
     assert claimed(waiting(99), end_s=soon) == (set(), {"n0"})
+
+
+def test_a_job_gets_the_nodes_that_it_insists_on_and_others_beside_them() -> None:
+    both = waiting(nodes=2, requested_nodes="n2")
+
+    assert claimed(both) == ({"n2"}, {"n0"})
+    assert claimed(waiting(requested_nodes="n[1-2]", nodes=2)) == ({"n1", "n2"}, set())
+    assert claimed(waiting(requested_nodes="n[2,9]", nodes=3)) == (set(), set())
+
+
+def test_nodes_that_others_share_help_a_job_to_start_and_are_not_ours_to_keep() -> None:
+    nodes = NODES | {"n3": replace(NODES["n0"], name="n3")}
+    holes = tuple(hole(name) for name in NODES)
+    ground = Ground(holes, nodes, frozenset({"n1", "n2"}), partly=frozenset({"n3"}))
+
+    job = waiting(nodes=4)
+    claims = find_claims([job], ground, is_ours=lambda _: False, now_s=NOW_S)
+
+    assert claims.nodes == {"n0", "n1", "n2"}
+
+
+def test_leases_of_anybodys_freetrain_claim_nothing() -> None:
+    theirs = waiting(name="freetrain-0f8fad5b-d9cb-469f-a165-70867728950e")
+    named_alike = waiting(name="freetrain-of-thoughts")
+
+    assert claimed(theirs) == (set(), set())
+    assert claimed(named_alike) == (set(), {"n0"})

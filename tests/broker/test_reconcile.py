@@ -95,7 +95,7 @@ def test_a_waiting_lease_that_would_outlast_its_hole_goes() -> None:
 
     actions = run(request(1, 30, NOW_S + 1_900.0), actual(waits))
 
-    assert actions[0] == Cancel("u", ("7_0",), (key(0),), Why.SURPLUS)
+    assert actions[0] == Cancel(("7_0",), (key(0),), Why.SURPLUS)
     assert isinstance(actions[1], Submit)
 
 
@@ -164,8 +164,8 @@ def test_others_get_claimed_nodes_at_once_and_waiting_leases_go_first() -> None:
 
     assert isinstance(assign, Assign)
     assert assign.assignment.leases == {key(2)}
-    assert room == Cancel("u", ("7_0",), (key(0),), Why.MAKES_ROOM)
-    assert gives == Cancel("u", ("7_1",), (key(1),), Why.CLAIMED, is_gentle=True)
+    assert room == Cancel(("7_0",), (key(0),), Why.MAKES_ROOM)
+    assert gives == Cancel(("7_1",), (key(1),), Why.CLAIMED, is_gentle=True)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_a_claimed_lease_is_told_and_only_ended_where_it_stays(
 def test_second_jobs_end() -> None:
     (one,) = run(NOTHING, actual(extras=(Extra("u", "50_0"),)))
 
-    assert one == Cancel("u", ("50_0",), (), Why.SECOND_JOB)
+    assert one == Cancel(("50_0",), (), Why.SECOND_JOB)
 
 
 def test_a_lease_leaves_one_trainer_before_it_joins_another() -> None:

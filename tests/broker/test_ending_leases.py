@@ -1,0 +1,85 @@
+"""Leases that end whatever the plan: too long there, not heard, or in the way."""
+
+from __future__ import annotations
+
+import pytest
+
+from freetrain.broker.actions import Action, Cancel, Why
+from freetrain.broker.claims import Claims
+from freetrain.broker.lease import LeaseKey
+from freetrain.broker.limits import Limits, Mode
+from freetrain.broker.reconcile import reconcile
+from freetrain.broker.wanted import Wanted
+from tests.broker.broker_records import NOW_S, actual, generation, key, lease
+
+LIMITS = Limits(mode=Mode.YIELD, most_calls=2)
+NOTHING = Wanted((), ())
+
+
+def cancels(actions: tuple[Action, ...]) -> list[Cancel]:
+    return [one for one in actions if isinstance(one, Cancel)]
+
+
+def test_nodes_that_others_wait_for_need_two_commands_however_many_submissions() -> (
+    None
+):
+    keys = [LeaseKey(f"u{number}", 0) for number in range(20)]
+    leases = [
+        lease(number, f"n{number}" if number % 2 else "", key=one)
+        for number, one in enumerate(keys)
+    ]
+    claims = Claims({one.node: 5 for one in leases if one.node}, {})
+
+    room, told = cancels(reconcile(NOTHING, actual(*leases, claims=claims), (), LIMITS))
+
+    assert (room.why, told.why) == (Why.MAKES_ROOM, Why.CLAIMED)
+    assert set(room.leases) | set(told.leases) == set(keys)
+
+
+@pytest.mark.parametrize(("over_s", "ends"), [(19.0, False), (20.0, True)])
+def test_a_lease_that_slurm_lets_overrun_its_limit_is_ended(
+    *, over_s: float, ends: bool
+) -> None:
+    world = actual(
+        lease(0, "n0", end_s=NOW_S - over_s), assignments=(generation("a", 0),)
+    )
+
+    ended = [
+        x for x in cancels(reconcile(NOTHING, world, (), LIMITS)) if not x.is_gentle
+    ]
+
+    assert [x.why for x in ended] == [Why.OVERRAN] * ends
+
+
+@pytest.mark.parametrize(
+    ("unheard_s", "trains", "ends"),
+    [(179.0, False, False), (180.0, False, True), (9_999.0, True, False)],
+)
+def test_a_lease_without_an_agent_is_ended_unless_it_may_train(
+    *, unheard_s: float, trains: bool, ends: bool
+) -> None:
+    world = actual(
+        lease(0, "n0"),
+        assignments=(generation("a", 0),) if trains else (),
+        unheard_s={key(0): unheard_s},
+        silent=frozenset({key(0)}),
+    )
+
+    ended = [
+        x for x in cancels(reconcile(NOTHING, world, (), LIMITS)) if not x.is_gentle
+    ]
+
+    assert [(x.why, x.leases) for x in ended] == [(Why.UNHEARD, (key(0),))] * ends
+
+
+def test_a_claimed_lease_whose_agent_never_came_is_ended_without_a_word() -> None:
+    world = actual(
+        lease(0, "n0"),
+        claims=Claims({"n0": 5}, {}),
+        pool_nodes=frozenset(),
+        absent=frozenset({key(0)}),
+    )
+
+    (one,) = cancels(reconcile(NOTHING, world, (), LIMITS))
+
+    assert (one.why, one.is_gentle) == (Why.CLAIMED, False)

@@ -1,0 +1,114 @@
+"""Ticks that make room, and leases that hold a node for nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from freetrain.broker.actions import Why
+from freetrain.exchange.heartbeat import AgentState
+from freetrain.site.settings import HoleSettings, Mode
+from freetrain.standin import keeping
+from freetrain.standin.records import Job
+from freetrain.store.events import events_of, pace
+from freetrain.store.open_store import read_store
+from tests.tick.tick_worlds import UID, TickWorld, lease_of, tick_world
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def world(quick_folder: Path) -> TickWorld:
+    made = tick_world(quick_folder)
+    made.site = replace(made.site, lease=replace(made.site.lease, mode=Mode.YIELD))
+    return made
+
+
+def running(world: TickWorld, most: int) -> None:
+    world.submit("a", most=most)
+    world.tick()
+    world.beat()
+    world.tick()
+
+
+def theirs(world: TickWorld, **changes: object) -> Job:
+    made = Job(
+        job_id=0,
+        name="theirs",
+        user="bob",
+        partition="freetrain",
+        limit_s=60.0,
+        run_s=60.0,
+        submit_s=world.now_s,
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def test_a_trainer_that_cannot_be_read_makes_room_as_well(world: TickWorld) -> None:
+    running(world, 8)
+    world.beat(*world.running(), state=AgentState.TRAINING, trainer="a")
+    world.put(replace(world.row("a"), job='name = "a"\nnonsense = 1'))
+    world.slurm.standin.add([theirs(world) for _ in range(3)])
+
+    world.tick()
+
+    assert [job.signals for job in world.live() if job.signals] == [["TERM"]] * 3
+
+
+def test_a_job_that_could_start_at_once_need_not_wait_for_its_planned_start(
+    world: TickWorld,
+) -> None:
+    world.site = replace(world.site, holes=HoleSettings(margin_s=60.0))
+    running(world, 8)
+    planned = {"due_s": world.now_s + 50.0, "wanted": ["n1", "n2"]}
+    world.slurm.standin.add([theirs(world, **planned)])
+
+    world.tick()
+
+    (job,) = (one for one in world.live() if one.nodes == ["n1"])
+    uuid = lease_of(job).uuid
+    with read_store(world.folder.path, uid=UID) as store:
+        said = events_of(store, uuid)[-1]
+    assert (said.detail, said.leases) == (str(Why.CLAIMED), 2)
+
+
+def test_a_lease_whose_agent_never_comes_is_ended_and_failed_to_start(
+    world: TickWorld,
+) -> None:
+    world.submit("a", most=2)
+    world.tick()
+    world.tick()
+    (heard, unheard) = sorted(world.running())
+    world.beat(heard)
+    world.tick()
+
+    world.now_s += 180.0
+    world.beat(heard)
+    page = world.tick().page
+
+    assert page.done["leases ended"] == 1
+    assert unheard not in map(lease_of, world.live())
+    assert heard in map(lease_of, world.live())
+    with read_store(world.folder.path, uid=UID) as store:
+        assert pace(store, since_s=0.0).failed_starts == 1
+
+
+def test_a_lease_that_outlasts_its_deadline_by_hours_is_still_ours(
+    world: TickWorld,
+) -> None:
+    running(world, 1)
+    with keeping.opened(world.slurm.folder) as cluster:
+        for job in cluster.jobs:
+            job.limit_s = 1e6
+    world.now_s += 20 * 3_600.0
+
+    for _ in range(4):
+        world.now_s += 100.0
+        world.beat()
+        page = world.tick().page
+
+    (job,) = world.live()
+    assert [lease.job for lease in page.leases] == [str(job.job_id)]
