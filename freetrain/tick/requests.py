@@ -11,6 +11,8 @@ from freetrain.tick.shapes import written
 from slurm.batch import LeaseRequest
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from freetrain.broker.lease import Intent
     from freetrain.exchange.layout import StateDir
     from freetrain.site.settings import Site
@@ -67,6 +69,11 @@ def request_for(
         features="&".join(sorted(requirement.features)),
         gres=",".join(written(one) for one in requirement.gres),
     )
+
+
+def output_of(folder: StateDir, job_id: int) -> Path:
+    """Return the file of what the batch script of a job printed."""
+    return folder.outputs / OUTPUT.replace("%j", str(job_id))
 
 
 def _output(folder: str) -> str:

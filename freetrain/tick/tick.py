@@ -32,6 +32,7 @@ from freetrain.tick.observe import observe
 from freetrain.tick.page import rendered
 from freetrain.tick.report import page_of
 from freetrain.tick.run import Run, effect
+from freetrain.tick.tidying import tidy
 from milp.planner import Outcome
 from slurm.errors import SlurmError, UnreadableOutputError
 
@@ -95,6 +96,8 @@ def _tick(run: Run, began_s: float) -> TickReport:
     planner_s = run.outside.clock() - decided_s
     record(run, observed)
     done = carry_out(run, observed, decided)
+    if not run.is_dry:
+        done.problems += filter(None, [tidy(run, observed)])
     page = page_of(
         run,
         observed,
