@@ -10,6 +10,8 @@ from freetrain.exchange.ending import Ended, Ending
 if TYPE_CHECKING:
     from freetrain.agent.actions import WriteEnding
 
+_NOT_ELASTIC = "a program without freetrain.elastic needs elastic = false"
+
 
 def drafted(action: WriteEnding, *, author: str, unix_s: float) -> Ending:
     """Return the ending as the agent alone knows it.
@@ -64,7 +66,21 @@ def judged(ending: Ending, action: WriteEnding, *, elastic: bool) -> Ending:
         ended = _by_exit_code(action)
     if action.is_done and ended not in {Ended.FAILED, Ended.DO_NOT_RESTART}:
         ended = Ended.FINISHED
-    return replace(ending, ended=ended)
+    said = ending.message or _by_its_exit(action, ended, elastic=elastic)
+    return replace(ending, ended=ended, message=said)
+
+
+def _by_its_exit(action: WriteEnding, ended: Ended, *, elastic: bool) -> str:
+    """Return what tells people why, of a world that left no word and failed."""
+    if ended not in {Ended.KILLED, Ended.FAILED} or action.exit_code is None:
+        return ""
+    if action.was_asked or action.was_killed or action.lost_lease:
+        return ""
+    if elastic and action.exit_code == 0:
+        return f"exit code 0, and no outcome; {_NOT_ELASTIC}"
+    if action.exit_code < 0:
+        return f"its launcher was ended by signal {-action.exit_code}"
+    return f"exit code {action.exit_code}"
 
 
 def _by_exit_code(action: WriteEnding) -> Ended:
