@@ -68,7 +68,8 @@ def error_line(error: Exception) -> str:
     """Return *error* as one line: what happened, what was not done, what to do."""
     if isinstance(error, typer.TyperException):
         said = error.format_message().rstrip(".")
-        return one_line(f"{said}. Nothing was done. `freetrain -h` shows how.")
+        stop = "" if said.endswith("?") else "."
+        return one_line(f"{said}{stop} Nothing was done. `freetrain -h` shows how.")
     if isinstance(error, UnreadableLogError):
         return one_line(f"{str(error).rstrip('.')}. Nothing was done. {_remedy(error)}")
     if isinstance(error, OSError):

@@ -36,7 +36,8 @@ def one_line(stderr: str) -> str:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("bogus", "No such command 'bogus'. Nothing was done. `freetrain -h` shows"),
+        ("xyzzy", "No such command 'xyzzy'. Nothing was done. `freetrain -h` shows"),
+        ("statsu", "'statsu'. Did you mean 'status'? Nothing was done. `freetrain"),
         ("trace bogus", "No such command 'bogus'."),
         ("replay", "Missing argument 'LOG'."),
         ("replay holes.csv --bogus", "No such option: --bogus"),
