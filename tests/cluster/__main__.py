@@ -21,6 +21,15 @@ VERBS = ("up", "down", "status", "prepare", "hold")
 _UNAVAILABLE = 69
 _NAME = re.compile(r"[a-z0-9-]{1,30}", re.ASCII)
 
+MPI = (
+    ("OMPI_MCA_coll", "^han"),  # 5.0.11 hangs where several "nodes" are one host
+    ("OMPI_MCA_btl", "self,tcp"),  # its shared memory mixes such nodes up
+    ("OMPI_MCA_mpi_yield_when_idle", "1"),
+    ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
+    ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+)
+"""What whoever tries MPI programs on the cluster by hand needs."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Do what *argv* says and return the exit status."""
@@ -101,7 +110,8 @@ def _status(cluster: Cluster) -> str:
     path = f'\nexport PATH="{other}:$PATH"' if other is not None else ""
     return (
         f"the cluster {cluster.name} is up ({_words(cluster.variants)}): {told}\n"
-        f"export SLURM_CONF={cluster.conf}{path}"
+        f"export SLURM_CONF={cluster.conf}{path}\n"
+        f"export {' '.join(f'{name}={value}' for name, value in MPI)}"
     )
 
 
