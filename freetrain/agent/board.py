@@ -55,6 +55,10 @@ class Board(Protocol):
         """Tell whether a world that was launched ahead waits with all ranks."""
         ...
 
+    def has_begun(self, trainer: str, generation: int) -> bool:
+        """Tell whether an elastic program left a sign of life, or cannot leave one."""
+        ...
+
     def is_stop_requested(self, trainer: str, generation: int) -> bool:
         """Tell whether the request to stop is there."""
         ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from freetrain.agent.actions import (
@@ -115,6 +116,7 @@ class CarryOut:
         running = self._memory.worlds[action.trainer, action.generation]
         if running.killed_s is None:
             running.killed_s = self._memory.now_s
+            running.why_killed = action.why
             if action.why:
                 self._say(_where(action), f"killed: {action.why}")
         running.world.kill()
@@ -137,6 +139,9 @@ class CarryOut:
             elastic = self._board.job(action.trainer).elastic
             found = self._board.compose(action.trainer, ending)
             ending = judged(found, action, elastic=elastic)
+            running = self._memory.worlds.get((action.trainer, action.generation))
+            if running is not None and not ending.message:
+                ending = replace(ending, message=running.why_killed)
         self._end(ending, action.trainer)
 
     def _end(self, ending: Ending, trainer: str) -> None:

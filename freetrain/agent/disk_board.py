@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -118,6 +119,18 @@ class DiskBoard:
         path = self._run(trainer).ready(generation)
         return path.name in self._listing.names(path.parent)
 
+    def has_begun(self, trainer: str, generation: int) -> bool:
+        """Tell whether an elastic program left a sign of life, or cannot leave one.
+
+        It trains on where the run directory takes no file, and is not to be blamed.
+        """
+        run = self._run(trainer)
+        if not _takes_files(run.path):
+            return True
+        claim = run.claim(generation)
+        is_claimed = claim.name in self._listing.names(claim.parent)
+        return is_claimed or self.is_ready(trainer, generation)
+
     def is_stop_requested(self, trainer: str, generation: int) -> bool:
         """Tell whether the request to stop is there."""
         path = self._run(trainer).stop_request(generation)
@@ -200,6 +213,17 @@ class DiskBoard:
         for known in caches:
             for key in [key for key in known if key[0] == trainer]:
                 known.pop(key)
+
+
+def _takes_files(folder: Path) -> bool:
+    try:
+        room = os.statvfs(folder)
+    except FileNotFoundError:
+        return True  # the program makes it
+    except OSError:
+        return False
+    is_full = room.f_bavail == 0 or (room.f_files > 0 and room.f_favail == 0)
+    return os.access(folder, os.W_OK) and not is_full
 
 
 def _numbers(names: frozenset[str]) -> list[int]:

@@ -126,6 +126,7 @@ class _Look:
             is_over=number in self.folder.over,
             outcome=board.outcome(name, number),
             is_ready=board.is_ready(name, number),
+            has_begun=running is not None and board.has_begun(name, number),
             is_stop_requested=board.is_stop_requested(name, number),
             notices=frozenset(key for of, key in self.told if of == number),
             processes=self.counted.get(number, 0),

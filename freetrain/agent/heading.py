@@ -137,8 +137,9 @@ def _why_kill(
         return "it is over already"
     if _is_stuck(seen, trainer, generation):
         return "a process of it is stopped"
-    if generation is not trainer.newest and _waits(trainer, world):
-        return "a later generation came before it began"
+    why = _why_never_begin(trainer, generation, world, patience)
+    if why:
+        return why
     if seen.leaving_s is not None and seen.leaving_s >= seen.bound_s:
         return "its head must leave now"
     if world.asked_s is not None:
@@ -154,6 +155,21 @@ def _is_stuck(seen: Seen, trainer: TrainerSeen, generation: GenerationSeen) -> b
     return where in seen.stuck or any(
         b and b.is_stuck and (b.trainer, b.generation) == where for b in beats
     )
+
+
+def _why_never_begin(
+    trainer: TrainerSeen,
+    generation: GenerationSeen,
+    world: WorldSeen,
+    patience: Patience,
+) -> str:
+    """Return why a world that has not trained so far is not to; mostly nothing."""
+    if generation is not trainer.newest and _waits(trainer, world):
+        return "a later generation came before it began"
+    is_late = world.age_s >= patience.begin_patience_s
+    if trainer.job.elastic and not generation.has_begun and is_late:
+        return f"it did not begin within {patience.begin_patience_s:g} s"
+    return ""
 
 
 def _waits(trainer: TrainerSeen, world: WorldSeen) -> bool:

@@ -27,6 +27,7 @@ class Running:
         launched_s: When it was launched, on the agent's clock.
         asked_s: When it was asked to stop, if it was.
         killed_s: When it was killed, if it was.
+        why_killed: Why, for people; empty if it was not.
         exit_s: When its launcher was first seen gone.
         exit_code: The launcher's exit status.
     """
@@ -38,6 +39,7 @@ class Running:
     launched_s: float
     asked_s: float | None = None
     killed_s: float | None = None
+    why_killed: str = ""
     exit_s: float | None = None
     exit_code: int | None = None
 

@@ -22,6 +22,9 @@ class Patience:
         stuck_s: A process that is stopped for so long is stuck.
         ready_patience_s: For a member's first heartbeat.
         ahead_patience_s: For a world that was launched ahead to be ready.
+        begin_patience_s: For an elastic program to begin, from its launch on. Its
+            imports take minutes on some file systems; an mpirun whose ranks end at
+            once may wait for them for ever.
         turn_s: Between what one survivor would do and the next one's doing it.
         rescue_s: For a world whose head is lost to commit and end.
         idle_s: Without work, before the lease is given back.
@@ -35,6 +38,7 @@ class Patience:
     stuck_s: float = 10.0
     ready_patience_s: float = 20.0
     ahead_patience_s: float = 30.0
+    begin_patience_s: float = 600.0
     turn_s: float = 1.0
     rescue_s: float = 2.0
     idle_s: float = 900.0

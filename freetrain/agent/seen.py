@@ -84,6 +84,7 @@ class GenerationSeen:
         is_over: Whether it has an ending.
         outcome: How its world ended, by its own word; empty while it left none.
         is_ready: Whether its world, launched ahead, waits with all ranks.
+        has_begun: Whether its program left a sign of life, or could not.
         is_stop_requested: Whether the request to stop is there for its world.
         notices: Leases that must leave it.
         processes: How many processes of it this lease has on this node.
@@ -95,6 +96,7 @@ class GenerationSeen:
     is_over: bool = False
     outcome: str = ""
     is_ready: bool = False
+    has_begun: bool = False
     is_stop_requested: bool = False
     notices: frozenset[LeaseKey] = frozenset()
     processes: int = 0

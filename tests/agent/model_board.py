@@ -26,6 +26,7 @@ class ModelBoard:
         refused: Times that a second ending or generation was refused.
         told: Notices.
         ready: Worlds that wait.
+        begun: Worlds that began.
         stops: Requests to stop.
         outcomes: What worlds said, with the step that is safe.
         beats: Heartbeats.
@@ -38,6 +39,7 @@ class ModelBoard:
     over: dict[tuple[str, int], Ending] = field(default_factory=dict)
     told: set[tuple[str, int, LeaseKey]] = field(default_factory=set)
     ready: set[tuple[str, int]] = field(default_factory=set)
+    begun: set[tuple[str, int]] = field(default_factory=set)
     stops: set[tuple[str, int]] = field(default_factory=set)
     outcomes: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict)
     committed: dict[str, int] = field(default_factory=dict)
@@ -72,6 +74,9 @@ class ModelBoard:
 
     def is_ready(self, trainer: str, generation: int) -> bool:
         return (trainer, generation) in self.ready
+
+    def has_begun(self, trainer: str, generation: int) -> bool:
+        return (trainer, generation) in self.begun | self.ready
 
     def is_stop_requested(self, trainer: str, generation: int) -> bool:
         return (trainer, generation) in self.stops

@@ -82,6 +82,7 @@ class ModelCluster:
         launched_s: When worlds were launched.
         fails_s: After which time of training every world fails by itself.
         ignores_stop: Whether worlds do not obey.
+        hangs: Whether worlds never begin.
     """
 
     board: ModelBoard = field(default_factory=ModelBoard)
@@ -95,6 +96,7 @@ class ModelCluster:
     launched_s: list[float] = field(default_factory=list)
     fails_s: float = 1e9
     ignores_stop: bool = False
+    hangs: bool = False
 
     def add_lease(self, *, limit_s: float = 1e6) -> LeaseKey:
         key = LeaseKey("u", len(self.leases))
@@ -236,7 +238,7 @@ class ModelEdge:
             cluster, where, tuple(m.key for m in assigned.members), after
         )
         world.elastic, world.fails_s = job.elastic, cluster.fails_s
-        world.ignores_stop = cluster.ignores_stop
+        world.ignores_stop, world.hangs = cluster.ignores_stop, cluster.hangs
         cluster.launched_s.append(cluster.now_s)
         cluster.worlds[where] = world
         return world

@@ -31,6 +31,7 @@ class ModelWorld:
         exit_code: The launcher's, once it is gone.
         ignores_stop: Whether it does not obey.
         fails_s: After which time of training it fails by itself.
+        hangs: Whether it never begins.
     """
 
     cluster: ModelCluster
@@ -44,6 +45,7 @@ class ModelWorld:
     exit_code: int | None = None
     ignores_stop: bool = False
     fails_s: float = 1e9
+    hangs: bool = False
     pid: int = 1
     _started_s: float = 0.0
     _asked_s: float | None = None
@@ -111,13 +113,14 @@ class ModelWorld:
 
     def _live(self, now_s: float) -> None:
         board, trainer = self.cluster.board, self.where[0]
-        if now_s < self._started_s + START_S:
+        if self.hangs or now_s < self._started_s + START_S:
             return
         if not self.began:
             if self.after is not None and not self._is_over(self.after):
                 board.ready.add(self.where)
                 return
             self.began = True
+            board.begun.add(self.where)
         if self._is_fenced():
             self._finish("superseded")
             return
