@@ -10,7 +10,7 @@ from freetrain.launch.errors import CannotLaunchError
 from freetrain.launch.plan import PlannedFile, WorldPlan
 from freetrain.launch.scripts import agent_files
 from freetrain.launch.steps import starter_argv
-from freetrain.launch.stopping import asked_by, must_translate, translating
+from freetrain.launch.stopping import around_rank, asked_by, must_translate
 from freetrain.launch.tool import Flavour
 
 if TYPE_CHECKING:
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from freetrain.launch.request import WorldRequest
     from freetrain.launch.tool import Tool
 
-
+# Every mpirun takes what follows such a word for another program.
+_SEPARATOR = ":"
 # What each passes on to its ranks; see stopping.py for what was seen.
 _PASSED_ON = {
     Flavour.OPEN_MPI_4: (StopSignal.USR2,),
@@ -44,10 +45,10 @@ def plan_mpirun(request: WorldRequest, tool: Tool) -> WorldPlan:
     signal = asked_by(request.job, passed_on)
     command = request.job.command
     around: tuple[PlannedFile, ...] = ()
-    if signal is not None and must_translate(request.job, passed_on):
+    if _SEPARATOR in command or must_translate(request.job, passed_on):
         path = request.world_folder / "rank.json"
         command = starter_argv(request, path)
-        around = (PlannedFile(path, translating(request, signal)),)
+        around = (PlannedFile(path, around_rank(request, signal)),)
     hosts = _hostfile(request, is_open_mpi=is_open_mpi)
     return WorldPlan(
         argv=(tool.path, *options, *ranks, *command),

@@ -40,12 +40,15 @@ def must_translate(job: TrainerJob, passed_on: Collection[StopSignal]) -> bool:
     return not job.elastic and job.stop.signal not in passed_on
 
 
-def translating(request: WorldRequest, hears: Signals) -> str:
-    """Return the orders of a starter around each rank that passes on what it wants."""
+def around_rank(request: WorldRequest, hears: Signals | None) -> str:
+    """Return the orders of a starter around each rank that passes on what it wants.
+
+    The contract has each signal do for an elastic program.
+    """
     return render_orders(
         Orders(
             commands=(Command(request.job.command),),
-            hears=(hears.name.removeprefix("SIG"),),
+            hears=() if hears is None else (hears.name.removeprefix("SIG"),),
             sends=str(request.job.stop.signal),
             has_groups=True,
         )
