@@ -138,7 +138,7 @@ class Pyslurm:
         self._programs.cancel_waiting(name)
 
     def signal(self, jobs: Sequence[JobKey], signal: str) -> None:
-        """Send *signal* to batch script and steps of *jobs*.
+        """Send *signal* to the steps of *jobs*, as scancel does; not to batch scripts.
 
         Tasks of arrays get theirs through scancel: see ``cancel``.
         """
@@ -156,7 +156,7 @@ class Pyslurm:
         target = self._pyslurm.Job(job.job_id)
         self._requests.make("signal")
         try:
-            target.send_signal(f"SIG{signal}", steps="all")
+            target.send_signal(f"SIG{signal}", steps="children")
         except self._pyslurm.RPCError as error:
             if error.errno not in _GONE:
                 raise _failed("signal", error.errno, str(error)) from error

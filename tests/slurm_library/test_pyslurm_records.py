@@ -214,7 +214,7 @@ class FakeJob:
     errno: int = 0
 
     def send_signal(self, signal: str, *, steps: str) -> None:
-        assert (signal, steps) == ("SIGTERM", "all")
+        assert (signal, steps) == ("SIGTERM", "children")
         if self.errno:
             raise FakeRPCError(self.errno)
 
