@@ -93,7 +93,10 @@ def test_nothing_is_left_of_a_demo_that_was_ended(
     del mpirun
     temporary = home / "tmp"
     temporary.mkdir()
-    program = "import sys; from freetrain.cli.app import main; sys.exit(main())"
+    # A shell's background job, such as a whole run of the tests may be, ignores it.
+    listen = "signal.signal(signal.SIGINT, signal.default_int_handler)"
+    run = "from freetrain.cli.app import main; sys.exit(main())"
+    program = f"import signal, sys; {listen}; {run}"
     demo = subprocess.Popen(  # noqa: S603 - our own words
         [sys.executable, "-c", program, "demo", "--live", "--out", str(home / "out")],
         env={**os.environ, "TMPDIR": str(temporary)},

@@ -1,6 +1,7 @@
 """Keeps a stand-in with one job for ever: to be killed."""
 
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -9,6 +10,8 @@ sys.path.insert(0, os.getcwd())  # noqa: PTH109 - the tree under test
 
 from freetrain.standin.installing import at_work, install
 
+# A shell's background job, such as a whole run of the tests may be, ignores it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 home = Path(sys.argv[1])
 folder = home / "stand-in"
 folder.mkdir()
