@@ -198,7 +198,7 @@ def test_ending_jobs_names_them_and_nothing_that_would_widen_it() -> None:
     assert scancel_argv(["18_0", "19"]) == ["scancel", "18_0", "19"]
 
 
-def test_a_signal_goes_to_batch_script_and_steps() -> None:
+def test_a_signal_goes_to_the_steps_and_not_to_the_batch_script() -> None:
     argv = scancel_argv(["18_0"], signal="TERM")
 
     assert argv == ["scancel", "--signal=TERM", "18_0"]
