@@ -2,97 +2,27 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from freetrain.exchange.assigned import newest_assigned
-from freetrain.exchange.layout import StateDir
-from freetrain.jobfile.file import parse_job, render_job
-from freetrain.site.settings import LeaseSettings, Site
-from freetrain.store.database import transaction
-from freetrain.store.open_store import open_store
-from freetrain.store.trainers import TrainerRow, TrainerState, put_trainers, trainers
-from freetrain.tick.real_outside import real_outside
-from freetrain.tick.tick import tick
-from freetrain.toml.text import Places
 from slurm.errors import SlurmUnavailableError
 from slurm.records import JobKey
 from tests.cluster.cluster import restart_controller
 from tests.cluster.settings import Variant
 from tests.cluster.waiting import wait_for
+from tests.tick_live.live_broker import LiveBroker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from freetrain.broker.lease import LeaseKey
     from freetrain.tick.page import Page
     from tests.cluster.cluster import Cluster
 
 pytestmark = pytest.mark.slurm
-
-
-class LiveBroker:
-    """A state directory, and ticks on a cluster."""
-
-    def __init__(self, cluster: Cluster, folder: Path) -> None:
-        self.cluster = cluster
-        self.folder = StateDir(folder)
-        self.site = Site(
-            state_directory=folder,
-            lease=LeaseSettings(partition="freetrain", longest_s=600.0),
-        )
-        self.outside = real_outside(cluster.environ)
-
-    def tick(self) -> Page:
-        return tick(self.site, self.outside).page
-
-    def submit(self, name: str, most: int) -> None:
-        text = f'name = "{name}"\ncommand = "true"\n[nodes]\nmin = {most}\nmax = {most}'
-        job = parse_job(text.encode(), path="job.toml", places=Places(Path("/")))
-        self.folder.path.mkdir(mode=0o700, exist_ok=True)
-        self.folder.trainer(name).create()
-        row = TrainerRow(name, render_job(job), "/r", TrainerState.WANTED, 1.0, 1.0)
-        self.put(row)
-
-    def put(self, row: TrainerRow) -> None:
-        with open_store(self.folder.path, uid=os.getuid()) as state, transaction(state):
-            put_trainers(state, [row])
-
-    def pause(self, name: str) -> None:
-        with open_store(self.folder.path, uid=os.getuid()) as state:
-            (row,) = (one for one in trainers(state) if one.name == name)
-        self.put(replace(row, state=TrainerState.PAUSED))
-
-    def ticks_until(self, what: str, happened: Callable[[Page], object]) -> Page:
-        def look() -> Page | None:
-            page = self.tick()
-            return page if happened(page) else None
-
-        found = wait_for(what, look)
-        assert found is not None
-        return found
-
-    def until_leased(self, count: int) -> Page:
-        """Tick until so many leases run and their agents beat."""
-
-        def are_up(page: Page) -> bool:
-            up = [lease for lease in page.leases if not lease.is_silent]
-            return sum(lease.state == "running" for lease in up) == count
-
-        return self.ticks_until(f"{count} leases", are_up)
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    place = Path(tempfile.mkdtemp(prefix="freetrain-tick-"))
-    yield place / "state"
-    shutil.rmtree(place)
 
 
 @pytest.fixture
@@ -180,7 +110,14 @@ def test_with_forced_yields_ticks_progress_and_take_no_hole_that_is_not_there(
         )
     try:
         wait_for("the larger one to be planned", lambda: _is_planned(broker))
-        pages = [broker.tick() for _ in range(20)]
+        pages: list[Page] = []
+
+        def holds_four(page: Page) -> bool:
+            pages.append(page)
+            nodes = {lease.node for lease in page.leases} - {""}
+            return len(nodes) == 4 and len(pages) >= 20
+
+        broker.ticks_until("four leases", holds_four)
         held = {lease.node for page in pages for lease in page.leases} - {""}
     finally:
         cluster.clear()

@@ -1,0 +1,88 @@
+"""A state directory on a real cluster, and ticks over both."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from freetrain.exchange.environment import render_environment
+from freetrain.exchange.layout import StateDir
+from freetrain.jobfile.file import parse_job, render_job
+from freetrain.site.settings import LeaseSettings, Site
+from freetrain.store.database import transaction
+from freetrain.store.open_store import open_store
+from freetrain.store.trainers import TrainerRow, TrainerState, put_trainers, trainers
+from freetrain.tick.real_outside import real_outside
+from freetrain.tick.tick import tick
+from freetrain.toml.text import Places
+from tests.cluster.waiting import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from freetrain.jobfile.job import TrainerJob
+    from freetrain.tick.page import Page
+    from tests.cluster.cluster import Cluster
+
+
+class LiveBroker:
+    """A state directory, and ticks on a cluster."""
+
+    def __init__(
+        self, cluster: Cluster, folder: Path, *, partition: str = "freetrain"
+    ) -> None:
+        self.cluster = cluster
+        self.folder = StateDir(folder)
+        self.site = Site(
+            state_directory=folder,
+            lease=LeaseSettings(partition=partition, longest_s=600.0),
+        )
+        self.outside = real_outside(cluster.environ)
+
+    def tick(self) -> Page:
+        return tick(self.site, self.outside).page
+
+    def submit(self, name: str, most: int) -> None:
+        text = f'name = "{name}"\ncommand = "true"\n[nodes]\nmin = {most}\nmax = {most}'
+        job = parse_job(text.encode(), path="job.toml", places=Places(Path("/")))
+        self.submit_job(job)
+
+    def submit_job(self, job: TrainerJob) -> None:
+        """Do what ``freetrain submit`` does."""
+        self.folder.path.mkdir(mode=0o700, exist_ok=True)
+        folder = self.folder.trainer(job.name)
+        folder.create()
+        folder.job.write_text(render_job(job), encoding="utf-8")
+        folder.environment.write_bytes(render_environment(os.environ))
+        run_dir = str(folder.run.path)
+        state = TrainerState.WANTED
+        self.put(TrainerRow(job.name, render_job(job), run_dir, state, 1.0, 1.0))
+
+    def put(self, row: TrainerRow) -> None:
+        with open_store(self.folder.path, uid=os.getuid()) as state, transaction(state):
+            put_trainers(state, [row])
+
+    def pause(self, name: str) -> None:
+        with open_store(self.folder.path, uid=os.getuid()) as state:
+            (row,) = (one for one in trainers(state) if one.name == name)
+        self.put(replace(row, state=TrainerState.PAUSED))
+
+    def ticks_until(self, what: str, happened: Callable[[Page], object]) -> Page:
+        def look() -> Page | None:
+            page = self.tick()
+            return page if happened(page) else None
+
+        found = wait_for(what, look)
+        assert found is not None
+        return found
+
+    def until_leased(self, count: int) -> Page:
+        """Tick until so many leases run and their agents beat."""
+
+        def are_up(page: Page) -> bool:
+            up = [lease for lease in page.leases if not lease.is_silent]
+            return sum(lease.state == "running" for lease in up) == count
+
+        return self.ticks_until(f"{count} leases", are_up)

@@ -1,0 +1,185 @@
+"""One partition for all, priority/basic and no preemption: leases make room in time.
+
+How long it took is printed; ``pytest -s`` shows it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from freetrain.broker.actions import Why
+from freetrain.exchange.assigned import newest_assigned
+from freetrain.exchange.ending import Ended, read_ending
+from freetrain.jobfile.job import Nodes
+from freetrain.store.events import EventKind, events_of
+from freetrain.store.intents import intents
+from freetrain.store.open_store import read_store
+from tests.agent_live.ground import LIBRARY, MPIRUN, TRAINER, a_live_job
+from tests.cluster.settings import Variant
+from tests.cluster.waiting import wait_for
+from tests.slurm_live.sites import Site
+from tests.tick_live.live_broker import LiveBroker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from freetrain.exchange.assigned import Assigned
+    from slurm.records import JobRecord
+    from tests.cluster.cluster import Cluster
+
+pytestmark = pytest.mark.slurm
+
+_BUSY_S = 30.0
+"""What a machine that does everything at once may add to a second or two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """A broker among others in one partition."""
+
+    broker: LiveBroker
+    site: Site
+
+    def submit_and_tick(self, nodes: int, minutes: int) -> tuple[JobRecord, float]:
+        """Let somebody else's job come, tick once; return it and how long it waited."""
+        began_s = time.monotonic()
+        job_id = self.site.others_job(nodes, minutes)
+        page = self.broker.tick()
+        job = wait_for(f"job {job_id} to run", lambda: self._running(job_id))
+        assert job is not None
+        waited_s = time.monotonic() - began_s
+        said = f"{nodes} nodes: {waited_s:.2f} s from sbatch to running"
+        sys.stdout.write(f"\n{said}, tick {page.took_s:.2f} s\n")
+        return job, waited_s
+
+    def _running(self, job_id: int) -> JobRecord | None:
+        jobs = self.broker.outside.connect(100).snapshot().jobs
+        return next((j for j in jobs if j.job_id == job_id and j.holds_nodes), None)
+
+
+@pytest.fixture
+def shared(cluster_of: Callable[..., Cluster], folder: Path) -> Iterator[Shared]:
+    cluster = cluster_of(Variant.SHARED)
+    broker = LiveBroker(cluster, folder, partition="main")
+    yield Shared(broker, Site(cluster, folder.parent, "main"))
+    cluster.clear()
+
+
+def test_waiting_leases_go_first_and_running_ones_leave_within_a_tick(
+    shared: Shared,
+) -> None:
+    broker = shared.broker
+    uuid = leases_that_run_and_wait(shared)
+
+    _, waited_s = shared.submit_and_tick(4, 5)
+
+    with read_store(broker.folder.path, uid=broker.outside.uid) as state:
+        events = events_of(state, uuid)
+    said = [one.detail for one in events if one.kind is EventKind.YIELDED]
+    assert said == [str(Why.MAKES_ROOM), str(Why.CLAIMED)]
+    logs = [path.read_text() for path in broker.folder.leases.glob("*/agent.log")]
+    assert len(logs) == 4
+    assert all("leaving" in log for log in logs), "an agent was killed unheard"
+    assert waited_s < _BUSY_S
+
+
+def leases_that_run_and_wait(shared: Shared) -> str:
+    """Let four leases run and four wait, behind a job that was quicker than they."""
+    broker = shared.broker
+    broker.submit("a", 8)
+
+    def reached(point: str) -> None:
+        if point == "before sbatch":
+            shared.site.others_running_job(4, minutes=10)
+
+    usual, broker.outside = broker.outside, replace(broker.outside, reached=reached)
+    page = broker.tick()
+    broker.outside = usual
+    assert (page.mode, page.done["leases asked for"]) == ("yield", 8)
+
+    def are_up() -> bool:
+        return len(list(broker.folder.leases.glob("*/heartbeat.json"))) == 4
+
+    wait_for("four agents", are_up)
+    with read_store(broker.folder.path, uid=usual.uid) as state:
+        (intent,) = intents(state, ending_after_s=0.0)
+    return intent.uuid
+
+
+def test_waiting_leases_move_nobodys_plan(shared: Shared) -> None:
+    shared.site.others_running_job(4, minutes=3)
+    last = shared.site.others_running_job(4, minutes=6)
+    backend = shared.broker.outside.connect(100)
+    script = shared.site.script("exec sleep 900")
+    backend.submit(shared.site.lease(script, tasks=4, minutes=10))
+
+    job_id = shared.site.others_job(8, minutes=2)
+    _, planned = shared.site.whole_look_with_plan(job_id)
+
+    assert planned.start_s is not None
+    assert last.end_s is not None
+    assert planned.start_s <= last.end_s + 60.0  # backfill plans in steps of 30 s
+
+
+def test_a_trainer_commits_and_leaves_a_part_of_its_nodes_to_others(
+    shared: Shared, folder: Path
+) -> None:
+    if not (Path(MPIRUN).exists() and Path(LIBRARY).exists()):
+        pytest.skip(f"no Open MPI of the system's: {MPIRUN}")
+    broker = shared.broker
+    shared.site.others_running_job(4, minutes=30)
+    folder.mkdir(mode=0o700)
+    job = a_live_job(folder, TEST_EPOCHS="40")
+    broker.submit_job(replace(job, nodes=Nodes(max_nodes=4)))
+    place = broker.folder.trainer(TRAINER)
+    progress = place.run.progress
+    before = training_on(broker, 4)
+
+    _, waited_s = shared.submit_and_tick(2, 5)
+
+    ending = wait_for("the world to end", lambda: read_ending(place, before.generation))
+    assert ending is not None
+    assert (ending.ended, ending.step) == (Ended.RESCALED, ending.committed_step)
+    after = training_on(broker, 2)
+    assert after.keys < before.keys
+    lines = [line for line in text(progress).splitlines() if "loss" in line]
+    steps = [json.loads(line)["step"] for line in lines]
+    assert steps == sorted(set(steps))
+    assert waited_s < _BUSY_S
+
+
+def training_on(broker: LiveBroker, nodes: int) -> Assigned:
+    """Tick until the trainer does steps on so many nodes."""
+    place = broker.folder.trainer(TRAINER)
+
+    def trains(_: object) -> bool:
+        newest = newest_assigned(place)
+        if newest is None or len(newest.members) != nodes:
+            return False
+        return f'"generation": {newest.generation},' in text(place.run.progress)
+
+    try:
+        broker.ticks_until(f"a world that trains on {nodes} nodes", trains)
+    except TimeoutError as error:
+        error.add_note(said(broker))
+        raise
+    newest = newest_assigned(place)
+    assert newest is not None
+    return newest
+
+
+def said(broker: LiveBroker) -> str:
+    """Return what agents and worlds said, for those who look for a fault."""
+    logs = [*broker.folder.path.rglob("*.log"), *broker.folder.outputs.iterdir()]
+    return "".join(f"\n== {log}\n{text(log)[-3000:]}" for log in sorted(logs))
+
+
+def text(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.exists() else ""
