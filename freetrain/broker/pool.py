@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 RUNGS_S = tuple(60.0 * m for m in (2, 3, 5, 8, 12, 20, 30, 45, 60, 90, 120, 240))
 """Lives, in seconds, at which one node class may end and the next begin."""
 
+_LEFT = 0.5  # of the least limit; a lease with less left is not worth a start
+
 
 class Refusal(StrEnum):
     """Why a hole is not planned with."""
@@ -177,9 +179,11 @@ def _too_short(
         return None
     if hole.end_s is None and node.end_s <= now_s:
         return Refusal.HIDDEN_END
-    slack_s = limits.start_slack_s if node.lease is None else 0.0
-    is_short = node.end_s - now_s < 60.0 * limits.least_limit_min + slack_s
-    return Refusal.TOO_SHORT if is_short else None
+    least_s = 60.0 * limits.least_limit_min
+    # A lease of the least limit is younger than that as soon as it runs: given up
+    # for it, it would be asked for and given up again, tick by tick.
+    needed_s = least_s + limits.start_slack_s if node.lease is None else least_s * _LEFT
+    return Refusal.TOO_SHORT if node.end_s - now_s < needed_s else None
 
 
 def classify(

@@ -35,6 +35,26 @@ def test_holes_that_cannot_be_used_say_why() -> None:
     }
 
 
+def test_a_lease_of_the_least_limit_is_still_worth_a_start_when_it_runs() -> None:
+    limits = Limits(least_limit_min=2)
+    leases = (
+        lease(0, "n0", end_s=NOW_S + 115),  # five seconds old, not assigned yet
+        lease(1, "n1", end_s=NOW_S + 59),
+    )
+
+    pool = pool_of(
+        {"any": [hole("n0", NOW_S + 150), hole("n1", NOW_S + 150)]},
+        leases,
+        claimed=frozenset(),
+        assigned=frozenset(),
+        now_s=NOW_S,
+        limits=limits,
+    )
+
+    assert [node.name for node in pool.nodes] == ["n0"]
+    assert pool.refused == {"n1": Refusal.TOO_SHORT}
+
+
 def test_classes_are_told_apart_by_use_and_by_life_and_stay_few() -> None:
     lives_s = [200.0, 400.0, 800.0, 1_600.0, 3_200.0, 6_400.0, 60_000.0]
     holes = {
