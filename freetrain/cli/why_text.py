@@ -18,9 +18,9 @@ def reason_of(one: Standing, seen: Overview) -> str:
     """Return why *one* is as it is; empty where there is nothing to explain."""
     if one.problem:
         return one.problem
-    if one.row.state is TrainerState.FAILED:
+    if one.doing is Doing.FAILED:
         return one.row.message or _last_words(one)
-    if one.row.state is not TrainerState.WANTED:
+    if one.row.state is not TrainerState.WANTED or one.doing is Doing.FINISHED:
         return one.row.message
     if one.doing is Doing.STOPPING and one.worlds.newest is not None:
         return one.worlds.newest.reason

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from freetrain.desk.places import left_over
 from freetrain.desk.submission import job_of
-from freetrain.exchange.assigned import generations, read_assigned
-from freetrain.exchange.ending import read_ending
+from freetrain.exchange.assigned import USER, generations, read_assigned
+from freetrain.exchange.ending import Ended, read_ending
 from freetrain.exchange.errors import UnreadableFileError
 from freetrain.exchange.heartbeat import AgentState, read_heartbeat
 from freetrain.launch.places import logs_of
@@ -49,6 +49,9 @@ _RESTING = {
     TrainerState.FINISHED: Doing.FINISHED,
     TrainerState.FAILED: Doing.FAILED,
 }
+
+_OVER = {Ended.FINISHED: Doing.FINISHED, Ended.DO_NOT_RESTART: Doing.FAILED}
+"""What a program's own word makes of its trainer; the next tick writes it down."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,13 +134,20 @@ def doing_of(standing: Standing) -> Doing:
     newest, last = worlds.newest, worlds.last
     if newest is None or last is None:
         return _RESTING[state]
+    over = _OVER.get(worlds.ending.ended) if worlds.ending else None
+    if over and state is TrainerState.WANTED and newest.author != USER:
+        return over
     if newest is not last:
         return _RESTING[state] if worlds.ending else Doing.STOPPING
     if state is not TrainerState.WANTED:
         return Doing.STOPPING
-    if worlds.ending is not None:
+    return _doing_on_nodes(standing, last)
+
+
+def _doing_on_nodes(standing: Standing, last: Assigned) -> Doing:
+    if standing.worlds.ending is not None:
         return Doing.STARTING  # the next generation is about to be made
-    if not worlds.is_before_over:
+    if not standing.worlds.is_before_over:
         return Doing.RESCALING
     return Doing.TRAINING if _has_begun(standing, last) else Doing.STARTING
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from freetrain.broker.lease import Intent, Lease, LeaseKey, LeaseState
 from freetrain.desk.submission import Submission
 from freetrain.desk.submit import submit
-from freetrain.exchange.assigned import Assigned, Member, create_assigned
+from freetrain.exchange.assigned import BROKER, Assigned, Member, create_assigned
 from freetrain.exchange.ending import Ended, Ending, create_ending
 from freetrain.exchange.layout import StateDir
 from freetrain.jobfile.job import Nodes, TrainerJob
@@ -73,8 +73,14 @@ def put_state(state: StateDir, name: str, value: TrainerState) -> None:
         put_trainers(connection, [row])
 
 
-def assign(
-    state: StateDir, name: str, generation: int, nodes: int, *, reason: str = "grow"
+def assign(  # noqa: PLR0913 - one fact each
+    state: StateDir,
+    name: str,
+    generation: int,
+    nodes: int,
+    *,
+    reason: str = "grow",
+    author: str = BROKER,
 ) -> Assigned:
     """Create a generation of *name* on nodes n1 and so on."""
     members = tuple(
@@ -86,7 +92,7 @@ def assign(
         generation=generation,
         members=members,
         created_s=NOW_S + generation,
-        author="broker",
+        author=author,
         reason=reason,
     )
     assert create_assigned(state.trainer(name), assigned)

@@ -11,6 +11,7 @@ from freetrain.desk.change import Verb, change
 from freetrain.desk.overview import LONG_S, SILENT_S, overview
 from freetrain.desk.status import Doing, Standing, read_standing
 from freetrain.errors import UsageError
+from freetrain.exchange.assigned import USER
 from freetrain.exchange.ending import Ended
 from freetrain.exchange.heartbeat import AgentState, Heartbeat, write_heartbeat
 from freetrain.store.errors import StoreMissingError
@@ -101,6 +102,36 @@ def test_one_that_is_to_stop_is_stopping_until_it_is_over(
 
     assert standing(state).doing is rests
     assert standing(state).since_s == NOW_S + 9.0
+
+
+@pytest.mark.parametrize(
+    ("ended", "doing"),
+    [(Ended.FINISHED, Doing.FINISHED), (Ended.DO_NOT_RESTART, Doing.FAILED)],
+)
+def test_a_program_that_said_its_last_word_is_believed_before_the_next_tick(
+    state: StateDir, ended: Ended, doing: Doing
+) -> None:
+    assign(state, "digits", 1, nodes=2)
+    tell(state, 1)
+    end(state, "digits", 1, ended)
+    assert standing(state).doing is doing
+
+    assign(state, "digits", 2, nodes=0)
+
+    assert standing(state).doing is doing
+    put_state(state, "digits", TrainerState.CANCELLED)
+    assert standing(state).doing is Doing.CANCELLED
+
+
+def test_one_that_its_user_lets_go_on_waits_though_its_program_had_finished(
+    state: StateDir,
+) -> None:
+    assign(state, "digits", 1, nodes=2)
+    end(state, "digits", 1, Ended.FINISHED)
+
+    assign(state, "digits", 2, nodes=0, author=USER)
+
+    assert standing(state).doing is Doing.WAITING
 
 
 def test_a_program_that_tells_nothing_trains_when_its_agent_says_so(
