@@ -56,6 +56,7 @@ does not hold a job back.
 """
 
 _WORD = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
+_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", re.ASCII)
 _UUID = re.compile(r"[0-9a-f-]{32,36}", re.ASCII)
 
 
@@ -251,5 +252,23 @@ def _claim(job: JobRecord, fitting: _Fitting, taken: dict[str, int]) -> None:
     if needed > len(fitting.names) + fitting.others:
         return
     left = [name for name in fitting.names if name not in taken]
-    if len(left) + fitting.others >= needed:
-        taken.update(dict.fromkeys(left[:needed], job.job_id))
+    room = (len(left) + fitting.others) // needed
+    tasks = min(room, _tasks(job, most=room))
+    taken.update(dict.fromkeys(left[: tasks * needed], job.job_id))
+
+
+def _tasks(job: JobRecord, *, most: int) -> int:
+    """Return how many tasks of *job* could start together; *most* where unclear.
+
+    Source: what squeue prints of waiting tasks, ``1-9,12%2``; it cuts long lists.
+    """
+    if not job.array_tasks:
+        return 1
+    told, _, together = job.array_tasks.partition("%")
+    parts = [_RANGE.fullmatch(part) for part in told.split(",")]
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        return most
+    count = sum(int(part[2] or part[1]) - int(part[1]) + 1 for part in known)
+    allowed = int(together) if together.isdecimal() else count
+    return max(1, min(count, allowed))

@@ -64,7 +64,7 @@ def chosen(
         return ()
     kept = wanted.kept
     surplus = (
-        _ending(lease, Why.SURPLUS, is_gentle=True)
+        _ending(lease, Why.SURPLUS, is_gentle=lease.key not in actual.absent)
         for lease in actual.leases
         if lease.is_usable and lease.key not in kept and lease.node in actual.pool_nodes
     )
@@ -183,4 +183,5 @@ def _closed(wanted: Wanted, actual: Actual) -> Iterator[Ending]:
         was_seen = lease.start_s is not None and lease.start_s < actual.now_s
         is_closed = was_seen and lease.node not in gone
         if lease.is_usable and is_closed and lease.key not in kept:
-            yield _ending(lease, Why.HOLE_CLOSED, is_gentle=True)
+            is_heard = lease.key not in actual.absent
+            yield _ending(lease, Why.HOLE_CLOSED, is_gentle=is_heard)

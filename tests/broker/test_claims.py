@@ -125,3 +125,27 @@ def test_leases_of_anybodys_freetrain_claim_nothing() -> None:
 
     assert claimed(theirs) == (set(), set())
     assert claimed(named_alike) == (set(), {"n0"})
+
+
+@pytest.mark.parametrize(
+    ("tasks", "nodes"),
+    [
+        ("", 1),
+        ("4", 1),
+        ("0-1", 2),
+        ("1,7", 2),
+        ("0-9", 3),
+        ("0-9%2", 2),
+        ("0-1...", 3),
+    ],
+)
+def test_every_task_that_could_start_gets_its_node_at_once(
+    tasks: str, nodes: int
+) -> None:
+    leased, idle = claimed(waiting(array_tasks=tasks))
+
+    assert len(leased | idle) == nodes
+
+
+def test_an_array_of_wide_tasks_claims_whole_tasks_only() -> None:
+    assert claimed(waiting(nodes=2, array_tasks="0-9")) == ({"n1"}, {"n0"})

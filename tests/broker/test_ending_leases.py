@@ -83,3 +83,19 @@ def test_a_claimed_lease_whose_agent_never_came_is_ended_without_a_word() -> Non
     (one,) = cancels(reconcile(NOTHING, world, (), LIMITS))
 
     assert (one.why, one.is_gentle) == (Why.CLAIMED, False)
+
+
+@pytest.mark.parametrize("pool", ["n0", ""])
+def test_a_lease_without_an_agent_is_not_told_what_nobody_there_hears(
+    pool: str,
+) -> None:
+    world = actual(
+        lease(0, "n0"),
+        pool_nodes=frozenset(pool.split()),
+        absent=frozenset({key(0)}),
+    )
+
+    (one,) = cancels(reconcile(NOTHING, world, (), LIMITS))
+
+    assert one.why is (Why.SURPLUS if pool else Why.HOLE_CLOSED)
+    assert not one.is_gentle

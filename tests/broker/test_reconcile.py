@@ -213,9 +213,11 @@ def test_growing_by_a_part_waits_a_while_but_losing_and_starting_do_not() -> Non
     young = actual(*leases, assignments=(generation("a", 0, age_s=59.0),))
     grown = actual(*leases, assignments=(generation("a", 0, age_s=60.0),))
     lost = actual(*leases, assignments=(generation("a", 0, 5, age_s=1.0),))
+    by_a_fast_clock = actual(*leases, assignments=(generation("a", 0, age_s=-9e5),))
 
     assert run(plan, young) == ()
     assert len(run(plan, grown)) == len(run(plan, lost)) == 1
+    assert len(run(plan, by_a_fast_clock)) == 1
     assert len(run(plan, actual(*leases))) == 1
 
 
