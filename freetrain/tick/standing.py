@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from freetrain.store.trainers import TrainerRow
 
 _FINAL = {Ended.FINISHED, Ended.DO_NOT_RESTART}
+_OVER = {TrainerState.FINISHED, TrainerState.FAILED}
 _SILENT = {Ended.NOT_LAUNCHED, Ended.SUPERSEDED}
 """Endings that say nothing about the training: another generation went on."""
 
@@ -79,6 +80,8 @@ class Standing:
 def read_standing(folder: StateDir, row: TrainerRow) -> Standing:
     """Return how the trainer of *row* stands; what is unreadable is a problem of its.
 
+    How one ended that is over is in its row: past trainers must cost ticks little.
+
     Raises:
         OSError: Its files cannot be read.
     """
@@ -86,7 +89,8 @@ def read_standing(folder: StateDir, row: TrainerRow) -> Standing:
     try:
         job = parse_job(row.job.encode(), path=row.name, places=Places(Path("/")))
         newest = newest_assigned(place)
-        outcome = _outcome(place, job, newest)
+        is_over = row.state in _OVER
+        outcome = None if is_over else _outcome(place, job, newest)
     except (UnreadableFileError, BadConfigurationError) as error:
         return Standing(row=row, problem=str(error))
     return Standing(row=row, job=job, newest=newest, outcome=outcome)

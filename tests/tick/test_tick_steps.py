@@ -213,6 +213,20 @@ def test_a_trainer_whose_program_said_so_is_over(
     assert kinds == [EventKind.ASSIGNED, EventKind.TRAINER_ENDED]
 
 
+def test_of_a_trainer_that_is_over_no_endings_are_read_any_more(
+    world: TickWorld,
+) -> None:
+    running(world)
+    ended(world, "a", Ended.FINISHED, "all done")
+    world.tick()
+    world.folder.trainer("a").ending(1).write_text("no ending")
+
+    page = world.tick().page
+
+    assert page.problems == ()
+    assert [(x.state, x.message) for x in page.trainers] == [("finished", "all done")]
+
+
 def test_a_trainer_that_failed_too_often_is_marked_and_gets_no_nodes(
     world: TickWorld,
 ) -> None:
