@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from freetrain.cli.times import ago, clock_text
+from freetrain.cli.maker_text import maker_text
+from freetrain.cli.times import ago, clock_text, nodes_text
 from freetrain.toml.wording import one_line
 
 if TYPE_CHECKING:
@@ -33,7 +34,9 @@ def _pairs(one: Standing, now_s: float) -> Iterator[tuple[str, str]]:
     yield "submitted", _when(one.row.submitted_s, now_s)
     if one.job is not None:
         nodes = one.job.nodes
-        yield "asks for", f"{nodes.min_nodes} to {nodes.max_nodes} nodes"
+        most = nodes_text(nodes.max_nodes)
+        is_fixed = nodes.min_nodes == nodes.max_nodes
+        yield "asks for", most if is_fixed else f"{nodes.min_nodes} to {most}"
     yield from _generation(one, now_s)
     yield from _progress(one, now_s)
     yield "run directory", one.row.run_dir
@@ -45,7 +48,7 @@ def _generation(one: Standing, now_s: float) -> Iterator[tuple[str, str]]:
         where = ", ".join(member.node for member in newest.members) or "no nodes"
         yield f"generation {newest.generation}", where
         made = _when(newest.created_s, now_s)
-        yield "", f"made {made} by {newest.author}: {newest.reason}"
+        yield "", f"made {made} by {maker_text(newest.author)}: {newest.reason}"
     if ending is not None:
         said = f"{ending.ended} {_when(ending.ended_s, now_s)}"
         told = f": {ending.message}" if ending.message else ""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from freetrain.broker.lease import job_name
+from freetrain.cli.maker_text import maker_text
 from freetrain.cli.output import write_out
 from freetrain.cli.times import nodes_text
 from freetrain.desk.drill import Mark, Watch, choose, verdict
@@ -140,7 +141,7 @@ def _more(watch: Watch, mark: Mark) -> str:
         case Mark.RE_FORMED if watch.next is not None:
             made = watch.next
             nodes = nodes_text(len(made.members))
-            said = f": {made.generation}, on {nodes}, by {made.author}"
+            said = f": {made.generation}, on {nodes}, by {maker_text(made.author)}"
         case Mark.OVER if watch.ending is not None:
             one = watch.ending
             said = f": {one.ended}, step {one.step:,}, committed {one.committed_step:,}"

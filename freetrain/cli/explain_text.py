@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from freetrain.broker.explain import HoleReason
+from freetrain.cli.maker_text import maker_text
 from freetrain.cli.node_names import nodes_named
 from freetrain.cli.times import age_text, ago, clock_text, short_age
 from freetrain.cli.why_text import reason_of
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from freetrain.desk.history import Chapter
     from freetrain.desk.overview import Overview
     from freetrain.desk.status import Standing
+    from freetrain.exchange.ending import Ending
     from freetrain.tick.page import HoleLine, Page, TrainerLine
 
 
@@ -78,7 +80,8 @@ def _counts(one: Standing, line: TrainerLine) -> Iterator[str]:
     )
     newer = one.generation - line.generation
     if newer > 0:
-        yield f"The last tick did not know its {newer} newest generations yet."
+        what = f"{newer} newer generation{'' if newer == 1 else 's'}"
+        yield f"The last tick did not know of {what} yet."
 
 
 def _sizes(sizes: Sequence[int]) -> str:
@@ -101,13 +104,18 @@ def _story(chapters: Sequence[Chapter], now_s: float) -> list[str]:
 def _happened(chapter: Chapter) -> Iterator[tuple[float, int, str]]:
     made, ending = chapter.assigned, chapter.ending
     where = nodes_named(member.node for member in made.members) or "no nodes"
-    said = f"on {where}, by {made.author}: {made.reason}"
+    said = f"on {where}, by {maker_text(made.author)}: {made.reason}"
     yield made.created_s, made.generation, said
     if ending is not None:
         why = f": {ending.message}" if ending.message else ""
-        committed = f"step {ending.step:,}, committed {ending.committed_step:,}"
-        said = f"{ending.ended}, {committed}{why}"
-        yield ending.ended_s, ending.generation, said
+        yield ending.ended_s, ending.generation, f"{_how_it_ended(ending)}{why}"
+
+
+def _how_it_ended(ending: Ending) -> str:
+    """Return the steps too, of those that are known: some programs tell of none."""
+    step = f", step {ending.step:,}" if ending.step else ""
+    committed = f", committed {ending.committed_step:,}"
+    return f"{ending.ended}{step}{committed if ending.committed_step else ''}"
 
 
 def _tick(page: Page, seen: Overview) -> list[str]:

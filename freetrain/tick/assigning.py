@@ -80,8 +80,9 @@ def _reason(standing: Standing, before: int, after: int) -> str:
         return (
             "its nodes are gone" if state is TrainerState.WANTED else f"it is {state}"
         )
+    nodes = f"{after} node{'' if after == 1 else 's'}"
     if before == 0:
-        return f"starts on {after} nodes"
+        return f"starts on {nodes}"
     if before == after:
-        return f"moves, on {after} nodes"
-    return f"{'grows' if after > before else 'shrinks'} from {before} to {after} nodes"
+        return f"moves, on {nodes}"
+    return f"{'grows' if after > before else 'shrinks'} from {before} to {nodes}"

@@ -68,11 +68,29 @@ def test_a_trainer_is_explained_by_the_tick_and_by_its_files(
     lines = " ".join(shown.split())
     assert "Why: leases for it are on their way." in lines
     assert "1 now, 5 planned; 6 meet its requirement; it can use 1 to 8." in lines
-    assert "did not know its 1 newest generations yet" in lines
+    assert "did not know of 1 newer generation yet" in lines
     assert "generation 1 killed, step 10, committed 10: \\x1b[2J forged line" in lines
     assert "generation 2 on n1, by broker: a lease is lost" in lines
     assert "2030-03-17 17:46:41Z" in lines
     assert "\x1b" not in shown
+
+
+def test_a_generation_that_agents_made_is_told_without_their_long_names(
+    tmp_path: Path, digits: StateDir
+) -> None:
+    none = {"step": 0, "committed_step": 0}
+    assign(
+        digits, "digits", 1, nodes=1, author="0a1b2c3d-0000-4000-8000-0123456789ab-0"
+    )
+    end(digits, "digits", 1, Ended.FAILED, message="exit code 1", **none)
+
+    told = " ".join(run("explain", "digits", cwd=tmp_path).stdout.split())
+    more = " ".join(run("status", "digits", cwd=tmp_path).stdout.split())
+
+    assert "generation 1 on n1, by its agents: " in told
+    assert "generation 1 failed: exit code 1" in told
+    assert "by its agents: " in more
+    assert "asks for 1 to 8 nodes" in more
 
 
 def test_without_a_name_every_hole_has_a_reason(
