@@ -38,7 +38,14 @@ _HARMLESS = {
     NodeState.CLOUD,
     NodeState.DYNAMIC_NORM,
 }
-_HELD = _HARMLESS | {NodeState.ALLOCATED, NodeState.MIXED}
+# For seconds after slurmctld was started again it knows no node's state; what runs
+# there goes on, and nobody else is on its way there.
+_HELD = _HARMLESS | {
+    NodeState.ALLOCATED,
+    NodeState.MIXED,
+    NodeState.NOT_RESPONDING,
+    NodeState.UNKNOWN,
+}
 
 
 class HoleEnd(StrEnum):

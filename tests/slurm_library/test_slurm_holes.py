@@ -124,6 +124,20 @@ def test_a_node_under_our_own_lease_stays_a_hole_and_names_the_lease() -> None:
 
 
 @pytest.mark.parametrize(
+    "states",
+    [(NodeState.UNKNOWN,), (NodeState.ALLOCATED, NodeState.NOT_RESPONDING)],
+)
+def test_a_node_that_slurmctld_has_not_heard_of_yet_stays_with_our_lease(
+    states: tuple[NodeState, ...],
+) -> None:
+    nodes = [node("n1", *states), node("n2", *states)]
+
+    found = holes(look(nodes=nodes, jobs=[ours(running(5, "n1"))]))
+
+    assert set(found) == {"n1"}
+
+
+@pytest.mark.parametrize(
     "state", [NodeState.DRAIN, NodeState.COMPLETING, NodeState.FAIL]
 )
 def test_a_node_under_our_lease_that_is_going_away_is_no_hole(state: NodeState) -> None:
