@@ -74,15 +74,31 @@ def connect(
 def connect_reading(path: Path, *, wait_s: float = 5.0) -> sqlite3.Connection:
     """Open the database at *path*, which is there, for reading only.
 
+    SQLite needs to write even to read, beside the database. Where the disk is full
+    or read-only, nobody else writes either, and the database is read as it is: then
+    people need most to see how things stand.
+
     Raises:
         StoreError: One of its kinds.
     """
     with translated(path):
-        place = f"file:{quote(str(path))}?mode=ro"
-        connection = sqlite3.connect(
-            place, uri=True, timeout=wait_s, isolation_level=None
-        )
-    connection.execute("PRAGMA query_only = ON")
+        try:
+            return _reading(path, "mode=ro", wait_s=wait_s)
+        except sqlite3.OperationalError as error:
+            if _kind(error) not in _UNWRITABLE:
+                raise
+            return _reading(path, "mode=ro&immutable=1", wait_s=wait_s)
+
+
+def _reading(path: Path, how: str, *, wait_s: float) -> sqlite3.Connection:
+    place = f"file:{quote(str(path))}?{how}"
+    connection = sqlite3.connect(place, uri=True, timeout=wait_s, isolation_level=None)
+    try:
+        connection.execute("PRAGMA query_only = ON")
+        connection.execute("PRAGMA schema_version").fetchone()
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 

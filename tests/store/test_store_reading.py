@@ -59,6 +59,16 @@ def test_who_only_looks_can_change_nothing(tmp_path: Path) -> None:
         put_trainers(state, [ROW])
 
 
+def test_where_nothing_can_be_written_the_state_can_still_be_looked_at(
+    tmp_path: Path,
+) -> None:
+    place = state_of(tmp_path)
+    (place / f"{DATABASE}-wal").mkdir()  # what SQLite wants to write is not writable
+
+    with read_store(place, uid=UID) as state:
+        assert trainers(state) == (ROW,)
+
+
 def test_looking_for_a_state_makes_none(tmp_path: Path) -> None:
     place = tmp_path / "state"
 
