@@ -23,7 +23,10 @@ _RUNNABLE = 0o700
 _SHIELD = (
     "import os, signal, sys; "
     "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM]); "
-    "os.execv(sys.argv[1], sys.argv[1:])"
+    # dash, which is Debian's sh, unblocks all signals as it starts.
+    "bash = '/bin/bash'; "
+    "shell = bash if os.path.exists(bash) else '/bin/sh'; "
+    "os.execv(shell, [shell, '-c', sys.argv[1]])"
 )
 
 # A step's variables would make an MPI below it, or a program, believe that its world
@@ -132,11 +135,12 @@ def _names() -> str:
 
 
 def _node(request: WorldRequest, is_shielded: bool) -> str:  # noqa: FBT001 -- private
-    start = "exec"
+    start = "exec /bin/sh -c"
     if is_shielded:  # a shell can ignore signals, and only others can block them
-        start += f" {shlex.quote(request.head.python)} -I -S -c {shlex.quote(_SHIELD)}"
+        python = shlex.quote(request.head.python)
+        start = f"exec {python} -I -S -c {shlex.quote(_SHIELD)}"
     return f"""\
 #!/bin/sh
 # What a process of the launch agent begins with on its node; written by FreeTrain.
-{_UNSET}{start} /bin/sh -c "$1"
+{_UNSET}{start} "$1"
 """
