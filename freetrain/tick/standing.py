@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 _FINAL = {Ended.FINISHED, Ended.DO_NOT_RESTART}
 _OVER = {TrainerState.FINISHED, TrainerState.FAILED}
-_SILENT = {Ended.NOT_LAUNCHED, Ended.SUPERSEDED}
-"""Endings that say nothing about the training: another generation went on."""
+_LAST_WORDS = 10
+"""Endings among which a program's last word is: few worlds were started ahead of it."""
 
 _MOST_READ = 100
 """Endings looked at to tell whether a trainer failed too often."""
@@ -106,8 +106,8 @@ def _outcome(
     """
     if newest is None:
         return None
-    last = _last_telling(place)
-    if last is not None and last.ended in _FINAL:
+    last = _last_word(place)
+    if last is not None:
         if _was_begun_again(place, since=last.generation):
             return None
         is_done = last.ended is Ended.FINISHED
@@ -120,10 +120,14 @@ def _outcome(
     return Outcome(TrainerState.FAILED, verdict.reason) if verdict.is_final else None
 
 
-def _last_telling(place: TrainerDir) -> Ending | None:
-    for generation in reversed(generations(place.endings)):
+def _last_word(place: TrainerDir) -> Ending | None:
+    """Return the ending in which the program said that all is over.
+
+    It need not be the newest: a world that was started ahead is killed after it.
+    """
+    for generation in reversed(generations(place.endings)[-_LAST_WORDS:]):
         ending = read_ending(place, generation)
-        if ending is not None and ending.ended not in _SILENT:
+        if ending is not None and ending.ended in _FINAL:
             return ending
     return None
 

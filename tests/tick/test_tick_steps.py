@@ -213,6 +213,24 @@ def test_a_trainer_whose_program_said_so_is_over(
     assert kinds == [EventKind.ASSIGNED, EventKind.TRAINER_ENDED]
 
 
+@pytest.mark.parametrize("is_told_by_agent", [True, False])
+def test_a_world_that_was_started_ahead_of_the_last_one_takes_nothing_back(
+    world: TickWorld, *, is_told_by_agent: bool
+) -> None:
+    first = running(world)
+    ended(world, "a", Ended.FINISHED, "all done")
+    ahead = replace(first, generation=first.generation + 1)
+    create_assigned(world.folder.trainer("a"), ahead)
+    ended(world, "a", Ended.KILLED)
+    if is_told_by_agent:
+        empty_by_agent(world, "a")
+
+    world.tick()
+
+    row = world.row("a")
+    assert (row.state, row.message) == (TrainerState.FINISHED, "all done")
+
+
 def test_of_a_trainer_that_is_over_no_endings_are_read_any_more(
     world: TickWorld,
 ) -> None:
