@@ -59,7 +59,9 @@ def runs(stage: Stage) -> list[RunDir]:
 
 
 def have_finished(stage: Stage) -> bool:
-    return set(stage.states().values()) == {"finished"}
+    states = stage.states()
+    assert "failed" not in states.values(), stage.status()
+    return set(states.values()) == {"finished"}
 
 
 def check_nothing_is_left(stage: Stage) -> None:
