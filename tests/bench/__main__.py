@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 # What `make bench` runs; further sections are run by name.
-DEFAULT = ("planner", "replay")
+DEFAULT = ("planner", "replay", "tick")
 
 
 def main(arguments: list[str]) -> int:
