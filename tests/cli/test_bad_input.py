@@ -161,6 +161,8 @@ def test_a_log_that_may_not_be_read_exits_with_66() -> None:
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "holes.csv"
         log.write_text(HOLES)
+        # Also imports all that a user who may not read our Python cannot.
+        assert run("replay", log, cwd=log.parent).code == 0
         log.chmod(0)
         log.parent.chmod(0o755)
         os.setresuid(nobody, nobody, 0)
