@@ -26,6 +26,8 @@ from tests.fakes.slurm.state import Act
 if TYPE_CHECKING:
     from tests.fakes.slurm.installing import FakeSlurm
 
+pytestmark = pytest.mark.long
+
 _READERS = ("sdiag", "scontrol", "squeue")
 _SOON_S = 1.0
 _ENOUGH_S = 10.0

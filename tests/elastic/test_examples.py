@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from tests.elastic.launching import Stand
 
+pytestmark = pytest.mark.long
+
 DIGITS = REPOSITORY / "examples" / "digits" / "train.py"
 PAGE = REPOSITORY / "docs" / "training-program.md"
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from freetrain.standin.records import Process
     from tests.standin.conftest import Desk
 
+pytestmark = pytest.mark.long
+
 SLEEP = "exec sleep 600"
 STEP = "srun -N1 -n1 sh -c"
 

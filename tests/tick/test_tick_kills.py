@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from freetrain.broker.lease import LeaseKey
     from freetrain.tick.page import Page
 
+pytestmark = pytest.mark.long
+
 _MOST_STEPS = 100
 _FEW_S = 30.0
 _ENOUGH = 5  # longer than a submission without answer is waited for
