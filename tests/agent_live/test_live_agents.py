@@ -80,7 +80,8 @@ def test_a_preempted_trainer_commits_and_its_nodes_are_free_before_the_grace_is_
 
     ending = ground.wait_for_ending(1)
     assert ending.ended is Ended.RESCALED, ground.words()
-    assert ending.step == ending.committed_step == max(_steps(ground))
+    # Lines of progress come once a second; steps come more often.
+    assert ending.step == ending.committed_step >= max(_steps(ground))
     assert started_s < 10, (job, ground.words())  # the grace time
     assert ground.newest().members == ()
 
@@ -133,7 +134,7 @@ def test_an_agent_that_is_stopped_is_replaced_and_its_job_ended(
     assert steps == sorted(set(steps))
 
 
-@pytest.mark.parametrize("what", ["tests.elastic.program", "orted"])
+@pytest.mark.parametrize("what", ["tests.elastic.program", "prted"])
 def test_a_process_that_is_stopped_costs_a_generation_and_no_lease(
     ground: Ground, what: str
 ) -> None:
