@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import pwd
 import re
 import socket
 import sys
@@ -28,6 +27,7 @@ from freetrain.errors import FreeTrainError, UsageError
 from freetrain.exchange.heartbeat import AgentState
 from freetrain.exchange.layout import StateDir
 from freetrain.launch.local_launcher import LocalLauncher, this_node
+from slurm.account import user_name
 from slurm.command_line import CommandLine
 from slurm.environment import scrubbed
 from slurm.records import JobKey
@@ -172,13 +172,12 @@ def _ear(job: JobKey | None, environment: Mapping[str, str]) -> Ear | None:
 def _machine(call: Call, *, is_listening: bool = False) -> Machine:
     agent = os.environ.get(LAUNCH_AGENT)
     head = this_node(os.environ, launch_agent=Path(agent) if agent else None)
-    user = pwd.getpwuid(os.geteuid()).pw_name
     environment = scrubbed(os.environ)
     runner = SubprocessRunner(environment)
     job = own_job(os.environ)
     return Machine(
         LocalLauncher(call.state, head, SystemRandom()),
-        CommandLine(runner, user=user, timeout_s=_SLURM_TIMEOUT_S),
+        CommandLine(runner, user=user_name(), timeout_s=_SLURM_TIMEOUT_S),
         own_job=job,
         ear=_ear(job, environment) if is_listening else None,
         journal=Journal(

@@ -76,7 +76,7 @@ def _subject(world: World, config: Path | None, *, may_run: bool) -> "Subject":
     from freetrain.cron.programs import RealPrograms  # noqa: PLC0415
     from freetrain.doctor.subject import Subject  # noqa: PLC0415
     from freetrain.site.search import Surroundings, find_site  # noqa: PLC0415
-    from freetrain.tick.real_outside import user_name  # noqa: PLC0415
+    from slurm.account import user_name  # noqa: PLC0415
     from slurm.command_line import CommandLine  # noqa: PLC0415
     from slurm.environment import scrubbed  # noqa: PLC0415
     from slurm.subprocess_runner import SubprocessRunner  # noqa: PLC0415

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import resource
 import sys
 import time
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 from freetrain.agent.patience import VARIABLE as PATIENCE
 from freetrain.store.turn import Ticker
 from freetrain.tick.outside import Outside
+from slurm.account import user_name
 from slurm.connect import connect
 from slurm.environment import scrubbed
 from slurm.subprocess_runner import SubprocessRunner
@@ -61,14 +61,6 @@ def slurm_of(environ: Mapping[str, str]) -> Callable[[int], SlurmBackend]:
         )
 
     return connected
-
-
-def user_name() -> str:
-    """Return our user name as Slurm knows it; our number where we have none."""
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return str(os.getuid())
 
 
 def is_alive(pid: int) -> bool:
