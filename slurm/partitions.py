@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 from slurm.fields import read_records
 from slurm.records import Partition
 from slurm.values import duration_s, text_or_empty
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _MINUTE_S = 60.0
 
@@ -24,6 +28,15 @@ def parse_partitions(text: str) -> tuple[Partition, ...]:
     """
     command = "scontrol show partitions"
     return read_records(text, "PartitionName", command=command, read=_partition)
+
+
+def named_or_default(partitions: Iterable[Partition], name: str) -> Partition | None:
+    """Return the partition *name*, the cluster's default for an empty name.
+
+    None where we may see no such partition.
+    """
+    fitting = (p for p in partitions if (p.name == name if name else p.is_default))
+    return next(fitting, None)
 
 
 def _partition(fields: dict[str, str], record: str) -> Partition:

@@ -13,9 +13,10 @@ from freetrain.jobfile.requirement import requirement_of
 from freetrain.tick.limits import margin_s
 from slurm.errors import SlurmRefusedError
 from slurm.holes import HoleEnd, find_holes
+from slurm.partitions import named_or_default
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from freetrain.site.settings import Site
     from slurm.config import ClusterConfig
@@ -181,11 +182,10 @@ def why_it_ends(hole: Hole) -> str:
             return "nobody waits for it"
 
 
-def _partition(partitions: Iterable[Partition], name: str) -> Partition:
-    partitions = tuple(partitions)
-    for one in partitions:
-        if one.name == name or (not name and one.is_default):
-            return one
+def _partition(partitions: Collection[Partition], name: str) -> Partition:
+    found = named_or_default(partitions, name)
+    if found is not None:
+        return found
     known = ", ".join(sorted(one.name for one in partitions))
     asked = f"no partition {name!r}" if name else "no default partition"
     raise SlurmRefusedError(

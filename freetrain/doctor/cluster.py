@@ -12,6 +12,7 @@ from freetrain.broker.limits import Mode
 from freetrain.doctor.finding import bad, ok, warn
 from freetrain.tick.limits import mode_of
 from freetrain.toml.duration import render_duration
+from slurm.partitions import named_or_default
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,9 +30,7 @@ _FEW_TESTED = 100
 
 def partition_of(site: Site, partitions: Sequence[Partition]) -> Partition | None:
     """Return the partition that leases go to, None where there is no such one."""
-    wanted = site.lease.partition
-    fitting = (p for p in partitions if (p.name == wanted if wanted else p.is_default))
-    return next(fitting, None)
+    return named_or_default(partitions, site.lease.partition)
 
 
 def look_at_partition(

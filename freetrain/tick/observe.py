@@ -19,10 +19,11 @@ from freetrain.tick.hearing import Hearing, hear
 from freetrain.tick.limits import limits_of
 from freetrain.tick.standing import Standing, read_standing
 from slurm.errors import SlurmRefusedError
+from slurm.partitions import named_or_default
 from slurm.snapshot import carry_plans, plans_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection
 
     from freetrain.broker.lease import Intent, Lease
     from freetrain.broker.limits import Limits
@@ -114,11 +115,11 @@ def observe(run: Run) -> Observed:
     )
 
 
-def _partition(partitions: Iterable[Partition], name: str) -> Partition:
+def _partition(partitions: Collection[Partition], name: str) -> Partition:
     """Return the partition for leases; the cluster's default where none is named."""
-    for partition in partitions:
-        if partition.name == name or (not name and partition.is_default):
-            return partition
+    partition = named_or_default(partitions, name)
+    if partition is not None:
+        return partition
     known = ", ".join(sorted(one.name for one in partitions))
     asked = f"no partition {name!r}" if name else "no default partition"
     raise SlurmRefusedError(
