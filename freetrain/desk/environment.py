@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from freetrain.errors import BadConfigurationError
+from freetrain.exchange.environment import MPI_TUNING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,8 +23,6 @@ _LEFT_OUT_PREFIXES = (
     "OMPI_",
     "PRTE_",
 )
-_TUNING = ("OMPI_MCA_", "PRTE_MCA_", "PMIX_MCA_", "OMPI_ALLOW_RUN_AS_ROOT")
-# Sites tune MPI by these in their modules; the launch knows which are not theirs.
 _LEFT_OUT = frozenset({"PWD", "OLDPWD", "SHLVL", "_"})  # the shell's, about itself
 
 
@@ -44,7 +43,7 @@ def kept_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_kept(name: str) -> bool:
-    if name.startswith(_TUNING):
+    if name.startswith(MPI_TUNING):  # the launch knows which are not theirs
         return True
     return name not in _LEFT_OUT and not name.startswith(_LEFT_OUT_PREFIXES)
 

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
 
     from freetrain.exchange.layout import TrainerDir
 
+MPI_TUNING = ("OMPI_MCA_", "PRTE_MCA_", "PMIX_MCA_", "OMPI_ALLOW_RUN_AS_ROOT")
+"""Beginnings of variables by which sites and users tune MPI; others of MPI's are of
+the world that set them."""
+
 
 def render_environment(environment: Mapping[str, str]) -> bytes:
     """Return the file's content; bytes that are no text survive as escapes."""

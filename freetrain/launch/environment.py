@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from freetrain.elastic import launch as contract
+from freetrain.exchange.environment import MPI_TUNING
 from freetrain.launch.request import LEASE_MARK, WORLD_MARK
 from slurm.environment import KEPT
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 _SCRUBBED = ("SLURM_", "SLURMD_", "SRUN_", "PMI", "OMPI_", "PRTE_", "FREETRAIN_")
 
 # Sites tune MPI by OMPI_MCA_* in their modules; these it is not for them to say.
-_TUNING = ("OMPI_MCA_", "PRTE_MCA_", "PMIX_MCA_", "OMPI_ALLOW_RUN_AS_ROOT")
 _NO_TUNING = ("ess", "orte", "plm", "prte", "ras", "pmix", "routed", "rmaps_ppr")
 
 # Slurm says per job which devices are its; the submitter's say nothing about them.
@@ -72,7 +72,7 @@ def _contract(request: WorldRequest) -> dict[str, str]:
 
 
 def _is_kept(name: str) -> bool:
-    for prefix in _TUNING:
+    for prefix in MPI_TUNING:
         if name.startswith(prefix):
             return not name.removeprefix(prefix).startswith(_NO_TUNING)
     return not name.startswith(_SCRUBBED) and name not in _DEVICES
