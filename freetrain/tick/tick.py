@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from freetrain.site.settings import Site
+    from freetrain.store.turn import Turn
     from freetrain.tick.outside import Outside
     from freetrain.tick.page import Page
     from slurm.batch import LeaseRequest
@@ -160,17 +161,23 @@ def _prepared(site: Site, outside: Outside, dry_run: bool) -> Iterator[Run]:  # 
     """Take lock and turn and open the state; in a dry run, copy it."""
     folder = StateDir(site.state_directory)
     backend = outside.connect(READING_REQUESTS + site.caps.rpcs_per_tick)
-    if dry_run:
-        with _copied(folder, outside.uid) as state:
-            yield Run(
-                site=site,
-                outside=outside,
-                folder=folder,
-                state=state,
-                backend=backend,
-                turn=None,
-            )
-        return
+    opened = _copied(folder, outside.uid) if dry_run else _held(folder, outside)
+    with opened as (state, turn):
+        yield Run(
+            site=site,
+            outside=outside,
+            folder=folder,
+            state=state,
+            backend=backend,
+            turn=turn,
+        )
+
+
+@contextmanager
+def _held(
+    folder: StateDir, outside: Outside
+) -> Iterator[tuple[sqlite3.Connection, Turn]]:
+    """Open the state while nobody else ticks."""
     prepare_directory(folder.path, uid=outside.uid)
     with (
         local_lock(folder.path / LOCK),
@@ -185,25 +192,18 @@ def _prepared(site: Site, outside: Outside, dry_run: bool) -> Iterator[Run]:  # 
                 is_alive=outside.is_alive,
             )
         try:
-            yield Run(
-                site=site,
-                outside=outside,
-                folder=folder,
-                state=state,
-                backend=backend,
-                turn=turn,
-            )
+            yield state, turn
         finally:
             with suppress(StoreError):  # it ends by itself
                 end_turn(state, turn)
 
 
 @contextmanager
-def _copied(folder: StateDir, uid: int) -> Iterator[sqlite3.Connection]:
+def _copied(folder: StateDir, uid: int) -> Iterator[tuple[sqlite3.Connection, None]]:
     """Open a copy of the state in memory; an empty one where there is none."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
         if (folder.path / DATABASE).exists():
             with read_store(folder.path, uid=uid) as state:
                 state.backup(copy)
         migrate(copy)
-        yield copy
+        yield copy, None
