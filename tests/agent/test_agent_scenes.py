@@ -2,8 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from freetrain.exchange.ending import Ended
 from tests.agent.model_cluster import TRAINER, ModelCluster
+
+if TYPE_CHECKING:
+    from freetrain.broker.lease import LeaseKey
+
+
+def training_on(nodes: int) -> tuple[ModelCluster, list[LeaseKey]]:
+    """Return a world in which a trainer's first generation trains on *nodes*."""
+    cluster = ModelCluster()
+    cluster.add_trainer()
+    keys = [cluster.add_lease() for _ in range(nodes)]
+    cluster.assign(*keys)
+    cluster.run_until(lambda: cluster.training() == [1])
+    return cluster, keys
 
 
 def test_the_head_launches_once_every_member_beats() -> None:
@@ -34,11 +49,7 @@ def test_a_grown_world_is_launched_ahead_and_the_old_one_stops_when_it_is_ready(
 
 
 def test_a_lease_that_gets_its_notice_is_gone_within_seconds_and_others_go_on() -> None:
-    cluster = ModelCluster()
-    cluster.add_trainer()
-    keys = [cluster.add_lease() for _ in range(3)]
-    cluster.assign(*keys)
-    cluster.run_until(lambda: cluster.training() == [1])
+    cluster, keys = training_on(3)
     told_s = cluster.now_s
 
     cluster.tell(keys[1])
@@ -52,11 +63,7 @@ def test_a_lease_that_gets_its_notice_is_gone_within_seconds_and_others_go_on() 
 
 
 def test_the_head_gets_its_notice() -> None:
-    cluster = ModelCluster()
-    cluster.add_trainer()
-    keys = [cluster.add_lease() for _ in range(3)]
-    cluster.assign(*keys)
-    cluster.run_until(lambda: cluster.training() == [1])
+    cluster, keys = training_on(3)
     told_s = cluster.now_s
 
     cluster.tell(keys[0])
@@ -85,11 +92,7 @@ def test_the_last_lease_leaves_a_trainer_that_runs_nowhere() -> None:
 
 
 def test_survivors_of_a_killed_lease_go_on_without_it() -> None:
-    cluster = ModelCluster()
-    cluster.add_trainer()
-    keys = [cluster.add_lease() for _ in range(3)]
-    cluster.assign(*keys)
-    cluster.run_until(lambda: cluster.training() == [1])
+    cluster, keys = training_on(3)
 
     cluster.end_lease(keys[2])
     cluster.run_until(lambda: cluster.training() == [2], limit_s=15)
@@ -99,11 +102,7 @@ def test_survivors_of_a_killed_lease_go_on_without_it() -> None:
 
 
 def test_survivors_of_a_killed_head_go_on_without_it() -> None:
-    cluster = ModelCluster()
-    cluster.add_trainer()
-    keys = [cluster.add_lease() for _ in range(3)]
-    cluster.assign(*keys)
-    cluster.run_until(lambda: cluster.training() == [1])
+    cluster, keys = training_on(3)
 
     cluster.end_lease(keys[0])
     cluster.run_until(lambda: cluster.training() == [2], limit_s=20)
@@ -114,11 +113,7 @@ def test_survivors_of_a_killed_head_go_on_without_it() -> None:
 
 
 def test_a_frozen_head_is_ended_and_its_world_commits_before() -> None:
-    cluster = ModelCluster()
-    cluster.add_trainer()
-    keys = [cluster.add_lease() for _ in range(3)]
-    cluster.assign(*keys)
-    cluster.run_until(lambda: cluster.training() == [1])
+    cluster, keys = training_on(3)
 
     cluster.leases[keys[0]].frozen_until_s = 1e9
     cluster.run_until(lambda: cluster.training() == [2], limit_s=20)
@@ -129,11 +124,7 @@ def test_a_frozen_head_is_ended_and_its_world_commits_before() -> None:
 
 
 def test_a_frozen_rank_costs_a_generation_and_no_lease() -> None:
-    cluster = ModelCluster()
-    cluster.add_trainer()
-    keys = [cluster.add_lease() for _ in range(3)]
-    cluster.assign(*keys)
-    cluster.run_until(lambda: cluster.training() == [1])
+    cluster, keys = training_on(3)
 
     cluster.worlds[TRAINER, 1].freeze(keys[1])
     cluster.run_until(lambda: (TRAINER, 1) in cluster.board.over, limit_s=20)
