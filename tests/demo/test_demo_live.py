@@ -70,6 +70,8 @@ def test_three_trainers_finish_with_the_losses_of_undisturbed_runs(
 
     last = moments[-1]
     assert last.is_over
+    # A supervisor tells how its job ended, and is gone a moment later.
+    wait_for("nothing to be left", lambda: not naming(home))
     assert naming(home) == []
     alone = losses_alone(home / "alone", around)
     figures = figures_of(
