@@ -1,0 +1,4 @@
+"""Loss curves: what a trainer's past values say of those to come.
+
+``outlook.py`` is what others may rely on.
+"""

@@ -1,0 +1,1 @@
+"""Learned scaling: how quick a trainer is on how many nodes, from its own fragments."""
