@@ -61,7 +61,7 @@ def main(folder: Path) -> None:
     with elastic.join(progress_every_s=0, world=polite_world()) as run:
         weights = digits.new_weights(np.random.default_rng(digits.SEED))
         speed = {name: np.zeros_like(value) for name, value in weights.items()}
-        used = np.zeros((EPOCHS, len(inputs)), dtype=np.int64)
+        used = np.zeros((EPOCHS, len(inputs)), dtype=np.uint8)
         state = run.restore({"weights": weights, "speed": speed, "used": used})
         weights, speed, used = state["weights"], state["speed"], state["used"]
         for batch in run.batches(
@@ -75,7 +75,7 @@ def main(folder: Path) -> None:
                 speed[name] *= digits.MOMENTUM
                 speed[name] -= digits.LEARNING_RATE * gradient / len(batch)
                 weights[name] += speed[name]
-            used[batch.epoch] += times.astype(np.int64)
+            used[batch.epoch] += times.astype(np.uint8)
             if not HURRY.exists():
                 time.sleep(STEP_S / run.size)
             run.end_step(state, loss=float(loss) / len(batch))

@@ -40,6 +40,7 @@ state_directory = "{state}"
 """
 _JOB = """\
 name = "{name}"
+{top}
 command = ["{python}", "{program}", "{example}"]
 
 [environment]
@@ -135,14 +136,23 @@ class Stage:
         )
 
     def submit(
-        self, name: str, *, most: int = 4, nodes: str = "", **environment: str
+        self,
+        name: str,
+        *,
+        most: int = 4,
+        top: str = "",
+        nodes: str = "",
+        program: Path = PROGRAM,
+        **environment: str,
     ) -> None:
-        """Submit a trainer of the digits.
+        """Submit a trainer, of the digits where nothing else is said.
 
         Args:
             name: What it is called.
             most: The most nodes it runs on.
+            top: Further lines above the tables.
             nodes: Further lines of the table ``[nodes]``.
+            program: What it runs.
             environment: Variables of its program, beside those it needs here.
         """
         folder = self.folder / "jobs" / name
@@ -151,7 +161,8 @@ class Stage:
         job = _JOB.format(
             name=name,
             python=sys.executable,
-            program=PROGRAM,
+            top=top,
+            program=program,
             example=EXAMPLE,
             environment="\n".join(f'{k} = "{v}"' for k, v in variables.items()),
             most=most,

@@ -36,6 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                     repeats=asked.repeats,
                     tick_every_s=asked.tick,
                     time_scale=asked.scale,
+                    stubborn=asked.stubborn,
                 )
                 told = measure_harm(cluster, folder, wanted)
             else:
@@ -82,6 +83,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--span", type=float, default=1_800, help="seconds, for harm")
     parser.add_argument("--tick", type=float, default=10, help="seconds, for harm")
     parser.add_argument("--scale", type=float, default=1, help="of times, for harm")
+    parser.add_argument(
+        "--stubborn", action="store_true", help="trainers ignore signals, for harm"
+    )
     return parser
 
 

@@ -24,11 +24,13 @@ class Delay:
         delay_s: How much later it started in the second; below 0 is earlier.
             Measured from the beginning of each run.
         met_lease: Whether nodes that it got had held a lease while it waited.
+        met_request: Whether a lease waited in the queue while it did.
     """
 
     name: str
     delay_s: float
     met_lease: bool
+    met_request: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +60,10 @@ def delays(without: Run, run: Run) -> tuple[Delay, ...]:
     if before.keys() != after.keys():
         raise ValueError(f"different jobs: {sorted(before.keys() ^ after.keys())}")
     met = {job.name for job in run.others if met_lease(job, run.leases)}
+    beside = {job.name for job in run.others if met_request(job, run.leases)}
     return tuple(
-        Delay(name, after[name] - before[name], name in met) for name in sorted(before)
+        Delay(name, after[name] - before[name], name in met, name in beside)
+        for name in sorted(before)
     )
 
 
@@ -69,6 +73,16 @@ def met_lease(job: JobSeen, leases: Iterable[JobSeen]) -> bool:
         return False
     return any(
         lease.nodes & job.nodes and _overlaps(lease, job.submitted_s, job.started_s)
+        for lease in leases
+    )
+
+
+def met_request(job: JobSeen, leases: Iterable[JobSeen]) -> bool:
+    """Tell whether any of *leases* waited in the queue while *job* did."""
+    if job.started_s is None:
+        return False
+    return any(
+        lease.submitted_s <= job.started_s and _waited_until(lease) > job.submitted_s
         for lease in leases
     )
 
@@ -92,6 +106,13 @@ def _starts(run: Run) -> dict[str, float]:
         for job in run.others
         if job.started_s is not None
     }
+
+
+def _waited_until(lease: JobSeen) -> float:
+    """Return when *lease* began, or was withdrawn before it could."""
+    if lease.started_s is not None:
+        return lease.started_s
+    return math.inf if lease.ended_s is None else lease.ended_s
 
 
 def _overlaps(lease: JobSeen, from_s: float, until_s: float) -> bool:

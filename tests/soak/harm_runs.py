@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tests.cluster.settings import NODES, Variant
 from tests.cluster.waiting import wait_for
 from tests.e2e.others import live_through
-from tests.e2e.stage import Stage
+from tests.e2e.stage import TOP, Stage
 from tests.e2e.workload import HOLE_S, make_workload
 from tests.soak.coverage import coverage
 from tests.soak.harm import Delay, Spread, delays, spread
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.e2e.workload import Submission
 
 TRAINERS = ("ada", "ben", "cleo")
-_ENDLESS = {"DIGITS_EPOCHS": "2000", "DIGITS_STEP_S": "0.2"}
+_STUBBORN = TOP / "tests" / "soak" / "stubborn_program.py"
 _LEASE = {
     False: 'partition = "freetrain"\nmode = "preempt"',
     True: 'partition = "main"\nmode = "yield"',
@@ -42,6 +42,7 @@ class Measurement:
         repeats: How often.
         tick_every_s: Between two ticks.
         time_scale: What lengths of jobs and holes are multiplied by.
+        stubborn: Whether trainers ignore every signal and request to stop.
     """
 
     seed: int
@@ -49,6 +50,7 @@ class Measurement:
     repeats: int
     tick_every_s: float
     time_scale: float = 1.0
+    stubborn: bool = False
 
 
 def measure_harm(cluster: Cluster, folder: Path, wanted: Measurement) -> Iterator[str]:
@@ -66,7 +68,7 @@ def measure_harm(cluster: Cluster, folder: Path, wanted: Measurement) -> Iterato
         second = _live(cluster, workload, mine / "second", span_s)
         floor += delays(first, second)
         stage = Stage(cluster, mine)
-        with _freetrain(stage, wanted.tick_every_s):
+        with _freetrain(stage, wanted):
             run = _live(cluster, workload, mine / "with", span_s)
             harm += delays(first, run)
             yield from _work_told(stage, run, hole_s=scale * HOLE_S)
@@ -77,6 +79,7 @@ def measure_harm(cluster: Cluster, folder: Path, wanted: Measurement) -> Iterato
     yield _row("without FreeTrain, against without", floor)
     yield _row("with, met no lease", [d for d in harm if not d.met_lease])
     yield _row("with, met a lease", [d for d in harm if d.met_lease])
+    yield _row("with, while a lease waited", [d for d in harm if d.met_request])
 
 
 def _live(
@@ -87,12 +90,15 @@ def _live(
 
 
 @contextmanager
-def _freetrain(stage: Stage, tick_every_s: float) -> Iterator[None]:
+def _freetrain(stage: Stage, wanted: Measurement) -> Iterator[None]:
     """Have three trainers that could use everything, as long as the block lasts."""
     stage.set_up(lease=_LEASE[Variant.SHARED in stage.cluster.variants])
     for name in TRAINERS:
-        stage.submit(name, most=8, **_ENDLESS)
-    with stage.ticking(tick_every_s):
+        if wanted.stubborn:
+            stage.submit(name, most=8, program=_STUBBORN, top="elastic = false")
+        else:
+            stage.submit(name, most=8, DIGITS_EPOCHS="4000", DIGITS_STEP_S="0.2")
+    with stage.ticking(wanted.tick_every_s):
         yield
         stage.freetrain("cancel", *TRAINERS)
         wait_for("leases to go", lambda: not stage.leases(), limit_s=600, pause_s=1)

@@ -11,7 +11,7 @@ from tests.cluster.settings import Variant
 from tests.e2e.others import live_through
 from tests.e2e.record import JobSeen, Run
 from tests.e2e.workload import Submission
-from tests.soak.harm import Delay, Spread, delays, spread
+from tests.soak.harm import Delay, Spread, delays, met_request, spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,6 +58,23 @@ def test_a_job_met_a_lease_that_held_its_node_while_it_waited(
     (delay,) = delays(Run(0, 99, (job,)), Run(0, 99, (job,), (held,)))
 
     assert delay == Delay("other-0", 0.0, met_lease=met)
+
+
+@pytest.mark.parametrize(
+    ("request_", "met"),
+    [
+        (JobSeen("freetrain-x", frozenset(), 5, None, None), True),  # waits for ever
+        (JobSeen("freetrain-x", frozenset(), 5, None, 12), True),  # withdrawn meanwhile
+        (JobSeen("freetrain-x", frozenset(), 5, None, 9), False),  # withdrawn before
+        (JobSeen("freetrain-x", frozenset({"n1"}), 5, 9, 30), False),  # held a node
+        (JobSeen("freetrain-x", frozenset(), 15, None, None), False),  # came after
+    ],
+)
+def test_a_job_met_a_request_that_waited_while_it_did(
+    request_: JobSeen,
+    met: bool,  # noqa: FBT001 -- a parameter of the test
+) -> None:
+    assert met_request(other("0", 10, 14), (request_,)) is met
 
 
 def test_runs_of_different_jobs_are_not_compared() -> None:
