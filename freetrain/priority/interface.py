@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
@@ -16,6 +17,20 @@ if TYPE_CHECKING:
 
 Memory: TypeAlias = "Mapping[str, object]"
 """What a priority remembers, as JSON has it."""
+
+
+class Basis(StrEnum):
+    """What a rating is made from, which says when it must be made anew.
+
+    ``TRAINER``: the trainer's sizes, speeds and weight, and nothing else; another
+    trainer, time and nodes do not change it, and no memory is kept.
+    ``MOMENT``: anything in a look but losses; it is given no outlooks.
+    ``LOSSES``: anything in a look.
+    """
+
+    TRAINER = "trainer"
+    MOMENT = "moment"
+    LOSSES = "losses"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,9 +141,12 @@ class Priority(Protocol):
 
     Attributes:
         name: What configuration and results call it.
+        basis: What its ratings are made from. Whoever asks need not ask again, nor
+            fit what will not be looked at.
     """
 
     name: str
+    basis: Basis
 
     def rate(self, look: Look, memory: Memory) -> Rated:
         """Return a rating for each contender.
