@@ -148,7 +148,7 @@ class Priority(Protocol):
     name: str
     basis: Basis
 
-    def rate(self, look: Look, memory: Memory) -> Rated:
+    def rate(self, look: Look, memory: Memory, /) -> Rated:
         """Return a rating for each contender.
 
         Args:

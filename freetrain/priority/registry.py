@@ -1,0 +1,74 @@
+"""Every priority by the name that users call it."""
+
+from __future__ import annotations
+
+from inspect import signature
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from freetrain.errors import UsageError
+from freetrain.priority.fair import Fair
+from freetrain.priority.hysteresis import DEFAULT_GAIN, Steady
+from freetrain.priority.speedup import SpeedUp
+from freetrain.priority.throughput import Throughput
+from freetrain.priority.weight import Weight
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from freetrain.priority.interface import Priority
+
+    Maker = Callable[..., Priority]
+
+HYSTERESIS = "hysteresis"
+"""The setting that every priority has: the least gain of a change; 0 for any."""
+
+WITHOUT_HYSTERESIS = frozenset({"throughput", "speedup", "weight"})
+"""Published comparisons rest on these as they are; it can be asked for."""
+
+PRIORITIES: Mapping[str, Maker] = MappingProxyType(
+    {
+        "throughput": Throughput,
+        "speedup": SpeedUp,
+        "weight": Weight,
+        "fair": Fair,
+    }
+)
+"""How each priority is made; the keywords a maker takes are its settings, numbers."""
+
+
+def priority_named(
+    name: str, settings: Mapping[str, float] = MappingProxyType({})
+) -> Priority:
+    """Return the priority called *name*.
+
+    Args:
+        name: A name in ``PRIORITIES``.
+        settings: Its own by keyword, and ``hysteresis``; what is left out has its
+            default.
+
+    Raises:
+        UsageError: There is no such priority or setting, or a value is out of range.
+    """
+    if name not in PRIORITIES:
+        raise UsageError(
+            f"no priority {name!r}. Choose one of {', '.join(PRIORITIES)}."
+        )
+    known = settings_of(name)
+    for unknown in sorted(settings.keys() - known):
+        raise UsageError(
+            f"priority {name} has no setting {unknown!r}. It has {', '.join(known)}."
+        )
+    own = {key: value for key, value in settings.items() if key != HYSTERESIS}
+    priority = PRIORITIES[name](**own)
+    gain = settings.get(HYSTERESIS, _usual_hysteresis(name))
+    return Steady(priority, gain) if gain != 0 else priority
+
+
+def settings_of(name: str) -> tuple[str, ...]:
+    """Return the names of the settings of the priority *name*."""
+    return (*signature(PRIORITIES[name]).parameters, HYSTERESIS)
+
+
+def _usual_hysteresis(name: str) -> float:
+    return 0.0 if name in WITHOUT_HYSTERESIS else DEFAULT_GAIN

@@ -1,0 +1,88 @@
+"""Priorities by name, with settings; the plain ones as the replay has them."""
+
+import pytest
+
+from freetrain.errors import UsageError
+from freetrain.priority.interface import Basis
+from freetrain.priority.registry import PRIORITIES, priority_named, settings_of
+from milp.curve import speed_up, throughput, weighted
+from tests.priority.looks import contender, look, speeds
+
+PLAIN = ["throughput", "speedup", "weight"]
+
+
+@pytest.mark.parametrize("name", PRIORITIES)
+def test_a_priority_has_the_name_it_is_called_by(name: str) -> None:
+    assert priority_named(name).name == name
+    assert priority_named(name, {"hysteresis": 0.2}).name == name
+
+
+def test_the_plain_priorities_are_the_objectives_to_the_bit() -> None:
+    sizes = (2, 4, 8)
+    own = speeds(8, one_node=1 / 3)
+    one = contender("a", sizes=sizes, samples_per_s=own, weight=0.7, held=4)
+    wanted = {
+        "throughput": throughput(own, sizes),
+        "speedup": speed_up(own, sizes),
+        "weight": weighted(speed_up(own, sizes), 0.7),
+    }
+    for name in PLAIN:
+        (rating,) = priority_named(name).rate(look(one), {}).ratings
+        bits = rating.curve.value_per_s.tobytes()
+        assert bits == wanted[name].value_per_s.tobytes(), name
+        assert rating.curve.sizes == sizes
+        assert (rating.floor, rating.is_background) == (0, False)
+
+
+@pytest.mark.parametrize("name", PRIORITIES)
+def test_a_curve_stays_the_same_object_while_nothing_changed(name: str) -> None:
+    priority = priority_named(name)
+    first = priority.rate(look(contender("a")), {}).ratings[0].curve
+    again = priority.rate(look(contender("a", samples_per_s=speeds(8))), {})
+    assert again.ratings[0].curve is first
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_another_speed_is_another_curve(name: str) -> None:
+    priority = priority_named(name)
+    two = priority.rate(
+        look(contender("a"), contender("b", samples_per_s=speeds(8) ** 0.5)), {}
+    )
+    assert two.ratings[0].curve is not two.ratings[1].curve
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_ratings_by_the_trainer_alone_know_no_hysteresis_unless_asked(
+    name: str,
+) -> None:
+    one = look(contender("a", held=4))
+    plain, asked = priority_named(name), priority_named(name, {"hysteresis": 0.1})
+    assert (plain.basis, asked.basis) == (Basis.TRAINER, Basis.MOMENT)
+    before = plain.rate(one, {}).ratings[0].curve.value_per_s
+    after = asked.rate(one, {}).ratings[0].curve.value_per_s
+    assert after[4] == pytest.approx(1.1 * before[4])
+    assert [after[n] for n in (3, 5)] == [before[n] for n in (3, 5)]
+
+
+def test_others_have_five_percent_of_hysteresis_unless_told() -> None:
+    one = look(contender("a", held=4))
+    usual = priority_named("fair").rate(one, {}).ratings[0].curve.value_per_s
+    without = priority_named("fair", {"hysteresis": 0}).rate(one, {}).ratings[0]
+    assert usual[4] == pytest.approx(1.05 * without.curve.value_per_s[4])
+
+
+def test_an_unknown_priority_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(UsageError, match=r"no priority 'best'.*throughput, speedup"):
+        priority_named("best")
+
+
+def test_an_unknown_setting_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(UsageError, match=r"no setting 'speed'. It has hysteresis"):
+        priority_named("fair", {"speed": 1})
+    assert settings_of("fair") == ("hysteresis",)
+
+
+@pytest.mark.parametrize("gain", [-0.05, float("nan"), float("inf")])
+def test_a_hysteresis_that_means_nothing_is_refused(gain: float) -> None:
+    with pytest.raises(UsageError, match="hysteresis"):
+        priority_named("fair", {"hysteresis": gain})
