@@ -25,7 +25,8 @@ def generations(
 
     Losing leases cannot wait, and neither can starting. Growing by some of the
     leases that a trainer is to have waits for the others, for a while: each
-    rescale costs the trainer work.
+    rescale costs the trainer work. Growing waits for a world that has only just been
+    made, too: survivors that re-formed seconds ago would throw their start away.
     """
     ready = _ready(actual)
     newest = {assignment.trainer: assignment for assignment in actual.assignments}
@@ -76,8 +77,8 @@ def _generation(
         is_complete = not one.awaited_nodes and len(usable) == len(given)
         # An agent's clock may be ahead, by anything.
         age_s = actual.now_s - newest.created_s
-        has_settled = not 0.0 <= age_s < limits.grow_every_s
-        if not is_complete and not has_settled:
+        wait_s = limits.grow_after_s if is_complete else limits.grow_every_s
+        if 0.0 <= age_s < wait_s:
             return None
     return _next(one.name, newest, leases, actual.now_s)
 

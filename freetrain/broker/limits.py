@@ -40,6 +40,7 @@ class Limits:
         unheard_s: How long a lease that trains nothing may be without an agent that
             is heard; it holds a node for nothing.
         cancel_retry_s: After how long a cancel that did nothing is repeated.
+        grow_after_s: How long a generation is left to start before it may grow.
         grow_every_s: Shortest time between two generations for partial growth.
         failed_start_s: A lease that fails sooner than this failed to start.
         most_failed_starts: Failed starts in a row before the broker pauses.
@@ -68,6 +69,7 @@ class Limits:
     claim_patience_s: float = 20.0
     unheard_s: float = 180.0
     cancel_retry_s: float = 60.0
+    grow_after_s: float = 10.0
     grow_every_s: float = 60.0
     failed_start_s: float = 30.0
     most_failed_starts: int = 3

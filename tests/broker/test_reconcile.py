@@ -221,6 +221,20 @@ def test_growing_by_a_part_waits_a_while_but_losing_and_starting_do_not() -> Non
     assert len(run(plan, actual(*leases))) == 1
 
 
+def test_a_world_that_was_only_just_made_does_not_grow_but_shrinks_at_once() -> None:
+    leases = (lease(0, "n0"), lease(1, "n1"))
+    more = Wanted((wanted("a", 0, 1),), ())
+    young, settled = (
+        actual(*leases, assignments=(generation("a", 0, age_s=age_s),))
+        for age_s in (9.0, 10.0)
+    )
+    too_much = actual(*leases, assignments=(generation("a", 0, 1, age_s=1.0),))
+
+    assert run(more, young) == ()
+    assert len(run(more, settled)) == 1
+    assert len(run(Wanted((wanted("a", 0),), ()), too_much)) > 0
+
+
 def test_a_lease_joins_nobody_before_its_agent_is_up_and_is_waited_for() -> None:
     leases = (lease(0, "n0"), lease(1, "n1"), lease(2, "n2"))
     plan = Wanted((wanted("a", 0, 1, 2),), ())
