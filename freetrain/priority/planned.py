@@ -1,0 +1,52 @@
+"""Ratings as the planner takes them: it knows curves, and neither floors nor ranks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from milp.curve import custom, weighted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from freetrain.priority.interface import Rating
+    from milp.problem import Curve
+
+BACKGROUND = 1e-4
+"""What a node is worth at most to a trainer in the background, over what it is worth
+at most to one that is not: so it gets what others have next to no use for."""
+
+FLOOR = 4.0
+"""What a node below a floor is worth, over what one is worth at most above. Above 1 it
+comes first; much above it, a trainer that holds its floor would never be changed again,
+because the planner counts a change in seconds of the present worth."""
+
+
+def planned_curves(ratings: Sequence[Rating]) -> tuple[Curve, ...]:
+    """Return the curve of each of *ratings*, floors and background worked in.
+
+    A rating that has neither keeps its very curve.
+    """
+    ahead = [_steepest(r.curve) for r in ratings if not r.is_background]
+    dearest = max(ahead, default=0.0)
+    return tuple(_planned(rating, dearest) for rating in ratings)
+
+
+def _planned(rating: Rating, dearest: float) -> Curve:
+    curve = rating.curve
+    if rating.is_background:
+        own = _steepest(curve)
+        return weighted(curve, BACKGROUND * dearest / own) if own * dearest else curve
+    if not rating.floor or not dearest:
+        return curve
+    below = np.minimum(np.arange(len(curve.value_per_s)), rating.floor)
+    return custom(curve.value_per_s + FLOOR * dearest * below, curve.sizes)
+
+
+def _steepest(curve: Curve) -> float:
+    """Return the most that a node adds between neighbouring sizes, at least 0."""
+    sizes = np.array([0, *curve.sizes])
+    slopes = np.diff(curve.value_per_s[sizes]) / np.diff(sizes)
+    return max(0.0, float(slopes.max()))
