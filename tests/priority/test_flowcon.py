@@ -1,0 +1,242 @@
+"""FlowCon's algorithm: growth, lists, shares, and when it looks again."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from freetrain.priority.flowcon_growth import LEAST_SHARE, SHORTEST, Seen
+from freetrain.priority.flowcon_look import is_due, look, moved
+from freetrain.priority.flowcon_state import List, Settings, State, from_json, to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from freetrain.priority.flowcon_state import Track
+
+INTERVAL_S = 10.0
+HOW = Settings(interval_s=INTERVAL_S)
+FALLING = (10, 8, 6), (5, 4, 3), (2.5, 2, 1.5), (1.2, 1, 0.8), (0.6, 0.5, 0.4)
+FLAT = (10, 1, 1), *((1.0, 1.001, 1.0),) * 4
+
+Told = tuple[float, ...]
+
+
+def history(losses: Mapping[str, Sequence[Told]]) -> Iterator[State]:
+    """Look every interval at trainers that use all they are given.
+
+    The first look is at their start; then each tells the next of its *losses*.
+    """
+    used_s = dict.fromkeys(losses, 0.0)
+    state = look(State(), [_seen(name, (), 0.0, 0.0) for name in losses], 0.0, HOW)
+    for turn in range(max(map(len, losses.values()))):
+        yield state
+        now_s = (turn + 1) * INTERVAL_S
+        used_s = {n: s + INTERVAL_S * state.shares[n] for n, s in used_s.items()}
+        told = {
+            n: values[turn] if turn < len(values) else ()
+            for n, values in losses.items()
+        }
+        state = look(
+            state, [_seen(n, told[n], now_s, used_s[n]) for n in losses], now_s, HOW
+        )
+    yield state
+
+
+def _seen(name: str, values: Told, now_s: float, used_s: float) -> Seen:
+    timed = tuple((now_s - len(values) + k + 1, v) for k, v in enumerate(values))
+    return Seen(name=name, values=timed, used_s=used_s)
+
+
+def last(losses: Mapping[str, Sequence[Told]]) -> dict[str, Track]:
+    *_, state = history(losses)
+    return {track.name: track for track in state.tracks}
+
+
+def places(losses: Sequence[Told]) -> list[List]:
+    """The lists that a trainer is in, look by look, beside one that goes on falling."""
+    return [state.tracks[0].place for state in history({"it": losses, "b": FALLING})]
+
+
+def test_a_flat_loss_is_watched_after_one_strike_and_completing_after_two() -> None:
+    new, watching, completing = List
+    assert places(FLAT) == [new, new, watching, completing, completing, completing]
+
+
+def test_a_trainer_that_falls_again_is_new_again() -> None:
+    assert places([*FLAT[:3], (0.6, 0.5, 0.4)])[-1] is List.NEW
+
+
+@pytest.mark.parametrize("growth", [-5.0, 0.0, 0.0299])
+def test_below_the_threshold_is_a_strike(growth: float) -> None:
+    moves = [moved(place, growth, 0.03) for place in List]
+    assert moves == [List.WATCHING, List.COMPLETING, List.COMPLETING]
+
+
+def test_a_trainer_that_grows_gets_more_than_one_that_is_flat() -> None:
+    tracks = last({"falling": FALLING, "flat": FLAT})
+    assert tracks["falling"].share == pytest.approx(0.75)  # 1 against 1/3
+    assert tracks["flat"].share == pytest.approx(0.25)
+
+
+def test_growth_is_the_part_of_the_drop_gained_by_interval_and_share() -> None:
+    (*_, before, after) = history({"a": FALLING[:3], "b": FALLING[:3]})
+    assert before.tracks[0].share == pytest.approx(0.5)
+    # From 4 to 2, of a drop from 10, in one interval on half of the resource.
+    assert after.tracks[0].growth == pytest.approx((4 - 2) / (10 - 2) / 0.5)
+
+
+def test_a_loss_that_climbs_is_no_growth_and_gets_the_least() -> None:
+    tracks = last({"up": [(1, 2, 3), (4, 5, 6), (7, 8, 9)], "down": FALLING[:3]})
+    growth = tracks["up"].growth
+    assert growth is not None
+    assert growth < 0
+    assert tracks["up"].place is List.COMPLETING
+    assert tracks["up"].share < tracks["down"].share
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])
+def test_a_loss_that_is_no_number_any_more_is_no_growth(odd: float) -> None:
+    tracks = last({"odd": [(10, 8, 6), (5, 4, odd)], "down": FALLING[:2]})
+    growth = tracks["odd"].growth
+    assert growth is not None
+    assert growth < 0
+    assert json.dumps(to_json(State(tuple(tracks.values()))), allow_nan=False)
+
+
+def test_one_odd_value_among_good_ones_changes_nothing() -> None:
+    spiked = [(10, 8, 6), (5, 1e9, 4, 3, 2.9), (2.5, math.nan, 2, 1.5)]
+    plain = [(10, 8, 6), (5, 4.5, 4, 3, 2.9), (2.5, 2, 2, 1.5)]
+    with_spike = last({"a": spiked, "b": FALLING})["a"]
+    assert with_spike.place is List.NEW
+    assert with_spike.growth == pytest.approx(
+        last({"a": plain, "b": FALLING})["a"].growth, rel=0.5
+    )
+
+
+def test_a_spell_of_divergence_neither_flattens_what_follows_nor_earns_anything() -> (
+    None
+):
+    spell = [*FALLING[:2], (900, 1000, 800), FALLING[1], FALLING[2]]
+    states = list(history({"a": spell, "b": FALLING}))
+    growths = [state.tracks[0].growth for state in states]
+    assert growths[3] is not None
+    assert growths[3] < 0
+    assert growths[4] == 0  # back to where it was
+    assert states[5].tracks[0].place is List.NEW  # and on to where nobody was
+
+
+def test_a_starved_trainer_does_not_explode() -> None:
+    first = look(State(), [_seen("a", (), 0, 0)], 0.0, HOW)
+    second = look(first, [_seen("a", (10, 8, 6), 10.0, 1e-9)], 10.0, HOW)
+    assert second.tracks[0].growth == pytest.approx(1 / LEAST_SHARE)
+
+
+def test_a_trainer_that_tells_nothing_gets_no_strike() -> None:
+    assert places([*FALLING[:2], (), (), ()]) == [List.NEW] * 6
+
+
+def test_a_newcomer_that_stays_silent_ends_with_an_equal_part() -> None:
+    rows = list(history({"silent": [()] * 6, "b": FALLING, "c": FALLING}))
+    shares = [state.shares["silent"] for state in rows]
+    assert shares[0] == pytest.approx(1 / 3)
+    growing = rows[-1].shares["b"]
+    assert shares[-1] == pytest.approx(1 - 2 * growing)
+    assert rows[-1].tracks[0].growth is None
+    assert shares[-1] == pytest.approx(1 / 3 / (1 / 3 + 0.5 + 0.5))
+
+
+def test_where_all_are_completing_all_have_the_same_and_looks_get_rarer() -> None:
+    states = list(history({"a": FLAT, "b": FLAT}))
+    gaps = [state.due_s - 10.0 * k for k, state in enumerate(states)]
+    assert gaps == [10, 10, 10, 20, 40, 80]
+    assert states[-1].shares == {"a": 0.5, "b": 0.5}
+
+
+def test_looks_get_rarer_only_so_far() -> None:
+    state = State()
+    for number in range(40):
+        values = FLAT[0] if number == 1 else FLAT[1]
+        at_s = 1000.0 * number
+        state = look(
+            state, [_seen("a", values if number else (), at_s, at_s)], at_s, HOW
+        )
+    assert state.due_s - at_s == INTERVAL_S * 2**HOW.most_doublings
+
+
+def test_an_arrival_and_an_exit_are_looked_at_at_once_and_end_the_back_off() -> None:
+    *_, resting = history({"a": FLAT, "b": FLAT})
+    assert not is_due(resting, ["a", "b"], 51.0)
+    assert is_due(resting, ["a", "b", "c"], 51.0)
+    assert is_due(resting, ["a"], 51.0)
+    came = look(resting, [_seen(n, (), 51.0, 25.0) for n in "abc"], 51.0, HOW)
+    gone = look(resting, [_seen("a", (), 51.0, 25.0)], 51.0, HOW)
+    assert came.due_s == gone.due_s == 61.0
+    assert came.shares["c"] > 0.6  # 1 against 1/4 and 1/4
+
+
+def test_a_look_soon_after_another_measures_nothing() -> None:
+    *_, state = history({"a": FALLING[:2], "b": FALLING[:2]})
+    soon_s = 20.0 + SHORTEST * INTERVAL_S - 0.1
+    seen = [_seen("a", (9.0, 9.0), soon_s, 10.0), _seen("b", (), soon_s, 10.0)]
+    after = look(state, [*seen, _seen("c", (), soon_s, 0.0)], soon_s, HOW)
+    assert [t.growth for t in after.tracks[:2]] == [t.growth for t in state.tracks]
+    assert after.tracks[0].measured_s == 20.0  # the next look still sees these values
+
+
+def test_shares_that_would_hardly_change_stay() -> None:
+    *_, state = history({"a": FALLING[:2], "b": FALLING[:2]})
+    almost = (2.5, 2.02, 1.5)
+    used_s = [track.used_s + 5.0 for track in state.tracks]
+    seen = [_seen("a", FALLING[2], 30, used_s[0]), _seen("b", almost, 30, used_s[1])]
+    after = look(state, seen, 30.0, HOW)
+    assert after.tracks[0].growth != after.tracks[1].growth
+    assert after.shares == state.shares
+
+
+def test_a_trainer_with_a_past_is_judged_by_what_it_does_from_now_on() -> None:
+    past = (*(100.0,) * 5, *(1.0,) * 35)
+    begun = look(State(), [_seen("a", past, 40.0, 12.0)], 40.0, HOW)
+    assert begun.tracks[0].growth is None
+    flat = _seen("a", (1.0, 1.0), 50.0, 22.0)
+    after = look(begun, [flat], 50.0, HOW)
+    assert after.tracks[0].growth == 0
+    assert after.tracks[0].first == 100.0
+
+
+values = st.floats(allow_nan=True, allow_infinity=True)
+turns = st.lists(st.lists(values, max_size=5).map(tuple), min_size=1, max_size=6)
+
+
+@given(st.dictionaries(st.sampled_from("abcd"), turns, min_size=1))
+def test_whatever_is_told_shares_are_parts_of_one_and_nobody_is_starved(
+    losses: dict[str, list[Told]],
+) -> None:
+    for state in history(losses):
+        shares = state.shares.values()
+        assert sum(shares) == pytest.approx(1)
+        # Parts are 1/(n+1) at least, and below 3 together: those by growth 1, those
+        # of the watched 1, and the least of all n.
+        assert min(shares) > 1 / (len(losses) + 1) / 3
+        bound = 1 / LEAST_SHARE / SHORTEST
+        assert all(abs(t.growth or 0) <= bound + 1e-9 for t in state.tracks)
+
+
+@given(st.dictionaries(st.sampled_from("abcd"), turns, min_size=1))
+def test_state_survives_json(losses: dict[str, list[Told]]) -> None:
+    for state in history(losses):
+        assert (
+            from_json(json.loads(json.dumps(to_json(state), allow_nan=False))) == state
+        )
+
+
+@pytest.mark.parametrize(
+    "told", [{}, {"tracks": 3}, {"tracks": [{"name": "a"}], "due_s": 1, "doublings": 0}]
+)
+def test_what_is_no_state_is_a_beginning(told: dict[str, object]) -> None:
+    assert from_json(told) == State()
