@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+DEFAULT_ALPHA = 0.03
+"""The authors' threshold."""
+
 
 class List(StrEnum):
     """The list that a trainer is in."""
@@ -31,7 +34,7 @@ class Settings:
     """
 
     interval_s: float
-    alpha: float = 0.03
+    alpha: float = DEFAULT_ALPHA
     most_doublings: int = 6
     least_gain: float = 0.05
 

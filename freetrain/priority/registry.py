@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from freetrain.errors import UsageError
 from freetrain.priority.fair import Fair
+from freetrain.priority.flowcon import FlowCon
 from freetrain.priority.hysteresis import DEFAULT_GAIN, Steady
 from freetrain.priority.speedup import SpeedUp
 from freetrain.priority.throughput import Throughput
@@ -32,6 +33,7 @@ PRIORITIES: Mapping[str, Maker] = MappingProxyType(
         "speedup": SpeedUp,
         "weight": Weight,
         "fair": Fair,
+        "flowcon": FlowCon,
     }
 )
 """How each priority is made; the keywords a maker takes are its settings, numbers."""
