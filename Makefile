@@ -9,7 +9,7 @@ MPI := $(VENV)/.mpi-installed
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PYTEST ?= $(BIN)/python -m pytest
 
-.PHONY: help demo test test-slurm soak cluster cluster-down lint types format coverage test-wheel wheel bench sample constraints clean
+.PHONY: help demo test test-slurm soak cluster cluster-down lint types format coverage test-wheel wheel bench sample curves constraints clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -88,6 +88,9 @@ bench: $(DEV)  ## Measure planner, replay and tick; ratios within one run
 
 sample: $(RUNTIME)  ## Make logs/samples/ anew; the same bytes every time
 	@$(BIN)/freetrain trace generate --sample --out logs/samples --force
+
+curves: $(DEV)  ## Make freetrain/recorded/curves/ anew; step times: docs/recorded-curves.md
+	@$(BIN)/python -m examples.record_curves curves --out freetrain/recorded/curves
 
 constraints: $(DEV)  ## Renew constraints.txt from what is installed
 	@{ head -n 1 constraints.txt; $(BIN)/python -m pip freeze --exclude-editable --exclude pip --exclude setuptools; } > constraints.new
