@@ -7,11 +7,16 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from freetrain.errors import UsageError
+from freetrain.priority.deadline import Deadline
 from freetrain.priority.fair import Fair
 from freetrain.priority.flowcon import FlowCon
 from freetrain.priority.hysteresis import DEFAULT_GAIN, Steady
+from freetrain.priority.slaq import Slaq
+from freetrain.priority.slaq_min import SlaqMin
+from freetrain.priority.specon import SpeCon
 from freetrain.priority.speedup import SpeedUp
 from freetrain.priority.throughput import Throughput
+from freetrain.priority.tradl import Tradl
 from freetrain.priority.weight import Weight
 
 if TYPE_CHECKING:
@@ -33,6 +38,11 @@ PRIORITIES: Mapping[str, Maker] = MappingProxyType(
         "speedup": SpeedUp,
         "weight": Weight,
         "fair": Fair,
+        "deadline": Deadline,
+        "slaq": Slaq,
+        "slaq-min": SlaqMin,
+        "specon": SpeCon,
+        "tradl": Tradl,
         "flowcon": FlowCon,
     }
 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from freetrain.priority.interface import Contender, Look
+from freetrain.priority.planned import planned_curves
 from milp.planner import Planner
 from milp.problem import NodeClass, Problem, TrainerState
 
@@ -45,16 +46,16 @@ def problem_of(seen: Look, ratings: Sequence[Rating]) -> Problem:
     """Return what the planner is asked, all nodes being alike."""
     trainers = [
         TrainerState(
-            one.name, rating.curve, (one.held,), one.grow_s, one.shrink_s, one.start_s
+            one.name, curve, (one.held,), one.grow_s, one.shrink_s, one.start_s
         )
-        for one, rating in zip(seen.contenders, ratings, strict=True)
+        for one, curve in zip(seen.contenders, planned_curves(ratings), strict=True)
     ]
     nodes = (NodeClass("idle", seen.nodes),)
     return Problem(nodes, tuple(trainers), seen.t_fwd_s)
 
 
 def planned(seen: Look, ratings: Sequence[Rating]) -> dict[str, int]:
-    """Return the nodes that the planner gives by trainer, curves alone considered."""
+    """Return the nodes that the planner gives, by trainer."""
     plan = Planner().plan(problem_of(seen, ratings)).plan
     names = [one.name for one in seen.contenders]
     return {name: row[0] for name, row in zip(names, plan.counts, strict=True)}

@@ -1,0 +1,102 @@
+"""The priority ``deadline``: enough nodes to be in time, earliest deadline first."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from freetrain.errors import UsageError
+from freetrain.priority.curves import Curves
+from freetrain.priority.interface import Basis, Rated, Rating
+
+if TYPE_CHECKING:
+    from freetrain.priority.interface import Contender, Look, Memory
+
+
+class Deadline:
+    """A floor of the fewest nodes that are in time; all nodes by speed-up.
+
+    In time is a size n where what is left takes no longer than there is time::
+
+        (total - done) / speed(n) + stop(n) <= (1 - slack) (deadline - now)
+
+    with stop(n) the seconds that changing to n costs. Floors are given in order of
+    deadlines, from the nodes that there are. A trainer that no size brings in time
+    has none, and counts by its speed-up like those without a deadline.
+
+    Args:
+        slack: Share of the time left that is kept for what goes wrong.
+
+    Raises:
+        UsageError: *slack* is not from 0 to below 1.
+    """
+
+    name = "deadline"
+    basis = Basis.MOMENT
+
+    def __init__(self, *, slack: float = 0.05) -> None:
+        if not 0 <= slack < 1:
+            raise UsageError(
+                f"slack {slack:g} is not from 0 to below 1. Give the share of the time "
+                f"left to keep, such as 0.05."
+            )
+        self._slack = slack
+        self._curves = Curves()
+
+    def rate(self, look: Look, _memory: Memory, /) -> Rated:
+        """Rate contenders by what they need to be in time."""
+        floors = self._floors(look)
+        ratings = [self._rating(one, floors) for one in look.contenders]
+        return Rated(tuple(ratings), {})
+
+    def _floors(self, look: Look) -> dict[str, int]:
+        """Return the nodes needed by name, as far as there are nodes; 0 for in vain."""
+        floors, left = {}, look.nodes
+        for one in sorted(look.contenders, key=_earliest_first):
+            if one.deadline_s is None or one.total_samples is None:
+                continue
+            time_s = (1 - self._slack) * (one.deadline_s - look.now_s)
+            needed = fewest_nodes(one, one.total_samples - one.done_samples, time_s)
+            within = [n for n in one.sizes if n <= min(needed, left)]
+            floors[one.name] = max(within, default=0)
+            left -= floors[one.name]
+        return floors
+
+    def _rating(self, one: Contender, floors: dict[str, int]) -> Rating:
+        return Rating(
+            curve=self._curves.speed_up(one),
+            floor=floors.get(one.name, 0),
+            reason=_reason(one, floors.get(one.name, 0)),
+        )
+
+
+def fewest_nodes(contender: Contender, samples: float, time_s: float) -> int:
+    """Return the smallest size that does *samples* within *time_s*; 0 for none."""
+    for n in contender.sizes:
+        train_s = time_s - _stop_s(contender, n)
+        if samples <= train_s * contender.samples_per_s.item(n):
+            return n
+    return 0
+
+
+def _stop_s(contender: Contender, nodes: int) -> float:
+    if nodes == contender.held:
+        return 0.0
+    if contender.held == 0:
+        return contender.start_s
+    return contender.grow_s if nodes > contender.held else contender.shrink_s
+
+
+def _earliest_first(contender: Contender) -> tuple[float, str]:
+    deadline_s = contender.deadline_s
+    return (math.inf if deadline_s is None else deadline_s, contender.name)
+
+
+def _reason(contender: Contender, floor: int) -> str:
+    if contender.deadline_s is None:
+        return "no deadline, so it counts by its speed-up"
+    if contender.total_samples is None:
+        return "nobody knows how much is left to do, so it counts by its speed-up"
+    if floor == 0:
+        return "its deadline cannot be met, so it counts by its speed-up"
+    return f"{floor} nodes towards its deadline"

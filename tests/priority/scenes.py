@@ -1,0 +1,72 @@
+"""Looks of all kinds, for what holds of every priority."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hypothesis import strategies as st
+
+from freetrain.priority.interface import Contender, Look, Target
+from tests.priority.fake_outlook import FakeOutlook, exponential, flat, power_law
+from tests.priority.looks import T_FWD_S, speeds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SIZES = [(1,), (1, 2, 3, 4), tuple(range(1, 17)), (2, 4, 8), (4, 16)]
+NOW_S = 5000.0
+
+
+@st.composite
+def truths(draw: st.DrawFn) -> Callable[[float], float]:
+    kind = draw(st.sampled_from(["power law", "exponential", "flat"]))
+    at = draw(st.sampled_from([1e3, 1e4, 1e6]))
+    if kind == "power law":
+        return power_law(steepness=draw(st.sampled_from([0.2, 0.5, 1.0])), at=at)
+    return exponential(at=at) if kind == "exponential" else flat()
+
+
+@st.composite
+def outlooks(draw: st.DrawFn, done: float) -> FakeOutlook:
+    return FakeOutlook(
+        truth=draw(truths()),
+        done=done * draw(st.sampled_from([0.5, 1.0])),
+        told=draw(st.sampled_from([1, 4, 30])),
+        is_diverging=draw(st.booleans()) and draw(st.booleans()),
+    )
+
+
+@st.composite
+def contenders(draw: st.DrawFn, name: str) -> Contender:
+    sizes = draw(st.sampled_from(SIZES))
+    done = draw(st.sampled_from([0.0, 1e3, 1e5, 3e6]))
+    deliver = draw(st.sampled_from([0.1, 0.4, 0.9]))
+    final = draw(st.sampled_from([None, deliver - 0.05]))
+    target = Target(deliver=deliver, final=final, is_delivered=draw(st.booleans()))
+    return Contender(
+        name=name,
+        sizes=sizes,
+        samples_per_s=speeds(sizes[-1], one_node=draw(st.sampled_from([3.0, 1e4]))),
+        held=draw(st.sampled_from([0, *sizes])),
+        arrived_s=draw(st.sampled_from([0.0, NOW_S])),
+        done_samples=done,
+        total_samples=draw(st.sampled_from([None, 2 * done + 1e4])),
+        weight=draw(st.sampled_from([1.0, 3.0])),
+        deadline_s=draw(st.sampled_from([None, 1000.0, 6000.0, 1e6])),
+        target=draw(st.sampled_from([None, target])),
+        outlook=draw(st.none() | outlooks(done)),
+        grow_s=5.0,
+        shrink_s=draw(st.sampled_from([0.0, 30.0])),
+        start_s=10.0,
+    )
+
+
+@st.composite
+def looks(draw: st.DrawFn) -> Look:
+    names = [f"trainer-{k}" for k in range(draw(st.integers(0, 5)))]
+    return Look(
+        now_s=NOW_S,
+        contenders=tuple([draw(contenders(name)) for name in names]),
+        nodes=draw(st.integers(0, 40)),
+        t_fwd_s=T_FWD_S,
+    )

@@ -1,0 +1,136 @@
+"""What holds of every priority, whatever it goes by."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from freetrain.priority.interface import Basis, Look, Memory, Rating
+from freetrain.priority.registry import PRIORITIES, priority_named
+from tests.priority.fake_outlook import FakeOutlook, power_law
+from tests.priority.looks import contender, look, planned
+from tests.priority.scenes import looks
+
+EVERY = pytest.mark.parametrize("name", PRIORITIES)
+BY_LOSSES = [n for n in PRIORITIES if priority_named(n).basis is Basis.LOSSES]
+LATER_S = 60.0
+
+
+def later(seen: Look) -> Look:
+    """Return the look a minute on, everybody having trained on what it holds."""
+    trained = [
+        replace(one, done_samples=one.done_samples * 1.1 + 1) for one in seen.contenders
+    ]
+    return replace(seen, now_s=seen.now_s + LATER_S, contenders=tuple(trained))
+
+
+def told(rating: Rating) -> tuple[object, ...]:
+    """Return all that a rating says, to be compared."""
+    curve = rating.curve
+    bits = curve.value_per_s.tobytes()
+    return bits, curve.sizes, rating.floor, rating.is_background, rating.reason
+
+
+@EVERY
+@settings(max_examples=30)
+@given(seen=looks())
+def test_each_contender_is_rated_by_a_curve_over_its_sizes(
+    name: str, seen: Look
+) -> None:
+    ratings = priority_named(name).rate(seen, {}).ratings
+    for one, rating in zip(seen.contenders, ratings, strict=True):
+        worth = rating.curve.value_per_s
+        assert rating.curve.sizes == one.sizes
+        assert worth.shape == (one.sizes[-1] + 1,)
+        assert (worth >= 0).all(), "nobody is paid for keeping nodes from a trainer"
+        assert rating.floor == 0 or rating.floor in one.sizes
+        assert not (rating.floor and rating.is_background)
+
+
+@EVERY
+@settings(max_examples=30)
+@given(seen=looks())
+def test_each_rating_says_why_in_a_line(name: str, seen: Look) -> None:
+    for rating in priority_named(name).rate(seen, {}).ratings:
+        assert rating.reason
+        assert not rating.reason.endswith(".")
+        assert len(rating.reason.splitlines()) == 1
+        assert "nan" not in rating.reason
+
+
+@EVERY
+@settings(max_examples=30)
+@given(seen=looks())
+def test_the_order_of_trainers_changes_no_rating(name: str, seen: Look) -> None:
+    turned = replace(seen, contenders=seen.contenders[::-1])
+    forth = priority_named(name).rate(seen, {})
+    back = priority_named(name).rate(turned, {})
+    assert list(map(told, back.ratings)) == list(map(told, forth.ratings))[::-1]
+
+
+@EVERY
+@settings(max_examples=30)
+@given(seen=looks())
+def test_a_memory_goes_through_json_and_means_the_same(name: str, seen: Look) -> None:
+    memory = priority_named(name).rate(seen, {}).memory
+    read = json.loads(json.dumps(memory, allow_nan=False))
+    fresh = priority_named(name).rate(later(seen), read)
+    same = priority_named(name).rate(later(seen), memory)
+    assert list(map(told, fresh.ratings)) == list(map(told, same.ratings))
+    assert fresh.memory == same.memory
+
+
+@EVERY
+@settings(max_examples=30)
+@given(seen=looks())
+def test_nothing_is_remembered_of_trainers_that_are_gone(name: str, seen: Look) -> None:
+    priority = priority_named(name)
+    memory = priority.rate(seen, {}).memory
+    staying = replace(later(seen), contenders=later(seen).contenders[1:])
+    text = json.dumps(priority.rate(staying, memory).memory)
+    assert '"trainer-0"' not in text
+
+
+@EVERY
+def test_a_memory_of_something_else_is_no_obstacle(name: str) -> None:
+    seen = look(contender("a"), contender("b"))
+    others: list[Memory] = [{"a": 1}, {"a": {"strikes": "x"}, "b": None}, {"a": []}]
+    for memory in others:
+        rated = priority_named(name).rate(seen, memory)
+        assert len(rated.ratings) == 2
+
+
+@pytest.mark.parametrize("name", BY_LOSSES)
+def test_a_diverging_trainer_gets_nothing_that_another_wants(name: str) -> None:
+    learning = FakeOutlook(truth=power_law(at=1e5), done=1e5)
+    broken = replace(learning, is_diverging=True)
+    seen = look(
+        contender("broken", outlook=broken, held=8),
+        contender("sound", outlook=learning),
+        contender("silent"),
+    )
+    counts = planned(seen, priority_named(name).rate(seen, {}).ratings)
+    assert counts["broken"] == 0
+    assert counts["sound"] > 0
+
+
+# FlowCon hands out shares, which the planner follows where speed counts by its log.
+@pytest.mark.parametrize("name", [n for n in BY_LOSSES if n != "flowcon"])
+def test_a_trainer_without_a_loss_counts_by_its_speed_up_and_is_told_so(
+    name: str,
+) -> None:
+    seen = look(contender("a", done_samples=1e6))
+    (rating,) = priority_named(name, {"hysteresis": 0}).rate(seen, {}).ratings
+    speed = seen.contenders[0].samples_per_s
+    worth = rating.curve.value_per_s
+    assert np.allclose(worth / worth[1], speed / speed[1])
+    assert "speed-up" in rating.reason
+
+
+@pytest.mark.parametrize("name", BY_LOSSES)
+def test_all_without_losses_share_as_by_speed_up(name: str) -> None:
+    seen = look(*[contender(k, done_samples=1e6) for k in "abc"], nodes=9)
+    counts = planned(seen, priority_named(name).rate(seen, {}).ratings)
+    assert counts == {"a": 3, "b": 3, "c": 3}
