@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
@@ -115,6 +116,9 @@ def _work_told(stage: Stage, run: Run, *, hole_s: float) -> Iterator[str]:
             found += pauses(trainer, worked)
             for node, times in trained(worked).items():
                 spans.setdefault(node, []).extend(times)
+    page = json.loads(stage.state.page.read_text(encoding="utf-8"))
+    most = page["caps"]["churn_per_hour"]
+    yield f"{len(run.leases)} leases; churn {page['churned']}, at most {most} an hour"
     told = coverage(run, spans, nodes=NODES, shortest_s=hole_s)
     yield (
         f"coverage of holes of {hole_s:g} s and more: {told.share:.1%} of "
