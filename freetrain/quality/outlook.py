@@ -38,8 +38,8 @@ class Expected:
 
     Attributes:
         value: The most likely one.
-        low: Nine of ten outcomes are above this.
-        high: Nine of ten outcomes are below this.
+        low: Nineteen of twenty outcomes are above this.
+        high: Nineteen of twenty outcomes are below this.
     """
 
     value: float
