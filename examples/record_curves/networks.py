@@ -122,9 +122,9 @@ NETWORKS = (
     ),
     Training(
         name="cnn-digits-step-decay",
-        split=lambda: splits.noisy(splits.digits(1408), 0.1),
+        split=digits,
         learner=convolutional(momentum()),
-        rate=Rate(0.1, drops=(12, 18)),
+        rate=Rate(0.3, drops=(12, 18)),
         batch_size=64,
         epochs=24,
         steps_per_row=2,

@@ -44,7 +44,9 @@ class Quota:
     @contextmanager
     def of(self, percent: int) -> Iterator[Callable[[], None]]:
         """Move this process into a group of its own, and back out of it."""
-        before = self._cgroups / _cpu_group()
+        before = self._cgroups / _cpu_group() / "cgroup.procs"
+        if not os.access(before, os.W_OK):  # no way back
+            raise PermissionError(f"{before} cannot be written")
         ours = self._cgroups / f"freetrain-steps-{os.getpid()}"
         ours.mkdir()
         try:
@@ -53,7 +55,7 @@ class Quota:
             (ours / "cgroup.procs").write_text(str(os.getpid()))
             yield lambda: None
         finally:
-            (before / "cgroup.procs").write_text(str(os.getpid()))
+            before.write_text(str(os.getpid()))
             ours.rmdir()
 
     def works(self) -> bool:
@@ -70,17 +72,24 @@ class DutyCycle:
 
     method = "duty cycle"
 
+    def __init__(
+        self,
+        clock_s: Callable[[], float] = perf_counter,
+        sleep_s: Callable[[float], None] = sleep,
+    ) -> None:
+        self._clock_s, self._sleep_s = clock_s, sleep_s
+
     @contextmanager
     def of(self, percent: int) -> Iterator[Callable[[], None]]:
         """Sleep in proportion to what was worked."""
-        began_s = perf_counter()
+        began_s = self._clock_s()
 
         def rest() -> None:
             nonlocal began_s
-            worked_s = perf_counter() - began_s
+            worked_s = self._clock_s() - began_s
             if worked_s >= WORK_S:
-                sleep(worked_s * (100 / percent - 1))
-                began_s = perf_counter()
+                self._sleep_s(worked_s * (100 / percent - 1))
+                began_s = self._clock_s()
 
         yield rest
 

@@ -89,7 +89,7 @@ def _stretch(
         for _ in range(WARM_UP_STEPS):
             learner.step(next(batches), training.rate.peak)
         steps, wall_s, cpu_s = 0, perf_counter(), process_time()
-        while perf_counter() - wall_s < seconds:
+        while not steps or perf_counter() - wall_s < seconds:
             learner.step(next(batches), training.rate.peak)
             steps += 1
             rest()

@@ -1,0 +1,220 @@
+"""The program that recorded the curves does what the files say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+if find_spec("sklearn") is None or find_spec("examples") is None:
+    pytest.skip(
+        "no scikit-learn here (pip install scikit-learn), or no examples folder",
+        allow_module_level=True,
+    )
+
+from examples.record_curves import splits
+from examples.record_curves.__main__ import main
+from examples.record_curves.catalogue import TRAININGS
+from examples.record_curves.layers import (
+    Convolution,
+    Dense,
+    Halve,
+    Recurrent,
+    Relu,
+    Reshape,
+)
+from examples.record_curves.losses import CROSS_ENTROPY, HINGE, SQUARED_ERROR
+from examples.record_curves.rates import Rate
+from examples.record_curves.shares import DutyCycle
+from examples.record_curves.step_times import heading, measure
+from examples.record_curves.training import train
+from freetrain import recorded
+from freetrain.recorded.curve_file import parse_curve
+from freetrain.recorded.step_time_file import parse_step_times
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from examples.record_curves.layers import Layer
+    from examples.record_curves.losses import Loss
+
+    Array = NDArray[np.float64]
+
+QUICK = "logistic-iris"
+NAMED = {training.name: training for training in TRAININGS}
+
+
+def slope_at(function: Callable[[], float], place: Array, small: float) -> Array:
+    """The gradient of *function* by moving each number of *place* a little."""
+    slopes = np.empty_like(place)
+    for index in np.ndindex(place.shape):
+        kept = place[index]
+        place[index] = kept + small
+        above = function()
+        place[index] = kept - small
+        slopes[index] = (above - function()) / (2 * small)
+        place[index] = kept
+    return slopes
+
+
+LAYERS: dict[str, tuple[Callable[[np.random.Generator], Layer], tuple[int, ...]]] = {
+    "dense": (partial(Dense, 4, 3), (5, 4)),
+    "relu": (lambda _: Relu(), (5, 4)),
+    "reshape": (lambda _: Reshape(2, 2), (5, 4)),
+    "convolution": (partial(Convolution, 2, 3), (2, 2, 4, 4)),
+    "halve": (lambda _: Halve(), (2, 2, 4, 4)),
+    "recurrent": (partial(Recurrent, 3, 4), (2, 5, 3)),
+}
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_a_layer_goes_back_along_its_slope(kind: str) -> None:
+    make, shape = LAYERS[kind]
+    random = np.random.default_rng(5)
+    layer, x = make(random), random.normal(size=shape)
+    counts = random.normal(size=layer.forward(x).shape)
+
+    def total() -> float:
+        return float((layer.forward(x) * counts).sum())
+
+    layer.forward(x)
+    of_x, of_weights = layer.backward(counts)
+
+    np.testing.assert_allclose(of_x, slope_at(total, x, 1e-6), atol=1e-6)
+    for weight, gradient in zip(layer.weights, of_weights, strict=True):
+        np.testing.assert_allclose(gradient, slope_at(total, weight, 1e-6), atol=1e-6)
+
+
+@pytest.mark.parametrize("loss", [CROSS_ENTROPY, HINGE, SQUARED_ERROR])
+def test_a_loss_has_its_own_slope(loss: Loss) -> None:
+    random = np.random.default_rng(5)
+    values = random.normal(size=(6, 3))
+    wanted = values + 1 if loss is SQUARED_ERROR else np.array([0, 1, 2, 0, 1, 2])
+
+    _, gradient = loss.of(values, wanted)
+
+    slope = slope_at(lambda: loss.of(values, wanted)[0], values, 1e-6)
+    np.testing.assert_allclose(gradient, slope, atol=1e-6)
+
+
+def test_a_rate_warms_up_then_follows_the_cosine_to_zero() -> None:
+    rate = Rate(0.8, warm_up=2, cosine=10)
+
+    assert [rate.at(epoch) for epoch in (0, 1, 2)] == [0, 0.4, 0.8]
+    assert rate.at(6) == pytest.approx(0.4)
+    assert rate.at(10) == rate.at(11) == pytest.approx(0)
+
+
+def test_a_rate_drops_at_its_epochs() -> None:
+    rate = Rate(1.0, drops=(2, 5), factor=0.5)
+
+    assert [rate.at(epoch) for epoch in (1.9, 2, 4.9, 5)] == [1, 0.5, 0.5, 0.25]
+
+
+def test_every_training_of_the_catalogue_ships_and_no_other() -> None:
+    assert len(NAMED) == len(TRAININGS)
+    assert set(recorded.load()) == set(NAMED)
+
+
+def test_the_same_training_makes_the_same_bytes(tmp_path: Path) -> None:
+    for folder in ("first", "second"):
+        main(["curves", "--out", str(tmp_path / folder), "--only", QUICK])
+
+    first, second = (tmp_path / folder for folder in ("first", "second"))
+    assert [file.name for file in first.iterdir()] == [f"{QUICK}.csv"]
+    assert (first / f"{QUICK}.csv").read_bytes() == (
+        second / f"{QUICK}.csv"
+    ).read_bytes()
+
+
+def test_another_seed_makes_another_curve() -> None:
+    training = NAMED[QUICK]
+    other = replace(training, seed=2)
+
+    assert [row.loss for row in train(training)] != [row.loss for row in train(other)]
+
+
+@pytest.mark.parametrize("name", [QUICK, "logistic-breast-cancer", "k-means-digits"])
+def test_a_curve_that_ships_is_what_its_training_gives(
+    tmp_path: Path, name: str
+) -> None:
+    """To four digits: other processors and versions add up in another order."""
+    main(["curves", "--out", str(tmp_path), "--only", name])
+    file = f"{name}.csv"
+    anew = parse_curve((tmp_path / file).read_text("ascii"), file=file)
+    ships = recorded.load()[name]
+
+    np.testing.assert_allclose(anew.loss.values, ships.loss.values, rtol=1e-4)
+    np.testing.assert_allclose(anew.validation.values, ships.validation.values, 1e-4)
+    assert (anew.model, anew.data_set, anew.optimizer, anew.learning_rate) == (
+        ships.model,
+        ships.data_set,
+        ships.optimizer,
+        ships.learning_rate,
+    )
+
+
+def test_batches_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ValueError, match="120 samples are not a whole number of rows"):
+        next(replace(NAMED[QUICK], batch_size=50).batches(120))
+
+
+def test_an_epoch_trains_each_sample_once() -> None:
+    batches = NAMED[QUICK].batches(120)
+
+    for _ in range(2):
+        epoch = np.concatenate([next(batches) for _ in range(6)])
+        assert sorted(epoch) == list(range(120))
+
+
+def test_nothing_is_validated_on_that_was_trained_on() -> None:
+    for training in TRAININGS:
+        split = training.split()
+        seen = {row.tobytes() for row in split.x}
+        both = sum(row.tobytes() in seen for row in split.x_validation)
+        # Iris has flowers that are alike, and so may other sets.
+        assert both <= 2, training.name
+
+
+def test_labels_are_only_spoilt_in_what_is_trained_on() -> None:
+    clean = splits.digits(320)
+    noisy = splits.noisy(clean, 0.4)
+
+    assert 0.3 < (noisy.y != clean.y).mean() < 0.4
+    assert noisy.y_validation is clean.y_validation
+
+
+def test_a_duty_cycle_sleeps_in_proportion_to_the_work() -> None:
+    now_s = 0.0
+    slept_s: list[float] = []
+
+    with DutyCycle(lambda: now_s, slept_s.append).of(25) as rest:
+        now_s = 0.01
+        rest()
+        now_s = 0.03
+        rest()
+
+    assert slept_s == [pytest.approx(0.09)]
+
+
+def test_the_table_of_step_times_is_one_that_can_be_read() -> None:
+    lines = measure(
+        [NAMED[QUICK]],
+        DutyCycle(sleep_s=lambda _: None),
+        percents=(100, 50),
+        seconds=0.0,
+        repeats=3,
+    )
+    text = "\n".join([*heading(0.0, 3), *lines]) + "\n"
+
+    times = parse_step_times(text, file="step_times.csv", names={QUICK})
+
+    assert [time.cpu_percent for time in times[QUICK]] == [100, 50]
+    assert all(time.steps == 3 for time in times[QUICK])

@@ -1,0 +1,74 @@
+"""A share of a processor, enforced by the kernel where it lets us."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+if find_spec("examples") is None:
+    pytest.skip("no examples folder here", allow_module_level=True)
+
+from examples.record_curves.shares import CPU_CGROUPS, PERIOD_US, DutyCycle, Quota
+
+
+def group() -> Path:
+    """Where this process is in the hierarchy of cpu."""
+    lines = Path("/proc/self/cgroup").read_text("ascii").splitlines()
+    (path,) = (
+        w[2] for w in (x.split(":", 2) for x in lines) if "cpu" in w[1].split(",")
+    )
+    return CPU_CGROUPS / path.removeprefix("/")
+
+
+@pytest.fixture
+def quota() -> Quota:
+    made = Quota()
+    if not made.works():
+        pytest.skip("this process may not make cgroups (version 1) of its own")
+    return made
+
+
+def test_a_quota_holds_within_and_nothing_is_left_after(quota: Quota) -> None:
+    before = group()
+
+    with quota.of(50):
+        ours = group()
+        told_us = int((ours / "cpu.cfs_quota_us").read_text("ascii"))
+
+    assert ours != before
+    assert told_us == PERIOD_US // 2
+    assert group() == before
+    assert not ours.exists()
+
+
+def test_an_error_within_leaves_nothing_either(quota: Quota) -> None:
+    before = group()
+
+    with pytest.raises(ZeroDivisionError), quota.of(50):
+        _ = 1 / 0
+
+    assert group() == before
+    assert not (CPU_CGROUPS / f"freetrain-steps-{os.getpid()}").exists()
+
+
+def test_a_process_that_may_not_come_back_does_not_go(tmp_path: Path) -> None:
+    assert not Quota(tmp_path).works()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_whole_processor_needs_no_sleep() -> None:
+    slept_s: list[float] = []
+    times_s = iter([0.0, 1.0, 1.0])
+
+    with DutyCycle(lambda: next(times_s), slept_s.append).of(100) as rest:
+        rest()
+
+    assert slept_s == [0.0]
+
+
+def test_the_name_of_our_group_tells_whose_it_is(quota: Quota) -> None:
+    with quota.of(100):
+        assert group().name == f"freetrain-steps-{os.getpid()}"
