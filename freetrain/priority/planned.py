@@ -29,16 +29,22 @@ def planned_curves(ratings: Sequence[Rating]) -> tuple[Curve, ...]:
 
     A rating that has neither keeps its very curve.
     """
-    ahead = [_steepest(r.curve) for r in ratings if not r.is_background]
-    dearest = max(ahead, default=0.0)
-    return tuple(_planned(rating, dearest) for rating in ratings)
+    dearest = _dearest(ratings, is_background=False)
+    behind = _dearest(ratings, is_background=True)
+    share = BACKGROUND * dearest / behind if dearest * behind else 1.0
+    return tuple(_planned(rating, dearest, share) for rating in ratings)
 
 
-def _planned(rating: Rating, dearest: float) -> Curve:
+def _dearest(ratings: Sequence[Rating], *, is_background: bool) -> float:
+    """Return the most that a node is worth to one of those in one of the ranks."""
+    own = [_steepest(r.curve) for r in ratings if r.is_background is is_background]
+    return max(own, default=0.0)
+
+
+def _planned(rating: Rating, dearest: float, share: float) -> Curve:
     curve = rating.curve
     if rating.is_background:
-        own = _steepest(curve)
-        return weighted(curve, BACKGROUND * dearest / own) if own * dearest else curve
+        return weighted(curve, share) if share != 1.0 else curve
     if not rating.floor or not dearest:
         return curve
     below = np.minimum(np.arange(len(curve.value_per_s)), rating.floor)

@@ -1,0 +1,139 @@
+"""Nodes go where quality is expected to rise, by the planner's choice."""
+
+import pytest
+
+from freetrain.errors import UsageError
+from freetrain.priority.interface import Contender
+from freetrain.priority.slaq import Slaq
+from freetrain.priority.slaq_min import SlaqMin
+from freetrain.priority.standing import FEWEST_POINTS
+from freetrain.quality.outlook import Better
+from tests.priority.fake_outlook import FakeOutlook, exponential, flat, power_law
+from tests.priority.looks import T_FWD_S, contender, look, planned
+
+BOTH = pytest.mark.parametrize("priority", [Slaq(), SlaqMin()])
+
+
+def steep(name: str = "steep", **changes: object) -> Contender:
+    early = FakeOutlook(truth=power_law(at=1e5, steepness=1.0), done=1e5)
+    return contender(name, outlook=early, done_samples=1e5, **changes)
+
+
+def gentle(name: str = "gentle", **changes: object) -> Contender:
+    late = FakeOutlook(truth=power_law(at=1e4, steepness=0.5), done=1e6)
+    return contender(name, outlook=late, done_samples=1e6, **changes)
+
+
+def test_worth_is_the_quality_expected_to_be_gained() -> None:
+    one = steep()
+    (rating,) = Slaq().rate(look(one), {}).ratings
+    worth = rating.curve.value_per_s
+    assert one.outlook is not None
+    now = one.outlook.quality(one.outlook.expected(1e5).value)
+    for n in (2, 8):
+        done = 1e5 + one.samples_per_s[n] * T_FWD_S
+        first = 1e5 + one.samples_per_s[1] * T_FWD_S
+        gain = one.outlook.quality(one.outlook.expected(done).value) - now
+        least = one.outlook.quality(one.outlook.expected(first).value) - now
+        assert worth[n] == pytest.approx(gain / least)
+
+
+@BOTH
+def test_the_steep_one_gets_more_than_the_gentle_one(priority: Slaq | SlaqMin) -> None:
+    seen = look(gentle(held=4), steep(held=4))
+    counts = planned(seen, priority.rate(seen, {}).ratings)
+    assert counts["steep"] > 4 > counts["gentle"]
+
+
+def test_higher_metrics_count_as_lower_ones_do() -> None:
+    fall = power_law(at=1e5)
+    rise = FakeOutlook(truth=lambda s: -fall(s), done=1e5, better=Better.HIGHER)
+    drop = FakeOutlook(truth=fall, done=1e5)
+    seen = look(contender("rise", outlook=rise), contender("drop", outlook=drop))
+    first, second = Slaq().rate(seen, {}).ratings
+    assert first.curve.value_per_s == pytest.approx(second.curve.value_per_s)
+
+
+@BOTH
+def test_a_trainer_on_a_plateau_trains_on_what_is_left(
+    priority: Slaq | SlaqMin,
+) -> None:
+    done = contender("done", outlook=FakeOutlook(truth=flat(), done=1e5), held=8)
+    alone, beside = look(done), look(done, steep())
+    assert planned(alone, priority.rate(alone, {}).ratings) == {"done": 8}
+    counts = planned(beside, priority.rate(beside, {}).ratings)
+    assert counts == {"done": 0, "steep": 8}
+
+
+def test_a_diverging_trainer_comes_after_one_on_a_plateau() -> None:
+    flat_one = FakeOutlook(truth=flat(), done=1e5)
+    broken = FakeOutlook(truth=flat(), done=1e5, is_diverging=True)
+    seen = look(
+        contender("broken", outlook=broken), contender("flat", outlook=flat_one)
+    )
+    assert planned(seen, Slaq().rate(seen, {}).ratings) == {"broken": 0, "flat": 8}
+
+
+def test_a_rising_loss_is_worth_nothing_rather_than_less() -> None:
+    rising = FakeOutlook(truth=lambda s: abs(s - 1e5) / 1e5 + 0.1, done=1e5)
+    (rating,) = Slaq().rate(look(contender("a", outlook=rising)), {}).ratings
+    assert rating.is_background
+
+
+@BOTH
+def test_a_young_trainer_gets_its_smallest_size_beside_steep_ones(
+    priority: Slaq | SlaqMin,
+) -> None:
+    told = FakeOutlook(truth=power_law(), done=1e5, told=FEWEST_POINTS - 1)
+    new = contender("new", done_samples=0.0)
+    quiet = contender("quiet", outlook=told)
+    seen = look(steep(), new, quiet)
+    counts = planned(seen, priority.rate(seen, {}).ratings)
+    assert counts["new"] >= 1
+    assert counts["quiet"] >= 1
+
+
+def test_a_trainer_without_a_loss_counts_as_the_middle_one_of_the_others() -> None:
+    seen = look(steep(), gentle(), contender("silent"), nodes=12)
+    by_name = dict(
+        zip("sgn", Slaq().rate(seen, {}).ratings, strict=True),
+    )
+    first = {name: own.curve.value_per_s[1] for name, own in by_name.items()}
+    assert first["s"] > first["n"] == 1.0 > first["g"]
+
+
+def test_work_beyond_the_end_of_the_training_is_worth_nothing() -> None:
+    short = steep(total_samples=1e5 + 200 * T_FWD_S)
+    worth = Slaq().rate(look(short), {}).ratings[0].curve.value_per_s
+    assert worth[2] < worth[3] == worth[8]
+
+
+def test_a_longer_horizon_sees_steep_ones_flatten() -> None:
+    seen = look(steep())
+    near = Slaq(horizon_s=1.0).rate(seen, {}).ratings[0].curve.value_per_s
+    far = Slaq(horizon_s=1e5).rate(seen, {}).ratings[0].curve.value_per_s
+    assert far[8] / far[1] < 0.5 * near[8] / near[1]
+
+
+def test_the_worst_trainer_comes_first_where_the_minimum_counts() -> None:
+    def half_way(name: str, done: float, at: float) -> Contender:
+        outlook = FakeOutlook(truth=exponential(at=at), done=done)
+        return contender(
+            name, outlook=outlook, done_samples=done, total_samples=10 * at
+        )
+
+    # Behind, and slower: it has gone 26 % of its way, the other 63 %.
+    seen = look(half_way("ahead", 1e5, 1e5), half_way("behind", 1.5e5, 5e5))
+    total = planned(seen, Slaq().rate(seen, {}).ratings)
+    worst = planned(seen, SlaqMin().rate(seen, {}).ratings)
+    assert worst["behind"] > total["behind"]
+    assert worst["behind"] > worst["ahead"]
+
+
+@pytest.mark.parametrize("horizon_s", [-1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("make", [Slaq, SlaqMin])
+def test_a_horizon_that_means_nothing_is_refused(
+    make: type[Slaq | SlaqMin], horizon_s: float
+) -> None:
+    with pytest.raises(UsageError, match="horizon_s"):
+        make(horizon_s=horizon_s)
