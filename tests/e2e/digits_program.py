@@ -34,6 +34,9 @@ STEP_S = float(os.environ.get("DIGITS_STEP_S", "0"))
 HURRY = Path(os.environ.get("DIGITS_HURRY", "/nonexistent"))
 """Once this file is there, steps take no longer than their work."""
 
+RATE = "DIGITS_RATE"
+"""If set, the learning rate; without, the example's."""
+
 STRAY = "DIGITS_STRAY"
 """If set, a child detaches itself that sleeps for so many seconds."""
 
@@ -51,6 +54,7 @@ def example(folder: Path) -> ModuleType:
 def main(folder: Path) -> None:
     digits = example(folder)
     leave_a_stray()
+    rate = float(os.environ.get(RATE, digits.LEARNING_RATE))
     images, labels = digits.load()
     inputs, wanted = images[digits.VALIDATION :], labels[digits.VALIDATION :]
 
@@ -73,7 +77,7 @@ def main(folder: Path) -> None:
             loss, *gradients, times = run.sum(batch, partial(sums, weights))
             for name, gradient in zip(weights, gradients, strict=True):
                 speed[name] *= digits.MOMENTUM
-                speed[name] -= digits.LEARNING_RATE * gradient / len(batch)
+                speed[name] -= rate * gradient / len(batch)
                 weights[name] += speed[name]
             used[batch.epoch] += times.astype(np.uint8)
             if not HURRY.exists():

@@ -1,4 +1,4 @@
-"""The command: ``python -m tests.soak harm|faults``; see docs/operating.md."""
+"""The command: ``python -m tests.soak harm|faults|quality``; docs/operating.md."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tests.cluster.machine import ClusterRefusedError, prepare, this_machine
 from tests.cluster.settings import Variant
 from tests.soak.harm_runs import Measurement, measure_harm
 from tests.soak.kills import endure
+from tests.soak.quality import compare
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -39,6 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                     stubborn=asked.stubborn,
                 )
                 told = measure_harm(cluster, folder, wanted)
+            elif asked.what == "quality":
+                told = compare(cluster, folder, asked.priority, tick_every_s=asked.tick)
             else:
                 told = endure(cluster, folder, seed=asked.seed, kills=asked.kills)
             for line in told:
@@ -72,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Measure FreeTrain on a real cluster of eight nodes.",
         epilog="Example: python -m tests.soak harm --mode yield --repeats 3",
     )
-    parser.add_argument("what", choices=("harm", "faults"))
+    parser.add_argument("what", choices=("harm", "faults", "quality"))
     parser.add_argument("--mode", choices=("preempt", "yield"), default="preempt")
     parser.add_argument(
         "--variant", type=Variant, choices=list(Variant), action="append", default=[]
@@ -85,6 +88,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--scale", type=float, default=1, help="of times, for harm")
     parser.add_argument(
         "--stubborn", action="store_true", help="trainers ignore signals, for harm"
+    )
+    parser.add_argument(
+        "--priority", nargs="+", default=["fair", "slaq"], help="for quality"
     )
     return parser
 
