@@ -1,0 +1,192 @@
+"""The loop of a pack: take members in, share the CPUs, notice ends, stop all."""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from freetrain.pack.member import End
+from freetrain.pack.record import Line, tell_progress, write_record
+from freetrain.priority.flowcon_growth import Seen
+from freetrain.quality.outlook import Better
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from freetrain.jobfile.job import TrainerJob
+    from freetrain.pack.crew import Crew, Node
+    from freetrain.pack.intake import Intake
+    from freetrain.pack.member import Member
+    from freetrain.pack.pack import Pack
+    from freetrain.pack.record import Record
+    from freetrain.pack.sharing import Sharing
+
+TURN_S = 0.1
+"""How often ends, arrivals and requests to stop are noticed."""
+
+LOOK_S = 1.0
+"""How often processes are listed and progress is read."""
+
+_OVER = frozenset({End.FINISHED, End.GAVE_UP})
+
+
+class Loop:
+    """Runs the members of a pack until all are over, or somebody asks to stop."""
+
+    def __init__(  # noqa: PLR0913 -- only the edge makes one
+        self,
+        pack: Pack,
+        node: Node,
+        *,
+        crew: Crew,
+        intake: Intake,
+        sharing: Sharing,
+        record: Record,
+        say: Callable[[str], None],
+    ) -> None:
+        self._pack = pack
+        self._node = node
+        self._crew = crew
+        self._intake = intake
+        self._sharing = sharing
+        self._record = record
+        self._say = say
+        self._zero_s = node.clock.elapsed_s() - record.ran_s
+        self._looked_s = -math.inf
+        self._busy_s = self._now_s()
+
+    def run(self, stop_wanted: Callable[[], bool]) -> bool:
+        """Run members until all are over or *stop_wanted*; none is left then.
+
+        Returns:
+            Whether nothing was left to do: it was not asked, or in vain.
+        """
+        try:
+            while not stop_wanted():
+                self._step()
+                if self._is_idle():
+                    return True
+                self._sleep()
+            return self._stop()
+        finally:
+            self._crew.close()
+            self._keep()
+
+    def _step(self) -> None:
+        for job in self._intake.arrivals():
+            self._take(job)
+        self._notice_ends()
+        self._look()
+
+    def _is_idle(self) -> bool:
+        now_s = self._now_s()
+        if self._crew.members:
+            self._busy_s = now_s
+        return now_s - self._busy_s >= self._pack.stay_s and not self._crew.members
+
+    def _stop(self) -> bool:
+        asked_s = self._node.clock.elapsed_s()
+        self._say("asked to stop")
+        self._crew.ask()
+        while self._crew.members:
+            self._sleep()
+            self._notice_ends()
+            self._crew.kill_late(asked_s)
+        return all(line.end in _OVER for line in self._record.members.values())
+
+    def _now_s(self) -> float:
+        return self._node.clock.elapsed_s() - self._zero_s
+
+    def _sleep(self) -> None:
+        due_s = self._node.means.turn(self._node.clock.elapsed_s())
+        self._node.clock.sleep(min(TURN_S, due_s))
+
+    def _take(self, job: TrainerJob) -> None:
+        line = self._record.members.get(job.name)
+        if line is not None and line.end in _OVER:
+            return
+        if line is None:
+            line = self._record.members[job.name] = Line(arrived_s=self._now_s())
+        line.ended_s, line.end = None, ""
+        try:
+            berth = self._crew.start(job)
+        except OSError as error:
+            self._say(f"{job.name} cannot be started: {error}")
+            self._over(job.name, End.FAILED)
+            return
+        self._say(f"{job.name} started, generation {berth.generation}")
+
+    def _notice_ends(self) -> None:
+        for member, end in self._crew.ended():
+            self._hear(member)
+            self._over(member.name, end)
+
+    def _over(self, name: str, end: End) -> None:
+        line = self._record.members[name]
+        line.ended_s, line.end = self._now_s(), str(end)
+        self._say(f"{name} {end}")
+        self._keep()
+
+    def _look(self) -> None:
+        now_s = self._now_s()
+        is_due = self._sharing.is_due(self._crew.members, now_s)
+        if now_s - self._looked_s < LOOK_S and not is_due:
+            return
+        self._looked_s = now_s
+        self._crew.count()
+        for member in self._crew.members.values():
+            self._hear(member)
+        if is_due and self._crew.members:
+            self._share(now_s)
+        self._tell()
+
+    def _hear(self, member: Member) -> None:
+        sign = -1.0 if self._pack.better is Better.HIGHER else 1.0
+        member.hear(self._pack.metric, sign=sign, now_s=self._now_s())
+        line = self._record.members[member.name]
+        line.steps, line.samples = member.done
+
+    def _share(self, now_s: float) -> None:
+        members = self._crew.members.values()
+        seen = [
+            Seen(
+                name=member.name,
+                values=tuple(pair for pair in member.values if pair[0] <= now_s),
+                used_s=member.used_s / self._node.cpus,
+            )
+            for member in members
+        ]
+        shares = self._record.shares = self._sharing.look(seen, now_s)
+        for member in members:
+            member.forget(self._sharing.measured_s(member.name))
+        try:
+            self._node.means.set_shares(shares)
+        except OSError as error:
+            self._say(f"shares could not be set, and stay as they were: {error}")
+        self._say(", ".join(self._words(name, part) for name, part in shares.items()))
+        self._keep()
+
+    def _words(self, name: str, share: float) -> str:
+        return f"{name} {share:.0%} ({self._sharing.words(name)})"
+
+    def _tell(self) -> None:
+        """Tell the planner how quick the members are together."""
+        lines = self._record.members.values()
+        with suppress(OSError):  # a full disk costs lines, never the training
+            tell_progress(
+                self._node.run.progress,
+                t=self._node.clock.unix_s(),
+                step=sum(line.steps for line in lines),
+                samples=sum(line.samples for line in lines),
+                generation=self._node.generation,
+            )
+
+    def _keep(self) -> None:
+        self._record.ran_s = self._now_s()
+        self._record.means = str(self._node.means.name)
+        self._record.sharing = self._sharing.remember()
+        try:
+            write_record(self._node.run, self._record)
+        except OSError as error:
+            self._say(f"how members stand could not be kept: {error}")

@@ -1,0 +1,180 @@
+"""One trainer of a pack: its process, its progress, and how it ended."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from freetrain.elastic.outcome import Ending
+from freetrain.exchange.layout import generation_name
+from freetrain.pack.processes import tell, used_s
+from freetrain.progress.reader import Reader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from freetrain.elastic.run_dir import RunDir
+    from freetrain.jobfile.job import TrainerJob
+
+MOST_VALUES = 20_000
+"""Values of the metric that are kept between two looks; the oldest go first."""
+
+
+class End(StrEnum):
+    """How a member ended."""
+
+    FINISHED = "finished"
+    GAVE_UP = "gave up"  # not to be started again
+    STOPPED = "stopped"  # asked to; goes on in the pack's next generation
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Berth:
+    """One fragment of a trainer in a pack, and where its things are.
+
+    Attributes:
+        job: What the trainer is.
+        run: Its run directory.
+        logs: The folder of what it prints.
+        generation: The number of the fragment.
+    """
+
+    job: TrainerJob
+    run: RunDir
+    logs: Path
+    generation: int
+
+
+@dataclass(slots=True)
+class Member:
+    """A trainer that runs.
+
+    Attributes:
+        berth: What runs.
+        process: Its first process.
+        reader: Reads what it tells.
+        values: Time of reading and value of the metric, the newest last.
+        pids: Its processes when last looked.
+        used_s: CPU time so far, seconds.
+        is_asked: Whether it was asked to stop.
+    """
+
+    berth: Berth
+    process: subprocess.Popen[bytes]
+    reader: Reader
+    values: deque[tuple[float, float]] = field(
+        default_factory=lambda: deque(maxlen=MOST_VALUES)
+    )
+    pids: tuple[int, ...] = ()
+    used_s: float = 0.0
+    is_asked: bool = False
+
+    @property
+    def name(self) -> str:
+        """What people call the trainer."""
+        return self.berth.job.name
+
+    @property
+    def is_elastic(self) -> bool:
+        """Whether its program knows what a stop request and an outcome are."""
+        return self.berth.job.elastic
+
+    @property
+    def done(self) -> tuple[int, float]:
+        """Steps and samples done, as far as it told."""
+        progress = self.reader.latest()
+        if progress is None:
+            return 0, 0.0
+        return progress.step or 0, progress.samples or 0.0
+
+    def hear(self, metric: str, *, sign: float, now_s: float) -> None:
+        """Read what it told since the last call.
+
+        Args:
+            metric: Which of its metrics counts.
+            sign: What its values are multiplied with.
+            now_s: The time they get.
+        """
+        for record in self.reader.read():
+            value = record.metrics.get(metric)
+            if value is not None:
+                self.values.append((now_s, sign * value))
+
+    def forget(self, until_s: float) -> None:
+        """Forget the values that it told until then."""
+        while self.values and self.values[0][0] <= until_s:
+            self.values.popleft()
+
+    def count(self, pids: Iterable[int]) -> None:
+        """Take note of its processes, and of the time that they used."""
+        self.pids = tuple({*pids, self.process.pid})
+        self.used_s = max(self.used_s, used_s(self.pids))
+
+    def ask(self) -> None:
+        """Ask it to stop."""
+        self.is_asked = True
+        if not self.is_elastic:
+            number = signal.Signals[f"SIG{self.berth.job.stop.signal}"]
+            tell(self.pids or (self.process.pid,), number)
+            return
+        # It looks there every 0.1 s; and a program that is not ready for a signal
+        # yet would die of one.
+        run = self.berth.run
+        with suppress(OSError):
+            run.control.mkdir(parents=True, exist_ok=True)
+            run.stop_request(self.berth.generation).touch()
+
+    def ended(self) -> End | None:
+        """Return how it ended; None while it runs."""
+        status = self.process.poll()
+        if status is None:
+            return None
+        said = self._outcome()
+        if said in {Ending.FINISHED, Ending.DO_NOT_RESTART}:
+            return End.FINISHED if said == Ending.FINISHED else End.GAVE_UP
+        if self.is_asked and (status == 0 or not self.is_elastic):
+            return End.STOPPED
+        is_done = status == 0 and not self.is_elastic
+        return End.FINISHED if is_done else End.FAILED
+
+    def _outcome(self) -> str:
+        if not self.is_elastic:
+            return ""
+        with suppress(OSError, ValueError):
+            path = self.berth.run.outcome(self.berth.generation)
+            found = json.loads(path.read_bytes())
+            return str(found.get("outcome", "")) if isinstance(found, dict) else ""
+        return ""
+
+
+def start(argv: Sequence[str], berth: Berth, environment: Mapping[str, str]) -> Member:
+    """Start a member in a session of its own, printing into its log.
+
+    Raises:
+        OSError: It cannot be started.
+    """
+    run, logs = berth.run.path, berth.logs
+    run.mkdir(parents=True, exist_ok=True, mode=0o700)
+    logs.mkdir(parents=True, exist_ok=True, mode=0o700)
+    reader = Reader(berth.job, run, logs)
+    while reader.is_behind:  # what earlier fragments told
+        reader.read()
+    with (logs / f"{generation_name(berth.generation)}.log").open("ab") as log:
+        process = subprocess.Popen(  # noqa: S603 -- the user's own command, no shell
+            argv,
+            cwd=berth.job.directory,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    return Member(berth, process, reader)

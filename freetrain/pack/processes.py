@@ -1,0 +1,124 @@
+"""The processes of a pack's members: found by a mark that all of them carry."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Iterable, Iterator
+
+MARK = "FREETRAIN_PACK_MEMBER"
+"""The variable whose value names pack, packer and member."""
+
+_PROC = Path("/proc")
+_STATE, _STARTED = 0, 19  # fields of stat(5) after the name, from 0
+_TIMES = slice(11, 15)  # of itself and of children waited for, user and system
+
+
+@dataclass(frozen=True, slots=True)
+class Packer:
+    """Who started a member: one process of one pack on this node.
+
+    Attributes:
+        pack: What tells packs apart, the same at each start.
+        pid: The packer's process.
+        started: When it began, in clock ticks since boot.
+    """
+
+    pack: str
+    pid: int
+    started: int
+
+    @property
+    def label(self) -> str:
+        """It as a text without a slash."""
+        return f"{self.pack}-{self.pid}-{self.started}"
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether its process is there."""
+        return _started(self.pid) == self.started
+
+
+def this_packer(pack: str) -> Packer:
+    """Return this process as the packer of *pack*."""
+    return Packer(pack, os.getpid(), _started(os.getpid()) or 0)
+
+
+def packer_of(label: str) -> Packer | None:
+    """Return whom *label* names; None where it is no label."""
+    pack, *numbers = label.rsplit("-", 2)
+    if not pack or len(numbers) != 2 or not all(map(str.isdecimal, numbers)):  # noqa: PLR2004
+        return None
+    return Packer(pack, int(numbers[0]), int(numbers[1]))
+
+
+def marked() -> Iterator[tuple[int, str, str]]:
+    """Yield process, packer's label and member of all that carry the mark."""
+    wanted = f"{MARK}=".encode()
+    for entry in os.scandir(_PROC):
+        if not entry.name.isdecimal():
+            continue
+        with suppress(OSError):  # it is gone, or not ours
+            environ = Path(entry.path, "environ").read_bytes()
+            for variable in environ.split(b"\0") if wanted in environ else ():
+                if variable.startswith(wanted):
+                    value = variable.removeprefix(wanted).decode("utf-8", "replace")
+                    label, _, member = value.partition("/")
+                    yield int(entry.name), label, member
+
+
+def members_of(packer: Packer) -> dict[str, tuple[int, ...]]:
+    """Return the processes of *packer*'s members, by member."""
+    found: dict[str, tuple[int, ...]] = {}
+    for pid, label, member in marked():
+        if label == packer.label and pid != packer.pid:
+            found[member] = (*found.get(member, ()), pid)
+    return found
+
+
+def left_behind(packer: Packer) -> tuple[int, ...]:
+    """Return processes of earlier packers of the same pack, which are dead."""
+    others = ((pid, packer_of(label)) for pid, label, _ in marked())
+    return tuple(
+        pid
+        for pid, other in others
+        if other and other.pack == packer.pack and not other.is_alive
+    )
+
+
+def used_s(pids: Iterable[int]) -> float:
+    """Return the CPU time of *pids* and of their children that were waited for."""
+    ticks = sum(sum(map(int, _stat(pid)[_TIMES])) for pid in pids)
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def tell(pids: Iterable[int], number: signal.Signals) -> None:
+    """Send a signal to all of *pids* that are there."""
+    for pid in pids:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def is_there(pid: int) -> bool:
+    """Tell whether *pid* has not ended; a zombie has."""
+    stat = _stat(pid)
+    return bool(stat) and stat[_STATE] not in "ZX"
+
+
+def _started(pid: int) -> int | None:
+    stat = _stat(pid)
+    return int(stat[_STARTED]) if stat and stat[_STATE] not in "ZX" else None
+
+
+def _stat(pid: int) -> list[str]:
+    try:
+        text = (_PROC / str(pid) / "stat").read_text("utf-8", "replace")
+    except OSError:
+        return []
+    return text.rpartition(")")[2].split()

@@ -1,0 +1,96 @@
+"""What a pack keeps in its run directory: how its members stand, and how it goes."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
+
+from freetrain.elastic.durable import replaced
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from freetrain.elastic.run_dir import RunDir
+
+_FILE = "pack.json"
+
+
+@dataclass(slots=True, kw_only=True)
+class Line:
+    """What is kept of a member.
+
+    Attributes:
+        arrived_s: When it was first started, seconds of the pack's running time.
+        ended_s: When it ended last; None while it runs.
+        end: How; empty while it runs.
+        steps: Steps done, as far as it told.
+        samples: Samples done, likewise.
+    """
+
+    arrived_s: float
+    ended_s: float | None = None
+    end: str = ""
+    steps: int = 0
+    samples: float = 0.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Record:
+    """What is kept of a pack, from one generation to the next.
+
+    Attributes:
+        ran_s: How long it has run so far.
+        means: By what shares were set last.
+        shares: The parts of the CPUs, by member.
+        sharing: What the sharing remembers.
+        members: A line for each member that ever was.
+    """
+
+    ran_s: float = 0.0
+    means: str = ""
+    shares: dict[str, float] = field(default_factory=dict)
+    sharing: dict[str, object] = field(default_factory=dict)
+    members: dict[str, Line] = field(default_factory=dict)
+
+
+def read_record(run: RunDir) -> Record:
+    """Return what was kept in *run*; an empty one where nothing readable is there."""
+    with suppress(OSError, ValueError, TypeError, AttributeError):
+        told = json.loads((run.path / _FILE).read_bytes())
+        members = {n: Line(**line) for n, line in told.pop("members").items()}
+        return Record(**told, members=members)
+    return Record()
+
+
+def write_record(run: RunDir, record: Record) -> None:
+    """Keep *record* in *run*.
+
+    Raises:
+        OSError: It could not be written; the older one is untouched.
+    """
+    text = json.dumps(asdict(record), indent=1, allow_nan=False) + "\n"
+    path = run.path / _FILE
+    with replaced(path, temporary=run.path / f".{_FILE}.{os.getpid()}") as file:
+        file.write(text.encode())
+
+
+def tell_progress(
+    path: Path, *, t: float, step: int, samples: float, generation: int
+) -> None:
+    """Append a progress line, as elastic programs do, for all members together.
+
+    Raises:
+        OSError: It could not be written.
+    """
+    line = {
+        "t": round(t, 6),
+        "step": step,
+        "samples": samples,
+        "generation": generation,
+        "world_size": 1,
+    }
+    with path.open("ab", buffering=0) as file:
+        file.write((json.dumps(line, allow_nan=False) + "\n").encode())
