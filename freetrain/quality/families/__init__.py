@@ -1,0 +1,1 @@
+"""Shapes that loss curves take, one module each, behind ``interface.py``."""

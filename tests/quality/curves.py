@@ -1,0 +1,64 @@
+"""Whole curves, to be shown in part: the real ones of ../shared, and others."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from freetrain.quality.outlook import Better, Point
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+FEWEST_EVALUATIONS = 10
+"""Fewer cannot be cut at a fifth: all of BERT's curves have two."""
+
+FALLING = frozenset({"yolov3"})
+"""Networks whose metric falls, from 24 to 12: a loss, whatever the folder calls it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WholeCurve:
+    """A training from its beginning to its end.
+
+    Attributes:
+        name: For messages.
+        group: What figures are also given for.
+        samples: Work done, ascending, shape (n,).
+        values: The metric, shape (n,).
+        better: Which values are good.
+    """
+
+    name: str
+    group: str
+    samples: NDArray[np.float64]
+    values: NDArray[np.float64]
+    better: Better
+
+    def points(self, count: int) -> tuple[Point, ...]:
+        """Return the first *count* points, told one a second."""
+        seen = zip(self.samples[:count], self.values[:count], strict=True)
+        return tuple(
+            Point(float(i), float(s), float(v)) for i, (s, v) in enumerate(seen)
+        )
+
+
+def real_curves(shared: Path) -> Iterator[WholeCurve]:
+    """Yield the validation curves of ``shared/curves`` that are long enough."""
+    for path in sorted((shared / "curves").glob("*/validation-*.csv")):
+        with path.open() as file:
+            rows = [
+                (float(r["progress"]), float(r["metric"])) for r in csv.DictReader(file)
+            ]
+        if len(rows) < FEWEST_EVALUATIONS:
+            continue
+        group = path.parent.name
+        samples, values = np.array(rows).T
+        better = Better.LOWER if group in FALLING else Better.HIGHER
+        yield WholeCurve(f"{group}/{path.stem}", group, samples, values, better)

@@ -1,0 +1,176 @@
+"""How well curves are foretold: ``python -m tests.quality.extrapolation``.
+
+Every curve is cut, its first part fitted, and a later value held against what was
+expected. Errors are absolute, as a share of the whole curve's range; medians over
+curves. The families are fitted to the same points as the choice, which does not know
+what comes after the cut any more than they do.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+
+from freetrain.quality.estimate import framed, outlook_of, present_start
+from freetrain.quality.families.known import KNOWN
+from freetrain.quality.fit import fit_family
+from freetrain.quality.interval import NORMAL
+from freetrain.quality.polish import polished
+from tests.quality.curves import WholeCurve, real_curves
+
+NORMAL_90 = 1.6449
+"""Nine of ten normal values are within so many standard deviations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How much is seen, and what is asked.
+
+    Attributes:
+        seen: Share of the evaluations.
+        ahead: Evaluations from the last seen to the one asked for; None for the last
+            of the curve.
+    """
+
+    seen: float
+    ahead: int | None = None
+
+    def __str__(self) -> str:
+        asked = "final" if self.ahead is None else f"+{self.ahead}"
+        return f"{self.seen:.0%} → {asked}"
+
+
+CUTS = (Cut(0.2), Cut(0.4), Cut(0.6), Cut(0.4, 10))
+
+Errors = Mapping[tuple[str, Cut], list[float]]
+
+
+def errors_of(curves: Iterable[WholeCurve], cuts: Iterable[Cut] = CUTS) -> Errors:
+    """Return the errors of every way to foretell, by way and cut, curve by curve."""
+    errors: dict[tuple[str, Cut], list[float]] = defaultdict(list)
+    cuts = tuple(cuts)
+    for curve in curves:
+        for cut in cuts:
+            count, asked = _places(curve, cut)
+            span = float(np.ptp(curve.values))
+            for way, value in forecasts(curve, count, asked):
+                errors[way, cut].append(abs(value - curve.values[asked]) / span)
+    return errors
+
+
+def forecasts(curve: WholeCurve, count: int, asked: int) -> Iterator[tuple[str, float]]:
+    """Yield what each way foretells for point *asked* from the first *count*."""
+    samples, values = curve.samples[:count], curve.values[:count]
+    yield "last value", float(values[-1])
+    start = present_start(samples, values, curve.better)
+    course, frame = framed(samples[start:], values[start:], curve.better)
+    work = np.array([frame.work(float(curve.samples[asked]))])
+    for family in KNOWN:
+        fit = polished(fit_family(family, course), course)
+        yield family.name, frame.value(float(fit.forecast(work)[0]))
+    outlook = outlook_of(curve.points(count), curve.better)
+    assert outlook is not None
+    yield "**the choice**", outlook.expected(float(curve.samples[asked])).value
+
+
+def coverage_of(curves: Iterable[WholeCurve], cut: Cut) -> tuple[float, float]:
+    """Return which share of all later values the 80 % and 90 % intervals hold.
+
+    Every curve weighs the same. The interval of 90 % is that of 80 %, widened as a
+    normal distribution's would be.
+    """
+    inside = [_inside(curve, cut) for curve in curves]
+    tight, wide = np.mean(inside, axis=0)
+    return float(tight), float(wide)
+
+
+def _inside(curve: WholeCurve, cut: Cut) -> tuple[float, float]:
+    count, _ = _places(curve, cut)
+    outlook = outlook_of(curve.points(count), curve.better)
+    assert outlook is not None
+    stop = len(curve.values) if cut.ahead is None else count + cut.ahead
+    told = zip(curve.samples[count:stop], curve.values[count:stop], strict=True)
+    shares = []
+    for samples, value in told:
+        expected = outlook.expected(float(samples))
+        half = (expected.high - expected.low) / 2
+        shares.append(abs(value - expected.value) / half)
+    off = np.array(shares)
+    return float(np.mean(off <= 1)), float(np.mean(off <= NORMAL_90 / NORMAL))
+
+
+def _places(curve: WholeCurve, cut: Cut) -> tuple[int, int]:
+    """Return how many points are seen, and the index of the one asked for."""
+    last = len(curve.values) - 1
+    count = round(cut.seen * (last + 1))
+    asked = last if cut.ahead is None else min(last, count - 1 + cut.ahead)
+    return count, asked
+
+
+def lines(shared: Path) -> Iterator[str]:
+    """Yield the tables of docs/loss-curves.md."""
+    curves = tuple(real_curves(shared))
+    groups = {"all": curves}
+    for curve in curves:
+        groups[curve.group] = (*groups.get(curve.group, ()), curve)
+    for name, members in groups.items():
+        yield f"{name}: {len(members)} curves"
+        yield from _table(members)
+    yield from _seconds(curves)
+
+
+def _table(curves: tuple[WholeCurve, ...]) -> Iterator[str]:
+    yield "| | " + " | ".join(map(str, CUTS)) + " |"
+    yield "|---" * (len(CUTS) + 1) + "|"
+    errors = errors_of(curves)
+    for way in dict.fromkeys(way for way, _ in errors):
+        row = (f"{np.median(errors[way, cut]):.3f}".lstrip("0") for cut in CUTS)
+        yield f"| {way} | " + " | ".join(row) + " |"
+    covered = [coverage_of(curves, cut) for cut in CUTS]
+    yield (
+        "| in the 80 % interval | " + " | ".join(f"{c:.0%}" for c, _ in covered) + " |"
+    )
+    yield "| in one of 90 % | " + " | ".join(f"{c:.0%}" for _, c in covered) + " |"
+
+
+def _seconds(curves: tuple[WholeCurve, ...]) -> Iterator[str]:
+    outlooks, grids, polishes = [], [], []
+    for curve in curves:
+        points = curve.points(len(curve.values))
+        begin = perf_counter()
+        outlook_of(points, curve.better)
+        outlooks.append(perf_counter() - begin)
+        course, _ = framed(curve.samples, curve.values, curve.better)
+        for family in KNOWN:
+            begin = perf_counter()
+            fit = fit_family(family, course)
+            grids.append(perf_counter() - begin)
+            begin = perf_counter()
+            polished(fit, course)
+            polishes.append(perf_counter() - begin)
+    for what, taken in (
+        ("one family on its grid", grids),
+        ("its last digits by SciPy", polishes),
+        ("a whole outlook, phases and back-tests included", outlooks),
+    ):
+        middle, worst = np.median(taken) * 1e3, np.max(taken) * 1e3
+        yield f"{what}: median {middle:.2f} ms, longest {worst:.2f} ms"
+
+
+def main() -> int:
+    beside = Path(__file__).resolve().parents[3] / "shared"
+    shared = Path(os.environ.get("FREETRAIN_SHARED", beside))
+    for line in lines(shared):
+        sys.stdout.write(f"{line}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
