@@ -13,10 +13,11 @@ from freetrain.cli.load import (
     fitted,
     idle_of,
     load_trace,
-    load_trainers,
 )
 from freetrain.cli.progress import progress
+from freetrain.cli.team import team
 from freetrain.replay.run import run_replay
+from freetrain.replay.timeline import DAY_S, PoolTimeline
 from freetrain.report.comparison import Comparison, hole_lengths_s
 from freetrain.toml.duration import render_duration
 from freetrain.toml.wording import one_line
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from freetrain.cli.request import ReplayRequest
     from freetrain.cli.world import World
     from freetrain.replay.result import ReplayResult
-    from freetrain.replay.timeline import PoolTimeline
+    from freetrain.replay.settings import ReplaySettings
     from freetrain.trainers.spec import TrainerSpec
 
 RIGID = "scavenger"
@@ -36,6 +37,9 @@ RIGID = "scavenger"
 
 MOST_NAMED = 8
 """Models that are named one by one."""
+
+MOST_DAYS = 90.0
+"""Dedicated nodes are there until all trainers are done; this ends who never is."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,39 +62,51 @@ def compare(request: ReplayRequest, world: World) -> Compared:
         FreeTrainError, LogError, MilpError: See ``load`` and ``run_replay``.
     """
     began_s = world.clock()
-    trainers = load_trainers(request.trainers, world.cwd)
-    trace = load_trace(request.log, named=request.named, skip_bad=request.skip_bad)
-    with progress(world, f"scheduling ({request.schedule})") as report:
-        idle = idle_of(trace, Method(request.schedule), on_progress=report)
-    timeline = cut(idle, request)
+    timeline, left_out = pool_of(request, world)
+    trainers = team(request, world.cwd, mean_nodes=timeline.mean_nodes)
     trainers, made_smaller = fitted(trainers, len(timeline.node_names))
     told = made_smaller if RIGID in request.policies else ()
     load_s = world.clock() - began_s
     results = tuple(
-        _replay(timeline, trainers, policy, request=request, world=world)
-        for policy in request.policies
+        _replay(timeline, trainers, settings, world=world)
+        for settings in request.entrants
     )
     comparison = describe(
         request,
         timeline,
         trainers,
-        left_out=idle.left_out + told,
+        left_out=left_out + told,
         results=results,
     )
     return Compared(comparison, load_s)
 
 
+def pool_of(
+    request: ReplayRequest, world: World
+) -> tuple[PoolTimeline, tuple[str, ...]]:
+    """Return the pool over time, and what was not used of its log.
+
+    Raises:
+        FreeTrainError, LogError: See ``load``.
+    """
+    if request.log is None:
+        days = MOST_DAYS if request.days is None else request.days
+        return PoolTimeline.dedicated(request.pool or 1, days * DAY_S), ()
+    trace = load_trace(request.log, named=request.named, skip_bad=request.skip_bad)
+    with progress(world, f"scheduling ({request.schedule})") as report:
+        idle = idle_of(trace, Method(request.schedule), on_progress=report)
+    return cut(idle, request), idle.left_out
+
+
 def _replay(
     timeline: PoolTimeline,
     trainers: Sequence[TrainerSpec],
-    policy: str,
+    settings: ReplaySettings,
     *,
-    request: ReplayRequest,
     world: World,
 ) -> ReplayResult:
-    settings = replace(request.settings, policy=policy)
     began_s = world.clock()
-    with progress(world, f"replaying under {policy}") as report:
+    with progress(world, f"replaying under {settings.policy}") as report:
         result = run_replay(
             timeline, trainers, settings, clock=world.clock, on_progress=report
         )
@@ -110,31 +126,50 @@ def describe(
     results: tuple[ReplayResult, ...],
 ) -> Comparison:
     """Put *results* together with what they were made from, in words."""
-    lengths_s = hole_lengths_s(timeline)
     nodes = len(timeline.node_names)
-    early = ran_out(results, len(trainers), timeline.horizon_s)
     models = list(dict.fromkeys(trainer.scaling.model for trainer in trainers))
     return Comparison(
         command=one_line(request.command),
         version=importlib.metadata.version("freetrain"),
         log=one_line(request.named),
-        read_as=(
-            f"{counted(len(lengths_s), 'hole')} on {counted(nodes, 'node')} in "
-            f"{render_duration(timeline.horizon_s)}; "
-            f"{timeline.mean_nodes:,.1f} nodes idle on average."
-        ),
+        read_as=_read_as(request, timeline),
         left_out=left_out,
-        cautions=tuple(filter(None, (*cautions(timeline), early))),
+        cautions=_cautions(request, timeline, results, trainers=len(trainers)),
         nodes=nodes,
         span_s=timeline.horizon_s,
-        hole_lengths_s=lengths_s,
+        hole_lengths_s=hole_lengths_s(timeline),
         trainers=(
             f"{one_line(request.trainers)}: {counted(len(trainers), 'trainer')} "
             f"({', '.join(models[:MOST_NAMED])}"
             f"{', ...' if len(models) > MOST_NAMED else ''}), "
-            f"{request.settings.parallel} at a time"
+            f"{request.settings.parallel or 'all'} at a time"
         ),
         trainer_count=len(trainers),
         parallel=request.settings.parallel or len(trainers),
         results=results,
+        against=request.against,
     )
+
+
+def _read_as(request: ReplayRequest, timeline: PoolTimeline) -> str:
+    nodes = counted(len(timeline.node_names), "node")
+    if request.log is None:
+        return f"{nodes} that nobody takes away."
+    holes = counted(len(hole_lengths_s(timeline)), "hole")
+    return (
+        f"{holes} on {nodes} in {render_duration(timeline.horizon_s)}; "
+        f"{timeline.mean_nodes:,.1f} nodes idle on average."
+    )
+
+
+def _cautions(
+    request: ReplayRequest,
+    timeline: PoolTimeline,
+    results: Sequence[ReplayResult],
+    *,
+    trainers: int,
+) -> tuple[str, ...]:
+    if request.log is None:
+        return ()
+    early = ran_out(results, trainers, timeline.horizon_s)
+    return tuple(filter(None, (*cautions(timeline), early)))

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from freetrain.replay.settings import Accounting, Objective, Solver
+from freetrain.replay.settings import DEFAULT_PRIORITY, Accounting, Solver
 
 POLICY_NAMES = ("freetrain", "equal", "scavenger", "static")
 """The keys of ``replay.policies.registry.POLICIES``, which takes long to import."""
@@ -64,6 +64,14 @@ def _complete_policy(incomplete: str) -> list[str]:
     return [name for name in POLICY_NAMES if name.startswith(incomplete)]
 
 
+MaybeLogFile = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="[LOG]",
+        readable=False,  # whoever opens it finds out, and exits with 66
+        help="A log as `freetrain trace info` reads it; or --pool.",
+    ),
+]
 LogFile = Annotated[
     Path,
     typer.Argument(
@@ -110,7 +118,7 @@ ScheduleMethod = Annotated[
 ]
 Trainers = Annotated[
     str,
-    typer.Option(metavar="SET", help="hps, imagenet or a TOML file."),
+    typer.Option(metavar="SET", help="hps, imagenet, quality:N or a TOML file."),
 ]
 Policies = Annotated[
     list[str] | None,
@@ -123,12 +131,54 @@ Policies = Annotated[
         show_default="all",
     ),
 ]
-ObjectiveName = Annotated[
-    Objective,
+Priorities = Annotated[
+    list[str] | None,
     typer.Option(
-        "--objective",
+        "--priority",
         metavar="NAME",
-        help="What the planner maximises: throughput, speedup or weighted.",
+        help="Who deserves nodes: throughput, speedup, weight, fair, slaq and others "
+        "(docs/quality.md); repeat to compare.",
+        show_default=DEFAULT_PRIORITY,
+    ),
+]
+Against = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="A priority or policy that the others are held against, losers named.",
+    ),
+]
+PoolNodes = Annotated[
+    int | None,
+    typer.Option(
+        "--pool", metavar="N", min=1, help="N nodes of its own instead of a log."
+    ),
+]
+Load = Annotated[
+    float,
+    typer.Option(
+        metavar="X",
+        help="quality:N: work that arrives, over what the nodes can do.",
+        callback=above_zero,
+    ),
+]
+Curves = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        readable=False,  # whoever opens it finds out, and exits with 66
+        help="quality:N: quality curves to draw from.",
+        show_default="the recorded ones",
+    ),
+]
+EveryS = Annotated[
+    float | None,
+    typer.Option(
+        "--every",
+        metavar="S",
+        help="Ask the policy at least this often, in seconds.",
+        show_default="60 where ratings change with time",
+        callback=above_zero,
     ),
 ]
 AccountingName = Annotated[
@@ -173,7 +223,13 @@ Days = Annotated[
     ),
 ]
 Parallel = Annotated[
-    int, typer.Option(metavar="N", min=1, help="Trainers that may run at a time.")
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        help="Trainers that may run at a time.",
+        show_default="10; all of quality:N",
+    ),
 ]
 Requeue = Annotated[
     bool, typer.Option("--requeue", metavar="", help="Trainers that finish start over.")
@@ -198,6 +254,6 @@ CostFactor = Annotated[
 Seed = Annotated[
     int,
     typer.Option(
-        metavar="N", min=0, help="Kept with the results; nothing is drawn so far."
+        metavar="N", min=0, help="Of what is drawn: the trainers of quality:N."
     ),
 ]

@@ -7,12 +7,20 @@ import typer
 
 from freetrain.cli import options
 from freetrain.cli.output import check_folder, write_folder, write_out
-from freetrain.cli.request import ReplayRequest
+from freetrain.cli.request import ReplayRequest, is_drawn
 from freetrain.cli.world import World
-from freetrain.replay.settings import Accounting, Objective, ReplaySettings, Solver
+from freetrain.errors import UsageError
+from freetrain.replay.settings import (
+    DEFAULT_PRIORITY,
+    Accounting,
+    ReplaySettings,
+    Solver,
+)
 
 EXAMPLES = """
 freetrain replay summit.csv.gz --trainers imagenet --parallel 20
+
+freetrain replay --pool 20 --trainers quality:40 --priority slaq --against fair
 
 freetrain replay jobs.txt --policy freetrain --policy scavenger --out report
 
@@ -20,19 +28,28 @@ freetrain replay KTH-SP2.swf.gz --schedule easy --days 7 --requeue --json
 """
 
 
+PARALLEL = 10
+"""Trainers at a time, as in the published evaluation."""
+
+
 def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     ctx: typer.Context,
-    log: options.LogFile,
+    log: options.MaybeLogFile = None,
     *,
+    pool: options.PoolNodes = None,
     trainers: options.Trainers = "hps",
     policy: options.Policies = None,
-    objective: options.ObjectiveName = Objective.THROUGHPUT,
+    priority: options.Priorities = None,
+    against: options.Against = None,
     accounting: options.AccountingName = Accounting.REAL,
     schedule: options.ScheduleMethod = "recorded",
     nodes: options.Nodes = None,
     start: options.StartS = 0.0,
     days: options.Days = None,
-    parallel: options.Parallel = 10,
+    load: options.Load = 1.0,
+    curves: options.Curves = None,
+    parallel: options.Parallel = None,
+    every: options.EveryS = None,
     requeue: options.Requeue = False,
     t_fwd: options.TFwdS = 120.0,
     cost_factor: options.CostFactor = 1.0,
@@ -45,11 +62,21 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
 ) -> None:
     """Replay a scheduler log and compare policies for training in its holes."""
     world: World = ctx.obj
+    if (log is None) == (pool is None):
+        raise UsageError(
+            "expected either a log or --pool N, and not both; nothing was replayed. "
+            "`freetrain demo` replays a log that ships."
+        )
     request = ReplayRequest(
-        log=world.cwd / log,
-        named=str(log),
+        log=None if log is None else world.cwd / log,
+        named=f"{pool} nodes" if log is None else str(log),
+        pool=pool,
         trainers=trainers,
+        load=load,
+        curves=None if curves is None else str(curves),
         policies=tuple(policy or ()),
+        priorities=_with(against, priority or [DEFAULT_PRIORITY]),
+        against=against,
         schedule=schedule,
         nodes=nodes,
         start_s=start,
@@ -57,10 +84,10 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
         skip_bad=skip_bad,
         seed=seed,
         settings=ReplaySettings(
-            objective=objective,
             accounting=accounting,
-            parallel=parallel,
+            parallel=parallel or (None if is_drawn(trainers) else PARALLEL),
             t_fwd_s=t_fwd,
+            look_every_s=every,
             cost_factor=cost_factor,
             requeue=requeue,
             solver=solver,
@@ -68,6 +95,12 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
         ),
     )
     run_and_show(request, world, as_json=as_json, out=out, force=force)
+
+
+def _with(against: str | None, priorities: list[str]) -> tuple[str, ...]:
+    """Return *priorities*, each once, and the one that they are held against."""
+    also = [] if against is None or against in options.POLICY_NAMES else [against]
+    return tuple(dict.fromkeys([*priorities, *also]))
 
 
 def run_and_show(
@@ -81,6 +114,7 @@ def run_and_show(
     """Replay *request*, write its folder where asked, and show what came out."""
     # Imported here: reading numpy for `freetrain -h` would make it wait.
     from freetrain.cli.compare import compare  # noqa: PLC0415
+    from freetrain.report.losers import quality_records  # noqa: PLC0415
     from freetrain.report.record import full_record  # noqa: PLC0415
 
     folder = None if out is None else world.cwd / out
@@ -93,7 +127,10 @@ def run_and_show(
 
         write_folder(folder, report_files(comparison))
     if as_json:
-        records = [full_record(r, load_s=compared.load_s) for r in comparison.results]
+        records = [
+            full_record(r, load_s=compared.load_s) | quality_records(comparison, r)
+            for r in comparison.results
+        ]
         write_out(world, json.dumps(records, indent=2, allow_nan=False) + "\n")
         return
     from freetrain.cli.screen import comparison_text  # noqa: PLC0415 - Rich

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from freetrain.replay.settings import DEFAULT_PRIORITY
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -13,28 +15,48 @@ if TYPE_CHECKING:
     from freetrain.replay.settings import ReplaySettings
 
 
+DRAWN = "quality:"
+"""How the name of a set of trainers begins that is drawn; its size follows."""
+
+
+def is_drawn(trainers: str) -> bool:
+    """Tell whether *trainers* names a set that is drawn."""
+    return trainers.startswith(DRAWN)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayRequest:
     """One log, several policies, everything else the same.
 
     Attributes:
-        log: The log's file.
+        log: The log's file; None for dedicated nodes.
         named: How the user named it.
-        trainers: A built-in set or a TOML file, as the user named it.
+        pool: Dedicated nodes instead of a log's idle ones; None with a log.
+        trainers: A built-in set, ``quality:N`` or a TOML file, as the user named it.
+        load: Of a drawn set: the work that arrives, over what the nodes can do.
+        curves: Of a drawn set: the folder of its curves; None for the recorded ones.
         policies: At least one, each once.
+        priorities: What the policy ``freetrain`` goes by, at least one, each once;
+            the others that ask the planner go by the first.
+        against: Which of these the others are held against, trainer by trainer.
         schedule: How jobs of a job log got their nodes.
         nodes: The first nodes that take part; None for all.
         start_s: Second of the log to begin at.
         days: Days to replay; None to the end.
         skip_bad: Bad lines that may be passed over.
         seed: Seed of whatever is drawn.
-        settings: Everything else; its policy is replaced by each of ``policies``.
+        settings: Everything else; its policy and priority are replaced.
     """
 
-    log: Path
+    log: Path | None
     named: str
+    pool: int | None = None
     trainers: str
+    load: float = 1.0
+    curves: str | None = None
     policies: tuple[str, ...]
+    priorities: tuple[str, ...] = (DEFAULT_PRIORITY,)
+    against: str | None = None
     schedule: MethodName
     nodes: int | None
     start_s: float
@@ -44,13 +66,29 @@ class ReplayRequest:
     settings: ReplaySettings
 
     @property
+    def entrants(self) -> tuple[ReplaySettings, ...]:
+        """What is replayed: each policy, and the policy freetrain by each priority."""
+        return tuple(
+            replace(self.settings, policy=policy, priority=priority)
+            for policy in self.policies
+            for priority in (
+                self.priorities if policy == "freetrain" else self.priorities[:1]
+            )
+        )
+
+    @property
     def command(self) -> str:
         """The command line that asks for the same again, defaults spelled out."""
-        settings = self.settings
+        settings, every_s = self.settings, self.settings.look_every_s
         given: list[tuple[str, object]] = [
+            ("--pool", self.pool),
             ("--trainers", self.trainers),
+            ("--load", None if self.load == 1.0 else f"{self.load:.15g}"),
+            ("--curves", self.curves),
             *(("--policy", policy) for policy in self.policies),
-            ("--objective", settings.objective),
+            *(("--priority", priority) for priority in self.priorities),
+            ("--against", self.against),
+            ("--every", None if every_s is None else f"{every_s:.15g}"),
             ("--accounting", settings.accounting),
             ("--schedule", self.schedule),
             ("--nodes", self.nodes),
@@ -63,6 +101,6 @@ class ReplayRequest:
             ("--seed", self.seed),
             ("--skip-bad", self.skip_bad or None),
         ]
-        words = ["freetrain", "replay", self.named]
+        words = ["freetrain", "replay", *([] if self.log is None else [self.named])]
         words += [str(w) for pair in given if pair[1] is not None for w in pair]
         return shlex.join([*words, *(["--requeue"] if settings.requeue else [])])

@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING
 from rich import box
 from rich.table import Table
 
+from freetrain.report import quality_rows
+from freetrain.report.quality_rows import AGAINST_HEADINGS, against_row, quality_row
 from freetrain.report.rows import HEADINGS, table_row
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from freetrain.cli.world import World
     from freetrain.report.comparison import Comparison
 
@@ -30,16 +34,43 @@ def comparison_text(comparison: Comparison, world: World) -> str:
             console.print(line, soft_wrap=True)
         console.print(f"Trainers: {comparison.trainers}.", soft_wrap=True)
         console.print(comparison_table(comparison))
+        for table in quality_tables(comparison):
+            console.print()
+            console.print(table)
         console.print(f"\n{LEGEND}", soft_wrap=True)
     return captured.get()
 
 
 def comparison_table(comparison: Comparison) -> Table:
     """Return one row a policy; 80 columns are enough."""
+    return _table(
+        HEADINGS, [table_row(r, comparison.name(r)) for r in comparison.results]
+    )
+
+
+def quality_tables(comparison: Comparison) -> list[Table]:
+    """Return what there is to say of quality: nothing, one table, or two."""
+    shown, baseline = comparison.results, comparison.baseline
+    if not any(result.learning for result in shown):
+        return []
+    rows = [quality_row(result, comparison.name(result)) for result in shown]
+    tables = [_table(quality_rows.HEADINGS, rows)]
+    if baseline is not None:
+        others = [
+            against_row(result, baseline, comparison.name(result))
+            for result in shown
+            if result is not baseline
+        ]
+        heads = (f"vs {comparison.name(baseline)}", *AGAINST_HEADINGS[1:])
+        tables.append(_table(heads, others))
+    return tables
+
+
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 0, 0, 1))
-    for heading in HEADINGS:
-        left = heading == HEADINGS[0]
+    for heading in headings:
+        left = heading == headings[0]
         table.add_column(heading, justify="left" if left else "right", no_wrap=left)
-    for result in comparison.results:
-        table.add_row(*table_row(result))
+    for row in rows:
+        table.add_row(*row)
     return table

@@ -88,9 +88,9 @@ class PublishedAccountant:
             if run in hit and not is_due:
                 gain -= self._loss(run)
             run.done += gain
-            if is_due or run.done >= run.spec.samples:
-                gain -= run.done - run.spec.samples
-                run.done = run.spec.samples
+            if is_due or run.done >= run.work:
+                gain -= run.done - run.work
+                run.done = run.work
                 finished.append(run)
             summed += gain
         self.tally.samples += summed
@@ -121,7 +121,7 @@ class PublishedAccountant:
         run.nodes = len(run.held)
         run.rate = run.rates[run.nodes]
         if self.notices_at_once:
-            left = run.spec.samples - run.done + run.lump
+            left = run.work - run.done + run.lump
             run.finish_s = now_s + left / run.rate if run.rate else math.inf
 
 
@@ -149,7 +149,7 @@ class RealAccountant:
             before = run.done
             self._train(run, from_s, to_s)
             if run.finish_s <= to_s:
-                run.done = run.spec.samples
+                run.done = run.work
                 finished.append(run)
             elif run in hit:
                 self._roll_back(run, to_s)
@@ -192,7 +192,7 @@ class RealAccountant:
         """Set the speed, and when it will be done."""
         run.nodes = len(run.held)
         run.rate = run.rates[run.nodes]
-        left = run.spec.samples - run.done
+        left = run.work - run.done
         begins_s = max(now_s, run.resumes_s)
         run.finish_s = begins_s + left / run.rate if run.rate else math.inf
 

@@ -13,6 +13,7 @@ from freetrain.replay.policies.interface import View
 from freetrain.replay.pool import Pool
 from freetrain.replay.queue import Queue
 from freetrain.replay.result import Step
+from freetrain.replay.telling import tell
 from freetrain.replay.timeline import PoolEvent
 
 if TYPE_CHECKING:
@@ -51,6 +52,9 @@ class Engine:
         self._accountant = accountant
         self._settings = settings
         self._most = math.inf if settings.parallel is None else settings.parallel
+        self._every_s = settings.look_every_s or math.inf
+        self._looked_s = 0.0
+        self._tells = any(trainer.quality for trainer in trainers)
         self._pool = Pool(len(timeline.node_names))
         self._running: list[Run] = []
         self._now_s = 0.0
@@ -77,11 +81,13 @@ class Engine:
             self._settle((), horizon_s)
 
     def _play_until(self, until_s: float) -> bool:
-        """Play arrivals and completions before *until_s*; tell if more is to come."""
+        """Play arrivals, completions and looks; tell if more is to come."""
         while self._accountant.notices_at_once:
             next_s = min([run.finish_s for run in self._running], default=math.inf)
             if len(self._running) < self._most:
                 next_s = min(next_s, self.queue.next_arrival_s)
+            if self._running:
+                next_s = min(next_s, self._looked_s + self._every_s)
             if next_s >= until_s:
                 break
             if not self._play(PoolEvent(next_s, (), ())):
@@ -117,6 +123,8 @@ class Engine:
             self._running, hit, from_s=then_s, to_s=now_s
         )
         self._now_s = tally.end_s = now_s
+        for run in self._running if self._tells else ():
+            tell(run, from_s=then_s, to_s=now_s)
         for run in finished:
             self._finish(run)
         return hit, finished
@@ -138,6 +146,7 @@ class Engine:
 
     def _decide(self, event: PoolEvent) -> set[Run]:
         """Ask the policy, move nodes and charge for it; return who changed."""
+        self._looked_s = self._now_s
         view = View(
             now_s=self._now_s,
             trainers=self._running,

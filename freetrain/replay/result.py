@@ -48,6 +48,30 @@ class Completion:
 
 
 @dataclass(frozen=True, slots=True)
+class Learning:
+    """How good the model of one trainer with a quality curve became, and when.
+
+    Attributes:
+        trainer: Its name.
+        arrival_s: When it was submitted.
+        finished_s: When it finished, or None.
+        times_s: When it passed each evaluation for good, ascending.
+        quality: The best by then, as a share of the best it has by the end of its
+            work, by evaluation: 0 where it began, never falling.
+        deliver_s: When it reached the first tier of its target, or None.
+        final_s: When it reached the second, or None.
+    """
+
+    trainer: str
+    arrival_s: float
+    finished_s: float | None
+    times_s: tuple[float, ...]
+    quality: tuple[float, ...]
+    deliver_s: float | None
+    final_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class ReplayResult:
     """One policy's replay of one log.
 
@@ -56,7 +80,7 @@ class ReplayResult:
     """
 
     policy: str
-    objective: str
+    priority: str
     accounting: str
     samples: float
     finished: int
@@ -80,3 +104,4 @@ class ReplayResult:
     peak_rss_bytes: int
     steps: tuple[Step, ...]
     completions: tuple[Completion, ...]
+    learning: tuple[Learning, ...] = ()

@@ -6,13 +6,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from freetrain.errors import UsageError
+from freetrain.priority.interface import Basis
+from freetrain.priority.registry import priority_named
 from freetrain.replay.accounting import PublishedAccountant, RealAccountant
 from freetrain.replay.engine import Engine
+from freetrain.replay.learning import learning_of
 from freetrain.replay.policies.planning import SolverUse
 from freetrain.replay.policies.registry import POLICIES
 from freetrain.replay.result import Completion, ReplayResult
 from freetrain.replay.runs import Tally
-from freetrain.replay.settings import Accounting
+from freetrain.replay.settings import DEFAULT_PRIORITY, LOOK_EVERY_S, Accounting
 from freetrain.replay.timeline import DAY_S, PoolTimeline
 from freetrain.trainers.spec import Costs
 
@@ -79,11 +82,12 @@ def run_replay(
         for the caller to fill in.
 
     Raises:
-        UsageError: There is no such policy, or the trainers do not fit it.
+        UsageError: There is no such policy or priority, or the trainers do not fit.
         BrokenPolicyError: The policy has a defect.
     """
     _check(timeline, trainers, settings)
     caller = Caller(clock, on_progress)
+    settings = _with_looks(settings)
     if settings.policy == "static":
         dedicated = PoolTimeline.dedicated(
             round(timeline.mean_nodes), timeline.horizon_s
@@ -108,6 +112,7 @@ def _check(
     if not trainers:
         raise UsageError("there are no trainers; nothing was replayed. Name some.")
     machine = len(timeline.node_names)
+    priority_named(settings.priority)
     largest = max(trainers, key=lambda trainer: trainer.fixed_nodes)
     if settings.policy == "scavenger" and largest.fixed_nodes > machine:
         raise UsageError(
@@ -115,6 +120,16 @@ def _check(
             f"nodes and {machine} take part, so it would block the queue for ever; "
             f"nothing was replayed. Lower its fixed_nodes, or replay more nodes."
         )
+
+
+def _with_looks(settings: ReplaySettings) -> ReplaySettings:
+    """Return *settings* with the looks that their policy needs."""
+    is_steady = priority_named(settings.priority).basis is Basis.TRAINER
+    if settings.policy == "static" and not is_steady:
+        return replace(settings, priority=DEFAULT_PRIORITY)
+    if is_steady or settings.look_every_s or settings.policy != "freetrain":
+        return settings
+    return replace(settings, look_every_s=LOOK_EVERY_S)
 
 
 def _with_costs(trainer: TrainerSpec, settings: ReplaySettings) -> TrainerSpec:
@@ -176,7 +191,9 @@ def _efficiency(
     dedicated = PoolTimeline.dedicated(
         nodes, _yardstick_span_s(tally.end_s, trainers, settings)
     )
-    yardstick = replace(settings, policy="static", record_steps=False)
+    yardstick = _with_looks(
+        replace(settings, policy="static", look_every_s=None, record_steps=False)
+    )
     static = _play_free_of_cost(dedicated, trainers, yardstick, caller).tally
     if static.samples <= 0:
         return None
@@ -205,7 +222,7 @@ def _result(
     useful_node_s = tally.used_node_s - tally.wasted_node_s
     return ReplayResult(
         policy=settings.policy,
-        objective=settings.objective,
+        priority=settings.priority,
         accounting=settings.accounting,
         samples=tally.samples,
         finished=tally.finished,
@@ -229,6 +246,7 @@ def _result(
         peak_rss_bytes=0,
         steps=tuple(played.steps),
         completions=tuple(_completion(run) for run in played.runs),
+        learning=learning_of(played.runs),
     )
 
 

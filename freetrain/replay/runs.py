@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from freetrain.quality.outlook import Point
     from freetrain.trainers.spec import Scaling, TrainerSpec
 
 
@@ -41,6 +42,8 @@ class Run:
         paused_by: Real accounting: why it is, or was last, paused.
         committed: Real accounting: samples trained at the last commit.
         uncommitted_s: Real accounting: training time since the last commit.
+        work: Samples after which it is finished.
+        points: The evaluations that it has passed and not lost.
     """
 
     serial: int
@@ -59,6 +62,12 @@ class Run:
     paused_by: Cause = Cause.START
     committed: float = 0.0
     uncommitted_s: float = 0.0
+    work: float = field(init=False)
+    points: list[Point] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Look up once what is asked for at every event."""
+        self.work = self.spec.work
 
 
 @dataclass(slots=True)

@@ -9,6 +9,9 @@ from enum import StrEnum
 from freetrain.errors import UsageError
 
 DEFAULT_T_FWD_S = 120.0
+DEFAULT_PRIORITY = "throughput"
+LOOK_EVERY_S = 60.0
+"""As often as cron can call a tick."""
 
 
 class Objective(StrEnum):
@@ -44,7 +47,8 @@ class ReplaySettings:
 
     Attributes:
         policy: A name in ``POLICIES``.
-        objective: What the planner maximises; also that of the static yardstick.
+        priority: Who deserves nodes, a name in ``freetrain.priority.registry``; what
+            the policies that ask the planner go by.
         accounting: How progress and costs are counted.
         parallel: Trainers admitted at a time; None for no limit.
         t_fwd_s: [T_fwd] The planner's look-ahead, seconds.
@@ -52,6 +56,8 @@ class ReplaySettings:
         requeue: Whether a finished trainer starts over at the end of the queue.
         solver: What finds the planner's optimum.
         solver_limit_s: How long one solver call may take, seconds.
+        look_every_s: How long the policy is left unasked at most, seconds; None for
+            a minute where ratings change with time, and for ever where they do not.
         record_steps: Whether the result lists every step.
 
     Raises:
@@ -59,7 +65,7 @@ class ReplaySettings:
     """
 
     policy: str = "freetrain"
-    objective: Objective = Objective.THROUGHPUT
+    priority: str = DEFAULT_PRIORITY
     accounting: Accounting = Accounting.REAL
     parallel: int | None = 10
     t_fwd_s: float = DEFAULT_T_FWD_S
@@ -67,6 +73,7 @@ class ReplaySettings:
     requeue: bool = False
     solver: Solver = Solver.EXACT
     solver_limit_s: float = 10.0
+    look_every_s: float | None = None
     record_steps: bool = True
 
     def __post_init__(self) -> None:
@@ -76,6 +83,7 @@ class ReplaySettings:
         for what, value in (
             ("seconds of look-ahead", self.t_fwd_s),
             ("seconds for the solver", self.solver_limit_s),
+            ("seconds between looks", self.look_every_s or 1.0),
         ):
             if not 0 < value < math.inf:
                 raise _refusal(what, value, "a number above 0")

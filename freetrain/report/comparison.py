@@ -35,7 +35,8 @@ class Comparison:
         trainers: Which trainers, in words.
         trainer_count: How many there are.
         parallel: How many may run at a time.
-        results: One a policy, in the order asked for, at least one.
+        results: One a policy or priority, in the order asked for, at least one.
+        against: Which of them the others are held against, by name; None for none.
     """
 
     command: str
@@ -51,6 +52,18 @@ class Comparison:
     trainer_count: int
     parallel: int
     results: tuple[ReplayResult, ...]
+    against: str | None = None
+
+    def name(self, result: ReplayResult) -> str:
+        """Return what to call *result*: its policy, else its priority."""
+        alike = sum(one.policy == result.policy for one in self.results)
+        return result.policy if alike == 1 else result.priority
+
+    @property
+    def baseline(self) -> ReplayResult | None:
+        """The result that the others are held against, if any."""
+        named = (r for r in self.results if self.against in (self.name(r), r.priority))
+        return next(named, None)
 
     @property
     def on_holes(self) -> tuple[ReplayResult, ...]:

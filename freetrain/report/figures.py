@@ -13,6 +13,7 @@ import plotly.graph_objects as go
 from plotly.colors import sample_colorscale
 
 from freetrain.report.comparison import DEDICATED
+from freetrain.report.quality_series import quality_over_time
 from freetrain.report.record import LOSSES, completion_times_s, lost_share
 from freetrain.report.rows import WORDS
 from freetrain.report.series import bin_edges_s, binned_mean, thinned, trainer_bands
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from freetrain.replay.result import ReplayResult
     from freetrain.report.comparison import Comparison
 
-POLICY_COLOURS = ("#0072B2", "#E69F00", "#009E73")
+POLICY_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 LOSS_COLOURS = ("#56B4E9", "#D55E00", "#CC79A7")
 NEUTRAL = "#8a8f98"
 POOL_FILL = "rgba(138,143,152,0.28)"
@@ -60,7 +61,7 @@ def colour(comparison: Comparison, result: ReplayResult) -> str:
     """Return the colour that *result*'s policy has throughout the report."""
     if result.policy == DEDICATED:
         return NEUTRAL
-    place = [r.policy for r in comparison.on_holes].index(result.policy)
+    place = comparison.on_holes.index(result)
     return POLICY_COLOURS[place % len(POLICY_COLOURS)]
 
 
@@ -70,7 +71,7 @@ def samples_figure(comparison: Comparison) -> go.Figure:
     most = max(result.samples for result in shown)
     size, word = next((s for s in WORDS if most >= s[0]), (1.0, ""))
     bars = go.Bar(
-        y=[r.policy for r in shown],
+        y=[comparison.name(r) for r in shown],
         x=[r.samples / size for r in shown],
         orientation="h",
         marker_color=[colour(comparison, r) for r in shown],
@@ -87,7 +88,7 @@ def losses_figure(comparison: Comparison) -> go.Figure:
     shown = comparison.results[::-1]
     bars = [
         go.Bar(
-            y=[r.policy for r in shown],
+            y=[comparison.name(r) for r in shown],
             x=[100 * lost_share(r, [cause]) for r in shown],
             name=name,
             orientation="h",
@@ -107,7 +108,7 @@ def pool_figure(comparison: Comparison) -> go.Figure:
     lines = [_over_time(comparison.longest, "idle_nodes", edges_s, name="idle")]
     lines[0].update(fill="tozeroy", fillcolor=POOL_FILL, line_color=NEUTRAL)
     for result in shown:
-        line = _over_time(result, "used_nodes", edges_s, name=result.policy)
+        line = _over_time(result, "used_nodes", edges_s, name=comparison.name(result))
         on_top = len(shown) - len(lines) + 1
         line.update(line_color=colour(comparison, result), zorder=on_top)
         lines.append(line)
@@ -194,6 +195,43 @@ def holes_figure(comparison: Comparison) -> go.Figure:
     return figure.update_yaxes(title="%")
 
 
+def quality_figure(comparison: Comparison) -> go.Figure:
+    """Draw the mean and the worst quality of the trainers under way over time."""
+    edges_s = bin_edges_s(comparison.shown_s, most_bins=POOL_BINS)
+    times_s = (edges_s[:-1] + edges_s[1:]) / 2
+    lines: list[go.Scatter] = []
+    for result in comparison.results:
+        if not result.learning:
+            continue
+        seen = quality_over_time(result, times_s)
+        for values, dash in ((seen.under_way, "solid"), (seen.worst, "dot")):
+            name = comparison.name(result)
+            line = _share_line(edges_s, values, name=name, is_worst=dash == "dot")
+            line.update(line={"color": colour(comparison, result), "dash": dash})
+            lines.append(line)
+    figure = _figure(lines, height=400, hovermode="x unified")
+    figure.update_xaxes(title=_time_unit(edges_s)[1])
+    return figure.update_yaxes(title="% of the best", range=[0, 101])
+
+
+def _share_line(
+    edges_s: NDArray[np.float64],
+    values: NDArray[np.float64],
+    *,
+    name: str,
+    is_worst: bool,
+) -> go.Scatter:
+    # A gap where nobody is under way: JSON has no nan, and Plotly draws None as one.
+    shares = [None if np.isnan(v) else round(100 * v, 2) for v in values.tolist()]
+    return go.Scatter(
+        x=_middles(edges_s),
+        y=shares,
+        name=f"{name}, worst" if is_worst else name,
+        mode="lines",
+        hovertemplate="%{y:.1f} %",
+    )
+
+
 def completions_figure(comparison: Comparison) -> go.Figure:
     """Draw the share of trainers that finished within a time, by policy."""
     times = [
@@ -229,7 +267,7 @@ def _ranked(
             go.Scatter(
                 x=np.round(ordered, 3),
                 y=np.round(heights, 2),
-                name=result.policy,
+                name=comparison.name(result),
                 mode="lines",
                 zorder=len(values) - len(lines),
                 line={"color": colour(comparison, result), "width": 2, "shape": "hv"},

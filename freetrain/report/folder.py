@@ -7,6 +7,7 @@ import io
 import json
 from typing import TYPE_CHECKING
 
+from freetrain.report.losers import quality_records
 from freetrain.report.page import render_page
 from freetrain.report.record import steady_record
 
@@ -58,7 +59,10 @@ def summary(comparison: Comparison) -> str:
         "nodes": comparison.nodes,
         "span_s": comparison.span_s,
         "holes": len(comparison.hole_lengths_s),
-        "policies": [steady_record(result) for result in comparison.results],
+        "policies": [
+            steady_record(result) | quality_records(comparison, result)
+            for result in comparison.results
+        ],
     }
     return json.dumps(content, indent=2, allow_nan=False) + "\n"
 
@@ -73,7 +77,7 @@ def steps_table(comparison: Comparison) -> str:
         STEP_COLUMNS,
         (
             (
-                result.policy,
+                comparison.name(result),
                 step.time_s,
                 step.idle_nodes,
                 step.used_nodes,
@@ -92,7 +96,7 @@ def completions_table(comparison: Comparison) -> str:
         COMPLETION_COLUMNS,
         (
             (
-                result.policy,
+                comparison.name(result),
                 done.trainer,
                 done.arrival_s,
                 done.admitted_s,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from plotly.offline import get_plotlyjs
 
 from freetrain.report import figures
+from freetrain.report.quality_page import quality_tables
 from freetrain.report.rows import HEADINGS, headline, table_row
 from freetrain.report.series import bin_edges_s
 from freetrain.toml.duration import render_duration
@@ -17,6 +18,7 @@ from freetrain.toml.duration import render_duration
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
+    from freetrain.replay.result import ReplayResult
     from freetrain.report.comparison import Comparison
 
 _CONFIG = {
@@ -38,6 +40,8 @@ def render_page(comparison: Comparison) -> str:
             _head(comparison),
             _cards(comparison),
             _compared(comparison),
+            quality_tables(comparison),
+            _quality_drawn(comparison),
             _over_time(comparison),
             _distributions(comparison),
             _how(comparison),
@@ -77,19 +81,13 @@ def _cards(comparison: Comparison) -> str:
     return (
         f'<div class="cards">{cards}</div>\n'
         f'<p class="soft">These are the figures of the policy '
-        f"<b>{escape(result.policy)}</b>.</p>"
+        f"<b>{escape(comparison.name(result))}</b>.</p>"
     )
 
 
 def _compared(comparison: Comparison) -> str:
     heads = "".join(f"<th>{escape(name)}</th>" for name in HEADINGS)
-    rows = "".join(
-        f'<tr><td><span class="dot" style="background:'
-        f'{figures.colour(comparison, result)}"></span>{escape(result.policy)}</td>'
-        + "".join(f"<td>{escape(cell)}</td>" for cell in table_row(result)[1:])
-        + "</tr>\n"
-        for result in comparison.results
-    )
+    rows = "".join(_row(comparison, result) for result in comparison.results)
     return (
         "<h2>Policies compared</h2>\n"
         '<p class="soft">Efficiency is against dedicated nodes: as many of its own as '
@@ -108,8 +106,29 @@ def _compared(comparison: Comparison) -> str:
     )
 
 
+def _row(comparison: Comparison, result: ReplayResult) -> str:
+    name, *cells = table_row(result, comparison.name(result))
+    colour = figures.colour(comparison, result)
+    return (
+        f'<tr><td><span class="dot" style="background:{colour}"></span>'
+        f"{escape(name)}</td>"
+        + "".join(f"<td>{escape(cell)}</td>" for cell in cells)
+        + "</tr>\n"
+    )
+
+
+def _quality_drawn(comparison: Comparison) -> str:
+    if not any(result.learning for result in comparison.results):
+        return ""
+    return _drawing(
+        figures.quality_figure(comparison),
+        "quality",
+        "Quality of the trainers under way: their mean, and dotted the worst of them.",
+    )
+
+
 def _over_time(comparison: Comparison) -> str:
-    first = (comparison.on_holes or comparison.results)[0]
+    first = comparison.name((comparison.on_holes or comparison.results)[0])
     pool = _drawing(
         figures.pool_figure(comparison),
         "pool",
@@ -119,14 +138,14 @@ def _over_time(comparison: Comparison) -> str:
     sizes = _drawing(
         figures.bands_figure(comparison),
         "sizes",
-        f"Nodes of the trainers that ran under {first.policy}, one band for each that "
+        f"Nodes of the trainers that ran under {first}, one band for each that "
         f"may run at a time; a trainer keeps its band until it finishes. Means over "
         f"{_bin_words(comparison, figures.BAND_BINS)}; more than "
         f"{figures.MOST_BANDS} at a time share bands.",
     )
     return (
         f"<h2>Pool against use</h2>\n{pool}\n"
-        f"<h2>Sizes of the trainers under {escape(first.policy)}</h2>\n{sizes}"
+        f"<h2>Sizes of the trainers under {escape(first)}</h2>\n{sizes}"
     )
 
 
@@ -168,15 +187,18 @@ def _drawing(figure: Figure, name: str, caption: str) -> str:
     return f"<figure>{drawn}{said}</figure>\n"
 
 
+def _priorities(comparison: Comparison) -> list[str]:
+    return list(dict.fromkeys(result.priority for result in comparison.results))
+
+
 def _how(comparison: Comparison) -> str:
-    first = comparison.results[0]
     facts = (
         ("Command", f"<code>{escape(comparison.command)}</code>"),
         ("Version", f"FreeTrain {escape(comparison.version)}"),
         ("Log", f"{escape(comparison.log)}: {escape(comparison.read_as)}"),
         ("Trainers", escape(comparison.trainers)),
-        ("Objective", escape(first.objective)),
-        ("Accounting", escape(first.accounting)),
+        ("Priority", escape(", ".join(_priorities(comparison)))),
+        ("Accounting", escape(comparison.results[0].accounting)),
         ("Definitions", "docs/replay.md defines every figure with its formula."),
     )
     rows = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in facts)

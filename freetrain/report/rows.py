@@ -31,11 +31,11 @@ MANY = 1e6
 """From here on only the first digits are, so that a table keeps its width."""
 
 
-def table_row(result: ReplayResult) -> tuple[str, ...]:
-    """Return *result* as cells under ``HEADINGS``."""
+def table_row(result: ReplayResult, name: str) -> tuple[str, ...]:
+    """Return *result*, called *name*, as cells under ``HEADINGS``."""
     worst = completion_record(result)["worst_slowdown"]
     return (
-        result.policy,
+        name,
         scaled(result.samples),
         percent(result.efficiency),
         percent(result.coverage),

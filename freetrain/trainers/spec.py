@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from freetrain.priority.interface import Target
+    from freetrain.trainers.quality import QualityTruth
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scaling:
@@ -68,12 +71,18 @@ class TrainerSpec:
     Attributes:
         name: Unique in the replay.
         scaling: Its speed by node count.
-        samples: Work until it is finished, in training samples, above 0.
+        samples: Work after which it is finished at the latest, in training samples,
+            above 0; what its user says of it.
         arrival_s: When it is submitted, seconds from the start of the replay.
         costs: What changing its nodes costs.
         fixed_nodes: The size it would ask for as an ordinary job that cannot
             rescale; what the ``scavenger`` policy gives it.
         weight: The user's weight on its worth to the planner, above 0.
+        deadline_s: When it should be finished, seconds from the start of the
+            replay; None for no time.
+        target: The values of its metric that its user wants; None for none.
+        quality: How good its model truly becomes, which no policy may see; None
+            where the replay does not look at quality.
     """
 
     name: str
@@ -83,9 +92,21 @@ class TrainerSpec:
     costs: Costs
     fixed_nodes: int
     weight: float = 1.0
+    deadline_s: float | None = None
+    target: Target | None = None
+    quality: QualityTruth | None = None
+
+    @property
+    def work(self) -> float:
+        """Samples after which it truly is finished: its final target ends it sooner."""
+        final = None if self.target is None else self.target.final
+        if self.quality is None or final is None:
+            return self.samples
+        reached = self.quality.reached_at(final)
+        return self.samples if reached is None else min(self.samples, reached)
 
     @property
     def shortest_s(self) -> float:
         """The time it needs on its best size, alone and undisturbed."""
         best = self.scaling.best_samples_per_s
-        return self.samples / best if best > 0 else math.inf
+        return self.work / best if best > 0 else math.inf

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from freetrain.replay.run import run_replay
-from freetrain.replay.settings import Accounting, Objective, ReplaySettings
+from freetrain.replay.settings import Accounting, ReplaySettings
 from freetrain.replay.timeline import PoolTimeline
 from freetrain.trainers.builtin import builtin_trainers
 from logs.read import read_trace
@@ -31,7 +31,7 @@ class Row:
 
     Attributes:
         jobs: Built-in set of trainers.
-        objective: Of the planner; an equal share has none.
+        priority: Of the planner; an equal share has none.
         policy: In the registry's words.
         parallel: Trainers at a time.
         samples: In thousand millions, by cost factor.
@@ -39,7 +39,7 @@ class Row:
     """
 
     jobs: str
-    objective: Objective
+    priority: str
     policy: str
     parallel: int
     samples: tuple[float, ...]
@@ -57,7 +57,7 @@ def lines(shared: Path) -> Iterator[str]:
             ours, finished = _replay(timeline, row, factor)
             differences.append(abs(ours - theirs) / abs(theirs))
             yield (
-                f"{row.jobs:8} {row.policy:9} {row.objective:10} {row.parallel:2} "
+                f"{row.jobs:8} {row.policy:9} {row.priority:10} {row.parallel:2} "
                 f"x{factor:<2g}  ours {ours:7.2f}  reference {theirs:7.2f}  "
                 f"{100 * (ours - theirs) / abs(theirs):+.2f} %"
                 + (f"  done {finished} / {row.done}" if factor == 1.0 else "")
@@ -84,9 +84,7 @@ def _row(cells: list[str]) -> Row:
     jobs, objective, policy, parallel, *samples, done = cells
     return Row(
         jobs=jobs,
-        objective=Objective(objective.replace("-", ""))
-        if policy == "FreeTrain"
-        else Objective.THROUGHPUT,
+        priority=objective.replace("-", "") if policy == "FreeTrain" else "throughput",
         policy=_POLICIES[policy],
         parallel=int(parallel),
         # The page writes negative numbers with a true minus sign, U+2212.
@@ -98,7 +96,7 @@ def _row(cells: list[str]) -> Row:
 def _replay(timeline: PoolTimeline, row: Row, factor: float) -> tuple[float, int]:
     settings = ReplaySettings(
         policy=row.policy,
-        objective=row.objective,
+        priority=row.priority,
         accounting=Accounting.PUBLISHED,
         parallel=row.parallel,
         cost_factor=factor,

@@ -190,12 +190,12 @@ def test_names_that_options_offer_are_those_that_exist() -> None:
     assert set(get_args(MethodName)) == set(Method)
 
 
-@pytest.mark.parametrize("objective", ["throughput", "speedup", "weighted"])
+@pytest.mark.parametrize("priority", ["throughput", "speedup", "weight", "fair"])
 @pytest.mark.parametrize("accounting", ["real", "published", "published+c"])
-def test_every_objective_and_accounting_can_be_replayed(
-    tmp_path: Path, objective: str, accounting: str
+def test_every_priority_and_accounting_can_be_replayed(
+    tmp_path: Path, priority: str, accounting: str
 ) -> None:
-    words = ("--objective", objective, "--accounting", accounting, "--json")
+    words = ("--priority", priority, "--accounting", accounting, "--json")
 
     records = json.loads(run(*REPLAY, *words, cwd=tmp_path).stdout)
 

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from freetrain.errors import UsageError
+from freetrain.priority.registry import priority_named
 from freetrain.replay.accounting import RealAccountant
 from freetrain.replay.engine import Engine
 from freetrain.replay.errors import BrokenPolicyError
@@ -12,9 +13,10 @@ from freetrain.replay.policies.equal import equal_counts
 from freetrain.replay.policies.freetrain import FreeTrainPolicy
 from freetrain.replay.policies.interface import Change, View
 from freetrain.replay.policies.planning import MeasuredPlanner, SolverUse
-from freetrain.replay.policies.worth import ObjectiveWorth
+from freetrain.replay.policies.speeds import GivenSpeeds
+from freetrain.replay.policies.worth import SteadyWorth
 from freetrain.replay.runs import Run, Tally
-from freetrain.replay.settings import Accounting, Objective, ReplaySettings
+from freetrain.replay.settings import Accounting, ReplaySettings
 from freetrain.replay.timeline import PoolTimeline
 from freetrain.trainers.spec import Costs, Scaling, TrainerSpec
 from milp.keep import keep
@@ -209,12 +211,12 @@ def test_freetrain_gives_nodes_where_they_train_most() -> None:
     assert result.solver_calls == 1
 
 
-def test_weights_count_only_under_the_weighted_objective() -> None:
+def test_weights_count_only_under_the_priority_weight() -> None:
     team = [trainer("plain", scaling=linear(20.0)), trainer("dear", weight=9.0)]
     pool = {n: [(0.0, 30.0)] for n in range(4)}
 
-    by_throughput = replay(pool, team, objective=Objective.THROUGHPUT)
-    by_weight = replay(pool, team, objective=Objective.WEIGHTED)
+    by_throughput = replay(pool, team, priority="throughput")
+    by_weight = replay(pool, team, priority="weight")
 
     assert by_throughput.steps[0].resized == (("plain", 4),)
     assert by_weight.steps[0].resized == (("dear", 4),)
@@ -258,7 +260,7 @@ def test_a_solver_without_an_answer_keeps_what_runs_and_is_counted() -> None:
     waits = Run(1, trainer("w"), [], 0.0)
     policy = FreeTrainPolicy(
         MeasuredPlanner(GivesUp(), use, no_clock),
-        ObjectiveWorth(Objective.THROUGHPUT),
+        SteadyWorth(priority_named("throughput"), GivenSpeeds(), t_fwd_s=120.0),
         t_fwd_s=120.0,
     )
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from freetrain.replay.run import run_replay
-from freetrain.replay.settings import Accounting, Objective, ReplaySettings
+from freetrain.replay.settings import Accounting, ReplaySettings
 from freetrain.replay.timeline import PoolTimeline
 from freetrain.trainers.builtin import builtin_trainers
 from logs.read import read_trace
@@ -37,7 +37,7 @@ def reference(
     shared: Path, jobs: str, settings: ReplaySettings, *, days: float
 ) -> dict[str, float]:
     """Return what the independent replay says of the same choices."""
-    raw = settings.objective is Objective.THROUGHPUT
+    raw = settings.priority == "throughput"
     options = {
         "--jobs": jobs,
         "--objective": "raw" if raw else "speedup",
@@ -60,9 +60,7 @@ CHOICES = (
     ("hps", published("equal", parallel=20, cost_factor=10.0)),
     (
         "imagenet",
-        published(
-            "freetrain", objective=Objective.SPEEDUP, parallel=10, cost_factor=5.0
-        ),
+        published("freetrain", priority="speedup", parallel=10, cost_factor=5.0),
     ),
     ("imagenet", published("freetrain", parallel=40)),
 )

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from freetrain.replay.run import run_replay
-from freetrain.replay.settings import Accounting, Objective, ReplaySettings
+from freetrain.replay.settings import Accounting, ReplaySettings
 from freetrain.replay.timeline import PoolTimeline
 from freetrain.trainers.spec import Costs, Scaling, TrainerSpec
 from logs.trace import IdleTrace
@@ -118,7 +118,7 @@ def costs() -> st.SearchStrategy[Costs]:
 def settings(**fixed: Any) -> st.SearchStrategy[ReplaySettings]:  # noqa: ANN401
     choices: dict[str, Any] = {
         "policy": st.sampled_from(["freetrain", "equal", "scavenger"]),
-        "objective": st.sampled_from(Objective),
+        "priority": st.sampled_from(["throughput", "speedup", "weight", "fair"]),
         "accounting": st.sampled_from(Accounting),
         "parallel": st.sampled_from([None, 1, 2, 10]),
         "t_fwd_s": st.sampled_from([10.0, 120.0]),

@@ -52,7 +52,7 @@ def result(policy: str = "freetrain", *, days: float = 1.0) -> ReplayResult:
     """One policy's replay, made up."""
     return ReplayResult(
         policy=policy,
-        objective="throughput",
+        priority="throughput",
         accounting="real",
         samples=89.58e9,
         finished=90,

@@ -115,7 +115,7 @@ def test_a_replay_in_which_nothing_happened_can_still_be_shown() -> None:
     page = render_page(replace(comparison(), results=(nothing,)))
 
     assert "Policies compared" in page
-    assert table_row(nothing)[2] == "-"
+    assert table_row(nothing, "n")[2] == "-"
 
 
 def test_static_alone_can_be_shown() -> None:
@@ -194,12 +194,12 @@ def test_large_figures_are_scaled(value: float, shown: str) -> None:
 
 def test_no_figure_however_large_widens_the_table() -> None:
     slow = [replace(c, slowdown=9e14) for c in result().completions]
-    row = table_row(replace(result(), samples=3e29, completions=tuple(slow)))
+    row = table_row(replace(result(), samples=3e29, completions=tuple(slow)), "n")
 
     assert row[1] == "3.00e+29"
     assert row[-1] == "9.0e+14 x"
 
 
 def test_a_row_has_a_cell_a_heading() -> None:
-    assert len(table_row(result())) == len(HEADINGS)
+    assert len(table_row(result(), "n")) == len(HEADINGS)
     assert (percent(0.9301), percent(None)) == ("93.0 %", "-")

@@ -39,21 +39,21 @@ class FreeTrainPolicy:
             return ()
         problem = Problem(
             classes=(NodeClass("idle", view.idle_nodes),),
-            trainers=self._known(view.trainers),
+            trainers=self._known(view),
             t_fwd_s=self._t_fwd_s,
         )
         return changes_to(self._planner.counts(problem), view)
 
-    def _known(self, trainers: Sequence[TrainerView]) -> tuple[TrainerState, ...]:
+    def _known(self, view: View) -> tuple[TrainerState, ...]:
         """Return the trainers as the planner sees them, made anew where changed.
 
         Few trainers change at an event, and making a state costs more than
         looking one up.
         """
         before, self._states = self._states, {}
-        for trainer in trainers:
+        curves = self._worth.curves(view)
+        for trainer, curve in zip(view.trainers, curves, strict=True):
             state = before.get(trainer.serial)
-            curve = self._worth.curve(trainer)
             held = len(trainer.held)
             if state is None or state.held[0] != held or state.curve is not curve:
                 state = _state(trainer, curve, held)

@@ -9,7 +9,67 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from collections.abc import Set as AbstractSet
 
-    from freetrain.trainers.spec import TrainerSpec
+    from freetrain.priority.interface import Target
+    from freetrain.quality.outlook import Better, Point
+    from freetrain.trainers.spec import Costs, Scaling
+
+
+class ToldQuality(Protocol):
+    """What is known of a metric before anything has run."""
+
+    @property
+    def better(self) -> Better:
+        """Which of its values are good."""
+        ...
+
+
+class Told(Protocol):
+    """What a trainer's user said of it; its true quality curve is not in here."""
+
+    @property
+    def name(self) -> str:
+        """Unique in the replay."""
+        ...
+
+    @property
+    def scaling(self) -> Scaling:
+        """Its speed by node count."""
+        ...
+
+    @property
+    def samples(self) -> float:
+        """Work after which it is finished at the latest, in training samples."""
+        ...
+
+    @property
+    def costs(self) -> Costs:
+        """What changing its nodes costs in this replay."""
+        ...
+
+    @property
+    def fixed_nodes(self) -> int:
+        """The size it would ask for as an ordinary job."""
+        ...
+
+    @property
+    def weight(self) -> float:
+        """The user's weight on its worth, above 0."""
+        ...
+
+    @property
+    def deadline_s(self) -> float | None:
+        """When it should be finished, seconds from the start of the replay."""
+        ...
+
+    @property
+    def target(self) -> Target | None:
+        """The values of its metric that its user wants."""
+        ...
+
+    @property
+    def quality(self) -> ToldQuality | None:
+        """Of its metric only which values are good; None where it tells none."""
+        ...
 
 
 class TrainerView(Protocol):
@@ -21,8 +81,13 @@ class TrainerView(Protocol):
         ...
 
     @property
-    def spec(self) -> TrainerSpec:
-        """What its user said of it; costs are those of this replay."""
+    def spec(self) -> Told:
+        """What its user said of it."""
+        ...
+
+    @property
+    def arrival_s(self) -> float:
+        """When it was submitted, seconds from the start of the replay."""
         ...
 
     @property
@@ -33,6 +98,11 @@ class TrainerView(Protocol):
     @property
     def done(self) -> float:
         """Samples it has trained, net of losses."""
+        ...
+
+    @property
+    def points(self) -> Sequence[Point]:
+        """The evaluations that it has passed and not lost, ascending in samples."""
         ...
 
 

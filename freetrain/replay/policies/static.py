@@ -42,7 +42,7 @@ class StaticPolicy:
         """Give everybody what the plan for those who are there gives them."""
         if not view.trainers or not view.idle_nodes:
             return ()
-        curves = [self._worth.curve(trainer) for trainer in view.trainers]
+        curves = self._worth.curves(view)
         for curve in curves:
             self._curves.setdefault(curve, len(self._curves))
         order = sorted(range(len(curves)), key=lambda k: self._curves[curves[k]])

@@ -1,46 +1,130 @@
-"""What node counts are worth to the planner: the objective, as curves."""
+"""What node counts are worth to the planner: a priority's ratings, as curves."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from freetrain.replay.settings import Objective
-from milp.curve import speed_up, throughput, weighted
+import numpy as np
+
+from freetrain.priority.interface import Look
+from freetrain.priority.planned import planned_curves
+from freetrain.replay.policies.contenders import contender_of
 
 if TYPE_CHECKING:
-    from freetrain.replay.policies.interface import TrainerView
+    from collections.abc import Sequence
+
+    from freetrain.priority.interface import Contender, Memory, Priority
+    from freetrain.quality.outlook import Outlook
+    from freetrain.quality.outlooks import Outlooks
+    from freetrain.replay.policies.interface import TrainerView, View
+    from freetrain.replay.policies.speeds import Speeds
     from freetrain.trainers.spec import Scaling
     from milp.problem import Curve
 
+_MOST_CURVES = 10_000
+"""A few hundred bytes each."""
+
 
 class Worth(Protocol):
-    """Says what a trainer's work is worth, by node count."""
+    """Says what trainers' work is worth, by node count."""
 
-    def curve(self, trainer: TrainerView) -> Curve:
-        """Return *trainer*'s curve as of now; the same object while it is the same."""
+    def curves(self, view: View) -> Sequence[Curve]:
+        """Return each trainer's curve as of now; the same object while it is equal."""
         ...
 
 
-class ObjectiveWorth:
-    """The three objectives that only look at scaling and at the user's weight."""
+class SteadyWorth:
+    """Ratings that are made from the trainer alone: made once, and shared by equals."""
 
-    def __init__(self, objective: Objective) -> None:
-        self._objective = objective
+    def __init__(self, priority: Priority, speeds: Speeds, *, t_fwd_s: float) -> None:
+        self._priority = priority
+        self._speeds = speeds
+        self._t_fwd_s = t_fwd_s
         self._curves: dict[tuple[Scaling, float], Curve] = {}
 
-    def curve(self, trainer: TrainerView) -> Curve:
-        """Return the curve of *trainer*'s model and weight."""
-        weight = trainer.spec.weight if self._objective is Objective.WEIGHTED else 1.0
-        key = (trainer.spec.scaling, weight)
-        curve = self._curves.get(key)
-        if curve is None:
-            curve = self._curves[key] = self._make(*key)
-        return curve
+    def curves(self, view: View) -> Sequence[Curve]:
+        """Return the curve of each trainer's speed and weight."""
+        known = self._curves
+        scalings = self._speeds.scalings(view)
+        return [
+            known.get((scaling, trainer.spec.weight)) or self._make(trainer, scaling)
+            for trainer, scaling in zip(view.trainers, scalings, strict=True)
+        ]
 
-    def _make(self, scaling: Scaling, weight: float) -> Curve:
-        if self._objective is Objective.THROUGHPUT:
-            return throughput(scaling.samples_per_s, scaling.sizes)
-        relative = speed_up(scaling.samples_per_s, scaling.sizes)
-        if self._objective is Objective.SPEEDUP:
-            return relative
-        return weighted(relative, weight)
+    def _make(self, trainer: TrainerView, scaling: Scaling) -> Curve:
+        look = Look(
+            now_s=0.0,
+            contenders=(contender_of(trainer, scaling, None),),
+            nodes=scaling.sizes[-1],
+            t_fwd_s=self._t_fwd_s,
+        )
+        (rating,) = self._priority.rate(look, {}).ratings
+        if len(self._curves) >= _MOST_CURVES:
+            self._curves.clear()
+        self._curves[scaling, trainer.spec.weight] = rating.curve
+        return rating.curve
+
+
+class RatedWorth:
+    """Ratings that change with the moment: made at every event, all together."""
+
+    def __init__(
+        self,
+        priority: Priority,
+        speeds: Speeds,
+        outlooks: Outlooks | None,
+        *,
+        t_fwd_s: float,
+    ) -> None:
+        self._priority = priority
+        self._speeds = speeds
+        self._outlooks = outlooks
+        self._t_fwd_s = t_fwd_s
+        self._memory: Memory = {}
+        self._curves: dict[int, Curve] = {}
+
+    def curves(self, view: View) -> Sequence[Curve]:
+        """Return what the priority says of everybody now."""
+        look = Look(
+            now_s=view.now_s,
+            contenders=self._contenders(view),
+            nodes=view.idle_nodes,
+            t_fwd_s=self._t_fwd_s,
+        )
+        rated = self._priority.rate(look, self._memory)
+        self._memory = rated.memory
+        before = self._curves
+        self._curves = {
+            trainer.serial: _kept(before.get(trainer.serial), curve)
+            for trainer, curve in zip(
+                view.trainers, planned_curves(rated.ratings), strict=True
+            )
+        }
+        return tuple(self._curves.values())
+
+    def _contenders(self, view: View) -> tuple[Contender, ...]:
+        scalings = self._speeds.scalings(view)
+        outlooks = map(self._outlook, view.trainers)
+        made = tuple(map(contender_of, view.trainers, scalings, outlooks))
+        if self._outlooks is not None:
+            self._outlooks.keep(_name(trainer) for trainer in view.trainers)
+        return made
+
+    def _outlook(self, trainer: TrainerView) -> Outlook | None:
+        quality = trainer.spec.quality
+        if self._outlooks is None or quality is None:
+            return None
+        return self._outlooks.look(_name(trainer), trainer.points, quality.better)
+
+
+def _name(trainer: TrainerView) -> str:
+    """Return a name that a trainer which starts over does not share with itself."""
+    return f"{trainer.serial}"
+
+
+def _kept(before: Curve | None, now: Curve) -> Curve:
+    """Return *before* where *now* is equal to it: solvers keep what they derive."""
+    if before is None or before.sizes != now.sizes:
+        return now
+    same = np.array_equal(before.value_per_s, now.value_per_s)
+    return before if same else now

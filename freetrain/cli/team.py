@@ -1,0 +1,87 @@
+"""The trainers that a request names: a built-in set, a drawn one, or a file's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from freetrain.cli.load import load_trainers
+from freetrain.cli.request import DRAWN, is_drawn
+from freetrain.errors import MissingInputError, UsageError
+from freetrain.quality.outlook import Better
+from freetrain.trainers.curve_file import read_curve
+from freetrain.trainers.quality import truth_of
+from freetrain.trainers.quality_set import Demand, quality_trainers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from freetrain.cli.request import ReplayRequest
+    from freetrain.trainers.quality import QualityTruth
+    from freetrain.trainers.spec import TrainerSpec
+
+MOST_DRAWN = 10_000
+
+
+def team(
+    request: ReplayRequest, cwd: Path, *, mean_nodes: float
+) -> tuple[TrainerSpec, ...]:
+    """Return the trainers of *request*.
+
+    Args:
+        request: What was asked for.
+        cwd: Where relative names begin.
+        mean_nodes: Idle nodes on average, which a load is measured against.
+
+    Raises:
+        MissingInputError, BadConfigurationError, BadDataError: A file is not there,
+            or not what it should be.
+        UsageError: The set's size makes no sense.
+    """
+    if not is_drawn(request.trainers):
+        return load_trainers(request.trainers, cwd)
+    size = request.trainers.removeprefix(DRAWN)
+    if not size.isdecimal() or not 1 <= int(size) <= MOST_DRAWN:
+        raise UsageError(
+            f"{size!r} trainers: expected a number from 1 to {MOST_DRAWN}, as in "
+            f"{DRAWN}40. Nothing was replayed."
+        )
+    curves = _recorded() if request.curves is None else _in(cwd / request.curves)
+    demand = Demand(nodes=mean_nodes, load=request.load)
+    return quality_trainers(int(size), tuple(curves), seed=request.seed, demand=demand)
+
+
+def _recorded() -> Iterator[QualityTruth]:
+    """Yield the loss and the validation metric of each recorded training."""
+    from freetrain.recorded import load  # noqa: PLC0415 - 29 files to read
+
+    for name, curve in load().items():
+        for series in (curve.loss, curve.validation):
+            yield truth_of(
+                series.samples.tolist(),
+                series.values.tolist(),
+                series.better,
+                name=f"{name}.{series.metric}",
+            )
+
+
+def _in(folder: Path) -> list[QualityTruth]:
+    """Return every curve under *folder*, of the column ``metric``, higher is better."""
+    files = sorted(folder.rglob("*.csv"))
+    if not files:
+        raise MissingInputError(
+            f"there is no .csv file in {folder}; nothing was replayed. Name a folder "
+            f"of curves with --curves, or leave it out for the recorded ones."
+        )
+    curves = [
+        read_curve(file, "metric", Better.HIGHER, named=str(file)) for file in files
+    ]
+    return [
+        truth_of(
+            curve.samples.tolist(),
+            curve.values.tolist(),
+            curve.better,
+            name=f"{file.parent.name}.{file.stem}",
+        )
+        for file, curve in zip(files, curves, strict=True)
+    ]

@@ -1,0 +1,63 @@
+"""The report's part on quality: drawn over time, and in tables with the losers."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+from freetrain.report.quality_rows import (
+    AGAINST_HEADINGS,
+    HEADINGS,
+    against_row,
+    quality_row,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from freetrain.report.comparison import Comparison
+
+
+def quality_tables(comparison: Comparison) -> str:
+    """Return the tables of quality as HTML; nothing where no trainer has a curve."""
+    shown = [result for result in comparison.results if result.learning]
+    if not shown:
+        return ""
+    rows = [quality_row(result, comparison.name(result)) for result in shown]
+    return (
+        "<h2>How soon models became good</h2>\n"
+        '<p class="soft">Quality is 0 where a trainer began and 1 at the best it has '
+        "by its end; it counts once an evaluation says so. Means over time of those "
+        "under way, of the worst of them, and of all that were submitted. Times are "
+        "means from arrival.</p>\n" + _table(HEADINGS, rows) + _against(comparison)
+    )
+
+
+def _against(comparison: Comparison) -> str:
+    baseline = comparison.baseline
+    if baseline is None:
+        return ""
+    rows = [
+        against_row(result, baseline, comparison.name(result))
+        for result in comparison.results
+        if result.learning and result is not baseline
+    ]
+    return (
+        f"<h2>Against {escape(comparison.name(baseline))}: who gains, who loses</h2>\n"
+        '<p class="soft">The same trainers, one by one. Times of means, but the best: '
+        "the trainer whose first tier came soonest. Slower is the share of the "
+        "trainers that finished more than 1 % later; worst is the one that lost "
+        "most.</p>\n" + _table(AGAINST_HEADINGS, rows)
+    )
+
+
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    heads = "".join(f"<th>{escape(name)}</th>" for name in headings)
+    lines = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>\n"
+        for row in rows
+    )
+    return (
+        f'<div class="scroll"><table><thead><tr>{heads}</tr></thead>\n'
+        f"<tbody>{lines}</tbody></table></div>\n"
+    )
