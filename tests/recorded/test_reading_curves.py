@@ -85,6 +85,14 @@ def test_every_line_above_the_columns_is_needed(key: str) -> None:
         parse_curve("\n".join(lines) + "\n", file="small.csv")
 
 
+@pytest.mark.parametrize("lines", [0, 1, 11, 12])
+def test_a_file_without_rows_is_refused(lines: int) -> None:
+    above = "\n".join(CURVE.splitlines()[:lines])
+
+    with pytest.raises(BadDataError, match="the file ends, expected columns and rows"):
+        parse_curve(above, file="small.csv")
+
+
 def outcome(text: str) -> RecordedCurve | str:
     """What *text* is read as, or why it is refused."""
     try:
