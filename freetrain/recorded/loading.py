@@ -54,10 +54,14 @@ def load_from(folder: Traversable) -> dict[str, RecordedCurve]:
 def _curve_files(folder: Traversable) -> list[Traversable]:
     curves = folder / "curves"
     found = curves.iterdir() if curves.is_dir() else ()
-    files = [file for file in found if file.name.endswith(".csv")]
+    files = {
+        file.name.removesuffix(".csv"): file
+        for file in found
+        if file.name.endswith(".csv")
+    }
     if not files:
         raise MissingInputError(
             f"there are no recorded curves in {curves}; nothing was loaded. Reinstall "
             f"FreeTrain, or record them: make curves."
         )
-    return sorted(files, key=lambda file: file.name)
+    return [file for _, file in sorted(files.items())]

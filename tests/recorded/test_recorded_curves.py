@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -58,6 +60,18 @@ def test_values_are_where_their_metric_can_be(curve: RecordedCurve) -> None:
         finite = series.values[np.isfinite(series.values)]
         most = 1 if series.better is Better.HIGHER else np.inf
         assert ((finite >= 0) & (finite <= most)).all()
+
+
+def test_they_come_in_the_order_of_their_names() -> None:
+    assert list(CURVES) == sorted(CURVES)
+
+
+def test_the_page_has_a_row_for_each() -> None:
+    page = Path(__file__).parents[2] / "docs" / "recorded-curves.md"
+    table, _, _ = page.read_text("utf-8").partition("## The files")
+    rows = re.findall(r"^\| `([a-z0-9-]+)` \|", table, re.MULTILINE)
+
+    assert sorted(rows) == list(CURVES)
 
 
 def test_there_are_many_and_they_differ() -> None:
