@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from examples.record_curves.catalogue import TRAININGS
 from examples.record_curves.shares import best_share
-from examples.record_curves.step_times import heading, measure
+from examples.record_curves.step_times import heading, measure, starved
 from examples.record_curves.writing import recorded
 
 if TYPE_CHECKING:
@@ -79,7 +79,10 @@ def record_steps(trainings: Sequence[Training], given: argparse.Namespace) -> No
     for row in rows:
         sys.stdout.write(f"{row}\n")
         lines.append(row)
-    given.out.write_text("\n".join(lines) + "\n", "ascii")
+    text = "\n".join(lines) + "\n"
+    given.out.write_text(text, "ascii")
+    for name, percent in starved(text):
+        sys.stderr.write(f"{name} did not get its {percent:g} %: measure again\n")
 
 
 if __name__ == "__main__":

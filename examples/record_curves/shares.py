@@ -43,11 +43,12 @@ class Quota:
 
     @contextmanager
     def of(self, percent: int) -> Iterator[Callable[[], None]]:
-        """Move this process into a group of its own, and back out of it."""
+        """Move this process into a group below its own, and back."""
         before = self._cgroups / _cpu_group() / "cgroup.procs"
         if not os.access(before, os.W_OK):  # no way back
             raise PermissionError(f"{before} cannot be written")
-        ours = self._cgroups / f"freetrain-steps-{os.getpid()}"
+        # Below the group we are in: its shares and limits go on holding for us.
+        ours = before.parent / f"freetrain-steps-{os.getpid()}"
         ours.mkdir()
         try:
             (ours / "cpu.cfs_period_us").write_text(str(PERIOD_US))

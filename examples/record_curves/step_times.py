@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from freetrain.recorded.step_time_file import parse_step_times
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from examples.record_curves.training import Training
 
 WARM_UP_STEPS = 5
+QUIET = 0.9
+"""The part of a share that a process gets at least where nobody else runs."""
 COLUMNS = "name,cpu_percent,step_ms,low_ms,high_ms,used_percent,steps,method"
 
 
@@ -77,6 +81,22 @@ def heading(seconds: float, repeats: int) -> list[str]:
         "# used_percent: processor time that was used, of wall time.",
         "# licence: Apache-2.0",
         COLUMNS,
+    ]
+
+
+def starved(table: str) -> list[tuple[str, float]]:
+    """Return trainings and shares of *table* that were not given in full.
+
+    Raises:
+        BadDataError: The table cannot be read.
+    """
+    names = {line.partition(",")[0] for line in table.splitlines()}
+    times = parse_step_times(table, file="the new table", names=names)
+    return [
+        (name, time.cpu_percent)
+        for name, of_shares in times.items()
+        for time in of_shares
+        if time.used_percent < QUIET * time.cpu_percent
     ]
 
 

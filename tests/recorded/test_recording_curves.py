@@ -30,11 +30,12 @@ from examples.record_curves.layers import (
 from examples.record_curves.losses import CROSS_ENTROPY, HINGE, SQUARED_ERROR
 from examples.record_curves.rates import Rate
 from examples.record_curves.shares import DutyCycle
-from examples.record_curves.step_times import heading, measure
+from examples.record_curves.step_times import heading, measure, starved
 from examples.record_curves.training import train
 from freetrain import recorded
 from freetrain.recorded.curve_file import parse_curve
 from freetrain.recorded.step_time_file import parse_step_times
+from tests.recorded.files import STEP_TIMES, replaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -218,3 +219,20 @@ def test_the_table_of_step_times_is_one_that_can_be_read() -> None:
 
     assert [time.cpu_percent for time in times[QUICK]] == [100, 50]
     assert all(time.steps == 3 for time in times[QUICK])
+
+
+def test_shares_that_others_took_are_told() -> None:
+    table = replaced(STEP_TIMES, "25.1,100", "20,100")
+
+    assert starved(STEP_TIMES) == []
+    assert starved(table) == [("small", 25)]
+
+
+def test_the_table_is_written_where_the_command_says(tmp_path: Path) -> None:
+    out = tmp_path / "step_times.csv"
+    quick = ["--only", QUICK, "--seconds", "0", "--repeats", "1", "--percent", "100"]
+
+    main(["steps", "--out", str(out), *quick])
+
+    times = parse_step_times(out.read_text("ascii"), file=out.name, names={QUICK})
+    assert [time.steps for time in times[QUICK]] == [1]

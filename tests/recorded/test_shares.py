@@ -26,7 +26,7 @@ def group() -> Path:
 @pytest.fixture
 def quota() -> Quota:
     """Asks the machine, not the quota, which would skip tests that it fails."""
-    needed = (CPU_CGROUPS, group() / "cgroup.procs")
+    needed = (group(), group() / "cgroup.procs")
     if not all(os.access(path, os.W_OK) for path in needed):
         pytest.skip("this process may not make cgroups (version 1) of its own")
     return Quota()
@@ -52,7 +52,7 @@ def test_an_error_within_leaves_nothing_either(quota: Quota) -> None:
         _ = 1 / 0
 
     assert group() == before
-    assert not (CPU_CGROUPS / f"freetrain-steps-{os.getpid()}").exists()
+    assert not (before / f"freetrain-steps-{os.getpid()}").exists()
 
 
 def test_a_quota_works_where_the_machine_lets_us(quota: Quota) -> None:
@@ -77,6 +77,8 @@ def test_a_whole_processor_needs_no_sleep() -> None:
     assert slept_s == [0.0]
 
 
-def test_the_name_of_our_group_tells_whose_it_is(quota: Quota) -> None:
+def test_limits_that_held_before_go_on_holding(quota: Quota) -> None:
+    before = group()
+
     with quota.of(100):
-        assert group().name == f"freetrain-steps-{os.getpid()}"
+        assert group() == before / f"freetrain-steps-{os.getpid()}"
