@@ -45,7 +45,7 @@ class Groups:
         self._own = place.path
         self._folders = folders
         self._pid = packer.pid
-        self._has_moved = False
+        self._home = place.path  # where processes go that are let go
         self._path = place.path / f"{PREFIX}{packer.label}"
         self._weight = _WEIGHT_FILE[place.version]
         folders.make(self._path)
@@ -88,7 +88,7 @@ class Groups:
         """Remove the group of *member*, or let its processes go where we are."""
         for pid in self.pids(member):
             with suppress(OSError):
-                self._folders.write(self._own / _PROCS, str(pid))
+                self._folders.write(self._home / _PROCS, str(pid))
         with suppress(OSError):
             self._folders.remove(self._path / member)
 
@@ -99,7 +99,7 @@ class Groups:
                 self.release(member)
         with suppress(OSError):
             self._folders.remove(self._path)
-        if self._has_moved:
+        if self._home != self._own:
             self._move_back()
 
     def _let_children_share(self) -> None:
@@ -113,18 +113,22 @@ class Groups:
         except OSError:
             if pids_in(self._folders, self._own) != (self._pid,):
                 raise
-            self._folders.make(self._own / _OWN_LEAF)
-            self._has_moved = True
-            self._folders.write(self._own / _OWN_LEAF / _PROCS, str(self._pid))
+            leaf = self._own / _OWN_LEAF
+            with suppress(FileExistsError):  # of a packer that was killed
+                self._folders.make(leaf)
+            self._home = leaf
+            self._folders.write(leaf / _PROCS, str(self._pid))
             self._folders.write(self._own / _CONTROL, "+cpu")
         self._folders.write(self._path / _CONTROL, "+cpu")
 
     def _move_back(self) -> None:
         with suppress(OSError):
             self._folders.write(self._own / _CONTROL, "-cpu")
+        for pid in pids_in(self._folders, self._home):
+            with suppress(OSError):
+                self._folders.write(self._own / _PROCS, str(pid))
         with suppress(OSError):
-            self._folders.write(self._own / _PROCS, str(self._pid))
-            self._folders.remove(self._own / _OWN_LEAF)
+            self._folders.remove(self._home)
 
 
 def remove_group(folders: Folders, group: Path) -> None:

@@ -138,7 +138,7 @@ def _run(fragment: Fragment, signals: StopSignals) -> Ending:
 
 def _node(fragment: Fragment) -> Node:
     run = fragment.setting.run
-    packer = this_packer(sha256(os.fsencode(run.path)).hexdigest()[:16])
+    packer = this_packer(pack_id(run))
     cpus = sorted(os.sched_getaffinity(0))[: fragment.pack.cpus]
     os.sched_setaffinity(0, cpus)  # members inherit it
     sweep(packer, fragment.setting.clock)
@@ -159,6 +159,11 @@ def _node(fragment: Fragment) -> Node:
         environment=fragment.environment,
         clock=fragment.setting.clock,
     )
+
+
+def pack_id(run: RunDir) -> str:
+    """Return what tells the pack of *run* from all others, the same at each start."""
+    return sha256(os.fsencode(run.path)).hexdigest()[:16]
 
 
 def sweep(packer: Packer, clock: Clock) -> None:

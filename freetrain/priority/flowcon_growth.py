@@ -7,9 +7,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from statistics import median
+from typing import TYPE_CHECKING
 
 from freetrain.priority.flowcon_state import Track
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 LEAST_SHARE = 0.05
 """Nobody counts as using less: what is divided by next to nothing explodes."""
@@ -18,7 +23,15 @@ SHORTEST = 0.5
 """Part of an interval below which a stretch of time says nothing: it is added to the
 next one. Arrivals cause looks at any moment."""
 
-_HEAD = 10  # a tenth of the first values says where a trainer began
+_HEAD = 3
+"""Values at the most whose median says where a trainer began: losses fall at once."""
+
+_SIGMAS = 2.0
+"""Errors of a median within which a change of level is none."""
+
+# Of a normal sample: its deviation from its median absolute deviation, and its
+# median's error over its mean's.
+_MEDIAN_ERROR = 1.4826 * 1.2533
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +60,8 @@ def begun(seen: Seen, now_s: float) -> Track:
     track = Track(name=seen.name, measured_s=now_s, used_s=max(0.0, seen.used_s))
     if not past:
         return track
-    some = max(1, len(past) // _HEAD)
-    level = median(past[-some:])
-    return replace(track, first=median(past[:some]), best=level, last=level)
+    level = median(past[-_few(past) :])
+    return replace(track, first=median(past[: _few(past)]), best=level, last=level)
 
 
 def measured(track: Track, seen: Seen, now_s: float, interval_s: float) -> Track | None:
@@ -62,7 +74,8 @@ def measured(track: Track, seen: Seen, now_s: float, interval_s: float) -> Track
 
     Gained is what the level fell below the best so far; a level above the last one
     counts against it; getting back what was lost counts for nothing. So one spike
-    neither flattens what comes after it nor earns anything when it is over.
+    neither flattens what comes after it nor earns anything when it is over. A change
+    that is within the noise of the values is none.
 
     Args:
         track: What was remembered.
@@ -88,23 +101,39 @@ def measured(track: Track, seen: Seen, now_s: float, interval_s: float) -> Track
     first, level = _first(track, finite), median(finite)
     before = first if track.best is None else track.best
     after = replace(after, first=first, best=min(before, level), last=level)
-    part = _part(track, after, level)
+    part = _part(track, after, level, error(finite))
     return replace(after, growth=None if part is None else part * worth)
 
 
-def _first(track: Track, finite: list[float]) -> float:
-    some = max(1, len(finite) // _HEAD)
-    return median(finite[:some]) if track.first is None else track.first
+def error(values: Sequence[float]) -> float:
+    """Return how far the median of *values*, in order, may be off by chance.
+
+    From the differences of neighbours, which a steady fall leaves alike.
+    """
+    steps = [after - before for before, after in pairwise(values)]
+    if not steps:
+        return 0.0
+    usual = median(steps)
+    deviation = median(abs(step - usual) for step in steps) / math.sqrt(2)
+    return _SIGMAS * _MEDIAN_ERROR * deviation / math.sqrt(len(values))
 
 
-def _part(before: Track, after: Track, level: float) -> float | None:
+def _few(values: Sequence[float]) -> int:
+    return max(1, min(_HEAD, len(values) // _HEAD))
+
+
+def _first(track: Track, finite: Sequence[float]) -> float:
+    return median(finite[: _few(finite)]) if track.first is None else track.first
+
+
+def _part(before: Track, after: Track, level: float, noise: float) -> float | None:
     """Return what part of the drop was gained, -1 to 1; None where none was shown."""
     first, best = after.first or 0.0, after.best or 0.0
     old_best = first if before.best is None else before.best
     last = first if before.last is None else before.last
     gained = old_best - level if level < old_best else min(0.0, last - level)
-    if gained == 0:
-        return None if before.last is None else 0.0
+    if abs(gained) <= noise:
+        return None if before.last is None and gained == 0 else 0.0
     drop = first - best
     return max(-1.0, min(1.0, gained / drop)) if drop > 0 else -1.0
 

@@ -1,0 +1,96 @@
+"""Packs of small real programs, started as users and agents start them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from freetrain.elastic.run_dir import RunDir
+from freetrain.pack.processes import MARK
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TOP = Path(__file__).resolve().parents[2]
+PATIENCE_S = 60.0
+
+
+@dataclass
+class Stage:
+    """A folder with a pack, and what runs of it."""
+
+    folder: Path
+    packs: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    @property
+    def run(self) -> RunDir:
+        return RunDir(self.folder / "run")
+
+    def job(self, name: str, program: str, *, more: str = "", to: str = "") -> None:
+        """Write a job file whose program is the Python text *program*."""
+        script = self.folder / f"{name}.py"
+        script.write_text(program)
+        folder = self.folder / to
+        folder.mkdir(exist_ok=True)
+        elastic = "" if "elastic" in program else "elastic = false\n"
+        part = folder / f"{name}.part"
+        part.write_text(
+            f'name = "{name}"\ncommand = {json.dumps([sys.executable, str(script)])}\n'
+            f"directory = {json.dumps(str(TOP))}\n{elastic}[nodes]\nmax = 1\n{more}"
+        )
+        part.rename(part.with_suffix(".toml"))
+
+    def start(self, text: str, **variables: str) -> subprocess.Popen[str]:
+        """Start a pack of *text*."""
+        (self.folder / "pack.toml").write_text(text)
+        pack = subprocess.Popen(  # noqa: S603
+            [sys.executable, "-m", "freetrain.pack", str(self.folder / "pack.toml")],
+            cwd=TOP,
+            env={**os.environ, "FREETRAIN_RUN_DIR": str(self.run.path), **variables},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.packs.append(pack)
+        return pack
+
+    def end(self, pack: subprocess.Popen[str]) -> str:
+        """Wait for the end of *pack*; return what it printed."""
+        return pack.communicate(timeout=PATIENCE_S)[0]
+
+    def record(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.run.path / "pack.json").read_text())
+        return found
+
+    def ends(self) -> dict[str, str]:
+        return {n: line["end"] for n, line in self.record()["members"].items()}
+
+    def outcome(self, generation: int) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.run.outcome(generation).read_text())
+        return found
+
+    def processes(self) -> list[int]:
+        """All processes that carry the mark of a member and this folder."""
+        found = []
+        for path in Path("/proc").glob("[0-9]*/environ"):
+            try:
+                environ = path.read_bytes()
+            except OSError:
+                continue
+            if f"{MARK}=".encode() in environ and str(self.folder).encode() in environ:
+                found.append(int(path.parent.name))
+        return found
+
+
+def until(happened: Callable[[], bool]) -> None:
+    """Wait until something *happened*, for as long as a busy machine may take."""
+    end_s = time.monotonic() + PATIENCE_S
+    while not happened():
+        assert time.monotonic() < end_s, "it did not happen"
+        time.sleep(0.02)

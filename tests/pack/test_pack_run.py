@@ -1,0 +1,255 @@
+"""Packs that really run: members come, end, fail, are stopped, and leave nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from freetrain.pack.cgroup import PREFIX
+from freetrain.pack.cgroup_place import own_places
+from freetrain.pack.pack import MeansName
+from freetrain.pack.run import pack_id
+from tests.pack.packs import Stage, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SHORT = "print('step 1 loss 0.5', flush=True)"
+FOR_EVER = "import time, sys\nprint('up', flush=True)\nwhile True: time.sleep(0.05)\n"
+ELASTIC = """
+import time
+import numpy as np
+from freetrain import elastic
+with elastic.join(commit_every_s=0) as run:
+    state = run.restore({"n": 0})
+    for batch in run.batches(samples=100_000, global_batch=1, epochs=1):
+        state["n"] += 1
+        time.sleep(0.01)
+        run.end_step(state, loss=1.0 / state["n"])
+"""
+TELLS = r"""
+[progress]
+format = "pattern"
+pattern = 'step (?P<step>\d+) loss (?P<loss>.*)'
+"""
+TELLING = """
+import time
+for i in range(400):
+    time.sleep(0.01)
+    print("step", i, "loss", {loss}, flush=True)
+"""
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    found = Stage(tmp_path)
+    yield found
+    for pack in found.packs:
+        pack.kill()
+        pack.wait()
+        if pack.stdout is not None:
+            pack.stdout.close()
+    for pid in found.processes():
+        os.kill(pid, signal.SIGKILL)
+
+
+def log_of(stage: Stage, member: str, generation: int = 1) -> str:
+    logs = stage.run.path / "members" / member / "logs"
+    path = logs / f"{generation:010d}.log"
+    return path.read_text() if path.exists() else ""
+
+
+def groups_of(stage: Stage) -> list[str]:
+    return [
+        path.name
+        for place in own_places()
+        for path in place.path.iterdir()
+        if path.name.startswith(f"{PREFIX}{pack_id(stage.run)}")
+    ]
+
+
+def test_a_pack_is_finished_when_all_members_are(stage: Stage) -> None:
+    stage.job("a", SHORT, more=TELLS)
+    stage.job("b", SHORT, more=TELLS)
+    pack = stage.start('members = ["a.toml", "b.toml"]')
+    said = stage.end(pack)
+    assert pack.returncode == 0, said
+    assert stage.ends() == {"a": "finished", "b": "finished"}
+    assert stage.outcome(1)["outcome"] == "finished"
+    assert '"step": 2' in stage.run.progress.read_text().splitlines()[-1]
+
+
+def test_a_member_that_fails_lets_the_others_end_and_fails_the_pack(
+    stage: Stage,
+) -> None:
+    stage.job("bad", "raise SystemExit(3)")
+    stage.job("good", f"import time; time.sleep(0.5)\n{SHORT}")
+    pack = stage.start('members = ["bad.toml", "good.toml"]', FREETRAIN_GENERATION="7")
+    stage.end(pack)
+    assert pack.returncode == 1
+    assert stage.ends() == {"bad": "failed", "good": "finished"}
+    assert stage.outcome(7)["outcome"] == "failed"
+    assert "bad" in stage.outcome(7)["message"]
+
+
+def test_the_next_generation_starts_only_those_that_are_not_over(stage: Stage) -> None:
+    stage.job("done", SHORT)
+    flag = stage.folder / "flag"
+    stage.job(
+        "twice",
+        f"import pathlib, sys\nsys.exit(not pathlib.Path({str(flag)!r}).exists())",
+    )
+    text = 'members = ["done.toml", "twice.toml"]'
+    stage.end(stage.start(text))
+    flag.touch()
+    pack = stage.start(text)
+    said = stage.end(pack)
+    assert pack.returncode == 0, said
+    assert "done started" not in said
+    assert stage.ends() == {"done": "finished", "twice": "finished"}
+    assert stage.outcome(2)["outcome"] == "finished"
+
+
+@pytest.mark.parametrize("by_file", [True, False])
+def test_asked_to_stop_it_asks_its_members_and_is_rescaled(
+    stage: Stage, *, by_file: bool
+) -> None:
+    stage.job("elastic", ELASTIC)
+    stage.job("plain", FOR_EVER)
+    pack = stage.start('members = ["elastic.toml", "plain.toml"]')
+    progress = stage.run.path / "members/elastic/run/progress.jsonl"
+    until(lambda: progress.exists() and "loss" in progress.read_text())
+    until(lambda: "up" in log_of(stage, "plain"))
+    if by_file:
+        stage.run.stop_request(1).touch()
+    else:
+        pack.send_signal(signal.SIGTERM)
+    said = stage.end(pack)
+    assert pack.returncode == 0, said
+    assert stage.ends() == {"elastic": "stopped", "plain": "stopped"}
+    assert stage.outcome(1)["outcome"] == "rescaled"
+    outcome = stage.run.path / "members/elastic/run/outcomes/0000000001.json"
+    assert '"rescaled"' in outcome.read_text()
+    assert not stage.processes()
+
+
+def test_a_member_that_does_not_stop_is_killed_in_time(stage: Stage) -> None:
+    deaf = f"import signal\nsignal.signal(signal.SIGUSR2, signal.SIG_IGN)\n{FOR_EVER}"
+    stage.job("deaf", deaf, more='[stop]\nkill_after = "1s"\n')
+    pack = stage.start('members = ["deaf.toml"]')
+    until(lambda: "up" in log_of(stage, "deaf"))
+    pack.send_signal(signal.SIGTERM)
+    stage.end(pack)
+    assert stage.outcome(1)["outcome"] == "rescaled"
+    assert not stage.processes()
+
+
+def test_what_a_member_leaves_running_is_ended_with_it(stage: Stage) -> None:
+    daemon = "[sys.executable, '-c', 'import time; time.sleep(600)']"
+    stage.job(
+        "parent",
+        f"import subprocess, sys\nsubprocess.Popen({daemon}, start_new_session=True)\n",
+    )
+    pack = stage.start('members = ["parent.toml"]')
+    said = stage.end(pack)
+    assert pack.returncode == 0, said
+    assert not stage.processes()
+
+
+def test_a_trainer_put_into_the_inbox_joins_a_pack_that_runs(stage: Stage) -> None:
+    (stage.folder / "inbox").mkdir()
+    pack = stage.start('inbox = "inbox"\nstay = "600s"')
+    (stage.folder / "inbox" / "broken.toml").write_text("name = ")
+    stage.job("late", SHORT, to="inbox")
+    until(lambda: stage.run.path.joinpath("pack.json").exists())
+    until(lambda: stage.ends() == {"late": "finished"})
+    stage.run.stop_request(1).touch()
+    said = stage.end(pack)
+    assert "broken.toml" in said
+    assert stage.outcome(1)["outcome"] == "finished"  # nothing was left to stop
+
+
+@pytest.mark.parametrize("means", ["auto", "duty-cycle"])
+def test_a_killed_packer_is_cleaned_up_after_by_the_next(
+    stage: Stage, means: str
+) -> None:
+    stage.job("a", FOR_EVER)
+    stage.job("b", FOR_EVER)
+    text = f'members = ["a.toml", "b.toml"]\nmeans = "{means}"\ncpus = 1'
+    pack = stage.start(text)
+    until(lambda: all("up" in log_of(stage, name) for name in "ab"))
+    pack.kill()
+    pack.communicate()
+    left = stage.processes()
+    assert len(left) == 2  # this is what is to be cleaned up
+    second = stage.start(text)
+    until(lambda: all("up" in log_of(stage, name, 2) for name in "ab"))
+    assert not set(left) & set(stage.processes())
+    second.send_signal(signal.SIGTERM)
+    stage.end(second)
+    assert not stage.processes()
+
+
+def test_groups_of_a_killed_packer_are_removed_by_the_next(stage: Stage) -> None:
+    stage.job("a", FOR_EVER)
+    pack = stage.start('members = ["a.toml"]')
+    until(lambda: "up" in log_of(stage, "a"))
+    until(lambda: (stage.run.path / "pack.json").exists())
+    if stage.record()["means"] not in {MeansName.CGROUP_V1, MeansName.CGROUP_V2}:
+        pytest.skip("no control group can be written here")
+    pack.kill()
+    pack.communicate()
+    (left,) = groups_of(stage)
+    second = stage.start('members = ["a.toml"]')
+    until(lambda: "up" in log_of(stage, "a", 2))
+    assert left not in groups_of(stage)
+    second.send_signal(signal.SIGTERM)
+    stage.end(second)
+    assert groups_of(stage) == []
+
+
+def test_a_pack_that_a_later_one_follows_stops_and_says_so(stage: Stage) -> None:
+    stage.job("a", FOR_EVER)
+    pack = stage.start('members = ["a.toml"]')
+    until(lambda: "up" in log_of(stage, "a"))
+    (stage.run.generations / "0000000002.started").touch()
+    stage.end(pack)
+    assert pack.returncode == 0
+    assert stage.outcome(1)["outcome"] == "superseded"
+    assert not stage.processes()
+
+
+def test_a_generation_that_was_taken_starts_nothing(stage: Stage) -> None:
+    stage.job("a", SHORT)
+    stage.end(stage.start('members = ["a.toml"]', FREETRAIN_GENERATION="1"))
+    pack = stage.start('members = ["a.toml"]', FREETRAIN_GENERATION="1")
+    said = stage.end(pack)
+    assert pack.returncode == 1
+    assert "a started" not in said
+    assert stage.outcome(1)["outcome"] == "finished"
+
+
+def test_a_program_that_is_not_there_fails_alone(stage: Stage) -> None:
+    stage.job("a", SHORT)
+    path = stage.folder / "none.toml"
+    path.write_text(
+        'name = "none"\ncommand = ["/no/such"]\nelastic = false\n[nodes]\nmax = 1\n'
+    )
+    pack = stage.start('members = ["none.toml", "a.toml"]')
+    stage.end(pack)
+    assert pack.returncode == 1
+    assert stage.ends() == {"none": "failed", "a": "finished"}
+
+
+def test_shares_go_by_growth_in_a_pack_that_runs(stage: Stage) -> None:
+    stage.job("falls", TELLING.format(loss="0.99**i"), more=TELLS)
+    stage.job("flat", TELLING.format(loss="10 if i < 5 else 1"), more=TELLS)
+    pack = stage.start('members = ["falls.toml", "flat.toml"]\ninterval = "0.5s"')
+    said = stage.end(pack)
+    assert pack.returncode == 0, said
+    assert "flat 25% (completing" in said
+    assert "falls 75% (new" in said
