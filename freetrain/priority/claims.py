@@ -48,8 +48,8 @@ def ratings(
     Claims are divided by the *typical worth*: the median, over the trainers that
     claim, of what a node is worth on their smallest size. So a node is worth about
     1, as it is in speed-up, and a trainer without a claim counts by its speed-up: it
-    gets what a middling one of the others gets. A young one has its smallest size as
-    a floor, so that it comes to tell something.
+    gets what a middling one of the others gets. Its smallest size is a floor: without
+    training nobody comes to tell a loss, and who never tells one is not starved.
 
     Args:
         contenders: The trainers.
@@ -91,7 +91,7 @@ def plain(contender: Contender, standing: Standing, curves: Curves) -> Rating:
         curve = curves.weighted(curve, DIVERGING_WORTH)
     return Rating(
         curve=curve,
-        floor=contender.sizes[0] if standing is Standing.YOUNG else 0,
+        floor=contender.sizes[0] if standing is Standing.NO_LOSS else 0,
         is_background=standing in {Standing.DIVERGING, Standing.PLATEAUED},
         reason=standing.value,
     )

@@ -19,7 +19,7 @@ BEYOND = 0.1
 
 
 class Fair:
-    """O_j(n) = (min(n, L) + 0.1 max(0, n - L)) / L, with the level L the same for all.
+    """O_j(n) = min(n, L) + 0.1 max(0, n - L), with the level L the same for all.
 
     L fills the pool: the sum of min(L, largest size) is the nodes there are. A node
     below L is worth ten above it, so that the planner levels; it does not where the
@@ -42,7 +42,7 @@ class Fair:
     def _rating(self, contender: Contender, level: float) -> Rating:
         counts = np.arange(contender.sizes[-1] + 1, dtype=np.float64)
         above = np.maximum(counts - level, 0.0)
-        worth = (counts - above + BEYOND * above) / level
+        worth = counts - above + BEYOND * above
         share = min(level, contender.sizes[-1])
         return Rating(
             curve=self._curves.custom(worth, contender.sizes),

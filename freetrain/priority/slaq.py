@@ -48,7 +48,7 @@ class Slaq:
         return Rated(ratings(look.contenders, answers, self._curves), {})
 
     def _answer(self, contender: Contender, look: Look) -> Answer:
-        stands = standing(contender, look.t_fwd_s)
+        stands = standing(contender)
         if stands is not Standing.LEARNING or contender.outlook is None:
             return stands
         horizon_s = self._horizon_s or look.t_fwd_s

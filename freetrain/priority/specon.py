@@ -66,18 +66,18 @@ class SpeCon:
 
     def rate(self, look: Look, memory: Memory, /) -> Rated:
         """Rate contenders by speed-up, slow growers up to their smallest size."""
-        growths = {one.name: self._growth(one, look) for one in look.contenders}
+        growths = {one.name: self._growth(one) for one in look.contenders}
         records = self._records(look, from_memory(memory), growths)
         slow = {name for name, own in records.items() if own.strikes >= STRIKES}
         ratings = [self._rating(one, look, growths, slow) for one in look.contenders]
         return Rated(tuple(ratings), to_memory(records))
 
-    def _growth(self, one: Contender, look: Look) -> float:
+    def _growth(self, one: Contender) -> float:
         """Return the quality for each e-fold of work; the threshold if unknown."""
-        stands = standing(one, look.t_fwd_s)
+        stands = standing(one)
         if stands is Standing.DIVERGING:
             return 0.0
-        if one.outlook is None or stands is Standing.YOUNG:
+        if one.outlook is None or stands is Standing.NO_LOSS:
             return self._threshold
         done = done_samples(one, one.outlook)
         after = quality_after(one.outlook, AHEAD * done)
@@ -104,7 +104,7 @@ class SpeCon:
         growths: Mapping[str, float],
         slow: AbstractSet[str],
     ) -> Rating:
-        stands = standing(one, look.t_fwd_s)
+        stands = standing(one)
         if stands not in {Standing.LEARNING, Standing.PLATEAUED}:
             return plain(one, stands, self._curves)
         usual = self._curves.speed_up(one)

@@ -10,46 +10,45 @@ if TYPE_CHECKING:
     from freetrain.quality.outlook import Outlook
 
 FEWEST_POINTS = 4
-"""Values told before an outlook is believed: one more than SLAQ's curves bend by."""
+"""Values told before an outlook is believed: as many as SLAQ's curves have unknowns."""
 
 PLATEAU = 0.01
 """Quality that twice the work done must be expected to bring, to be learning."""
+
+FEWEST_FOR_PLATEAU = 10
+"""Values told before a plateau is believed. Who is put in the background may tell
+nothing more for long, so that a mistake there is not found out; and with few values
+back-testing has nothing to hold against "no further gain"."""
 
 
 class Standing(StrEnum):
     """What a trainer's losses say of it; words for people."""
 
     LEARNING = "learning"
-    YOUNG = "too young for an outlook, so it is tried on its smallest size"
-    NO_LOSS = "no usable loss, so it counts by its speed-up"
+    NO_LOSS = "no usable loss, so it has its smallest size, and counts by its speed-up"
     DIVERGING = "diverging, so it gets what others leave"
     PLATEAUED = "on a plateau, so it gets what others leave"
 
 
-def standing(contender: Contender, t_fwd_s: float) -> Standing:
+def standing(contender: Contender) -> Standing:
     """Return how *contender* stands.
 
-    One that tells no loss is young until it has done a look-ahead's work on its
-    smallest size. On a plateau is who is not expected to gain :data:`PLATEAU` by
-    doing once more the work that it has done: a question without seconds or samples,
-    as it has to suit trainings of minutes and of weeks.
-
-    Args:
-        contender: The trainer.
-        t_fwd_s: [T_fwd] The planner's look-ahead, seconds.
+    Who has told too little has no usable loss yet. On a plateau is who is not
+    expected to gain :data:`PLATEAU` by doing once more the work that it has done: a
+    question without seconds or samples, as it has to suit trainings of minutes and
+    of weeks.
     """
     outlook = contender.outlook
     if outlook is None:
-        first = contender.samples_per_s[contender.sizes[0]] * t_fwd_s
-        is_young = contender.done_samples < first
-        return Standing.YOUNG if is_young else Standing.NO_LOSS
+        return Standing.NO_LOSS
     if outlook.is_diverging:
         return Standing.DIVERGING
     if len(outlook.points) < FEWEST_POINTS:
-        return Standing.YOUNG
+        return Standing.NO_LOSS
     done = done_samples(contender, outlook)
     if quality_after(outlook, 2 * done) - quality_after(outlook, done) < PLATEAU:
-        return Standing.PLATEAUED
+        is_sure = len(outlook.points) >= FEWEST_FOR_PLATEAU
+        return Standing.PLATEAUED if is_sure else Standing.NO_LOSS
     return Standing.LEARNING
 
 

@@ -45,13 +45,13 @@ class Tradl:
             return self._finished(contender)
         if target is not None and _is_delivered(target, outlook):
             return self._delivered(contender)
-        stands = standing(contender, look.t_fwd_s)
-        if stands in {Standing.YOUNG, Standing.DIVERGING}:
+        stands = standing(contender)
+        if stands is Standing.DIVERGING:
             return stands
         if target is None:
             return _towards_end(contender, look)
-        if outlook is None:
-            return stands
+        if outlook is None or stands is Standing.NO_LOSS:
+            return Standing.NO_LOSS
         return _towards_delivery(contender, target, outlook, look)
 
     def _delivered(self, contender: Contender) -> Rating:

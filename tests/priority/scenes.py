@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
@@ -19,10 +20,12 @@ NOW_S = 5000.0
 
 @st.composite
 def truths(draw: st.DrawFn) -> Callable[[float], float]:
-    kind = draw(st.sampled_from(["power law", "exponential", "flat"]))
+    kind = draw(st.sampled_from(["power law", "exponential", "flat", "wave"]))
     at = draw(st.sampled_from([1e3, 1e4, 1e6]))
     if kind == "power law":
         return power_law(steepness=draw(st.sampled_from([0.2, 0.5, 1.0])), at=at)
+    if kind == "wave":
+        return lambda samples: 1.0 + math.sin(samples / at)
     return exponential(at=at) if kind == "exponential" else flat()
 
 
@@ -30,7 +33,7 @@ def truths(draw: st.DrawFn) -> Callable[[float], float]:
 def outlooks(draw: st.DrawFn, done: float) -> FakeOutlook:
     return FakeOutlook(
         truth=draw(truths()),
-        done=done * draw(st.sampled_from([0.5, 1.0])),
+        done=done * draw(st.sampled_from([0.5, 1.0, 2.0])),
         told=draw(st.sampled_from([1, 4, 30])),
         is_diverging=draw(st.booleans()) and draw(st.booleans()),
     )

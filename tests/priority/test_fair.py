@@ -28,6 +28,12 @@ def test_what_a_small_trainer_cannot_use_goes_to_the_others() -> None:
     assert planned(seen, Fair().rate(seen, {}).ratings) == {"small": 2, "a": 5, "b": 5}
 
 
+def test_nodes_that_a_large_trainer_cannot_use_are_not_left_idle() -> None:
+    large = contender("large", sizes=(16,), samples_per_s=speeds(16))
+    seen = look(large, contender("a"), nodes=8)
+    assert planned(seen, Fair().rate(seen, {}).ratings) == {"large": 0, "a": 8}
+
+
 def test_a_newcomer_gets_its_share_from_who_holds_all() -> None:
     costs = {"grow_s": 5.0, "shrink_s": 5.0, "start_s": 10.0}
     seen = look(contender("old", held=8, **costs), contender("new", **costs))

@@ -6,7 +6,7 @@ from freetrain.errors import UsageError
 from freetrain.priority.interface import Contender
 from freetrain.priority.slaq import Slaq
 from freetrain.priority.slaq_min import SlaqMin
-from freetrain.priority.standing import FEWEST_POINTS
+from freetrain.priority.standing import FEWEST_FOR_PLATEAU, FEWEST_POINTS
 from freetrain.quality.outlook import Better
 from tests.priority.fake_outlook import FakeOutlook, exponential, flat, power_law
 from tests.priority.looks import T_FWD_S, contender, look, planned
@@ -81,16 +81,38 @@ def test_a_rising_loss_is_worth_nothing_rather_than_less() -> None:
 
 
 @BOTH
-def test_a_young_trainer_gets_its_smallest_size_beside_steep_ones(
+def test_who_has_told_too_little_gets_its_smallest_size_beside_steep_ones(
     priority: Slaq | SlaqMin,
 ) -> None:
     told = FakeOutlook(truth=power_law(), done=1e5, told=FEWEST_POINTS - 1)
-    new = contender("new", done_samples=0.0)
-    quiet = contender("quiet", outlook=told)
-    seen = look(steep(), new, quiet)
+    seen = look(
+        steep(),
+        gentle("a"),
+        gentle("b"),
+        contender("new", done_samples=0.0),
+        contender("short", outlook=told),
+        contender("silent", done_samples=1e9),
+    )
     counts = planned(seen, priority.rate(seen, {}).ratings)
-    assert counts["new"] >= 1
-    assert counts["quiet"] >= 1
+    assert counts == {"steep": 5, "a": 0, "b": 0, "new": 1, "short": 1, "silent": 1}
+
+
+def test_a_gain_too_small_to_matter_is_a_plateau() -> None:
+    outlook = FakeOutlook(truth=exponential(at=2e4), done=1e5)  # 0.7 % to go
+    (rating,) = Slaq().rate(look(contender("a", outlook=outlook)), {}).ratings
+    assert rating.is_background
+
+
+def test_who_gains_nothing_within_the_horizon_still_gets_what_is_left() -> None:
+    late_step = FakeOutlook(truth=lambda s: 1.0 - (s > 0) * 0.1 - (s > 1.9e5), done=1e5)
+    seen = look(contender("a", outlook=late_step))
+    assert planned(seen, Slaq().rate(seen, {}).ratings) == {"a": 8}
+
+
+def test_a_plateau_is_believed_only_after_some_values() -> None:
+    early = FakeOutlook(truth=flat(), done=1e5, told=FEWEST_FOR_PLATEAU - 1)
+    (rating,) = Slaq().rate(look(contender("a", outlook=early)), {}).ratings
+    assert (rating.floor, rating.is_background) == (1, False)
 
 
 def test_a_trainer_without_a_loss_counts_as_the_middle_one_of_the_others() -> None:
