@@ -1,5 +1,7 @@
 """Priorities by name, with settings; the plain ones as the replay has them."""
 
+from pathlib import Path
+
 import pytest
 
 from freetrain.errors import UsageError
@@ -8,6 +10,7 @@ from freetrain.priority.registry import PRIORITIES, priority_named, settings_of
 from milp.curve import speed_up, throughput, weighted
 from tests.priority.looks import contender, look, speeds
 
+PAGE = Path(__file__).parents[2] / "docs" / "quality.md"
 PLAIN = ["throughput", "speedup", "weight"]
 
 
@@ -86,3 +89,11 @@ def test_an_unknown_setting_is_refused_with_the_known_ones() -> None:
 def test_a_hysteresis_that_means_nothing_is_refused(gain: float) -> None:
     with pytest.raises(UsageError, match="hysteresis"):
         priority_named("fair", {"hysteresis": gain})
+
+
+@pytest.mark.parametrize("name", PRIORITIES)
+def test_the_page_has_a_row_for_each_priority_and_its_settings(name: str) -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert f"| [`{name}`](" in page
+    own = set(settings_of(name)) if name != "flowcon" else set()
+    assert all(f"`{setting}`" in page for setting in own)
