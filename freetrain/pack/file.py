@@ -48,6 +48,11 @@ def read_pack(path: Path, *, home: Path | None = None) -> Pack:
     return pack
 
 
+def schema(places: Places) -> Schema[Pack]:
+    """Return the keys of a pack file whose paths start from *places*."""
+    return Schema(Section("", Pack, _keys(places)), ())
+
+
 def _keys(places: Places) -> tuple[Key, ...]:
     return (
         Key("members", _paths(places), "members"),

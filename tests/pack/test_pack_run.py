@@ -198,7 +198,7 @@ def test_groups_of_a_killed_packer_are_removed_by_the_next(stage: Stage) -> None
     stage.job("a", FOR_EVER)
     pack = stage.start('members = ["a.toml"]')
     until(lambda: "up" in log_of(stage, "a"))
-    until(lambda: (stage.run.path / "pack.json").exists())
+    until((stage.run.path / "pack.json").exists)
     if stage.record()["means"] not in {MeansName.CGROUP_V1, MeansName.CGROUP_V2}:
         pytest.skip("no control group can be written here")
     pack.kill()
