@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from freetrain.priority.interface import Contender, Look, Memory
     from freetrain.quality.outlook import Outlook
 
+MOST_ASKED = 17
+"""Amounts of work within a horizon at which an outlook is asked."""
+
 
 class Slaq:
     """O_j(n) = the quality expected to be gained on n nodes within H, over H.
@@ -69,17 +72,23 @@ def qualities(
 ) -> NDArray[np.float64]:
     """Return the quality expected after *horizon_s* seconds, by node count.
 
+    Of trainers with many sizes, the outlook is asked at :data:`MOST_ASKED` amounts of
+    work, and quality taken to be linear between those: 40 trainers of 64 sizes took
+    45 ms, of a look that comes at every event of a replay.
+
     Returns:
-        Shape (largest size + 1,); what it is now at 0 nodes and at counts that are
-        not sizes.
+        Shape (largest size + 1,), at 0 .. the largest size.
     """
     done = done_samples(contender, outlook)
     most = math.inf if contender.total_samples is None else contender.total_samples
-    after = np.full(contender.sizes[-1] + 1, quality_after(outlook, done))
-    for n in contender.sizes:
-        then = min(done + contender.samples_per_s.item(n) * horizon_s, most)
-        after[n] = quality_after(outlook, max(then, done))
-    return after
+    then = np.minimum(done + contender.samples_per_s * horizon_s, max(most, done))
+    asked = np.unique(then[: contender.sizes[-1] + 1])
+    if asked.size > MOST_ASKED:
+        # Closer together at first, where curves bend most.
+        steps = np.linspace(0.0, 1.0, MOST_ASKED) ** 2
+        asked = asked[0] + steps * (asked[-1] - asked[0])
+    expected = [quality_after(outlook, samples) for samples in asked.tolist()]
+    return np.interp(then[: contender.sizes[-1] + 1], asked, expected)
 
 
 def checked_horizon_s(horizon_s: float) -> float:

@@ -1,21 +1,25 @@
 """Nodes go where quality is expected to rise, by the planner's choice."""
 
+import numpy as np
 import pytest
 
 from freetrain.errors import UsageError
 from freetrain.priority.interface import Contender
-from freetrain.priority.slaq import Slaq
+from freetrain.priority.slaq import Slaq, qualities
 from freetrain.priority.slaq_min import SlaqMin
 from freetrain.priority.standing import FEWEST_FOR_PLATEAU, FEWEST_POINTS
 from freetrain.quality.outlook import Better
 from tests.priority.fake_outlook import FakeOutlook, exponential, flat, power_law
-from tests.priority.looks import T_FWD_S, contender, look, planned
+from tests.priority.looks import T_FWD_S, contender, look, planned, speeds
 
 BOTH = pytest.mark.parametrize("priority", [Slaq(), SlaqMin()])
 
 
+LOSS = power_law(at=1e5, steepness=1.0)
+
+
 def steep(name: str = "steep", **changes: object) -> Contender:
-    early = FakeOutlook(truth=power_law(at=1e5, steepness=1.0), done=1e5)
+    early = FakeOutlook(truth=LOSS, done=1e5)
     return contender(name, outlook=early, done_samples=1e5, **changes)
 
 
@@ -43,6 +47,15 @@ def test_the_steep_one_gets_more_than_the_gentle_one(priority: Slaq | SlaqMin) -
     seen = look(gentle(held=4), steep(held=4))
     counts = planned(seen, priority.rate(seen, {}).ratings)
     assert counts["steep"] > 4 > counts["gentle"]
+
+
+def test_many_sizes_are_rated_as_few_are() -> None:
+    wide = steep(sizes=tuple(range(1, 65)), samples_per_s=speeds(64))
+    many = qualities(wide, FakeOutlook(truth=LOSS, done=1e5), T_FWD_S)
+    exact = [LOSS(0) - LOSS(1e5 + speed * T_FWD_S) for speed in speeds(64)]
+    shown = LOSS(0) - LOSS(1e5)
+    gains = np.array(exact) / shown - 1
+    assert np.allclose(many[1:] - many[0], gains[1:], rtol=0.03)
 
 
 def test_higher_metrics_count_as_lower_ones_do() -> None:
