@@ -168,6 +168,14 @@ def test_where_all_are_completing_all_have_the_same_and_looks_get_rarer() -> Non
     assert states[-1].shares == {"a": 0.5, "b": 0.5}
 
 
+def test_where_all_are_completing_a_little_growth_makes_no_difference() -> None:
+    creeping = [(10, 1, 1), *(((1 - 0.1 * k),) * 3 for k in range(1, 6))]
+    tracks = last({"creeping": creeping, "flat": [*FLAT, FLAT[1]]})
+    assert (tracks["creeping"].growth or 0) > 0.005
+    assert tracks["creeping"].place is tracks["flat"].place is List.COMPLETING
+    assert tracks["creeping"].share == tracks["flat"].share == 0.5
+
+
 def test_looks_get_rarer_only_so_far() -> None:
     state = State()
     for number in range(40):
