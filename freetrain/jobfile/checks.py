@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import string
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from freetrain.toml.wording import closest, shown
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from freetrain.jobfile.aims import Target
     from freetrain.jobfile.job import Launch, Nodes, Progress, TrainerJob
     from freetrain.toml.table import Table
 
@@ -27,6 +29,10 @@ def check(job: TrainerJob, document: Table) -> None:
         document.inner("work").refuse("expected either samples or epochs, not both")
     if job.progress is not None:
         _check_progress(job, job.progress, document.inner("progress"))
+    if job.quality is not None:
+        _check_is_told(job, document.inner("quality"))
+    if job.target is not None:
+        _check_target(job, job.target, document.inner("target"))
 
 
 def _check_nodes(nodes: Nodes, table: Table) -> None:
@@ -86,4 +92,34 @@ def _check_progress(job: TrainerJob, progress: Progress, table: Table) -> None:
     elif not (progress.file and progress.fields) or progress.pattern:
         table.refuse(
             f'format = "{progress.form}" needs file and fields, and takes no pattern'
+        )
+
+
+def _check_target(job: TrainerJob, target: Target, table: Table) -> None:
+    _check_is_told(job, table)
+    final, better = target.final, job.measure.better
+    if final is not None and not job.measure.is_reached(target.deliver, final):
+        table.refuse(
+            f"final = {final:g} comes before deliver = {target.deliver:g}, where "
+            f"{better} is better"
+        )
+    if target.publish is not None and not job.elastic:
+        table.refuse(
+            "publish is for programs that use freetrain.elastic, whose checkpoints "
+            "can be checked; let hook fetch what this one writes"
+        )
+
+
+def _check_is_told(job: TrainerJob, table: Table) -> None:
+    """Refuse a metric that the program cannot tell; an elastic one may tell any."""
+    if job.elastic:
+        return
+    if job.progress is None:
+        table.refuse("nobody knows the metric without a table [progress]")
+    names = {name for name, _ in job.progress.fields}
+    names |= re.compile(job.progress.pattern).groupindex.keys()
+    name = job.measure.metric
+    if name not in names:
+        table.refuse(
+            f"the metric {shown(name)} is no field of [progress].{closest(name, names)}"
         )

@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from freetrain.jobfile.aims import Quality
+
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from freetrain.jobfile.aims import Deadline, Target
     from slurm.records import Gres
 
 
@@ -209,7 +212,9 @@ class TrainerJob:
         logs: Folder for what it prints; None for one of FreeTrain's.
         weight: What its work is worth to the planner, above 0.
         order: Whether it is served with the others or after them.
-        scaling: Samples a second by node count, ascending; empty to learn it.
+        scaling: Samples a second by node count, ascending, as far as its user knows;
+            what is measured counts more.
+        deadline: When it should be finished; None for no time.
         launch: How a world is started.
         nodes: How many nodes, and which.
         work: When it is done.
@@ -217,6 +222,10 @@ class TrainerJob:
         stop: How it is asked to end.
         restart: What is done when it fails.
         progress: Where it tells its progress; None if ``elastic``, or nowhere.
+        quality: Which metric says how good it is; None for a loss, which the next
+            property says. None is not written, so that agents of an earlier
+            release, which run while the program is upgraded, can read the file.
+        target: What value is wanted, and what is done then; None for nothing.
         costs: What a rescale costs.
     """
 
@@ -230,10 +239,18 @@ class TrainerJob:
     weight: float = 1.0
     order: Order = Order.NORMAL
     scaling: tuple[tuple[int, float], ...] = ()
+    deadline: Deadline | None = None
     launch: Launch = Launch()
     work: Work = Work()
     checkpoint: Checkpoint = Checkpoint()
     stop: Stop = Stop()
     restart: Restart = Restart()
     progress: Progress | None = None
+    quality: Quality | None = None
+    target: Target | None = None
     costs: RescaleCosts = RescaleCosts()
+
+    @property
+    def measure(self) -> Quality:
+        """Which metric says how good it is."""
+        return self.quality or Quality()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 import warnings
+from datetime import UTC, datetime
 
-from freetrain.toml.kind import Kind, MismatchError
+from freetrain.jobfile.aims import Deadline
+from freetrain.toml.duration import exact_duration
+from freetrain.toml.kind import Kind, MismatchError, matching, seconds
 from freetrain.toml.wording import shown
 
 MOST_PATTERN_CHARACTERS = 1_000
@@ -20,6 +23,9 @@ OURS = ("FREETRAIN_", "SLURM_", "PMI_", "PMIX_")
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}", re.ASCII)
 _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
+_METRIC = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@-]{0,99}", re.ASCII)
+_LATEST = datetime(9000, 1, 1, tzinfo=UTC)
+"""What is later is a slip, and could not be written again in another time zone."""
 _PAIRS_EXPECTED = (
     "names of columns or keys by field, such as "
     '{ step = "iteration", loss = "train/loss" }, with at least one of '
@@ -102,3 +108,32 @@ def _check_field(name: str, column: object) -> None:
         raise MismatchError
     if not column.isprintable() or not 0 < len(column) <= 256:  # noqa: PLR2004
         raise MismatchError
+
+
+def metric() -> Kind[str]:
+    """Return the kind of names of metrics."""
+    return matching(_METRIC, 'a metric\'s name, such as "loss" or "val/accuracy"')
+
+
+def deadline(longest_s: float) -> Kind[Deadline]:
+    """Return the kind of deadlines: a duration up to *longest_s*, or a time."""
+    duration = seconds(1.0, longest_s)
+
+    def read(value: object) -> Deadline:
+        if isinstance(value, str):
+            return Deadline(after_s=duration.read(value))
+        if not isinstance(value, datetime) or value.utcoffset() is None:
+            raise MismatchError
+        if not datetime(1970, 1, 2, tzinfo=UTC) <= value <= _LATEST:
+            raise MismatchError
+        return Deadline(at=value)
+
+    def write(value: Deadline) -> object:
+        return value.at or exact_duration(value.after_s or 0.0)
+
+    return Kind(
+        f"{duration.expected}, from the submission on, or a time with its offset, "
+        "such as 2026-12-24T18:00:00Z",
+        read,
+        write,
+    )

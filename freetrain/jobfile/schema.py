@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from freetrain.jobfile import job
-from freetrain.jobfile.kinds import environment, fields, pattern
+from freetrain.jobfile import aims, job
+from freetrain.jobfile.kinds import deadline, environment, fields, metric, pattern
+from freetrain.quality.outlook import Better
 from freetrain.toml.kind import (
+    number,
     one_of,
     positive,
     seconds,
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 MOST_PROCESSES = 4_096
 MOST_CPUS = 100_000
 LONGEST_S = 3_650 * 86_400.0
+MOST_HOOK_S = 60.0
+"""Ticks wait for hooks, and others for ticks."""
+
 SHORTEST_COMMIT_S = 1.0
 
 
@@ -41,6 +46,8 @@ def schema(places: Places) -> Schema[job.TrainerJob]:
             Section("stop", job.Stop, _stop()),
             Section("restart", job.Restart, _restart()),
             Section("progress", job.Progress, _progress(places)),
+            Section("quality", aims.Quality, _quality()),
+            Section("target", aims.Target, _target(places)),
             Section("costs", job.RescaleCosts, _costs()),
         ),
     )
@@ -57,6 +64,7 @@ def _top(places: Places) -> tuple[Key, ...]:
         Key("weight", positive(), "weight"),
         Key("order", one_of(job.Order), "order"),
         Key("scaling", curve("samples a second"), "scaling"),
+        Key("deadline", deadline(LONGEST_S), "deadline"),
     )
 
 
@@ -120,6 +128,23 @@ def _progress(places: Places) -> tuple[Key, ...]:
         Key("file", path_from(places), "file"),
         Key("pattern", pattern(), "pattern"),
         Key("fields", fields(), "fields"),
+    )
+
+
+def _quality() -> tuple[Key, ...]:
+    return (
+        Key("metric", metric(), "metric"),
+        Key("better", one_of(Better), "better"),
+    )
+
+
+def _target(places: Places) -> tuple[Key, ...]:
+    return (
+        Key("deliver", number(), "deliver"),
+        Key("final", number(), "final"),
+        Key("publish", path_from(places), "publish"),
+        Key("hook", command(), "hook"),
+        Key("hook_limit", seconds(1.0, MOST_HOOK_S), "hook_limit_s"),
     )
 
 

@@ -70,6 +70,11 @@ def positive() -> Kind[float]:
     return Kind("a number above 0", read, as_it_is)
 
 
+def number() -> Kind[float]:
+    """Return the kind of finite numbers."""
+    return Kind("a number", _finite, as_it_is)
+
+
 def seconds(least_s: float = 0.0, most_s: float = math.inf) -> Kind[float]:
     """Return the kind of durations, written with their unit, in seconds."""
     limits = "" if least_s == 0 else f", {exact_duration(least_s)} or more"

@@ -1,12 +1,15 @@
 """Job files as tests write them, and strategies that make up any."""
 
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 from hypothesis import strategies as st
 
+from freetrain.jobfile import aims
 from freetrain.jobfile import job as jobs
 from freetrain.jobfile.file import parse_job
 from freetrain.jobfile.job import TrainerJob
+from freetrain.quality.outlook import Better
 from freetrain.toml.text import Places
 from slurm.records import Gres
 
@@ -22,6 +25,7 @@ logs = "~/logs"
 weight = 2
 order = "background"
 scaling = { "1" = 100.0, "4" = 350 }
+deadline = 2026-12-24T18:00:00+01:00
 
 [nodes]
 min = 2
@@ -61,6 +65,16 @@ wait = "1min"
 format = "pattern"
 file = "train.log"
 pattern = 'step (?P<step>\\d+) loss (?P<loss>\\S+)'
+
+[quality]
+metric = "loss"
+better = "higher"
+
+[target]
+deliver = -1
+final = 2.5e-1
+hook = "notify --of 'two words'"
+hook_limit = "5s"
 
 [costs]
 grow = "18s"
@@ -169,11 +183,40 @@ variables = st.dictionaries(names, texts, max_size=3).map(
 curves = st.dictionaries(st.integers(1, 100_000), numbers, max_size=3).map(
     lambda points: tuple(sorted(points.items()))
 )
+zones = st.integers(-14 * 60, 14 * 60).map(lambda m: timezone(timedelta(minutes=m)))
+deadlines = durations.filter(lambda s: s >= 1).map(aims.Deadline) | st.datetimes(
+    datetime(1971, 1, 1),  # noqa: DTZ001 - the strategy adds the zone
+    datetime(2999, 1, 1),  # noqa: DTZ001
+    timezones=zones | st.just(UTC),
+).map(lambda at: aims.Deadline(at=at))
+qualities = st.builds(
+    aims.Quality,
+    metric=st.sampled_from(["loss", "val/accuracy", "1@5"]),
+    better=st.sampled_from(Better),
+)
+
+
+@st.composite
+def targets(draw: st.DrawFn, quality: aims.Quality) -> aims.Target:
+    ends = st.floats(allow_nan=False, allow_infinity=False)
+    first, last = sorted(draw(st.tuples(ends, ends)))
+    if quality.better is Better.LOWER:
+        first, last = last, first
+    return aims.Target(
+        deliver=first,
+        final=draw(st.none() | st.just(last)),
+        publish=draw(st.none() | paths),
+        hook=draw(st.just(()) | commands),
+        hook_limit_s=draw(st.integers(1, 60)),
+    )
 
 
 @st.composite
 def trainer_jobs(draw: st.DrawFn) -> TrainerJob:
     progress = draw(st.none() | progresses)
+    is_elastic = progress is None and draw(st.booleans())
+    quality = draw(st.none() | qualities) if is_elastic else None
+    target = st.none() | targets(quality or aims.Quality())
     seldom = st.none() | durations
     return TrainerJob(
         name=draw(st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")),
@@ -181,11 +224,12 @@ def trainer_jobs(draw: st.DrawFn) -> TrainerJob:
         directory=draw(paths),
         nodes=draw(node_counts()),
         environment=draw(variables),
-        elastic=progress is None and draw(st.booleans()),
+        elastic=is_elastic,
         logs=draw(st.none() | paths),
         weight=draw(numbers),
         order=draw(st.sampled_from(jobs.Order)),
         scaling=draw(curves),
+        deadline=draw(st.none() | deadlines),
         launch=draw(launches),
         work=draw(works),
         checkpoint=jobs.Checkpoint(
@@ -194,5 +238,7 @@ def trainer_jobs(draw: st.DrawFn) -> TrainerJob:
         stop=jobs.Stop(signal=draw(st.sampled_from(jobs.StopSignal))),
         restart=jobs.Restart(attempts=draw(st.integers(0, 1_000))),
         progress=progress,
+        quality=quality,
+        target=draw(target) if is_elastic else None,
         costs=jobs.RescaleCosts(grow_s=draw(seldom), start_s=draw(seldom)),
     )

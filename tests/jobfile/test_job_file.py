@@ -6,12 +6,21 @@ import pytest
 from hypothesis import given
 
 from freetrain.errors import BadConfigurationError, MissingInputError
+from freetrain.jobfile import aims
 from freetrain.jobfile import job as jobs
 from freetrain.jobfile.file import parse_job, read_job, render_job
 from freetrain.jobfile.job import TrainerJob
+from freetrain.quality.outlook import Better
 from freetrain.toml.text import Places
 from slurm.records import Gres
-from tests.jobfile.job_files import LEAST, PLACES, WHOLE, parse, trainer_jobs
+from tests.jobfile.job_files import (
+    LEAST,
+    PLACES,
+    WHOLE,
+    parse,
+    trainer_jobs,
+    with_line,
+)
 
 ELSEWHERE = Places(Path("/elsewhere"))
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -48,6 +57,36 @@ def test_a_job_file_says_how_a_trainer_runs() -> None:
     assert job.progress is not None
     assert job.progress.file == Path("/home/ada/work/train.log")
     assert job.costs == jobs.RescaleCosts(grow_s=18.0, shrink_s=12.0, start_s=20.0)
+
+
+def test_a_job_file_says_what_is_wanted_of_a_trainer() -> None:
+    job = parse(WHOLE)
+
+    assert job.deadline is not None
+    assert job.deadline.time_s(0.0) == 1_798_131_600.0
+    assert job.quality == aims.Quality(metric="loss", better=Better.HIGHER)
+    assert job.target == aims.Target(
+        deliver=-1.0, final=0.25, hook=("notify", "--of", "two words"), hook_limit_s=5.0
+    )
+
+
+def test_a_deadline_may_be_a_duration_and_counts_from_the_submission() -> None:
+    job = parse(with_line('deadline = "2h"'))
+
+    assert job.deadline is not None
+    assert job.deadline.time_s(1_000.0) == 8_200.0
+
+
+def test_without_a_word_a_lower_loss_is_better_and_nothing_is_written_about_it() -> (
+    None
+):
+    job = parse(LEAST)
+
+    assert job.measure == aims.Quality(metric="loss", better=Better.LOWER)
+    assert job.measure.is_reached(0.5, 0.5)
+    assert not job.measure.is_reached(0.5, float("nan"))
+    assert "[quality]" not in render_job(job)
+    assert "[target]" not in render_job(job)
 
 
 def test_name_command_and_most_nodes_are_enough() -> None:

@@ -82,12 +82,16 @@ def test_the_page_has_every_key_with_its_default(title: str, known: Rows) -> Non
     assert documented(title) == known
 
 
+OF_A_JOB = ("[launch]", "[quality]")
+"""How examples begin that are a part of a job file."""
+
+
 def examples() -> list[str]:
     text = (DOCS / "job-file.md").read_text()
     blocks = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
     start = 'name = "a"\ncommand = "b"\nnodes = { max = 1 }\n'
     return [
-        f"{start}{block}" if block.startswith("[launch]") else block for block in blocks
+        f"{start}{block}" if block.startswith(OF_A_JOB) else block for block in blocks
     ]
 
 
@@ -95,5 +99,5 @@ def test_every_example_of_the_page_is_accepted() -> None:
     jobs = [text.encode() for text in examples() if "name =" in text]
     sites = [text.encode() for text in examples() if "name =" not in text]
 
-    assert len([parse_job(one, path="page", places=PLACES) for one in jobs]) == 3
+    assert len([parse_job(one, path="page", places=PLACES) for one in jobs]) == 4
     assert len([parse_site(one, path="page", places=PLACES) for one in sites]) == 1

@@ -61,7 +61,10 @@ def refusal(text: str) -> str:
             'order = "bakground"',
             "one of normal, background. Did you mean 'background'?",
         ),
-        ("deadline = 2030-01-01T00:00:00Z", 'unknown key "deadline"'),
+        ("deadline = 2030-01-01T00:00:00", "or a time with its offset, such as"),
+        ("deadline = 9999-12-31T23:00:00-01:00", "or a time with its offset"),
+        ("deadline = 3600", "deadline = 3600, expected a duration with its unit"),
+        ('deadline = "0s"', 'deadline = "0s", expected a duration with its unit'),
         ("weight = 2030-02-31T00:00:00Z", "this is not TOML"),
         (f"weight = 1{'0' * 5_000}", "this is not TOML"),
         ("scaling = { }", "scaling = {}, expected samples a second by node count"),
@@ -138,6 +141,15 @@ def test_a_mistake_at_the_top_is_named(line: str, said: str) -> None:
         ("restart", "attempts = -1", "expected a whole number from 0 to 1000"),
         ("progress", 'format = "csv"', "[progress]: a program that uses freetrain"),
         ("progress", 'file = "x"', "[progress]: format is missing"),
+        ("quality", 'metric = "a b"', 'metric = "a b", expected a metric\'s name'),
+        ("quality", 'better = "hihger"', "Did you mean 'higher'?"),
+        ("target", "final = 1", "[target]: deliver is missing"),
+        ("target", "deliver = nan", "deliver = NaN, expected a number"),
+        ("target", 'deliver = "0.1"', 'deliver = "0.1", expected a number'),
+        ("target", "deliver = 1\nfinal = 2", "final = 2 comes before deliver = 1"),
+        ("target", 'deliver = 1\nhook = ""', 'hook = "", expected a command'),
+        ("target", 'deliver = 1\nhook_limit = "2h"', "1s or more, 1min or less"),
+        ("target", 'deliver = 1\npublish = "../x"', "expected a path of printable"),
         ("costs", 'grow = "-1s"', 'grow = "-1s", expected a duration'),
     ],
 )
@@ -257,3 +269,29 @@ def test_one_wrong_character_never_surprises(at: int, char: str) -> None:
         parse(text.encode(errors="replace").decode())
     except BadConfigurationError as refused:
         assert str(refused).isprintable()  # noqa: PT017  # most changes are harmless
+
+
+@pytest.mark.parametrize(
+    ("tables", "said"),
+    [
+        ("[target]\ndeliver = 1", "nobody knows the metric without a table [progress]"),
+        (
+            (
+                '[quality]\nmetric = "los"\n[progress]\nformat = "pattern"\n'
+                "pattern = '(?P<step>.) (?P<loss>.)'"
+            ),
+            "the metric \"los\" is no field of [progress]. Did you mean 'loss'?",
+        ),
+        (
+            (
+                '[target]\ndeliver = 1\npublish = "x"\n[progress]\nformat = "csv"\n'
+                'file = "f"\nfields = { step = "a", loss = "b" }'
+            ),
+            "publish is for programs that use freetrain.elastic",
+        ),
+    ],
+)
+def test_nothing_is_wanted_of_a_program_that_it_cannot_give(
+    tables: str, said: str
+) -> None:
+    assert said in refusal(f"{with_line('elastic = false')}\n{tables}\n")
