@@ -30,11 +30,17 @@ class GrowingFile:
     """Reads on where it stopped. Nothing is held open between two reads.
 
     Anything that is no plain file has no bytes: opening a pipe could wait for ever.
+
+    Attributes:
+        path: Where it is.
+        inode: Its number in its file system, None before the first read. Devices
+            have other numbers on other hosts, so they do not count.
+        offset: Where the next read begins.
     """
 
     path: Path
-    _offset: int = 0
-    _identity: tuple[int, int] | None = None
+    inode: int | None = None
+    offset: int = 0
 
     def grow(self, most_bytes: int) -> Grown:
         """Return what is there beyond the last read, *most_bytes* at the most.
@@ -56,12 +62,11 @@ class GrowingFile:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             return Grown(b"")
-        identity = (found.st_dev, found.st_ino)
-        is_new = identity != self._identity or found.st_size < self._offset
+        is_new = found.st_ino != self.inode or found.st_size < self.offset
         if is_new:
-            self._identity, self._offset = identity, 0
-        piece = os.pread(descriptor, most_bytes, self._offset)
-        self._offset += len(piece)
+            self.inode, self.offset = found.st_ino, 0
+        piece = os.pread(descriptor, most_bytes, self.offset)
+        self.offset += len(piece)
         return Grown(piece, is_new)
 
 

@@ -18,11 +18,17 @@ class Lines:
 
     Attributes:
         too_long: Lines left out because they exceed ``LONGEST_LINE_BYTES``.
+        is_skipping: Whether the present line is such a one.
     """
 
     too_long: int = 0
+    is_skipping: bool = False
     _rest: bytes = b""
-    _is_skipping: bool = False
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes at the end of what was fed that wait for the rest of their line."""
+        return len(self._rest)
 
     def feed(self, piece: bytes) -> tuple[str, ...]:
         """Return the lines that *piece* completes, without blank ones.
@@ -33,12 +39,12 @@ class Lines:
         *whole, self._rest = _END.split(self._rest + piece)
         lines = [line for line in map(self._checked, whole) if line]
         if len(self._rest) > LONGEST_LINE_BYTES:
-            self._rest, self._is_skipping = b"", True
+            self._rest, self.is_skipping = b"", True
         return tuple(lines)
 
     def _checked(self, line: bytes) -> str:
-        if self._is_skipping or len(line) > LONGEST_LINE_BYTES:
-            self._is_skipping = False
+        if self.is_skipping or len(line) > LONGEST_LINE_BYTES:
+            self.is_skipping = False
             self.too_long += 1
             return ""
         return line.strip(_AROUND).decode("utf-8", errors="replace")

@@ -30,7 +30,13 @@ _DELIMITERS = (",", ";", "\t")
 
 
 class Parser(Protocol):
-    """Turns lines of one file into records, in order."""
+    """Turns lines of one file into records, in order.
+
+    Attributes:
+        header: The line that explains those after it; empty for none.
+    """
+
+    header: str
 
     def parse(self, line: str) -> tuple[Record, ...]:
         """Return the records in *line*, which is not blank.
@@ -55,6 +61,8 @@ def parser_for(progress: Progress | None) -> Parser:
 class ElasticLines:
     """Lines of ``progress.jsonl``."""
 
+    header = ""
+
     def parse(self, line: str) -> tuple[Record, ...]:
         """Return the one record in *line*."""
         told = _json_object(line)
@@ -70,6 +78,8 @@ class ElasticLines:
 class JsonLines:
     """Lines of a JSON object each, whose keys the user named."""
 
+    header = ""
+
     def __init__(self, fields: tuple[tuple[str, str], ...]) -> None:
         self._fields = fields
 
@@ -84,12 +94,16 @@ class CsvLines:
 
     The delimiter is whichever of comma, semicolon and tab makes the header fit. A
     program that writes its header again at each start is understood.
+
+    Attributes:
+        header: The last line of column names; empty before the first.
     """
 
     def __init__(self, fields: tuple[tuple[str, str], ...]) -> None:
         self._fields = fields
         self._columns: dict[str, int] = {}
         self._delimiter = ","
+        self.header = ""
 
     def parse(self, line: str) -> tuple[Record, ...]:
         """Return the record in *line*, unless it is a header."""
@@ -108,7 +122,7 @@ class CsvLines:
         for delimiter in _DELIMITERS:
             names = [name.strip("# \t") for name in _row(line, delimiter)]
             if all(column in names for _, column in self._fields):
-                self._delimiter = delimiter
+                self._delimiter, self.header = delimiter, line
                 self._columns = {f: names.index(column) for f, column in self._fields}
                 return True
         return False
@@ -123,6 +137,8 @@ class PatternLines:
     time grows exponentially, such as ``(a+)+b``, is endless at 40 characters, and
     nothing here stops it.
     """
+
+    header = ""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = re.compile(pattern)
