@@ -32,13 +32,13 @@ class Trial:
     """One forecast of the past; arrays of shape (n,), one entry a point to come.
 
     Attributes:
-        seen: How many points it rests on.
+        noise: What was known of the noise at the cut, in heights.
         ahead: Work ahead, as a share of the work done at the cut.
         misses: Heights by which the points were above what was forecast.
         weights: How many told points each stands for.
     """
 
-    seen: int
+    noise: float
     ahead: NDArray[np.float64]
     misses: NDArray[np.float64]
     weights: NDArray[np.float64]
@@ -65,9 +65,10 @@ def _cuts(count: int) -> list[int]:
 
 
 def _try(family: Family, course: Course, count: int) -> Trial:
-    forecast = fit_family(family, course.until(count)).forecast(course.work[count:])
+    past = course.until(count)
+    forecast = fit_family(family, past).forecast(course.work[count:])
     return Trial(
-        seen=count,
+        noise=past.late_noise,
         ahead=course.work[count:] / course.work[count - 1] - 1,
         misses=course.heights[count:] - forecast,
         weights=course.weights[count:],

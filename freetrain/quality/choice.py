@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from freetrain.quality.backtest import Trial, back_test, error_of
 from freetrain.quality.families.known import FLAT, KNOWN, POWER
+from freetrain.quality.fit import CHI_OF_COST, costs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,8 +45,20 @@ def choose(course: Course, families: Iterable[Family] = KNOWN) -> Choice:
     """
     best, choice = float("inf"), Choice(FLAT, ())
     for family in families:
+        if family is not FLAT and not _is_needed(family, course):
+            continue
         trials = back_test(family, course)
         error = error_of(trials) * HANDICAPS.get(family.name, HANDICAP)
         if error < best:
             best, choice = error, Choice(family, trials)
     return choice
+
+
+def _is_needed(family: Family, course: Course) -> bool:
+    """Tell whether *family* explains *course* better than a constant does.
+
+    By the Bayesian information criterion; else what it takes for progress is noise.
+    """
+    constant = costs_of(FLAT, course).min()
+    gained = CHI_OF_COST * float(constant - costs_of(family, course).min())
+    return gained > (family.parameters - 1) * math.log(len(course))

@@ -9,7 +9,7 @@ import numpy as np
 
 from freetrain.quality.noise import noise_of
 from freetrain.quality.outlook import Better
-from freetrain.quality.spikes import find_spikes
+from freetrain.quality.spikes import find_spikes, running_median
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -74,6 +74,12 @@ class Course:
         """Return the number of points."""
         return self.work.size
 
+    @property
+    def late_noise(self) -> float:
+        """The noise of the later half: as rates of learning fall, so does it."""
+        half = len(self) // 2
+        return noise_of(self.heights[half:], self.weights[half:])
+
     def until(self, count: int) -> Course:
         """Return the first *count* points, as they were seen then."""
         return Course(
@@ -82,6 +88,12 @@ class Course:
             self.weights[:count],
             noise_of(self.heights[:count], self.weights[:count]),
         )
+
+    def without_spikes(self) -> Course:
+        """Return the same points, spikes at the height of their neighbours."""
+        spikes = find_spikes(self.heights, self.weights)
+        heights = np.where(spikes, running_median(self.heights), self.heights)
+        return Course(self.work, heights, self.weights, self.noise)
 
 
 def frame_of(thinned: Thinned, better: Better) -> Frame:

@@ -18,7 +18,7 @@ TAIL_SHARE = 0.02
 """Of the values: the last, whose middle has to be bad. One bad value is a spike."""
 
 LOST_OF_GAIN = 0.5
-LOST_OF_NOISE = 5.0
+LOST_OF_NOISE = 8.0
 LOST_OF_VALUE = 0.01
 
 

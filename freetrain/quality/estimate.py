@@ -77,9 +77,9 @@ def present_start(
         values: Finite, shape (n,).
         better: Which values are good.
     """
-    course, _ = framed(samples, values, better)
+    course = framed(samples, values, better)[0]
     warm = int(np.sum(course.weights[: warm_up_end(course)]))
-    course, _ = framed(samples[warm:], values[warm:], better)
+    course = framed(samples[warm:], values[warm:], better)[0]
     return warm + int(np.sum(course.weights[: phase_start(course)]))
 
 
@@ -89,4 +89,4 @@ def framed(
     """Return points as a course, and its frame; arguments as above."""
     thinned = thin(samples, values)
     frame = frame_of(thinned, better)
-    return course_of(thinned, frame), frame
+    return course_of(thinned, frame).without_spikes(), frame

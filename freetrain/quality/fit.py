@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from freetrain.quality.projection import project
+from freetrain.quality.projection import Projected, project
 from freetrain.quality.quantile import weighted_quantile
 from freetrain.quality.spikes import find_spikes
 
@@ -28,6 +28,9 @@ LEAST_SCATTER = 0.01
 """In heights: families are no closer to the truth than that, however calm it is."""
 
 SCATTER_OF_NOISE = 2.0
+
+CHI_OF_COST = SCATTER_OF_NOISE**2
+"""Costs are in squares of the scatter; times this, in squares of the noise."""
 
 RECENT_SHARE = 0.1
 """Of the points: those that say where a trainer stands now."""
@@ -79,16 +82,25 @@ def fit_family(family: Family, course: Course) -> Fit:
     if family.parameters == 1:
         return Fit(family, family.shapes[0], 0.0, recent_level(course), end=end)
     shapes = family.shapes
-    found = project(
-        family.basis(course.work, shapes),
+    found = _projected(family, course)
+    best = int(np.argmin(found.costs))
+    gain, floor = float(found.gains[best]), float(found.floors[best])
+    return with_lag(Fit(family, shapes[best], gain, floor, end=end), course)
+
+
+def costs_of(family: Family, course: Course) -> NDArray[np.float64]:
+    """Return the robust sums of squares of *family*'s shapes, shape (g,)."""
+    return _projected(family, course).costs
+
+
+def _projected(family: Family, course: Course) -> Projected:
+    return project(
+        family.basis(course.work, family.shapes),
         course.heights,
         fading_weights(course),
         lowest=lowest_floor(course),
         scatter=scatter_of(course),
     )
-    best = int(np.argmin(found.costs))
-    gain, floor = float(found.gains[best]), float(found.floors[best])
-    return with_lag(Fit(family, shapes[best], gain, floor, end=end), course)
 
 
 def with_lag(fit: Fit, course: Course) -> Fit:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from freetrain.quality.noise import noise_of
 from freetrain.quality.quantile import weighted_quantile
 
 if TYPE_CHECKING:
@@ -59,22 +58,23 @@ class Spread:
 def spread_of(course: Course, trials: Sequence[Trial]) -> Spread:
     """Return the spread with which 80 % of *trials*' outcomes were inside.
 
-    A forecast that was wrong is wrong at all of its points, so a trial's outcomes
-    share one weight: the number of points it rested on, because a trial with few says
-    little of today's forecast. The noise is that of the later half.
+    Every trial weighs the same, with few outcomes or with many: a forecast that was
+    wrong is wrong at all of its points.
     """
-    half = len(course) // 2
-    noise = noise_of(course.heights[half:], course.weights[half:])
+    noise = course.late_noise
     if not trials:
         return Spread(noise, UNKNOWN_GROWTH)
-    asked = np.concatenate([_growth_asked(trial, noise) for trial in trials])
-    weights = [trial.seen * trial.weights / trial.weights.sum() for trial in trials]
-    return Spread(noise, weighted_quantile(asked, np.concatenate(weights), SHARE))
+    asked = np.concatenate([_growth_asked(trial) for trial in trials])
+    weights = np.concatenate([trial.weights / trial.weights.sum() for trial in trials])
+    return Spread(noise, weighted_quantile(asked, weights, SHARE))
 
 
-def _growth_asked(trial: Trial, noise: float) -> NDArray[np.float64]:
-    """Return the growth with which each of *trial*'s outcomes is just inside."""
-    beyond = np.maximum(trial.misses**2 - (NORMAL * noise) ** 2, 0.0)
+def _growth_asked(trial: Trial) -> NDArray[np.float64]:
+    """Return the growth with which each of *trial*'s outcomes is just inside.
+
+    Noise is that of the trial's time: more of it than now is no sign of drift.
+    """
+    beyond = np.maximum(trial.misses**2 - (NORMAL * trial.noise) ** 2, 0.0)
     return np.asarray(np.sqrt(beyond) / _reach(trial.ahead))
 
 

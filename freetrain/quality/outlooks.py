@@ -71,8 +71,8 @@ class Outlooks:
     def _move_on(self, entry: _Entry) -> None:
         count = len(entry.history)
         old = entry.outlook
-        enough = (1 + self._refit_share) * entry.fitted_points
-        if old is None or not entry.fitted_points <= count < enough:
+        grown = count - entry.fitted_points
+        if old is None or not 0 <= grown < self._refit_share * entry.fitted_points:
             self._fit(entry)
             return
         entry.outlook = old.refreshed(entry.history)

@@ -44,6 +44,11 @@ LEAST_BEND = 3.0
 
 WARM_UP_SHARE = 1 / 3
 WARM_UP_DROP = 0.02
+"""In heights: less is no descent yet, nor is twice the noise."""
+
+FALL_OF_DROP = 4.0
+"""By how much more must be gained in as many points again: a slow start that goes on
+as slowly is no warm-up."""
 
 
 def warm_up_end(course: Course) -> int:
@@ -55,11 +60,12 @@ def warm_up_end(course: Course) -> int:
     limit = int(WARM_UP_SHARE * len(course))
     if limit < FEWEST_IN_PHASE:
         return 0
-    calm = running_median(course.heights)[: limit + 1]
+    calm = running_median(course.heights)
     drop = max(2 * course.noise, WARM_UP_DROP)
-    high = np.flatnonzero(calm >= calm.max() - drop)
+    high = np.flatnonzero(calm[: limit + 1] >= calm[: limit + 1].max() - drop)
     last = int(high[-1])
-    return 0 if last == limit or last <= 1 else last
+    fall = calm[last] - calm[min(2 * last, len(course) - 1)]
+    return last if 1 < last < limit and fall > FALL_OF_DROP * drop else 0
 
 
 def phase_start(course: Course) -> int:
@@ -74,6 +80,7 @@ def phase_start(course: Course) -> int:
     if count < FEWEST_POINTS:
         return 0
     cost = min(_Segment(course, 0, count, family).cost for family in CURVES)
+    cost = min(cost, _cost_of_smooth(course))
     if cost < asked:
         return 0
     split, cost_of_two = _best_split(course)
@@ -91,6 +98,14 @@ def _best_split(course: Course) -> tuple[int, float]:
     costs |= {split: _cost_of_two(course, split) for split in around if split != best}
     best = min(costs, key=costs.__getitem__)
     return best, costs[best]
+
+
+def _cost_of_smooth(course: Course) -> float:
+    """Return what a cubic leaves: no family, but one phase all the same."""
+    roots = np.sqrt(course.weights)
+    cubic = np.polynomial.Polynomial.fit(course.work, course.heights, 3, w=roots)
+    misses = roots * (course.heights - cubic(course.work)) / scatter_of(course)
+    return float(8 * np.sum(np.sqrt(1 + misses**2) - 1))
 
 
 class _Segment:

@@ -74,9 +74,9 @@ def _solve(
     total = trust.sum(axis=1)
     weighted = trust * basis
     first = weighted.sum(axis=1)
-    height = (trust * heights).sum(axis=1)
-    cross = (weighted * heights).sum(axis=1)
-    square = (weighted * basis).sum(axis=1)
+    height = trust @ heights
+    cross = weighted @ heights
+    square = np.einsum("gn,gn->g", weighted, basis)
     spread = np.maximum(square - first**2 / total, TINY)
     gains = np.maximum((cross - first * height / total) / spread, 0.0)
     floors = (height - gains * first) / total

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from freetrain import recorded
 from freetrain.quality.outlook import Better, Point
 
 if TYPE_CHECKING:
@@ -62,3 +63,22 @@ def real_curves(shared: Path) -> Iterator[WholeCurve]:
         samples, values = np.array(rows).T
         better = Better.LOWER if group in FALLING else Better.HIGHER
         yield WholeCurve(f"{group}/{path.stem}", group, samples, values, better)
+
+
+def recorded_curves() -> Iterator[WholeCurve]:
+    """Yield the recorded losses and validations that stay finite.
+
+    No constant of the method was chosen by looking at them.
+    """
+    for name, curve in sorted(recorded.load().items()):
+        for group, series in (("loss", curve.loss), ("validation", curve.validation)):
+            few = series.values.size < FEWEST_EVALUATIONS
+            if few or not np.isfinite(series.values).all():
+                continue
+            yield WholeCurve(
+                f"{name} {group}",
+                f"recorded {group}",
+                series.samples,
+                series.values,
+                series.better,
+            )

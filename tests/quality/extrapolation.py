@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from freetrain.quality.families.known import KNOWN
 from freetrain.quality.fit import fit_family
 from freetrain.quality.interval import NORMAL
 from freetrain.quality.polish import polished
-from tests.quality.curves import WholeCurve, real_curves
+from tests.quality.curves import WholeCurve, real_curves, recorded_curves
 
 NORMAL_90 = 1.6449
 """Nine of ten normal values are within so many standard deviations."""
@@ -117,8 +117,8 @@ def _places(curve: WholeCurve, cut: Cut) -> tuple[int, int]:
 def lines(shared: Path) -> Iterator[str]:
     """Yield the tables of docs/loss-curves.md."""
     curves = tuple(real_curves(shared))
-    groups = {"all": curves}
-    for curve in curves:
+    groups = {"../shared/curves": curves}
+    for curve in (*curves, *recorded_curves()):
         groups[curve.group] = (*groups.get(curve.group, ()), curve)
     for name, members in groups.items():
         yield f"{name}: {len(members)} curves"
@@ -144,17 +144,17 @@ def _seconds(curves: tuple[WholeCurve, ...]) -> Iterator[str]:
     outlooks, grids, polishes = [], [], []
     for curve in curves:
         points = curve.points(len(curve.values))
-        begin = perf_counter()
+        begin = process_time()
         outlook_of(points, curve.better)
-        outlooks.append(perf_counter() - begin)
+        outlooks.append(process_time() - begin)
         course, _ = framed(curve.samples, curve.values, curve.better)
         for family in KNOWN:
-            begin = perf_counter()
+            begin = process_time()
             fit = fit_family(family, course)
-            grids.append(perf_counter() - begin)
-            begin = perf_counter()
+            grids.append(process_time() - begin)
+            begin = process_time()
             polished(fit, course)
-            polishes.append(perf_counter() - begin)
+            polishes.append(process_time() - begin)
     for what, taken in (
         ("one family on its grid", grids),
         ("its last digits by SciPy", polishes),

@@ -1,0 +1,217 @@
+"""What an outlook says, against trainings whose truth is known."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from freetrain.quality.estimate import outlook_of
+from freetrain.quality.fitted import FittedOutlook
+from freetrain.quality.outlook import Better, Outlook, Point
+from tests.quality.told import STEP, noisy, steps, told
+
+LOSSES = st.lists(
+    st.one_of(st.floats(-1e3, 1e3), st.sampled_from([math.nan, math.inf, 1e30])),
+    max_size=40,
+)
+
+
+def fitted(values: np.ndarray, better: Better = Better.LOWER) -> FittedOutlook:
+    outlook = outlook_of(told(values), better)
+    assert outlook is not None
+    return outlook
+
+
+def falling(seed: int = 0, noise: float = 0.02) -> np.ndarray:
+    return noisy(0.5 + 2 * steps(80) ** -0.5, noise=noise, seed=seed)
+
+
+def test_it_is_what_priorities_are_promised() -> None:
+    outlook: Outlook = fitted(falling())
+
+    assert outlook.family == "power law"
+
+
+@pytest.mark.parametrize("values", [[], [1.0, 2.0], [math.nan] * 9, [1.0, math.inf]])
+def test_without_three_usable_values_there_is_none(values: list[float]) -> None:
+    assert outlook_of(told(values), Better.LOWER) is None
+
+
+@given(LOSSES, st.sampled_from(Better))
+@settings(max_examples=60)
+def test_whatever_is_told_answers_are_numbers(
+    values: list[float], better: Better
+) -> None:
+    outlook = outlook_of(told(values), better)
+    if outlook is None:
+        return
+
+    for samples in (0.0, 20 * STEP, 1e12):
+        expected = outlook.expected(samples)
+        assert math.isfinite(expected.value)
+        assert expected.low <= expected.value <= expected.high
+    assert math.isfinite(outlook.quality(math.nan))
+    assert outlook.samples_to(0.5) > 0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_power_law_is_foretold_and_its_interval_holds_it(seed: int) -> None:
+    outlook = fitted(falling(seed))
+
+    for count in (81, 160, 800):
+        truth = 0.5 + 2 * count**-0.5
+        expected = outlook.expected(count * STEP)
+        assert expected.value == pytest.approx(truth, abs=0.05)
+        assert expected.low < truth < expected.high
+
+
+def test_intervals_grow_with_distance() -> None:
+    outlook = fitted(falling())
+    near, far = outlook.expected(81 * STEP), outlook.expected(800 * STEP)
+
+    assert near.high - near.low < far.high - far.low
+
+
+def test_what_is_asked_of_the_past_is_answered_for_now() -> None:
+    outlook = fitted(falling())
+
+    assert outlook.expected(0.0) == outlook.expected(80 * STEP)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_metrics_that_rise_are_losses_upside_down(seed: int) -> None:
+    loss, gain = fitted(falling(seed)), fitted(-falling(seed), Better.HIGHER)
+    down, up = loss.expected(200 * STEP), gain.expected(200 * STEP)
+
+    assert (up.value, up.low, up.high) == pytest.approx(
+        (-down.value, -down.high, -down.low)
+    )
+    assert gain.quality(-0.7) == pytest.approx(loss.quality(0.7))
+    assert gain.samples_to(-0.65) == pytest.approx(loss.samples_to(0.65))
+    assert gain.family == loss.family
+
+
+@pytest.mark.parametrize(("unit", "zero"), [(1e6, 0.0), (1e-6, 0.0), (3.0, -1e3)])
+def test_the_unit_of_the_metric_does_not_matter(unit: float, zero: float) -> None:
+    plain, other = fitted(falling()), fitted(unit * falling() + zero)
+
+    assert other.family == plain.family
+    for count in (100, 300):
+        said = plain.expected(count * STEP).value
+        assert (other.expected(count * STEP).value - zero) / unit == pytest.approx(
+            said, rel=1e-4
+        )
+
+
+def test_quality_is_0_at_the_start_and_1_at_the_best() -> None:
+    outlook = fitted(np.array([4.0, 3.0, 2.0, 2.5, 2.2]))
+
+    assert [outlook.quality(v) for v in (4.0, 3.0, 2.0, 1.0, 5.0)] == pytest.approx(
+        [0.0, 0.5, 1.0, 1.5, -0.5]
+    )
+    assert outlook.quality(math.nan) == outlook.quality(math.inf) == 0.0
+
+
+def test_one_spike_does_not_flatten_the_rest() -> None:
+    calm, spiked = falling(), falling()
+    spiked[40] = 1e6
+    there, here = fitted(spiked), fitted(calm)
+
+    assert there.quality(0.9) == pytest.approx(here.quality(0.9), abs=1e-6)
+    assert there.quality(math.nan) == pytest.approx(0.0, abs=1e-6)
+    assert there.expected(160 * STEP).value == pytest.approx(
+        here.expected(160 * STEP).value, abs=0.02
+    )
+    assert not there.is_diverging
+
+
+def test_a_step_decay_is_left_behind() -> None:
+    k = steps(100)
+    truth = np.where(k <= 60, 0.8 + 1.5 * k**-0.6, 0.4 + 0.3 * np.exp(-(k - 60) / 8))
+
+    outlook = fitted(noisy(truth, noise=0.01, seed=0))
+
+    assert outlook.phase_samples == pytest.approx(61 * STEP, abs=STEP)
+    assert outlook.expected(110 * STEP).value == pytest.approx(0.4, abs=0.04)
+    assert outlook.quality(truth[0]) == pytest.approx(0.0, abs=0.05)
+
+
+def test_on_a_plateau_nothing_more_is_expected() -> None:
+    values = np.append(falling()[:40], noisy(np.full(80, 0.8), noise=0.02, seed=1))
+
+    outlook = fitted(values)
+
+    expected = outlook.expected(240 * STEP)
+    assert expected.value == pytest.approx(0.8, abs=0.03)
+    assert outlook.samples_to(0.6) == math.inf
+
+
+@pytest.mark.parametrize("end", [[math.nan], [math.inf] * 3, [3.0, 9.0, 50.0, 400.0]])
+def test_a_diverging_training_is_flagged_and_expected_to_stay_so(
+    end: list[float],
+) -> None:
+    outlook = fitted(np.append(falling(), end))
+
+    assert outlook.is_diverging
+    assert outlook.family == "no further gain"
+
+
+def test_a_training_that_only_gets_worse_is_diverging() -> None:
+    assert fitted(2.3 * 1.2 ** steps(12)).is_diverging
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        falling(),
+        np.append(falling(), [30.0]),
+        np.append(falling()[:40], [math.nan, 0.9, 0.9]),
+        noisy(np.ones(50), noise=0.3, seed=0),
+        np.array([2.30, 2.305, 2.31, 2.308, 2.309]),
+        np.append(falling(), np.linspace(0.75, 0.9, 20)),
+    ],
+    ids=["falls", "spike", "nan within", "noise", "warm-up", "over-fitting"],
+)
+def test_other_trainings_are_not_diverging(values: np.ndarray) -> None:
+    assert not fitted(values).is_diverging
+
+
+def test_what_was_reached_was_reached_then() -> None:
+    outlook = fitted(np.array([4.0, 3.0, 2.0, 2.5, 2.2]))
+
+    assert outlook.samples_to(3.0) == 2 * STEP
+    assert outlook.samples_to(9.0) == STEP
+
+
+def test_the_way_to_a_value_ends_where_it_is_expected() -> None:
+    outlook = fitted(falling())
+
+    samples = outlook.samples_to(0.65)
+
+    assert outlook.expected(samples).value == pytest.approx(0.65, abs=1e-4)
+    assert samples == pytest.approx((2 / 0.15) ** 2 * STEP, rel=0.4)
+
+
+@pytest.mark.parametrize("never", [-5.0, math.nan, -math.inf])
+def test_what_is_never_expected_is_infinitely_far(never: float) -> None:
+    assert fitted(falling()).samples_to(never) == math.inf
+
+
+def test_every_step_told_says_the_same_as_a_few() -> None:
+    """A hundred thousand noisy steps, and their evaluations without noise."""
+    k = steps(100_000)
+    truth = 0.5 + 2 * (k / 1000) ** -0.3
+    outlook = outlook_of(
+        [
+            Point(0.0, float(s), float(v))
+            for s, v in zip(k, noisy(truth, noise=0.2, seed=0), strict=True)
+        ],
+        Better.LOWER,
+    )
+
+    assert outlook is not None
+    expected = outlook.expected(200_000.0)
+    assert expected.value == pytest.approx(0.5 + 2 * 200**-0.3, abs=0.03)
+    assert expected.high - expected.low == pytest.approx(2.56 * 0.2, rel=0.35)

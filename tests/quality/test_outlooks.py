@@ -1,0 +1,126 @@
+"""Outlooks that are asked for again and again."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from freetrain.quality.estimate import outlook_of
+from freetrain.quality.outlook import Better
+from freetrain.quality.outlooks import Outlooks
+from tests.quality.told import STEP, noisy, steps, told
+
+POINTS = told(noisy(0.5 + 2 * steps(120) ** -0.5, noise=0.02, seed=0))
+
+
+def test_the_same_question_gets_the_same_object() -> None:
+    outlooks = Outlooks()
+
+    first = outlooks.look("a", POINTS[:50], Better.LOWER)
+
+    assert outlooks.look("a", list(POINTS[:50]), Better.LOWER) is first
+
+
+def test_the_curve_is_kept_until_the_history_has_grown_by_a_tenth() -> None:
+    outlooks = Outlooks()
+    looks = [outlooks.look("a", POINTS[:n], Better.LOWER) for n in range(50, 56)]
+    shapes = [look.fit.shape for look in looks if look is not None]
+
+    assert all(shape is shapes[0] for shape in shapes[:5])
+    assert shapes[5] is not shapes[0]
+
+
+def test_between_fits_all_points_are_there_and_now_is_now() -> None:
+    outlooks = Outlooks()
+    outlooks.look("a", POINTS[:50], Better.LOWER)
+
+    kept = outlooks.look("a", POINTS[:54], Better.LOWER)
+    fresh = outlook_of(POINTS[:54], Better.LOWER)
+
+    assert kept is not None
+    assert fresh is not None
+    assert kept.points == tuple(POINTS[:54])
+    assert kept.expected(0.0) == kept.expected(54 * STEP)
+    for count in (54, 60, 100):
+        near = kept.expected(count * STEP).value - fresh.expected(count * STEP).value
+        assert abs(near) < 0.03
+
+
+def test_a_refit_says_what_a_first_fit_would() -> None:
+    outlooks = Outlooks()
+    for count in range(3, 100, 7):
+        outlooks.look("a", POINTS[:count], Better.LOWER)
+
+    kept = outlooks.look("a", POINTS, Better.LOWER)
+    fresh = outlook_of(POINTS, Better.LOWER)
+
+    assert kept is not None
+    assert fresh is not None
+    assert kept.expected(200 * STEP) == fresh.expected(200 * STEP)
+
+
+def test_divergence_is_told_at_once() -> None:
+    outlooks = Outlooks()
+    outlooks.look("a", POINTS[:100], Better.LOWER)
+
+    broken = [*POINTS[:100], replace(POINTS[100], value=float("nan"))]
+    look = outlooks.look("a", broken, Better.LOWER)
+
+    assert look is not None
+    assert look.is_diverging
+    assert look.family == "no further gain"
+
+
+def test_a_history_that_was_rewritten_is_read_anew() -> None:
+    outlooks = Outlooks()
+    outlooks.look("a", POINTS[:100], Better.LOWER)
+    other = told(np.linspace(3.0, 1.0, 60))
+
+    look = outlooks.look("a", other, Better.LOWER)
+
+    assert look is not None
+    assert look.points == tuple(other)
+
+
+def test_a_metric_that_turned_round_is_read_anew() -> None:
+    outlooks = Outlooks()
+    outlooks.look("a", POINTS[:50], Better.LOWER)
+
+    look = outlooks.look("a", POINTS[:50], Better.HIGHER)
+
+    assert look is not None
+    assert look.better is Better.HIGHER
+
+
+def test_a_restart_is_fitted_anew() -> None:
+    outlooks = Outlooks()
+    outlooks.look("a", POINTS[:100], Better.LOWER)
+    again = [*POINTS[:100], *POINTS[40:44]]
+
+    look = outlooks.look("a", again, Better.LOWER)
+    fresh = outlook_of(again, Better.LOWER)
+
+    assert look is not None
+    assert fresh is not None
+    assert len(look.points) == 44
+    assert look.expected(100 * STEP) == fresh.expected(100 * STEP)
+
+
+def test_trainers_do_not_share_what_they_told_and_may_be_forgotten() -> None:
+    outlooks = Outlooks()
+    one = outlooks.look("a", POINTS[:50], Better.LOWER)
+    two = outlooks.look("b", POINTS[:60], Better.LOWER)
+    outlooks.keep(["b"])
+
+    assert outlooks.look("b", POINTS[:60], Better.LOWER) is two
+    assert outlooks.look("a", POINTS[:50], Better.LOWER) is not one
+
+
+def test_two_that_are_asked_the_same_answer_the_same() -> None:
+    first, second = Outlooks(), Outlooks()
+    for count in range(3, 120, 5):
+        one = first.look("a", POINTS[:count], Better.LOWER)
+        two = second.look("a", POINTS[:count], Better.LOWER)
+
+        assert one is not None
+        assert two is not None
+        assert one.expected(200 * STEP) == two.expected(200 * STEP)

@@ -1,0 +1,38 @@
+"""Points as trainers tell them, for tests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from freetrain.quality.outlook import Point
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+STEP = 1000.0
+"""Samples from one evaluation to the next."""
+
+
+def told(
+    values: Iterable[float], samples: Sequence[float] | None = None
+) -> list[Point]:
+    """Return *values* as told, one a second, at *samples* or every ``STEP``."""
+    return [
+        Point(float(i), STEP * (i + 1) if samples is None else samples[i], float(value))
+        for i, value in enumerate(values)
+    ]
+
+
+def noisy(values: ArrayLike, *, noise: float, seed: int) -> NDArray[np.float64]:
+    """Return *values* with normal noise on them."""
+    truth = np.asarray(values, dtype=np.float64)
+    return truth + np.random.default_rng(seed).normal(0.0, noise, truth.shape)
+
+
+def steps(count: int) -> NDArray[np.float64]:
+    """Return 1.0, 2.0, ... *count*."""
+    return np.arange(1.0, count + 1.0)
