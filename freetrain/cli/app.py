@@ -9,6 +9,7 @@ import typer
 
 from freetrain.cli import (
     cancel,
+    contest,
     cron,
     demo,
     doctor,
@@ -92,6 +93,7 @@ def trace_verbs(ctx: typer.Context) -> None:
 
 
 app.command(epilog=_examples(replay.EXAMPLES))(replay.replay)
+app.command(epilog=_examples(contest.EXAMPLES))(contest.contest)
 app.command(epilog=_examples(demo.EXAMPLES))(demo.demo)
 app.command(epilog=_examples(doctor.EXAMPLES))(doctor.doctor)
 app.command(epilog=_examples(submit.EXAMPLES))(submit.submit)

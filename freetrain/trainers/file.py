@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from freetrain.toml.document import FileKind, parse_document, read_limited
@@ -12,12 +14,11 @@ from freetrain.toml.nodes import curve, sizes
 from freetrain.toml.table import Table
 from freetrain.toml.wording import closest, shown
 from freetrain.trainers import builtin
+from freetrain.trainers.file_quality import quality_of, target_of
 from freetrain.trainers.scaling import interpolate, measured_points
 from freetrain.trainers.spec import Costs, TrainerSpec
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from freetrain.trainers.spec import Scaling
 
 KEYS = (
@@ -33,6 +34,9 @@ KEYS = (
     "sizes",
     "fixed_nodes",
     "weight",
+    "deadline",
+    "quality",
+    "target",
     "grow",
     "shrink",
     "start",
@@ -65,19 +69,28 @@ def read_trainers(path: Path, *, named: str | None = None) -> tuple[TrainerSpec,
     """
     name = named or str(path)
     content = read_limited(path, named=name, file=FILE)
-    return parse_trainers(content, path=name)
+    return parse_trainers(content, path=name, folder=path.parent)
 
 
-def parse_trainers(content: bytes, *, path: str) -> tuple[TrainerSpec, ...]:
+def parse_trainers(
+    content: bytes, *, path: str, folder: Path | None = None
+) -> tuple[TrainerSpec, ...]:
     """Return the trainers that *content* describes; *path* is for messages.
+
+    Args:
+        content: A trainers file.
+        path: What to call it.
+        folder: Where names of curve files begin; None for the current one.
 
     Raises:
         BadConfigurationError: See ``read_trainers``.
+        MissingInputError, BadDataError: A curve file is not there, or not one.
     """
     trainers: list[TrainerSpec] = []
     scalings: dict[tuple[object, ...], Scaling] = {}
     for entry in _entries(content, path=path):
-        trainers.extend(_copies(entry, scalings, room=MOST_TRAINERS - len(trainers)))
+        room = MOST_TRAINERS - len(trainers)
+        trainers.extend(_copies(entry, scalings, folder or Path(), room=room))
     for name, uses in Counter(trainer.name for trainer in trainers).items():
         if uses > 1:
             refused = Table(path, f"trainer {shown(name)}", {}, FILE.consequence)
@@ -108,7 +121,11 @@ def _where(table: object, number: int) -> str:
 
 
 def _copies(
-    entry: Table, scalings: dict[tuple[object, ...], Scaling], *, room: int
+    entry: Table,
+    scalings: dict[tuple[object, ...], Scaling],
+    folder: Path,
+    *,
+    room: int,
 ) -> list[TrainerSpec]:
     entry.refuse_unknown(KEYS)
     name = entry.take("name", trainer_name())
@@ -124,6 +141,9 @@ def _copies(
     fixed_nodes = _fixed_nodes(entry, scaling)
     weight = entry.take_or("weight", positive(), default=1.0)
     _believable(entry, "weight", weight)
+    within_s = entry.take_or("deadline", seconds(), default=math.inf)
+    quality = quality_of(entry, folder, samples=samples)
+    target = target_of(entry)
     digits = len(str(count))
     return [
         TrainerSpec(
@@ -134,9 +154,16 @@ def _copies(
             costs=costs,
             fixed_nodes=fixed_nodes,
             weight=weight,
+            deadline_s=_deadline_s(first_s + k * every_s, within_s),
+            target=target,
+            quality=quality,
         )
         for k in range(count)
     ]
+
+
+def _deadline_s(arrival_s: float, within_s: float) -> float | None:
+    return arrival_s + within_s if within_s < math.inf else None
 
 
 def _costs(entry: Table) -> Costs:

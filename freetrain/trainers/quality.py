@@ -36,7 +36,8 @@ class QualityTruth:
 
     def scaled_to(self, samples: float) -> QualityTruth:
         """Return the same curve, stretched so that its last point is at *samples*."""
-        return replace(self, samples=self.samples * (samples / self.samples[-1]))
+        # Divided first: the last point is at *samples* to the bit, not just past it.
+        return replace(self, samples=self.samples / self.samples[-1] * samples)
 
     def quality(self, *, until: float = math.inf) -> NDArray[np.float64]:
         """Return the best so far at each evaluation, as a share of the best of all.

@@ -41,15 +41,23 @@ class SteadyWorth:
         self._speeds = speeds
         self._t_fwd_s = t_fwd_s
         self._curves: dict[tuple[Scaling, float], Curve] = {}
+        self._asked: tuple[Sequence[TrainerView], Sequence[Scaling]] = ((), ())
+        self._answer: Sequence[Curve] = ()
 
     def curves(self, view: View) -> Sequence[Curve]:
-        """Return the curve of each trainer's speed and weight."""
-        known = self._curves
-        scalings = self._speeds.scalings(view)
-        return [
-            known.get((scaling, trainer.spec.weight)) or self._make(trainer, scaling)
-            for trainer, scaling in zip(view.trainers, scalings, strict=True)
-        ]
+        """Return the curve of each trainer's speed and weight.
+
+        At most events the trainers are those of the last one; to see that takes a
+        tenth of looking each one up.
+        """
+        asked = list(view.trainers), self._speeds.scalings(view)
+        if asked != self._asked:
+            self._asked, self._answer = asked, list(map(self._curve, *asked))
+        return self._answer
+
+    def _curve(self, trainer: TrainerView, scaling: Scaling) -> Curve:
+        known = self._curves.get((scaling, trainer.spec.weight))
+        return known or self._make(trainer, scaling)
 
     def _make(self, trainer: TrainerView, scaling: Scaling) -> Curve:
         look = Look(

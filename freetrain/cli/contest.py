@@ -1,0 +1,122 @@
+"""``freetrain contest``: priorities against each other, over seeds and loads."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from freetrain.cli import options
+from freetrain.cli.output import write_file, write_out
+from freetrain.cli.request import DRAWN, ReplayRequest
+from freetrain.replay.settings import ReplaySettings
+
+if TYPE_CHECKING:
+    from freetrain.cli.world import World
+
+EXAMPLES = """
+freetrain contest slaq tradl --load 1 --load 3
+
+freetrain contest specon --against fair --pool 20 --count 40 --seeds 5 --processes 2
+"""
+
+Contestants = Annotated[
+    list[str], typer.Argument(metavar="PRIORITY...", help="As --priority of replay.")
+]
+Pool = Annotated[
+    int, typer.Option(metavar="N", min=1, help="Nodes that nobody takes away.")
+]
+Log = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="LOG",
+        readable=False,  # whoever opens it finds out, and exits with 66
+        help="The idle nodes of a log instead of --pool.",
+    ),
+]
+Count = Annotated[int, typer.Option(metavar="N", min=1, help="Trainers a draw.")]
+Loads = Annotated[
+    list[float],
+    typer.Option(
+        "--load",
+        metavar="X",
+        min=0.001,
+        help="Work that arrives, over what the nodes can do; repeat for more.",
+    ),
+]
+Seeds = Annotated[int, typer.Option(metavar="N", min=1, help="Draws a load.")]
+Processes = Annotated[
+    int, typer.Option(metavar="N", min=1, help="Draws replayed at a time.")
+]
+
+
+def contest(  # noqa: PLR0913 - one parameter an option, as Typer wants it
+    ctx: typer.Context,
+    priorities: Contestants,
+    *,
+    against: Annotated[
+        str, typer.Option(metavar="NAME", help="The priority they are held against.")
+    ] = "fair",
+    pool: Pool = 20,
+    log: Log = None,
+    nodes: options.Nodes = None,
+    start: options.StartS = 0.0,
+    days: options.Days = None,
+    count: Count = 40,
+    load: Loads = [1.0],  # noqa: B006 - Typer copies it
+    seeds: Seeds = 5,
+    curves: options.Curves = None,
+    every: options.EveryS = None,
+    t_fwd: options.TFwdS = 120.0,
+    cost_factor: options.CostFactor = 1.0,
+    processes: Processes = 1,
+    as_json: options.AsJson = False,
+    out: options.OutFile = None,
+    force: options.Force = False,
+) -> None:
+    """Hold priorities against one of them: the same trainers, the same nodes."""
+    # Imported here: reading numpy for `freetrain -h` would make it wait.
+    from freetrain.cli.bouts import Contest, hold  # noqa: PLC0415
+    from freetrain.cli.contest_text import contest_text  # noqa: PLC0415
+
+    world: World = ctx.obj
+    names = [name for name in dict.fromkeys(priorities) if name != against]
+    request = ReplayRequest(
+        log=None if log is None else world.cwd / log,
+        named=f"{pool} nodes" if log is None else str(log),
+        pool=pool if log is None else None,
+        trainers=f"{DRAWN}{count}",
+        curves=None if curves is None else str(curves),
+        policies=("freetrain",),
+        priorities=(*names, against),
+        against=against,
+        schedule="recorded",
+        nodes=nodes,
+        start_s=start,
+        days=days,
+        skip_bad=0,
+        seed=0,
+        settings=ReplaySettings(
+            parallel=None,
+            look_every_s=every,
+            t_fwd_s=t_fwd,
+            cost_factor=cost_factor,
+            record_steps=False,
+        ),
+    )
+    wanted = Contest(
+        request=request,
+        loads=tuple(load),
+        seeds=tuple(range(1, seeds + 1)),
+        processes=processes,
+    )
+    scores = hold(wanted, world)
+    if as_json or out is not None:
+        text = json.dumps([asdict(score) for score in scores], indent=2) + "\n"
+    else:
+        text = contest_text(scores, world, against=against)
+    if out is None:
+        write_out(world, text)
+    else:
+        write_file(world.cwd / out, text.encode("utf-8"), force=force)

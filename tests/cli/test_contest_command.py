@@ -1,0 +1,124 @@
+"""``freetrain contest``, and ``freetrain replay`` of drawn trainers."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.worlds import run, written
+
+CONTEST = (
+    "contest",
+    "weight",
+    "speedup",
+    "--count",
+    "3",
+    "--pool",
+    "4",
+    "--seeds",
+    "2",
+)
+
+
+def curves(folder: Path) -> None:
+    """Write two curves: one that learns soon, one that learns late."""
+    (folder / "c").mkdir()
+    for name, turn in (("soon", 5), ("late", 40)):
+        rows = [f"{k},{k},{k / (k + turn):.6f}" for k in range(1, 61)]
+        text = "\n".join(["progress,iteration,metric", *rows])
+        (folder / "c" / f"{name}.csv").write_text(text + "\n")
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path) -> None:
+    curves(tmp_path)
+    written(tmp_path)
+
+
+def test_a_contest_has_a_table_a_load_and_names_the_losers(tmp_path: Path) -> None:
+    ran = run(*CONTEST, "--load", "1", "--load", "3", "--curves", "c", cwd=tmp_path)
+
+    lines = ran.stdout.splitlines()
+    assert (ran.code, ran.stderr) == (0, "")
+    assert [line.split()[:4] for line in lines if "vs fair" in line] == [
+        ["load", "1,", "vs", "fair"],
+        ["load", "3,", "vs", "fair"],
+    ]
+    assert sum("share later" in line for line in lines) == 4
+    assert sum("worst trainer" in line for line in lines) == 2
+    assert all(len(line) <= 80 for line in lines if not line.startswith("Changes"))
+
+
+def test_a_contest_is_the_same_in_one_process_and_in_two(tmp_path: Path) -> None:
+    words = (*CONTEST, "--curves", str(tmp_path / "c"), "--json")
+
+    one = run(*words, cwd=tmp_path)
+    two = run(*words, "--processes", "2", cwd=tmp_path)
+
+    records = json.loads(one.stdout)
+    assert one.stdout == two.stdout
+    assert [(r["priority"], r["seed"]) for r in records] == [
+        ("weight", 1),
+        ("speedup", 1),
+        ("weight", 2),
+        ("speedup", 2),
+    ]
+    assert records[0]["against"]["time_to"]["finish"]["trainers"] == 3
+
+
+def test_a_contest_may_be_held_in_the_holes_of_a_log(tmp_path: Path) -> None:
+    ran = run(*CONTEST, "--log", "holes.csv", "--curves", "c", "--json", cwd=tmp_path)
+
+    assert ran.code == 0
+    assert len(json.loads(ran.stdout)) == 4
+
+
+def test_a_contest_that_is_written_twice_is_the_same_file(tmp_path: Path) -> None:
+    words = (*CONTEST, "--curves", "c", "--out", "found.json")
+
+    assert run(*words, cwd=tmp_path).code == 0
+    assert run(*words, cwd=tmp_path).code == 0
+    assert len(json.loads((tmp_path / "found.json").read_text())) == 4
+
+
+def test_drawn_trainers_are_replayed_against_a_baseline(tmp_path: Path) -> None:
+    words = ("replay", "--pool", "4", "--trainers", "quality:4", "--curves", "c")
+    asked = (*words, "--priority", "weight", "--against", "fair", "--policy")
+
+    text = run(*asked, "freetrain", cwd=tmp_path)
+    records = json.loads(run(*asked, "freetrain", "--json", cwd=tmp_path).stdout)
+
+    assert text.code == 0
+    assert "4 nodes: 4 nodes that nobody takes away." in text.stdout
+    assert "vs fair" in text.stdout
+    assert [r["priority"] for r in records] == ["weight", "fair"]
+    assert records[0]["quality"]["time_to"]["finish"]["trainers"] == 4
+    assert records[1]["against"]["time_to"]["finish"]["slower"] == 0
+
+
+def test_the_recorded_curves_are_there_to_draw_from(tmp_path: Path) -> None:
+    words = ("replay", "--pool", "8", "--trainers", "quality:6", "--policy", "equal")
+
+    (record,) = json.loads(run(*words, "--json", cwd=tmp_path).stdout)
+
+    assert record["quality"]["time_to"]["finish"]["trainers"] == 6
+    assert record["finished"] == 6
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("replay --pool 4 --trainers quality:0", 64, "'0' trainers: expected a number"),
+        ("replay --pool 4 --trainers quality:9 --curves no", 66, "no .csv file in"),
+        ("contest weight --load 0", 64, "Invalid value for '--load'"),
+        ("contest wait", 64, "no priority 'wait'. Choose one of"),
+        ("contest", 64, "Missing argument 'PRIORITY...'"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    tmp_path: Path, words: str, code: int, said: str
+) -> None:
+    ran = run(*words.split(), cwd=tmp_path)
+
+    assert ran.code == code
+    assert said in ran.stderr
