@@ -17,9 +17,13 @@ if TYPE_CHECKING:
 
     from freetrain.priority.curves import Curves
     from freetrain.priority.interface import Contender
+    from milp.problem import Curve
 
 DIVERGING_WORTH = 0.01
 """Of a diverging trainer, over another one in the background: it comes last."""
+
+DOUBTFUL_BEYOND = 0.01
+"""Worth of a node above the smallest size to who seems on a plateau."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,6 +91,8 @@ def _rating(one: Contender, answer: Answer, unit: float, curves: Curves) -> Rati
 def plain(contender: Contender, standing: Standing, curves: Curves) -> Rating:
     """Return the rating by speed-up of a trainer that stands so."""
     curve = curves.speed_up(contender)
+    if standing is Standing.DOUBTFUL:
+        curve = up_to_smallest(contender, DOUBTFUL_BEYOND, curves)
     if standing is Standing.DIVERGING:
         curve = curves.weighted(curve, DIVERGING_WORTH)
     return Rating(
@@ -95,3 +101,12 @@ def plain(contender: Contender, standing: Standing, curves: Curves) -> Rating:
         is_background=standing in {Standing.DIVERGING, Standing.PLATEAUED},
         reason=standing.value,
     )
+
+
+def up_to_smallest(contender: Contender, beyond: float, curves: Curves) -> Curve:
+    """Return the speed-up, of which only *beyond* counts above the smallest size."""
+    worth = curves.speed_up(contender).value_per_s
+    least = contender.sizes[0]
+    less = worth.copy()
+    less[least:] = worth[least] + beyond * (worth[least:] - worth[least])
+    return curves.custom(less, contender.sizes)

@@ -58,7 +58,7 @@ class Slaq:
         after = qualities(contender, contender.outlook, horizon_s)
         gains = np.maximum(after - after[0], 0.0)
         if not gains.any():
-            return Standing.PLATEAUED
+            return Standing.DOUBTFUL
         best = int(gains.argmax())
         reason = (
             f"{contender.outlook.family} expects {gains[best]:+.3g} of quality in "

@@ -58,11 +58,11 @@ class SlaqMin:
         horizon_s = self._horizon_s or look.t_fwd_s
         end = final_quality(contender, contender.outlook)
         if end <= 0:
-            return Standing.PLATEAUED
+            return Standing.DOUBTFUL
         way = np.clip(qualities(contender, contender.outlook, horizon_s) / end, 0, 1)
         useful = np.maximum(np.exp(-SHARPNESS * way[0]) - np.exp(-SHARPNESS * way), 0)
         if not useful.any():
-            return Standing.PLATEAUED
+            return Standing.DOUBTFUL
         reason = f"{100 * way[0]:.0f} % of the way to its expected end"
         return Claim(useful / horizon_s, reason)
 

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from freetrain.errors import UsageError
-from freetrain.priority.claims import plain
+from freetrain.priority.claims import plain, up_to_smallest
 from freetrain.priority.curves import Curves
 from freetrain.priority.interface import Basis, Rated, Rating
 from freetrain.priority.specon_move import is_worth_its_cost
@@ -105,7 +105,7 @@ class SpeCon:
         slow: AbstractSet[str],
     ) -> Rating:
         stands = standing(one)
-        if stands not in {Standing.LEARNING, Standing.PLATEAUED}:
+        if stands in {Standing.NO_LOSS, Standing.DIVERGING}:
             return plain(one, stands, self._curves)
         usual = self._curves.speed_up(one)
         if one.name not in slow:
@@ -119,11 +119,7 @@ class SpeCon:
         return self._making_room(one)
 
     def _making_room(self, one: Contender) -> Rating:
-        worth = self._curves.speed_up(one).value_per_s
-        least = one.sizes[0]
-        less = worth.copy()
-        less[least:] = worth[least] + BEYOND * (worth[least:] - worth[least])
         return Rating(
-            curve=self._curves.custom(less, one.sizes),
-            reason=f"growing slowly, so it makes room down to {least} nodes",
+            curve=up_to_smallest(one, BEYOND, self._curves),
+            reason=f"growing slowly, so it makes room down to {one.sizes[0]} nodes",
         )

@@ -16,9 +16,12 @@ PLATEAU = 0.01
 """Quality that twice the work done must be expected to bring, to be learning."""
 
 FEWEST_FOR_PLATEAU = 10
-"""Values told before a plateau is believed. Who is put in the background may tell
-nothing more for long, so that a mistake there is not found out; and with few values
-back-testing has nothing to hold against "no further gain"."""
+LEAST_FOR_PLATEAU = 0.5
+"""Values told, and share of the whole training done, before a plateau is believed.
+
+Who is put in the background may tell nothing more for long, so that a mistake there is
+not found out. With few values, back-testing has nothing to hold against "no further
+gain"; and early on many a curve pauses."""
 
 
 class Standing(StrEnum):
@@ -27,6 +30,7 @@ class Standing(StrEnum):
     LEARNING = "learning"
     NO_LOSS = "no usable loss, so it has its smallest size, and counts by its speed-up"
     DIVERGING = "diverging, so it gets what others leave"
+    DOUBTFUL = "seems on a plateau, so it has its smallest size to show otherwise"
     PLATEAUED = "on a plateau, so it gets what others leave"
 
 
@@ -48,7 +52,8 @@ def standing(contender: Contender) -> Standing:
     done = done_samples(contender, outlook)
     if quality_after(outlook, 2 * done) - quality_after(outlook, done) < PLATEAU:
         is_sure = len(outlook.points) >= FEWEST_FOR_PLATEAU
-        return Standing.PLATEAUED if is_sure else Standing.NO_LOSS
+        is_late = done >= LEAST_FOR_PLATEAU * (contender.total_samples or 0.0)
+        return Standing.PLATEAUED if is_sure and is_late else Standing.DOUBTFUL
     return Standing.LEARNING
 
 

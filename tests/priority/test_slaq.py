@@ -58,6 +58,12 @@ def test_many_sizes_are_rated_as_few_are() -> None:
     assert np.allclose(many[1:] - many[0], gains[1:], rtol=0.03)
 
 
+def test_work_since_the_last_value_is_not_gained_again() -> None:
+    ahead = contender("a", done_samples=2e5)
+    now = qualities(ahead, FakeOutlook(truth=LOSS, done=1e5), T_FWD_S)[0]
+    assert now == pytest.approx((LOSS(0) - LOSS(2e5)) / (LOSS(0) - LOSS(1e5)))
+
+
 def test_higher_metrics_count_as_lower_ones_do() -> None:
     fall = power_law(at=1e5)
     rise = FakeOutlook(truth=lambda s: -fall(s), done=1e5, better=Better.HIGHER)
@@ -122,10 +128,21 @@ def test_who_gains_nothing_within_the_horizon_still_gets_what_is_left() -> None:
     assert planned(seen, Slaq().rate(seen, {}).ratings) == {"a": 8}
 
 
-def test_a_plateau_is_believed_only_after_some_values() -> None:
-    early = FakeOutlook(truth=flat(), done=1e5, told=FEWEST_FOR_PLATEAU - 1)
-    (rating,) = Slaq().rate(look(contender("a", outlook=early)), {}).ratings
-    assert (rating.floor, rating.is_background) == (1, False)
+@BOTH
+@pytest.mark.parametrize(
+    ("told", "total_samples"),
+    [(FEWEST_FOR_PLATEAU - 1, None), (30, 3e5)],
+    ids=["few values", "early"],
+)
+def test_a_plateau_is_not_believed_at_once(
+    priority: Slaq | SlaqMin, told: int, total_samples: float | None
+) -> None:
+    resting = FakeOutlook(truth=flat(), done=1e5, told=told)
+    doubtful = contender("a", outlook=resting, total_samples=total_samples, held=4)
+    seen, alone = look(doubtful, steep("b"), steep("c")), look(doubtful)
+    counts = planned(seen, priority.rate(seen, {}).ratings)
+    assert counts["a"] == 1
+    assert planned(alone, priority.rate(alone, {}).ratings) == {"a": 8}
 
 
 def test_a_trainer_without_a_loss_counts_as_the_middle_one_of_the_others() -> None:
