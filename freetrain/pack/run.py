@@ -179,14 +179,17 @@ def sweep(packer: Packer, clock: Clock) -> None:
 
 
 def _end(fragment: Fragment, ending: Ending, message: str) -> Ending:
+    # What members have done is for each of them to commit.
+    lines = read_record(fragment.setting.run).members.values()
+    steps = sum(line.steps for line in lines)
     with suppress(OSError):  # the launcher has the exit code to go by
         write_outcome(
             fragment.setting.run,
             Outcome(
                 ending=ending,
                 generation=fragment.generation,
-                step=0,
-                committed_step=0,
+                step=steps,
+                committed_step=steps,
                 message=message,
                 t=fragment.setting.clock.unix_s(),
             ),

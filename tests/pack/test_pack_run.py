@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import os
+import json
 import signal
 from typing import TYPE_CHECKING
 
 import pytest
 
+from freetrain.elastic.clock import Clock
 from freetrain.pack.cgroup import PREFIX
 from freetrain.pack.cgroup_place import own_places
 from freetrain.pack.pack import MeansName
-from freetrain.pack.run import pack_id
+from freetrain.pack.processes import this_packer
+from freetrain.pack.run import pack_id, sweep
 from tests.pack.packs import Stage, until
 
 if TYPE_CHECKING:
@@ -53,8 +55,8 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
         pack.wait()
         if pack.stdout is not None:
             pack.stdout.close()
-    for pid in found.processes():
-        os.kill(pid, signal.SIGKILL)
+    sweep(this_packer(pack_id(found.run)), Clock())
+    assert not found.processes()
 
 
 def log_of(stage: Stage, member: str, generation: int = 1) -> str:
@@ -80,6 +82,7 @@ def test_a_pack_is_finished_when_all_members_are(stage: Stage) -> None:
     assert pack.returncode == 0, said
     assert stage.ends() == {"a": "finished", "b": "finished"}
     assert stage.outcome(1)["outcome"] == "finished"
+    assert stage.outcome(1)["committed_step"] == 2
     assert '"step": 2' in stage.run.progress.read_text().splitlines()[-1]
 
 
@@ -221,6 +224,44 @@ def test_a_pack_that_a_later_one_follows_stops_and_says_so(stage: Stage) -> None
     assert pack.returncode == 0
     assert stage.outcome(1)["outcome"] == "superseded"
     assert not stage.processes()
+
+
+def test_a_pack_launched_ahead_waits_for_the_one_before(stage: Stage) -> None:
+    stage.job("a", FOR_EVER)
+    text = 'members = ["a.toml"]'
+    first = stage.start(text, FREETRAIN_GENERATION="1")
+    until(lambda: "up" in log_of(stage, "a"))
+    second = stage.start(text, FREETRAIN_GENERATION="2", FREETRAIN_AFTER="1")
+    until(stage.run.ready(2).exists)
+    assert len(stage.processes()) == 1
+    stage.run.stop_request(1).touch()
+    stage.end(first)
+    until(lambda: "up" in log_of(stage, "a", 2))
+    second.send_signal(signal.SIGTERM)
+    stage.end(second)
+    assert [stage.outcome(g)["outcome"] for g in (1, 2)] == ["rescaled", "rescaled"]
+
+
+def test_a_member_is_no_rank_of_the_packs_own_world(stage: Stage) -> None:
+    program = "import json, os; print(json.dumps(dict(os.environ)), flush=True)"
+    stage.job("a", program)
+    theirs = {
+        "OMPI_COMM_WORLD_SIZE": "4",
+        "PMIX_RANK": "1",
+        "SLURM_JOB_ID": "7",
+        "FREETRAIN_AFTER": "",
+        "FREETRAIN_LEASE": "u-1",
+        "FREETRAIN_WORLD": "t/1",
+    }
+    stage.end(stage.start('members = ["a.toml"]', **theirs))
+    variables = json.loads(log_of(stage, "a"))
+    assert not {
+        name for name in variables if name.startswith(("OMPI_", "PMI", "SLURM_"))
+    }
+    assert variables["FREETRAIN_LEASE"] == "u-1"  # the agent sweeps by these
+    assert variables["FREETRAIN_WORLD"] == "t/1"
+    assert variables["FREETRAIN_WORLD_SIZE"] == "1"
+    assert variables["FREETRAIN_RUN_DIR"].endswith("members/a/run")
 
 
 def test_a_generation_that_was_taken_starts_nothing(stage: Stage) -> None:

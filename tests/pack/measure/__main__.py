@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -34,8 +35,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = _arguments(argv)
     given.out.mkdir(parents=True, exist_ok=True)
     kept = given.out / "results.jsonl"
-    if not given.table:
-        _measure(given, kept)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        if not given.table:
+            _measure(given, kept)
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted; the same command goes on from here\n")
     for line in report(_results(kept)):
         sys.stdout.write(f"{line}\n")
     return 0
