@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from signal import SIGKILL
@@ -94,6 +94,8 @@ def run_pack(
             given_up = stop is Stop.FOR_GOOD
             ending = Ending.DO_NOT_RESTART if given_up else Ending.RESCALED
             return _end(fragment, ending, why)
+        # From now on a failure is this generation's.
+        setting = replace(setting, launch=replace(launch, generation=generation))
         CheckpointStore(run, generation=generation).claim()
         return _end(fragment, _run(fragment, signals), "")
     except BaseException as error:

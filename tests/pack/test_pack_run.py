@@ -283,6 +283,7 @@ def test_a_program_that_is_not_there_fails_alone(stage: Stage) -> None:
     pack = stage.start('members = ["none.toml", "a.toml"]')
     stage.end(pack)
     assert pack.returncode == 1
+    assert stage.outcome(1)["outcome"] == "failed"
     assert stage.ends() == {"none": "failed", "a": "finished"}
 
 
