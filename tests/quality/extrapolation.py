@@ -100,7 +100,7 @@ def _inside(curve: WholeCurve, cut: Cut) -> tuple[float, float]:
     shares = []
     for samples, value in told:
         expected = outlook.expected(float(samples))
-        half = (expected.high - expected.low) / 2
+        half = max((expected.high - expected.low) / 2, 1e-300)
         shares.append(abs(value - expected.value) / half)
     off = np.array(shares)
     return float(np.mean(off <= 1)), float(np.mean(off <= NORMAL_90 / NORMAL))
@@ -120,10 +120,10 @@ def lines(shared: Path) -> Iterator[str]:
     groups = {"../shared/curves": curves}
     for curve in (*curves, *recorded_curves()):
         groups[curve.group] = (*groups.get(curve.group, ()), curve)
+    yield from _seconds(curves)
     for name, members in groups.items():
         yield f"{name}: {len(members)} curves"
         yield from _table(members)
-    yield from _seconds(curves)
 
 
 def _table(curves: tuple[WholeCurve, ...]) -> Iterator[str]:
