@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from freetrain.replay.policies.counts import changes_to
+from freetrain.replay.policies.interface import View
+from freetrain.replay.policies.learned import LearnedSpeeds, WatchedPolicy
+from freetrain.replay.policies.speeds import GivenSpeeds
+from freetrain.replay.timeline import PoolTimeline
+from freetrain.scaling.profiling import Profiling
+from freetrain.trainers.builtin import builtin_trainers
+from freetrain.trainers.spec import Costs, Scaling, TrainerSpec
+from logs.read import read_trace
+from logs.trace import IdleTrace
+from tests.scaling.summit import START_S, Case, play
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from freetrain.priority.interface import Target
+    from freetrain.quality.outlook import Point
+    from freetrain.replay.policies.interface import Change
+
+COSTS = Costs(grow_s=18.0, shrink_s=12.0, start_s=18.0)
+TRUE_PER_S = 1000.0 * np.array([0.0, 1.0, 1.7, 2.2, 2.5, 1.5])
+
+
+@dataclass(slots=True)
+class FakeTrainer:
+    """A trainer as policies see it, whose samples the test makes up."""
+
+    spec: TrainerSpec
+    held: set[int] = field(default_factory=set)
+    done: float = 0.0
+    serial: int = 0
+    arrival_s: float = 0.0
+    points: tuple[Point, ...] = ()
+    target: Target | None = None
+
+
+class Scripted:
+    """Gives the one trainer the counts of a script, one at each event."""
+
+    name = "scripted"
+
+    def __init__(self, speeds: LearnedSpeeds, counts: list[int]) -> None:
+        self._speeds = speeds
+        self._counts = counts
+        self.told: list[Scaling] = []
+
+    def decide(self, view: View) -> Sequence[Change]:
+        self.told.append(self._speeds.scalings(view)[0])
+        return changes_to([self._counts.pop(0)], view)
+
+
+def spec(scaling: Scaling) -> TrainerSpec:
+    return TrainerSpec("one", scaling, 1e9, 0.0, COSTS, 1)
+
+
+def watch(
+    counts: list[int], *, every_s: float = 100.0
+) -> tuple[LearnedSpeeds, FakeTrainer]:
+    """Play *counts*, an event each: a change pauses the trainer as COSTS says."""
+    # Its user's curve is absurd: nobody may learn from it.
+    trainer = FakeTrainer(spec(Scaling("lie", np.full(6, 1e6), (1, 2, 3, 4, 5))))
+    speeds = LearnedSpeeds()
+    policy = WatchedPolicy(Scripted(speeds, list(counts)), speeds)
+    for k in range(len(counts)):
+        free = [node for node in range(5) if node not in trainer.held]
+        view = View(
+            now_s=k * every_s,
+            trainers=(trainer,),
+            free=free,
+            idle_nodes=5,
+            since_s=(),
+            joined=(),
+            left=(),
+        )
+        before = len(trainer.held)
+        for change in policy.decide(view):
+            trainer.held -= set(change.drop)
+            trainer.held |= set(change.take)
+        after = len(trainer.held)
+        pause_s = 18.0 if after > before else 12.0 if after < before else 0.0
+        trainer.done += (every_s - pause_s) * float(TRUE_PER_S[after])
+    return speeds, trainer
+
+
+def look(speeds: LearnedSpeeds, trainer: FakeTrainer, now_s: float) -> Scaling:
+    view = View(
+        now_s=now_s,
+        trainers=(trainer,),
+        free=(),
+        idle_nodes=5,
+        since_s=(),
+        joined=(),
+        left=(),
+    )
+    return speeds.scalings(view)[0]
+
+
+def test_sizes_it_ran_on_have_their_true_speeds_and_no_user_is_asked() -> None:
+    speeds, trainer = watch([1] * 4 + [3] * 4 + [5] * 4)
+
+    told = look(speeds, trainer, 1200.0).samples_per_s
+
+    assert told[[1, 3, 5]] == pytest.approx(TRUE_PER_S[[1, 3, 5]], rel=0.05)
+    assert told.max() < 1e4
+
+
+def test_what_rescales_cost_shows_in_the_samples() -> None:
+    counts = [n for k in range(12) for n in [1 + k % 2] * 3]
+    speeds, trainer = watch(counts)
+
+    costs = speeds.costs(trainer)
+
+    assert costs.grow_s == pytest.approx(18.0, abs=1.0)
+    assert costs.shrink_s == pytest.approx(12.0, abs=1.0)
+
+
+def test_what_is_told_stays_the_same_object_while_nothing_new_is_seen() -> None:
+    speeds, trainer = watch([2] * 8)
+
+    first = look(speeds, trainer, 800.0)
+    trainer.done += 100.0 * float(TRUE_PER_S[2])
+
+    assert look(speeds, trainer, 900.0) is first
+
+
+def test_an_interval_that_ends_in_a_loss_says_nothing() -> None:
+    speeds, trainer = watch([3] * 5)
+    trainer.held.pop()
+    trainer.done -= 20_000.0  # back to its last commit
+
+    told = look(speeds, trainer, 500.0).samples_per_s
+
+    assert told[3] == pytest.approx(TRUE_PER_S[3], rel=0.01)
+
+
+@pytest.mark.shared
+@pytest.mark.long
+@pytest.mark.parametrize("is_real", [True, False])
+def test_half_a_day_of_summit_gives_nearly_what_true_curves_give(
+    shared: Path, *, is_real: bool
+) -> None:
+    trace = read_trace(shared / "logs" / "summit_2021-02.fragments.csv.gz")
+    assert isinstance(trace, IdleTrace)
+    half_a_day = PoolTimeline.from_trace(trace, start_s=START_S, nodes=1024, days=0.5)
+    case = Case(builtin_trainers("hps"), 10, is_real=is_real)
+
+    true = play(half_a_day, case, GivenSpeeds())
+    learned = play(half_a_day, case, LearnedSpeeds(Profiling()))
+
+    assert learned.samples > 0.95 * true.samples
