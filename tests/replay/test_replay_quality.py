@@ -41,10 +41,14 @@ def test_evaluations_are_told_when_they_are_passed() -> None:
 
 
 def test_what_is_lost_with_a_node_is_told_again_later() -> None:
-    # Start until 5 s; 5-20 s: 150 samples, one evaluation at 15 s. The node is lost
-    # at 20 s with all that, for no commit was made. From 30 s: start until 35 s.
+    # Start until 5 s; 5-20 s: 150 samples, one evaluation at 15 s, seen at 16 s. The
+    # node is lost at 20 s with all that, for no commit was made. From 30 s: start
+    # until 35 s.
     (way,) = replay(
-        {0: [(0.0, 20.0)], 1: [(30.0, 90.0)]}, [learner(costs=COSTS)], policy="equal"
+        {0: [(0.0, 20.0)], 1: [(30.0, 90.0)]},
+        [learner(costs=COSTS)],
+        policy="equal",
+        look_every_s=4.0,
     ).learning
 
     assert way.times_s == (45.0, 55.0, 65.0, 75.0)
