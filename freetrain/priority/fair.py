@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from freetrain.priority.interface import Contender, Look, Memory
+    from milp.problem import Curve
 
 BEYOND = 0.1
 """Worth of a node above the share, over one below it: enough to use idle nodes."""
@@ -40,14 +41,18 @@ class Fair:
         return Rated(tuple(ratings), {})
 
     def _rating(self, contender: Contender, level: float) -> Rating:
-        counts = np.arange(contender.sizes[-1] + 1, dtype=np.float64)
-        above = np.maximum(counts - level, 0.0)
-        worth = counts - above + BEYOND * above
         share = min(level, contender.sizes[-1])
         return Rating(
-            curve=self._curves.custom(worth, contender.sizes),
+            curve=share_curve(contender, share, self._curves),
             reason=f"its equal share is {share:.3g} nodes",
         )
+
+
+def share_curve(contender: Contender, share: float, curves: Curves) -> Curve:
+    """Return the worth of nodes up to a *share* of them, and a little beyond."""
+    counts = np.arange(contender.sizes[-1] + 1, dtype=np.float64)
+    above = np.maximum(counts - share, 0.0)
+    return curves.custom(counts - above + BEYOND * above, contender.sizes)
 
 
 def level_nodes(most: Sequence[int], nodes: int) -> float:

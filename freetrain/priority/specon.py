@@ -6,10 +6,11 @@ import math
 from typing import TYPE_CHECKING
 
 from freetrain.errors import UsageError
-from freetrain.priority.claims import plain, up_to_smallest
+from freetrain.priority.claims import plain
 from freetrain.priority.curves import Curves
+from freetrain.priority.fair import level_nodes, share_curve
 from freetrain.priority.interface import Basis, Rated, Rating
-from freetrain.priority.specon_move import is_worth_its_cost
+from freetrain.priority.specon_move import is_worth_its_cost, would_be_last
 from freetrain.priority.specon_strikes import Record, from_memory, struck, to_memory
 from freetrain.priority.standing import (
     Standing,
@@ -27,23 +28,20 @@ if TYPE_CHECKING:
 STRIKES = 2
 """Slow looks in a row after which a trainer makes room."""
 
-BEYOND = 0.1
-"""Worth of a node above the smallest size to who makes room, over its usual worth."""
+MAKING_ROOM = "growing slowly, so it makes room for others"
 
 AHEAD = 1.1
 """Growth is looked at over the next tenth of the work done."""
 
 
 class SpeCon:
-    """O_j(n) = speed-up S_j(n), counted fully up to the smallest size m by who is slow.
-
-    There, so that others get the nodes beyond, and it comes back when they are left::
-
-        O_j(n) = S_j(min(n, m)) + 0.1 (S_j(n) - S_j(min(n, m)))
+    """Equal shares of the nodes that slow growers leave: as ``fair``, but for those.
 
     A trainer is slow after two looks in a row, at least *period_s* apart, at which
-    its growth was under *threshold*. It makes room while there are fewer nodes than
-    all could use, and where moving it costs less than the others gain.
+    its growth was under *threshold*. It makes room, by a share of its smallest size
+    only, while there are fewer nodes than all could use, where moving it costs less
+    than the others gain, and where it would not be the last to finish for it. Nodes
+    above a share are worth a tenth: with those that nobody wants it comes back.
 
     Args:
         threshold: Growth below this is slow: quality for each e-fold of work.
@@ -65,12 +63,26 @@ class SpeCon:
         self._curves = Curves()
 
     def rate(self, look: Look, memory: Memory, /) -> Rated:
-        """Rate contenders by speed-up, slow growers up to their smallest size."""
+        """Rate contenders by their share of the nodes, slow growers' being small."""
         growths = {one.name: self._growth(one) for one in look.contenders}
         records = self._records(look, from_memory(memory), growths)
         slow = {name for name, own in records.items() if own.strikes >= STRIKES}
-        ratings = [self._rating(one, look, growths, slow) for one in look.contenders]
+        reasons = [_reason(one, look, growths, slow) for one in look.contenders]
+        most = [
+            one.sizes[0] if reason is MAKING_ROOM else one.sizes[-1]
+            for one, reason in zip(look.contenders, reasons, strict=True)
+        ]
+        level = level_nodes(most, look.nodes)
+        ratings = [
+            self._rating(one, min(level, own), reason)
+            for one, own, reason in zip(look.contenders, most, reasons, strict=True)
+        ]
         return Rated(tuple(ratings), to_memory(records))
+
+    def _rating(self, one: Contender, share: float, reason: str) -> Rating:
+        if standing(one) is Standing.DIVERGING:
+            return plain(one, Standing.DIVERGING, self._curves)
+        return Rating(curve=share_curve(one, share, self._curves), reason=reason)
 
     def _growth(self, one: Contender) -> float:
         """Return the quality for each e-fold of work; the threshold if unknown."""
@@ -97,29 +109,19 @@ class SpeCon:
             for one in look.contenders
         }
 
-    def _rating(
-        self,
-        one: Contender,
-        look: Look,
-        growths: Mapping[str, float],
-        slow: AbstractSet[str],
-    ) -> Rating:
-        stands = standing(one)
-        if stands in {Standing.NO_LOSS, Standing.DIVERGING}:
-            return plain(one, stands, self._curves)
-        usual = self._curves.speed_up(one)
-        if one.name not in slow:
-            reason = f"growing by {growths[one.name]:.3g} an e-fold of work"
-            return Rating(curve=usual, reason=reason)
-        if sum(other.sizes[-1] for other in look.contenders) <= look.nodes:
-            return Rating(curve=usual, reason="growing slowly, with room for all")
-        if not is_worth_its_cost(one, look, growths, slow):
-            reason = "growing slowly, but to move it costs more than others gain"
-            return Rating(curve=usual, reason=reason)
-        return self._making_room(one)
 
-    def _making_room(self, one: Contender) -> Rating:
-        return Rating(
-            curve=up_to_smallest(one, BEYOND, self._curves),
-            reason=f"growing slowly, so it makes room down to {one.sizes[0]} nodes",
-        )
+def _reason(
+    one: Contender, look: Look, growths: Mapping[str, float], slow: AbstractSet[str]
+) -> str:
+    """Return why *one* has an equal share, or ``MAKING_ROOM``."""
+    if standing(one) is Standing.NO_LOSS:
+        return "no usable loss, so it has an equal share"
+    if one.name not in slow:
+        return f"growing by {growths[one.name]:.3g} an e-fold of work"
+    if sum(other.sizes[-1] for other in look.contenders) <= look.nodes:
+        return "growing slowly, with room for all"
+    if not is_worth_its_cost(one, look, growths, slow):
+        return "growing slowly, but to move it costs more than others gain"
+    if would_be_last(one, look):
+        return "growing slowly, but on fewer nodes it would be the last to finish"
+    return MAKING_ROOM

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -49,6 +50,28 @@ def is_worth_its_cost(
     stopped_s = slow.shrink_s * _speed_up(slow, slow.held)
     own = max(growths[slow.name], 0.0)
     return most > own * (lost_s + stopped_s)
+
+
+def would_be_last(slow: Contender, look: Look) -> bool:
+    """Tell whether *slow* on its smallest size would finish after all others.
+
+    Those are taken to stay on what they hold, or on their smallest size.
+    """
+    others = [one for one in look.contenders if one is not slow]
+    left_s = _left_s(slow, slow.sizes[0])
+    return left_s > max(
+        (_left_s(one, max(one.held, one.sizes[0])) for one in others), default=0.0
+    )
+
+
+def _left_s(one: Contender, nodes: int) -> float:
+    """Return how long what is left takes on so many nodes; inf for nobody knows."""
+    if one.total_samples is None:
+        return math.inf
+    speeds = one.samples_per_s
+    return (one.total_samples - one.done_samples) / speeds.item(
+        min(nodes, len(speeds) - 1)
+    )
 
 
 def _gain(one: Contender, freed: int, t_fwd_s: float, growth: float) -> float:

@@ -116,8 +116,8 @@ def test_a_diverging_trainer_gets_nothing_that_another_wants(name: str) -> None:
     assert counts["sound"] > 0
 
 
-# FlowCon hands out shares, which the planner follows where speed counts by its log.
-@pytest.mark.parametrize("name", [n for n in BY_LOSSES if n != "flowcon"])
+# FlowCon and SpeCon hand out shares of nodes, to those who tell no loss as well.
+@pytest.mark.parametrize("name", sorted({*BY_LOSSES} - {"flowcon", "specon"}))
 def test_a_trainer_without_a_loss_counts_by_its_speed_up_and_is_told_so(
     name: str,
 ) -> None:

@@ -82,6 +82,21 @@ def test_a_move_that_costs_more_than_it_brings_is_not_made() -> None:
     assert "costs more" in slow_rating.reason
 
 
+def test_who_would_be_the_last_to_finish_makes_no_room() -> None:
+    long = look(slow(total_samples=3e5), fast(total_samples=3e5))
+    rating, _ = after_looks(long, again(long))
+    assert "last to finish" in rating.reason
+    short = look(slow(total_samples=1.2e5), fast(total_samples=3e5))
+    assert planned(short, after_looks(short, again(short))) == {"slow": 1, "fast": 7}
+
+
+def test_fast_growers_have_equal_shares_of_what_slow_ones_leave() -> None:
+    seen = look(slow(), fast("a", held=2), fast("b", held=2), contender("silent"))
+    looks = replace(seen, nodes=13), replace(again(seen), nodes=13)
+    counts = planned(looks[1], after_looks(*looks))
+    assert counts == {"slow": 1, "a": 4, "b": 4, "silent": 4}
+
+
 def test_slow_growers_alone_make_room_for_nobody() -> None:
     seen = look(slow("a"), slow("b"))
     assert planned(seen, after_looks(seen, again(seen))) == {"a": 4, "b": 4}
