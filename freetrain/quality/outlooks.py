@@ -34,8 +34,8 @@ class Outlooks:
     """Answers as ``outlook_of`` does, for the price of what is new.
 
     Between fits an outlook's points are all there and its forecast starts where the
-    trainer is; only its curve is some points old. Answers depend on the looks made
-    before, and on nothing else.
+    trainer is; only its curve and its scale are some points old. Answers depend on
+    the looks made before, and on nothing else.
     """
 
     def __init__(self, *, refit_share: float = REFIT_SHARE) -> None:
