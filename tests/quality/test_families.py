@@ -46,7 +46,7 @@ class TestEveryFamily:
         assert (np.diff(ahead) <= 0).all()
 
     def test_gains_no_more_than_was_gained_before(self, family: Family) -> None:
-        falling = course(1 - WORK)
+        falling = course(1 - np.log(80 * WORK) / np.log(80))
 
         rough = fit_family(family, falling)
 
