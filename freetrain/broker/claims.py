@@ -2,16 +2,18 @@
 
 A pending job of anybody that could start now, were our leases away, gets its nodes:
 idle ones first, then leased ones. When in doubt it could start: a node given up in
-vain costs training, one kept in vain costs somebody's waiting.
+vain costs training, one kept in vain costs somebody's waiting. One that must wait for
+others gets the leases because of which backfill plans it later than it had to.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from freetrain.broker.booking import Bookings, Span, Wish
 from freetrain.broker.lease import uuid_in
 from slurm.errors import UnreadableOutputError
 from slurm.holes import HoleEnd
@@ -94,12 +96,17 @@ class Ground:
         leased: Nodes that our leases hold.
         partly: Nodes that others' jobs hold a part of: a job that shares nodes
             could start there as well.
+        spans: How long leases hold their nodes, by node.
+        busy_until_s: When nodes that others hold come free by the limits of their
+            jobs, by node, Unix time.
     """
 
     holes: Sequence[Hole]
     nodes: Mapping[str, Node]
     leased: frozenset[str]
     partly: frozenset[str] = frozenset()
+    spans: Mapping[str, Span] = field(default_factory=dict)
+    busy_until_s: Mapping[str, float] = field(default_factory=dict)
 
 
 def find_claims(
@@ -111,9 +118,10 @@ def find_claims(
 ) -> Claims:
     """Return which nodes the pending jobs of others could start on.
 
-    Jobs come in order of priority. One that finds too few nodes claims none. Leases
-    of other users' FreeTrain claim none either: they would take ours, we theirs,
-    and so on.
+    Jobs come in order of priority. One that finds too few nodes claims none, but for
+    those of leases that put its planned start off; who comes after it must be over
+    by the time at which it could start. Leases of other users' FreeTrain claim none
+    either: they would take ours, we theirs, and so on.
 
     Args:
         jobs: All jobs of a snapshot.
@@ -124,6 +132,8 @@ def find_claims(
     holes = {hole.node for hole in ground.holes}
     taken: dict[str, int] = {}
     fitting: dict[tuple[object, ...], _Fitting] = {}
+    free_s = {**ground.busy_until_s, **dict.fromkeys(holes, now_s)}
+    bookings = Bookings(now_s, free_s, ground.spans)
     waiting = (
         job
         for job in jobs
@@ -135,7 +145,10 @@ def find_claims(
         kind = _kind(job)
         if kind not in fitting:
             fitting[kind] = _fitting(job, ground, now_s)
-        _claim(job, fitting[kind], taken)
+        if not _claim(job, fitting[kind], taken, bookings):
+            suiting = (n.name for n in ground.nodes.values() if _suits(job, n))
+            in_the_way = bookings.book(_wish(job), suiting)
+            taken.update(dict.fromkeys(in_the_way, job.job_id))
     leased = ground.leased
     return Claims(
         leased={name: by for name, by in taken.items() if name in leased},
@@ -246,15 +259,34 @@ def _needed(job: JobRecord) -> int:
     return max(job.node_count, 1)
 
 
-def _claim(job: JobRecord, fitting: _Fitting, taken: dict[str, int]) -> None:
-    """Write down in *taken* what *job* gets, if it is enough."""
-    needed = _needed(job)
+def _claim(
+    job: JobRecord, fitting: _Fitting, taken: dict[str, int], bookings: Bookings
+) -> bool:
+    """Write down in *taken* what *job* gets, if it is enough, and tell whether."""
+    needed, limit_s = _needed(job), job.limit_s or 0.0
     if needed > len(fitting.names) + fitting.others:
-        return
-    left = [name for name in fitting.names if name not in taken]
+        return False
+    left = [
+        name
+        for name in fitting.names
+        if name not in taken and bookings.leaves(name, limit_s)
+    ]
     room = (len(left) + fitting.others) // needed
     tasks = min(room, _tasks(job, most=room))
-    taken.update(dict.fromkeys(left[: tasks * needed], job.job_id))
+    got = left[: tasks * needed]
+    taken.update(dict.fromkeys(got, job.job_id))
+    bookings.start(got, limit_s)
+    return tasks > 0
+
+
+def _wish(job: JobRecord) -> Wish:
+    return Wish(
+        nodes=_needed(job),
+        insists=_names(job.requested_nodes),
+        limit_s=math.inf if job.limit_s is None else job.limit_s,
+        since_s=max(job.submit_s or 0.0, job.eligible_s or 0.0),
+        planned_s=job.start_s if job.is_planned else None,
+    )
 
 
 def _tasks(job: JobRecord, *, most: int) -> int:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from freetrain.broker.booking import Span
 from freetrain.broker.claims import NO_CLAIMS, Ground, find_claims
 from freetrain.broker.decide import Decision, Look, decide
 from freetrain.broker.lease import uuid_in
@@ -18,6 +20,7 @@ from freetrain.tick.shapes import shape_name
 from freetrain.tick.worth import costs_s, curve_of
 from slurm.errors import SlurmRefusedError
 from slurm.holes import find_holes
+from slurm.hostlist import expand
 from slurm.requirement import Requirement
 from slurm.states import NodeState
 
@@ -166,12 +169,18 @@ def _claims(run: Run, observed: Observed, shapes: Mapping[str, Requirement]) -> 
     """Return which nodes others could start on, where they cannot take them."""
     if observed.limits.mode is Mode.PREEMPT:
         return NO_CLAIMS
-    held = (one.node for one in observed.belief.leases if one.is_live and one.node)
+    held = [one for one in observed.belief.leases if one.is_live and one.node]
     ground = Ground(
         holes=_every_hole(run, observed, shapes),
         nodes={node.name: node for node in observed.snapshot.nodes},
-        leased=frozenset(held),
+        leased=frozenset(one.node for one in held),
         partly=frozenset(_partly(observed)),
+        spans={
+            one.node: Span(one.start_s, one.end_s)
+            for one in held
+            if one.start_s is not None and one.end_s is not None
+        },
+        busy_until_s=_busy_until_s(run, observed),
     )
     return find_claims(
         observed.snapshot.jobs,
@@ -179,6 +188,18 @@ def _claims(run: Run, observed: Observed, shapes: Mapping[str, Requirement]) -> 
         is_ours=_ours(run, observed),
         now_s=observed.now_s,
     )
+
+
+def _busy_until_s(run: Run, observed: Observed) -> dict[str, float]:
+    """Return when nodes that others hold come free, by the limits of their jobs."""
+    is_ours = _ours(run, observed)
+    until_s: dict[str, float] = {}
+    for job in observed.snapshot.jobs:
+        if job.holds_nodes and not is_ours(job):
+            end_s = math.inf if job.end_s is None else job.end_s
+            for name in expand(job.nodes):
+                until_s[name] = max(end_s, until_s.get(name, 0.0))
+    return until_s
 
 
 def _partly(observed: Observed) -> Iterator[str]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from freetrain.broker.booking import Bookings, Span, Wish
 from freetrain.broker.claims import Ground, could_start, find_claims
 from slurm.records import Gres, JobRecord, Node
 from slurm.states import JobState
@@ -149,3 +150,84 @@ def test_every_task_that_could_start_gets_its_node_at_once(
 
 def test_an_array_of_wide_tasks_claims_whole_tasks_only() -> None:
     assert claimed(waiting(nodes=2, array_tasks="0-9")) == ({"n1"}, {"n0"})
+
+
+def put_off(
+    *jobs: JobRecord,
+    lease_s: tuple[float, float] = (-600.0, 3_600.0),
+    busy_s: float = 200.0,
+) -> set[str]:
+    """Return what is claimed of two leases beside a node that is busy for a while."""
+    nodes = {name: NODES[name] for name in ("n0", "n1", "n2")}
+    start_s, end_s = (NOW_S + seconds for seconds in lease_s)
+    ground = Ground(
+        holes=tuple(hole(name) for name in ("n1", "n2")),
+        nodes=nodes,
+        leased=frozenset({"n1", "n2"}),
+        spans={name: Span(start_s, end_s) for name in ("n1", "n2")},
+        busy_until_s={"n0": NOW_S + busy_s},
+    )
+    claims = find_claims(jobs, ground, is_ours=lambda _: False, now_s=NOW_S)
+    assert not claims.idle
+    return set(claims.leased)
+
+
+def planned(in_s: float, nodes: int = 3, **changes: object) -> JobRecord:
+    return replace(
+        waiting(nodes=nodes),
+        submit_s=NOW_S - 300,
+        start_s=NOW_S + in_s,
+        planned_nodes="n[0-2]",
+        **changes,  # type: ignore[arg-type]
+    )
+
+
+def test_leases_go_that_put_off_the_planned_start_of_a_job_that_waits_for_others() -> (
+    None
+):
+    assert put_off(planned(3_600)) == {"n1", "n2"}
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        planned(250),  # in time but for the grain of plans
+        waiting(nodes=3, submit_s=NOW_S - 300),  # nobody goes ahead of no plan
+        planned(3_600, nodes=4),  # never, whatever we do
+        planned(3_600, reason="Dependency"),
+    ],
+)
+def test_leases_stay_that_put_nobody_off(job: JobRecord) -> None:
+    assert put_off(job) == set()
+
+
+def test_leases_stay_that_are_over_by_the_time_the_job_could_start() -> None:
+    assert put_off(planned(3_600), lease_s=(-600, 200)) == set()
+
+
+def test_a_lease_that_began_behind_the_job_is_given_time_before_it_is_doubted() -> None:
+    assert put_off(planned(3_600), lease_s=(-119, 3_600)) == set()
+    assert put_off(planned(3_600), lease_s=(-121, 3_600)) == {"n1", "n2"}
+
+
+def test_one_more_lease_than_needed_stays() -> None:
+    assert put_off(planned(3_600, nodes=2, requested_nodes="n0")) == {"n1"}
+
+
+def test_nobody_gets_leases_who_would_go_ahead_of_a_job_that_waits_for_others() -> None:
+    short = waiting(2, limit_s=200.0, priority=1)
+    long = waiting(3, limit_s=201.0, priority=1)
+
+    assert put_off(planned(250), short) == {"n1"}
+    assert put_off(planned(250), long) == set()
+
+
+def test_a_job_is_booked_where_leases_end_in_time_anyway() -> None:
+    leases = {
+        "a": Span(NOW_S - 600, NOW_S + 3_600),
+        "b": Span(NOW_S - 600, NOW_S + 100),
+    }
+    free_s = {"a": NOW_S, "b": NOW_S, "c": NOW_S + 200}
+    wish = Wish(2, frozenset("c"), 600.0, NOW_S - 300, NOW_S + 3_600)
+
+    assert Bookings(NOW_S, free_s, leases).book(wish, "abc") == ()

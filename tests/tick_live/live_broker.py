@@ -45,7 +45,14 @@ class LiveBroker:
         return tick(self.site, self.outside).page
 
     def submit(self, name: str, most: int) -> None:
-        text = f'name = "{name}"\ncommand = "true"\n[nodes]\nmin = {most}\nmax = {most}'
+        self._submit(name, "true", f"min = {most}\nmax = {most}")
+
+    def submit_a_sleeper(self, name: str, most: int) -> None:
+        """Submit a program that does nothing, on as many nodes as there are."""
+        self._submit(name, "sleep 600", f"max = {most}", more="elastic = false")
+
+    def _submit(self, name: str, command: str, nodes: str, *, more: str = "") -> None:
+        text = f'name = "{name}"\ncommand = "{command}"\n{more}\n[nodes]\n{nodes}'
         job = parse_job(text.encode(), path="job.toml", places=Places(Path("/")))
         self.submit_job(job)
 

@@ -105,7 +105,7 @@ def leases_that_run_and_wait(shared: Shared) -> str:
     assert (page.mode, page.done["leases asked for"]) == ("yield", 8)
 
     def are_up() -> bool:
-        return len(list(broker.folder.leases.glob("*/heartbeat.json"))) == 4
+        return len(heartbeats(broker)) == 4
 
     wait_for("four agents", are_up)
     with read_store(broker.folder.path, uid=usual.uid) as state:
@@ -126,6 +126,35 @@ def test_waiting_leases_move_nobodys_plan(shared: Shared) -> None:
     assert planned.start_s is not None
     assert last.end_s is not None
     assert planned.start_s <= last.end_s + 60.0  # backfill plans in steps of 30 s
+
+
+def test_leases_that_run_put_off_nobodys_planned_start_for_longer_than_a_tick(
+    shared: Shared,
+) -> None:
+    """Backfill would let others go ahead of a job that it plans after our leases."""
+    broker = shared.broker
+    broker.submit_a_sleeper("a", 8)
+    broker.ticks_until("eight agents", lambda _: len(heartbeats(broker)) == 8)
+    first, _ = shared.submit_and_tick(2, 4)
+    assert first.end_s is not None
+
+    wide = shared.site.others_job(8, 2)
+    _, late = shared.site.whole_look_with_plan(wide)
+    broker.tick()
+
+    in_time_s = first.end_s + 60.0  # backfill plans in steps of 30 s
+    assert late.start_s is not None
+    assert late.start_s > in_time_s + 60.0, "the leases were not in the way"
+
+    def is_planned_in_time() -> bool:
+        _, planned = shared.site.whole_look_with_plan(wide)
+        return planned.start_s is not None and planned.start_s <= in_time_s
+
+    wait_for("a plan without the leases", is_planned_in_time)
+
+
+def heartbeats(broker: LiveBroker) -> list[Path]:
+    return list(broker.folder.leases.glob("*/heartbeat.json"))
 
 
 def test_a_trainer_commits_and_leaves_a_part_of_its_nodes_to_others(
