@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from resource import RUSAGE_CHILDREN, getrusage
 from signal import SIGKILL
 from typing import TYPE_CHECKING
 
@@ -90,6 +91,11 @@ class Crew:
         if over:
             self._kill([member for member, _ in over])
         return over
+
+    def ended_used_s(self) -> float:
+        """Return the CPU time of all members that ended, and of their children."""
+        used = getrusage(RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
 
     def ask(self) -> None:
         """Ask all to stop, and give each as much of the CPUs for it."""

@@ -28,6 +28,10 @@ TURN_S = 0.1
 LOOK_S = 1.0
 """How often processes are listed and progress is read."""
 
+KEEP_S = 5.0
+"""How often shares are kept while nobody comes or goes: a commit waits for the disk,
+and members that take turns wait with it."""
+
 _OVER = frozenset({End.FINISHED, End.GAVE_UP})
 
 
@@ -53,7 +57,7 @@ class Loop:
         self._record = record
         self._say = say
         self._zero_s = node.clock.elapsed_s() - record.ran_s
-        self._looked_s = -math.inf
+        self._looked_s = self._kept_s = -math.inf
         self._busy_s = self._now_s()
 
     def run(self, stop_wanted: Callable[[], bool]) -> bool:
@@ -165,7 +169,8 @@ class Loop:
         except OSError as error:
             self._say(f"shares could not be set, and stay as they were: {error}")
         self._say(", ".join(self._words(name, part) for name, part in shares.items()))
-        self._keep()
+        if now_s - self._kept_s >= KEEP_S:
+            self._keep()
 
     def _words(self, name: str, share: float) -> str:
         return f"{name} {share:.0%} ({self._sharing.words(name)})"
@@ -183,7 +188,8 @@ class Loop:
             )
 
     def _keep(self) -> None:
-        self._record.ran_s = self._now_s()
+        self._kept_s = self._record.ran_s = self._now_s()
+        self._record.used_s = self._crew.ended_used_s()
         self._record.means = str(self._node.means.name)
         self._record.sharing = self._sharing.remember()
         try:

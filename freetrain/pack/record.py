@@ -43,6 +43,7 @@ class Record:
 
     Attributes:
         ran_s: How long it has run so far.
+        used_s: CPU time of the members that ended in this generation.
         means: By what shares were set last.
         shares: The parts of the CPUs, by member.
         sharing: What the sharing remembers.
@@ -50,6 +51,7 @@ class Record:
     """
 
     ran_s: float = 0.0
+    used_s: float = 0.0
     means: str = ""
     shares: dict[str, float] = field(default_factory=dict)
     sharing: dict[str, object] = field(default_factory=dict)

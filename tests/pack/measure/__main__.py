@@ -97,7 +97,7 @@ def _wanted(given: argparse.Namespace) -> Iterator[Wanted]:
                     sharing=sharing,
                     means=given.means,
                     cpus=SCHEDULES[schedule].cpus,
-                    interval_s=INTERVAL_S * given.scale,
+                    interval_s=max(0.1, INTERVAL_S * given.scale),
                     arrivals=tuple(
                         _scaled(arrival, given.scale)
                         for arrival in SCHEDULES[schedule].arrivals(seed)

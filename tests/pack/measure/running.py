@@ -113,6 +113,7 @@ def _result(wanted: Wanted, record: dict[str, Any]) -> dict[str, Any]:
     if bad:
         raise RunFailedError(f"{wanted.key}: {', '.join(bad)} failed; see its log")
     first_s = min(line["arrived_s"] for line in lines.values())
+    makespan_s = max(line["ended_s"] for line in lines.values()) - first_s
     return {
         "schedule": wanted.schedule,
         "seed": wanted.seed,
@@ -121,7 +122,8 @@ def _result(wanted: Wanted, record: dict[str, Any]) -> dict[str, Any]:
             name: round(line["ended_s"] - line["arrived_s"], 3)
             for name, line in lines.items()
         },
-        "makespan_s": round(max(x["ended_s"] for x in lines.values()) - first_s, 3),
+        "makespan_s": round(makespan_s, 3),
+        "cpus_got": round(record["used_s"] / makespan_s, 3),
     }
 
 

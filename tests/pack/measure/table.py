@@ -77,6 +77,11 @@ def _summary(pairs: Sequence[Pair]) -> Iterator[str]:
         f"(the paper: {PAPER:.2%}). All trainers: {mean - 1:+.1%}. "
         f"Makespan: {makespan - 1:+.1%}."
     )
+    got = [fmean([pair[k]["cpus_got"] for pair in pairs]) for k in (0, 1)]
+    yield (
+        f"CPUs got, on average: {got[0]:.2f} under fair, {got[1]:.2f} under flowcon; "
+        f"where they differ by much the machine was not quiet."
+    )
     yield (
         f"Losers: {len(slower)} of {len(ratios)} were slower, the worst {worst[1]} of "
         f"seed {worst[0]} by {ratios[worst] - 1:+.1%}. "
