@@ -151,6 +151,34 @@ def check_digest(content: bytes) -> None:
         raise CheckpointError("it is corrupt: its SHA-256 does not match")
 
 
+def copy_checked(source: IO[bytes], target: IO[bytes]) -> None:
+    """Copy the checkpoint in *source*, piece by piece, and check it on its way.
+
+    Args:
+        source: A whole checkpoint file, seekable.
+        target: Where to write; worthless unless this returns.
+
+    Raises:
+        CheckpointError: It is torn or corrupt.
+        OSError: It could not be read or written.
+    """
+    left = source.seek(0, io.SEEK_END) - _DIGEST_BYTES
+    source.seek(0)
+    digest, comment = hashlib.sha256(), b""
+    while left > 0 and (piece := source.read(min(left, _HASH_BYTES))):
+        digest.update(piece)
+        target.write(piece)
+        comment = (comment + piece)[-len(_COMMENT) :]
+        left -= len(piece)
+    told = source.read(_DIGEST_BYTES)
+    target.write(told)
+    if left or comment != _COMMENT:
+        raise CheckpointError("it is torn: it does not end with a digest")
+    digest.update(_NO_DIGEST)
+    if digest.hexdigest().encode("ascii") != told:
+        raise CheckpointError("it is corrupt: its SHA-256 does not match")
+
+
 def _read_members(content: bytes) -> tuple[dict[str, Any], Arrays]:
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         members = archive.infolist()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from freetrain.replay.settings import Objective, Solver
+from freetrain.replay.settings import Solver
 from freetrain.site import settings
+from freetrain.site.kinds import named, numbers
 from freetrain.toml.kind import one_of, seconds, whole, yes_or_no
 from freetrain.toml.resources import gres, memory, word, words
 from freetrain.toml.schema import Schema
@@ -81,7 +82,8 @@ def _planner() -> tuple[Key, ...]:
     return (
         Key("t_fwd", seconds(1.0, DAY_S), "t_fwd_s"),
         Key("policy", one_of(settings.PolicyName), "policy"),
-        Key("objective", one_of(Objective), "objective"),
+        Key("priority", named("a priority"), "priority"),
+        Key("priority_settings", numbers("gain"), "priority_settings"),
         Key("solver", one_of(Solver), "solver"),
         Key("solver_limit", seconds(0.1, 600.0), "solver_limit_s"),
     )

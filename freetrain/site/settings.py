@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from freetrain.replay.settings import DEFAULT_T_FWD_S, Objective, Solver
+from freetrain.replay.settings import DEFAULT_T_FWD_S, Solver
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -107,15 +107,18 @@ class PlannerSettings:
     Attributes:
         t_fwd_s: [T_fwd] The look-ahead over which a gain is counted.
         policy: Who decides.
-        objective: What the planner maximises. Speed-up times weight lets trainers
-            be compared whose samples have nothing in common.
+        priority: Which trainers deserve nodes: a name in ``priority.registry``.
+            Speed-up times weight lets trainers be compared whose samples have
+            nothing in common.
+        priority_settings: Its own settings, by name.
         solver: What finds the optimum.
         solver_limit_s: Time for the solver in one tick.
     """
 
     t_fwd_s: float = DEFAULT_T_FWD_S
     policy: PolicyName = PolicyName.FREETRAIN
-    objective: Objective = Objective.WEIGHTED
+    priority: str = "weight"
+    priority_settings: tuple[tuple[str, float], ...] = ()
     solver: Solver = Solver.EXACT
     solver_limit_s: float = 10.0
 

@@ -6,7 +6,6 @@ StoreError
 ├── StoreBusyError      75  ask again: another tick or command is at work
 ├── StoreUnwritableError 73  make room, or make the place writable
 ├── StoreMissingError   66  there is no state yet
-├── StoreOutdatedError  75  the next tick brings it up to date
 ├── StoreUnsafeError    78  the place is not ours alone; choose or mend it
 └── StoreDamagedError   65  keep it as it is: it is not a state, or a newer one's
 """
@@ -37,12 +36,6 @@ class StoreMissingError(StoreError, MissingInputError):
     """There is no state to look at."""
 
     exit_code = MissingInputError.exit_code
-
-
-class StoreOutdatedError(StoreError, TryLaterError):
-    """An older FreeTrain made the state, and who only looks does not change it."""
-
-    exit_code = TryLaterError.exit_code
 
 
 class StoreUnwritableError(StoreError, CannotWriteError):

@@ -26,6 +26,7 @@ class EventKind(StrEnum):
     ENDED = "a lease ended"
     ASSIGNED = "a trainer got a new generation"
     TRAINER_ENDED = "a trainer ended"
+    DELIVERED = "a trainer's model was handed over"
 
 
 @dataclass(frozen=True, slots=True)

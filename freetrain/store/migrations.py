@@ -102,6 +102,32 @@ STEPS: tuple[tuple[str, ...], ...] = (
             value REAL NOT NULL
         ) STRICT""",
     ),
+    (
+        # Of the submission at submitted_s: a trainer's name may be used again.
+        """CREATE TABLE pasts (
+            trainer TEXT PRIMARY KEY,
+            submitted_s REAL NOT NULL,
+            bookmark TEXT NOT NULL,
+            past TEXT NOT NULL,
+            scaling TEXT NOT NULL
+        ) STRICT""",
+        """CREATE TABLE deliveries (
+            trainer TEXT PRIMARY KEY,
+            submitted_s REAL NOT NULL,
+            stage TEXT NOT NULL,
+            reached_s REAL NOT NULL,
+            step INTEGER,
+            value REAL NOT NULL,
+            changed_s REAL NOT NULL,
+            checkpoint TEXT NOT NULL,
+            problem TEXT NOT NULL
+        ) STRICT""",
+        """CREATE TABLE memory (
+            one INTEGER PRIMARY KEY CHECK (one = 1),
+            priority TEXT NOT NULL,
+            memory TEXT NOT NULL
+        ) STRICT""",
+    ),
 )
 """What takes a state from version i to i + 1. Never change one; add another."""
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+import sqlite3
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 from freetrain.store.database import connect, connect_reading
 from freetrain.store.directory import DATABASE, check_directory, prepare_directory
-from freetrain.store.errors import StoreMissingError, StoreOutdatedError
+from freetrain.store.errors import StoreMissingError
 from freetrain.store.file_system import is_local, read_mounts
 from freetrain.store.migrations import STEPS, check_version, migrate, version
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Iterator
     from pathlib import Path
 
@@ -50,6 +50,9 @@ def read_store(
 ) -> Iterator[sqlite3.Connection]:
     """Open the state in directory *path* to look at it; nothing is made or changed.
 
+    One that an older FreeTrain made is copied into memory and brought up to date
+    there: who only looks need not wait for the next tick after an upgrade.
+
     Args:
         path: The state directory.
         uid: Our own user number.
@@ -57,7 +60,6 @@ def read_store(
 
     Raises:
         StoreMissingError: There is no state.
-        StoreOutdatedError: An older FreeTrain made it; the next tick mends that.
         StoreError: It is unsafe, damaged, a newer one's, or cannot be read.
     """
     if not (path / DATABASE).exists():
@@ -66,14 +68,12 @@ def read_store(
             f"trainer first, or name the configuration that you use with --config."
         )
     check_directory(path, uid=uid)
-    connection = connect_reading(path / DATABASE, wait_s=wait_s)
-    try:
+    with closing(connect_reading(path / DATABASE, wait_s=wait_s)) as connection:
         check_version(connection)
-        if version(connection) < len(STEPS):
-            raise StoreOutdatedError(
-                f"the state in {path} is an older FreeTrain's. Nothing was read; the "
-                f"next `freetrain tick` brings it up to date."
-            )
-        yield connection
-    finally:
-        connection.close()
+        if version(connection) == len(STEPS):
+            yield connection
+            return
+        with closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
+            connection.backup(copy)
+            migrate(copy)
+            yield copy

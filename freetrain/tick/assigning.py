@@ -76,7 +76,8 @@ def _end_s(lease: Lease) -> float:
 
 def _reason(standing: Standing, before: int, after: int) -> str:
     if after == 0:
-        state = standing.row.state
+        ended = standing.outcome
+        state = standing.row.state if ended is None else ended.state
         return (
             "its nodes are gone" if state is TrainerState.WANTED else f"it is {state}"
         )

@@ -12,12 +12,12 @@ from freetrain.broker.decide import Decision, Look, decide
 from freetrain.broker.lease import uuid_in
 from freetrain.broker.limits import Mode
 from freetrain.broker.wanted import Trainer
-from freetrain.jobfile.job import Nodes, Order
+from freetrain.jobfile.job import Nodes
 from freetrain.jobfile.requirement import requirement_of
+from freetrain.tick.deserts import Deserts
 from freetrain.tick.limits import margin_s
 from freetrain.tick.planners import planner_of
 from freetrain.tick.shapes import shape_name
-from freetrain.tick.worth import costs_s, curve_of
 from slurm.errors import SlurmRefusedError
 from slurm.holes import find_holes
 from slurm.hostlist import expand
@@ -50,12 +50,14 @@ class Decided:
         look: What was so, as the broker takes it.
         decision: What to do.
         shapes: What leases ask of their nodes, by shape.
+        deserts: What the priority says of the trainers.
         problems: What could not be taken into account, for people.
     """
 
     look: Look
     decision: Decision
     shapes: Mapping[str, Requirement]
+    deserts: Deserts
     problems: tuple[str, ...]
 
 
@@ -68,20 +70,19 @@ def decide_on(
         SolverUnavailableError: The solver asked for is not installed.
         MilpError: The planning problem contradicts itself.
         UnreadableOutputError: Slurm's lists of nodes cannot be read.
+        BadConfigurationError: There is no such priority.
+        StoreError: What it remembers cannot be read.
     """
     shapes = _shapes(run.site, observed)
     holes, problems = _holes(run, observed, shapes)
     claims = _claims(run, observed, shapes)
-    background = frozenset(
-        one.row.name
-        for one in observed.trainers
-        if one.job is not None and one.job.order is Order.BACKGROUND
-    )
+    nodes = {hole.node for found in holes.values() for hole in found}
+    deserts = _deserts(run, observed, nodes=len(nodes))
     look = Look(
         now_s=observed.now_s,
         holes=holes,
         belief=_without_the_unreadable(observed, claims),
-        trainers=_trainers(run.site, observed),
+        trainers=_trainers(run.site, observed, deserts),
         assignments=tuple(
             one.newest.assignment
             for one in observed.trainers
@@ -95,13 +96,14 @@ def decide_on(
         is_plan_known=observed.is_plan_known,
     )
     settings = run.site.planner
-    plans = planner(settings, background=background)
+    plans = planner(settings, background=deserts.background)
     decision = decide(look, plans, observed.limits, t_fwd_s=settings.t_fwd_s)
     unreadable = tuple(one.problem for one in observed.trainers if one.problem)
     return Decided(
         look=look,
         decision=decision,
         shapes=shapes,
+        deserts=deserts,
         problems=(*unreadable, *problems),
     )
 
@@ -226,26 +228,39 @@ def _every_hole(
     return tuple(found.values())
 
 
-def _trainers(site: Site, observed: Observed) -> tuple[Trainer, ...]:
+def _deserts(run: Run, observed: Observed, *, nodes: int) -> Deserts:
+    if not any(one.is_wanted for one in observed.trainers):
+        return Deserts(priority=run.site.planner.priority)
+    # Imported here: a tick that has nothing to do must stay cheap.
+    from freetrain.tick.rated import deserts_of  # noqa: PLC0415
+
+    return deserts_of(run, observed, nodes=nodes)
+
+
+def _trainers(site: Site, observed: Observed, deserts: Deserts) -> tuple[Trainer, ...]:
     return tuple(
-        _trainer(site, observed, one.job, one)
+        _trainer(site, observed, one.job, one, deserts)
         for one in observed.trainers
         if one.job is not None and one.is_wanted
     )
 
 
 def _trainer(
-    site: Site, observed: Observed, job: TrainerJob, standing: Standing
+    site: Site,
+    observed: Observed,
+    job: TrainerJob,
+    standing: Standing,
+    deserts: Deserts,
 ) -> Trainer:
-    up_s, down_s, start_s = costs_s(job.costs)
-    newest = standing.newest
+    name, newest = standing.row.name, standing.newest
+    contender = deserts.contenders[name]
     return Trainer(
-        name=standing.row.name,
-        curve=curve_of(job, site.planner.objective),
+        name=name,
+        curve=deserts.curves[name],
         shape=shape_name(requirement_for(site, job, observed)),
-        up_s=up_s,
-        down_s=down_s,
-        start_s=start_s,
+        up_s=contender.grow_s,
+        down_s=contender.shrink_s,
+        start_s=contender.start_s,
         assignment=None if newest is None else newest.assignment,
     )
 

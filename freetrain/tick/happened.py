@@ -11,17 +11,22 @@ from freetrain.exchange.errors import UnreadableFileError
 from freetrain.exchange.layout import lease_name
 from freetrain.store.beats import put_beats, seen_beats
 from freetrain.store.counters import Counter, add_to_counters
+from freetrain.store.deliveries import put_delivery
 from freetrain.store.events import Event, EventKind, add_events, drop_events
 from freetrain.store.intents import put_intents
 from freetrain.store.leases import put_leases
+from freetrain.store.memory import put_memory
+from freetrain.store.pasts import put_pasts
 from freetrain.store.plans import put_plans
 from freetrain.store.trainers import end_trainer, put_told_generation
+from freetrain.tick.reaching import reached
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator
 
     from freetrain.broker.lease import Lease, LeaseKey
+    from freetrain.tick.deserts import Deserts
     from freetrain.tick.observe import Observed
     from freetrain.tick.run import Run
     from freetrain.tick.standing import Standing
@@ -33,7 +38,7 @@ _MOST_TOLD = 100
 """Generations told of one trainer in one tick."""
 
 
-def record(run: Run, observed: Observed) -> None:
+def record(run: Run, observed: Observed, deserts: Deserts) -> None:
     """Write down what was observed, and what it means happened since the last tick.
 
     All of it at once: a tick that is killed before it tells the same again.
@@ -49,6 +54,11 @@ def record(run: Run, observed: Observed) -> None:
         put_leases(state, observed.belief.leases)
         put_plans(state, observed.plans)
         put_beats(state, observed.hearing.seen)
+        put_memory(state, deserts.priority, deserts.memory)
+        learned = observed.learned.items()
+        put_pasts(state, [one.row(name) for name, one in learned if one.is_read])
+        for delivery in reached(observed):
+            put_delivery(state, delivery)
         add_events(state, _of_leases(run, observed, known))
         for standing, last, events in news:
             add_events(state, events)

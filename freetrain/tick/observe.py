@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from freetrain.broker.belief import Belief, believe
@@ -10,24 +10,26 @@ from freetrain.broker.lease import IntentOutcome, LeaseEnd, job_name
 from freetrain.broker.sightings import Sources
 from freetrain.broker.trust import is_plan_known
 from freetrain.store.beats import seen_beats
+from freetrain.store.deliveries import Delivery, deliveries
 from freetrain.store.events import pace
 from freetrain.store.intents import intents
 from freetrain.store.leases import leases
 from freetrain.store.plans import SeenPlans, seen_plans
-from freetrain.store.trainers import trainers
+from freetrain.store.trainers import TrainerState, trainers
 from freetrain.tick.hearing import Hearing, hear
 from freetrain.tick.limits import limits_of
-from freetrain.tick.standing import Standing, read_standing
+from freetrain.tick.standing import Outcome, Standing, read_standing
 from slurm.errors import SlurmRefusedError
 from slurm.partitions import named_or_default
 from slurm.snapshot import carry_plans, plans_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from freetrain.broker.lease import Intent, Lease
     from freetrain.broker.limits import Limits
     from freetrain.broker.pace import Pace
+    from freetrain.tick.learning import Learned
     from freetrain.tick.run import Run
     from slurm.config import ClusterConfig
     from slurm.records import JobRecord, Partition
@@ -53,6 +55,8 @@ class Observed:
         pace: What happened lately.
         hearing: What the agents tell.
         trainers: Every trainer that was ever submitted.
+        learned: What is known of those that train, or may again, by name.
+        deliveries: What was written down of them before, by trainer and submission.
     """
 
     snapshot: Snapshot
@@ -66,6 +70,8 @@ class Observed:
     pace: Pace
     hearing: Hearing
     trainers: tuple[Standing, ...]
+    learned: Mapping[str, Learned]
+    deliveries: Mapping[tuple[str, float], Delivery]
 
     @property
     def now_s(self) -> float:
@@ -100,6 +106,8 @@ def observe(run: Run) -> Observed:
     sources = Sources(run.outside.uid, snapshot.jobs, _looked_up(run, known, before))
     belief = believe(before, known, sources, now_s=now_s, limits=limits)
     whole_s = last.whole_s if snapshot.is_torn else now_s
+    standings = [read_standing(run.folder, row) for row in trainers(run.state)]
+    learned = _learned(run, standings, now_s)
     return Observed(
         snapshot=snapshot,
         config=config,
@@ -111,8 +119,31 @@ def observe(run: Run) -> Observed:
         is_plan_known=is_plan_known(snapshot, whole_s=whole_s, max_age_s=max_age_s),
         pace=pace(run.state, since_s=now_s - limits.churn_window_s),
         hearing=hear(run.folder, belief.leases, seen_beats(run.state), now_s=now_s),
-        trainers=tuple(read_standing(run.folder, row) for row in trainers(run.state)),
+        trainers=tuple(_aimed(one, learned.get(one.row.name)) for one in standings),
+        learned=learned,
+        deliveries=deliveries(run.state),
     )
+
+
+def _learned(
+    run: Run, standings: list[Standing], now_s: float
+) -> Mapping[str, Learned]:
+    if not standings:
+        return {}
+    # Imported here: a tick that has nothing to do must stay cheap.
+    from freetrain.tick.learning import learn  # noqa: PLC0415
+
+    return learn(run, standings, now_s=now_s)
+
+
+def _aimed(standing: Standing, learned: Learned | None) -> Standing:
+    """Return *standing*, finished where its last target has been reached."""
+    job = standing.job
+    if learned is None or learned.past.final is None or not standing.is_wanted:
+        return standing
+    metric = "" if job is None else job.measure.metric
+    said = f"its final target is reached: {metric} {learned.past.final.value:.6g}"
+    return replace(standing, outcome=Outcome(TrainerState.FINISHED, said))
 
 
 def _partition(partitions: Collection[Partition], name: str) -> Partition:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from freetrain.store.turn import Ticker
     from slurm.backend import SlurmBackend
@@ -15,6 +16,28 @@ if TYPE_CHECKING:
 def nothing_happens(point: str) -> None:
     """Do nothing: what ``Outside.reached`` is where nobody tests."""
     del point
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookCall:
+    """A program to be called once.
+
+    Attributes:
+        argv: It and its arguments; no shell sees them.
+        folder: Where it starts.
+        environment: Its variables, all of them.
+        limit_s: After so long it is killed.
+    """
+
+    argv: tuple[str, ...]
+    folder: Path
+    environment: Mapping[str, str]
+    limit_s: float
+
+
+def cannot_call(call: HookCall) -> str:
+    """Refuse: what ``Outside.call`` is where nothing may be started."""
+    return f"{call.argv[0]} was not called, as nothing may be started here"
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -35,6 +58,7 @@ class Outside:
         python: Absolute path of the Python that leases run.
         agent_patience: How patient agents are (``agent.patience``), empty for usual.
         peak_rss_bytes: The most memory that this process has held.
+        call: Calls a hook; returns what went wrong, empty for nothing.
         reached: Called with a name before and after each effect; tests kill there.
     """
 
@@ -50,4 +74,5 @@ class Outside:
     python: str
     peak_rss_bytes: Callable[[], int]
     agent_patience: str = ""
+    call: Callable[[HookCall], str] = cannot_call
     reached: Callable[[str], None] = nothing_happens

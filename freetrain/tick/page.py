@@ -37,6 +37,9 @@ class TrainerLine:
         sizes: Node counts that it can use.
         brake: What keeps leases for it from being asked for, empty for nothing.
         problem: Why nothing can be done about it, empty where something can.
+        rating: Why the priority values it as it does, empty where it wants no nodes.
+        is_background: Whether it gets only what the others leave.
+        is_diverging: Whether its metric has gone wrong.
     """
 
     name: str
@@ -53,6 +56,9 @@ class TrainerLine:
     sizes: tuple[int, ...] = ()
     brake: str = ""
     problem: str = ""
+    rating: str = ""
+    is_background: bool = False
+    is_diverging: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +144,7 @@ class Page:
         trainers: In order of submission.
         holes: In Slurm's order, those that cannot be used last.
         leases: Those that are not gone.
+        priority: Who rated the trainers.
         version: Of this format.
     """
 
@@ -162,6 +169,7 @@ class Page:
     trainers: tuple[TrainerLine, ...]
     holes: tuple[HoleLine, ...]
     leases: tuple[LeaseLine, ...]
+    priority: str = ""
     version: int = VERSION
 
 

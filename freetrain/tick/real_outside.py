@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from freetrain.agent.patience import VARIABLE as PATIENCE
 from freetrain.store.turn import Ticker
+from freetrain.tick.hooks import call_hook
 from freetrain.tick.outside import Outside
 from slurm.account import user_name
 from slurm.connect import connect
@@ -46,6 +47,7 @@ def real_outside(environ: Mapping[str, str]) -> Outside:
         python=sys.executable,
         agent_patience=environ.get(PATIENCE, ""),
         peak_rss_bytes=_peak_rss_bytes,
+        call=call_hook,
     )
 
 

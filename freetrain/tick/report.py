@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from freetrain.broker.explain import explain_holes, explain_trainers
@@ -63,6 +64,7 @@ def page_of(  # noqa: PLR0913 - one fact each
         trainers=tuple(_trainers(observed, decided)),
         holes=tuple(_holes(observed, decided)),
         leases=tuple(_leases(observed)),
+        priority=decided.deserts.priority,
     )
 
 
@@ -86,28 +88,23 @@ def _trainers(observed: Observed, decided: Decided) -> Iterator[TrainerLine]:
     shapes = {one.name: one.shape for one in look.trainers}
     for standing in observed.trainers:
         why = explained.get(standing.row.name)
-        line = _standing(standing)
+        line = _standing(standing, observed)
         if why is None:
             yield line
             continue
-        yield TrainerLine(
-            name=line.name,
-            state=line.state,
-            message=line.message,
+        yield replace(
+            line,
             reason=str(why.reason),
-            nodes=line.nodes,
             planned_nodes=why.planned_nodes,
             usable_nodes=why.usable_nodes,
-            generation=line.generation,
-            changed_s=line.changed_s,
-            node_names=line.node_names,
             shape=shapes[line.name],
-            sizes=line.sizes,
             brake=str(why.brake or ""),
+            rating=decided.deserts.reasons[line.name],
+            is_background=line.name in decided.deserts.background,
         )
 
 
-def _standing(standing: Standing) -> TrainerLine:
+def _standing(standing: Standing, observed: Observed) -> TrainerLine:
     newest, outcome = standing.newest, standing.outcome
     members = () if newest is None else newest.members
     state = standing.row.state if outcome is None else outcome.state
@@ -121,7 +118,18 @@ def _standing(standing: Standing) -> TrainerLine:
         node_names=tuple(member.node for member in members),
         sizes=() if standing.job is None else standing.job.nodes.sizes,
         problem=standing.problem,
+        is_diverging=_is_diverging(standing, observed),
     )
+
+
+def _is_diverging(standing: Standing, observed: Observed) -> bool:
+    learned, job = observed.learned.get(standing.row.name), standing.job
+    if learned is None or job is None:
+        return False
+    # Imported here: a tick that has nothing to do must stay cheap.
+    from freetrain.tick.diverging import is_diverging  # noqa: PLC0415
+
+    return is_diverging(learned.past.told(), job.measure.better)
 
 
 def _training(observed: Observed) -> dict[LeaseKey, str]:

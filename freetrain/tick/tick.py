@@ -24,6 +24,7 @@ from freetrain.store.open_store import open_store, read_store
 from freetrain.store.turn import end_turn, take_turn
 from freetrain.tick.carry_out import carry_out
 from freetrain.tick.decision import decide_on
+from freetrain.tick.delivering import deliver
 from freetrain.tick.files import append_line, clearly, keep_evidence, write_whole
 from freetrain.tick.happened import record
 from freetrain.tick.line import line_of, utc
@@ -95,7 +96,7 @@ def _tick(run: Run, began_s: float) -> TickReport:
     decided_s = run.outside.clock()
     decided = decide_on(run, observed)
     planner_s = run.outside.clock() - decided_s
-    record(run, observed)
+    record(run, observed, decided.deserts)
     done = carry_out(run, observed, decided)
     if not run.is_dry:
         done.problems += filter(None, [tidy(run, observed)])
@@ -109,6 +110,7 @@ def _tick(run: Run, began_s: float) -> TickReport:
     )
     if not run.is_dry:
         _tell(run, page)
+        deliver(run, observed)
     if done.error is not None:
         raise done.error
     return TickReport(page, tuple(done.requests))

@@ -1,19 +1,20 @@
-"""What node counts are worth to the planner, and what rescales cost, live."""
+"""How quick trainers are, and what rescales cost, as their users say; pure.
+
+What is measured takes their place in ``measured``.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from freetrain.replay.settings import Objective
-from milp.curve import speed_up, throughput, weighted
-
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from freetrain.jobfile.job import RescaleCosts, TrainerJob
-    from milp.problem import Curve
 
 ASSUMED_POWER = 0.9
 """Speed on n nodes is taken to be n ** 0.9 of one node's until more is known."""
@@ -23,25 +24,55 @@ ASSUMED_START_S = 5.0
 """A clean rescale without a checkpoint took 0.75 s on the test cluster."""
 
 
-def curve_of(job: TrainerJob, objective: Objective) -> Curve:
-    """Return what each node count is worth."""
-    sizes = job.nodes.sizes
-    speeds = speeds_of(job)
-    if objective is Objective.THROUGHPUT:
-        return throughput(speeds, sizes)
-    relative = speed_up(speeds, sizes)
-    if objective is Objective.SPEEDUP:
-        return relative
-    return weighted(relative, job.weight)
+class Speeds(Protocol):
+    """Says how quick a trainer is, and what rescales cost it.
+
+    *scaling* is what was measured of it (``scaling.state``), empty for nothing.
+    """
+
+    def samples_per_s(
+        self, job: TrainerJob, scaling: Mapping[str, Any]
+    ) -> NDArray[np.float64]:
+        """Return speeds from 0 nodes to the most that *job* can use."""
+        ...
+
+    def costs_s(
+        self, job: TrainerJob, scaling: Mapping[str, Any]
+    ) -> tuple[float, float, float]:
+        """Return seconds without training at growing, shrinking and starting."""
+        ...
 
 
-def speeds_of(job: TrainerJob) -> NDArray[np.float64]:
+class AsSaid:
+    """What users say, and what is assumed of all; a ``Speeds``."""
+
+    def samples_per_s(
+        self, job: TrainerJob, scaling: Mapping[str, Any]
+    ) -> NDArray[np.float64]:
+        """Return speeds as *job* says."""
+        del scaling
+        return speeds_of(job)
+
+    def costs_s(
+        self, job: TrainerJob, scaling: Mapping[str, Any]
+    ) -> tuple[float, float, float]:
+        """Return costs as *job* says."""
+        del scaling
+        return costs_s(job.costs)
+
+
+def speeds_of(job: TrainerJob, *, at_least: int = 0) -> NDArray[np.float64]:
     """Return samples a second from 0 nodes to the most that *job* can use.
 
     Between the points of ``scaling`` speed is linear; beyond the last, and where
     there are none, it grows as is assumed of all.
+
+    Args:
+        job: The trainer.
+        at_least: Nodes up to which speeds are wanted in any case.
     """
-    counts = np.arange(job.nodes.sizes[-1] + 1, dtype=np.float64)
+    most = max(job.nodes.sizes[-1], at_least)
+    counts = np.arange(most + 1, dtype=np.float64)
     if not job.scaling:
         return counts**ASSUMED_POWER
     nodes = [0, *(count for count, _ in job.scaling)]
@@ -52,10 +83,23 @@ def speeds_of(job: TrainerJob) -> NDArray[np.float64]:
     return speeds
 
 
-def costs_s(costs: RescaleCosts) -> tuple[float, float, float]:
-    """Return seconds without training at growing, shrinking and starting."""
+def costs_s(
+    costs: RescaleCosts,
+    assumed_s: tuple[float, float, float] = (
+        ASSUMED_RESCALE_S,
+        ASSUMED_RESCALE_S,
+        ASSUMED_START_S,
+    ),
+) -> tuple[float, float, float]:
+    """Return seconds without training at growing, shrinking and starting.
+
+    Args:
+        costs: What its user says.
+        assumed_s: What counts where nothing is said.
+    """
+    grow_s, shrink_s, start_s = assumed_s
     return (
-        ASSUMED_RESCALE_S if costs.grow_s is None else costs.grow_s,
-        ASSUMED_RESCALE_S if costs.shrink_s is None else costs.shrink_s,
-        ASSUMED_START_S if costs.start_s is None else costs.start_s,
+        grow_s if costs.grow_s is None else costs.grow_s,
+        shrink_s if costs.shrink_s is None else costs.shrink_s,
+        start_s if costs.start_s is None else costs.start_s,
     )

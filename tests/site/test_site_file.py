@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from freetrain.errors import BadConfigurationError
-from freetrain.replay.settings import Objective, Solver
+from freetrain.replay.settings import Solver
 from freetrain.site import settings
 from freetrain.site.file import default_site, parse_site, render_site
 from freetrain.site.settings import Site
@@ -51,7 +51,8 @@ plan_age = "5min"
 [planner]
 t_fwd = "5min"
 policy = "equal"
-objective = "weighted"
+priority = "slaq"
+priority_settings = { horizon_s = 60, hysteresis = 0.1 }
 solver = "highs"
 solver_limit = "3s"
 
@@ -98,7 +99,8 @@ def test_a_file_says_everything_about_a_site() -> None:
         planner=settings.PlannerSettings(
             t_fwd_s=300.0,
             policy=settings.PolicyName.EQUAL,
-            objective=Objective.WEIGHTED,
+            priority="slaq",
+            priority_settings=(("horizon_s", 60.0), ("hysteresis", 0.1)),
             solver=Solver.HIGHS,
             solver_limit_s=3.0,
         ),
@@ -135,6 +137,18 @@ def test_without_a_home_the_state_directory_must_be_said() -> None:
         ("[holes]\nmargin = 30", "margin = 30, expected a duration with its unit"),
         ('[planner]\npolicy = "scavenger"', "expected one of freetrain, equal"),
         ('[planner]\nt_fwd = "0s"', 't_fwd = "0s", expected a duration'),
+        ('[planner]\nobjective = "weighted"', "objective has become priority: write"),
+        (
+            '[planner]\npriority = "slack"',
+            "no priority 'slack'. Choose one",
+        ),
+        (
+            '[planner]\npriority = "slaq"\npriority_settings = { gain = 1 }',
+            "priority slaq has no setting 'gain'. It has horizon_s, hysteresis",
+        ),
+        ("[planner]\npriority_settings = { a = 1 }", "weight has no setting 'a'."),
+        ("[planner]\npriority_settings = 1", "expected numbers by name, such as"),
+        ("[planner]\npriority_settings = { a = nan }", "expected numbers by name"),
         ("[starts]\npause_after = 0", "expected a whole number from 1 to 1000"),
         ('state_directory = "../x"', 'state_directory = "../x", expected a path'),
         ("caps = [1]", "caps = [1], expected a table, begun by a line [caps]"),
@@ -172,6 +186,8 @@ sites = st.builds(
         settings.PlannerSettings,
         t_fwd_s=seconds,
         policy=st.sampled_from(settings.PolicyName),
+        priority=st.sampled_from(["weight", "fair"]),
+        priority_settings=st.just(()) | st.just((("hysteresis", 0.25),)),
         solver=st.sampled_from(Solver),
     ),
     starts=st.builds(settings.StartSettings, pause_s=seconds),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from freetrain.broker.lease import LeaseKey
 from freetrain.store.beats import SeenBeat, put_beats, seen_beats
 from freetrain.store.database import transaction
+from freetrain.store.deliveries import Delivery, Stage, deliveries, put_delivery
 from freetrain.store.events import (
     Event,
     EventKind,
@@ -23,7 +24,9 @@ from freetrain.store.events import (
 )
 from freetrain.store.intents import intents, put_intents
 from freetrain.store.leases import leases, put_leases
+from freetrain.store.memory import memory_of, put_memory
 from freetrain.store.migrations import migrate
+from freetrain.store.pasts import PastRow, latest_scalings, past_of, put_pasts
 from freetrain.store.plans import SeenPlans, put_plans, seen_plans
 from freetrain.store.trainers import (
     TrainerRow,
@@ -153,3 +156,63 @@ def test_churn_counts_in_its_window_and_failures_since_the_last_good_start() -> 
 
     assert (lately.churned, lately.failed_starts, lately.last_failed_s) == (5, 2, 60.0)
     assert (after.churned, after.failed_starts) == (0, 0)
+
+
+def test_of_each_submission_its_own_past_is_kept() -> None:
+    told = {"points": [[1.0, 2.0, float("inf")]]}
+    old = PastRow("a", 5.0, {"generation": 1}, told, {"seen": {}})
+    new = PastRow("a", 9.0, {}, {}, {"seen": {"1": []}})
+    with new_state() as state:
+        with transaction(state):
+            put_pasts(state, [old])
+        kept = past_of(state, "a", submitted_s=5.0)
+        with transaction(state):
+            put_pasts(state, [new])
+
+        assert kept == old
+        assert past_of(state, "a", submitted_s=5.0) is None
+        assert past_of(state, "b", submitted_s=5.0) is None
+        assert latest_scalings(state) == ({"seen": {"1": []}},)
+
+
+def test_a_priority_is_told_what_it_remembered_and_nothing_of_anothers() -> None:
+    with new_state() as state:
+        assert memory_of(state, "flowcon") == {}
+        with transaction(state):
+            put_memory(state, "flowcon", {"x": [1, None]})
+            put_memory(state, "flowcon", {"y": 0.5})
+
+        assert memory_of(state, "flowcon") == {"y": 0.5}
+        assert memory_of(state, "slaq") == {}
+
+
+def test_a_delivery_comes_back_as_it_was() -> None:
+    reached = Delivery(
+        trainer="a",
+        submitted_s=5.0,
+        stage=Stage.REACHED,
+        reached_s=7.0,
+        step=None,
+        value=-0.25,
+        changed_s=8.0,
+    )
+    done = Delivery(
+        trainer="a",
+        submitted_s=9.0,
+        stage=Stage.DELIVERED,
+        reached_s=7.0,
+        step=3,
+        value=1e-3,
+        changed_s=9.0,
+        checkpoint="x.npz",
+        problem="no such program",
+    )
+    with new_state() as state:
+        with transaction(state):
+            put_delivery(state, reached)
+        first = deliveries(state)
+        with transaction(state):
+            put_delivery(state, done)
+
+        assert first == {("a", 5.0): reached}
+        assert deliveries(state) == {("a", 9.0): done}

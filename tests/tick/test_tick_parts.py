@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from freetrain.broker.limits import Mode
 from freetrain.errors import BadConfigurationError
 from freetrain.jobfile.job import Nodes, RescaleCosts, TrainerJob
-from freetrain.replay.settings import Objective, Solver
+from freetrain.replay.settings import Solver
 from freetrain.site import settings
 from freetrain.site.settings import Site
 from freetrain.tick.limits import grace_s, limits_of, margin_s, mode_of
 from freetrain.tick.planners import EqualShares, InOrder, planner_of
 from freetrain.tick.script import lease_script, write_lease_script
 from freetrain.tick.shapes import shape_name
-from freetrain.tick.worth import costs_s, curve_of, speeds_of
+from freetrain.tick.worth import costs_s, speeds_of
 from milp.planner import Outcome, SolverName
 from milp.verify import violations
 from slurm.config import parse_config
@@ -165,22 +165,6 @@ def test_speed_goes_through_the_points_given_and_on_as_is_assumed_of_all() -> No
     assert list(speeds[[0, 1, 2, 3, 4]]) == [0.0, 50.0, 100.0, 140.0, 180.0]
     assert speeds[8] == pytest.approx(180.0 * 2**0.9)
     assert speeds_of(job())[8] == pytest.approx(8**0.9)
-
-
-@pytest.mark.parametrize(
-    ("objective", "worth"),
-    [
-        (Objective.THROUGHPUT, 180.0),
-        (Objective.SPEEDUP, 1.8),
-        (Objective.WEIGHTED, 5.4),
-    ],
-)
-def test_what_a_count_is_worth_is_what_the_site_maximises(
-    objective: Objective, worth: float
-) -> None:
-    one = job(scaling=((1, 100.0), (2, 180.0)), weight=3.0)
-
-    assert curve_of(one, objective).value_per_s[2] == pytest.approx(worth)
 
 
 def test_costs_that_nobody_gave_are_assumed() -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from freetrain.broker.lease import LeaseKey, uuid_in
 from freetrain.exchange.assigned import newest_assigned
+from freetrain.exchange.environment import render_environment
 from freetrain.exchange.heartbeat import AgentState, Heartbeat, write_heartbeat
 from freetrain.exchange.layout import StateDir
 from freetrain.jobfile.file import parse_job, render_job
@@ -28,10 +31,13 @@ from tests.fakes.slurm.installing import USER, FakeSlurm, install
 from tests.tick.at_hand import AtHand
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import sqlite3
+    from collections.abc import Callable, Iterator
 
     from freetrain.exchange.assigned import Assigned
+    from freetrain.jobfile.job import TrainerJob
     from freetrain.standin.records import Job
+    from freetrain.tick.outside import HookCall
     from freetrain.tick.tick import TickReport
     from slurm.backend import SlurmBackend
 
@@ -51,6 +57,7 @@ class TickWorld:
         is_at_hand: Whether Slurm is asked without starting programs.
         timeout_s: How long a command may take.
         reached: Called before and after each effect.
+        said_by_hook: What calling a hook returns; calls are counted in a file.
         beats: Counts heartbeats up.
     """
 
@@ -62,6 +69,7 @@ class TickWorld:
     is_at_hand: bool = True
     timeout_s: float = 30.0
     reached: Callable[[str], None] = lambda _: None
+    said_by_hook: str = ""
     beats: itertools.count[int] = field(default_factory=itertools.count)
 
     @property
@@ -78,6 +86,7 @@ class TickWorld:
             home="/home/ada",
             python="/usr/bin/python3",
             peak_rss_bytes=lambda: 0,
+            call=self._call,
             reached=self.reached,
         )
 
@@ -90,6 +99,20 @@ class TickWorld:
             timeout_s=self.timeout_s,
             max_requests=most_requests,
         )
+
+    def _call(self, call: HookCall) -> str:
+        with (self.folder.path / "calls").open("a") as calls:
+            told = {k: v for k, v in call.environment.items() if k.startswith("FREE")}
+            calls.write(json.dumps([*call.argv, told]) + "\n")
+        return self.said_by_hook
+
+    @property
+    def hook_calls(self) -> list[list[Any]]:
+        try:
+            text = (self.folder.path / "calls").read_text()
+        except FileNotFoundError:
+            return []
+        return [json.loads(line) for line in text.splitlines()]
 
     def _passing_s(self) -> float:
         """Let a second pass with each command, as in life."""
@@ -104,7 +127,9 @@ class TickWorld:
         whole = f'name = "{name}"\ncommand = "true"\n{text}\n[nodes]\nmax = {most}\n'
         job = parse_job(whole.encode(), path="job.toml", places=Places(Path("/")))
         self.folder.path.mkdir(mode=0o700, exist_ok=True)
-        self.folder.trainer(name).create()
+        place = self.folder.trainer(name)
+        place.create()
+        place.environment.write_bytes(render_environment({"PATH": "/bin"}))
         row = TrainerRow(
             name,
             render_job(job),
@@ -118,6 +143,16 @@ class TickWorld:
     def put(self, row: TrainerRow) -> None:
         with open_store(self.folder.path, uid=UID) as state, transaction(state):
             put_trainers(state, [row])
+
+    @contextmanager
+    def opened(self) -> Iterator[sqlite3.Connection]:
+        """The store, for what no command does."""
+        with open_store(self.folder.path, uid=UID) as state:
+            yield state
+
+    def job(self, name: str) -> TrainerJob:
+        text = self.row(name).job.encode()
+        return parse_job(text, path=name, places=Places(Path("/")))
 
     def row(self, name: str) -> TrainerRow:
         with read_store(self.folder.path, uid=UID) as state:

@@ -1,0 +1,72 @@
+"""Asking the site's priority: with what the store remembers, and what was learned."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from freetrain.errors import BadConfigurationError, UsageError
+from freetrain.priority.registry import priority_named
+from freetrain.store.memory import memory_of
+from freetrain.tick.rating import Asking, Candidate, rate
+from freetrain.tick.worth import AsSaid
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from freetrain.priority.interface import Priority
+    from freetrain.quality.outlook import Better, Outlook, Point
+    from freetrain.site.settings import PlannerSettings
+    from freetrain.tick.deserts import Deserts
+    from freetrain.tick.observe import Observed
+    from freetrain.tick.run import Run
+
+
+def deserts_of(run: Run, observed: Observed, *, nodes: int) -> Deserts:
+    """Return what the trainers that want nodes deserve.
+
+    Args:
+        run: The tick.
+        observed: What is so.
+        nodes: Idle nodes, held ones included.
+
+    Raises:
+        BadConfigurationError: There is no such priority.
+        StoreError: What it remembers cannot be read.
+        MalformedProblemError: A trainer's speeds make no sense.
+    """
+    settings = run.site.planner
+    priority = priority_of(settings)
+    candidates = [
+        Candidate(standing=one, job=one.job, learned=observed.learned.get(one.row.name))
+        for one in observed.trainers
+        if one.job is not None and one.is_wanted
+    ]
+    asking = Asking(
+        settings=settings,
+        priority=priority,
+        memory=memory_of(run.state, priority.name),
+        fit=_outlook_of,
+        speeds=AsSaid(),
+        nodes=nodes,
+        now_s=observed.now_s,
+    )
+    return rate(candidates, asking)
+
+
+def priority_of(settings: PlannerSettings) -> Priority:
+    """Return the priority that *settings* name.
+
+    Raises:
+        BadConfigurationError: There is none of that name, or it has no such setting.
+    """
+    try:
+        return priority_named(settings.priority, dict(settings.priority_settings))
+    except UsageError as error:
+        raise BadConfigurationError(f"freetrain.toml: [planner]: {error}") from error
+
+
+def _outlook_of(points: Sequence[Point], better: Better) -> Outlook | None:
+    # Imported here: fits need SciPy, which takes longer than all of a quiet tick.
+    from freetrain.quality.estimate import outlook_of  # noqa: PLC0415
+
+    return outlook_of(points, better)

@@ -1,0 +1,149 @@
+"""Who deserves nodes, by the priority that the site has chosen; pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from freetrain.jobfile.job import Order
+from freetrain.priority.interface import Basis, Contender, Look, Target
+from freetrain.priority.planned import planned_curves
+from freetrain.tick.deserts import Deserts
+from freetrain.tick.past import total_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from freetrain.jobfile.job import TrainerJob
+    from freetrain.priority.interface import Memory, Priority, Rating
+    from freetrain.quality.outlook import Better, Outlook, Point
+    from freetrain.site.settings import PlannerSettings
+    from freetrain.tick.learning import Learned
+    from freetrain.tick.standing import Standing
+    from freetrain.tick.worth import Speeds
+    from milp.problem import Curve
+
+    Fitter = Callable[[Sequence[Point], Better], Outlook | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Candidate:
+    """A trainer that wants nodes, with all that is known of it.
+
+    Attributes:
+        standing: The trainer.
+        job: Its job file.
+        learned: What it told and showed; None where nothing is known.
+    """
+
+    standing: Standing
+    job: TrainerJob
+    learned: Learned | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Asking:
+    """What rating takes beside the trainers.
+
+    Attributes:
+        settings: The site's.
+        priority: Who rates.
+        memory: What it is to be told.
+        fit: What makes outlooks; not called where nobody looks at them.
+        speeds: What says how quick trainers are.
+        nodes: Idle nodes, held ones included.
+        now_s: The moment, Unix time.
+    """
+
+    settings: PlannerSettings
+    priority: Priority
+    memory: Memory
+    fit: Fitter
+    speeds: Speeds
+    nodes: int
+    now_s: float
+
+
+def rate(candidates: Sequence[Candidate], asking: Asking) -> Deserts:
+    """Return what each of *candidates* deserves.
+
+    Whoever is in the background, by job file or by rating, is planned after all
+    others; so it needs no lower curve, and keeps its place among its like.
+
+    Raises:
+        MalformedProblemError: A trainer's speeds make no sense.
+    """
+    contenders = tuple(contender_of(one, asking) for one in candidates)
+    look = Look(
+        now_s=asking.now_s,
+        contenders=contenders,
+        nodes=asking.nodes,
+        t_fwd_s=asking.settings.t_fwd_s,
+    )
+    rated = asking.priority.rate(look, asking.memory)
+    names = [one.name for one in contenders]
+    last = {
+        name
+        for name, one, rating in zip(names, candidates, rated.ratings, strict=True)
+        if rating.is_background or one.job.order is Order.BACKGROUND
+    }
+    return Deserts(
+        priority=asking.priority.name,
+        contenders=dict(zip(names, contenders, strict=True)),
+        curves=_curves(dict(zip(names, rated.ratings, strict=True)), last),
+        reasons={n: r.reason for n, r in zip(names, rated.ratings, strict=True)},
+        background=frozenset(last),
+        memory=rated.memory,
+    )
+
+
+def contender_of(one: Candidate, asking: Asking) -> Contender:
+    """Return *one* as a priority sees it."""
+    job, row, learned = one.job, one.standing.row, one.learned
+    newest = one.standing.newest
+    scaling = {} if learned is None else learned.scaling
+    up_s, down_s, start_s = asking.speeds.costs_s(job, scaling)
+    return Contender(
+        name=row.name,
+        sizes=job.nodes.sizes,
+        samples_per_s=asking.speeds.samples_per_s(job, scaling),
+        held=min(0 if newest is None else len(newest.members), job.nodes.sizes[-1]),
+        arrived_s=row.submitted_s,
+        done_samples=(learned.past.work if learned else None) or 0.0,
+        total_samples=total_of(job, learned.past) if learned else None,
+        weight=job.weight,
+        deadline_s=job.deadline.time_s(row.submitted_s) if job.deadline else None,
+        target=_target(job, learned),
+        outlook=_outlook(job, learned, asking),
+        grow_s=up_s,
+        shrink_s=down_s,
+        start_s=start_s,
+    )
+
+
+def _target(job: TrainerJob, learned: Learned | None) -> Target | None:
+    if job.target is None:
+        return None
+    return Target(
+        deliver=job.target.deliver,
+        final=job.target.final,
+        is_delivered=learned is not None and learned.past.deliver is not None,
+    )
+
+
+def _outlook(
+    job: TrainerJob, learned: Learned | None, asking: Asking
+) -> Outlook | None:
+    if asking.priority.basis is not Basis.LOSSES or learned is None:
+        return None
+    return asking.fit(learned.past.told(), job.measure.better)
+
+
+def _curves(ratings: Mapping[str, Rating], last: set[str]) -> dict[str, Curve]:
+    """Return curves with floors worked in, those of the background on their own."""
+    curves: dict[str, Curve] = {}
+    for is_last in (False, True):
+        names = [name for name in ratings if (name in last) is is_last]
+        alike = [replace(ratings[name], is_background=False) for name in names]
+        curves |= zip(names, planned_curves(alike), strict=True)
+    return curves

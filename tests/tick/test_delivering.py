@@ -1,0 +1,316 @@
+"""Models are handed over once, whole, and when they are good enough."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from freetrain.elastic.checkpoint import read_checkpoint
+from freetrain.store.deliveries import Delivery, Stage, deliveries
+from freetrain.store.events import EventKind, events_of
+from freetrain.store.open_store import read_store
+from freetrain.store.trainers import TrainerState
+from freetrain.tick.delivering import NOBODY_KNOWS
+from freetrain.tick.hooks import call_hook
+from freetrain.tick.outside import HookCall
+from tests.tick.tellers import commit, tell
+from tests.tick.test_tick_kills import copied, killed_at
+from tests.tick.tick_worlds import UID, TickWorld, tick_world
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from freetrain.elastic.run_dir import RunDir
+
+
+@pytest.fixture
+def world(quick_folder: Path) -> TickWorld:
+    return tick_world(quick_folder)
+
+
+def wanting(world: TickWorld, more: str = "", *, deliver: float = 0.5) -> RunDir:
+    """Submit a trainer with a target; return where it commits."""
+    target = f'[target]\ndeliver = {deliver}\nhook = ["tell", "$x"]\n{more}\n'
+    world.submit("a", target, most=2)
+    return world.folder.trainer("a").run
+
+
+def published(world: TickWorld) -> str:
+    return f'publish = "{place(world)}"'
+
+
+def place(world: TickWorld) -> Path:
+    return world.folder.path.parent / "models" / "good.npz"
+
+
+def delivery(world: TickWorld) -> Delivery | None:
+    with read_store(world.folder.path, uid=UID) as state:
+        return next(iter(deliveries(state).values()), None)
+
+
+def test_nothing_is_delivered_before_the_target_is_reached(world: TickWorld) -> None:
+    run_dir = wanting(world, published(world))
+    tell(run_dir, 0.9, 0.6, float("nan"), -float("inf"))
+    commit(run_dir, 4)
+
+    world.tick()
+
+    assert delivery(world) is None
+    assert not place(world).exists()
+    assert world.hook_calls == []
+
+
+def test_the_checkpoint_is_published_and_the_hook_called_once(
+    world: TickWorld,
+) -> None:
+    run_dir = wanting(world, published(world))
+    tell(run_dir, 0.9, 0.4, 0.7)
+    commit(run_dir, 1)
+    whole = commit(run_dir, 3)
+
+    for _ in range(3):
+        world.tick()
+
+    found = delivery(world)
+    assert found is not None
+    assert (found.stage, found.problem) == (Stage.DELIVERED, "")
+    assert (found.step, found.value, found.checkpoint) == (2, 0.4, whole.name)
+    assert place(world).read_bytes() == whole.read_bytes()
+    assert [path.name for path in place(world).parent.iterdir()] == ["good.npz"]
+    told = {
+        "FREETRAIN_TRAINER": "a",
+        "FREETRAIN_METRIC": "loss",
+        "FREETRAIN_VALUE": "0.4",
+        "FREETRAIN_PUBLISHED": str(place(world)),
+    }
+    assert world.hook_calls == [["tell", "$x", told]]
+    assert world.row("a").state is TrainerState.WANTED, "it trains on"
+    with read_store(world.folder.path, uid=UID) as state:
+        kinds = [event.kind for event in events_of(state, "a")]
+    assert kinds.count(EventKind.DELIVERED) == 1
+
+
+def test_a_published_model_is_a_copy_that_may_be_changed(world: TickWorld) -> None:
+    run_dir = wanting(world, published(world))
+    tell(run_dir, 0.4)
+    whole = commit(run_dir, 1)
+    world.tick()
+
+    with place(world).open("r+b") as file:
+        file.write(b"changed")
+
+    assert read_checkpoint(whole.read_bytes()).position.step == 1
+
+
+def test_a_checkpoint_from_before_the_target_was_reached_is_not_delivered(
+    world: TickWorld,
+) -> None:
+    run_dir = wanting(world, published(world))
+    tell(run_dir, 0.9, 0.4)
+    commit(run_dir, 1)
+    world.tick()
+    waits = delivery(world)
+    torn = commit(run_dir, 5)
+    torn.write_bytes(torn.read_bytes()[:-70])
+    corrupt = commit(run_dir, 4)
+    corrupt.write_bytes(b"x" + corrupt.read_bytes()[1:])
+    world.tick()
+    still_waits = not place(world).exists()
+    whole = commit(run_dir, 3)
+
+    world.tick()
+
+    assert waits is not None
+    assert waits.stage is Stage.REACHED
+    assert "no checkpoint has the step yet" in waits.problem
+    assert still_waits
+    assert place(world).read_bytes() == whole.read_bytes()
+    assert len(world.hook_calls) == 1
+
+
+def test_a_trainer_that_stopped_short_of_a_commit_is_delivered_in_the_end(
+    world: TickWorld,
+) -> None:
+    run_dir = wanting(world, published(world))
+    tell(run_dir, 0.9, 0.4)
+    commit(run_dir, 1)
+    world.tick()
+    world.set_state("a", TrainerState.CANCELLED)
+    world.tick()
+    is_early = place(world).exists()
+    world.now_s += 1_000.0
+
+    world.tick()
+
+    assert not is_early
+    assert read_checkpoint(place(world).read_bytes()).position.step == 1
+
+
+def test_a_place_that_cannot_be_written_is_told_and_tried_again(
+    world: TickWorld,
+) -> None:
+    run_dir = wanting(world, published(world))
+    tell(run_dir, 0.4)
+    commit(run_dir, 1)
+    place(world).mkdir(parents=True)
+
+    world.tick()
+    told = delivery(world)
+    place(world).rmdir()
+    world.tick()
+
+    assert told is not None
+    assert told.stage is Stage.REACHED
+    assert told.problem.startswith(f"cannot publish {place(world)}: ")
+    assert place(world).is_file()
+
+
+def test_without_a_place_only_the_hook_is_called(world: TickWorld) -> None:
+    tell(wanting(world), 0.4)
+
+    world.tick()
+
+    ((*_, told),) = world.hook_calls
+    assert told["FREETRAIN_PUBLISHED"] == ""
+
+
+def test_a_hook_that_fails_is_told_and_not_called_again(world: TickWorld) -> None:
+    world.said_by_hook = "the hook ended with exit code 3"
+    tell(wanting(world), 0.4)
+
+    world.tick()
+    world.tick()
+
+    found = delivery(world)
+    assert found is not None
+    assert (found.stage, found.problem) == (Stage.DELIVERED, world.said_by_hook)
+    assert len(world.hook_calls) == 1
+
+
+def test_a_dry_run_delivers_nothing(world: TickWorld) -> None:
+    run_dir = wanting(world, published(world))
+    tell(run_dir, 0.4)
+    commit(run_dir, 1)
+
+    world.tick(dry_run=True)
+
+    assert delivery(world) is None
+    assert not place(world).exists()
+    assert world.hook_calls == []
+
+
+def test_whoever_is_submitted_again_is_delivered_again(world: TickWorld) -> None:
+    tell(wanting(world), 0.4)
+    world.tick()
+    world.put(replace(world.row("a"), submitted_s=2.0))
+
+    world.tick()
+
+    assert len(world.hook_calls) == 2
+
+
+def test_a_trainer_that_reached_its_final_target_is_finished_and_stops(
+    world: TickWorld,
+) -> None:
+    run_dir = wanting(world, "final = 0.1")
+    world.tick()
+    world.beat()
+    world.tick()
+    running = world.newest("a")
+    tell(run_dir, 0.9, 0.05)
+
+    world.beat()
+    world.tick()
+
+    stopped = world.newest("a")
+    assert running is not None
+    assert stopped is not None
+    assert (len(running.members), len(stopped.members)) == (2, 0)
+    assert stopped.reason == "it is finished"
+    assert world.row("a").state is TrainerState.FINISHED
+    assert world.row("a").message == "its final target is reached: loss 0.05"
+    assert len(world.hook_calls) == 1
+
+
+@pytest.mark.long
+def test_a_tick_killed_anywhere_leaves_no_model_undelivered_and_calls_no_hook_twice(
+    quick_folder: Path,
+) -> None:
+    (quick_folder / "before").mkdir()
+    before = tick_world(quick_folder / "before")
+    run_dir = wanting(before, published(before))
+    tell(run_dir, 0.9, 0.4)
+    whole = commit(run_dir, 2)
+    steps, uncalled = 0, 0
+
+    while killed_at(world := copied(before, quick_folder / f"{steps}"), steps):
+        world.tick()
+        world.tick()
+
+        found = delivery(world)
+        assert found is not None
+        assert found.stage is Stage.DELIVERED
+        assert place(before).read_bytes() == whole.read_bytes()
+        assert [path.name for path in place(before).parent.iterdir()] == ["good.npz"]
+        if found.problem == NOBODY_KNOWS:
+            uncalled += 1
+            assert len(world.hook_calls) <= 1
+        else:
+            assert (found.problem, len(world.hook_calls)) == ("", 1)
+        shutil.rmtree(place(before).parent)
+        shutil.rmtree(quick_folder / f"{steps}")
+        steps += 1
+
+    assert steps >= 16, "hardly any step was tried"
+    assert uncalled == 4, "after the intent, around the call, before what became of it"
+
+
+def hook(folder: Path, script: str, *, limit_s: float = 30.0) -> str:
+    return call_hook(a_call(folder, "/bin/sh", "-c", script, limit_s=limit_s))
+
+
+def a_call(folder: Path, *argv: str, limit_s: float = 30.0) -> HookCall:
+    environment = {"PATH": "/usr/bin:/bin"}
+    return HookCall(argv=argv, folder=folder, environment=environment, limit_s=limit_s)
+
+
+def test_a_hook_that_works_says_nothing(tmp_path: Path) -> None:
+    assert hook(tmp_path, "echo said; pwd > here") == ""
+    assert (tmp_path / "here").read_text().strip() == str(tmp_path)
+
+
+def test_what_goes_wrong_with_a_hook_is_said(tmp_path: Path) -> None:
+    missing = a_call(tmp_path, "no-such-program")
+
+    assert hook(tmp_path, "exit 3") == "the hook ended with exit code 3"
+    assert call_hook(missing).startswith("the hook no-such-program could not be")
+
+
+def test_a_hook_that_takes_too_long_is_killed_with_all_that_it_started(
+    tmp_path: Path,
+) -> None:
+    said = hook(tmp_path, "sleep 1000 & echo $! > child; wait", limit_s=0.5)
+
+    assert said == "the hook took longer than 0.5 s and was killed"
+    child = int((tmp_path / "child").read_text())
+    assert is_gone(child)
+
+
+def is_gone(pid: int) -> bool:
+    """Tell whether a process ends within a while; nobody may have reaped it yet."""
+    for _ in range(200):
+        try:
+            os.kill(pid, signal.SIG_DFL)
+        except ProcessLookupError:
+            return True
+        with open(f"/proc/{pid}/stat") as stat:  # noqa: PTH123
+            if stat.read().rpartition(")")[2].split()[0] == "Z":
+                return True
+        time.sleep(0.05)
+    return False
