@@ -84,6 +84,7 @@ def _planner() -> tuple[Key, ...]:
         Key("policy", one_of(settings.PolicyName), "policy"),
         Key("priority", named("a priority"), "priority"),
         Key("priority_settings", numbers("gain"), "priority_settings"),
+        Key("learn", yes_or_no(), "learn"),
         Key("solver", one_of(Solver), "solver"),
         Key("solver_limit", seconds(0.1, 600.0), "solver_limit_s"),
     )

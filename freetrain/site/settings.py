@@ -111,6 +111,8 @@ class PlannerSettings:
             Speed-up times weight lets trainers be compared whose samples have
             nothing in common.
         priority_settings: Its own settings, by name.
+        learn: Whether speeds and costs that were measured count; else only those
+            that users give, and what is assumed.
         solver: What finds the optimum.
         solver_limit_s: Time for the solver in one tick.
     """
@@ -119,6 +121,7 @@ class PlannerSettings:
     policy: PolicyName = PolicyName.FREETRAIN
     priority: str = "weight"
     priority_settings: tuple[tuple[str, float], ...] = ()
+    learn: bool = True
     solver: Solver = Solver.EXACT
     solver_limit_s: float = 10.0
 

@@ -16,8 +16,10 @@ from freetrain.tick.past import Past, past_from
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from freetrain.exchange.layout import TrainerDir
     from freetrain.jobfile.job import TrainerJob
     from freetrain.progress.record import Record
+    from freetrain.tick.past import Grown
     from freetrain.tick.run import Run
     from freetrain.tick.standing import Standing
 
@@ -118,9 +120,22 @@ def _read_on(
     records = reader.read(most_bytes=MOST_BYTES_EACH)
     if reader.bookmark == before.bookmark:
         return before, 0
-    before.past.take(_numbered(records, standing), job)
-    learned = replace(before, bookmark=reader.bookmark, is_read=True)
+    grown = before.past.take(_numbered(records, standing), job)
+    scaling = _with(grown, before.scaling, folder) if run.site.planner.learn else {}
+    learned = replace(before, scaling=scaling, bookmark=reader.bookmark, is_read=True)
     return learned, reader.read_bytes
+
+
+def _with(
+    grown: Iterable[Grown], scaling: Mapping[str, Any], folder: TrainerDir
+) -> Mapping[str, Any]:
+    """Return *scaling* with what the stretches that have *grown* show."""
+    # Imported here: a site may want to know nothing of it.
+    from freetrain.tick.fragments import fragment_of  # noqa: PLC0415
+    from freetrain.tick.measured import with_fragments  # noqa: PLC0415
+
+    fragments = (fragment_of(folder, *one) for one in grown)
+    return with_fragments(scaling, filter(None, fragments))
 
 
 def _numbered(records: Iterable[Record], standing: Standing) -> Iterator[Record]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from freetrain.errors import BadConfigurationError, UsageError
 from freetrain.priority.registry import priority_named
 from freetrain.store.memory import memory_of
+from freetrain.store.pasts import latest_scalings
 from freetrain.tick.rating import Asking, Candidate, rate
 from freetrain.tick.worth import AsSaid
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from freetrain.tick.deserts import Deserts
     from freetrain.tick.observe import Observed
     from freetrain.tick.run import Run
+    from freetrain.tick.worth import Speeds
 
 
 def deserts_of(run: Run, observed: Observed, *, nodes: int) -> Deserts:
@@ -46,11 +48,19 @@ def deserts_of(run: Run, observed: Observed, *, nodes: int) -> Deserts:
         priority=priority,
         memory=memory_of(run.state, priority.name),
         fit=_outlook_of,
-        speeds=AsSaid(),
+        speeds=_speeds(run, observed),
         nodes=nodes,
         now_s=observed.now_s,
     )
     return rate(candidates, asking)
+
+
+def _speeds(run: Run, observed: Observed) -> Speeds:
+    if not run.site.planner.learn:
+        return AsSaid()
+    from freetrain.tick.measured import measured_by  # noqa: PLC0415 - only here
+
+    return measured_by(latest_scalings(run.state), now_s=observed.now_s)
 
 
 def priority_of(settings: PlannerSettings) -> Priority:

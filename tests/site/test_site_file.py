@@ -53,6 +53,7 @@ t_fwd = "5min"
 policy = "equal"
 priority = "slaq"
 priority_settings = { horizon_s = 60, hysteresis = 0.1 }
+learn = false
 solver = "highs"
 solver_limit = "3s"
 
@@ -101,6 +102,7 @@ def test_a_file_says_everything_about_a_site() -> None:
             policy=settings.PolicyName.EQUAL,
             priority="slaq",
             priority_settings=(("horizon_s", 60.0), ("hysteresis", 0.1)),
+            learn=False,
             solver=Solver.HIGHS,
             solver_limit_s=3.0,
         ),
@@ -188,6 +190,7 @@ sites = st.builds(
         policy=st.sampled_from(settings.PolicyName),
         priority=st.sampled_from(["weight", "fair"]),
         priority_settings=st.just(()) | st.just((("hysteresis", 0.25),)),
+        learn=st.booleans(),
         solver=st.sampled_from(Solver),
     ),
     starts=st.builds(settings.StartSettings, pause_s=seconds),

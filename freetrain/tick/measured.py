@@ -1,0 +1,97 @@
+"""Speeds and costs as they were measured, before what users say; pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from freetrain.errors import BadDataError
+from freetrain.scaling.estimate import estimate
+from freetrain.scaling.fragment import Rescale
+from freetrain.scaling.learned import LearnedScaling
+from freetrain.scaling.prior import shown_by, site_prior
+from freetrain.scaling.state import from_state, to_state
+from freetrain.tick.past import unit_of
+from freetrain.tick.worth import ASSUMED_RESCALE_S, ASSUMED_START_S, costs_s, speeds_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from freetrain.jobfile.job import TrainerJob
+    from freetrain.scaling.fragment import Fragment
+    from freetrain.scaling.prior import Prior
+
+
+class Measured:
+    """What trainers showed; a ``worth.Speeds``."""
+
+    def __init__(self, prior: Prior, *, now_s: float) -> None:
+        """Take what is expected of trainers here, and the moment."""
+        self._prior = prior
+        self._now_s = now_s
+
+    def samples_per_s(
+        self, job: TrainerJob, scaling: Mapping[str, Any]
+    ) -> NDArray[np.float64]:
+        """Return measured speeds; before the first, those that *job* says."""
+        known = known_from(scaling)
+        if job.scaling and not known.seen:
+            return speeds_of(job)
+        most, user = job.nodes.sizes[-1], _user(job, known)
+        found = estimate(known, most, now_s=self._now_s, prior=self._prior, user=user)
+        return found.samples_per_s
+
+    def costs_s(
+        self, job: TrainerJob, scaling: Mapping[str, Any]
+    ) -> tuple[float, float, float]:
+        """Return measured costs, but those that *job* says."""
+        known = known_from(scaling)
+        measured_s = (
+            known.cost_s(Rescale.GROW, assumed_s=ASSUMED_RESCALE_S),
+            known.cost_s(Rescale.SHRINK, assumed_s=ASSUMED_RESCALE_S),
+            known.cost_s(Rescale.START, assumed_s=ASSUMED_START_S),
+        )
+        return costs_s(job.costs, measured_s)
+
+
+def measured_by(scalings: Iterable[Mapping[str, Any]], *, now_s: float) -> Measured:
+    """Return speeds at a site where trainers have shown *scalings*."""
+    shown = (shown_by(known_from(one), now_s=now_s) for one in scalings)
+    return Measured(site_prior(one for one in shown if one is not None), now_s=now_s)
+
+
+def with_fragments(
+    scaling: Mapping[str, Any], fragments: Iterable[Fragment]
+) -> dict[str, Any]:
+    """Return *scaling* with what *fragments* show."""
+    known = known_from(scaling)
+    for fragment in fragments:
+        known = known.with_fragment(fragment)
+    return to_state(known)
+
+
+def known_from(scaling: Mapping[str, Any]) -> LearnedScaling:
+    """Return what was measured; nothing where another release wrote it."""
+    try:
+        return from_state(scaling)
+    except BadDataError:
+        return LearnedScaling()
+
+
+def _user(job: TrainerJob, known: LearnedScaling) -> dict[int, float] | None:
+    """Return what its user says, in the unit in which it was measured.
+
+    Users say samples. Where the program tells only steps or epochs, what they say of
+    the shape still holds: it is brought to the speed of the smallest size seen.
+    """
+    if not job.scaling:
+        return None
+    said = dict(job.scaling)
+    if unit_of(job) == "samples" or not known.seen:
+        return said
+    nodes = min(known.seen)
+    measured_per_s = known.seen[nodes][-1].samples_per_s
+    factor = measured_per_s / float(speeds_of(job, at_least=nodes)[nodes])
+    return {n: speed * factor for n, speed in said.items()}

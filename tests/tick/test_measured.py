@@ -1,0 +1,196 @@
+"""Speeds and costs are learned from what trainers tell, and replace assumed ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import pytest
+
+from freetrain.exchange.ending import Ended, Ending, create_ending
+from freetrain.jobfile.job import (
+    Nodes,
+    Progress,
+    ProgressFormat,
+    RescaleCosts,
+    TrainerJob,
+)
+from freetrain.scaling.fragment import Paid, Rescale, Seen
+from freetrain.scaling.learned import LearnedScaling
+from freetrain.scaling.prior import Prior
+from freetrain.scaling.state import to_state
+from freetrain.site.settings import PlannerSettings
+from freetrain.store.open_store import read_store
+from freetrain.store.pasts import past_of
+from freetrain.tick.measured import Measured, known_from, measured_by
+from tests.tick.tellers import assigned, printed, printing, tell
+from tests.tick.tick_worlds import UID, TickWorld, tick_world
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+SEEN = LearnedScaling(
+    MappingProxyType({2: (Seen(0.0, 50.0, 1e4),), 4: (Seen(1.0, 40.0, 1e4),)}),
+    MappingProxyType({Rescale.GROW: (Paid(0.0, 9.0), Paid(1.0, 9.0))}),
+)
+
+
+@pytest.fixture
+def world(quick_folder: Path) -> TickWorld:
+    return tick_world(quick_folder, planner=PlannerSettings(learn=True))
+
+
+def kept(world: TickWorld) -> LearnedScaling:
+    """What the last tick remembered of the trainer's speed."""
+    with read_store(world.folder.path, uid=UID) as state:
+        row = past_of(state, "a", submitted_s=world.row("a").submitted_s)
+    assert row is not None
+    return known_from(row.scaling)
+
+
+def job(**changes: object) -> TrainerJob:
+    made = TrainerJob(
+        name="a", command=("x",), directory=Path("/"), nodes=Nodes(max_nodes=4)
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def speeds(one: TrainerJob, known: LearnedScaling) -> NDArray[np.float64]:
+    return Measured(Prior(), now_s=500.0).samples_per_s(one, to_state(known))
+
+
+def test_speed_and_cost_of_a_rescale_are_learned_from_what_generations_tell(
+    world: TickWorld,
+) -> None:
+    world.submit("a")
+    run_dir = world.folder.trainer("a").run
+    assigned(world.folder.trainer("a"), 1, 1, at_s=-3.0)
+    tell(run_dir, *([0.5] * 30))
+    assigned(world.folder.trainer("a"), 2, 2, at_s=30.0)
+    tell(run_dir, *([0.4] * 30), since=37, generation=2)
+
+    world.tick()
+
+    scaling = kept(world)
+    ((nodes, (one,)), (both, (two,))) = sorted(scaling.seen.items())
+    assert (nodes, both) == (1, 2)
+    assert one.samples_per_s == pytest.approx(10.0)
+    assert two.samples_per_s == pytest.approx(10.0)
+    assert [c.seconds for c in scaling.paid[Rescale.START]] == [4.0]
+    assert [c.seconds for c in scaling.paid[Rescale.GROW]] == [8.0]
+
+
+def test_coming_back_after_a_failure_is_no_rescale(world: TickWorld) -> None:
+    world.submit("a")
+    run_dir = world.folder.trainer("a").run
+    assigned(world.folder.trainer("a"), 1, 1, at_s=0.0)
+    tell(run_dir, *([0.5] * 5))
+    failed(world, 1)
+    assigned(world.folder.trainer("a"), 2, 2, at_s=10.0)
+    tell(run_dir, *([0.5] * 5), since=50, generation=2)
+
+    world.tick()
+
+    assert list(kept(world).paid) == [Rescale.START]
+
+
+def test_coming_back_from_no_nodes_is_a_start(world: TickWorld) -> None:
+    world.submit("a")
+    run_dir = world.folder.trainer("a").run
+    assigned(world.folder.trainer("a"), 1, 1, at_s=0.0)
+    tell(run_dir, *([0.5] * 5))
+    assigned(world.folder.trainer("a"), 2, 0, at_s=10.0)
+    assigned(world.folder.trainer("a"), 3, 2, at_s=40.0)
+    tell(run_dir, *([0.5] * 5), since=50, generation=3)
+
+    world.tick()
+
+    paid = kept(world).paid
+    assert [cost.seconds for cost in paid[Rescale.START]] == [1.0, 11.0]
+
+
+def test_a_program_that_tells_no_time_is_timed_by_the_ticks(world: TickWorld) -> None:
+    printing(world, r"step (?P<step>\d+)")
+    assigned(world.folder.trainer("a"), 1, 1, at_s=0.0)
+    world.tick()
+    for step in (10, 20, 30, 40):
+        printed(world, f"step {step}\n")
+        world.now_s += 100.0
+        world.tick()
+
+    (speed,) = kept(world).seen[1]
+
+    assert speed.samples_per_s == pytest.approx(0.1, rel=0.15)
+
+
+def failed(world: TickWorld, generation: int) -> None:
+    ending = Ending(
+        generation=generation,
+        ended=Ended.FAILED,
+        was_asked=False,
+        lost_lease=False,
+        exit_code=1,
+        step=0,
+        committed_step=0,
+        message="",
+        started_s=0.0,
+        ended_s=1.0,
+        author="x-0",
+    )
+    create_ending(world.folder.trainer("a"), ending)
+
+
+def test_measured_speeds_take_the_place_of_assumed_ones_even_where_they_fall() -> None:
+    found = speeds(job(), SEEN)
+
+    assert found[2] == pytest.approx(50.0, rel=0.05)
+    assert found[4] == pytest.approx(40.0, rel=0.05)
+
+
+def test_measured_costs_count_where_their_user_says_nothing() -> None:
+    site = Measured(Prior(), now_s=500.0)
+    one = job(costs=RescaleCosts(shrink_s=7.0))
+
+    assert site.costs_s(one, to_state(SEEN)) == (9.0, 7.0, 5.0)
+
+
+def test_what_its_user_says_counts_until_it_is_measured() -> None:
+    one = job(scaling=((1, 100.0), (4, 400.0)))
+
+    before = speeds(one, LearnedScaling())
+    after = speeds(one, SEEN)
+
+    assert list(before) == [0.0, 100.0, 200.0, 300.0, 400.0]
+    assert after[2] == pytest.approx(50.0, rel=0.1)
+
+
+def test_samples_that_its_user_says_are_compared_with_steps_by_their_shape() -> None:
+    told = Progress(form=ProgressFormat.PATTERN, pattern=r"(?P<step>\d+)")
+    one = job(scaling=((1, 1e6), (4, 4e6)), elastic=False, progress=told)
+    one_size = LearnedScaling(MappingProxyType({1: (Seen(0.0, 2.0, 1e5),)}))
+
+    assert speeds(one, one_size)[4] == pytest.approx(8.0, rel=0.1)
+
+
+def test_a_trainer_that_is_not_known_yet_is_taken_to_be_like_the_others() -> None:
+    others: list[dict[str, object]] = [to_state(SEEN), {"version": "anothers"}]
+
+    found = measured_by(others, now_s=500.0).samples_per_s(job(), {})
+
+    assert 20.0 < found[1] < 100.0
+
+
+def test_the_planner_is_told_what_was_measured(world: TickWorld) -> None:
+    world.submit("a", most=2)
+    run_dir = world.folder.trainer("a").run
+    assigned(world.folder.trainer("a"), 1, 1, at_s=0.0)
+    tell(run_dir, *([0.5] * 30))
+    assigned(world.folder.trainer("a"), 2, 2, at_s=31.0)
+    tell(run_dir, *([0.5] * 30), since=32, generation=2, step_s=4.0)
+
+    page = world.tick().page
+
+    assert page.trainers[0].planned_nodes == 1, "two nodes are half as quick as one"
