@@ -11,6 +11,7 @@ from freetrain.cli import (
     cancel,
     contest,
     cron,
+    curves,
     demo,
     doctor,
     drill,
@@ -100,6 +101,7 @@ app.command(epilog=_examples(submit.EXAMPLES))(submit.submit)
 app.command(epilog=_examples(status.EXAMPLES))(status.status)
 app.command(epilog=_examples(holes.EXAMPLES))(holes.holes)
 app.command(epilog=_examples(explain.EXAMPLES))(explain.explain)
+app.command(epilog=_examples(curves.EXAMPLES))(curves.curves)
 app.command(epilog=_examples(drill.EXAMPLES))(drill.drill)
 app.command(epilog=_examples(logs.EXAMPLES))(logs.logs)
 app.command(epilog=_examples(cancel.EXAMPLES))(cancel.cancel)

@@ -37,6 +37,7 @@ def explain(
     from freetrain.cli.explain_text import holes_part, trainer_part  # noqa: PLC0415
     from freetrain.cli.site import site_of  # noqa: PLC0415
     from freetrain.cli.watching import print_out  # noqa: PLC0415
+    from freetrain.desk.curves import curves_of  # noqa: PLC0415
     from freetrain.desk.history import history  # noqa: PLC0415
     from freetrain.desk.overview import overview  # noqa: PLC0415
     from freetrain.exchange.layout import StateDir  # noqa: PLC0415
@@ -50,10 +51,14 @@ def explain(
         one.row.name: history(state.trainer(one.row.name), most=most)
         for one in seen.standings
     }
+    found = curves_of(state, name=trainer, uid=world.uid) if trainer or as_json else ()
+    learned = {one.name: one for one in found}
     if as_json:
-        write_out(world, json.dumps(explain_record(seen, chapters)) + "\n")
+        record = explain_record(seen, chapters, learned)
+        write_out(world, json.dumps(record, allow_nan=False) + "\n")
         return
     for one in seen.standings:
-        print_out(world, trainer_part(one, seen, chapters[one.row.name]))
+        name = one.row.name
+        print_out(world, trainer_part(one, seen, chapters[name], learned.get(name)))
     if trainer is None:
         print_out(world, holes_part(seen))

@@ -5,17 +5,21 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from freetrain.cli.curves_record import outlook_record
 from freetrain.cli.why_text import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from freetrain.desk.curves import Curves
     from freetrain.desk.history import Chapter
     from freetrain.desk.overview import Overview
 
 
 def explain_record(
-    seen: Overview, chapters: Mapping[str, Sequence[Chapter]]
+    seen: Overview,
+    chapters: Mapping[str, Sequence[Chapter]],
+    learned: Mapping[str, Curves],
 ) -> dict[str, Any]:
     """Return the reasons for everything; what no tick told is empty."""
     page = seen.page
@@ -23,6 +27,7 @@ def explain_record(
         "now_s": seen.now_s,
         "at_s": None if page is None else page.at_s,
         "problems": list(page.problems) if page else [],
+        "priority": page.priority if page else "",
         "trainers": [
             {
                 "name": one.row.name,
@@ -31,6 +36,9 @@ def explain_record(
                 "tick": None
                 if (line := seen.of_trainer(one.row.name)) is None
                 else asdict(line),
+                "learned": None
+                if (known := learned.get(one.row.name)) is None
+                else outlook_record(known),
                 "generations": [_chapter(c) for c in chapters[one.row.name]],
             }
             for one in seen.standings

@@ -11,6 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from freetrain.broker.explain import HoleReason
+from freetrain.cli.aim_text import aim_lines
+from freetrain.cli.curves_text import outlook_lines, speed_lines
 from freetrain.cli.maker_text import maker_text
 from freetrain.cli.node_names import nodes_named
 from freetrain.cli.times import age_text, ago, clock_text, short_age
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
+    from freetrain.desk.curves import Curves
     from freetrain.desk.history import Chapter
     from freetrain.desk.overview import Overview
     from freetrain.desk.status import Standing
@@ -32,11 +35,30 @@ if TYPE_CHECKING:
 
 
 def trainer_part(
-    one: Standing, seen: Overview, chapters: Sequence[Chapter]
+    one: Standing,
+    seen: Overview,
+    chapters: Sequence[Chapter],
+    curves: Curves | None = None,
 ) -> RenderableType:
-    """Return why *one* has what it has, and what became of it so far."""
-    lines = [*_trainer(one, seen), *_story(chapters, seen.now_s)]
-    return _text(lines)
+    """Return why *one* has what it has, and what became of it so far.
+
+    Args:
+        one: The trainer.
+        seen: Everything there is to see.
+        chapters: Its last generations.
+        curves: What its own words say; None to leave that out.
+    """
+    learned = () if curves is None else _learned(curves)
+    story = _story(chapters, seen.now_s)
+    return _text([*_trainer(one, seen), *learned, *story])
+
+
+def _learned(curves: Curves) -> Iterator[str]:
+    yield from speed_lines(curves)
+    if not curves.told:
+        yield f"No {curves.metric} was told so far, so it is rated by its throughput."
+    else:
+        yield from outlook_lines(curves)
 
 
 def holes_part(seen: Overview) -> RenderableType:
@@ -66,10 +88,18 @@ def _trainer(one: Standing, seen: Overview) -> Iterator[str]:
         yield f"Why: {line.reason}."
     if is_wanted and line is not None:
         yield from _counts(one, line)
+        yield from _rating(line, seen)
     elif is_wanted and one.doing is Doing.WAITING:
         yield "No tick has seen it yet."
+    yield from (f"{said[:1].upper()}{said[1:]}" for said in aim_lines(one, seen))
     if is_wanted and seen.is_tick_missing:
         yield "No tick for ten minutes or more: nothing changes without one."
+
+
+def _rating(line: TrainerLine, seen: Overview) -> Iterator[str]:
+    if line.rating and seen.page is not None:
+        last = " It gets only what the others leave." if line.is_background else ""
+        yield f"Rated by {seen.page.priority}: {line.rating}.{last}"
 
 
 def _counts(one: Standing, line: TrainerLine) -> Iterator[str]:

@@ -9,6 +9,7 @@ from freetrain.cli.why_text import reason_of
 if TYPE_CHECKING:
     from freetrain.desk.overview import Overview
     from freetrain.desk.status import Standing
+    from freetrain.store.deliveries import Delivery
 
 
 def status_record(seen: Overview) -> dict[str, Any]:
@@ -43,7 +44,22 @@ def _record(one: Standing, seen: Overview) -> dict[str, Any]:
         "last_ending": None if ending is None else str(ending.ended),
         "last_message": None if ending is None else ending.message,
         "reason": reason_of(one, seen),
+        "is_diverging": line is not None and line.is_diverging,
+        "delivery": _delivery(seen.delivery_of(one.row)),
         "run_dir": one.row.run_dir,
+    }
+
+
+def _delivery(delivery: Delivery | None) -> dict[str, Any] | None:
+    if delivery is None:
+        return None
+    return {
+        "stage": str(delivery.stage),
+        "reached_s": delivery.reached_s,
+        "step": delivery.step,
+        "value": delivery.value,
+        "checkpoint": delivery.checkpoint or None,
+        "problem": delivery.problem or None,
     }
 
 

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from freetrain.broker.lease import LeaseState
+from freetrain.cli.aim_text import aim_lines
 from freetrain.cli.times import ago, short_age
 from freetrain.cli.why_text import reason_of
 from freetrain.desk.status import Doing
@@ -96,6 +97,8 @@ def _lines(seen: Overview) -> Iterator[str]:
         reason = reason_of(one, seen)
         if reason:
             yield f"{one.row.name}: {reason}"
+        for said in aim_lines(one, seen):
+            yield f"{one.row.name}: {said}"
     yield f"Leases: {_leases(seen)}. {_tick(seen)}"
     yield from () if seen.page is None else seen.page.problems
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from freetrain.desk.change import find_trainer
 from freetrain.desk.status import read_standing
 from freetrain.desk.submission import LIVE
 from freetrain.exchange.errors import UnreadableFileError
+from freetrain.store.deliveries import deliveries
 from freetrain.store.leases import leases
 from freetrain.store.open_store import read_store
 from freetrain.store.trainers import trainers
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from freetrain.broker.lease import LeaseState
     from freetrain.desk.status import Standing
     from freetrain.exchange.layout import StateDir
+    from freetrain.store.deliveries import Delivery
     from freetrain.store.trainers import TrainerRow
     from freetrain.tick.page import Page, TrainerLine
 
@@ -43,6 +45,7 @@ class Overview:
         page: What the last tick wrote; None before the first.
         problem: Why its page cannot be read, empty where it can.
         left_out: How many trainers ended too long ago to be looked at.
+        deliveries: Models that are handed over, by trainer and submission.
     """
 
     now_s: float
@@ -51,6 +54,7 @@ class Overview:
     page: Page | None = None
     problem: str = ""
     left_out: int = 0
+    deliveries: Mapping[tuple[str, float], Delivery] = field(default_factory=dict)
 
     @property
     def tick_age_s(self) -> float | None:
@@ -61,6 +65,10 @@ class Overview:
         """Return what the last tick said of the trainer *name*; None for nothing."""
         lines = () if self.page is None else self.page.trainers
         return next((one for one in lines if one.name == name), None)
+
+    def delivery_of(self, row: TrainerRow) -> Delivery | None:
+        """Return how far the delivery of *row* is; None before its target."""
+        return self.deliveries.get((row.name, row.submitted_s))
 
     @property
     def is_tick_missing(self) -> bool:
@@ -89,6 +97,7 @@ def overview(
     with read_store(state.path, uid=uid) as connection:
         rows = trainers(connection)
         held = leases(connection, ending_after_s=math.inf)
+        delivered = deliveries(connection)
     if name is not None:
         wanted: tuple[TrainerRow, ...] = (find_trainer(rows, name),)
     else:
@@ -102,6 +111,7 @@ def overview(
         page=page,
         problem=problem,
         left_out=0 if name is not None else len(rows) - len(wanted),
+        deliveries=delivered,
     )
 
 

@@ -1,0 +1,198 @@
+"""What trainers' own words say of them, from the store: curves and speeds."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from freetrain.desk.change import find_trainer
+from freetrain.desk.submission import LIVE, job_of
+from freetrain.quality.estimate import outlook_of
+from freetrain.store.open_store import read_store
+from freetrain.store.pasts import past_of
+from freetrain.store.trainers import trainers
+from freetrain.tick.diverging import is_diverging
+from freetrain.tick.measured import known_from
+from freetrain.tick.past import past_from, total_of, unit_of
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from freetrain.exchange.layout import StateDir
+    from freetrain.jobfile.job import TrainerJob
+    from freetrain.quality.fitted import FittedOutlook
+    from freetrain.quality.outlook import Better, Point
+    from freetrain.store.trainers import TrainerRow
+    from freetrain.tick.past import Past
+
+FARTHEST = 2.0
+"""Forecasts are shown up to twice the work done."""
+
+_FITTED = 120
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aim:
+    """A value that is wanted, and when it is expected.
+
+    Attributes:
+        tier: ``deliver`` or ``final``.
+        value: The value.
+        work: Work in all after which it is, or was, reached; inf for never.
+        in_s: Seconds of training until then at the present speed; 0 where it has
+            been reached, inf for never, None where the speed is not known.
+    """
+
+    tier: str
+    value: float
+    work: float
+    in_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Forecast:
+    """The metric as fitted, and as expected; all of shape (n,).
+
+    Attributes:
+        work: Work in all, ascending.
+        values: The curve up to the work done, what is expected from there on.
+        low: Nine of ten outcomes are above; nan up to the work done.
+        high: Nine of ten outcomes are below; likewise.
+    """
+
+    work: tuple[float, ...]
+    values: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Curves:
+    """One trainer's.
+
+    Attributes:
+        name: Its name.
+        metric: Which metric says how good it is.
+        better: Which of its values are good.
+        unit: What its work is counted in: ``samples``, ``step`` or ``epoch``.
+        told: What was told, thinned, in order; may hold nan and infinities.
+        work: Work done; None where nobody told.
+        total: Work after which it is finished; None where nobody knows.
+        outlook: What its past says of what is to come; None where it says nothing.
+        forecast: The same as a line; None likewise.
+        is_diverging: Whether its metric has gone wrong.
+        speeds: Work a second by node count, as measured.
+        per_s: Its last speed; None where none was measured.
+        aims: The values that are wanted of it.
+    """
+
+    name: str
+    metric: str
+    better: Better
+    unit: str
+    told: tuple[Point, ...]
+    work: float | None
+    total: float | None
+    outlook: FittedOutlook | None
+    forecast: Forecast | None
+    is_diverging: bool
+    speeds: tuple[tuple[int, float], ...]
+    per_s: float | None
+    aims: tuple[Aim, ...]
+
+
+def curves_of(state: StateDir, *, name: str | None, uid: int) -> tuple[Curves, ...]:
+    """Return what is known of one trainer, or of all that are not over.
+
+    Raises:
+        UsageError: There is no trainer of that name.
+        StoreError: The state cannot be read.
+    """
+    with read_store(state.path, uid=uid) as connection:
+        rows = trainers(connection)
+        if name is None:
+            wanted = [row for row in rows if row.state in LIVE]
+        else:
+            wanted = [find_trainer(rows, name)]
+        found = [_curves(connection, row) for row in wanted]
+    return tuple(one for one in found if one is not None)
+
+
+def _curves(connection: sqlite3.Connection, row: TrainerRow) -> Curves | None:
+    """Return the curves of *row*; None where this version cannot read its job."""
+    job = job_of(row)
+    kept = past_of(connection, row.name, submitted_s=row.submitted_s)
+    if job is None:
+        return None
+    try:
+        past = None if kept is None else past_from(kept.past)
+    except (KeyError, TypeError):  # another release's
+        past = None
+    scaling = known_from({} if kept is None else kept.scaling)
+    told = () if past is None else tuple(past.told())
+    outlook = outlook_of(told, job.measure.better)
+    last_seen = [(nodes, seen[-1]) for nodes, seen in sorted(scaling.seen.items())]
+    latest = max(last_seen, key=lambda one: one[1].began_s, default=None)
+    per_s = None if latest is None else latest[1].samples_per_s
+    return Curves(
+        name=row.name,
+        metric=job.measure.metric,
+        better=job.measure.better,
+        unit=unit_of(job),
+        told=told,
+        work=None if past is None else past.work,
+        total=None if past is None else total_of(job, past),
+        outlook=outlook,
+        forecast=None if outlook is None else forecast_of(outlook),
+        is_diverging=is_diverging(told, job.measure.better),
+        speeds=tuple((nodes, one.samples_per_s) for nodes, one in last_seen),
+        per_s=per_s,
+        aims=_aims(job, past, outlook, per_s),
+    )
+
+
+def forecast_of(outlook: FittedOutlook) -> Forecast:
+    """Return the line of *outlook*: through the present phase, and on."""
+    done = outlook.points[-1].samples
+    behind = np.linspace(outlook.phase_samples, done, _FITTED)
+    frame, nan = outlook.frame, math.nan
+    heights = outlook.fit.curve((behind - frame.origin_samples) / frame.unit_samples)
+    fitted = [frame.value(float(height)) for height in heights]
+    ahead = np.linspace(done, FARTHEST * done, _FITTED)[1:]
+    expected = [outlook.expected(float(samples)) for samples in ahead]
+    return Forecast(
+        work=(*behind.tolist(), *ahead.tolist()),
+        values=(*fitted, *(one.value for one in expected)),
+        low=(*([nan] * _FITTED), *(one.low for one in expected)),
+        high=(*([nan] * _FITTED), *(one.high for one in expected)),
+    )
+
+
+def _aims(
+    job: TrainerJob,
+    past: Past | None,
+    outlook: FittedOutlook | None,
+    per_s: float | None,
+) -> tuple[Aim, ...]:
+    if job.target is None:
+        return ()
+    tiers = {"deliver": job.target.deliver, "final": job.target.final}
+    wanted = [(tier, value) for tier, value in tiers.items() if value is not None]
+    done = (None if past is None else past.work) or 0.0
+    return tuple(_aim(*one, outlook, done, per_s) for one in wanted)
+
+
+def _aim(
+    tier: str,
+    value: float,
+    outlook: FittedOutlook | None,
+    done: float,
+    per_s: float | None,
+) -> Aim:
+    work = math.inf if outlook is None else outlook.samples_to(value)
+    left = max(0.0, work - done)
+    in_s = left if left in {0.0, math.inf} else None if not per_s else left / per_s
+    return Aim(tier=tier, value=value, work=work, in_s=in_s)

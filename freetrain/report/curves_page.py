@@ -1,0 +1,178 @@
+"""Loss curves as a page: measured values, the fit, and what is expected, by Plotly.
+
+One HTML page that needs no network, the same bytes every time.
+"""
+
+from __future__ import annotations
+
+import math
+from html import escape
+from importlib import resources
+from typing import TYPE_CHECKING
+
+import plotly.graph_objects as go
+from plotly.offline import get_plotlyjs
+
+from freetrain.report.figures import NEUTRAL, POLICY_COLOURS
+from freetrain.report.rows import scaled
+from freetrain.toml.duration import render_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from freetrain.desk.curves import Aim, Curves, Forecast
+
+_TOLD, _FIT, _FORECAST = POLICY_COLOURS[0], NEUTRAL, POLICY_COLOURS[1]
+_AIM = POLICY_COLOURS[2]
+_BAND = "rgba(230,159,0,0.18)"
+_UNITS = {"samples": "samples", "step": "steps", "epoch": "epochs"}
+_CONFIG = {
+    "displaylogo": False,
+    "responsive": True,
+    "modeBarButtons": [["toImage", "resetScale2d"]],
+}
+_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+    "img-src data: blob:"
+)
+"""The browser itself refuses every request the page might make."""
+
+
+def render_page(found: Sequence[Curves]) -> str:
+    """Return the curves of trainers as one HTML document."""
+    parts = [_part(k, one) for k, one in enumerate(found)]
+    body = "\n".join(parts) or '<p class="soft">No trainer is there.</p>'
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>FreeTrain: curves</title>\n<style>\n{_content('page.css')}</style>\n"
+        f"<script>{get_plotlyjs()}</script>\n</head>\n<body>\n"
+        f"<h1>What losses say of what is to come</h1>\n{body}\n"
+        f"<script>\n{_content('page.js')}</script>\n</body>\n</html>\n"
+    )
+
+
+def _content(name: str) -> str:
+    return resources.files("freetrain.report").joinpath(name).read_text("utf-8")
+
+
+def _part(number: int, one: Curves) -> str:
+    said = " ".join(_sentences(one))
+    title = f"<h2>{escape(one.name)}: {escape(one.metric)}</h2>"
+    if not one.told:
+        return f'{title}\n<p class="soft">{escape(said)}</p>'
+    drawn = curves_figure(one).to_html(
+        full_html=False,
+        include_plotlyjs=False,
+        div_id=f"draw-{number}",
+        config=_CONFIG,
+    )
+    return (
+        f"{title}\n<figure>{drawn}<figcaption>{escape(said)}</figcaption></figure>\n"
+        f"{_aims(one)}"
+    )
+
+
+def _sentences(one: Curves) -> Iterator[str]:
+    yield f"{str(one.better).capitalize()} is better."
+    if not one.told:
+        yield "No value was told so far."
+    elif one.outlook is None:
+        yield "The values say nothing of what is to come."
+    else:
+        yield (
+            f"Family {one.outlook.family}; the band holds nine of ten outcomes. The "
+            f"fit begins where the present phase of training did."
+        )
+    if one.is_diverging:
+        yield "It is diverging: its last values are no numbers, or far worse."
+
+
+def _aims(one: Curves) -> str:
+    if not one.aims:
+        return ""
+    unit = _UNITS[one.unit]
+    heads = ("target", one.metric, unit, "training until then")
+    head = "".join(f"<th>{escape(name)}</th>" for name in heads)
+    rows = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in _aim(aim)) + "</tr>"
+        for aim in one.aims
+    )
+    return (
+        f'<div class="scroll"><table><thead><tr>{head}</tr></thead>'
+        f"<tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _aim(aim: Aim) -> tuple[str, str, str, str]:
+    if math.isinf(aim.work):
+        return aim.tier, f"{aim.value:g}", "-", "not expected"
+    left = "-" if aim.in_s is None else render_duration(aim.in_s)
+    when = "reached" if aim.in_s == 0 else left
+    return aim.tier, f"{aim.value:g}", scaled(aim.work), when
+
+
+def curves_figure(one: Curves) -> go.Figure:
+    """Draw what *one* told, the fit through it, and what is expected."""
+    traces = [_told(one)]
+    if one.forecast is not None:
+        traces += _forecast(one.forecast)
+    figure = go.Figure(traces)
+    for aim in one.aims:
+        figure.add_hline(
+            y=aim.value,
+            line={"color": _AIM, "dash": "dash", "width": 1},
+            annotation_text=aim.tier,
+            annotation_position="top left",
+        )
+    figure.update_layout(
+        height=380,
+        margin={"l": 60, "r": 20, "t": 20, "b": 50},
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        legend={"orientation": "h", "y": 1.12},
+    )
+    figure.update_xaxes(title=_UNITS[one.unit], gridcolor="rgba(138,143,152,0.25)")
+    return figure.update_yaxes(title=one.metric, gridcolor="rgba(138,143,152,0.25)")
+
+
+def _told(one: Curves) -> go.Scatter:
+    points = [point for point in one.told if math.isfinite(point.value)]
+    return go.Scatter(
+        x=[point.samples for point in points],
+        y=[point.value for point in points],
+        name="told",
+        mode="markers",
+        marker={"color": _TOLD, "size": 5},
+        hovertemplate="%{x:,}: %{y:.5g}<extra></extra>",
+    )
+
+
+def _forecast(line: Forecast) -> Iterator[go.Scatter]:
+    done = next(k for k, low in enumerate(line.low) if math.isfinite(low))
+    yield go.Scatter(
+        x=[*line.work[done:], *line.work[: done - 1 : -1]],
+        y=[*line.high[done:], *line.low[: done - 1 : -1]],
+        name="nine of ten outcomes",
+        fill="toself",
+        fillcolor=_BAND,
+        line={"width": 0},
+        hoverinfo="skip",
+    )
+    yield go.Scatter(
+        x=line.work[:done],
+        y=line.values[:done],
+        name="fit",
+        mode="lines",
+        line={"color": _FIT, "width": 2},
+        hovertemplate="%{y:.5g}<extra>fit</extra>",
+    )
+    yield go.Scatter(
+        x=line.work[done:],
+        y=line.values[done:],
+        name="expected",
+        mode="lines",
+        line={"color": _FORECAST, "width": 2, "dash": "dot"},
+        hovertemplate="%{x:,}: %{y:.5g}<extra>expected</extra>",
+    )

@@ -1,0 +1,265 @@
+"""What losses say of what is to come, as people and programs are shown it."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from freetrain.desk.submission import job_of
+from freetrain.progress.record import Record
+from freetrain.scaling.fragment import Seen
+from freetrain.scaling.learned import LearnedScaling
+from freetrain.scaling.state import to_state
+from freetrain.store.database import transaction
+from freetrain.store.deliveries import Delivery, Stage, put_delivery
+from freetrain.store.open_store import open_store
+from freetrain.store.pasts import PastRow, put_pasts
+from freetrain.tick.page import TrainerLine
+from freetrain.tick.past import Past
+from tests.cli.desk_files import JOB, at_home, refused, run_json
+from tests.cli.worlds import run
+from tests.desk.desks import NOW_S, UID, a_page, put_page, rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from freetrain.exchange.layout import StateDir
+
+TARGET = JOB + "[target]\ndeliver = 0.5\nfinal = 0.2\n"
+HALVING = [0.15 + 1.0 / step for step in range(1, 201)]
+"""It tends to 0.15, and reaches 0.5 at step 3 and 0.2 at step 20."""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+def submitted(home: Path, job: str = TARGET) -> StateDir:
+    state = at_home(home, job)
+    assert run("submit", "job.toml", cwd=home).code == 0
+    return state
+
+
+def told(state: StateDir, losses: Iterable[float], *, is_measured: bool = True) -> None:
+    """Let the last tick have heard of these losses, a hundred samples each."""
+    row = rows(state)["digits"]
+    job = job_of(row)
+    assert job is not None
+    past = Past()
+    records = [
+        Record(t=NOW_S + k, step=k, samples=100.0 * k, metrics={"loss": loss})
+        for k, loss in enumerate(losses, 1)
+    ]
+    past.take(records, job)
+    seen = {4: (Seen(NOW_S, 50.0, 60.0),)} if is_measured else {}
+    kept = PastRow(
+        trainer="digits",
+        submitted_s=row.submitted_s,
+        bookmark={},
+        past=past.to_state(),
+        scaling=to_state(LearnedScaling(seen)),
+    )
+    with open_store(state.path, uid=UID) as store, transaction(store):
+        put_pasts(store, [kept])
+
+
+def delivered(state: StateDir, stage: Stage, **changes: Any) -> None:  # noqa: ANN401
+    row = rows(state)["digits"]
+    said: dict[str, Any] = {
+        "trainer": "digits",
+        "submitted_s": row.submitted_s,
+        "stage": stage,
+        "reached_s": NOW_S,
+        "step": 3,
+        "value": 0.48,
+        "changed_s": NOW_S,
+    }
+    with open_store(state.path, uid=UID) as store, transaction(store):
+        put_delivery(store, Delivery(**(said | changes)))
+
+
+def seen_by_a_tick(state: StateDir, **changes: Any) -> None:  # noqa: ANN401
+    line = TrainerLine(name="digits", state="wanted", **changes)
+    put_page(state, a_page(trainers=(line,), priority="slaq"))
+
+
+def test_values_told_and_expected_and_targets_are_shown(home: Path) -> None:
+    told(submitted(home), HALVING[:10])
+
+    shown = run("curves", cwd=home).stdout
+
+    assert "digits: loss, where lower is better" in shown
+    assert "deliver at 0.5: reached after 300 samples." in shown
+    assert "final at 0.2: expected after " in shown
+    assert " of training away." in shown
+    assert "Samples a second, measured: 50 on 4 nodes." in shown
+    kinds = [line.split()[-1] for line in shown.splitlines() if line.strip()]
+    assert kinds.count("told") == 8
+    assert kinds.count("expected") == 4
+
+
+def test_programs_get_all_of_it(home: Path) -> None:
+    told(submitted(home), [*HALVING[:30], float("nan"), -math.inf])
+
+    (found,) = run_json("curves", "digits", cwd=home)
+
+    assert (found["metric"], found["better"], found["unit"]) == (
+        "loss",
+        "lower",
+        "samples",
+    )
+    assert [p["value"] for p in found["points"][-2:]] == ["nan", "-inf"]
+    assert found["points"][0] == {"t_s": NOW_S + 1, "work": 100.0, "value": 1.15}
+    assert found["is_diverging"]
+    assert found["speeds"] == {"4": 50.0}
+    assert [aim["tier"] for aim in found["aims"]] == ["deliver", "final"]
+    ahead = [one for one in found["forecast"] if one["low"] is not None]
+    assert all(one["low"] <= one["value"] <= one["high"] for one in ahead)
+    assert ahead[-1]["work"] == pytest.approx(6_000.0)
+
+
+def test_the_fit_goes_through_what_was_told(home: Path) -> None:
+    told(submitted(home), HALVING)
+
+    (found,) = run_json("curves", cwd=home)
+
+    fitted = {one["work"]: one["value"] for one in found["forecast"]}
+    assert fitted[20_000.0] == pytest.approx(HALVING[-1], abs=0.01)
+    assert found["expected"]["value"] == pytest.approx(0.15, abs=0.03)
+
+
+def test_a_target_that_is_not_expected_is_said_to_be_never(home: Path) -> None:
+    told(submitted(home), [1.0, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9])
+
+    (found,) = run_json("curves", cwd=home)
+
+    (deliver, _) = found["aims"]
+    assert (deliver["work"], deliver["in_s"], deliver["is_expected"]) == (
+        None,
+        None,
+        False,
+    )
+    assert "deliver at 0.5: not expected" in run("curves", cwd=home).stdout
+
+
+def test_a_trainer_that_told_nothing_is_said_to_be_rated_by_its_speed(
+    home: Path,
+) -> None:
+    submitted(home)
+
+    assert "No value was told so far" in run("curves", "digits", cwd=home).stdout
+    explained = run("explain", "digits", cwd=home).stdout
+    assert "No loss was told so far, so it is rated by its throughput." in explained
+
+
+def test_the_page_is_whole_and_needs_no_network(home: Path) -> None:
+    told(submitted(home), HALVING)
+
+    ran = run("curves", "--out", "curves.html", cwd=home)
+    again = run("curves", "--out", "curves.html", cwd=home)
+
+    page = (home / "curves.html").read_text()
+    assert (ran.code, again.code) == (0, 0), "the same again is no mistake"
+    assert "Drawn in curves.html." in ran.stdout
+    assert "default-src 'none'" in page
+    assert "Plotly.newPlot" in page
+    assert page.count("<td>reached</td>") == 2
+
+
+def test_a_page_that_differs_is_not_replaced_unasked(home: Path) -> None:
+    told(submitted(home), HALVING)
+    (home / "curves.html").write_text("mine")
+
+    said = refused("curves", "--out", "curves.html", cwd=home, code=73)
+
+    assert "--force" in said
+    assert run("curves", "--out", "curves.html", "--force", cwd=home).code == 0
+
+
+def test_a_name_that_is_no_trainer_is_refused(home: Path) -> None:
+    submitted(home)
+
+    assert "Did you mean 'digits'?" in refused("curves", "digit", cwd=home, code=64)
+
+
+def test_what_another_release_kept_is_shown_as_nothing(home: Path) -> None:
+    state = submitted(home)
+    row = rows(state)["digits"]
+    with open_store(state.path, uid=UID) as store, transaction(store):
+        put_pasts(store, [PastRow("digits", row.submitted_s, {}, {"x": 1}, {})])
+
+    assert "No value was told so far" in run("curves", cwd=home).stdout
+
+
+def test_explain_says_what_was_learned_and_who_rated_it_why(home: Path) -> None:
+    state = submitted(home)
+    told(state, HALVING)
+    seen_by_a_tick(state, rating="power law expects +0.1", is_background=True)
+
+    shown = run("explain", "digits", cwd=home).stdout
+
+    assert "Rated by slaq: power law expects +0.1. It gets only what the" in shown
+    assert "Fitted by the family " in shown
+    assert "Samples a second, measured: 50 on 4 nodes." in shown
+    found = run_json("explain", "digits", cwd=home)
+    assert found["priority"] == "slaq"
+    (one,) = found["trainers"]
+    assert one["tick"]["rating"] == "power law expects +0.1"
+    assert one["learned"]["family"]
+    assert "points" not in one["learned"]
+
+
+def test_a_diverging_trainer_is_flagged(home: Path) -> None:
+    state = submitted(home)
+    seen_by_a_tick(state, is_diverging=True)
+
+    assert "digits: it is diverging" in run("status", cwd=home).stdout
+    assert "It is diverging" in run("explain", "digits", cwd=home).stdout
+    (one,) = run_json("status", cwd=home)["trainers"]
+    assert one["is_diverging"]
+
+
+@pytest.mark.parametrize(
+    ("stage", "changes", "said"),
+    [
+        (
+            Stage.REACHED,
+            {"problem": "no checkpoint has the step yet"},
+            "its target is reached at loss 0.48, step 3; it is being delivered.",
+        ),
+        (
+            Stage.DELIVERED,
+            {"checkpoint": "x.npz", "problem": "the hook ended with exit code 1"},
+            "delivered at loss 0.48, step 3, in {home}/good.npz.",
+        ),
+        (Stage.DELIVERED, {}, "delivered at loss 0.48, step 3."),
+    ],
+)
+def test_status_tells_how_far_a_delivery_is(
+    home: Path, stage: Stage, changes: dict[str, Any], said: str
+) -> None:
+    state = submitted(home, TARGET + 'publish = "good.npz"\n')
+    delivered(state, stage, **changes)
+
+    shown = " ".join(run("status", cwd=home).stdout.split())
+
+    assert said.format(home=home).replace("\n", " ") in shown
+    assert changes.get("problem", "") in shown
+    (one,) = run_json("status", cwd=home)["trainers"]
+    assert one["delivery"]["stage"] == str(stage)
+    assert one["delivery"]["problem"] == changes.get("problem")
+
+
+def test_before_its_target_nothing_is_delivered(home: Path) -> None:
+    submitted(home)
+
+    (one,) = run_json("status", cwd=home)["trainers"]
+
+    assert one["delivery"] is None
+    assert not one["is_diverging"]
+    assert json.dumps(one)
