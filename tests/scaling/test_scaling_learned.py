@@ -229,3 +229,15 @@ def test_who_seems_slow_for_one_bad_size_is_asked_again_on_its_smallest() -> Non
     assert values[64] - values[1] == pytest.approx(
         known.samples_per_s[64] - known.samples_per_s[1]
     )
+
+
+def test_the_newest_fragments_of_a_size_are_kept() -> None:
+    learned = learned_from(*(steady(4, 100.0 + k, began_s=k) for k in range(20)))
+
+    assert [one.began_s for one in learned.seen[4]] == list(range(13, 20))
+
+
+def test_speeds_beyond_all_measure_do_not_overflow() -> None:
+    learned = learned_from(steady(1, 1e-200), steady(2, 1e200, began_s=1.0))
+
+    assert np.isfinite(estimate(learned, 64, now_s=0.0).samples_per_s).all()
