@@ -34,7 +34,7 @@ def told(rating: Rating) -> tuple[object, ...]:
 
 
 @EVERY
-@settings(max_examples=20)
+@settings(max_examples=20, deadline=None)
 @given(seen=looks())
 def test_each_contender_is_rated_by_a_curve_over_its_sizes(
     name: str, seen: Look
@@ -50,7 +50,7 @@ def test_each_contender_is_rated_by_a_curve_over_its_sizes(
 
 
 @EVERY
-@settings(max_examples=20)
+@settings(max_examples=20, deadline=None)
 @given(seen=looks())
 def test_each_rating_says_why_in_a_line(name: str, seen: Look) -> None:
     for rating in priority_named(name).rate(seen, {}).ratings:
@@ -61,7 +61,7 @@ def test_each_rating_says_why_in_a_line(name: str, seen: Look) -> None:
 
 
 @EVERY
-@settings(max_examples=20)
+@settings(max_examples=20, deadline=None)
 @given(seen=looks())
 def test_the_order_of_trainers_changes_no_rating(name: str, seen: Look) -> None:
     turned = replace(seen, contenders=seen.contenders[::-1])
@@ -71,7 +71,7 @@ def test_the_order_of_trainers_changes_no_rating(name: str, seen: Look) -> None:
 
 
 @EVERY
-@settings(max_examples=20)
+@settings(max_examples=20, deadline=None)
 @given(seen=looks())
 def test_a_memory_goes_through_json_and_means_the_same(name: str, seen: Look) -> None:
     memory = priority_named(name).rate(seen, {}).memory
@@ -83,7 +83,7 @@ def test_a_memory_goes_through_json_and_means_the_same(name: str, seen: Look) ->
 
 
 @EVERY
-@settings(max_examples=20)
+@settings(max_examples=20, deadline=None)
 @given(seen=looks())
 def test_nothing_is_remembered_of_trainers_that_are_gone(name: str, seen: Look) -> None:
     priority = priority_named(name)

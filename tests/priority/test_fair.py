@@ -1,13 +1,14 @@
 """Equal shares, by way of the planner."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from freetrain.priority.fair import Fair, level_nodes
 from tests.priority.looks import contender, look, planned, speeds
 
 
+@settings(deadline=None)
 @given(st.integers(1, 6), st.integers(1, 40))
 def test_nobody_gets_two_nodes_more_than_another(trainers: int, nodes: int) -> None:
     seen = look(

@@ -71,6 +71,7 @@ def test_a_slow_grower_comes_back_when_there_is_room() -> None:
     left = look(slow(held=1), small, nodes=10)
     assert planned(seen, after_looks(seen, again(seen))) == {"slow": 8, "fast": 8}
     assert planned(left, after_looks(left, again(left))) == {"slow": 6, "fast": 4}
+    assert "room for all" in after_looks(seen, again(seen))[0].reason
 
 
 def test_a_move_that_costs_more_than_it_brings_is_not_made() -> None:
@@ -97,9 +98,18 @@ def test_fast_growers_have_equal_shares_of_what_slow_ones_leave() -> None:
     assert counts == {"slow": 1, "a": 4, "b": 4, "silent": 4}
 
 
+def test_nobody_makes_room_for_a_diverging_trainer() -> None:
+    outlook = FakeOutlook(truth=FAST, done=1e5, is_diverging=True)
+    seen = look(slow(), contender("broken", outlook=outlook, held=4))
+    rating, _ = after_looks(seen, again(seen))
+    assert "costs more than others gain" in rating.reason
+
+
 def test_slow_growers_alone_make_room_for_nobody() -> None:
     seen = look(slow("a"), slow("b"))
-    assert planned(seen, after_looks(seen, again(seen))) == {"a": 4, "b": 4}
+    ratings = after_looks(seen, again(seen))
+    assert planned(seen, ratings) == {"a": 4, "b": 4}
+    assert all("costs more than others gain" in one.reason for one in ratings)
 
 
 @pytest.mark.parametrize("settings", [{"threshold": -1.0}, {"period_s": float("nan")}])
