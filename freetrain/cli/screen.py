@@ -24,6 +24,14 @@ lost:       training not done because of rescales, preemptions and starts
 slowdown:   arrival to finish, queueing included, over running alone at best"""
 """What the columns mean; docs/replay.md has the formulas."""
 
+QUALITY_LEGEND = """\
+quality:    of the best, from 0 where a trainer began: mean and worst under way,
+            and the mean of all that were submitted
+to, tier 1: mean time from arrival to that share of the best, to the first target
+last:       longest from arrival to finish; all in: the makespan
+luckiest:   the trainer whose first target came soonest; slower: share of trainers
+            that finished later; worst: the one that lost most"""
+
 
 def comparison_text(comparison: Comparison, world: World) -> str:
     """Return what was read and left out, and the table, for *world*'s terminal."""
@@ -34,10 +42,13 @@ def comparison_text(comparison: Comparison, world: World) -> str:
             console.print(line, soft_wrap=True)
         console.print(f"Trainers: {comparison.trainers}.", soft_wrap=True)
         console.print(comparison_table(comparison))
-        for table in quality_tables(comparison):
+        console.print(f"\n{LEGEND}", soft_wrap=True)
+        tables = quality_tables(comparison)
+        for table in tables:
             console.print()
             console.print(table)
-        console.print(f"\n{LEGEND}", soft_wrap=True)
+        if tables:
+            console.print(f"\n{QUALITY_LEGEND}", soft_wrap=True)
     return captured.get()
 
 

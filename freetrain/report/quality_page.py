@@ -29,7 +29,9 @@ def quality_tables(comparison: Comparison) -> str:
         '<p class="soft">Quality is 0 where a trainer began and 1 at the best it has '
         "by its end; it counts once an evaluation says so. Means over time of those "
         "under way, of the worst of them, and of all that were submitted. Times are "
-        "means from arrival.</p>\n" + _table(HEADINGS, rows) + _against(comparison)
+        "means from arrival, in minutes and hours: to 90 and 95 % of the best, to the "
+        "first tier of the target, to the finish; then the longest to finish, and "
+        "the makespan.</p>\n" + _table(HEADINGS, rows) + _against(comparison)
     )
 
 
@@ -44,9 +46,9 @@ def _against(comparison: Comparison) -> str:
     ]
     return (
         f"<h2>Against {escape(comparison.name(baseline))}: who gains, who loses</h2>\n"
-        '<p class="soft">The same trainers, one by one. Times of means, but the best: '
-        "the trainer whose first tier came soonest. Slower is the share of the "
-        "trainers that finished more than 1 % later; worst is the one that lost "
+        '<p class="soft">The same trainers, one by one. Changes of means, but the '
+        "luckiest: the trainer whose first tier came soonest. Slower is the share of "
+        "the trainers that finished more than 1 % later; worst is the one that lost "
         "most.</p>\n" + _table(AGAINST_HEADINGS, rows)
     )
 

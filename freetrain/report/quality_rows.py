@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from freetrain.report.losers import against
 from freetrain.report.quality import quality_of
-from freetrain.report.rows import UNKNOWN, percent
-from freetrain.toml.duration import render_duration
+from freetrain.report.rows import FEW, UNKNOWN, percent
 
 if TYPE_CHECKING:
     from freetrain.replay.result import ReplayResult
@@ -16,24 +15,24 @@ if TYPE_CHECKING:
 
 HEADINGS = (
     "quality",
-    "under way",
+    "mean",
     "worst",
-    "submitted",
+    "of all",
     "to 90%",
     "to 95%",
-    "deliver",
+    "tier 1",
     "finish",
     "last",
-    "makespan",
+    "all in",
 )
 AGAINST_HEADINGS = (
     "against",
     "quality",
     "to 90%",
-    "deliver",
-    "best",
+    "tier 1",
+    "luckiest",
     "finish",
-    "makespan",
+    "all in",
     "slower",
     "worst",
 )
@@ -42,7 +41,8 @@ AGAINST_HEADINGS = (
 def quality_row(result: ReplayResult, name: str) -> tuple[str, ...]:
     """Return *result*, called *name*, as cells under ``HEADINGS``.
 
-    Times are means from arrival; ``last`` is the longest from arrival to finish.
+    Times are means from arrival, in minutes or hours; ``last`` is the longest from
+    arrival to finish, ``all in`` the makespan.
     """
     found = quality_of(result)
     waits = [found.time_to[what] for what in ("90%", "95%", "deliver", "finish")]
@@ -62,7 +62,7 @@ def against_row(
 ) -> tuple[str, ...]:
     """Return *result* against *baseline* as cells under ``AGAINST_HEADINGS``.
 
-    Changes of means, but ``best`` (the trainer whose first tier came soonest) and
+    Changes of means, but ``luckiest`` (the trainer whose first tier came soonest) and
     the losers: the share of trainers that finished later, and the worst of them.
     """
     found = against(result, baseline)
@@ -90,4 +90,8 @@ def _of(found: Wait | Waits | None, what: str) -> float | None:
 
 
 def _time(seconds: float | None) -> str:
-    return UNKNOWN if seconds is None else render_duration(round(seconds, -1))
+    """Return a time in few characters: ten of them stand in a row."""
+    if seconds is None:
+        return UNKNOWN
+    minutes = seconds / 60
+    return f"{minutes:.1f}m" if minutes < FEW else f"{minutes / 60:.1f}h"

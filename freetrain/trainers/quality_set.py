@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import TYPE_CHECKING, TypeVar
 
 from freetrain.errors import UsageError
@@ -46,8 +47,9 @@ class Demand:
 
     Attributes:
         nodes: Idle nodes on average, above 0.
-        load: Work that arrives, in seconds on one node, over node-seconds there are.
-            Above 1 trainers pile up for as long as they arrive.
+        load: Work that arrives, in seconds on one node and up to where the trainers
+            will end, over node-seconds there are. Above 1 trainers pile up for as
+            long as they arrive.
     """
 
     nodes: float
@@ -69,15 +71,15 @@ def quality_trainers(
     # Of all of random, only random() is promised to be the same in every release.
     draws = random.Random(seed).random  # noqa: S311  trainers, no secret
     points = measured_points()
-    one_node_s = _log_mean(LEAST_S, MOST_S)
-    gap_s = one_node_s / (demand.load * demand.nodes)
-    made, arrival_s = [], 0.0
+    made, slacks, waits = [], [], []
     for k in range(count):
-        one = _trainer(k, curves, points, draws)
-        slack = _between(SLACK, draws())
-        made.append(_arriving(one, arrival_s, slack))
-        arrival_s -= gap_s * math.log(1.0 - draws())
-    return tuple(made)
+        made.append(_trainer(k, curves, points, draws))
+        slacks.append(_between(SLACK, draws()))
+        waits.append(-math.log(1.0 - draws()))
+    one_node_s = sum(one.work / one.scaling.samples_per_s.item(1) for one in made)
+    gap_s = one_node_s / count / (demand.load * demand.nodes)
+    arrivals_s = accumulate((gap_s * wait for wait in waits), initial=0.0)
+    return tuple(map(_arriving, made, arrivals_s, slacks))
 
 
 def _arriving(one: TrainerSpec, arrival_s: float, slack: float) -> TrainerSpec:
@@ -137,8 +139,3 @@ def _pick(choices: Sequence[T], draw: float) -> T:
 
 def _between(bounds: tuple[float, float], draw: float) -> float:
     return bounds[0] + draw * (bounds[1] - bounds[0])
-
-
-def _log_mean(least: float, most: float) -> float:
-    """Return the mean of what is drawn evenly on a logarithmic scale."""
-    return (most - least) / math.log(most / least)

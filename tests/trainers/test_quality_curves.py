@@ -193,7 +193,7 @@ def test_another_load_only_moves_arrivals() -> None:
 def test_the_load_is_the_work_that_arrives_over_what_the_nodes_can_do() -> None:
     many = drawn(4_000, load=3.0)
 
-    one_node_s = sum(t.samples / t.scaling.samples_per_s[1] for t in many)
+    one_node_s = sum(t.work / t.scaling.samples_per_s[1] for t in many)
     assert one_node_s / (16.0 * many[-1].arrival_s) == pytest.approx(3.0, rel=0.1)
 
 
