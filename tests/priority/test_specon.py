@@ -84,11 +84,20 @@ def test_a_move_that_costs_more_than_it_brings_is_not_made() -> None:
 
 
 def test_who_would_be_the_last_to_finish_makes_no_room() -> None:
-    long = look(slow(total_samples=3e5), fast(total_samples=3e5))
-    rating, _ = after_looks(long, again(long))
-    assert "last to finish" in rating.reason
-    short = look(slow(total_samples=1.2e5), fast(total_samples=3e5))
-    assert planned(short, after_looks(short, again(short))) == {"slow": 1, "fast": 7}
+    for held in (1, 4):
+        long = look(slow(total_samples=3e5, held=held), fast(total_samples=3e5))
+        rating, _ = after_looks(long, again(long))
+        assert "last to finish" in rating.reason
+    for others in (3e5, None):
+        short = look(slow(total_samples=1.2e5), fast(total_samples=others))
+        ratings = after_looks(short, again(short))
+        assert planned(short, ratings) == {"slow": 1, "fast": 7}
+
+
+def test_who_has_made_room_stays_away_while_others_want_it() -> None:
+    seen = look(slow(held=1), fast(held=7))
+    assert planned(seen, after_looks(seen, again(seen))) == {"slow": 1, "fast": 7}
+    assert "makes room" in after_looks(seen, again(seen))[0].reason
 
 
 def test_fast_growers_have_equal_shares_of_what_slow_ones_leave() -> None:
@@ -101,6 +110,13 @@ def test_fast_growers_have_equal_shares_of_what_slow_ones_leave() -> None:
 def test_nobody_makes_room_for_a_diverging_trainer() -> None:
     outlook = FakeOutlook(truth=FAST, done=1e5, is_diverging=True)
     seen = look(slow(), contender("broken", outlook=outlook, held=4))
+    rating, _ = after_looks(seen, again(seen))
+    assert "costs more than others gain" in rating.reason
+
+
+def test_slow_growers_make_no_room_for_each_other() -> None:
+    slower = FakeOutlook(truth=power_law(at=1e3, steepness=1.0), done=1e5)
+    seen = look(slow("a", outlook=slower, held=7), slow("b", held=1))
     rating, _ = after_looks(seen, again(seen))
     assert "costs more than others gain" in rating.reason
 
