@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,10 +19,14 @@ if TYPE_CHECKING:
     from freetrain.quality.course import Course
 
 SHARE = 0.8
-"""Of outcomes that an interval covers."""
+"""Of the back-tests' outcomes that the growth is learned from: fewer than are to be
+covered, because the outermost tenth of a few forecasts is chance."""
 
 NORMAL = 1.2816
 """That share of normal values is within so many standard deviations."""
+
+NORMAL_90 = 1.6449
+"""Nine of ten are within so many."""
 
 UNKNOWN_GROWTH = 0.3
 """In heights: where there was too little to try a forecast on."""
@@ -32,11 +37,11 @@ DOUBT_OF_GAIN = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Half of an interval, as it grows with distance.
+    """Half of an interval of 90 %, as it grows with distance.
 
     Attributes:
         noise: Standard deviation of single values, in heights.
-        growth: Half width without noise at the far end, in heights.
+        growth: Half width of one of 80 % without noise at the far end, in heights.
     """
 
     noise: float
@@ -50,9 +55,8 @@ class Spread:
             gain: Heights that are forecast to be gained by then.
         """
         drift = self.growth * float(_reach(np.array(ahead)))
-        return float(
-            np.hypot(np.hypot(NORMAL * self.noise, drift), DOUBT_OF_GAIN * gain)
-        )
+        noise, doubt = NORMAL * self.noise, DOUBT_OF_GAIN * gain
+        return NORMAL_90 / NORMAL * math.hypot(noise, drift, doubt)
 
 
 def spread_of(course: Course, trials: Sequence[Trial]) -> Spread:

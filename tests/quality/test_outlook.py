@@ -214,4 +214,4 @@ def test_every_step_told_says_the_same_as_a_few() -> None:
     assert outlook is not None
     expected = outlook.expected(200_000.0)
     assert expected.value == pytest.approx(0.5 + 2 * 200**-0.3, abs=0.03)
-    assert expected.high - expected.low == pytest.approx(2.56 * 0.2, rel=0.35)
+    assert expected.high - expected.low == pytest.approx(2 * 1.645 * 0.2, rel=0.35)
