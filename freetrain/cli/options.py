@@ -234,6 +234,14 @@ Parallel = Annotated[
 Requeue = Annotated[
     bool, typer.Option("--requeue", metavar="", help="Trainers that finish start over.")
 ]
+Learned = Annotated[
+    bool,
+    typer.Option(
+        "--learned",
+        metavar="",
+        help="freetrain learns speeds from what trainers do, and believes no user.",
+    ),
+]
 TFwdS = Annotated[
     float,
     typer.Option(

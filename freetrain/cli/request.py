@@ -103,4 +103,6 @@ class ReplayRequest:
         ]
         words = ["freetrain", "replay", *([] if self.log is None else [self.named])]
         words += [str(w) for pair in given if pair[1] is not None for w in pair]
-        return shlex.join([*words, *(["--requeue"] if settings.requeue else [])])
+        words += ["--requeue"] if settings.requeue else []
+        words += ["--learned"] if settings.learns_speeds else []
+        return shlex.join(words)

@@ -58,6 +58,8 @@ class ReplaySettings:
         solver_limit_s: How long one solver call may take, seconds.
         look_every_s: How long the policy is left unasked at most, seconds; None for
             a minute where ratings change with time, and for ever where they do not.
+        learns_speeds: Whether the policy freetrain learns speeds by node count from
+            what trainers do, instead of believing their users.
         record_steps: Whether the result lists every step.
 
     Raises:
@@ -74,6 +76,7 @@ class ReplaySettings:
     solver: Solver = Solver.EXACT
     solver_limit_s: float = 10.0
     look_every_s: float | None = None
+    learns_speeds: bool = False
     record_steps: bool = True
 
     def __post_init__(self) -> None:

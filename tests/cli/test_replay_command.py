@@ -190,6 +190,16 @@ def test_names_that_options_offer_are_those_that_exist() -> None:
     assert set(get_args(MethodName)) == set(Method)
 
 
+def test_speeds_can_be_learned_instead_of_believed(tmp_path: Path) -> None:
+    drawn = ("--trainers", "imagenet", "--parallel", "3", "--days", "0.2")
+    words = ("replay", "--pool", "24", *drawn, "--policy", "freetrain", "--json")
+
+    (believed,) = json.loads(run(*words, cwd=tmp_path).stdout)
+    (learned,) = json.loads(run(*words, "--learned", cwd=tmp_path).stdout)
+
+    assert 0.5 < learned["samples"] / believed["samples"] < 1
+
+
 @pytest.mark.parametrize("priority", ["throughput", "speedup", "weight", "fair"])
 @pytest.mark.parametrize("accounting", ["real", "published", "published+c"])
 def test_every_priority_and_accounting_can_be_replayed(

@@ -9,11 +9,13 @@ from freetrain.priority.interface import Basis
 from freetrain.priority.registry import priority_named
 from freetrain.replay.policies.equal import EqualPolicy
 from freetrain.replay.policies.freetrain import FreeTrainPolicy
+from freetrain.replay.policies.learned import LearnedSpeeds, WatchedPolicy
 from freetrain.replay.policies.planning import MeasuredPlanner, SolverUse
 from freetrain.replay.policies.scavenger import ScavengerPolicy
 from freetrain.replay.policies.speeds import GivenSpeeds
 from freetrain.replay.policies.static import StaticPolicy
 from freetrain.replay.policies.worth import RatedWorth, SteadyWorth
+from freetrain.scaling.profiling import Profiling
 from milp.planner import Planner, SolverName
 
 if TYPE_CHECKING:
@@ -21,30 +23,38 @@ if TYPE_CHECKING:
 
     from freetrain.quality.outlooks import Outlooks
     from freetrain.replay.policies.interface import Policy
+    from freetrain.replay.policies.speeds import Speeds
     from freetrain.replay.policies.worth import Worth
     from freetrain.replay.settings import ReplaySettings
 
     Maker = Callable[[ReplaySettings, Callable[[], float], SolverUse], Policy]
 
 
-def _planned(policy: type[FreeTrainPolicy | StaticPolicy]) -> Maker:
-    """Return the maker of a policy that asks the planner."""
+def _freetrain(
+    settings: ReplaySettings, clock: Callable[[], float], use: SolverUse
+) -> Policy:
+    planner, t_fwd_s = _planner(settings, clock, use), settings.t_fwd_s
+    if not settings.learns_speeds:
+        worth = _worth(settings, GivenSpeeds())
+        return FreeTrainPolicy(planner, worth, t_fwd_s=t_fwd_s)
+    speeds = LearnedSpeeds(Profiling())
+    policy = FreeTrainPolicy(planner, _worth(settings, speeds), t_fwd_s=t_fwd_s)
+    return WatchedPolicy(policy, speeds)
 
-    def make(
-        settings: ReplaySettings, clock: Callable[[], float], use: SolverUse
-    ) -> Policy:
-        planner = _planner(settings, clock, use)
-        return policy(planner, _worth(settings), t_fwd_s=settings.t_fwd_s)
 
-    return make
+def _static(
+    settings: ReplaySettings, clock: Callable[[], float], use: SolverUse
+) -> Policy:
+    planner, worth = _planner(settings, clock, use), _worth(settings, GivenSpeeds())
+    return StaticPolicy(planner, worth, t_fwd_s=settings.t_fwd_s)
 
 
-def _worth(settings: ReplaySettings) -> Worth:
+def _worth(settings: ReplaySettings, speeds: Speeds) -> Worth:
     priority, t_fwd_s = priority_named(settings.priority), settings.t_fwd_s
     if priority.basis is Basis.TRAINER:
-        return SteadyWorth(priority, GivenSpeeds(), t_fwd_s=t_fwd_s)
+        return SteadyWorth(priority, speeds, t_fwd_s=t_fwd_s)
     outlooks = _outlooks() if priority.basis is Basis.LOSSES else None
-    return RatedWorth(priority, GivenSpeeds(), outlooks, t_fwd_s=t_fwd_s)
+    return RatedWorth(priority, speeds, outlooks, t_fwd_s=t_fwd_s)
 
 
 def _outlooks() -> Outlooks:
@@ -64,10 +74,10 @@ def _planner(
 
 POLICIES: Mapping[str, Maker] = MappingProxyType(
     {
-        "freetrain": _planned(FreeTrainPolicy),
+        "freetrain": _freetrain,
         "equal": lambda *_: EqualPolicy(),
         "scavenger": lambda *_: ScavengerPolicy(),
-        "static": _planned(StaticPolicy),
+        "static": _static,
     }
 )
 """How each policy is made."""
