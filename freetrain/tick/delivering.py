@@ -49,8 +49,6 @@ def deliver(run: Run, observed: Observed) -> None:
         standing = known.get(key)
         if standing is None or standing.job is None or standing.job.target is None:
             continue
-        if delivery.stage is Stage.DELIVERED:
-            continue
         step = _Delivering(run, observed, standing, standing.job, standing.job.target)
         if step.advance(delivery):
             break

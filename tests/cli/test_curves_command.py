@@ -117,10 +117,22 @@ def test_programs_get_all_of_it(home: Path) -> None:
     assert found["points"][0] == {"t_s": NOW_S + 1, "work": 100.0, "value": 1.15}
     assert found["is_diverging"]
     assert found["speeds"] == {"4": 50.0}
-    assert [aim["tier"] for aim in found["aims"]] == ["deliver", "final"]
+    deliver, final = found["aims"]
+    assert (deliver["tier"], deliver["work"], deliver["in_s"]) == ("deliver", 300, 0)
+    assert (final["tier"], final["work"]) == ("final", 2_000)
     ahead = [one for one in found["forecast"] if one["low"] is not None]
     assert all(one["low"] <= one["value"] <= one["high"] for one in ahead)
     assert ahead[-1]["work"] == pytest.approx(6_000.0)
+
+
+def test_time_to_a_target_is_what_is_left_at_the_last_speed(home: Path) -> None:
+    told(submitted(home), HALVING[:10])
+
+    (found,) = run_json("curves", cwd=home)
+
+    _, final = found["aims"]
+    assert final["work"] > 1_500.0
+    assert final["in_s"] == pytest.approx((final["work"] - 1_000.0) / 50.0)
 
 
 def test_the_fit_goes_through_what_was_told(home: Path) -> None:

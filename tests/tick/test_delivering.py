@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import signal
@@ -191,6 +192,34 @@ def test_a_hook_that_fails_is_told_and_not_called_again(world: TickWorld) -> Non
     assert found is not None
     assert (found.stage, found.problem) == (Stage.DELIVERED, world.said_by_hook)
     assert len(world.hook_calls) == 1
+
+
+def test_a_tick_calls_one_hook_at_the_most(world: TickWorld) -> None:
+    for name in ("a", "b"):
+        world.submit(name, '[target]\ndeliver = 0.5\nhook = "tell"\n')
+        tell(world.folder.trainer(name).run, 0.4)
+
+    world.tick()
+    first = len(world.hook_calls)
+    world.tick()
+
+    told = [call["FREETRAIN_TRAINER"] for *_, call in world.hook_calls]
+    assert first == 1
+    assert sorted(told) == ["a", "b"]
+
+
+def test_a_file_that_only_ends_with_its_digest_is_no_checkpoint(
+    world: TickWorld,
+) -> None:
+    run_dir = wanting(world, published(world))
+    tell(run_dir, 0.4)
+    content = b"x" * 100
+    digest = hashlib.sha256(content + b"0" * 64).hexdigest()
+    commit(run_dir, 1).write_bytes(content + digest.encode())
+
+    world.tick()
+
+    assert not place(world).exists()
 
 
 def test_a_dry_run_delivers_nothing(world: TickWorld) -> None:

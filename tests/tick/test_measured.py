@@ -25,7 +25,7 @@ from freetrain.site.settings import PlannerSettings
 from freetrain.store.open_store import read_store
 from freetrain.store.pasts import past_of
 from freetrain.tick.measured import Measured, known_from, measured_by
-from tests.tick.tellers import assigned, printed, printing, tell
+from tests.tick.tellers import NOW_S, assigned, printed, printing, tell
 from tests.tick.tick_worlds import UID, TickWorld, tick_world
 
 if TYPE_CHECKING:
@@ -170,9 +170,9 @@ def test_what_its_user_says_counts_until_it_is_measured() -> None:
 def test_samples_that_its_user_says_are_compared_with_steps_by_their_shape() -> None:
     told = Progress(form=ProgressFormat.PATTERN, pattern=r"(?P<step>\d+)")
     one = job(scaling=((1, 1e6), (4, 4e6)), elastic=False, progress=told)
-    one_size = LearnedScaling(MappingProxyType({1: (Seen(0.0, 2.0, 1e5),)}))
+    one_size = LearnedScaling(MappingProxyType({4: (Seen(0.0, 8.0, 1e5),)}))
 
-    assert speeds(one, one_size)[4] == pytest.approx(8.0, rel=0.1)
+    assert speeds(one, one_size)[1] == pytest.approx(2.0, rel=0.02)
 
 
 def test_a_trainer_that_is_not_known_yet_is_taken_to_be_like_the_others() -> None:
@@ -194,3 +194,25 @@ def test_the_planner_is_told_what_was_measured(world: TickWorld) -> None:
     page = world.tick().page
 
     assert page.trainers[0].planned_nodes == 1, "two nodes are half as quick as one"
+
+
+def test_what_was_told_before_a_generation_was_made_is_not_its_own(
+    world: TickWorld,
+) -> None:
+    path = world.folder.path.parent / "told.csv"
+    world.submit(
+        "a",
+        f'elastic = false\n[progress]\nformat = "csv"\nfile = "{path}"\n'
+        'fields = { step = "step", t = "t" }\n',
+    )
+    assigned(world.folder.trainer("a"), 1, 1, at_s=100.0)
+    rows = [(50.0 + step, step) for step in range(50)]
+    rows += [(100.0 + 2.0 * k, 50 + k) for k in range(50)]
+    lines = "".join(f"{step},{NOW_S + t}\n" for t, step in rows)
+    path.write_text(f"step,t\n{lines}")
+
+    world.tick()
+
+    (seen,) = kept(world).seen[1]
+    assert seen.samples_per_s == pytest.approx(0.5, rel=0.02)
+    assert seen.trained_s == pytest.approx(98.0, rel=0.1)
