@@ -14,14 +14,6 @@ LOOK_EVERY_S = 60.0
 """As often as cron can call a tick."""
 
 
-class Objective(StrEnum):
-    """What a node count is worth to the planner (docs/replay.md)."""
-
-    THROUGHPUT = "throughput"
-    SPEEDUP = "speedup"
-    WEIGHTED = "weighted"
-
-
 class Accounting(StrEnum):
     """How progress and costs are counted (docs/replay.md)."""
 
