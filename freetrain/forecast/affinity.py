@@ -1,0 +1,61 @@
+"""Which nodes leave together, from how often they did."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+_SAID_TOGETHER = 0.6
+_SAID_EVENTS = 2.0
+"""What a pair is believed to have done before it was seen: less than leaving together
+every other time, so that strangers are not put into one cluster (facts of six days of
+Summit: within a group 0.04 of pairs of low affinity leave together, 0.5 of high)."""
+
+
+class Affinity:
+    """Counts, for every pair of nodes, departures of either and of both.
+
+    Eight bytes a pair of nodes ever seen: 90 MB for 4,734 nodes.
+    """
+
+    def __init__(self) -> None:
+        self._left = np.zeros((0, 0), dtype=np.uint16)
+        self._together = np.zeros((0, 0), dtype=np.uint16)
+
+    def saw(self, left: Sequence[int], idle: NDArray[np.intp]) -> None:
+        """Take note that *left* left while *idle* were idle, *left* among them."""
+        self._reach(int(idle.max()) + 1)
+        gone = np.asarray(left, dtype=np.intp)
+        self._left[np.ix_(gone, idle)] += np.uint16(1)
+        self._together[np.ix_(gone, gone)] += np.uint16(1)
+
+    def of(self, nodes: Sequence[int]) -> NDArray[np.float64]:
+        """Return the affinity S of each pair of *nodes*.
+
+        ::
+
+            S = (0.6 + times left together) / (2 + events in which either left)
+
+        where both were idle at the events that count. Symmetric, above 0, below 1.
+        """
+        self._reach(max(nodes, default=-1) + 1)
+        places = np.asarray(nodes, dtype=np.intp)
+        block = np.ix_(places, places)
+        together = self._together[block].astype(np.float64)
+        left = self._left[block].astype(np.float64)
+        events = left + left.T - together
+        return (_SAID_TOGETHER + together) / (_SAID_EVENTS + events)
+
+    def _reach(self, nodes: int) -> None:
+        known = len(self._left)
+        if nodes <= known:
+            return
+        more = (0, max(nodes, known * 5 // 4) - known)
+        self._left = np.pad(self._left, (more, more))
+        self._together = np.pad(self._together, (more, more))

@@ -1,0 +1,67 @@
+"""Sets of nodes with high affinity."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def split(affinity: NDArray[np.float64], least: float) -> list[list[int]]:
+    """Split nodes greedily into clusters.
+
+    The first node left begins a cluster, and the node of highest mean affinity to the
+    cluster joins it, as long as that is *least* or more.
+
+    Args:
+        affinity: By pair of nodes, shape (nodes, nodes).
+        least: Mean affinity to a cluster that its next node must have.
+
+    Returns:
+        Places in *affinity*, each in one cluster.
+    """
+    free = np.ones(len(affinity), dtype=bool)
+    return [
+        _grown(affinity, first, free, least)
+        for first in range(len(affinity))
+        if free[first]
+    ]
+
+
+def close_to_each_other(affinity: NDArray[np.float64], nodes: int) -> list[int]:
+    """Return the places of *nodes* nodes that belong together, greedily.
+
+    The pair of highest affinity comes first, then whoever is closest to those chosen.
+    """
+    if nodes >= len(affinity):
+        return list(range(len(affinity)))
+    pairs = affinity - 2.0 * np.eye(len(affinity))
+    chosen = [int(pairs.max(axis=1).argmax())]
+    summed = pairs[chosen[0]].copy()
+    while len(chosen) < nodes:
+        nearest = int(summed.argmax())
+        chosen.append(nearest)
+        summed += pairs[nearest]
+        summed[chosen] = -np.inf
+    return sorted(chosen)
+
+
+def _grown(
+    affinity: NDArray[np.float64], first: int, free: NDArray[np.bool_], least: float
+) -> list[int]:
+    """Return the cluster that begins with *first*; its nodes are free no more."""
+    cluster = [first]
+    free[first] = False
+    summed = np.where(free, affinity[first], -np.inf)
+    while summed.size:
+        nearest = int(summed.argmax())
+        if not summed[nearest] >= least * len(cluster):
+            break
+        cluster.append(nearest)
+        free[nearest] = False
+        summed += affinity[nearest]
+        summed[nearest] = -np.inf
+    return cluster

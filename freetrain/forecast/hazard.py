@@ -1,0 +1,97 @@
+"""How often clusters of an age and a size lose nodes."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from dataclasses import dataclass
+
+AGES_S = (0.0, 70.0, 150.0, 300.0, 600.0, 1200.0, 2400.0, 4800.0, 9600.0)
+"""Where classes of age begin, in seconds since the cluster became idle."""
+
+SIZES = (1, 2, 3, 5, 9, 17, 65)
+"""Where classes of size begin, in nodes that are left."""
+
+_SAID_HITS = 2.0
+_SAID_EXPOSURE_S = 3000.0
+"""Worth of what is believed before anything was seen: a hit in 1,500 s."""
+
+_SAID_SHARE = (1.0, 1.0, 0.7, 0.6, 0.5, 0.5, 0.5)
+"""Share that a hit takes, by class of size; counts as one hit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Risk:
+    """What a cluster is in for.
+
+    Attributes:
+        hits: [Λ] Hits expected until a horizon, 0 or more.
+        life_s: [L] Mean seconds until then that one of its nodes stays.
+        share: [f] Share of its nodes that a hit takes.
+    """
+
+    hits: float
+    life_s: float
+    share: float
+
+
+class Hazard:
+    """Counts hits and exposure by age and size.
+
+    The hazard is λ = (hits + 2) / (exposure + 3000 s), in hits a second.
+    """
+
+    def __init__(self) -> None:
+        self._hits = [[_SAID_HITS] * len(AGES_S) for _ in SIZES]
+        self._exposure_s = [[_SAID_EXPOSURE_S] * len(AGES_S) for _ in SIZES]
+        self._share = list(_SAID_SHARE)
+        self._shares = [1.0] * len(SIZES)
+
+    def lived(self, nodes: int, from_s: float, to_s: float) -> None:
+        """Take note that a cluster of *nodes* lost none between two ages."""
+        row = self._exposure_s[_size_class(nodes)]
+        place = _age_class(from_s)
+        while from_s < to_s:
+            until_s = min(to_s, _end_s(place))
+            row[place] += until_s - from_s
+            from_s, place = until_s, place + 1
+
+    def hit(self, nodes: int, age_s: float, lost: int) -> None:
+        """Take note that a cluster of *nodes* lost some of them at an age."""
+        size = _size_class(nodes)
+        self._hits[size][_age_class(age_s)] += 1.0
+        self._share[size] += lost / nodes
+        self._shares[size] += 1.0
+
+    def risk(self, nodes: int, age_s: float, horizon_s: float) -> Risk:
+        """Return what a cluster of *nodes* is in for until *horizon_s* from now.
+
+        The hazard is followed through the classes of age, as if the size stayed::
+
+            Λ = ∫ λ(age + t) dt    L = ∫ exp(-f Λ(t)) dt    over t from 0 to horizon
+        """
+        size = _size_class(nodes)
+        hits, exposure_s = self._hits[size], self._exposure_s[size]
+        share = self._share[size] / self._shares[size]
+        place, at_s, end_s = _age_class(age_s), age_s, age_s + horizon_s
+        expected, life_s = 0.0, 0.0
+        while at_s < end_s:
+            until_s = min(end_s, _end_s(place))
+            rate = hits[place] / exposure_s[place]
+            gone = -math.expm1(-share * rate * (until_s - at_s))
+            life_s += math.exp(-share * expected) * gone / (share * rate)
+            expected += rate * (until_s - at_s)
+            at_s, place = until_s, place + 1
+        return Risk(expected, min(life_s, horizon_s), share)
+
+
+def _size_class(nodes: int) -> int:
+    return bisect_right(SIZES, nodes) - 1
+
+
+def _age_class(age_s: float) -> int:
+    return bisect_right(AGES_S, age_s) - 1
+
+
+def _end_s(place: int) -> float:
+    return AGES_S[place + 1] if place + 1 < len(AGES_S) else math.inf

@@ -1,0 +1,186 @@
+"""The forecaster ``learned``: hazards by age and size, affinity by pair, calibrated."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from freetrain.forecast.affinity import Affinity
+from freetrain.forecast.calibration import Calibration
+from freetrain.forecast.clusters import split
+from freetrain.forecast.hazard import Hazard
+from freetrain.forecast.interface import Prospect
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from numpy.typing import NDArray
+
+LEAST_AFFINITY = 0.5
+
+CHECKED_S = 600.0
+"""Survival over this long is checked against what came, and corrected."""
+
+_CHECK_EVERY_S = 300.0
+
+_MOST_AT_ONCE = 512
+"""Larger groups are split in parts of this size: time goes with its square."""
+
+_FRESH = 0.02
+"""A prospect is made anew when the cluster's age has grown by this share."""
+
+
+@dataclass(slots=True)
+class _Cluster:
+    """Idle nodes that became idle together.
+
+    Attributes:
+        nodes: Those left.
+        since_s: When they became idle.
+        counted_s: Up to what age its exposure is counted.
+        prospect: What was expected of it last, if still of use.
+        until_s: Up to what time that is of use.
+    """
+
+    nodes: set[int]
+    since_s: float
+    counted_s: float = 0.0
+    prospect: Prospect | None = None
+    until_s: float = -math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """A survival that was foretold, to be checked when it is due."""
+
+    due_s: float
+    cluster: int
+    nodes: int
+    survival: float
+
+
+class LearnedForecaster:
+    """Learns from nothing but the events that it is shown.
+
+    Args:
+        horizon_s: Of prospects, seconds.
+        knows_pairs: Whether affinity is learned; without, everyone who became idle
+            together is a cluster. For ablation.
+    """
+
+    def __init__(self, horizon_s: float, *, knows_pairs: bool = True) -> None:
+        self._horizon_s = horizon_s
+        self._knows_pairs = knows_pairs
+        self._affinity = Affinity()
+        self._hazard = Hazard()
+        self._calibration = Calibration()
+        self._clusters: dict[int, _Cluster] = {}
+        self._cluster_of: dict[int, int] = {}
+        self._numbers = 0
+        self._said: deque[_Said] = deque()
+        self._check_s = 0.0
+        self._now_s = 0.0
+
+    def see(
+        self, now_s: float, *, joined: Collection[int], left: Collection[int]
+    ) -> None:
+        """Learn from an event; see ``Forecaster``."""
+        self._settle(now_s)
+        if left:
+            self._part(sorted(left))
+        if joined:
+            self._group(sorted(joined))
+        if now_s >= self._check_s:
+            self._say()
+
+    def cluster(self, node: int) -> int:
+        """Return the cluster of an idle node."""
+        return self._cluster_of[node]
+
+    def members(self, cluster: int) -> Collection[int]:
+        """Return the nodes of *cluster* that are still idle."""
+        return self._clusters[cluster].nodes
+
+    def prospect(self, cluster: int) -> Prospect:
+        """Return what is expected of *cluster* until the horizon.
+
+        Kept for a fiftieth of the cluster's age, as nothing changes much till then.
+        """
+        known = self._clusters[cluster]
+        if known.prospect is None or self._now_s > known.until_s:
+            age_s = self._now_s - known.since_s
+            risk = self._hazard.risk(len(known.nodes), age_s, self._horizon_s)
+            hit = -math.expm1(-risk.hits)
+            known.prospect = Prospect(risk.life_s, hit, risk.share)
+            known.until_s = self._now_s + _FRESH * age_s
+        return known.prospect
+
+    def survival(self, node: int, horizon_s: float) -> float:
+        """Return the probability that an idle node stays *horizon_s* more."""
+        known = self._clusters[self._cluster_of[node]]
+        return self._calibration.of(self._survival(known, horizon_s))
+
+    def affinity(self, nodes: Sequence[int]) -> NDArray[np.float64]:
+        """Return how likely pairs leave together; strangers 0.3."""
+        return self._affinity.of(nodes)
+
+    def _survival(self, cluster: _Cluster, horizon_s: float) -> float:
+        age_s = self._now_s - cluster.since_s
+        risk = self._hazard.risk(len(cluster.nodes), age_s, horizon_s)
+        return math.exp(-risk.share * risk.hits)
+
+    def _settle(self, now_s: float) -> None:
+        """Count exposure until *now_s*, and hold what was said against it."""
+        for cluster in self._clusters.values():
+            age_s = now_s - cluster.since_s
+            self._hazard.lived(len(cluster.nodes), cluster.counted_s, age_s)
+            cluster.counted_s = age_s
+        while self._said and self._said[0].due_s <= now_s:
+            said = self._said.popleft()
+            there = self._clusters.get(said.cluster)
+            left = 0 if there is None else len(there.nodes)
+            self._calibration.learn(said.survival, came=left, of=said.nodes)
+        self._now_s = now_s
+
+    def _say(self) -> None:
+        """Foretell once more, after those are gone that leave now."""
+        self._check_s = self._now_s + _CHECK_EVERY_S
+        due_s = self._now_s + CHECKED_S
+        self._said.extend(
+            _Said(due_s, number, len(one.nodes), self._survival(one, CHECKED_S))
+            for number, one in self._clusters.items()
+        )
+
+    def _part(self, left: Sequence[int]) -> None:
+        if self._knows_pairs:
+            idle = np.fromiter(self._cluster_of, np.intp, len(self._cluster_of))
+            self._affinity.saw(left, idle)
+        parted: dict[int, list[int]] = {}
+        for node in left:
+            parted.setdefault(self._cluster_of.pop(node), []).append(node)
+        for number, nodes in parted.items():
+            cluster = self._clusters[number]
+            age_s = self._now_s - cluster.since_s
+            self._hazard.hit(len(cluster.nodes), age_s, len(nodes))
+            cluster.nodes.difference_update(nodes)
+            cluster.prospect = None
+            if not cluster.nodes:
+                del self._clusters[number]
+
+    def _group(self, joined: Sequence[int]) -> None:
+        for first in range(0, len(joined), _MOST_AT_ONCE):
+            nodes = joined[first : first + _MOST_AT_ONCE]
+            for places in self._split(nodes):
+                members = {nodes[place] for place in places}
+                self._clusters[self._numbers] = _Cluster(members, self._now_s)
+                self._cluster_of.update(dict.fromkeys(members, self._numbers))
+                self._numbers += 1
+
+    def _split(self, nodes: Sequence[int]) -> list[list[int]]:
+        if len(nodes) == 1 or not self._knows_pairs:
+            return [list(range(len(nodes)))]
+        return split(self._affinity.of(nodes), LEAST_AFFINITY)

@@ -1,0 +1,34 @@
+"""Random histories of idle nodes for the forecaster's tests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hypothesis import strategies as st
+
+from freetrain.forecast.reliability import Event
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import DrawFn
+
+
+@st.composite
+def histories(draw: DrawFn, nodes: int = 8, most_events: int = 25) -> list[Event]:
+    """Events at which some idle nodes leave and some others join."""
+    idle: set[int] = set()
+    now_s, events = 0.0, []
+    for _ in range(draw(st.integers(2, most_events))):
+        moved = draw(st.sets(st.integers(0, nodes - 1)))
+        left, joined = moved & idle, moved - idle
+        events.append(Event(now_s, tuple(sorted(joined)), tuple(sorted(left))))
+        idle = (idle - left) | joined
+        now_s += draw(st.sampled_from([1.0, 30.0, 100.0, 700.0, 5000.0]))
+    return events
+
+
+def idle_after(events: list[Event]) -> list[int]:
+    """Return the nodes that are idle after the last of *events*."""
+    idle: set[int] = set()
+    for event in events:
+        idle = (idle - set(event.left)) | set(event.joined)
+    return sorted(idle)

@@ -1,0 +1,52 @@
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from freetrain.forecast.calibration import Calibration
+from freetrain.forecast.reliability import Foretold, deciles
+
+LESSONS = st.lists(st.tuples(st.floats(0.0, 1.0), st.integers(1, 50), st.floats(0, 1)))
+
+
+def test_who_was_told_nothing_corrects_nothing() -> None:
+    calibration = Calibration()
+
+    for said in (0.0, 0.03, 0.4, 0.77, 1.0):
+        assert calibration.of(said) == pytest.approx(said)
+
+
+def test_what_was_said_too_low_is_raised() -> None:
+    calibration = Calibration()
+    for _ in range(1000):
+        calibration.learn(0.42, came=3, of=4)
+
+    assert calibration.of(0.42) > 0.5
+    assert calibration.of(0.5) > 0.65
+
+
+@given(LESSONS, st.lists(st.floats(0.0, 1.0), min_size=2))
+def test_corrections_are_probabilities_and_never_cross(
+    lessons: list[tuple[float, int, float]], asked: list[float]
+) -> None:
+    calibration = Calibration()
+    for said, of, share in lessons:
+        calibration.learn(said, came=round(of * share), of=of)
+
+    corrected = [calibration.of(said) for said in sorted(asked)]
+
+    assert all(0.0 <= one <= 1.0 for one in corrected)
+    assert all(a <= b + 1e-12 for a, b in pairwise(corrected))
+    assert calibration.of(0.0) == 0.0
+    assert calibration.of(1.0) == 1.0
+
+
+def test_deciles_set_what_was_said_beside_what_came() -> None:
+    told = [Foretold(k / 100, came=k >= 50) for k in range(100)]
+
+    rows = deciles(told)
+
+    assert [row.count for row in rows] == [10] * 10
+    assert rows[0].said == pytest.approx(0.045)
+    assert [row.came for row in rows] == [0.0] * 5 + [1.0] * 5

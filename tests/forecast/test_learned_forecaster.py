@@ -1,0 +1,147 @@
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from freetrain.forecast.interface import Forecaster
+from freetrain.forecast.learned import LearnedForecaster
+from freetrain.forecast.reliability import Event
+from tests.forecast.pools import histories, idle_after
+
+HORIZON_S = 400.0
+
+
+def shown(events: list[Event]) -> LearnedForecaster:
+    forecaster = LearnedForecaster(HORIZON_S)
+    for event in events:
+        forecaster.see(event.time_s, joined=event.joined, left=event.left)
+    return forecaster
+
+
+def answers(forecaster: Forecaster, idle: list[int]) -> list[object]:
+    return [
+        *(forecaster.survival(node, 600.0) for node in idle),
+        *(forecaster.prospect(forecaster.cluster(node)) for node in idle),
+        forecaster.affinity(idle).tolist(),
+    ]
+
+
+@given(histories())
+def test_every_idle_node_is_in_one_cluster_and_no_other_node_is(
+    events: list[Event],
+) -> None:
+    forecaster, idle = shown(events), idle_after(events)
+
+    clusters = {forecaster.cluster(node) for node in idle}
+
+    members = [node for one in clusters for node in forecaster.members(one)]
+    assert sorted(members) == idle
+    assert all(node in forecaster.members(forecaster.cluster(node)) for node in idle)
+
+
+@given(histories())
+def test_forecasts_are_probabilities_and_lives_end_by_the_horizon(
+    events: list[Event],
+) -> None:
+    forecaster, idle = shown(events), idle_after(events)
+
+    for node in idle:
+        prospect = forecaster.prospect(forecaster.cluster(node))
+        assert 0.0 <= prospect.hit <= 1.0
+        assert 0.0 < prospect.share <= 1.0
+        assert 0.0 < prospect.life_s <= HORIZON_S
+        assert 0.0 <= forecaster.survival(node, 600.0) <= 1.0
+    affinity = forecaster.affinity(idle)
+    assert ((affinity > 0.0) & (affinity < 1.0)).all()
+    assert np.array_equal(affinity, affinity.T)
+
+
+@given(histories(), st.lists(st.floats(0.0, 1e6), min_size=2, max_size=6))
+def test_nobody_is_likelier_to_stay_longer_than_to_stay_shorter(
+    events: list[Event], horizons_s: list[float]
+) -> None:
+    forecaster = shown(events)
+
+    for node in idle_after(events):
+        chances = [forecaster.survival(node, h) for h in sorted(horizons_s)]
+        assert all(a >= b - 1e-12 for a, b in pairwise(chances))
+
+
+@given(histories())
+def test_two_forecasters_that_saw_the_same_say_the_same(events: list[Event]) -> None:
+    idle = idle_after(events)
+
+    assert answers(shown(events), idle) == answers(shown(events), idle)
+
+
+@given(histories())
+def test_asking_changes_no_answer(events: list[Event]) -> None:
+    asked, idle = LearnedForecaster(HORIZON_S), idle_after(events)
+
+    seen: list[Event] = []
+    for event in events:
+        asked.see(event.time_s, joined=event.joined, left=event.left)
+        seen.append(event)
+        for node in idle_after(seen):
+            asked.survival(node, 600.0)
+
+    assert answers(asked, idle) == answers(shown(events), idle)
+
+
+def test_nodes_that_left_together_form_a_cluster_when_they_are_back() -> None:
+    forecaster = LearnedForecaster(HORIZON_S)
+    for round_s in range(0, 5000, 1000):
+        forecaster.see(float(round_s), joined=(0, 1, 2, 3), left=())
+        forecaster.see(round_s + 300.0, joined=(), left=(0, 2))
+        forecaster.see(round_s + 600.0, joined=(), left=(1, 3))
+
+    forecaster.see(9000.0, joined=(0, 1, 2, 3), left=())
+
+    assert forecaster.members(forecaster.cluster(0)) == {0, 2}
+    assert forecaster.members(forecaster.cluster(1)) == {1, 3}
+
+
+def test_strangers_are_clusters_of_their_own() -> None:
+    forecaster = LearnedForecaster(HORIZON_S)
+
+    forecaster.see(0.0, joined=(4, 7), left=())
+
+    assert forecaster.cluster(4) != forecaster.cluster(7)
+
+
+def test_without_pairs_whoever_came_together_is_a_cluster() -> None:
+    forecaster = LearnedForecaster(HORIZON_S, knows_pairs=False)
+
+    forecaster.see(0.0, joined=(4, 7), left=())
+    forecaster.see(5.0, joined=(5,), left=())
+
+    assert forecaster.members(forecaster.cluster(4)) == {4, 7}
+    assert forecaster.members(forecaster.cluster(5)) == {5}
+
+
+def test_before_anything_was_seen_a_hit_in_1500_seconds_is_expected() -> None:
+    forecaster = LearnedForecaster(HORIZON_S)
+
+    forecaster.see(0.0, joined=(0,), left=())
+
+    prospect = forecaster.prospect(forecaster.cluster(0))
+    assert prospect.hit == pytest.approx(1 - math.exp(-HORIZON_S / 1500))
+    assert prospect.life_s == pytest.approx(1500 * (1 - math.exp(-HORIZON_S / 1500)))
+
+
+def test_nodes_that_leave_young_make_the_young_look_short_lived() -> None:
+    forecaster = LearnedForecaster(HORIZON_S)
+    forecaster.see(0.0, joined=(1,), left=())
+    for round_s in range(0, 50_000, 1000):
+        forecaster.see(float(round_s), joined=(0,), left=())
+        forecaster.see(round_s + 100.0, joined=(), left=(0,))
+
+    forecaster.see(60_000.0, joined=(0,), left=())
+
+    young, old = forecaster.cluster(0), forecaster.cluster(1)
+    assert forecaster.prospect(young).hit > 0.6
+    assert forecaster.prospect(old).hit < 0.2
+    assert forecaster.survival(0, 300.0) < forecaster.survival(1, 300.0)
