@@ -1,0 +1,146 @@
+"""Plans by expected lives: a fast search from two starts, verified."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from milp.problem import NodeClass, Problem, TrainerState
+from milp.verify import constraint_violations
+from milp.window import gain
+from milp.window_search import Climb
+from milp.window_seats import Chances, Worths
+from milp.window_table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from milp.window import Holding, Window
+
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class WindowPlan:
+    """An answer that breaks no constraint.
+
+    Attributes:
+        holdings: Nodes by trainer and class.
+        gain: What they gain, W0.
+        kept_gain: What keeping the present plan gains; never more than ``gain``.
+        moves: How many improvements the search made.
+        refused: Why the search's plan was refused and the present one kept; empty
+            as long as there is no defect.
+    """
+
+    holdings: tuple[Holding, ...]
+    gain: float
+    kept_gain: float
+    moves: int
+    refused: tuple[str, ...] = ()
+
+
+class WindowPlanner:
+    """Plans window after window; keeps what it derives from curves."""
+
+    def __init__(self) -> None:
+        self._worths = Worths()
+
+    def plan(self, window: Window, starts: Sequence[Sequence[int]] = ()) -> WindowPlan:
+        """Return the best plan found from the present one and from *starts*.
+
+        Args:
+            window: What is to be planned.
+            starts: Node counts by trainer to begin from besides, for example those
+                of the published planner. They must fit the pool.
+        """
+        chances = Chances(window)
+        kept = Table(window, self._worths, chances)
+        kept.settle()
+        kept_gain = kept.value
+        counts = [seat.nodes for seat in kept.seats]
+        fallback = tuple([dict(seat.mine) for seat in kept.seats])
+        tables = [kept]
+        for start in starts:
+            if list(start) != counts:
+                table = Table(window, self._worths, chances)
+                table.reach(start)
+                tables.append(table)
+        moves = sum([Climb(table).run() for table in tables])
+        best = max(tables, key=lambda table: table.value)
+        holdings = tuple([seat.mine for seat in best.seats])
+        broken = violations(window, holdings, claimed=best.value, least=kept_gain)
+        if broken:
+            return WindowPlan(fallback, kept_gain, kept_gain, moves, broken)
+        return WindowPlan(holdings, best.value, kept_gain, moves)
+
+
+def violations(
+    window: Window, holdings: Sequence[Holding], *, claimed: float, least: float
+) -> tuple[str, ...]:
+    """Return what is wrong with a plan, in sentences; empty for a sound one.
+
+    M1 to M5 by ``verify``, over the trainers that change and the classes that they
+    change; all others are one class, of which they keep what they have.
+
+    Args:
+        window: The problem.
+        holdings: The plan.
+        claimed: What it is said to gain, W0.
+        least: What keeping the present plan gains.
+    """
+    problem, counts = _changed(window, holdings)
+    broken = constraint_violations(problem, counts)
+    if broken:
+        return broken
+    if claimed < least - _ROUNDING * (1.0 + abs(least)):
+        return (f"W0: gains {claimed!r}, and keeping the present plan {least!r}",)
+    return ()
+
+
+def wrong_gain(window: Window, holdings: Sequence[Holding], claimed: float) -> str:
+    """Return in what the gain claimed is wrong; empty if it is right."""
+    summed = sum([gain(window, place, own) for place, own in enumerate(holdings)])
+    if math.isclose(summed, claimed, rel_tol=_ROUNDING, abs_tol=_ROUNDING):
+        return ""
+    return f"W0: claims a gain of {claimed!r}, but gains {summed!r}"
+
+
+def _changed(
+    window: Window, holdings: Sequence[Holding]
+) -> tuple[Problem, list[list[int]]]:
+    """Return what changes as a problem of few trainers and classes."""
+    pairs = list(zip(window.trainers, holdings, strict=True))
+    moved = [
+        (f"trainer {place}", trainer, new)
+        for place, (trainer, new) in enumerate(pairs)
+        if trainer.held != new
+    ]
+    touched = sorted(
+        {
+            k
+            for _, trainer, new in moved
+            for k in {*trainer.held, *new}
+            if trainer.held.get(k, 0) != new.get(k, 0)
+        }
+    )
+    capacity = [
+        window.free.get(k, 0) + sum([one.held.get(k, 0) for _, one, _ in moved])
+        for k in touched
+    ]
+    states, rows = [], []
+    for name, trainer, new in moved:
+        held = [trainer.held.get(k, 0) for k in touched]
+        row = [new.get(k, 0) for k in touched]
+        rest = sum(trainer.held.values()) - sum(held)
+        states.append(
+            TrainerState(
+                name, trainer.curve, (*held, rest), trainer.up_s, trainer.down_s
+            )
+        )
+        rows.append([*row, sum(new.values()) - sum(row)])
+    others = sum([state.held[-1] for state in states])
+    classes = [NodeClass(str(k), n) for k, n in zip(touched, capacity, strict=True)]
+    whole = (*classes, NodeClass("untouched", others))
+    return Problem(whole, tuple(states), 0.0), rows

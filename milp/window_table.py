@@ -1,0 +1,90 @@
+"""All seats and the free nodes of a plan under search."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from milp.window_seats import Chances, Seat, Worths
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from milp.window import Window
+
+
+class Table:
+    """A plan under search, at first what is held now.
+
+    Attributes:
+        seats: By trainer.
+        free: Nodes that nobody has, by class; none of them 0.
+    """
+
+    def __init__(self, window: Window, worths: Worths, chances: Chances) -> None:
+        self.free = dict(window.free)
+        self.seats = [
+            Seat(trainer, window, chances, worths.of(trainer.curve))
+            for trainer in window.trainers
+        ]
+        self._chances = chances
+        self._window = window
+
+    @property
+    def value(self) -> float:
+        """What the plan gains."""
+        return sum([seat.value for seat in self.seats])
+
+    def move(self, place: int, k: int, more: int) -> None:
+        """Let trainer *place* take *more* free nodes of class *k*, or give some."""
+        self.seats[place].move(k, more)
+        left = self.free.get(k, 0) - more
+        if left:
+            self.free[k] = left
+        else:
+            del self.free[k]
+
+    def settle(self) -> None:
+        """Let trainers that hold what is not a size fall back to the next below."""
+        for place, trainer in enumerate(self._window.trainers):
+            seat = self.seats[place]
+            sizes = [n for n in (0, *trainer.curve.sizes) if n <= seat.nodes]
+            if sizes[-1] < seat.nodes:
+                self.shed(place, seat.nodes - sizes[-1])
+
+    def reach(self, counts: Sequence[int]) -> None:
+        """Give each trainer as many nodes as *counts* says, whole classes first."""
+        for place, nodes in enumerate(counts):
+            surplus = self.seats[place].nodes - nodes
+            if surplus > 0:
+                self.shed(place, surplus)
+        short = [(n - self.seats[j].nodes, -j) for j, n in enumerate(counts)]
+        for wanted, place in sorted(short, reverse=True):
+            if wanted > 0:
+                self._fill(-place, wanted)
+
+    def shed(self, place: int, surplus: int) -> None:
+        """Let a trainer give whole classes that fit, the shortest-lived first."""
+        mine, life_s = self.seats[place].mine, self._chances.life_s
+        while surplus:
+            fitting = [k for k, n in mine.items() if n <= surplus]
+            k = min(fitting or mine, key=lambda k: (life_s[k], -mine[k], k))
+            given = min(mine[k], surplus)
+            surplus -= given
+            self.move(place, k, -given)
+
+    def _fill(self, place: int, wanted: int) -> None:
+        """Let a trainer take whole classes that fit: its own, then the largest.
+
+        Where none fits, it takes part of its own, or of the longest-lived.
+        """
+        mine, free, life_s = self.seats[place].mine, self.free, self._chances.life_s
+        while wanted:
+            fitting = [k for k, n in free.items() if n <= wanted]
+            known = [k for k in fitting if k in mine]
+            if fitting:
+                k = max(known or fitting, key=lambda k: (free[k], life_s[k], k))
+            else:
+                k = max(free, key=lambda k: (k in mine, life_s[k], k))
+            taken = min(free[k], wanted)
+            wanted -= taken
+            self.move(place, k, taken)

@@ -1,0 +1,188 @@
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from milp.curve import custom
+from milp.problem import NodeClass, Problem, TrainerState
+from milp.verify import constraint_violations
+from milp.window import Holder, Holding, Stay, Window, gain, total_gain
+from milp.window_planner import WindowPlan, WindowPlanner, violations, wrong_gain
+from milp.window_seats import Chances, Worths
+from milp.window_table import Table
+from tests.milp.windows import windows
+
+FOR_EVER = Stay(nodes=4, life_s=400.0, hit=0.0, share=1.0)
+
+
+def holder(held: Holding, **costs: float) -> Holder:
+    seconds = {"up_s": 18.0, "down_s": 12.0, "start_s": 0.0, "loss_s": 12.0} | costs
+    return Holder(curve=custom([0.0, 10.0, 18.0, 24.0, 28.0]), held=held, **seconds)
+
+
+def window_of(
+    stays: dict[int, Stay], free: dict[int, int], *trainers: Holder
+) -> Window:
+    return Window(stays, free, trainers, hit_weight=0.5, change_weight=1.0)
+
+
+def whole_problem(window: Window) -> Problem:
+    """Return *window* as the published planner's problem, every class told apart."""
+    classes = tuple(NodeClass(str(k), stay.nodes) for k, stay in window.stays.items())
+    trainers = tuple(
+        TrainerState(
+            name=f"t{place}",
+            curve=one.curve,
+            held=tuple(one.held.get(k, 0) for k in window.stays),
+            up_s=one.up_s,
+            down_s=one.down_s,
+        )
+        for place, one in enumerate(window.trainers)
+    )
+    return Problem(classes, trainers, 400.0)
+
+
+def rows(window: Window, plan: WindowPlan) -> list[list[int]]:
+    return [[own.get(k, 0) for k in window.stays] for own in plan.holdings]
+
+
+@given(windows())
+def test_a_plan_breaks_no_constraint_and_gains_what_it_claims(window: Window) -> None:
+    plan = WindowPlanner().plan(window)
+
+    assert plan.refused == ()
+    assert constraint_violations(whole_problem(window), rows(window, plan)) == ()
+    assert wrong_gain(window, plan.holdings, plan.gain) == ""
+
+
+@given(windows())
+def test_a_plan_gains_no_less_than_keeping_what_is_held(window: Window) -> None:
+    plan = WindowPlanner().plan(window)
+
+    assert plan.gain >= plan.kept_gain
+    kept = [one.held for one in window.trainers]
+    sizes = [sum(held.values()) for held in kept]
+    usable = [{0, *one.curve.sizes} for one in window.trainers]
+    if all(n in sizes_ for n, sizes_ in zip(sizes, usable, strict=True)):
+        assert plan.kept_gain == pytest.approx(total_gain(window, kept))
+
+
+@given(windows(), st.data())
+def test_a_plan_gains_no_less_than_any_start_it_is_given(
+    window: Window, data: st.DataObject
+) -> None:
+    pool, start = sum(stay.nodes for stay in window.stays.values()), []
+    for one in window.trainers:
+        fitting = [n for n in (0, *one.curve.sizes) if n <= pool]
+        start.append(data.draw(st.sampled_from(fitting)))
+        pool -= start[-1]
+    table = Table(window, Worths(), Chances(window))
+    table.reach(start)
+
+    plan = WindowPlanner().plan(window, (start,))
+
+    assert plan.refused == ()
+    assert plan.gain >= table.value
+    assert [seat.nodes for seat in table.seats] == start
+    assert constraint_violations(whole_problem(window), rows(window, plan)) == ()
+
+
+@given(windows())
+def test_the_same_window_has_the_same_plan(window: Window) -> None:
+    assert WindowPlanner().plan(window) == WindowPlanner().plan(window)
+
+
+def test_a_class_that_leaves_together_is_one_hit_however_many_nodes_it_has() -> None:
+    stay = Stay(nodes=3, life_s=100.0, hit=0.6, share=1.0)
+
+    assert stay.hits() == pytest.approx([0.0, 0.6, 0.6, 0.6])
+
+
+def test_of_nodes_that_leave_one_by_one_few_are_hit_less_than_all() -> None:
+    stay = Stay(nodes=2, life_s=100.0, hit=0.6, share=0.5)
+
+    assert stay.hits() == pytest.approx([0.0, 0.6 * 0.5 / 0.75, 0.6])
+
+
+def test_the_gain_is_work_over_lives_less_losses_and_changes() -> None:
+    stays = {0: Stay(2, 300.0, 0.2, 1.0), 1: Stay(1, 60.0, 0.5, 1.0)}
+    window = window_of(stays, {1: 1}, holder({0: 2}))
+
+    by_hand = 24.0 * ((2 * 300 + 60) / 3 - 0.5 * 12 * (0.2 + 0.5)) - 18.0 * 18.0
+    assert gain(window, 0, {0: 2, 1: 1}) == pytest.approx(by_hand)
+
+
+def test_starting_costs_seconds_of_the_new_worth() -> None:
+    window = window_of({0: FOR_EVER}, {0: 4}, holder({}, start_s=40.0))
+
+    assert gain(window, 0, {0: 4}) == pytest.approx(28.0 * (400.0 - 40.0))
+
+
+def test_nodes_that_are_likely_to_leave_are_left_alone_where_a_loss_costs_much() -> (
+    None
+):
+    young = Stay(nodes=2, life_s=200.0, hit=0.9, share=1.0)
+    for cost_s, taken in ((1.0, 2), (300.0, 0)):
+        trainer = holder({0: 2}, up_s=0.0, loss_s=cost_s)
+        window = window_of({0: Stay(2, 400.0, 0, 1.0), 1: young}, {1: 2}, trainer)
+
+        plan = WindowPlanner().plan(window)
+
+        assert plan.holdings[0].get(1, 0) == taken
+
+
+def test_clusters_stay_whole_where_that_loses_less() -> None:
+    stays = {k: Stay(2, 300.0, 0.5, 1.0) for k in (0, 1)}
+    window = window_of(stays, {0: 2, 1: 2}, holder({}), holder({}))
+
+    plan = WindowPlanner().plan(window, ((2, 2),))
+
+    assert sorted(plan.holdings, key=str) == [{0: 2}, {1: 2}]
+
+
+def test_a_change_that_gains_less_than_its_weight_is_not_made() -> None:
+    stays = {0: Stay(1, 400.0, 0.0, 1.0), 1: Stay(1, 100.0, 0.0, 1.0)}
+    for weight, nodes in ((49.0, 2), (51.0, 1)):
+        trainer = holder({0: 1}, up_s=1.0)
+        window = Window(stays, {1: 1}, (trainer,), 0.0, weight)
+
+        plan = WindowPlanner().plan(window)
+
+        # 18 (400 + 100) / 2 is 500 more than 10 * 400, which is 50 times the cost.
+        assert sum(plan.holdings[0].values()) == nodes
+
+
+def test_a_plan_that_gives_a_node_twice_is_refused() -> None:
+    window = window_of({0: FOR_EVER}, {0: 4}, holder({}), holder({}))
+
+    broken = violations(window, ({0: 3}, {0: 2}), claimed=1e9, least=0.0)
+
+    assert len(broken) == 1
+    assert broken[0].startswith("M3")
+
+
+def test_a_plan_that_migrates_is_refused() -> None:
+    stays = {0: FOR_EVER, 1: FOR_EVER}
+    window = window_of(stays, {0: 2, 1: 4}, holder({0: 2}))
+
+    broken = violations(window, ({1: 2},), claimed=1e9, least=0.0)
+
+    assert broken
+    assert all(one.startswith("M4") for one in broken)
+
+
+def test_a_plan_that_is_worse_than_keeping_is_refused() -> None:
+    window = window_of({0: FOR_EVER}, {0: 2}, holder({0: 2}))
+
+    assert violations(window, ({0: 2},), claimed=1.0, least=2.0)
+
+
+def test_a_claimed_gain_that_is_wrong_is_told() -> None:
+    window = window_of({0: FOR_EVER}, {0: 2}, holder({0: 2}))
+
+    right = total_gain(window, ({0: 2},))
+
+    assert wrong_gain(window, ({0: 2},), right) == ""
+    assert wrong_gain(window, ({0: 2},), right + 1.0)
+    assert not math.isclose(right, 0.0)

@@ -1,0 +1,53 @@
+"""Random windows for the look-ahead planner's tests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hypothesis import strategies as st
+
+from milp.window import Holder, Stay, Window
+from tests.milp.planning_problems import curves
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import DrawFn
+
+_SECONDS = st.sampled_from([0.0, 1.0, 12.0, 180.0])
+
+
+@st.composite
+def windows(draw: DrawFn, most_classes: int = 5, most_trainers: int = 5) -> Window:
+    """Windows in which some nodes are held; a count need not be one of the sizes."""
+    left = {
+        k: draw(st.integers(1, 6)) for k in range(draw(st.integers(1, most_classes)))
+    }
+    stays = {k: draw(_stays(nodes)) for k, nodes in left.items()}
+    few_curves = draw(st.lists(curves(), min_size=1, max_size=3))
+    trainers = []
+    for _ in range(draw(st.integers(0, most_trainers))):
+        curve = draw(st.sampled_from(few_curves))
+        room, held = len(curve.value_per_s) - 1, dict[int, int]()
+        for k, unheld in left.items():
+            nodes = draw(st.integers(0, min(unheld, room)))
+            left[k] -= nodes
+            room -= nodes
+            held |= {k: nodes} if nodes else {}
+        costs = [draw(_SECONDS) for _ in range(4)]
+        trainers.append(Holder(curve, held, *costs))
+    return Window(
+        stays=stays,
+        free={k: nodes for k, nodes in left.items() if nodes},
+        trainers=tuple(trainers),
+        hit_weight=draw(st.sampled_from([0.0, 0.25, 1.0])),
+        change_weight=draw(st.sampled_from([1.0, 1.3])),
+    )
+
+
+@st.composite
+def _stays(draw: DrawFn, nodes: int) -> Stay:
+    return Stay(
+        nodes=nodes,
+        life_s=draw(st.floats(1.0, 400.0)),
+        hit=draw(st.floats(0.0, 1.0)),
+        share=draw(st.floats(0.05, 1.0)),
+    )
