@@ -24,15 +24,22 @@ comes first; much above it, a trainer that holds its floor would never be change
 because the planner counts a change in seconds of the present worth."""
 
 
+LEFTOVER = 1e-6
+"""What a node is worth at least to who wants any, over what one is worth at most:
+idle nodes go also to a trainer that gains nothing on so few. One that never runs never
+shows that the expectation was wrong. A curve of zeros wants none."""
+
+
 def planned_curves(ratings: Sequence[Rating]) -> tuple[Curve, ...]:
     """Return the curve of each of *ratings*, floors and background worked in.
 
-    A rating that has neither keeps its very curve.
+    A rating that has neither, and some worth at every size, keeps its very curve.
     """
     dearest = _dearest(ratings, is_background=False)
     behind = _dearest(ratings, is_background=True)
     share = BACKGROUND * dearest / behind if dearest * behind else 1.0
-    return tuple(_planned(rating, dearest, share) for rating in ratings)
+    planned = [_planned(rating, dearest, share) for rating in ratings]
+    return tuple(_never_for_nothing(curve, dearest or 1.0) for curve in planned)
 
 
 def _dearest(ratings: Sequence[Rating], *, is_background: bool) -> float:
@@ -49,6 +56,16 @@ def _planned(rating: Rating, dearest: float, share: float) -> Curve:
         return curve
     below = np.minimum(np.arange(len(curve.value_per_s)), rating.floor)
     return custom(curve.value_per_s + FLOOR * dearest * below, curve.sizes)
+
+
+def _never_for_nothing(curve: Curve, dearest: float) -> Curve:
+    """Return *curve*, raised to the least that nodes are worth to anybody."""
+    least = LEFTOVER * dearest * np.arange(len(curve.value_per_s))
+    sizes = list(curve.sizes)
+    values = curve.value_per_s[sizes]
+    if (values >= least[sizes]).all() or not values.any():
+        return curve
+    return custom(np.maximum(curve.value_per_s, least), curve.sizes)
 
 
 def _steepest(curve: Curve) -> float:

@@ -40,3 +40,15 @@ def test_a_floor_is_met_before_anybody_gets_more() -> None:
     assert counts(Rating(curve=FLAT, floor=2), Rating(curve=STEEP)) == [2, 2]
     floors = Rating(curve=FLAT, floor=2), Rating(curve=STEEP, floor=1)
     assert counts(*floors, nodes=5) == [2, 3]
+
+
+def test_idle_nodes_go_to_whoever_wants_any_and_nobody_else_misses_them() -> None:
+    late = Rating(curve=custom([0.0, 0.0, 0.0, 0.0, 0.5]))
+
+    assert counts(late, nodes=3) == [3]
+    assert counts(late, Rating(curve=FLAT), nodes=3) == [0, 3]
+    assert counts(late, Rating(curve=FLAT), nodes=6) == [2, 4]
+
+
+def test_a_trainer_that_is_worth_nothing_at_any_size_gets_nothing() -> None:
+    assert counts(Rating(curve=custom([0.0, 0.0, 0.0]))) == [0]
