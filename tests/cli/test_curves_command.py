@@ -258,10 +258,11 @@ def test_status_tells_how_far_a_delivery_is(
     state = submitted(home, TARGET + 'publish = "good.npz"\n')
     delivered(state, stage, **changes)
 
-    shown = " ".join(run("status", cwd=home).stdout.split())
+    # A long path is broken in the middle where the line ends.
+    shown = "".join(run("status", cwd=home).stdout.split())
 
-    assert said.format(home=home).replace("\n", " ") in shown
-    assert changes.get("problem", "") in shown
+    assert said.format(home=home).replace(" ", "") in shown
+    assert changes.get("problem", "").replace(" ", "") in shown
     (one,) = run_json("status", cwd=home)["trainers"]
     assert one["delivery"]["stage"] == str(stage)
     assert one["delivery"]["problem"] == changes.get("problem")
