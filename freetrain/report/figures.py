@@ -13,7 +13,6 @@ import plotly.graph_objects as go
 from plotly.colors import sample_colorscale
 
 from freetrain.report.comparison import DEDICATED
-from freetrain.report.quality_series import quality_over_time
 from freetrain.report.record import LOSSES, completion_times_s, lost_share
 from freetrain.report.rows import WORDS
 from freetrain.report.series import bin_edges_s, binned_mean, thinned, trainer_bands
@@ -79,7 +78,7 @@ def samples_figure(comparison: Comparison) -> go.Figure:
         textposition="auto",
         hovertemplate="%{y}: %{x:.3f} " + f"{word} samples<extra></extra>",
     )
-    figure = _figure([bars], height=90 + 44 * len(shown))
+    figure = drawn([bars], height=90 + 44 * len(shown))
     return figure.update_xaxes(title=f"{word} samples trained".strip())
 
 
@@ -97,7 +96,7 @@ def losses_figure(comparison: Comparison) -> go.Figure:
         )
         for k, (cause, name) in enumerate(zip(LOSSES, LOSS_NAMES, strict=True))
     ]
-    figure = _figure(bars, height=110 + 44 * len(shown), barmode="stack")
+    figure = drawn(bars, height=110 + 44 * len(shown), barmode="stack")
     return figure.update_xaxes(title="% of what would have been trained")
 
 
@@ -112,8 +111,8 @@ def pool_figure(comparison: Comparison) -> go.Figure:
         on_top = len(shown) - len(lines) + 1
         line.update(line_color=colour(comparison, result), zorder=on_top)
         lines.append(line)
-    figure = _figure(lines, height=400, hovermode="x unified")
-    figure.update_xaxes(title=_time_unit(edges_s)[1])
+    figure = drawn(lines, height=400, hovermode="x unified")
+    figure.update_xaxes(title=time_unit(edges_s)[1])
     return figure.update_yaxes(title="nodes", rangemode="tozero")
 
 
@@ -126,7 +125,7 @@ def _over_time(
         edges_s,
     )
     return go.Scatter(
-        x=_middles(edges_s),
+        x=middles(edges_s),
         y=np.round(means, 2),
         name=name,
         mode="lines",
@@ -143,7 +142,7 @@ def bands_figure(comparison: Comparison) -> go.Figure:
     ramp = sample_colorscale("Viridis", _spread(len(bands.nodes)))
     areas = [
         go.Scatter(
-            x=_middles(edges_s),
+            x=middles(edges_s),
             y=np.round(row, 2),
             name=_band_name(k, bands.slots_per_band),
             stackgroup="nodes",
@@ -155,8 +154,8 @@ def bands_figure(comparison: Comparison) -> go.Figure:
         )
         for k, row in enumerate(bands.nodes)
     ]
-    figure = _figure(areas, height=420)
-    figure.update_xaxes(title=_time_unit(edges_s)[1])
+    figure = drawn(areas, height=420)
+    figure.update_xaxes(title=time_unit(edges_s)[1])
     return figure.update_yaxes(title="nodes held", rangemode="tozero")
 
 
@@ -191,45 +190,8 @@ def holes_figure(comparison: Comparison) -> go.Figure:
             (by_time, "idle node-time", POLICY_COLOURS[0]),
         )
     ]
-    figure = _figure(bars, height=340, barmode="group")
+    figure = drawn(bars, height=340, barmode="group")
     return figure.update_yaxes(title="%")
-
-
-def quality_figure(comparison: Comparison) -> go.Figure:
-    """Draw the mean and the worst quality of the trainers under way over time."""
-    edges_s = bin_edges_s(comparison.shown_s, most_bins=POOL_BINS)
-    times_s = (edges_s[:-1] + edges_s[1:]) / 2
-    lines: list[go.Scatter] = []
-    for result in comparison.results:
-        if not result.learning:
-            continue
-        seen = quality_over_time(result, times_s)
-        for values, dash in ((seen.under_way, "solid"), (seen.worst, "dot")):
-            name = comparison.name(result)
-            line = _share_line(edges_s, values, name=name, is_worst=dash == "dot")
-            line.update(line={"color": colour(comparison, result), "dash": dash})
-            lines.append(line)
-    figure = _figure(lines, height=400, hovermode="x unified")
-    figure.update_xaxes(title=_time_unit(edges_s)[1])
-    return figure.update_yaxes(title="% of the best", range=[0, 101])
-
-
-def _share_line(
-    edges_s: NDArray[np.float64],
-    values: NDArray[np.float64],
-    *,
-    name: str,
-    is_worst: bool,
-) -> go.Scatter:
-    # A gap where nobody is under way: JSON has no nan, and Plotly draws None as one.
-    shares = [None if np.isnan(v) else round(100 * v, 2) for v in values.tolist()]
-    return go.Scatter(
-        x=_middles(edges_s),
-        y=shares,
-        name=f"{name}, worst" if is_worst else name,
-        mode="lines",
-        hovertemplate="%{y:.1f} %",
-    )
 
 
 def completions_figure(comparison: Comparison) -> go.Figure:
@@ -274,22 +236,24 @@ def _ranked(
                 hovertemplate="%{y:.0f} % within %{x:.3g} " + unit,
             )
         )
-    figure = _figure(lines, height=340)
+    figure = drawn(lines, height=340)
     return figure.update_yaxes(title="% of trainers", range=[0, 101])
 
 
-def _middles(edges_s: NDArray[np.float64]) -> NDArray[np.float64]:
+def middles(edges_s: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the middles of bins in the unit of the time axis."""
     middles: NDArray[np.float64] = (edges_s[:-1] + edges_s[1:]) / 2
-    return np.asarray(np.round(middles / _time_unit(edges_s)[0], 5))
+    return np.asarray(np.round(middles / time_unit(edges_s)[0], 5))
 
 
-def _time_unit(edges_s: NDArray[np.float64]) -> tuple[float, str]:
+def time_unit(edges_s: NDArray[np.float64]) -> tuple[float, str]:
     """Return the unit of the time axis: its seconds, and its name."""
     few = edges_s[-1] < FEW_DAYS * DAY_S
     return (HOUR_S, "hours") if few else (DAY_S, "days")
 
 
-def _figure(traces: Sequence[object], *, height: int, **layout: object) -> go.Figure:
+def drawn(traces: Sequence[object], *, height: int, **layout: object) -> go.Figure:
+    """Return *traces* as a drawing in the report's style."""
     figure = go.Figure(traces)
     figure.update_layout(
         template="none",

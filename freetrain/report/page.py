@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from plotly.offline import get_plotlyjs
 
 from freetrain.report import figures
+from freetrain.report.quality_figures import quality_figure
 from freetrain.report.quality_page import quality_tables
 from freetrain.report.rows import HEADINGS, headline, table_row
 from freetrain.report.series import bin_edges_s
@@ -121,7 +122,7 @@ def _quality_drawn(comparison: Comparison) -> str:
     if not any(result.learning for result in comparison.results):
         return ""
     return _drawing(
-        figures.quality_figure(comparison),
+        quality_figure(comparison),
         "quality",
         "Quality of the trainers under way: their mean, and dotted the worst of them.",
     )
