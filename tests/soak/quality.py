@@ -128,7 +128,7 @@ def _mean(looks: Sequence[Seen], name: str) -> float:
 def _reached_s(run: RunDir, target: float) -> float:
     """Return when the mean of the last losses first was at most *target*, Unix time."""
     lines = run.progress.read_text(encoding="utf-8").splitlines()
-    told = [json.loads(line) for line in lines]
+    told = [one for one in map(json.loads, lines) if one.get("loss") is not None]
     for end in range(_AVERAGED, len(told) + 1):
         last = told[end - _AVERAGED : end]
         if fmean(float(one["loss"]) for one in last) <= target:
