@@ -87,7 +87,7 @@ def _replay(world: "World", *, as_json: bool, out: Path | None, force: bool) -> 
         log=sample,
         named=f"logs/samples/{sample.name}",
         trainers="hps",
-        policies=options.POLICY_NAMES,
+        policies=options.DEMO_POLICIES,
         schedule="recorded",
         nodes=None,
         start_s=0.0,

@@ -13,8 +13,11 @@ import typer
 
 from freetrain.replay.settings import DEFAULT_PRIORITY, Accounting, Solver
 
-POLICY_NAMES = ("freetrain", "equal", "scavenger", "static")
+POLICY_NAMES = ("freetrain", "equal", "scavenger", "static", "lookahead")
 """The keys of ``replay.policies.registry.POLICIES``, which takes long to import."""
+
+DEMO_POLICIES = ("freetrain", "equal", "scavenger", "static")
+"""Those whose difference needs no page of its own to be understood."""
 
 MethodName = Literal["recorded", "easy", "slurm"]
 """The values of ``logs.schedule.Method``, which takes long to import."""

@@ -11,6 +11,7 @@ from freetrain.priority.deadline import Deadline
 from freetrain.priority.fair import Fair
 from freetrain.priority.flowcon import FlowCon
 from freetrain.priority.hysteresis import DEFAULT_GAIN, Steady
+from freetrain.priority.price import Price
 from freetrain.priority.slaq import Slaq
 from freetrain.priority.slaq_min import SlaqMin
 from freetrain.priority.specon import SpeCon
@@ -29,13 +30,14 @@ if TYPE_CHECKING:
 HYSTERESIS = "hysteresis"
 """The setting that every priority has: the least gain of a change; 0 for any."""
 
-WITHOUT_HYSTERESIS = frozenset({"throughput", "speedup", "weight"})
+WITHOUT_HYSTERESIS = frozenset({"throughput", "speedup", "price", "weight"})
 """Published comparisons rest on these as they are; it can be asked for."""
 
 PRIORITIES: Mapping[str, Maker] = MappingProxyType(
     {
         "throughput": Throughput,
         "speedup": SpeedUp,
+        "price": Price,
         "weight": Weight,
         "fair": Fair,
         "deadline": Deadline,

@@ -5,11 +5,13 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from freetrain.forecast.learned import LearnedForecaster
 from freetrain.priority.interface import Basis
 from freetrain.priority.registry import priority_named
 from freetrain.replay.policies.equal import EqualPolicy
 from freetrain.replay.policies.freetrain import FreeTrainPolicy
 from freetrain.replay.policies.learned import LearnedSpeeds, WatchedPolicy
+from freetrain.replay.policies.lookahead import LookaheadPolicy, Weights
 from freetrain.replay.policies.planning import MeasuredPlanner, SolverUse
 from freetrain.replay.policies.scavenger import ScavengerPolicy
 from freetrain.replay.policies.speeds import GivenSpeeds
@@ -40,6 +42,19 @@ def _freetrain(
     speeds = LearnedSpeeds(Profiling())
     policy = FreeTrainPolicy(planner, _worth(settings, speeds), t_fwd_s=t_fwd_s)
     return WatchedPolicy(policy, speeds)
+
+
+def _lookahead(
+    settings: ReplaySettings, clock: Callable[[], float], use: SolverUse
+) -> Policy:
+    planner, weights = _planner(settings, clock, use), Weights()
+    forecaster = LearnedForecaster(weights.horizon_s)
+    if not settings.learns_speeds:
+        worth = _worth(settings, GivenSpeeds())
+        return LookaheadPolicy(forecaster, planner, worth, weights)
+    speeds = LearnedSpeeds(Profiling())
+    worth = _worth(settings, speeds)
+    return WatchedPolicy(LookaheadPolicy(forecaster, planner, worth, weights), speeds)
 
 
 def _static(
@@ -78,6 +93,7 @@ POLICIES: Mapping[str, Maker] = MappingProxyType(
         "equal": lambda *_: EqualPolicy(),
         "scavenger": lambda *_: ScavengerPolicy(),
         "static": _static,
+        "lookahead": _lookahead,
     }
 )
 """How each policy is made."""

@@ -1,0 +1,139 @@
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from freetrain.forecast.learned import LearnedForecaster
+from freetrain.priority.throughput import Throughput
+from freetrain.replay.accounting import PublishedAccountant
+from freetrain.replay.engine import Engine
+from freetrain.replay.policies.interface import Change, View
+from freetrain.replay.policies.lookahead import LookaheadPolicy, Weights
+from freetrain.replay.policies.planning import MeasuredPlanner, SolverUse
+from freetrain.replay.policies.speeds import GivenSpeeds
+from freetrain.replay.policies.worth import SteadyWorth
+from freetrain.replay.result import Step
+from freetrain.replay.run import run_replay
+from freetrain.replay.runs import Tally
+from freetrain.replay.settings import ReplaySettings
+from freetrain.replay.timeline import PoolTimeline
+from freetrain.trainers.spec import Costs, TrainerSpec
+from milp.planner import Planner
+from tests.replay.worlds import (
+    linear,
+    no_clock,
+    pools,
+    settings,
+    teams,
+    trace_of,
+    trainer,
+)
+
+Node = list[tuple[float, float]]
+Pool = dict[int, Node]
+LOOKAHEAD = settings(policy="lookahead")
+
+
+class Recorded:
+    """Looks ahead, and keeps what it decided."""
+
+    name = "lookahead"
+
+    def __init__(self) -> None:
+        planner = MeasuredPlanner(Planner(), SolverUse(), no_clock)
+        worth = SteadyWorth(Throughput(), GivenSpeeds(), t_fwd_s=120.0)
+        forecaster = LearnedForecaster(Weights().horizon_s)
+        self._policy = LookaheadPolicy(forecaster, planner, worth, Weights())
+        self.decided: list[tuple[float, tuple[Change, ...]]] = []
+
+    def decide(self, view: View) -> Sequence[Change]:
+        changes = self._policy.decide(view)
+        self.decided.append((view.now_s, tuple(changes)))
+        return changes
+
+
+def decisions(
+    pool: Pool, team: Sequence[TrainerSpec]
+) -> list[tuple[float, tuple[Change, ...]]]:
+    recorded = Recorded()
+    Engine(
+        PoolTimeline.from_trace(trace_of(pool, nodes=6)),
+        team,
+        policy=recorded,
+        accountant=PublishedAccountant(Tally(), notices_at_once=True),
+        settings=ReplaySettings(),
+    ).run()
+    return recorded.decided
+
+
+def steps(
+    pool: Pool, team: Sequence[TrainerSpec], choice: ReplaySettings
+) -> list[Step]:
+    timeline = PoolTimeline.from_trace(trace_of(pool))
+    return list(run_replay(timeline, team, choice, clock=no_clock).steps)
+
+
+def until(node: Node, cut_s: float) -> Node:
+    """Return what of *node* is known by *cut_s*; what is open then ends at once."""
+    return [(a, min(b, cut_s)) for a, b in node if a < cut_s]
+
+
+# The engine refuses a node that is not free, one's own given twice, and migration.
+@given(pools(), teams(), LOOKAHEAD)
+def test_looking_ahead_keeps_the_contract_of_policies(
+    pool: Pool, team: tuple[TrainerSpec, ...], choice: ReplaySettings
+) -> None:
+    for step in steps(pool, team, choice):
+        assert 0 <= step.used_nodes <= step.idle_nodes
+
+
+@given(pools(), teams(), LOOKAHEAD)
+def test_looking_ahead_decides_the_same_again(
+    pool: Pool, team: tuple[TrainerSpec, ...], choice: ReplaySettings
+) -> None:
+    assert steps(pool, team, choice) == steps(pool, team, choice)
+
+
+@given(pools(), pools(), teams(), st.floats(1.0, 400.0))
+def test_another_future_changes_no_decision_before_it(
+    pool: Pool, other: Pool, team: tuple[TrainerSpec, ...], cut_s: float
+) -> None:
+    later = {
+        node: [(a + cut_s, b + cut_s) for a, b in own] for node, own in other.items()
+    }
+    past = {node: until(own, cut_s) for node, own in pool.items()}
+    replaced = {n: past.get(n, []) + later.get(n, []) for n in {*past, *later}}
+    # A replay ends with its log, whoever is still to arrive.
+    ends = [max(b for own in one.values() for _, b in own) for one in (pool, replaced)]
+    known_s = min(cut_s, *ends)
+
+    before = [one for one in decisions(pool, team) if one[0] < known_s]
+    instead = [one for one in decisions(replaced, team) if one[0] < known_s]
+
+    assert before == instead
+
+
+def test_nodes_that_left_together_go_to_one_trainer_when_they_are_back() -> None:
+    pairs: Pool = {0: [], 1: [], 2: [], 3: []}
+    for round_s in range(0, 6000, 1000):
+        for node in (0, 2):
+            pairs[node].append((float(round_s), round_s + 400.0))
+        for node in (1, 3):
+            pairs[node].append((float(round_s), round_s + 700.0))
+    costs = Costs(grow_s=30.0, shrink_s=30.0)
+    team = [
+        replace(trainer(name), scaling=linear(most=2), samples=1e9, costs=costs)
+        for name in ("a", "b")
+    ]
+
+    last = [changes for now_s, changes in decisions(pairs, team) if now_s == 5000.0]
+
+    taken = sorted(change.take for changes in last for change in changes)
+    assert taken == [(0, 2), (1, 3)]
+
+
+def test_without_trainers_or_nodes_there_is_nothing_to_decide() -> None:
+    late = trainer("late", arrival_s=60.0)
+
+    assert decisions({0: [(0.0, 50.0), (90.0, 100.0)]}, [late])[0] == (0.0, ())
