@@ -1,4 +1,4 @@
-"""The command: ``python -m tests.soak harm|faults|quality``; docs/operating.md."""
+"""The command: ``python -m tests.soak harm|coverage|faults|quality``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tests.cluster.holding import running_cluster
 from tests.cluster.machine import ClusterRefusedError, prepare, this_machine
 from tests.cluster.settings import Variant
-from tests.soak.harm_runs import Measurement, measure_harm
+from tests.soak.harm_runs import Measurement, measure_coverage, measure_harm
 from tests.soak.kills import endure
 from tests.soak.quality import compare
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tests.cluster.cluster import Cluster
 
 _UNAVAILABLE = 69
+_MEASURES = {"harm": measure_harm, "coverage": measure_coverage}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -30,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         prepare(this_machine())
         with _folder() as folder, _cluster(asked) as cluster:
-            if asked.what == "harm":
+            if asked.what in _MEASURES:
                 wanted = Measurement(
                     seed=asked.seed,
                     span_s=asked.span,
@@ -39,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                     time_scale=asked.scale,
                     stubborn=asked.stubborn,
                 )
-                told = measure_harm(cluster, folder, wanted)
+                told = _MEASURES[asked.what](cluster, folder, wanted)
             elif asked.what == "quality":
                 told = compare(cluster, folder, asked.priority, tick_every_s=asked.tick)
             else:
@@ -75,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Measure FreeTrain on a real cluster of eight nodes.",
         epilog="Example: python -m tests.soak harm --mode yield --repeats 3",
     )
-    parser.add_argument("what", choices=("harm", "faults", "quality"))
+    parser.add_argument("what", choices=(*_MEASURES, "faults", "quality"))
     parser.add_argument("--mode", choices=("preempt", "yield"), default="preempt")
     parser.add_argument(
         "--variant", type=Variant, choices=list(Variant), action="append", default=[]

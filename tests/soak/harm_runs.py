@@ -83,6 +83,18 @@ def measure_harm(cluster: Cluster, folder: Path, wanted: Measurement) -> Iterato
     yield _row("with, while a lease waited", [d for d in harm if d.met_request])
 
 
+def measure_coverage(
+    cluster: Cluster, folder: Path, wanted: Measurement
+) -> Iterator[str]:
+    """Yield the same of one run with FreeTrain, and of none without."""
+    span_s, scale = wanted.span_s, wanted.time_scale
+    workload = make_workload(wanted.seed, span_s=span_s, time_scale=scale)
+    stage = Stage(cluster, folder)
+    with _freetrain(stage, wanted):
+        run = _live(cluster, workload, folder / "with", span_s)
+        yield from _work_told(stage, run, hole_s=scale * HOLE_S)
+
+
 def _live(
     cluster: Cluster, workload: Sequence[Submission], folder: Path, span_s: float
 ) -> Run:
