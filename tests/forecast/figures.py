@@ -1,6 +1,6 @@
 """What looking ahead is worth on Summit, beside the published policy.
 
-``python -m tests.forecast.figures [hps|imagenet|ablation|speed ...] [--day 6]
+``python -m tests.forecast.figures [hps|imagenet|ablation|gap|speed ...] [--day 6]
 [--processes 2]``. The weights were chosen on the six days from day 0; those from day 6
 are untouched. Samples are in thousand millions; nothing is asserted.
 """
@@ -28,12 +28,15 @@ from freetrain.replay.runs import Tally
 from freetrain.replay.settings import Accounting, ReplaySettings
 from freetrain.trainers.builtin import builtin_trainers
 from milp.planner import Planner
+from milp.window_bound import bound
+from milp.window_planner import WindowPlan, WindowPlanner
 from tests.forecast.reliability_table import shared_folder, timeline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from freetrain.replay.timeline import PoolTimeline
+    from milp.window import Window
 
 COST_FACTORS = (1.0, 5.0, 10.0)
 PARALLEL = (10, 20, 40)
@@ -158,7 +161,7 @@ class Part:
     at_once: bool = True
 
 
-def play_part(part: Part) -> float:
+def play_part(part: Part, windows: WindowPlanner | None = None) -> float:
     """Return the samples, in thousand millions."""
     use, tally = SolverUse(), Tally()
     trainers = [
@@ -178,7 +181,9 @@ def play_part(part: Part) -> float:
     Engine(
         pool_from(part.day),
         trainers,
-        policy=LookaheadPolicy(forecaster, planner, worth, part.weights),
+        policy=LookaheadPolicy(
+            forecaster, planner, worth, part.weights, windows=windows
+        ),
         accountant=PublishedAccountant(tally, notices_at_once=part.at_once),
         settings=ReplaySettings(parallel=part.parallel, record_steps=False),
     ).run()
@@ -222,6 +227,36 @@ def _parts(jobs: str, parallel: int, cost: float, day: float) -> list[Part]:
     return parts
 
 
+class _Watching(WindowPlanner):
+    """Plans as ever, and holds every fiftieth plan against the bound."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gaps: list[float] = []
+        self._plans = 0
+
+    def plan(self, window: Window, starts: Sequence[Sequence[int]] = ()) -> WindowPlan:
+        made = super().plan(window, starts)
+        self._plans += 1
+        if self._plans % 50 == 0 and made.gain > 0.0:
+            self.gaps.append(bound(window) / made.gain - 1.0)
+        return made
+
+
+def gap(day: float, _mapped: Callable[..., object]) -> Iterator[str]:
+    """Yield how far plans are from the bound at most, every fiftieth of them."""
+    yield "hps: distance from the bound, per cent of the gain: mean, nine of ten below"
+    for parallel, cost in ((10, 1.0), (10, 10.0), (40, 1.0), (40, 10.0)):
+        watching = _Watching()
+        play_part(Part("gap", "hps", parallel, cost, day), watching)
+        gaps = sorted(watching.gaps)
+        mean, most = sum(gaps) / len(gaps), gaps[9 * len(gaps) // 10]
+        yield (
+            f"{parallel:2} at a time x{cost:<2g}  {100 * mean:.1f}  {100 * most:.1f}"
+            f"  of {len(gaps)} plans"
+        )
+
+
 def speed(day: float, _mapped: Callable[..., object]) -> Iterator[str]:
     """Yield the time of a replay beside the published policy's, in one process."""
     yield "hps: seconds of the replay, yardstick of U included; ratio"
@@ -235,7 +270,7 @@ def speed(day: float, _mapped: Callable[..., object]) -> Iterator[str]:
 def main(arguments: list[str]) -> int:
     """Print the sections asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    known = ("hps", "imagenet", "ablation", "speed")
+    known = ("hps", "imagenet", "ablation", "gap", "speed")
     parser.add_argument("sections", nargs="*", default=["hps"], choices=known)
     parser.add_argument("--day", type=float, default=0.0)
     parser.add_argument("--processes", type=int, default=1)
@@ -245,7 +280,7 @@ def main(arguments: list[str]) -> int:
             if section in OURS:
                 rows = comparison(section, chosen.day, workers.imap)
             else:
-                rows = {"ablation": ablation, "speed": speed}[section](
+                rows = {"ablation": ablation, "gap": gap, "speed": speed}[section](
                     chosen.day, workers.imap
                 )
             for row in rows:

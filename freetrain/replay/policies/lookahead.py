@@ -62,9 +62,11 @@ class LookaheadPolicy:
         published: MeasuredPlanner,
         worth: Worth,
         weights: Weights,
+        *,
+        windows: WindowPlanner | None = None,
     ) -> None:
         self._forecaster = forecaster
-        self._planner = WindowPlanner()
+        self._planner = windows or WindowPlanner()
         self._published = published
         self._worth = worth
         self._weights = weights

@@ -1,0 +1,58 @@
+import itertools
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+
+from milp.curve import custom
+from milp.window import Holder, Holding, Stay, Window, total_gain
+from milp.window_bound import bound
+from milp.window_planner import WindowPlanner
+from tests.milp.windows import windows
+
+
+@given(windows())
+def test_no_plan_gains_more_than_the_bound(window: Window) -> None:
+    plan = WindowPlanner().plan(window)
+
+    assert plan.gain <= bound(window) + 1e-6 * (1 + abs(plan.gain))
+
+
+@given(windows(most_classes=2, most_trainers=2))
+def test_no_plan_at_all_gains_more_than_the_bound(window: Window) -> None:
+    best = max(total_gain(window, plan) for plan in every_plan(window))
+
+    assert best <= bound(window) + 1e-6 * (1 + abs(best))
+
+
+def every_plan(window: Window) -> Iterator[tuple[Holding, ...]]:
+    """Yield all plans of sizes that fit the pool, migrating ones among them."""
+    classes = list(window.stays)
+    own = [
+        list(itertools.product(*(range(window.stays[k].nodes + 1) for k in classes)))
+        for _ in window.trainers
+    ]
+    for rows in itertools.product(*own):
+        sums = [sum(column) for column in zip(*rows, strict=True)]
+        fits = all(
+            n <= window.stays[k].nodes for n, k in zip(sums, classes, strict=False)
+        )
+        sized = all(
+            sum(row) in {0, *one.curve.sizes}
+            for row, one in zip(rows, window.trainers, strict=True)
+        )
+        if fits and sized:
+            yield tuple(
+                {k: n for k, n in zip(classes, row, strict=True) if n} for row in rows
+            )
+
+
+def test_the_bound_of_one_trainer_and_one_class_is_what_it_gains() -> None:
+    trainer = Holder(custom([0.0, 10.0, 18.0]), {0: 2}, 18.0, 12.0, 0.0, 12.0)
+    window = Window({0: Stay(2, 300.0, 0.5, 1.0)}, {}, (trainer,), 0.5, 1.0)
+
+    assert bound(window) == pytest.approx(18.0 * (300.0 - 0.5 * 12.0 * 0.5))
+
+
+def test_without_nodes_nothing_is_gained() -> None:
+    assert bound(Window({}, {}, (), 0.5, 1.0)) == 0.0
