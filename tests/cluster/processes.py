@@ -49,9 +49,16 @@ def start(
 
 
 def is_running(pid_file: Path, *, folder: Path) -> bool:
-    """Tell whether the daemon of *pid_file* lives and belongs to *folder*."""
+    """Tell whether the daemon of *pid_file* lives and belongs to *folder*.
+
+    One that lives and has no command line is in the middle of its exec: ours, most
+    likely (a look at such a moment once called eight fresh slurmd dead).
+    """
     pid = _read_pid(pid_file)
-    return pid is not None and _belongs(pid, folder)
+    if pid is None:
+        return False
+    is_nameless = not _proc(pid, "cmdline") and pid in dict(_parents())
+    return is_nameless or _belongs(pid, folder)
 
 
 def stop(pid_file: Path, *, folder: Path) -> None:
