@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from freetrain.quality.broken import broken_outlook
 from freetrain.quality.estimate import outlook_from
 from freetrain.quality.history import History
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from freetrain.quality.fitted import FittedOutlook
-    from freetrain.quality.outlook import Better, Point
+    from freetrain.quality.outlook import Better, Outlook, Point
 
 REFIT_SHARE = 0.1
 """By how much of its usable points a history grows before it is fitted again."""
@@ -44,8 +45,8 @@ class Outlooks:
 
     def look(
         self, name: str, points: Sequence[Point], better: Better
-    ) -> FittedOutlook | None:
-        """Return the outlook of the trainer *name*.
+    ) -> Outlook | None:
+        """Return the outlook of the trainer *name*, None where nothing can be said.
 
         Args:
             name: Unique among trainers.
@@ -61,7 +62,7 @@ class Outlooks:
             entry.history.extend(new)
             entry.told, entry.last = len(points), points[-1]
             self._move_on(entry)
-        return entry.outlook
+        return entry.outlook or broken_outlook(entry.history, better)
 
     def keep(self, names: Iterable[str]) -> None:
         """Forget all trainers but *names*."""

@@ -77,6 +77,6 @@ def priority_of(settings: PlannerSettings) -> Priority:
 
 def _outlook_of(points: Sequence[Point], better: Better) -> Outlook | None:
     # Imported here: fits need SciPy, which takes longer than all of a quiet tick.
-    from freetrain.quality.estimate import outlook_of  # noqa: PLC0415
+    from freetrain.quality.outlooks import Outlooks  # noqa: PLC0415
 
-    return outlook_of(points, better)
+    return Outlooks().look("it", points, better)

@@ -9,6 +9,8 @@ from hypothesis import given, settings
 
 from freetrain.priority.interface import Basis, Look, Memory, Rating
 from freetrain.priority.registry import PRIORITIES, priority_named
+from freetrain.quality.broken import BrokenOutlook
+from freetrain.quality.outlook import Better
 from tests.priority.fake_outlook import FakeOutlook, power_law
 from tests.priority.looks import contender, look, planned
 from tests.priority.scenes import looks
@@ -16,6 +18,7 @@ from tests.priority.scenes import looks
 EVERY = pytest.mark.parametrize("name", PRIORITIES)
 BY_LOSSES = [n for n in PRIORITIES if priority_named(n).basis is Basis.LOSSES]
 LATER_S = 60.0
+BROKEN = BrokenOutlook(Better.LOWER, ())
 
 
 def later(seen: Look) -> Look:
@@ -134,3 +137,19 @@ def test_all_without_losses_share_as_by_speed_up(name: str) -> None:
     seen = look(*[contender(k, done_samples=1e6) for k in "abc"], nodes=9)
     counts = planned(seen, priority_named(name).rate(seen, {}).ratings)
     assert counts == {"a": 3, "b": 3, "c": 3}
+
+
+@pytest.mark.parametrize("name", BY_LOSSES)
+def test_who_never_told_a_number_gets_what_the_others_leave(name: str) -> None:
+    seen = look(
+        contender(
+            "good", held=1, outlook=FakeOutlook(truth=power_law(at=1e5), done=1e5)
+        ),
+        contender("lost", held=7, outlook=BROKEN),
+        nodes=8,
+    )
+    good, lost = priority_named(name).rate(seen, {}).ratings
+
+    assert lost.is_background
+    assert not good.is_background
+    assert "diverging" in lost.reason

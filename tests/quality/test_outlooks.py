@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from freetrain.quality.estimate import outlook_of
+from freetrain.quality.fitted import FittedOutlook
 from freetrain.quality.outlook import Better
 from freetrain.quality.outlooks import Outlooks
 from tests.quality.told import STEP, noisy, steps, told
@@ -23,7 +24,7 @@ def test_the_same_question_gets_the_same_object() -> None:
 def test_the_curve_is_kept_until_the_history_has_grown_by_a_tenth() -> None:
     outlooks = Outlooks()
     looks = [outlooks.look("a", POINTS[:n], Better.LOWER) for n in range(50, 56)]
-    shapes = [look.fit.shape for look in looks if look is not None]
+    shapes = [look.fit.shape for look in looks if isinstance(look, FittedOutlook)]
 
     assert all(shape is shapes[0] for shape in shapes[:5])
     assert shapes[5] is not shapes[0]
