@@ -72,13 +72,11 @@ class Climb:
                 self._takes[place] = max(take, self._take(place, move.k))
 
     def _best_take(self, place: int) -> Move:
-        seat, best = self._table.seats[place], _NOTHING
-        if seat.nodes < seat.most:
-            for k in self._table.free:
-                take = self._take(place, k)
-                if take.gain > best.gain:
-                    best = take
-        return best
+        seat = self._table.seats[place]
+        if seat.nodes >= seat.most:
+            return _NOTHING
+        gained, k, more = seat.best_take(self._table.free)
+        return Move(gained, place, k, more) if more else _NOTHING
 
     def _take(self, place: int, k: int) -> Move:
         seat = self._table.seats[place]
@@ -104,8 +102,10 @@ class Climb:
                 spare = giver.spare(k)
                 lost = giver.with_more(k, -spare) - giver.value
                 for to, seat in enumerate(self._table.seats):
+                    if to == place or seat.nodes >= seat.most:
+                        continue
                     taken = min(spare, seat.room(k))
-                    if taken <= 0 or to == place:
+                    if taken <= 0:
                         continue
                     gained = lost + seat.with_more(k, taken) - seat.value
                     if gained > best.gain:

@@ -159,6 +159,39 @@ class Seat:
         hit = self._hits + hits[mine + more] - hits[mine]
         return worth * (life_s - self._loss_s * hit - self._start_s) - cost
 
+    def best_take(self, free: Mapping[int, int]) -> tuple[float, int, int]:
+        """Return the best of taking all free nodes of a class that there is room for.
+
+        What ``room`` and ``with_more`` say, class after class, written out: two
+        thirds of a search are spent here.
+
+        Returns:
+            What is gained, the class, and how many nodes; zeros where nothing gains.
+        """
+        best_gain, best_k, best_more = 0.0, -1, 0
+        present, before, worth = self.value, self.nodes, self._worth
+        life_s, hits_now, mine = self._life_s, self._hits, self.mine
+        life_of, hits_of, loss_s = self._life_of, self._hits_of, self._loss_s
+        room = self.most - before
+        for k, more in free.items():
+            here = mine.get(k, 0)
+            if self._below:
+                more = min(more, self.held.get(k, 0) - here)  # noqa: PLW2901
+            more = min(more, room)  # noqa: PLW2901
+            if more <= 0:
+                continue
+            nodes, hits = before + more, hits_of[k]
+            held = self.before
+            cost = self._up if nodes > held else self._down if nodes < held else 0.0
+            useful_s = (life_s + more * life_of[k]) / nodes - self._start_s
+            useful_s -= loss_s * (hits_now + hits[here + more] - hits[here])
+            if worth[nodes] == -math.inf:
+                continue
+            gained = worth[nodes] * useful_s - cost - present
+            if gained > best_gain:
+                best_gain, best_k, best_more = gained, k, more
+        return best_gain, best_k, best_more
+
     def move(self, k: int, more: int) -> None:
         """Take *more* nodes of class *k*, or give some."""
         mine, held = self.mine.get(k, 0), self.held.get(k, 0)

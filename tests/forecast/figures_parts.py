@@ -1,0 +1,185 @@
+"""What each part of looking ahead is worth, how near its plans are, how fast it is.
+
+Sections of ``python -m tests.forecast.figures``.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from freetrain.forecast.learned import LearnedForecaster
+from freetrain.priority.registry import priority_named
+from freetrain.replay.accounting import PublishedAccountant
+from freetrain.replay.engine import Engine
+from freetrain.replay.policies.freetrain import FreeTrainPolicy
+from freetrain.replay.policies.lookahead import LookaheadPolicy, Weights
+from freetrain.replay.policies.planning import MeasuredPlanner, SolverUse
+from freetrain.replay.policies.speeds import GivenSpeeds
+from freetrain.replay.policies.worth import SteadyWorth
+from freetrain.replay.runs import Tally
+from freetrain.replay.settings import ReplaySettings
+from freetrain.trainers.builtin import builtin_trainers
+from milp.planner import Planner
+from milp.window_bound import bound
+from milp.window_planner import WindowPlan, WindowPlanner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from milp.window import Window
+
+from tests.forecast.figures_pool import OURS, gain_text, pool_from
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Looking ahead without one of its parts.
+
+    Attributes:
+        name: What is left out.
+        jobs: Built-in set of trainers.
+        parallel: Trainers at a time.
+        cost: Times the published costs.
+        day: First day.
+        weights: Of the planner.
+        knows_pairs: Whether affinity is learned.
+        priority: Of the planner.
+        at_once: Whether completions are events.
+    """
+
+    name: str
+    jobs: str
+    parallel: int
+    cost: float
+    day: float
+    weights: Weights = Weights()  # noqa: RUF009  frozen
+    knows_pairs: bool = True
+    priority: str = ""
+    at_once: bool = True
+
+
+def play_part(part: Part, windows: WindowPlanner | None = None) -> float:
+    """Return the samples, in thousand millions."""
+    use, tally = SolverUse(), Tally()
+    trainers = [
+        replace(
+            one,
+            costs=replace(
+                one.costs.times(part.cost), start_s=0.0, checkpoint_every_s=0.0
+            ),
+        )
+        for one in builtin_trainers(part.jobs)
+    ]
+    worth = SteadyWorth(
+        priority_named(part.priority or OURS[part.jobs]), GivenSpeeds(), t_fwd_s=120.0
+    )
+    forecaster = LearnedForecaster(part.weights.horizon_s, knows_pairs=part.knows_pairs)
+    planner = MeasuredPlanner(Planner(), use, time.perf_counter)
+    Engine(
+        pool_from(part.day),
+        trainers,
+        policy=LookaheadPolicy(
+            forecaster, planner, worth, part.weights, windows=windows
+        ),
+        accountant=PublishedAccountant(tally, notices_at_once=part.at_once),
+        settings=ReplaySettings(parallel=part.parallel, record_steps=False),
+    ).run()
+    return tally.samples / 1e9
+
+
+def ablation(day: float, mapped: Callable[..., object]) -> Iterator[str]:
+    """Yield what each part is worth: the loss of samples without it."""
+    yield f"ablation, days {day:g} to {day + 6:g}: samples, and what is lost without"
+    cells = [
+        ("hps", 10, 1.0),
+        ("hps", 10, 10.0),
+        ("hps", 40, 10.0),
+        ("imagenet", 20, 10.0),
+    ]
+    for cell in cells:
+        parts = _parts(*cell, day)
+        played = list(mapped(play_part, parts))  # type: ignore[call-overload]
+        for part, samples in zip(parts, played, strict=True):
+            yield (
+                f"{part.jobs:8} {part.parallel:2} at a time x{part.cost:<2g} "
+                f"{part.name:22} {samples:7.2f}  {gain_text(samples, played[0])}"
+            )
+
+
+def _parts(jobs: str, parallel: int, cost: float, day: float) -> list[Part]:
+    whole = Part("whole", jobs, parallel, cost, day)
+    parts = [
+        whole,
+        replace(whole, name="without affinity", knows_pairs=False),
+        replace(whole, name="without survival", weights=Weights(lives=False)),
+        replace(whole, name="without losses foreseen", weights=Weights(hit=0.0)),
+        replace(whole, name="without hysteresis", weights=Weights(change=1.0)),
+        replace(whole, name="without C", at_once=False),
+    ]
+    if jobs == "imagenet":
+        parts += [
+            replace(whole, name=f"{name}, no price", priority=name)
+            for name in ("throughput", "speedup")
+        ]
+    return parts
+
+
+class _Watching(WindowPlanner):
+    """Plans as ever, and holds every fiftieth plan against the bound."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gaps: list[float] = []
+        self._plans = 0
+
+    def plan(self, window: Window, starts: Sequence[Sequence[int]] = ()) -> WindowPlan:
+        made = super().plan(window, starts)
+        self._plans += 1
+        if self._plans % 50 == 0 and made.gain > 0.0:
+            self.gaps.append(bound(window) / made.gain - 1.0)
+        return made
+
+
+def gap(day: float, _mapped: Callable[..., object]) -> Iterator[str]:
+    """Yield how far plans are from the bound at most, every fiftieth of them."""
+    yield "hps: distance from the bound, per cent of the gain: mean, nine of ten below"
+    for parallel, cost in ((10, 1.0), (10, 10.0), (40, 1.0), (40, 10.0)):
+        watching = _Watching()
+        play_part(Part("gap", "hps", parallel, cost, day), watching)
+        gaps = sorted(watching.gaps)
+        mean, most = sum(gaps) / len(gaps), gaps[9 * len(gaps) // 10]
+        yield (
+            f"{parallel:2} at a time x{cost:<2g}  {100 * mean:.1f}  {100 * most:.1f}"
+            f"  of {len(gaps)} plans"
+        )
+
+
+def speed(day: float, _mapped: Callable[..., object]) -> Iterator[str]:
+    """Yield the time of a replay beside the published policy's, in one process."""
+    yield "hps, published+c: seconds of the engine, published, ours, ratio"
+    for parallel in (10, 40):
+        before_s, after_s = _run_s(day, parallel, ours=False), _run_s(day, parallel)
+        yield (
+            f"{parallel:2} at a time  {before_s:.2f}  {after_s:.2f}  "
+            f"{after_s / before_s:.2f}"
+        )
+
+
+def _run_s(day: float, parallel: int, *, ours: bool = True) -> float:
+    planner = MeasuredPlanner(Planner(), SolverUse(), time.perf_counter)
+    worth = SteadyWorth(priority_named("throughput"), GivenSpeeds(), t_fwd_s=120.0)
+    forecaster = LearnedForecaster(Weights().horizon_s)
+    engine = Engine(
+        pool_from(day),
+        builtin_trainers("hps"),
+        policy=LookaheadPolicy(forecaster, planner, worth, Weights())
+        if ours
+        else FreeTrainPolicy(planner, worth, t_fwd_s=120.0),
+        accountant=PublishedAccountant(Tally(), notices_at_once=True),
+        settings=ReplaySettings(parallel=parallel, record_steps=False),
+    )
+    began_s = time.process_time()
+    engine.run()
+    return time.process_time() - began_s
