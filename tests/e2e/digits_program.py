@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 EPOCHS = int(os.environ.get("DIGITS_EPOCHS", "40"))
 COUNTED = int(os.environ.get("DIGITS_COUNTED", EPOCHS))
-"""Epochs in which the use of each sample is counted; 1,437 bytes each, at each commit."""
+"""Epochs in which each use of a sample is counted, at a byte of each commit."""
 
 STEP_S = float(os.environ.get("DIGITS_STEP_S", "0"))
 """How long a step takes on one rank, on top of its work; n ranks take an nth."""
