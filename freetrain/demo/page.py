@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from html import escape
-from importlib import resources
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -17,16 +16,14 @@ from freetrain.demo.timeline import (
     draw_nodes,
 )
 from freetrain.demo.wording import HEADINGS, cards, trainer_row
+from freetrain.report.document import document, table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from freetrain.demo.figures import Figures
     from freetrain.demo.history import History
     from freetrain.standin.records import Cluster, Job
-
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-"""The browser itself refuses every request the page might make."""
 
 _WHAT = (
     "The same broker, agents and training as on a cluster, on this machine alone, "
@@ -77,14 +74,7 @@ def render_page(played: Played) -> str:
             _how(played),
         )
     )
-    css = resources.files("freetrain.report").joinpath("page.css").read_text("utf-8")
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>FreeTrain, live</title>\n<style>\n{css}{_STYLE}</style>\n</head>\n"
-        f"<body>\n{body}\n</body>\n</html>\n"
-    )
+    return document("FreeTrain, live", body, style=_STYLE)
 
 
 def _cards(figures: Figures) -> str:
@@ -154,7 +144,7 @@ def _trained(played: Played) -> Iterator[Bar]:
 
 def _trainers(figures: Figures) -> str:
     rows = (trainer_row(one) for one in figures.trainers)
-    return f"<h2>Trainers</h2>\n{_table(HEADINGS, rows)}"
+    return f"<h2>Trainers</h2>\n{table(HEADINGS, rows)}"
 
 
 def _losses(histories: Sequence[History]) -> str:
@@ -185,21 +175,9 @@ def _rescales(played: Played) -> str:
     rows.sort(key=lambda row: float(row[0].split()[0]))
     heads = ("when", "trainer", "nodes", "decided by", "pause", "why")
     return (
-        f"<h2>Rescales</h2>\n{_table(heads, rows)}"
+        f"<h2>Rescales</h2>\n{table(heads, rows)}"
         '<p class="soft">A pause lasts from the last step before to the end of the '
         "first step after; after a kill also what nobody was asked for.</p>"
-    )
-
-
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    head = "".join(f"<th>{escape(name)}</th>" for name in heads)
-    body = "\n".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
-        for row in rows
-    )
-    return (
-        f'<div class="scroll"><table><thead><tr>{head}</tr></thead>\n'
-        f"<tbody>{body}</tbody></table></div>"
     )
 
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 from html import escape
-from importlib import resources
 from typing import TYPE_CHECKING
 
 import plotly.graph_objects as go
-from plotly.offline import get_plotlyjs
 
+from freetrain.report.document import table
+from freetrain.report.drawing import drawing, drawn_document
 from freetrain.report.figures import NEUTRAL, POLICY_COLOURS
 from freetrain.report.rows import scaled
 from freetrain.toml.duration import render_duration
@@ -26,35 +26,14 @@ _TOLD, _FIT, _FORECAST = POLICY_COLOURS[0], NEUTRAL, POLICY_COLOURS[1]
 _AIM = POLICY_COLOURS[2]
 _BAND = "rgba(230,159,0,0.18)"
 _UNITS = {"samples": "samples", "step": "steps", "epoch": "epochs"}
-_CONFIG = {
-    "displaylogo": False,
-    "responsive": True,
-    "modeBarButtons": [["toImage", "resetScale2d"]],
-}
-_POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
-    "img-src data: blob:"
-)
-"""The browser itself refuses every request the page might make."""
 
 
 def render_page(found: Sequence[Curves]) -> str:
     """Return the curves of trainers as one HTML document."""
     parts = [_part(k, one) for k, one in enumerate(found)]
     body = "\n".join(parts) or '<p class="soft">No trainer is there.</p>'
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>FreeTrain: curves</title>\n<style>\n{_content('page.css')}</style>\n"
-        f"<script>{get_plotlyjs()}</script>\n</head>\n<body>\n"
-        f"<h1>What losses say of what is to come</h1>\n{body}\n"
-        f"<script>\n{_content('page.js')}</script>\n</body>\n</html>\n"
-    )
-
-
-def _content(name: str) -> str:
-    return resources.files("freetrain.report").joinpath(name).read_text("utf-8")
+    heading = "<h1>What losses say of what is to come</h1>"
+    return drawn_document("FreeTrain: curves", f"{heading}\n{body}")
 
 
 def _part(number: int, one: Curves) -> str:
@@ -62,16 +41,7 @@ def _part(number: int, one: Curves) -> str:
     title = f"<h2>{escape(one.name)}: {escape(one.metric)}</h2>"
     if not one.told:
         return f'{title}\n<p class="soft">{escape(said)}</p>'
-    drawn = curves_figure(one).to_html(
-        full_html=False,
-        include_plotlyjs=False,
-        div_id=f"draw-{number}",
-        config=_CONFIG,
-    )
-    return (
-        f"{title}\n<figure>{drawn}<figcaption>{escape(said)}</figcaption></figure>\n"
-        f"{_aims(one)}"
-    )
+    return f"{title}\n{drawing(curves_figure(one), str(number), said)}{_aims(one)}"
 
 
 def _sentences(one: Curves) -> Iterator[str]:
@@ -92,17 +62,8 @@ def _sentences(one: Curves) -> Iterator[str]:
 def _aims(one: Curves) -> str:
     if not one.aims:
         return ""
-    unit = _UNITS[one.unit]
-    heads = ("target", one.metric, unit, "training until then")
-    head = "".join(f"<th>{escape(name)}</th>" for name in heads)
-    rows = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in _aim(aim)) + "</tr>"
-        for aim in one.aims
-    )
-    return (
-        f'<div class="scroll"><table><thead><tr>{head}</tr></thead>'
-        f"<tbody>{rows}</tbody></table></div>"
-    )
+    heads = ("target", one.metric, _UNITS[one.unit], "training until then")
+    return table(heads, map(_aim, one.aims))
 
 
 def _aim(aim: Aim) -> tuple[str, str, str, str]:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from html import escape
-from importlib import resources
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from plotly.offline import get_plotlyjs
-
 from freetrain.report import figures
+from freetrain.report.drawing import drawing, drawn_document
 from freetrain.report.quality_figures import quality_figure
 from freetrain.report.quality_page import quality_tables
 from freetrain.report.rows import HEADINGS, headline, table_row
@@ -17,21 +15,8 @@ from freetrain.report.series import bin_edges_s
 from freetrain.toml.duration import render_duration
 
 if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
-
     from freetrain.replay.result import ReplayResult
     from freetrain.report.comparison import Comparison
-
-_CONFIG = {
-    "displaylogo": False,
-    "responsive": True,
-    "modeBarButtons": [["toImage", "resetScale2d"]],
-}
-_POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
-    "img-src data: blob:"
-)
-"""The browser itself refuses every request the page might make."""
 
 
 def render_page(comparison: Comparison) -> str:
@@ -48,19 +33,7 @@ def render_page(comparison: Comparison) -> str:
             _how(comparison),
         )
     )
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>FreeTrain on {escape(comparison.log)}</title>\n"
-        f"<style>\n{_content('page.css')}</style>\n"
-        f"<script>{get_plotlyjs()}</script>\n</head>\n<body>\n{body}\n"
-        f"<script>\n{_content('page.js')}</script>\n</body>\n</html>\n"
-    )
-
-
-def _content(name: str) -> str:
-    return resources.files("freetrain.report").joinpath(name).read_text("utf-8")
+    return drawn_document(f"FreeTrain on {comparison.log}", body)
 
 
 def _head(comparison: Comparison) -> str:
@@ -97,8 +70,8 @@ def _compared(comparison: Comparison) -> str:
         f'<div class="scroll"><table><thead><tr>{heads}</tr></thead>\n'
         f"<tbody>{rows}</tbody></table></div>\n"
         '<div class="pair">\n'
-        + _drawing(figures.samples_figure(comparison), "samples", "")
-        + _drawing(
+        + drawing(figures.samples_figure(comparison), "samples", "")
+        + drawing(
             figures.losses_figure(comparison),
             "losses",
             "What changing nodes cost, as a share of what would have been trained.",
@@ -121,7 +94,7 @@ def _row(comparison: Comparison, result: ReplayResult) -> str:
 def _quality_drawn(comparison: Comparison) -> str:
     if not any(result.learning for result in comparison.results):
         return ""
-    return _drawing(
+    return drawing(
         quality_figure(comparison),
         "quality",
         "Quality of the trainers under way: their mean, and dotted the worst of them.",
@@ -130,13 +103,13 @@ def _quality_drawn(comparison: Comparison) -> str:
 
 def _over_time(comparison: Comparison) -> str:
     first = comparison.name((comparison.on_holes or comparison.results)[0])
-    pool = _drawing(
+    pool = drawing(
         figures.pool_figure(comparison),
         "pool",
         f"Idle nodes, and those of them that each policy used. Each point is a mean "
         f"over {_bin_words(comparison, figures.POOL_BINS)}.",
     )
-    sizes = _drawing(
+    sizes = drawing(
         figures.bands_figure(comparison),
         "sizes",
         f"Nodes of the trainers that ran under {first}, one band for each that "
@@ -156,7 +129,7 @@ def _bin_words(comparison: Comparison, most_bins: int) -> str:
 
 
 def _distributions(comparison: Comparison) -> str:
-    holes = _drawing(
+    holes = drawing(
         figures.holes_figure(comparison),
         "holes",
         f"Holes by length: shares of their number "
@@ -167,8 +140,8 @@ def _distributions(comparison: Comparison) -> str:
             f"<h2>How long the holes were</h2>\n{holes}\n"
             f'<h2>How soon trainers finished</h2>\n<p class="soft">None did.</p>'
         )
-    times = _drawing(figures.completions_figure(comparison), "completions", "")
-    slow = _drawing(
+    times = drawing(figures.completions_figure(comparison), "completions", "")
+    slow = drawing(
         figures.slowdowns_figure(comparison),
         "slowdowns",
         "Slowdown: arrival to finish, over the time alone on the best size.",
@@ -178,14 +151,6 @@ def _distributions(comparison: Comparison) -> str:
         f"<h2>How soon trainers finished</h2>\n"
         f'<div class="pair">\n{times}{slow}</div>'
     )
-
-
-def _drawing(figure: Figure, name: str, caption: str) -> str:
-    drawn = figure.to_html(
-        full_html=False, include_plotlyjs=False, div_id=f"draw-{name}", config=_CONFIG
-    )
-    said = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
-    return f"<figure>{drawn}{said}</figure>\n"
 
 
 def _priorities(comparison: Comparison) -> list[str]:

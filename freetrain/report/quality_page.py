@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
+from freetrain.report.document import table
 from freetrain.report.quality_rows import (
     AGAINST_HEADINGS,
     HEADINGS,
@@ -13,8 +14,6 @@ from freetrain.report.quality_rows import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from freetrain.report.comparison import Comparison
 
 
@@ -31,7 +30,7 @@ def quality_tables(comparison: Comparison) -> str:
         "under way, of the worst of them, and of all that were submitted. Times are "
         "means from arrival, in minutes and hours: to 90 and 95 % of the best, to the "
         "first tier of the target, to the finish; then the longest to finish, and "
-        "the makespan.</p>\n" + _table(HEADINGS, rows) + _against(comparison)
+        "the makespan.</p>\n" + table(HEADINGS, rows) + _against(comparison)
     )
 
 
@@ -49,17 +48,5 @@ def _against(comparison: Comparison) -> str:
         '<p class="soft">The same trainers, one by one. Changes of means, but the '
         "luckiest: the trainer whose first tier came soonest. Slower is the share of "
         "the trainers that finished more than 1 % later; worst is the one that lost "
-        "most.</p>\n" + _table(AGAINST_HEADINGS, rows)
-    )
-
-
-def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    heads = "".join(f"<th>{escape(name)}</th>" for name in headings)
-    lines = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>\n"
-        for row in rows
-    )
-    return (
-        f'<div class="scroll"><table><thead><tr>{heads}</tr></thead>\n'
-        f"<tbody>{lines}</tbody></table></div>\n"
+        "most.</p>\n" + table(AGAINST_HEADINGS, rows)
     )
