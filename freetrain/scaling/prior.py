@@ -8,6 +8,7 @@ from itertools import pairwise
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from freetrain.scaling.assumed import ASSUMED_EXPONENT
 from freetrain.scaling.median import spread, weighted_median
 from freetrain.scaling.pooled import pool
 
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from freetrain.scaling.learned import LearnedScaling
-
-ASSUMED_EXPONENT = 0.9
-"""Speed on n nodes is taken to be n ** 0.9 of one node's until more is known."""
 
 ASSUMED_EXPONENT_SD = 0.1
 ASSUMED_LOG_SD = 0.1

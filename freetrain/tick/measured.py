@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from freetrain.errors import BadDataError
+from freetrain.scaling.assumed import ASSUMED_RESCALE_S, ASSUMED_START_S
 from freetrain.scaling.estimate import estimate
 from freetrain.scaling.fragment import Rescale
 from freetrain.scaling.learned import LearnedScaling
 from freetrain.scaling.prior import shown_by, site_prior
 from freetrain.scaling.state import from_state, to_state
 from freetrain.tick.past import unit_of
-from freetrain.tick.worth import ASSUMED_RESCALE_S, ASSUMED_START_S, costs_s, speeds_of
+from freetrain.tick.worth import costs_s, speeds_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -9,19 +9,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from freetrain.scaling.assumed import (
+    ASSUMED_EXPONENT,
+    ASSUMED_RESCALE_S,
+    ASSUMED_START_S,
+)
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
     from freetrain.jobfile.job import RescaleCosts, TrainerJob
-
-ASSUMED_POWER = 0.9
-"""Speed on n nodes is taken to be n ** 0.9 of one node's until more is known."""
-
-ASSUMED_RESCALE_S = 3.0
-ASSUMED_START_S = 5.0
-"""A clean rescale without a checkpoint took 0.75 s on the test cluster."""
 
 
 class Speeds(Protocol):
@@ -74,12 +73,12 @@ def speeds_of(job: TrainerJob, *, at_least: int = 0) -> NDArray[np.float64]:
     most = max(job.nodes.sizes[-1], at_least)
     counts = np.arange(most + 1, dtype=np.float64)
     if not job.scaling:
-        return counts**ASSUMED_POWER
+        return counts**ASSUMED_EXPONENT
     nodes = [0, *(count for count, _ in job.scaling)]
     speeds = np.interp(counts, nodes, [0.0, *(speed for _, speed in job.scaling)])
     last = nodes[-1]
     beyond = counts > last
-    speeds[beyond] = job.scaling[-1][1] * (counts[beyond] / last) ** ASSUMED_POWER
+    speeds[beyond] = job.scaling[-1][1] * (counts[beyond] / last) ** ASSUMED_EXPONENT
     return speeds
 
 

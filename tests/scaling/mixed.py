@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from freetrain.tick.worth import ASSUMED_POWER
+from freetrain.scaling.assumed import ASSUMED_EXPONENT
 from freetrain.trainers.spec import Costs, Scaling, TrainerSpec
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class AssumedSpeeds:
     def __init__(self) -> None:
         self._scaling = Scaling(
             "assumed",
-            np.arange(MOST + 1, dtype=np.float64) ** ASSUMED_POWER,
+            np.arange(MOST + 1, dtype=np.float64) ** ASSUMED_EXPONENT,
             tuple(range(1, MOST + 1)),
         )
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from freetrain.scaling.assumed import ASSUMED_RESCALE_S, ASSUMED_START_S
 from freetrain.scaling.estimate import estimate
 from freetrain.scaling.fragment import Fragment, Mark, Rescale, seen_in
 from freetrain.scaling.learned import LearnedScaling
@@ -23,10 +24,6 @@ if TYPE_CHECKING:
     from freetrain.replay.policies.interface import Change, Policy, TrainerView, View
     from freetrain.scaling.prior import Prior, Shown
     from freetrain.scaling.profiling import Profiling
-
-ASSUMED_RESCALE_S = 3.0
-ASSUMED_START_S = 5.0
-"""As a tick assumes of trainers whose users say nothing."""
 
 _ASSUMED_S = (
     (Rescale.GROW, ASSUMED_RESCALE_S),
