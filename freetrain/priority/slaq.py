@@ -55,13 +55,19 @@ class Slaq:
         if stands is not Standing.LEARNING or contender.outlook is None:
             return stands
         horizon_s = self._horizon_s or look.t_fwd_s
-        after = qualities(contender, contender.outlook, horizon_s)
+        return self._learning(contender, contender.outlook, horizon_s)
+
+    def _learning(
+        self, contender: Contender, outlook: Outlook, horizon_s: float
+    ) -> Answer:
+        """Return what a contender that still learns is worth."""
+        after = qualities(contender, outlook, horizon_s)
         gains = np.maximum(after - after[0], 0.0)
         if not gains.any():
             return Standing.DOUBTFUL
         best = int(gains.argmax())
         reason = (
-            f"{contender.outlook.family} expects {gains[best]:+.3g} of quality in "
+            f"{outlook.family} expects {gains[best]:+.3g} of quality in "
             f"{horizon_s:g} s on {best} nodes"
         )
         return Claim(gains / horizon_s, reason)

@@ -6,60 +6,35 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from freetrain.priority.claims import Answer, Claim, ratings
-from freetrain.priority.curves import Curves
-from freetrain.priority.interface import Basis, Rated
-from freetrain.priority.slaq import checked_horizon_s, qualities
-from freetrain.priority.standing import (
-    Standing,
-    done_samples,
-    quality_after,
-    standing,
-)
+from freetrain.priority.claims import Answer, Claim
+from freetrain.priority.slaq import Slaq, qualities
+from freetrain.priority.standing import Standing, done_samples, quality_after
 
 if TYPE_CHECKING:
-    from freetrain.priority.interface import Contender, Look, Memory
+    from freetrain.priority.interface import Contender
     from freetrain.quality.outlook import Outlook
 
 SHARPNESS = 10.0
 """Three tenths further from its end, a trainer's gain counts e^3 = 20 times as much."""
 
 
-class SlaqMin:
+class SlaqMin(Slaq):
     """O_j(n) = (u(p_j(n)) - u(p_j(0))) / H, with u(p) = -exp(-10 p).
 
     p is the share of the way to the expected end that the trainer will have gone
     after H on n nodes: quality over quality at ``total_samples``, or after twice the
     work done where nobody knows those. Summed up, u is a soft minimum of p.
-
-    Args:
-        horizon_s: [H] How far ahead, seconds; 0 for the planner's look-ahead.
-
-    Raises:
-        UsageError: *horizon_s* is below 0, or not finite.
     """
 
     name = "slaq-min"
-    basis = Basis.LOSSES
 
-    def __init__(self, *, horizon_s: float = 0.0) -> None:
-        self._horizon_s = checked_horizon_s(horizon_s)
-        self._curves = Curves()
-
-    def rate(self, look: Look, _memory: Memory, /) -> Rated:
-        """Rate contenders by how far they are behind, and what helps."""
-        answers = [self._answer(one, look) for one in look.contenders]
-        return Rated(ratings(look.contenders, answers, self._curves), {})
-
-    def _answer(self, contender: Contender, look: Look) -> Answer:
-        stands = standing(contender)
-        if stands is not Standing.LEARNING or contender.outlook is None:
-            return stands
-        horizon_s = self._horizon_s or look.t_fwd_s
-        end = final_quality(contender, contender.outlook)
+    def _learning(
+        self, contender: Contender, outlook: Outlook, horizon_s: float
+    ) -> Answer:
+        end = final_quality(contender, outlook)
         if end <= 0:
             return Standing.DOUBTFUL
-        way = np.clip(qualities(contender, contender.outlook, horizon_s) / end, 0, 1)
+        way = np.clip(qualities(contender, outlook, horizon_s) / end, 0, 1)
         useful = np.maximum(np.exp(-SHARPNESS * way[0]) - np.exp(-SHARPNESS * way), 0)
         if not useful.any():
             return Standing.DOUBTFUL

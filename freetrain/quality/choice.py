@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from freetrain.quality.backtest import Trial, back_test, error_of
-from freetrain.quality.families.known import FLAT, KNOWN, POWER
+from freetrain.quality.families.flat import FLAT
+from freetrain.quality.families.known import KNOWN
+from freetrain.quality.families.power import POWER
 from freetrain.quality.fit import CHI_OF_COST, costs_of
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import numpy as np
 from freetrain.quality.choice import Choice, choose
 from freetrain.quality.course import course_of, frame_of
 from freetrain.quality.divergence import is_diverging
-from freetrain.quality.families.known import FLAT
+from freetrain.quality.families.flat import FLAT
 from freetrain.quality.fit import fit_family
 from freetrain.quality.fitted import FittedOutlook
 from freetrain.quality.history import History

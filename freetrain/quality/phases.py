@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from freetrain.quality.families.known import CURVES, POWER
+from freetrain.quality.families.known import CURVES
+from freetrain.quality.families.power import POWER
 from freetrain.quality.fit import scatter_of
 from freetrain.quality.projection import project
 from freetrain.quality.spikes import running_median

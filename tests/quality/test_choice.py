@@ -7,7 +7,9 @@ from freetrain.quality.backtest import back_test, error_of
 from freetrain.quality.choice import choose
 from freetrain.quality.course import Course
 from freetrain.quality.estimate import framed
-from freetrain.quality.families.known import FLAT, KNOWN, POWER
+from freetrain.quality.families.flat import FLAT
+from freetrain.quality.families.known import KNOWN
+from freetrain.quality.families.power import POWER
 from freetrain.quality.outlook import Better
 from tests.quality.told import STEP, noisy, steps
 

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from freetrain.quality.course import Course
-from freetrain.quality.families.exponential import Exponential
+from freetrain.quality.families.exponential import EXPONENTIAL
+from freetrain.quality.families.flat import FLAT
 from freetrain.quality.families.interface import Family
-from freetrain.quality.families.inverse_linear import InverseLinear
-from freetrain.quality.families.inverse_quadratic import InverseQuadratic
-from freetrain.quality.families.known import CURVES, FLAT, KNOWN
-from freetrain.quality.families.power import Power
+from freetrain.quality.families.inverse_linear import INVERSE_LINEAR
+from freetrain.quality.families.inverse_quadratic import INVERSE_QUADRATIC
+from freetrain.quality.families.known import CURVES, KNOWN
+from freetrain.quality.families.power import POWER
 from freetrain.quality.fit import fit_family
 from freetrain.quality.noise import noise_of
 from freetrain.quality.polish import polished
@@ -66,10 +67,10 @@ class TestEveryFamily:
 
 
 TRUTHS = (
-    (Power(), 0.1 + 0.2 * WORK**-0.4),
-    (Exponential(), 0.2 + 0.8 * np.exp(-WORK / 0.4)),
-    (InverseLinear(), 0.1 + 0.15 / (WORK + 0.15)),
-    (InverseQuadratic(), 0.1 + 0.1 / (0.1 + 0.5 * WORK + 0.5 * WORK**2)),
+    (POWER, 0.1 + 0.2 * WORK**-0.4),
+    (EXPONENTIAL, 0.2 + 0.8 * np.exp(-WORK / 0.4)),
+    (INVERSE_LINEAR, 0.1 + 0.15 / (WORK + 0.15)),
+    (INVERSE_QUADRATIC, 0.1 + 0.1 / (0.1 + 0.5 * WORK + 0.5 * WORK**2)),
 )
 
 
@@ -100,7 +101,7 @@ def test_without_noise_each_family_finds_its_own_curve(
 def test_what_slaq_calls_its_second_family_is_exponential_decay() -> None:
     """Mu to the power of k - b, for whatever mu in 0..1 and b, is c + a * exp()."""
     mu, b = 0.01, 0.3
-    basis = Exponential().basis(WORK, np.array([[-1 / math.log(mu)]]))[0]
+    basis = EXPONENTIAL.basis(WORK, np.array([[-1 / math.log(mu)]]))[0]
 
     assert np.allclose(mu ** (WORK - b), mu**-b * basis)
 

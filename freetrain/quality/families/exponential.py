@@ -7,27 +7,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from freetrain.quality.families.grid import grid
+from freetrain.quality.families.interface import Family
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_SHAPES = grid(np.geomspace(0.02, 5, 32))
+
+def _basis(
+    work: NDArray[np.float64], shapes: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    (tau,) = shapes.T[:, :, None]
+    return np.asarray(np.exp(-work / tau))
 
 
-class Exponential:
-    """``c + a * exp(-k / tau)``; the same curves as SLAQ's ``mu ** (k - b) + c``."""
-
-    name = "exponential"
-    parameters = 3
-
-    @property
-    def shapes(self) -> NDArray[np.float64]:
-        """Shapes to try."""
-        return _SHAPES
-
-    def basis(
-        self, work: NDArray[np.float64], shapes: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """Return the basis of each shape, as the interface says."""
-        (tau,) = shapes.T[:, :, None]
-        return np.asarray(np.exp(-work / tau))
+EXPONENTIAL = Family("exponential", 3, grid(np.geomspace(0.02, 5, 32)), _basis)
+"""``c + a * exp(-k / tau)``; the same curves as SLAQ's ``mu ** (k - b) + c``."""

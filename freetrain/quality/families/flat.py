@@ -6,23 +6,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from freetrain.quality.families.interface import Family
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+_SHAPES = np.zeros((1, 0))
+_SHAPES.flags.writeable = False
 
-class Flat:
-    """``c``, which follows the last values; what every other family has to beat."""
 
-    name = "no further gain"
-    parameters = 1
+def _basis(
+    work: NDArray[np.float64], shapes: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    return np.zeros((len(shapes), work.size))
 
-    @property
-    def shapes(self) -> NDArray[np.float64]:
-        """One shape, without numbers."""
-        return np.zeros((1, 0))
 
-    def basis(
-        self, work: NDArray[np.float64], shapes: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """Return zeros."""
-        return np.zeros((len(shapes), work.size))
+FLAT = Family("no further gain", 1, _SHAPES, _basis)
+"""``c``, which follows the last values; what every other family has to beat."""

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy as np
     from numpy.typing import NDArray
 
+    Basis = Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]
 
-class Family(Protocol):
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Family:
     """Curves ``floor + gain * basis(work; shape)`` with a gain of 0 or more.
 
     The basis falls towards 0 as work grows, so a curve only ever gets better and has
@@ -20,27 +26,13 @@ class Family(Protocol):
         name: What people are told was chosen.
         parameters: Numbers that a fit is free to choose, floor and gain included.
         shapes: Where the search starts: shapes to try, shape (g, parameters - 2),
-            its rows ordered as a grid; its columns' extremes are the bounds.
+            read-only, its rows ordered as a grid; its columns' extremes are the
+            bounds.
+        basis: From work above 0, shape (n,), and shapes, shape (g, parameters - 2),
+            to the basis of each, shape (g, n), finite, 0 or more.
     """
 
     name: str
     parameters: int
-
-    @property
-    def shapes(self) -> NDArray[np.float64]:
-        """Shapes to try."""
-        ...
-
-    def basis(
-        self, work: NDArray[np.float64], shapes: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """Return the basis of each shape.
-
-        Args:
-            work: Above 0, shape (n,).
-            shapes: Shape (g, parameters - 2).
-
-        Returns:
-            Shape (g, n), finite, 0 or more.
-        """
-        ...
+    shapes: NDArray[np.float64]
+    basis: Basis

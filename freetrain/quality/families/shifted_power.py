@@ -7,27 +7,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from freetrain.quality.families.grid import grid
+from freetrain.quality.families.interface import Family
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_SHAPES = grid(np.geomspace(0.05, 6, 16), np.geomspace(0.01, 1, 6))
+
+def _basis(
+    work: NDArray[np.float64], shapes: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    alpha, late = shapes.T[:, :, None]
+    return np.asarray((work + late) ** -alpha)
 
 
-class ShiftedPower:
-    """``c + a * (k + s) ** -alpha``; Optimus is its alpha of 1."""
-
-    name = "shifted power law"
-    parameters = 4
-
-    @property
-    def shapes(self) -> NDArray[np.float64]:
-        """Shapes to try."""
-        return _SHAPES
-
-    def basis(
-        self, work: NDArray[np.float64], shapes: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """Return the basis of each shape, as the interface says."""
-        alpha, late = shapes.T[:, :, None]
-        return np.asarray((work + late) ** -alpha)
+SHIFTED_POWER = Family(
+    "shifted power law",
+    4,
+    grid(np.geomspace(0.05, 6, 16), np.geomspace(0.01, 1, 6)),
+    _basis,
+)
+"""``c + a * (k + s) ** -alpha``; Optimus is its alpha of 1."""
