@@ -20,7 +20,13 @@ from tests.cluster.machine import ClusterRefusedError
 from tests.cluster.ports import free_ports
 from tests.cluster.processes import is_running, kill_job_processes, start, stop
 from tests.cluster.releases import plugin_folder
-from tests.cluster.settings import NODES, Layout, Variant, config_files
+from tests.cluster.settings import (
+    NODES,
+    TASK_PROLOG,
+    Layout,
+    Variant,
+    config_files,
+)
 from tests.cluster.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -205,16 +211,19 @@ def _make_folder(
 ) -> Layout:
     ports = free_ports(1 + len(NODES), rng=SystemRandom())
     layout = Layout(cluster.folder, ports[0], ports[1:])
-    for name in ("", "run", "log", "state", "munge", "spool"):
+    for name in ("", "run", "log", "state", "munge", "spool", "tmp"):
         (layout.folder / name).mkdir(mode=0o755)
     for name in NODES:
         (layout.folder / "spool" / name).mkdir(mode=0o755)
+        own_tmp = layout.folder / "tmp" / name
+        own_tmp.mkdir()
+        own_tmp.chmod(0o1777)
     ours = {_VARIANTS: " ".join(sorted(variants)), _PROGRAMS: str(programs or "")}
     files = config_files(layout, variants, plugins=plugin_folder(programs))
     for name, text in (files | ours).items():
         path = layout.folder / name
         path.write_text(text, encoding="ascii")
-        path.chmod(0o755 if name == "epilog" else 0o644)
+        path.chmod(0o755 if name in {"epilog", TASK_PROLOG} else 0o644)
     return layout
 
 

@@ -15,6 +15,16 @@ GPU_NODES = NODES[6:]
 GRACE_S = 10
 EPILOG_S = 8
 
+TASK_PROLOG = "task-prolog"
+
+# Daemons of MPI that start at one moment on what is one host get in each other's way
+# in its temporary folder (Open MPI 5.0.11: "listener thread failed to start"). Nodes
+# of a real cluster have a folder each, so these have, too.
+_OWN_TMP = """\
+#!/bin/sh
+echo "export TMPDIR={tmp}/$SLURMD_NODENAME"
+"""
+
 _BACKFILL = "bf_interval=5,bf_resolution=30,bf_continue"
 _FORCED_YIELDS = ",bf_yield_interval=1,bf_yield_sleep=300000"  # microseconds
 
@@ -67,6 +77,7 @@ def config_files(
     """
     slurm_conf = _slurm_conf(layout, variants)
     files = {"slurm.conf": slurm_conf, "cgroup.conf": ""}
+    files[TASK_PROLOG] = _OWN_TMP.format(tmp=layout.folder / "tmp")
     if plugins is not None:
         files["slurm.conf"] = slurm_conf + f"PluginDir={plugins}\n"
         files["cgroup.conf"] = "CgroupPlugin=disabled\n"
@@ -146,6 +157,7 @@ def _scheduling(variants: Collection[Variant]) -> dict[str, object]:
 def _options(layout: Layout, variants: Collection[Variant]) -> dict[str, object]:
     has_memory = Variant.MEMORY in variants
     settings: dict[str, object] = {
+        "TaskProlog": layout.folder / TASK_PROLOG,
         "SelectType": "select/cons_tres",
         "SelectTypeParameters": "CR_CPU_Memory" if has_memory else "CR_CPU",
         "JobAcctGatherType": f"jobacct_gather/{'linux' if has_memory else 'none'}",
