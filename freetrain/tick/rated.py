@@ -77,6 +77,9 @@ def priority_of(settings: PlannerSettings) -> Priority:
 
 def _outlook_of(points: Sequence[Point], better: Better) -> Outlook | None:
     # Imported here: fits need SciPy, which takes longer than all of a quiet tick.
-    from freetrain.quality.outlooks import Outlooks  # noqa: PLC0415
+    from freetrain.quality.broken import broken_outlook  # noqa: PLC0415
+    from freetrain.quality.estimate import outlook_from  # noqa: PLC0415
+    from freetrain.quality.history import History  # noqa: PLC0415
 
-    return Outlooks().look("it", points, better)
+    history = History(points)
+    return outlook_from(history, better) or broken_outlook(history, better)
