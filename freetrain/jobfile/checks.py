@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import string
 from typing import TYPE_CHECKING
 
@@ -116,8 +115,7 @@ def _check_is_told(job: TrainerJob, table: Table) -> None:
         return
     if job.progress is None:
         table.refuse("nobody knows the metric without a table [progress]")
-    names = {name for name, _ in job.progress.fields}
-    names |= re.compile(job.progress.pattern).groupindex.keys()
+    names = job.progress.told
     name = job.measure.metric
     if name not in names:
         table.refuse(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -182,6 +183,12 @@ class Progress:
     file: Path | None = None
     pattern: str = ""
     fields: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def told(self) -> frozenset[str]:
+        """The fields that the program tells."""
+        names = {name for name, _ in self.fields}
+        return frozenset(names | re.compile(self.pattern).groupindex.keys())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

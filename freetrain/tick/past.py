@@ -156,8 +156,7 @@ def unit_of(job: TrainerJob) -> str:
     """Return what *job*'s work is counted in: ``samples``, ``step`` or ``epoch``."""
     if job.elastic or job.progress is None:
         return _COUNTED[0]
-    told = {name for name, _ in job.progress.fields}
-    told |= {name for name in _COUNTED if f"(?P<{name}>" in job.progress.pattern}
+    told = job.progress.told
     return next((name for name in _COUNTED if name in told), _COUNTED[0])
 
 
