@@ -9,6 +9,21 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
+_COMMITTED = re.compile(r"[0-9]{10}-([0-9]{15})\.npz", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A checkpoint's file, which may be torn.
+
+    Attributes:
+        path: Where it is; its name is its generation and its step.
+        step: Steps done when it was committed.
+    """
+
+    path: Path
+    step: int
+
 
 @dataclass(frozen=True, slots=True)
 class RunDir:
@@ -64,6 +79,23 @@ class RunDir:
     def outcome(self, generation: int) -> Path:
         """The file that says how *generation* ended."""
         return self.outcomes / f"{generation:010d}.json"
+
+    def checkpoint(self, generation: int, step: int) -> Path:
+        """The file of what *generation* committed after *step* steps."""
+        return self.checkpoints / f"{generation:010d}-{step:015d}.npz"
+
+    def committed(self) -> tuple[Committed, ...]:
+        """The checkpoints that there are, by generation and step, newest last.
+
+        Raises:
+            OSError: The folder cannot be listed.
+        """
+        try:
+            paths = sorted(self.checkpoints.iterdir())
+        except FileNotFoundError:
+            return ()
+        named = ((path, _COMMITTED.fullmatch(path.name)) for path in paths)
+        return tuple(Committed(path, int(name[1])) for path, name in named if name)
 
     def create(self) -> None:
         """Create what is missing of the folders, open to their owner only.

@@ -7,7 +7,6 @@ every one of its successor's; it can replace and remove none of them.
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from freetrain.elastic.checkpoint import Checkpoint
     from freetrain.elastic.run_dir import RunDir
 
-_NAME = re.compile(r"([0-9]{10})-([0-9]{15})\.npz", re.ASCII)
 _KEPT = 2
 
 
@@ -95,9 +93,9 @@ class CheckpointStore:
             return False
         if not self._claimed:
             self.claim()
-        folder = self._run_dir.checkpoints
-        name = f"{checkpoint.generation:010d}-{checkpoint.position.step:015d}.npz"
-        with replaced(folder / name, temporary=folder / f".{name}.partial") as file:
+        step = checkpoint.position.step
+        path = self._run_dir.checkpoint(checkpoint.generation, step)
+        with replaced(path, temporary=path.with_name(f".{path.name}.partial")) as file:
             write_checkpoint(checkpoint, file)
         self._prune()
         return True
@@ -131,11 +129,7 @@ class CheckpointStore:
         return None
 
     def _list(self) -> list[Path]:
-        try:
-            paths = list(self._run_dir.checkpoints.iterdir())
-        except FileNotFoundError:
-            return []
-        return sorted(path for path in paths if _NAME.fullmatch(path.name))
+        return [one.path for one in self._run_dir.committed()]
 
     def _prune(self) -> None:
         # Files that could not be read do not count as kept, or they would push

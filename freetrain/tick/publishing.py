@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -14,8 +13,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from freetrain.elastic.run_dir import RunDir
-
-_NAME = re.compile(r"[0-9]{10}-([0-9]{15})\.npz", re.ASCII)
 
 
 def publish(run_dir: RunDir, place: Path, *, since_step: int | None) -> str:
@@ -35,21 +32,13 @@ def publish(run_dir: RunDir, place: Path, *, since_step: int | None) -> str:
     Raises:
         OSError: It could not be read or written.
     """
-    for path in _newest_first(run_dir, since_step or 0):
+    for one in reversed(run_dir.committed()):
+        if one.step < (since_step or 0):
+            continue
         with suppress(CheckpointError, FileNotFoundError):  # torn, or pruned just now
-            _copy(path, place)
-            return path.name
+            _copy(one.path, place)
+            return one.path.name
     return ""
-
-
-def _newest_first(run_dir: RunDir, since_step: int) -> list[Path]:
-    try:
-        paths = list(run_dir.checkpoints.iterdir())
-    except FileNotFoundError:
-        return []
-    found = [(path, _NAME.fullmatch(path.name)) for path in paths]
-    fitting = [path for path, name in found if name and int(name[1]) >= since_step]
-    return sorted(fitting, key=lambda path: path.name, reverse=True)
 
 
 def _copy(path: Path, place: Path) -> None:
