@@ -12,7 +12,7 @@ from freetrain.scaling.learned import LearnedScaling
 from freetrain.scaling.prior import shown_by, site_prior
 from freetrain.scaling.state import from_state, to_state
 from freetrain.tick.past import unit_of
-from freetrain.tick.worth import costs_s, speeds_of
+from freetrain.tick.worth import Speed, costs_s, speeds_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -33,28 +33,22 @@ class Measured:
         self._prior = prior
         self._now_s = now_s
 
-    def samples_per_s(
-        self, job: TrainerJob, scaling: Mapping[str, Any]
+    def of(self, job: TrainerJob, scaling: Mapping[str, Any]) -> Speed:
+        """Return what was measured of *job*, but for costs that it says itself."""
+        known = known_from(scaling)
+        return Speed(
+            self._samples_per_s(job, known), *costs_s(job.costs, _costs_s(known))
+        )
+
+    def _samples_per_s(
+        self, job: TrainerJob, known: LearnedScaling
     ) -> NDArray[np.float64]:
         """Return measured speeds; before the first, those that *job* says."""
-        known = known_from(scaling)
         if job.scaling and not known.seen:
             return speeds_of(job)
         most, user = job.nodes.sizes[-1], _user(job, known)
         found = estimate(known, most, now_s=self._now_s, prior=self._prior, user=user)
         return found.samples_per_s
-
-    def costs_s(
-        self, job: TrainerJob, scaling: Mapping[str, Any]
-    ) -> tuple[float, float, float]:
-        """Return measured costs, but those that *job* says."""
-        known = known_from(scaling)
-        measured_s = (
-            known.cost_s(Rescale.GROW, assumed_s=ASSUMED_RESCALE_S),
-            known.cost_s(Rescale.SHRINK, assumed_s=ASSUMED_RESCALE_S),
-            known.cost_s(Rescale.START, assumed_s=ASSUMED_START_S),
-        )
-        return costs_s(job.costs, measured_s)
 
 
 def measured_by(scalings: Iterable[Mapping[str, Any]], *, now_s: float) -> Measured:
@@ -79,6 +73,14 @@ def known_from(scaling: Mapping[str, Any]) -> LearnedScaling:
         return from_state(scaling)
     except BadDataError:
         return LearnedScaling()
+
+
+def _costs_s(known: LearnedScaling) -> tuple[float, float, float]:
+    return (
+        known.cost_s(Rescale.GROW, assumed_s=ASSUMED_RESCALE_S),
+        known.cost_s(Rescale.SHRINK, assumed_s=ASSUMED_RESCALE_S),
+        known.cost_s(Rescale.START, assumed_s=ASSUMED_START_S),
+    )
 
 
 def _user(job: TrainerJob, known: LearnedScaling) -> dict[int, float] | None:

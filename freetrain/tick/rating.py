@@ -101,12 +101,11 @@ def contender_of(one: Candidate, asking: Asking) -> Contender:
     """Return *one* as a priority sees it."""
     job, row, learned = one.job, one.standing.row, one.learned
     newest = one.standing.newest
-    scaling = {} if learned is None else learned.scaling
-    up_s, down_s, start_s = asking.speeds.costs_s(job, scaling)
+    speed = asking.speeds.of(job, {} if learned is None else learned.scaling)
     return Contender(
         name=row.name,
         sizes=job.nodes.sizes,
-        samples_per_s=asking.speeds.samples_per_s(job, scaling),
+        samples_per_s=speed.samples_per_s,
         held=min(0 if newest is None else len(newest.members), job.nodes.sizes[-1]),
         arrived_s=row.submitted_s,
         done_samples=(learned.past.work if learned else None) or 0.0,
@@ -115,9 +114,9 @@ def contender_of(one: Candidate, asking: Asking) -> Contender:
         deadline_s=job.deadline.time_s(row.submitted_s) if job.deadline else None,
         target=_target(job, learned),
         outlook=_outlook(job, learned, asking),
-        grow_s=up_s,
-        shrink_s=down_s,
-        start_s=start_s,
+        grow_s=speed.grow_s,
+        shrink_s=speed.shrink_s,
+        start_s=speed.start_s,
     )
 
 

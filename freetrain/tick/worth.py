@@ -5,6 +5,7 @@ What is measured takes their place in ``measured``.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -23,41 +24,43 @@ if TYPE_CHECKING:
     from freetrain.jobfile.job import RescaleCosts, TrainerJob
 
 
-class Speeds(Protocol):
-    """Says how quick a trainer is, and what rescales cost it.
+@dataclass(frozen=True, slots=True, eq=False)
+class Speed:
+    """How quick one trainer is, and what rescales cost it.
 
-    *scaling* is what was measured of it (``scaling.state``), empty for nothing.
+    Attributes:
+        samples_per_s: From 0 nodes to the most that it can use.
+        grow_s: Seconds without training when nodes are added.
+        shrink_s: Seconds without training when nodes are given up.
+        start_s: Seconds without training when it starts from no nodes.
     """
 
-    def samples_per_s(
-        self, job: TrainerJob, scaling: Mapping[str, Any]
-    ) -> NDArray[np.float64]:
-        """Return speeds from 0 nodes to the most that *job* can use."""
-        ...
+    samples_per_s: NDArray[np.float64]
+    grow_s: float
+    shrink_s: float
+    start_s: float
 
-    def costs_s(
-        self, job: TrainerJob, scaling: Mapping[str, Any]
-    ) -> tuple[float, float, float]:
-        """Return seconds without training at growing, shrinking and starting."""
+
+class Speeds(Protocol):
+    """Says how quick trainers are, and what rescales cost them."""
+
+    def of(self, job: TrainerJob, scaling: Mapping[str, Any]) -> Speed:
+        """Return how quick *job* is.
+
+        Args:
+            job: The trainer.
+            scaling: What was measured of it (``scaling.state``), empty for nothing.
+        """
         ...
 
 
 class AsSaid:
     """What users say, and what is assumed of all; a ``Speeds``."""
 
-    def samples_per_s(
-        self, job: TrainerJob, scaling: Mapping[str, Any]
-    ) -> NDArray[np.float64]:
-        """Return speeds as *job* says."""
+    def of(self, job: TrainerJob, scaling: Mapping[str, Any]) -> Speed:
+        """Return how quick *job* is by its own words."""
         del scaling
-        return speeds_of(job)
-
-    def costs_s(
-        self, job: TrainerJob, scaling: Mapping[str, Any]
-    ) -> tuple[float, float, float]:
-        """Return costs as *job* says."""
-        del scaling
-        return costs_s(job.costs)
+        return Speed(speeds_of(job), *costs_s(job.costs))
 
 
 def speeds_of(job: TrainerJob, *, at_least: int = 0) -> NDArray[np.float64]:

@@ -59,7 +59,7 @@ def job(**changes: object) -> TrainerJob:
 
 
 def speeds(one: TrainerJob, known: LearnedScaling) -> NDArray[np.float64]:
-    return Measured(Prior(), now_s=500.0).samples_per_s(one, to_state(known))
+    return Measured(Prior(), now_s=500.0).of(one, to_state(known)).samples_per_s
 
 
 def test_speed_and_cost_of_a_rescale_are_learned_from_what_generations_tell(
@@ -154,7 +154,9 @@ def test_measured_costs_count_where_their_user_says_nothing() -> None:
     site = Measured(Prior(), now_s=500.0)
     one = job(costs=RescaleCosts(shrink_s=7.0))
 
-    assert site.costs_s(one, to_state(SEEN)) == (9.0, 7.0, 5.0)
+    speed = site.of(one, to_state(SEEN))
+
+    assert (speed.grow_s, speed.shrink_s, speed.start_s) == (9.0, 7.0, 5.0)
 
 
 def test_what_its_user_says_counts_until_it_is_measured() -> None:
@@ -178,9 +180,9 @@ def test_samples_that_its_user_says_are_compared_with_steps_by_their_shape() -> 
 def test_a_trainer_that_is_not_known_yet_is_taken_to_be_like_the_others() -> None:
     others: list[dict[str, object]] = [to_state(SEEN), {"version": "anothers"}]
 
-    found = measured_by(others, now_s=500.0).samples_per_s(job(), {})
+    found = measured_by(others, now_s=500.0).of(job(), {})
 
-    assert 20.0 < found[1] < 100.0
+    assert 20.0 < found.samples_per_s[1] < 100.0
 
 
 def test_the_planner_is_told_what_was_measured(world: TickWorld) -> None:
