@@ -58,7 +58,6 @@ def answer_window(
     limit_s: float,
     clock: Callable[[], float],
     solver: ModelSolver | None = None,
-    search_only: bool = False,
 ) -> WindowAnswer:
     """Return the best plan of *window* that can be had and trusted within *limit_s*.
 
@@ -71,9 +70,8 @@ def answer_window(
         clock: Seconds that only go up, for example ``time.monotonic``.
         solver: Runs the integer program where the window is small enough; None for
             CBC, which is loaded only if it is needed.
-        search_only: Whether to do without the integer program.
     """
-    del limit_s, clock, solver, search_only
+    del limit_s, clock, solver
     plan = WindowPlanner().plan(window, starts)
     most = max(bound(window), plan.gain)
     wrong = wrong_gain(window, plan.holdings, plan.gain)
