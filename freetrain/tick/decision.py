@@ -25,7 +25,7 @@ from slurm.requirement import Requirement
 from slurm.states import NodeState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from freetrain.broker.belief import Belief
     from freetrain.broker.claims import Claims
@@ -172,6 +172,7 @@ def _claims(run: Run, observed: Observed, shapes: Mapping[str, Requirement]) -> 
     if observed.limits.mode is Mode.PREEMPT:
         return NO_CLAIMS
     held = [one for one in observed.belief.leases if one.is_live and one.node]
+    is_ours = _ours(run, observed)
     ground = Ground(
         holes=_every_hole(run, observed, shapes),
         nodes={node.name: node for node in observed.snapshot.nodes},
@@ -182,21 +183,18 @@ def _claims(run: Run, observed: Observed, shapes: Mapping[str, Requirement]) -> 
             for one in held
             if one.start_s is not None and one.end_s is not None
         },
-        busy_until_s=_busy_until_s(run, observed),
+        busy_until_s=_busy_until_s(observed.snapshot.jobs, is_ours),
     )
-    return find_claims(
-        observed.snapshot.jobs,
-        ground,
-        is_ours=_ours(run, observed),
-        now_s=observed.now_s,
-    )
+    jobs, now_s = observed.snapshot.jobs, observed.now_s
+    return find_claims(jobs, ground, is_ours=is_ours, now_s=now_s)
 
 
-def _busy_until_s(run: Run, observed: Observed) -> dict[str, float]:
+def _busy_until_s(
+    jobs: Iterable[JobRecord], is_ours: Callable[[JobRecord], bool]
+) -> dict[str, float]:
     """Return when nodes that others hold come free, by the limits of their jobs."""
-    is_ours = _ours(run, observed)
     until_s: dict[str, float] = {}
-    for job in observed.snapshot.jobs:
+    for job in jobs:
         if job.holds_nodes and not is_ours(job):
             end_s = math.inf if job.end_s is None else job.end_s
             for name in expand(job.nodes):

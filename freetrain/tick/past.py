@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from freetrain.quality.outlook import Point
 from freetrain.tick.sieve import Sieve, sieve_from
@@ -17,6 +17,7 @@ from freetrain.tick.stretch import Stretch, stretch_from
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from freetrain.jobfile.aims import Quality, Target
     from freetrain.jobfile.job import TrainerJob
     from freetrain.progress.record import Record
 
@@ -26,6 +27,8 @@ MOST_POINTS = 400
 """Of a metric; fits thin them further. JSON of them takes 20 KB."""
 
 _COUNTED = ("samples", "step", "epoch")
+
+_Told = TypeVar("_Told", int, float)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +91,10 @@ class Past:
         return [Point(*row) for row in self.points.rows]
 
     def _take(self, record: Record, job: TrainerJob, work: float | None) -> None:
-        self.work = self.work if work is None else work
-        self.told_s = self.told_s if record.t is None else record.t
-        self.step = self.step if record.step is None else record.step
-        self.epoch = self.epoch if record.epoch is None else record.epoch
+        self.work = _newer(work, self.work)
+        self.told_s = _newer(record.t, self.told_s)
+        self.step = _newer(record.step, self.step)
+        self.epoch = _newer(record.epoch, self.epoch)
         # What an elastic program tells before its first step has no metrics.
         if record.generation is not None and (record.metrics or not job.elastic):
             self._measure(record.generation, record, work)
@@ -100,7 +103,7 @@ class Past:
             return
         self.points.add([self.told_s or 0.0, self.work, value])
         if job.target is not None and math.isfinite(value):
-            self._compare(value, job)
+            self._compare(value, job.target, job.measure)
 
     def _measure(self, generation: int, record: Record, work: float | None) -> None:
         if self.stretch is None or generation > self.stretch.generation:
@@ -108,17 +111,12 @@ class Past:
         if generation == self.stretch.generation and record.t is not None:
             self.stretch.take(record.t, work, record.step)
 
-    def _compare(self, value: float, job: TrainerJob) -> None:
-        target, measure = job.target, job.measure
-        if target is None:
-            return
+    def _compare(self, value: float, target: Target, measure: Quality) -> None:
         reached = Reached(self.told_s or 0.0, self.step, value)
-        if self.deliver is None and measure.is_reached(target.deliver, value):
-            self.deliver = reached
-        if target.final is None or self.final is not None:
-            return
-        if measure.is_reached(target.final, value):
-            self.final = reached
+        if measure.is_reached(target.deliver, value):
+            self.deliver = self.deliver or reached
+        if target.final is not None and measure.is_reached(target.final, value):
+            self.final = self.final or reached
 
     def to_state(self) -> dict[str, Any]:
         """Return it as JSON has it, nan and infinities included."""
@@ -150,6 +148,10 @@ def past_from(state: Mapping[str, Any]) -> Past:
         deliver=None if deliver is None else Reached(**deliver),
         final=None if final is None else Reached(**final),
     )
+
+
+def _newer(told: _Told | None, known: _Told | None) -> _Told | None:
+    return known if told is None else told
 
 
 def unit_of(job: TrainerJob) -> str:
