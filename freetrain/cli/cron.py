@@ -11,7 +11,6 @@ from freetrain.cli.output import write_out
 from freetrain.cli.world import World
 from freetrain.cron.kinds import Kind, fitting
 from freetrain.errors import FreeTrainError
-from freetrain.toml.duration import parse_duration
 
 if TYPE_CHECKING:
     from freetrain.cron.ticks import Ticks
@@ -28,10 +27,7 @@ freetrain cron remove
 
 
 def _interval_s(text: str) -> int:
-    try:
-        every_s = parse_duration(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
+    every_s = options.duration_s(text)
     if every_s != int(every_s) or every_s < 1:
         raise typer.BadParameter(f"{text} is not a whole number of seconds")
     return int(every_s)

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 import typer
 
 from freetrain.replay.settings import DEFAULT_PRIORITY, Accounting, Solver
+from freetrain.toml.duration import parse_duration
 
 POLICY_NAMES = ("freetrain", "equal", "scavenger", "static", "lookahead")
 """The keys of ``replay.policies.registry.POLICIES``, which takes long to import."""
@@ -25,6 +26,14 @@ MethodName = Literal["recorded", "easy", "slurm"]
 
 FormatName = Literal["swf", "jobs-csv", "fragments"]
 """What ``trace convert`` can write."""
+
+
+def duration_s(text: str) -> float:
+    """Parse a duration such as ``20s``."""
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 def above_zero(value: float | None) -> float | None:

@@ -11,12 +11,22 @@ from freetrain.cli.output import write_out
 
 if TYPE_CHECKING:
     from freetrain.cli.world import World
+    from freetrain.tick.tick import TickReport
 
 EXAMPLES = """
 freetrain tick --dry-run
 
-freetrain tick --config ~/.config/freetrain/freetrain.toml
+freetrain tick --follow-up 20s --config ~/.config/freetrain/freetrain.toml
 """
+
+Wait = Annotated[
+    float,
+    typer.Option(
+        metavar="TIME",
+        parser=options.duration_s,
+        help="Having asked for leases, wait so long for their agents, and tick again.",
+    ),
+]
 
 
 def tick(
@@ -28,12 +38,14 @@ def tick(
             "--dry-run", metavar="", help="Show what would be done; write nothing."
         ),
     ] = False,
+    follow_up: Wait = "0s",  # type: ignore[assignment] # Typer parses the default
     as_json: options.AsJson = False,
     config: options.Config = None,
 ) -> None:
     """Look at Slurm, plan, and act: once. cron calls it every minute."""
     # Imported here, so that help and completion stay quick.
     from freetrain.cli.site import site_of  # noqa: PLC0415
+    from freetrain.tick.follow_up import tick_and_follow_up  # noqa: PLC0415
     from freetrain.tick.line import line_of  # noqa: PLC0415
     from freetrain.tick.page import record_of  # noqa: PLC0415
     from freetrain.tick.real_outside import real_outside  # noqa: PLC0415
@@ -41,16 +53,23 @@ def tick(
     from slurm.batch import sbatch_argv  # noqa: PLC0415
 
     world: World = ctx.obj
-    outside = real_outside(world.environ)
-    report = run_tick(site_of(world, config), outside, dry_run=dry_run)
-    commands = [sbatch_argv(request) for request in report.requests]
+    site, outside = site_of(world, config), real_outside(world.environ)
+    if dry_run:
+        reports: tuple[TickReport, ...] = (run_tick(site, outside, dry_run=True),)
+    else:
+        reports = tick_and_follow_up(
+            site, outside, within_s=follow_up, wait=world.sleep
+        )
+    requests = [request for report in reports for request in report.requests]
+    commands = [sbatch_argv(request) for request in requests]
     if as_json:
-        record = record_of(report.page) | {"dry_run": dry_run, "commands": commands}
+        page = record_of(reports[-1].page)
+        record = page | {"dry_run": dry_run, "commands": commands}
         write_out(world, json.dumps(record, allow_nan=False) + "\n")
         return
-    line = line_of(report.page)
-    shown = [f"would run: {shlex.join(argv)}" for argv in commands if dry_run]
-    said = [f"dry run, nothing was done: {line}" if dry_run else line, *shown]
+    before = "dry run, nothing was done: " if dry_run else ""
+    said = [before + line_of(report.page) for report in reports]
+    said += [f"would run: {shlex.join(argv)}" for argv in commands if dry_run]
     write_out(world, "".join(f"{one}\n" for one in map(_readable, said)))
 
 

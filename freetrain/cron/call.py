@@ -16,6 +16,9 @@ LOG = "cron.log"
 """What the tick says to cron, in the state directory."""
 
 MARK_CHARACTERS = 10
+
+# Of a hole of five minutes, a minute's wait for the next tick would be a fifth.
+_FOLLOW_UP = ("--follow-up", "20s")
 _SECRET = "SLURM_JWT"  # noqa: S105 -- the name of a variable, and kept out
 
 
@@ -65,7 +68,7 @@ class TickCall:
         Raises:
             CronUnfitError: A path holds what no table can.
         """
-        tick = [str(self.python), "-P", "-m", "freetrain", "tick"]
+        tick = [str(self.python), "-P", "-m", "freetrain", "tick", *_FOLLOW_UP]
         if self.config is not None:
             tick += ["--config", str(self.config)]
         wait = f"sleep {delay_s}; " if delay_s else ""

@@ -92,7 +92,7 @@ def test_a_shell_runs_the_line_in_a_bare_environment(tmp_path: Path) -> None:
     )
 
     said = call.log.read_text()
-    assert f"'tick', '--config', {str(folder / 'c.toml')!r}" in said
+    assert f"'--follow-up', '20s', '--config', {str(folder / 'c.toml')!r}" in said
     assert "SLURM_X" not in said
     assert not list(tmp_path.rglob("pwned"))
 
