@@ -57,7 +57,6 @@ def outlook_from(history: History, better: Better) -> FittedOutlook | None:
     return FittedOutlook(
         better=better,
         points=history.points,
-        left_out=history.left_out,
         is_diverging=diverging,
         phase_samples=float(samples[start]),
         frame=frame,

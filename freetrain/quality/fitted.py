@@ -15,7 +15,7 @@ from freetrain.quality.outlook import Better, Expected
 if TYPE_CHECKING:
     from freetrain.quality.course import Frame
     from freetrain.quality.fit import Fit
-    from freetrain.quality.history import History, LeftOut
+    from freetrain.quality.history import History
     from freetrain.quality.interval import Spread
     from freetrain.quality.outlook import Point
     from freetrain.quality.scale import Scale
@@ -34,7 +34,6 @@ class FittedOutlook:
     Attributes:
         better: Which values are good.
         points: The usable values, ascending in samples.
-        left_out: What else was told, counted.
         is_diverging: Whether the training has gone wrong.
         phase_samples: Where the present phase, or what followed the warm-up, began.
         frame: The units of *fit* and *spread*.
@@ -45,7 +44,6 @@ class FittedOutlook:
 
     better: Better
     points: tuple[Point, ...]
-    left_out: LeftOut
     is_diverging: bool
     phase_samples: float
     frame: Frame
@@ -92,7 +90,6 @@ class FittedOutlook:
         return replace(
             self,
             points=points,
-            left_out=history.left_out,
             is_diverging=is_diverging(values, self.scale, broken=history.broken),
             fit=refreshed_lag(self.fit, self.frame, history.samples, values),
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,23 +18,6 @@ if TYPE_CHECKING:
 
 ABSURD = 1e100
 """Values beyond this are overflows; their squares would be, too."""
-
-
-@dataclass(frozen=True, slots=True)
-class LeftOut:
-    """How many told points are not among the usable ones, by reason.
-
-    Attributes:
-        not_finite: The value was nan, infinite or beyond ``ABSURD``.
-        misplaced: The samples were not a finite number from 0 up.
-        repeated: Another value was told later for the same samples.
-        rewound: A restart went back to before them.
-    """
-
-    not_finite: int = 0
-    misplaced: int = 0
-    repeated: int = 0
-    rewound: int = 0
 
 
 class History:
@@ -53,10 +35,6 @@ class History:
         self._samples = array("d")
         self._values = array("d")
         self._late: list[Point] = []
-        self._not_finite = 0
-        self._misplaced = 0
-        self._repeated = 0
-        self._rewound = 0
         self.broken = 0
         self.extend(points)
 
@@ -90,22 +68,10 @@ class History:
             return np.array(self._values)
         return np.append(self._values[: self._cut()], self._late[-1].value)
 
-    @property
-    def left_out(self) -> LeftOut:
-        """What is not among the usable points, counted."""
-        undecided = len(self._late) - 1 + len(self._points) - self._cut()
-        return LeftOut(
-            not_finite=self._not_finite,
-            misplaced=self._misplaced,
-            repeated=self._repeated,
-            rewound=self._rewound + (undecided if self._late else 0),
-        )
-
     def _take(self, point: Point) -> None:
         if not (math.isfinite(point.samples) and point.samples >= 0):
-            self._misplaced += 1
-        elif not abs(point.value) <= ABSURD:
-            self._not_finite += 1
+            return
+        if not abs(point.value) <= ABSURD:
             self.broken += 1
         else:
             self.broken = 0
@@ -127,9 +93,7 @@ class History:
         self._late.clear()
 
     def _rewind(self, point: Point) -> None:
-        *gone, first = self._late
-        cut = self._cut()
-        self._rewound += len(self._points) - cut + len(gone)
+        first, cut = self._late[-1], self._cut()
         del self._points[cut:], self._samples[cut:], self._values[cut:]
         self._late.clear()
         self._insert(first)
@@ -144,7 +108,6 @@ class History:
     def _insert(self, point: Point) -> None:
         at = bisect_left(self._samples, point.samples)
         if at < len(self._samples) and self._samples[at] == point.samples:
-            self._repeated += 1
             self._points[at] = point
             self._values[at] = point.value
             return

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.quality.history import History, LeftOut
+from freetrain.quality.history import History
 from freetrain.quality.outlook import Point
 from tests.quality.told import told
 
@@ -36,15 +36,6 @@ def test_usable_points_are_finite_and_strictly_ascend(points: list[Point]) -> No
     assert len(samples) == len(history)
 
 
-@given(st.lists(ANY_POINT, max_size=30))
-def test_every_told_point_is_either_usable_or_counted(points: list[Point]) -> None:
-    history = History(points)
-
-    left = history.left_out
-    out = left.not_finite + left.misplaced + left.repeated + left.rewound
-    assert len(history) + out == len(points)
-
-
 @given(st.lists(ANY_POINT, max_size=30), st.integers(0, 30))
 def test_telling_in_two_parts_is_telling_at_once(points: list[Point], cut: int) -> None:
     history = History(points[:cut])
@@ -52,7 +43,6 @@ def test_telling_in_two_parts_is_telling_at_once(points: list[Point], cut: int) 
     history.extend(points[cut:])
 
     assert history.points == History(points).points
-    assert history.left_out == History(points).left_out
 
 
 @given(st.lists(ANY_POINT, min_size=1, max_size=30))
@@ -68,7 +58,6 @@ def test_values_that_are_no_numbers_are_left_out(bad: float) -> None:
     history = History(told([3.0, bad, 2.0]))
 
     assert history.values.tolist() == [3.0, 2.0]
-    assert history.left_out == LeftOut(not_finite=1)
     assert history.broken == 0
 
 
@@ -81,7 +70,6 @@ def test_points_at_impossible_samples_are_left_out(bad: float) -> None:
     history = History(told([3.0, 2.0], [bad, 10.0]))
 
     assert len(history) == 1
-    assert history.left_out == LeftOut(misplaced=1)
 
 
 def test_a_restart_voids_what_came_after_its_checkpoint() -> None:
@@ -92,7 +80,6 @@ def test_a_restart_voids_what_came_after_its_checkpoint() -> None:
 
     assert history.samples.tolist() == [10.0, 20.0, 25.0, 35.0]
     assert history.values.tolist() == [5.0, 4.0, 3.4, 2.4]
-    assert history.left_out == LeftOut(rewound=2)
 
 
 def test_the_first_value_after_a_restart_is_the_newest_at_once() -> None:
@@ -113,4 +100,3 @@ def test_of_two_values_for_the_same_samples_the_later_counts() -> None:
     history = History(told([4.0, 3.0, 2.0], [10.0, 20.0, 20.0]))
 
     assert history.values.tolist() == [4.0, 2.0]
-    assert history.left_out == LeftOut(repeated=1)
