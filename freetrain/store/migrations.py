@@ -128,6 +128,13 @@ STEPS: tuple[tuple[str, ...], ...] = (
             memory TEXT NOT NULL
         ) STRICT""",
     ),
+    (
+        """CREATE TABLE outlooks (
+            trainer TEXT PRIMARY KEY,
+            told TEXT NOT NULL,
+            outlook TEXT NOT NULL
+        ) STRICT""",
+    ),
 )
 """What takes a state from version i to i + 1. Never change one; add another."""
 

@@ -26,6 +26,7 @@ from freetrain.store.intents import intents, put_intents
 from freetrain.store.leases import leases, put_leases
 from freetrain.store.memory import memory_of, put_memory
 from freetrain.store.migrations import migrate
+from freetrain.store.outlooks import OutlookRow, outlook_kept, put_outlooks
 from freetrain.store.pasts import PastRow, latest_scalings, past_of, put_pasts
 from freetrain.store.plans import SeenPlans, put_plans, seen_plans
 from freetrain.store.trainers import (
@@ -173,6 +174,21 @@ def test_of_each_submission_its_own_past_is_kept() -> None:
         assert past_of(state, "a", submitted_s=5.0) is None
         assert past_of(state, "b", submitted_s=5.0) is None
         assert latest_scalings(state) == ({"seen": {"1": []}},)
+
+
+def test_an_outlook_is_kept_until_something_new_is_told() -> None:
+    with new_state() as state:
+        assert outlook_kept(state, "a", told="x") is None
+        with transaction(state):
+            put_outlooks(state, [OutlookRow("a", "x", {"gain": 0.5})])
+        first = outlook_kept(state, "a", told="x")
+        other = outlook_kept(state, "b", told="x")
+        with transaction(state):
+            put_outlooks(state, [OutlookRow("a", "y", {"gain": 0.25})])
+
+        assert (first, other) == ({"gain": 0.5}, None)
+        assert outlook_kept(state, "a", told="x") is None
+        assert outlook_kept(state, "a", told="y") == {"gain": 0.25}
 
 
 def test_a_priority_is_told_what_it_remembered_and_nothing_of_anothers() -> None:
