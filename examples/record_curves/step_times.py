@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from freetrain.recorded.step_time_file import parse_step_times
+from freetrain.recorded.step_time_file import COLUMNS, parse_step_times
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 WARM_UP_STEPS = 5
 QUIET = 0.9
 """The part of a share that a process gets at least where nobody else runs."""
-COLUMNS = "name,cpu_percent,step_ms,low_ms,high_ms,used_percent,steps,method"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,7 @@ def heading(seconds: float, repeats: int) -> list[str]:
         "# low_ms, high_ms: the least and the largest of these means.",
         "# used_percent: processor time that was used, of wall time.",
         "# licence: Apache-2.0",
-        COLUMNS,
+        ",".join(COLUMNS),
     ]
 
 

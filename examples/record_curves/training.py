@@ -79,13 +79,16 @@ class Row:
     metric: float | None
 
 
-def train(training: Training) -> Iterator[Row]:
+def train(training: Training, learner: Learner, *, samples: int) -> Iterator[Row]:
     """Train, and yield the rows as they come.
 
     A training that diverges goes on to its end, as it would in real life.
+
+    Args:
+        training: How.
+        learner: What, as ``training.begin()`` returns it.
+        samples: How many there are to train on.
     """
-    learner, split = training.begin()
-    samples = len(split.x)
     steps = samples // training.batch_size
     losses: list[float] = []
     for done, rows in enumerate(training.batches(samples)):

@@ -39,7 +39,7 @@ def recorded(training: Training) -> str:
     }
     lines = [f"# {key}: {value}" for key, value in header.items()]
     lines.append(f"samples,step,epoch,loss,{about.metric}")
-    lines += _lines(train(training))
+    lines += _lines(train(training, learner, samples=len(split.x)))
     return "\n".join(lines) + "\n"
 
 

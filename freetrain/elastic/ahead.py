@@ -6,14 +6,13 @@ agree, to commit, and to restore.
 
 from __future__ import annotations
 
-import json
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from freetrain.elastic.notice import warn
-from freetrain.elastic.outcome import Ending
+from freetrain.elastic.outcome import Ending, read_outcome
 from freetrain.elastic.stop import Stop
 
 if TYPE_CHECKING:
@@ -89,9 +88,10 @@ def _look(run: RunDir, after: int, generation: int) -> _Word:
     control = _names(run.control)
     if run.stop_request(generation).name in control:
         return _Word.STOP
-    outcome = run.outcome(after)
-    if outcome.name in _names(outcome.parent):
-        gave_up = _said(outcome).get("outcome") == Ending.DO_NOT_RESTART
+    path = run.outcome(after)
+    if path.name in _names(path.parent):
+        said = read_outcome(run, after)
+        gave_up = said is not None and said.ending is Ending.DO_NOT_RESTART
         return _Word.GAVE_UP if gave_up else _Word.GO
     return _Word.GO if run.over(after).name in control else _Word.WAIT
 
@@ -105,13 +105,6 @@ def _names(folder: Path) -> set[str]:
 
 
 def _why(run: RunDir, after: int) -> str:
-    message = _said(run.outcome(after)).get("message")
+    said = read_outcome(run, after)
+    message = said.message if said else ""
     return f"generation {after} gave up: {message or 'no reason given'}"
-
-
-def _said(outcome: Path) -> dict[str, object]:
-    try:
-        found = json.loads(outcome.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from freetrain.elastic.stop import Stop, StopSignals
     from freetrain.elastic.world import World
 
-_LOOK_FOR_STOP_FILE_EVERY_S = 0.1
 _GENERATION_BYTES = 8
 
 
@@ -62,7 +61,7 @@ def begin(setting: Setting, world: World, signals: StopSignals) -> Fragment:
         )
         progress.start(start.position)
     request = setting.run.stop_request(start.generation)
-    file = StopFile(request, every_s=_LOOK_FOR_STOP_FILE_EVERY_S, clock=setting.clock)
+    file = StopFile(request, clock=setting.clock)
     return Fragment(
         world=world,
         generation=start.generation,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from freetrain.elastic.durable import create_once
 
@@ -59,3 +60,27 @@ def write_outcome(run_dir: RunDir, outcome: Outcome) -> bool:
     run_dir.outcomes.mkdir(parents=True, exist_ok=True, mode=0o700)
     text = json.dumps(fields, indent=1) + "\n"
     return create_once(run_dir.outcome(outcome.generation), text.encode("ascii"))
+
+
+def read_outcome(run_dir: RunDir, generation: int) -> Outcome | None:
+    """Return how *generation* says that it ended; what it leaves out is 0 or empty.
+
+    Returns:
+        None where it left no word that can be read.
+    """
+    with suppress(OSError, ValueError):
+        found = json.loads(run_dir.outcome(generation).read_bytes())
+        if isinstance(found, dict):
+            return _outcome(found, generation)
+    return None
+
+
+def _outcome(found: dict[str, Any], generation: int) -> Outcome:
+    return Outcome(
+        ending=Ending(found.get("outcome", "")),
+        generation=generation,
+        step=found.get("step", 0),
+        committed_step=found.get("committed_step", 0),
+        message=str(found.get("message", "")),
+        t=found.get("t", 0.0),
+    )

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from freetrain.elastic.clock import Clock
 
 
+LOOK_EVERY_S = 0.1
+"""How often a program looks for its control file: what a request waits at the most."""
+
+
 class Stop(IntEnum):
     """Why a fragment ends before the training does; ranks agree on the largest."""
 
@@ -61,7 +65,9 @@ class StopFile:
     minute that a file was not there, and looks again when a folder is opened.
     """
 
-    def __init__(self, path: Path, *, every_s: float, clock: Clock) -> None:
+    def __init__(
+        self, path: Path, *, clock: Clock, every_s: float = LOOK_EVERY_S
+    ) -> None:
         self._path = path
         self._every_s = every_s
         self._clock = clock

@@ -10,11 +10,13 @@ from freetrain.launch.request import LEASE_MARK, WORLD_MARK
 from slurm.environment import KEPT
 
 if TYPE_CHECKING:
+    from freetrain.elastic.run_dir import RunDir
     from freetrain.jobfile.job import TrainerJob
     from freetrain.launch.request import WorldRequest
 
-# What an outer job, step, launcher or world left behind: an inner one would believe it.
-_SCRUBBED = ("SLURM_", "SLURMD_", "SRUN_", "PMI", "OMPI_", "PRTE_", "FREETRAIN_")
+SCRUBBED = ("SLURM_", "SLURMD_", "SRUN_", "PMI", "OMPI_", "PRTE_", "FREETRAIN_")
+"""Beginnings of variables that an outer job, step, launcher or world left behind: an
+inner one would believe them."""
 
 # Sites tune MPI by OMPI_MCA_* in their modules; these it is not for them to say.
 _NO_TUNING = ("ess", "orte", "plm", "prte", "ras", "pmix", "routed", "rmaps_ppr")
@@ -39,10 +41,39 @@ def launcher_environment(request: WorldRequest) -> dict[str, str]:
     ours = request.head.environment
     variables = {k: v for k, v in request.environment.items() if _is_kept(k)}
     variables |= {k: v for k, v in ours.items() if k in KEPT or k in _DEVICES}
-    variables |= dict(job.environment)
-    if job.launch.threads is not None:
-        variables["OMP_NUM_THREADS"] = str(job.launch.threads)
-    return variables | _contract(request) | request.marks(request.members[0])
+    return (
+        variables
+        | said_by(job)
+        | _contract(request)
+        | request.marks(request.members[0])
+    )
+
+
+def said_by(job: TrainerJob) -> dict[str, str]:
+    """Return the variables that a job file asks for."""
+    threads = job.launch.threads
+    own = {} if threads is None else {"OMP_NUM_THREADS": str(threads)}
+    return dict(job.environment) | own
+
+
+def contract_of(
+    job: TrainerJob, run: RunDir, generation: int, *, processes: int
+) -> dict[str, str]:
+    """Return what docs/training-program.md promises to a program.
+
+    Args:
+        job: The trainer.
+        run: Its run directory.
+        generation: The number of the fragment.
+        processes: How many processes it has.
+    """
+    return {
+        contract.RUN_DIR: str(run.path),
+        contract.GENERATION: str(generation),
+        contract.WORLD_SIZE: str(processes),
+        contract.STOP_SIGNALS: stop_signals(job),
+        contract.COMMIT_EVERY_S: f"{job.checkpoint.every_s:.3f}",
+    }
 
 
 def carried(request: WorldRequest) -> dict[str, str]:
@@ -59,13 +90,12 @@ def stop_signals(job: TrainerJob) -> str:
 
 def _contract(request: WorldRequest) -> dict[str, str]:
     job = request.job
-    said = {
-        contract.RUN_DIR: str(request.run_dir.path),
-        contract.GENERATION: str(request.assigned.generation),
-        contract.WORLD_SIZE: str(request.processes),
-        contract.STOP_SIGNALS: stop_signals(job),
-        contract.COMMIT_EVERY_S: f"{job.checkpoint.every_s:.3f}",
-    }
+    said = contract_of(
+        job,
+        request.run_dir,
+        request.assigned.generation,
+        processes=request.processes,
+    )
     if request.after is not None and job.elastic:
         said[contract.AFTER] = str(request.after)
     return said
@@ -75,4 +105,4 @@ def _is_kept(name: str) -> bool:
     for prefix in MPI_TUNING:
         if name.startswith(prefix):
             return not name.removeprefix(prefix).startswith(_NO_TUNING)
-    return not name.startswith(_SCRUBBED) and name not in _DEVICES
+    return not name.startswith(SCRUBBED) and name not in _DEVICES

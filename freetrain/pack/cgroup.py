@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from freetrain.pack.folders import pids_in
 from freetrain.pack.means import NOTHING_DUE_S
 from freetrain.pack.pack import MeansName
-from freetrain.pack.processes import packer_of, tell
+from freetrain.pack.processes import tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -148,10 +148,8 @@ def groups_left_behind(
         names = folders.names(place.path)
     except OSError:
         return ()
-    labels = [n.removeprefix(PREFIX) for n in names if n.startswith(PREFIX)]
-    others = [other for other in map(packer_of, labels) if other]
     return tuple(
-        place.path / f"{PREFIX}{other.label}"
-        for other in others
-        if other.pack == packer.pack and not other.is_alive
+        place.path / name
+        for name in names
+        if name.startswith(PREFIX) and packer.has_left(name.removeprefix(PREFIX))
     )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from freetrain.elastic import launch as contract
-from freetrain.launch.environment import stop_signals
+from freetrain.launch.environment import SCRUBBED, contract_of, said_by
 from freetrain.launch.request import LEASE_MARK, WORLD_MARK
 from freetrain.pack.processes import MARK
 
@@ -14,9 +13,6 @@ if TYPE_CHECKING:
 
     from freetrain.pack.member import Berth
     from freetrain.pack.processes import Packer
-
-# What the pack's own world and job left: a member would take itself for a rank of it.
-_SCRUBBED = ("SLURM_", "SLURMD_", "SRUN_", "PMI", "OMPI_", "PRTE_", "FREETRAIN_")
 
 # By these the agent finds what its lease left behind, members of a pack included.
 _KEPT = frozenset({LEASE_MARK, WORLD_MARK})
@@ -36,16 +32,7 @@ def member_environment(
     variables = {
         name: text
         for name, text in given.items()
-        if name in _KEPT or not name.startswith(_SCRUBBED)
+        if name in _KEPT or not name.startswith(SCRUBBED)
     }
-    variables |= dict(job.environment)
-    if job.launch.threads is not None:
-        variables["OMP_NUM_THREADS"] = str(job.launch.threads)
-    return variables | {
-        contract.RUN_DIR: str(berth.run.path),
-        contract.GENERATION: str(berth.generation),
-        contract.WORLD_SIZE: "1",
-        contract.STOP_SIGNALS: stop_signals(job),
-        contract.COMMIT_EVERY_S: f"{job.checkpoint.every_s:.3f}",
-        MARK: f"{packer.label}/{job.name}",
-    }
+    told = contract_of(job, berth.run, berth.generation, processes=1)
+    return variables | said_by(job) | told | {MARK: f"{packer.label}/{job.name}"}

@@ -40,9 +40,7 @@ def read_pack(path: Path, *, home: Path | None = None) -> Pack:
     """
     content = read_limited(path, named=str(path), file=FILE)
     document = parse_document(content, path=str(path), file=FILE)
-    pack = Schema(Section("", Pack, _keys(Places(path.parent, home))), ()).read(
-        document
-    )
+    pack = schema(Places(path.parent, home)).read(document)
     if not pack.members and pack.inbox is None:
         document.refuse("expected members, inbox, or both")
     return pack

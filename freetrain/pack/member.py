@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 from collections import deque
@@ -11,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from freetrain.elastic.outcome import Ending
+from freetrain.elastic.outcome import Ending, read_outcome
 from freetrain.exchange.layout import generation_name
 from freetrain.pack.processes import tell, used_s
 from freetrain.progress.reader import Reader
@@ -34,6 +33,10 @@ class End(StrEnum):
     GAVE_UP = "gave up"  # not to be started again
     STOPPED = "stopped"  # asked to; goes on in the pack's next generation
     FAILED = "failed"
+
+
+_OVER = {Ending.FINISHED: End.FINISHED, Ending.DO_NOT_RESTART: End.GAVE_UP}
+"""What an elastic program's own word makes of its end, whatever its exit status."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,22 +140,14 @@ class Member:
         status = self.process.poll()
         if status is None:
             return None
-        said = self._outcome()
-        if said in {Ending.FINISHED, Ending.DO_NOT_RESTART}:
-            return End.FINISHED if said == Ending.FINISHED else End.GAVE_UP
+        berth = self.berth
+        said = read_outcome(berth.run, berth.generation) if self.is_elastic else None
+        if said is not None and said.ending in _OVER:
+            return _OVER[said.ending]
         if self.is_asked and (status == 0 or not self.is_elastic):
             return End.STOPPED
         is_done = status == 0 and not self.is_elastic
         return End.FINISHED if is_done else End.FAILED
-
-    def _outcome(self) -> str:
-        if not self.is_elastic:
-            return ""
-        with suppress(OSError, ValueError):
-            path = self.berth.run.outcome(self.berth.generation)
-            found = json.loads(path.read_bytes())
-            return str(found.get("outcome", "")) if isinstance(found, dict) else ""
-        return ""
 
 
 def start(argv: Sequence[str], berth: Berth, environment: Mapping[str, str]) -> Member:

@@ -44,6 +44,13 @@ class Packer:
         """Whether its process is there."""
         return _started(self.pid) == self.started
 
+    def has_left(self, label: str) -> bool:
+        """Tell whether *label* is of an earlier packer of this pack, which is dead."""
+        other = packer_of(label)
+        if other is None or other.pack != self.pack:
+            return False
+        return not other.is_alive
+
 
 def this_packer(pack: str) -> Packer:
     """Return this process as the packer of *pack*."""
@@ -84,12 +91,7 @@ def members_of(packer: Packer) -> dict[str, tuple[int, ...]]:
 
 def left_behind(packer: Packer) -> tuple[int, ...]:
     """Return processes of earlier packers of the same pack, which are dead."""
-    others = ((pid, packer_of(label)) for pid, label, _ in marked())
-    return tuple(
-        pid
-        for pid, other in others
-        if other and other.pack == packer.pack and not other.is_alive
-    )
+    return tuple(pid for pid, label, _ in marked() if packer.has_left(label))
 
 
 def used_s(pids: Iterable[int]) -> float:
@@ -107,11 +109,11 @@ def tell(pids: Iterable[int], number: signal.Signals) -> None:
 
 def is_there(pid: int) -> bool:
     """Tell whether *pid* has not ended; a zombie has."""
-    stat = _stat(pid)
-    return bool(stat) and stat[_STATE] not in "ZX"
+    return _started(pid) is not None
 
 
 def _started(pid: int) -> int | None:
+    """Return when *pid* began, in clock ticks since boot; None where it has ended."""
     stat = _stat(pid)
     return int(stat[_STARTED]) if stat and stat[_STATE] not in "ZX" else None
 

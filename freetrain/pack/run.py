@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from freetrain.pack.processes import Packer
 
 DEFAULT_RUN_DIR = "freetrain-run"
-_LOOK_FOR_STOP_FILE_EVERY_S = 0.1
 
 
 class MembersFailedError(Exception):
@@ -107,8 +106,7 @@ def run_pack(
 
 def _run(fragment: Fragment, signals: StopSignals) -> Ending:
     run, clock = fragment.setting.run, fragment.setting.clock
-    request = run.stop_request(fragment.generation)
-    file = StopFile(request, every_s=_LOOK_FOR_STOP_FILE_EVERY_S, clock=clock)
+    file = StopFile(run.stop_request(fragment.generation), clock=clock)
     home = fragment.environment.get("HOME")
     intake = Files(fragment.pack, home=Path(home) if home else None, say=fragment.say)
     node, record = _node(fragment), read_record(run)
