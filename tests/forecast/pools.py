@@ -6,27 +6,27 @@ from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
-from freetrain.forecast.reliability import Event
+from freetrain.replay.timeline import PoolEvent
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn
 
 
 @st.composite
-def histories(draw: DrawFn, nodes: int = 8, most_events: int = 25) -> list[Event]:
+def histories(draw: DrawFn, nodes: int = 8, most_events: int = 25) -> list[PoolEvent]:
     """Events at which some idle nodes leave and some others join."""
     idle: set[int] = set()
     now_s, events = 0.0, []
     for _ in range(draw(st.integers(2, most_events))):
         moved = draw(st.sets(st.integers(0, nodes - 1)))
         left, joined = moved & idle, moved - idle
-        events.append(Event(now_s, tuple(sorted(joined)), tuple(sorted(left))))
+        events.append(PoolEvent(now_s, tuple(sorted(joined)), tuple(sorted(left))))
         idle = (idle - left) | joined
         now_s += draw(st.sampled_from([1.0, 30.0, 100.0, 700.0, 5000.0]))
     return events
 
 
-def idle_after(events: list[Event]) -> list[int]:
+def idle_after(events: list[PoolEvent]) -> list[int]:
     """Return the nodes that are idle after the last of *events*."""
     idle: set[int] = set()
     for event in events:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from freetrain.forecast.learned import LearnedForecaster
-from freetrain.forecast.reliability import Event, deciles, foretell
+from freetrain.forecast.reliability import Watched, watch
 from freetrain.replay.timeline import DAY_S, PoolTimeline
 from logs.read import read_trace
 from logs.trace import IdleTrace
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 START_S = 72_743.0
-HORIZON_S = 600.0
-EVERY_S = 300.0
 WARM_UP_S = 43_200.0
 
 
@@ -46,20 +44,13 @@ def lines(pool: PoolTimeline, from_s: float) -> Iterator[str]:
 
     Asked from *from_s* on, learned from the beginning.
     """
-    events = [Event(e.time_s, e.joined, e.left) for e in pool.events()]
-    told = foretell(
-        events,
-        LearnedForecaster(400.0),
-        horizon_s=HORIZON_S,
-        every_s=EVERY_S,
-        from_s=from_s,
-    )
-    rows = deciles(told)
-    for row in rows:
+    told = watch(pool.events(), Watched(LearnedForecaster(400.0), from_s=from_s))
+    for row in told.deciles:
         off = 100 * (row.came - row.said)
-        yield f"said {row.said:.3f}  came {row.came:.3f}  {off:+5.1f}  of {row.count}"
-    worst = max(abs(row.came - row.said) for row in rows)
-    yield f"largest difference {100 * worst:.1f} points"
+        yield (
+            f"said {row.said:.3f}  came {row.came:.3f}  {off:+5.1f}  of {row.count:.0f}"
+        )
+    yield f"largest difference {100 * told.worst:.1f} points"
 
 
 def main() -> int:

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from freetrain.forecast.affinity import Affinity
 from freetrain.forecast.clusters import close_to_each_other, split
-from freetrain.forecast.reliability import Event
+from freetrain.replay.timeline import PoolEvent
 from tests.forecast.pools import histories
 
 AFFINITIES = st.integers(1, 7).flatmap(
@@ -25,7 +25,7 @@ def test_affinity_counts_common_departures_among_those_while_both_were_idle() ->
 
 
 @given(histories())
-def test_affinity_is_what_counting_pair_by_pair_gives(events: list[Event]) -> None:
+def test_affinity_is_what_counting_pair_by_pair_gives(events: list[PoolEvent]) -> None:
     affinity, idle = Affinity(), set[int]()
     together = np.zeros((8, 8))
     either = np.zeros((8, 8))

@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from freetrain.forecast.calibration import Calibration
-from freetrain.forecast.reliability import Foretold, deciles
 
 LESSONS = st.lists(st.tuples(st.floats(0.0, 1.0), st.integers(1, 50), st.floats(0, 1)))
 
@@ -40,13 +39,3 @@ def test_corrections_are_probabilities_and_never_cross(
     assert all(a <= b + 1e-12 for a, b in pairwise(corrected))
     assert calibration.of(0.0) == 0.0
     assert calibration.of(1.0) == 1.0
-
-
-def test_deciles_set_what_was_said_beside_what_came() -> None:
-    told = [Foretold(k / 100, came=k >= 50) for k in range(100)]
-
-    rows = deciles(told)
-
-    assert [row.count for row in rows] == [10] * 10
-    assert rows[0].said == pytest.approx(0.045)
-    assert [row.came for row in rows] == [0.0] * 5 + [1.0] * 5

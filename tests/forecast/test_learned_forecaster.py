@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from freetrain.forecast.interface import Forecaster
 from freetrain.forecast.learned import LearnedForecaster
-from freetrain.forecast.reliability import Event
+from freetrain.replay.timeline import PoolEvent
 from tests.forecast.pools import histories, idle_after
 
 HORIZON_S = 400.0
 
 
-def shown(events: list[Event]) -> LearnedForecaster:
+def shown(events: list[PoolEvent]) -> LearnedForecaster:
     forecaster = LearnedForecaster(HORIZON_S)
     for event in events:
         forecaster.see(event.time_s, joined=event.joined, left=event.left)
@@ -31,7 +31,7 @@ def answers(forecaster: Forecaster, idle: list[int]) -> list[object]:
 
 @given(histories())
 def test_every_idle_node_is_in_one_cluster_and_no_other_node_is(
-    events: list[Event],
+    events: list[PoolEvent],
 ) -> None:
     forecaster, idle = shown(events), idle_after(events)
 
@@ -44,7 +44,7 @@ def test_every_idle_node_is_in_one_cluster_and_no_other_node_is(
 
 @given(histories())
 def test_forecasts_are_probabilities_and_lives_end_by_the_horizon(
-    events: list[Event],
+    events: list[PoolEvent],
 ) -> None:
     forecaster, idle = shown(events), idle_after(events)
 
@@ -61,7 +61,7 @@ def test_forecasts_are_probabilities_and_lives_end_by_the_horizon(
 
 @given(histories(), st.lists(st.floats(0.0, 1e6), min_size=2, max_size=6))
 def test_nobody_is_likelier_to_stay_longer_than_to_stay_shorter(
-    events: list[Event], horizons_s: list[float]
+    events: list[PoolEvent], horizons_s: list[float]
 ) -> None:
     forecaster = shown(events)
 
@@ -71,17 +71,19 @@ def test_nobody_is_likelier_to_stay_longer_than_to_stay_shorter(
 
 
 @given(histories())
-def test_two_forecasters_that_saw_the_same_say_the_same(events: list[Event]) -> None:
+def test_two_forecasters_that_saw_the_same_say_the_same(
+    events: list[PoolEvent],
+) -> None:
     idle = idle_after(events)
 
     assert answers(shown(events), idle) == answers(shown(events), idle)
 
 
 @given(histories())
-def test_asking_changes_no_answer(events: list[Event]) -> None:
+def test_asking_changes_no_answer(events: list[PoolEvent]) -> None:
     asked, idle = LearnedForecaster(HORIZON_S), idle_after(events)
 
-    seen: list[Event] = []
+    seen: list[PoolEvent] = []
     for event in events:
         asked.see(event.time_s, joined=event.joined, left=event.left)
         seen.append(event)

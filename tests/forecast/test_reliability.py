@@ -1,10 +1,16 @@
 from collections.abc import Collection, Sequence
 
 import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from freetrain.forecast.interface import Prospect
-from freetrain.forecast.reliability import Event, Foretold, foretell
+from freetrain.forecast.interface import Forecaster, Prospect
+from freetrain.forecast.learned import LearnedForecaster
+from freetrain.forecast.reliability import Watched, watch
+from freetrain.replay.timeline import PoolEvent
+from tests.forecast.pools import histories, idle_after
 
 
 class Counting:
@@ -31,33 +37,120 @@ class Counting:
 
     def survival(self, node: int, horizon_s: float) -> float:
         del node, horizon_s
-        return self._events / 10
+        return min(1.0, self._events / 10)
 
     def affinity(self, nodes: Sequence[int]) -> NDArray[np.float64]:
         return np.ones((len(nodes), len(nodes)))
 
 
 EVENTS = [
-    Event(0.0, (0, 1), ()),
-    Event(50.0, (), (0,)),
-    Event(100.0, (0,), (1,)),
-    Event(400.0, (), (0,)),
-    Event(500.0, (), ()),
+    PoolEvent(0.0, (0, 1), ()),
+    PoolEvent(50.0, (), (0,)),
+    PoolEvent(100.0, (0,), (1,)),
+    PoolEvent(400.0, (), (0,)),
+    PoolEvent(500.0, (), ()),
 ]
 
 
-def test_each_forecast_is_held_against_when_the_node_really_left() -> None:
-    told = foretell(EVENTS, Counting(), horizon_s=100.0, every_s=1.0, from_s=0.0)
+def each(events: list[PoolEvent], every_s: float = 1.0) -> list[tuple[float, float]]:
+    """Return what was said and what came, by distinct probability."""
+    watched = Watched(Counting(), horizon_s=100.0, every_s=every_s)
+    rows = watch(events, watched).deciles
+    return sorted({(round(row.said, 9), round(row.came, 9)) for row in rows})
 
-    assert told == [
-        Foretold(0.1, came=False),  # node 0, asked at 0 s, left at 50
-        Foretold(0.1, came=True),  # node 1, asked at 0 s, left at 100
-        Foretold(0.2, came=False),  # node 1, asked at 50 s
-        Foretold(0.3, came=True),  # node 0, asked at 100 s, left at 400
+
+def test_each_forecast_is_held_against_when_the_node_really_left() -> None:
+    assert each(EVENTS[:3]) == [(0.1, 0.5)]  # node 0 left at 50 s, node 1 at 100
+
+
+def test_who_left_and_came_back_did_not_stay() -> None:
+    back = [PoolEvent(0.0, (0,), ()), PoolEvent(50.0, (), (0,))]
+
+    assert each([*back, PoolEvent(60.0, (0,), ()), PoolEvent(100.0, (), ())]) == [
+        (0.1, 0.0)
     ]
 
 
 def test_what_could_not_be_known_when_the_events_ended_is_not_counted() -> None:
-    told = foretell(EVENTS[:2], Counting(), horizon_s=100.0, every_s=1.0, from_s=0.0)
+    assert each(EVENTS[:2]) == []
+    # At 50 and at 100 s one node was asked for, and stayed. Asked at 400 s: none.
+    assert watch(EVENTS, Watched(Counting(), horizon_s=100.0, every_s=1.0)).deciles[
+        -1
+    ].said == pytest.approx(0.3)
 
-    assert told == []
+
+def test_nobody_is_asked_for_before_it_is_time_to() -> None:
+    late = Watched(Counting(), horizon_s=100.0, every_s=1.0, from_s=90.0)
+    seldom = Watched(Counting(), horizon_s=100.0, every_s=90.0)
+
+    assert [row.said for row in watch(EVENTS, late).deciles] == [
+        pytest.approx(0.3)
+    ] * 10
+    assert sum(row.count for row in watch(EVENTS, seldom).deciles) == pytest.approx(3)
+
+
+def test_deciles_are_equal_parts_in_order_of_what_was_said() -> None:
+    # One node, asked for at each second: what is said rises from 0.1 to 1.
+    events = [PoolEvent(0.0, (0,), ()), *(PoolEvent(float(t), (), ()) for t in (1, 2))]
+    stayed = [PoolEvent(float(t), (), ()) for t in range(3, 10)]
+    gone = [PoolEvent(106.5, (), (0,)), PoolEvent(200.0, (), ())]
+
+    rows = watch(
+        [*events, *stayed, *gone], Watched(Counting(), horizon_s=100.0, every_s=1.0)
+    ).deciles
+
+    assert [row.said for row in rows] == pytest.approx([k / 10 for k in range(1, 11)])
+    assert [row.came for row in rows] == pytest.approx([1.0] * 7 + [0.0] * 3)
+    assert [row.count for row in rows] == pytest.approx([1.0] * 10)
+
+
+def test_what_came_is_told_by_the_age_at_which_a_node_was_asked_for() -> None:
+    events = [
+        PoolEvent(0.0, (0, 1), ()),
+        PoolEvent(99.0, (), (1,)),
+        PoolEvent(200.0, (), ()),
+        PoolEvent(300.0, (), ()),
+    ]
+
+    told = watch(events, Watched(Counting(), horizon_s=100.0, every_s=1.0)).by_age
+
+    assert [(age_s, part.came, part.count) for age_s, part in told] == [
+        (0.0, 0.5, 2.0),
+        (70.0, 1.0, 1.0),
+        (150.0, 1.0, 1.0),
+    ]
+
+
+@given(histories())
+def test_who_is_watched_answers_as_ever(events: list[PoolEvent]) -> None:
+    def answers(forecaster: Forecaster) -> list[object]:
+        for event in events:
+            forecaster.see(event.time_s, joined=event.joined, left=event.left)
+        idle = idle_after(events)
+        clusters = [forecaster.cluster(node) for node in idle]
+        return [
+            *clusters,
+            *(sorted(forecaster.members(one)) for one in clusters),
+            *map(forecaster.prospect, clusters),
+            *(forecaster.survival(node, 600.0) for node in idle),
+            forecaster.affinity(idle).tolist(),
+        ]
+
+    assert answers(Watched(LearnedForecaster(400.0))) == answers(
+        LearnedForecaster(400.0)
+    )
+
+
+@given(histories(), st.sampled_from([30.0, 600.0]))
+def test_all_that_is_due_is_counted_once(
+    events: list[PoolEvent], horizon_s: float
+) -> None:
+    told = watch(events, Watched(Counting(), horizon_s=horizon_s, every_s=0.0))
+
+    idle, due = set[int](), 0
+    for event in events:
+        idle = (idle - set(event.left)) | set(event.joined)
+        due += len(idle) * (event.time_s + horizon_s <= events[-1].time_s)
+    assert sum(row.count for row in told.deciles) == pytest.approx(due)
+    assert sum(part.count for _, part in told.by_age) == due
+    assert 0.0 <= told.worst <= 1.0
