@@ -64,7 +64,7 @@ def test_promises_that_came_early_are_expected_to_come_early_again() -> None:
 
     assert lived(early, lead_s=1_000.0).life_s < 200.0
     assert lived(late, lead_s=1_000.0).life_s == pytest.approx(HORIZON_S, rel=0.05)
-    assert early.survival(0.0, lead_s=1_000.0, after_s=300.0) < 0.1
+    assert early.survival(0.0, lead_s=1_000.0, after_s=300.0) < 0.3
     assert late.survival(0.0, lead_s=300.0, after_s=400.0) < late.survival(
         0.0, lead_s=1_000.0, after_s=400.0
     )
@@ -124,7 +124,7 @@ def test_many_nodes_of_one_promise_teach_less_than_as_many_promises() -> None:
         few.see(turn * 1e5, left=(), promised=promised(turn * 1e5 + 1_000.0, 1))
         few.see(turn * 1e5 + 100.0, left=(1,), promised={})
 
-    assert lived(few, lead_s=1_000.0).hit > lived(many, lead_s=1_000.0).hit
+    assert lived(few, lead_s=1_000.0).hit > lived(many, lead_s=1_000.0).hit + 0.1
 
 
 def test_a_pool_that_was_lost_sight_of_teaches_nothing() -> None:
