@@ -61,6 +61,7 @@ def compare(request: ReplayRequest, world: World) -> Compared:
     Raises:
         FreeTrainError, LogError, MilpError: See ``load`` and ``run_replay``.
     """
+    entrants = request.entrants  # refused before a log is read for nothing
     began_s = world.clock()
     timeline, left_out = pool_of(request, world)
     trainers = team(request, world.cwd, mean_nodes=timeline.mean_nodes)
@@ -68,8 +69,7 @@ def compare(request: ReplayRequest, world: World) -> Compared:
     told = made_smaller if RIGID in request.policies else ()
     load_s = world.clock() - began_s
     results = tuple(
-        _replay(timeline, trainers, settings, world=world)
-        for settings in request.entrants
+        _replay(timeline, trainers, settings, world=world) for settings in entrants
     )
     comparison = describe(
         request,

@@ -9,6 +9,7 @@ import typer
 
 from freetrain.cli import options
 from freetrain.cli.output import write_file, write_out
+from freetrain.cli.priority_settings import given_settings
 from freetrain.cli.request import DRAWN, ReplayRequest
 from freetrain.replay.settings import ReplaySettings
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 EXAMPLES = """
 freetrain contest slaq tradl --load 1 --load 3
+
+freetrain contest slaq --set horizon_s=600 --load 20 --seeds 3 --seed 6
 
 freetrain contest specon --against fair --pool 20 --count 40 --seeds 5 --processes 2
 """
@@ -46,6 +49,10 @@ Loads = Annotated[
     ),
 ]
 Seeds = Annotated[int, typer.Option(metavar="N", min=1, help="Draws a load.")]
+FirstSeed = Annotated[
+    int,
+    typer.Option("--seed", metavar="N", min=0, help="The first draw's; others follow."),
+]
 Processes = Annotated[
     int, typer.Option(metavar="N", min=1, help="Draws replayed at a time.")
 ]
@@ -58,6 +65,7 @@ def contest(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     against: Annotated[
         str, typer.Option(metavar="NAME", help="The priority they are held against.")
     ] = "fair",
+    settings: options.PrioritySettings = None,
     pool: Pool = 20,
     log: Log = None,
     nodes: options.Nodes = None,
@@ -66,6 +74,7 @@ def contest(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     count: Count = 40,
     load: Loads = [1.0],  # noqa: B006 - Typer copies it
     seeds: Seeds = 5,
+    seed: FirstSeed = 1,
     curves: options.Curves = None,
     every: options.EveryS = None,
     t_fwd: options.TFwdS = 120.0,
@@ -90,6 +99,7 @@ def contest(  # noqa: PLR0913 - one parameter an option, as Typer wants it
         curves=None if curves is None else str(curves),
         policies=("freetrain",),
         priorities=(*names, against),
+        priority_settings=given_settings(settings or ()),
         against=against,
         schedule="recorded",
         nodes=nodes,
@@ -108,7 +118,7 @@ def contest(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     wanted = Contest(
         request=request,
         loads=tuple(load),
-        seeds=tuple(range(1, seeds + 1)),
+        seeds=tuple(range(seed, seed + seeds)),
         processes=processes,
     )
     scores = hold(wanted, world)

@@ -153,6 +153,15 @@ Priorities = Annotated[
         show_default=DEFAULT_PRIORITY,
     ),
 ]
+PrioritySettings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="A setting of the priorities that have it, as priority_settings of "
+        "freetrain.toml, such as horizon_s=600; repeat for more.",
+    ),
+]
 Against = Annotated[
     str | None,
     typer.Option(

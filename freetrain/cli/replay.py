@@ -7,6 +7,7 @@ import typer
 
 from freetrain.cli import options
 from freetrain.cli.output import check_folder, write_folder, write_out
+from freetrain.cli.priority_settings import given_settings
 from freetrain.cli.request import ReplayRequest, is_drawn
 from freetrain.cli.world import World
 from freetrain.errors import UsageError
@@ -21,6 +22,8 @@ EXAMPLES = """
 freetrain replay summit.csv.gz --trainers imagenet --parallel 20
 
 freetrain replay --pool 20 --trainers quality:40 --priority slaq --against fair
+
+freetrain replay --pool 9 --trainers quality:20 --priority slaq --set horizon_s=600
 
 freetrain replay jobs.txt --policy freetrain --policy scavenger --out report
 
@@ -40,6 +43,7 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     trainers: options.Trainers = "hps",
     policy: options.Policies = None,
     priority: options.Priorities = None,
+    settings: options.PrioritySettings = None,
     against: options.Against = None,
     accounting: options.AccountingName = Accounting.REAL,
     schedule: options.ScheduleMethod = "recorded",
@@ -63,6 +67,7 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
 ) -> None:
     """Replay a scheduler log and compare policies for training in its holes."""
     world: World = ctx.obj
+    _refuse_name(log, world)
     if (log is None) == (pool is None):
         raise UsageError(
             "expected either a log or --pool N, and not both; nothing was replayed. "
@@ -77,6 +82,7 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
         curves=None if curves is None else str(curves),
         policies=tuple(policy or ()),
         priorities=_with(against, priority or [DEFAULT_PRIORITY]),
+        priority_settings=given_settings(settings or ()),
         against=against,
         schedule=schedule,
         nodes=nodes,
@@ -97,6 +103,27 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
         ),
     )
     run_and_show(request, world, as_json=as_json, out=out, force=force)
+
+
+def _refuse_name(log: Path | None, world: World) -> None:
+    """Refuse the second word of ``--priority slaq fair``, which stands for a log.
+
+    Raises:
+        UsageError: It names a policy or a priority, and no file.
+    """
+    name = str(log)
+    if log is None or (world.cwd / log).exists():
+        return
+    # Imported here: reading numpy for `freetrain -h` would make it wait.
+    from freetrain.priority.registry import PRIORITIES  # noqa: PLC0415
+
+    option = "--priority" if name in PRIORITIES else "--policy"
+    if name in PRIORITIES or name in options.POLICY_NAMES:
+        raise UsageError(
+            f"{name!r} stands where the log does, and there is no such file; nothing "
+            f"was replayed. To compare by it, write {option} {name}: the option takes "
+            f"one name each time."
+        )
 
 
 def _with(against: str | None, priorities: list[str]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import shlex
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from freetrain.cli.priority_settings import own_settings
 from freetrain.replay.settings import DEFAULT_PRIORITY
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class ReplayRequest:
         policies: At least one, each once.
         priorities: What the policy ``freetrain`` goes by, at least one, each once;
             the others that ask the planner go by the first.
+        priority_settings: Settings of these by name; each has those that are its own.
         against: Which of these the others are held against, trainer by trainer.
         schedule: How jobs of a job log got their nodes.
         nodes: The first nodes that take part; None for all.
@@ -56,6 +58,7 @@ class ReplayRequest:
     curves: str | None = None
     policies: tuple[str, ...]
     priorities: tuple[str, ...] = (DEFAULT_PRIORITY,)
+    priority_settings: tuple[tuple[str, float], ...] = ()
     against: str | None = None
     schedule: MethodName
     nodes: int | None
@@ -67,9 +70,19 @@ class ReplayRequest:
 
     @property
     def entrants(self) -> tuple[ReplaySettings, ...]:
-        """What is replayed: each policy, and the policy freetrain by each priority."""
+        """What is replayed: each policy, and the policy freetrain by each priority.
+
+        Raises:
+            UsageError: There is no such priority, or none of them has such a setting.
+        """
+        own = own_settings(self.priorities, self.priority_settings)
         return tuple(
-            replace(self.settings, policy=policy, priority=priority)
+            replace(
+                self.settings,
+                policy=policy,
+                priority=priority,
+                priority_settings=own[priority],
+            )
             for policy in self.policies
             for priority in (
                 self.priorities if policy == "freetrain" else self.priorities[:1]
@@ -87,6 +100,7 @@ class ReplayRequest:
             ("--curves", self.curves),
             *(("--policy", policy) for policy in self.policies),
             *(("--priority", priority) for priority in self.priorities),
+            *(("--set", f"{k}={value:.15g}") for k, value in self.priority_settings),
             ("--against", self.against),
             ("--every", None if every_s is None else f"{every_s:.15g}"),
             ("--accounting", settings.accounting),

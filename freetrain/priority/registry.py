@@ -19,9 +19,10 @@ from freetrain.priority.speedup import SpeedUp
 from freetrain.priority.throughput import Throughput
 from freetrain.priority.tradl import Tradl
 from freetrain.priority.weight import Weight
+from freetrain.toml.wording import closest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from freetrain.priority.interface import Priority
 
@@ -64,23 +65,41 @@ def priority_named(
     Raises:
         UsageError: There is no such priority or setting, or a value is out of range.
     """
-    if name not in PRIORITIES:
-        raise UsageError(
-            f"no priority {name!r}. Choose one of {', '.join(PRIORITIES)}."
-        )
-    known = settings_of(name)
-    for unknown in sorted(settings.keys() - known):
-        raise UsageError(
-            f"priority {name} has no setting {unknown!r}. It has {', '.join(known)}."
-        )
+    check_settings((name,), settings)
     own = {key: value for key, value in settings.items() if key != HYSTERESIS}
     priority = PRIORITIES[name](**own)
     gain = settings.get(HYSTERESIS, _usual_hysteresis(name))
     return Steady(priority, gain) if gain != 0 else priority
 
 
+def check_settings(names: Collection[str], settings: Collection[str]) -> None:
+    """Refuse a setting that none of the priorities *names* has.
+
+    Raises:
+        UsageError: There is one, or no priority of one of the names.
+    """
+    known = dict.fromkeys(key for name in names for key in settings_of(name))
+    for setting in sorted(set(settings) - known.keys()):
+        owners = [name for name in PRIORITIES if setting in settings_of(name)]
+        whose = f" It is one of {', '.join(owners)}." if owners else ""
+        who, has = ("It", "has") if len(names) == 1 else ("They", "have")
+        which = "priority" if len(names) == 1 else "priorities"
+        raise UsageError(
+            f"{which} {', '.join(names)} {has} no setting {setting!r}. {who} {has} "
+            f"{', '.join(known)}.{whose or closest(setting, known)}"
+        )
+
+
 def settings_of(name: str) -> tuple[str, ...]:
-    """Return the names of the settings of the priority *name*."""
+    """Return the names of the settings of the priority *name*.
+
+    Raises:
+        UsageError: There is no such priority.
+    """
+    if name not in PRIORITIES:
+        raise UsageError(
+            f"no priority {name!r}. Choose one of {', '.join(PRIORITIES)}."
+        )
     return (*signature(PRIORITIES[name]).parameters, HYSTERESIS)
 
 

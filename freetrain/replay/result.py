@@ -105,3 +105,4 @@ class ReplayResult:
     steps: tuple[Step, ...]
     completions: tuple[Completion, ...]
     learning: tuple[Learning, ...] = ()
+    priority_settings: tuple[tuple[str, float], ...] = ()

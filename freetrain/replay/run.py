@@ -112,7 +112,6 @@ def _check(
     if not trainers:
         raise UsageError("there are no trainers; nothing was replayed. Name some.")
     machine = len(timeline.node_names)
-    priority_named(settings.priority)
     largest = max(trainers, key=lambda trainer: trainer.fixed_nodes)
     if settings.policy == "scavenger" and largest.fixed_nodes > machine:
         raise UsageError(
@@ -123,10 +122,15 @@ def _check(
 
 
 def _with_looks(settings: ReplaySettings) -> ReplaySettings:
-    """Return *settings* with the looks that their policy needs."""
-    is_steady = priority_named(settings.priority).basis is Basis.TRAINER
+    """Return *settings* with the looks that their policy needs.
+
+    Raises:
+        UsageError: There is no such priority, or it has no such setting.
+    """
+    priority = priority_named(settings.priority, dict(settings.priority_settings))
+    is_steady = priority.basis is Basis.TRAINER
     if settings.policy == "static" and not is_steady:
-        return replace(settings, priority=DEFAULT_PRIORITY)
+        return replace(settings, priority=DEFAULT_PRIORITY, priority_settings=())
     if is_steady or settings.look_every_s or settings.policy != "freetrain":
         return settings
     return replace(settings, look_every_s=LOOK_EVERY_S)
@@ -247,6 +251,7 @@ def _result(
         steps=tuple(played.steps),
         completions=tuple(_completion(run) for run in played.runs),
         learning=learning_of(played.runs),
+        priority_settings=settings.priority_settings,
     )
 
 

@@ -41,6 +41,7 @@ class ReplaySettings:
         policy: A name in ``POLICIES``.
         priority: Who deserves nodes, a name in ``freetrain.priority.registry``; what
             the policies that ask the planner go by.
+        priority_settings: Its own settings, by name; what is left out has its default.
         accounting: How progress and costs are counted.
         parallel: Trainers admitted at a time; None for no limit.
         t_fwd_s: [T_fwd] The planner's look-ahead, seconds.
@@ -60,6 +61,7 @@ class ReplaySettings:
 
     policy: str = "freetrain"
     priority: str = DEFAULT_PRIORITY
+    priority_settings: tuple[tuple[str, float], ...] = ()
     accounting: Accounting = Accounting.REAL
     parallel: int | None = 10
     t_fwd_s: float = DEFAULT_T_FWD_S

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from freetrain.report.losers import Against, Waits, against
@@ -27,6 +27,7 @@ class Score:
         seed: Of the draw.
         quality: Its own figures.
         against: The same against the baseline's.
+        settings: Those of the priority that were given, by name.
     """
 
     priority: str
@@ -34,6 +35,7 @@ class Score:
     seed: int
     quality: Quality
     against: Against
+    settings: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,7 @@ def scores_of(comparison: Comparison, *, load: float, seed: int) -> tuple[Score,
             seed=seed,
             quality=quality_of(result),
             against=against(result, baseline),
+            settings=dict(result.priority_settings),
         )
         for result in comparison.results
         if result is not baseline

@@ -27,13 +27,15 @@ def steady_record(result: ReplayResult) -> dict[str, object]:
     The names are those of ``ReplayResult`` (docs/replay.md), with the completion
     distribution as percentiles: of the time from arrival to finish in seconds,
     and of the slowdown, over the trainers that finished; None where none did.
+    Settings of the priority are those that were given, by name.
     """
     plain = {
         name.name: _plain(getattr(result, name.name))
         for name in dataclasses.fields(result)
-        if name.name not in (*VOLATILE, *SERIES)
+        if name.name not in (*VOLATILE, *SERIES, "priority_settings")
     }
-    return plain | completion_record(result)
+    own = {"priority_settings": dict(result.priority_settings)}
+    return plain | own | completion_record(result)
 
 
 def completion_record(result: ReplayResult) -> dict[str, object]:

@@ -85,6 +85,13 @@ def test_an_unknown_setting_is_refused_with_the_known_ones() -> None:
     assert settings_of("fair") == ("hysteresis",)
 
 
+def test_a_setting_of_another_priority_is_refused_with_its_owner() -> None:
+    with pytest.raises(UsageError, match=r"It is one of slaq, slaq-min\."):
+        priority_named("fair", {"horizon_s": 1})
+    with pytest.raises(UsageError, match="Did you mean 'horizon_s'"):
+        priority_named("slaq", {"horizon": 1})
+
+
 @pytest.mark.parametrize("gain", [-0.05, float("nan"), float("inf")])
 def test_a_hysteresis_that_means_nothing_is_refused(gain: float) -> None:
     with pytest.raises(UsageError, match="hysteresis"):

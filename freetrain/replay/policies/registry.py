@@ -65,7 +65,8 @@ def _static(
 
 
 def _worth(settings: ReplaySettings, speeds: Speeds) -> Worth:
-    priority, t_fwd_s = priority_named(settings.priority), settings.t_fwd_s
+    own, t_fwd_s = dict(settings.priority_settings), settings.t_fwd_s
+    priority = priority_named(settings.priority, own)
     if priority.basis is Basis.TRAINER:
         return SteadyWorth(priority, speeds, t_fwd_s=t_fwd_s)
     outlooks = _outlooks() if priority.basis is Basis.LOSSES else None
