@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from freetrain.cli.load import load_trainers
@@ -73,15 +74,10 @@ def _in(folder: Path) -> list[QualityTruth]:
             f"there is no .csv file in {folder}; nothing was replayed. Name a folder "
             f"of curves with --curves, or leave it out for the recorded ones."
         )
-    curves = [
-        read_curve(file, "metric", Better.HIGHER, named=str(file)) for file in files
-    ]
     return [
-        truth_of(
-            curve.samples.tolist(),
-            curve.values.tolist(),
-            curve.better,
+        replace(
+            read_curve(file, "metric", Better.HIGHER, named=str(file)),
             name=f"{file.parent.name}.{file.stem}",
         )
-        for file, curve in zip(files, curves, strict=True)
+        for file in files
     ]

@@ -90,7 +90,8 @@ class State:
 
 def to_json(state: State) -> dict[str, object]:
     """Return *state* as JSON has it."""
-    return asdict(state) | {"tracks": [asdict(track) for track in state.tracks]}
+    told = asdict(state)
+    return told | {"tracks": list(told["tracks"])}
 
 
 def from_json(told: Mapping[str, object]) -> State:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 STRIKES = 2
 """Slow looks in a row after which a trainer makes room."""
 
+UNHEARD = "no usable loss, so it has an equal share"
 MAKING_ROOM = "growing slowly, so it makes room for others"
 
 AHEAD = 1.1
@@ -64,29 +65,36 @@ class SpeCon:
 
     def rate(self, look: Look, memory: Memory, /) -> Rated:
         """Rate contenders by their share of the nodes, slow growers' being small."""
-        growths = {one.name: self._growth(one) for one in look.contenders}
+        stood = {one.name: standing(one) for one in look.contenders}
+        growths = {
+            one.name: self._growth(one, stood[one.name]) for one in look.contenders
+        }
         records = self._records(look, from_memory(memory), growths)
         slow = {name for name, own in records.items() if own.strikes >= STRIKES}
-        reasons = [_reason(one, look, growths, slow) for one in look.contenders]
+        reasons = [
+            UNHEARD
+            if stood[one.name] is Standing.NO_LOSS
+            else _reason(one, look, growths, slow)
+            for one in look.contenders
+        ]
         most = [
             one.sizes[0] if reason is MAKING_ROOM else one.sizes[-1]
             for one, reason in zip(look.contenders, reasons, strict=True)
         ]
         level = level_nodes(most, look.nodes)
         ratings = [
-            self._rating(one, min(level, own), reason)
+            plain(one, Standing.DIVERGING, self._curves)
+            if stood[one.name] is Standing.DIVERGING
+            else self._rating(one, min(level, own), reason)
             for one, own, reason in zip(look.contenders, most, reasons, strict=True)
         ]
         return Rated(tuple(ratings), to_memory(records))
 
     def _rating(self, one: Contender, share: float, reason: str) -> Rating:
-        if standing(one) is Standing.DIVERGING:
-            return plain(one, Standing.DIVERGING, self._curves)
         return Rating(curve=share_curve(one, share, self._curves), reason=reason)
 
-    def _growth(self, one: Contender) -> float:
+    def _growth(self, one: Contender, stands: Standing) -> float:
         """Return the quality for each e-fold of work; the threshold if unknown."""
-        stands = standing(one)
         if stands is Standing.DIVERGING:
             return 0.0
         if one.outlook is None or stands is Standing.NO_LOSS:
@@ -114,8 +122,6 @@ def _reason(
     one: Contender, look: Look, growths: Mapping[str, float], slow: AbstractSet[str]
 ) -> str:
     """Return why *one* has an equal share, or ``MAKING_ROOM``."""
-    if standing(one) is Standing.NO_LOSS:
-        return "no usable loss, so it has an equal share"
     if one.name not in slow:
         return f"growing by {growths[one.name]:.3g} an e-fold of work"
     if sum(other.sizes[-1] for other in look.contenders) <= look.nodes:

@@ -36,12 +36,9 @@ def _freetrain(
     settings: ReplaySettings, clock: Callable[[], float], use: SolverUse
 ) -> Policy:
     planner, t_fwd_s = _planner(settings, clock, use), settings.t_fwd_s
-    if not settings.learns_speeds:
-        worth = _worth(settings, GivenSpeeds())
-        return FreeTrainPolicy(planner, worth, t_fwd_s=t_fwd_s)
-    speeds = LearnedSpeeds(Profiling())
-    policy = FreeTrainPolicy(planner, _worth(settings, speeds), t_fwd_s=t_fwd_s)
-    return WatchedPolicy(policy, speeds)
+    return _watched(
+        settings, lambda worth: FreeTrainPolicy(planner, worth, t_fwd_s=t_fwd_s)
+    )
 
 
 def _lookahead(
@@ -49,12 +46,9 @@ def _lookahead(
 ) -> Policy:
     planner, weights = _planner(settings, clock, use), Weights()
     forecaster = LearnedForecaster(weights.horizon_s)
-    if not settings.learns_speeds:
-        worth = _worth(settings, GivenSpeeds())
-        return LookaheadPolicy(forecaster, planner, worth, weights)
-    speeds = LearnedSpeeds(Profiling())
-    worth = _worth(settings, speeds)
-    return WatchedPolicy(LookaheadPolicy(forecaster, planner, worth, weights), speeds)
+    return _watched(
+        settings, lambda worth: LookaheadPolicy(forecaster, planner, worth, weights)
+    )
 
 
 def _static(
@@ -62,6 +56,14 @@ def _static(
 ) -> Policy:
     planner, worth = _planner(settings, clock, use), _worth(settings, GivenSpeeds())
     return StaticPolicy(planner, worth, t_fwd_s=settings.t_fwd_s)
+
+
+def _watched(settings: ReplaySettings, make: Callable[[Worth], Policy]) -> Policy:
+    """Return the policy that *make* makes, with speeds as users gave or as learned."""
+    if not settings.learns_speeds:
+        return make(_worth(settings, GivenSpeeds()))
+    speeds = LearnedSpeeds(Profiling())
+    return WatchedPolicy(make(_worth(settings, speeds)), speeds)
 
 
 def _worth(settings: ReplaySettings, speeds: Speeds) -> Worth:
