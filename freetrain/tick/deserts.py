@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from freetrain.priority.interface import Contender, Memory
+    from freetrain.store.outlooks import OutlookRow
     from milp.problem import Curve
 
 
@@ -23,6 +24,7 @@ class Deserts:
         reasons: Why, for people.
         background: Who gets only what the others leave.
         memory: What the priority is to be told next.
+        fresh: Outlooks that were fitted for it, to be kept.
     """
 
     priority: str
@@ -31,3 +33,4 @@ class Deserts:
     reasons: Mapping[str, str] = field(default_factory=dict)
     background: frozenset[str] = frozenset()
     memory: Memory = field(default_factory=dict)
+    fresh: tuple[OutlookRow, ...] = ()

@@ -16,6 +16,7 @@ from freetrain.store.events import Event, EventKind, add_events, drop_events
 from freetrain.store.intents import put_intents
 from freetrain.store.leases import put_leases
 from freetrain.store.memory import put_memory
+from freetrain.store.outlooks import put_outlooks
 from freetrain.store.pasts import put_pasts
 from freetrain.store.plans import put_plans
 from freetrain.store.trainers import end_trainer, put_told_generation
@@ -55,6 +56,7 @@ def record(run: Run, observed: Observed, deserts: Deserts) -> None:
         put_plans(state, observed.plans)
         put_beats(state, observed.hearing.seen)
         put_memory(state, deserts.priority, deserts.memory)
+        put_outlooks(state, deserts.fresh)
         learned = observed.learned.items()
         put_pasts(state, [one.row(name) for name, one in learned if one.is_read])
         for delivery in reached(observed):

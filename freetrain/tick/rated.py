@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from freetrain.errors import BadConfigurationError, UsageError
 from freetrain.priority.registry import priority_named
 from freetrain.store.memory import memory_of
+from freetrain.store.outlooks import outlook_kept
 from freetrain.store.pasts import latest_scalings
+from freetrain.tick.outlooks import Outlooks
 from freetrain.tick.rating import Asking, Candidate, rate
 from freetrain.tick.worth import AsSaid
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from freetrain.priority.interface import Priority
-    from freetrain.quality.outlook import Better, Outlook, Point
     from freetrain.site.settings import PlannerSettings
     from freetrain.tick.deserts import Deserts
     from freetrain.tick.observe import Observed
@@ -43,16 +43,17 @@ def deserts_of(run: Run, observed: Observed, *, nodes: int) -> Deserts:
         for one in observed.trainers
         if one.job is not None and one.is_wanted
     ]
+    outlooks = Outlooks(lambda name, told: outlook_kept(run.state, name, told=told))
     asking = Asking(
         settings=settings,
         priority=priority,
         memory=memory_of(run.state, priority.name),
-        fit=_outlook_of,
+        fit=outlooks.look,
         speeds=_speeds(run, observed),
         nodes=nodes,
         now_s=observed.now_s,
     )
-    return rate(candidates, asking)
+    return replace(rate(candidates, asking), fresh=tuple(outlooks.fresh))
 
 
 def _speeds(run: Run, observed: Observed) -> Speeds:
@@ -73,13 +74,3 @@ def priority_of(settings: PlannerSettings) -> Priority:
         return priority_named(settings.priority, dict(settings.priority_settings))
     except UsageError as error:
         raise BadConfigurationError(f"freetrain.toml: [planner]: {error}") from error
-
-
-def _outlook_of(points: Sequence[Point], better: Better) -> Outlook | None:
-    # Imported here: fits need SciPy, which takes longer than all of a quiet tick.
-    from freetrain.quality.broken import broken_outlook  # noqa: PLC0415
-    from freetrain.quality.estimate import outlook_from  # noqa: PLC0415
-    from freetrain.quality.history import History  # noqa: PLC0415
-
-    history = History(points)
-    return outlook_from(history, better) or broken_outlook(history, better)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from freetrain.tick.worth import Speeds
     from milp.problem import Curve
 
-    Fitter = Callable[[Sequence[Point], Better], Outlook | None]
+    Fitter = Callable[[str, Sequence[Point], Better], Outlook | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -49,7 +49,7 @@ class Asking:
         settings: The site's.
         priority: Who rates.
         memory: What it is to be told.
-        fit: What makes outlooks; not called where nobody looks at them.
+        fit: What makes outlooks, by name; not called where nobody looks at them.
         speeds: What says how quick trainers are.
         nodes: Idle nodes, held ones included.
         now_s: The moment, Unix time.
@@ -113,7 +113,7 @@ def contender_of(one: Candidate, asking: Asking) -> Contender:
         weight=job.weight,
         deadline_s=job.deadline.time_s(row.submitted_s) if job.deadline else None,
         target=_target(job, learned),
-        outlook=_outlook(job, learned, asking),
+        outlook=_outlook(row.name, job, learned, asking),
         grow_s=speed.grow_s,
         shrink_s=speed.shrink_s,
         start_s=speed.start_s,
@@ -131,11 +131,11 @@ def _target(job: TrainerJob, learned: Learned | None) -> Target | None:
 
 
 def _outlook(
-    job: TrainerJob, learned: Learned | None, asking: Asking
+    name: str, job: TrainerJob, learned: Learned | None, asking: Asking
 ) -> Outlook | None:
     if asking.priority.basis is not Basis.LOSSES or learned is None:
         return None
-    return asking.fit(learned.past.told(), job.measure.better)
+    return asking.fit(name, learned.past.told(), job.measure.better)
 
 
 def _curves(ratings: Mapping[str, Rating], last: set[str]) -> dict[str, Curve]:

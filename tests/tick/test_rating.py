@@ -92,8 +92,8 @@ def candidate(
     return Candidate(standing=standing, job=one, learned=learned)
 
 
-def nobody_fits(points: Sequence[Point], better: Better) -> Outlook | None:
-    pytest.fail(f"{len(points)} points were fitted, and nobody wants to know {better}")
+def nobody_fits(name: str, points: Sequence[Point], better: Better) -> Outlook | None:
+    pytest.fail(f"{name}: {len(points)} points were fitted, {better}, for nobody")
 
 
 def asked(*candidates: Candidate, priority: Scripted) -> Deserts:
@@ -143,10 +143,10 @@ def test_a_priority_sees_what_job_file_and_past_say() -> None:
 
 
 def test_losses_are_fitted_only_for_a_priority_that_looks_at_them() -> None:
-    fitted: list[tuple[list[float], Better]] = []
+    fitted: list[tuple[str, list[float], Better]] = []
 
-    def fit(points: Sequence[Point], better: Better) -> Outlook | None:
-        fitted.append(([point.value for point in points], better))
+    def fit(name: str, points: Sequence[Point], better: Better) -> Outlook | None:
+        fitted.append((name, [point.value for point in points], better))
         return None
 
     one = candidate(job(), told=[step(1, 0.9), step(2, 0.4)])
@@ -162,7 +162,7 @@ def test_losses_are_fitted_only_for_a_priority_that_looks_at_them() -> None:
 
     rate([one], asking)
 
-    assert fitted == [([0.9, 0.4], job().measure.better)]
+    assert fitted == [("a", [0.9, 0.4], job().measure.better)]
 
 
 def test_the_background_is_that_of_job_files_and_of_ratings() -> None:

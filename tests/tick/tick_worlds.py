@@ -198,12 +198,18 @@ def tick_world(folder: Path, *, is_at_hand: bool = True, **site: object) -> Tick
     """Make a world in *folder*: eight idle nodes and an empty state directory."""
     programs = folder / "fake-slurm"
     programs.mkdir()
+    install(programs)
+    return again(folder, is_at_hand=is_at_hand, **site)
+
+
+def again(folder: Path, *, is_at_hand: bool = True, **site: object) -> TickWorld:
+    """Return the world in *folder*, perhaps in another process than made it."""
     state = folder / "state"
     plain = Site(state_directory=state)
     lease = replace(plain.lease, partition="freetrain")
     return TickWorld(
         folder=StateDir(state),
-        slurm=install(programs),
+        slurm=FakeSlurm(folder / "fake-slurm"),
         is_at_hand=is_at_hand,
         site=replace(plain, **{"lease": lease, **site}),  # type: ignore[arg-type]
     )

@@ -1,0 +1,79 @@
+"""An outlook comes back from JSON as it was."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from freetrain.errors import BadDataError
+from freetrain.quality.estimate import outlook_of
+from freetrain.quality.history import History
+from freetrain.quality.kept import fingerprint, from_state, to_state
+from freetrain.quality.outlook import Better
+from tests.quality.told import STEP, noisy, steps, told
+
+CURVES = {
+    "learning": noisy(0.5 + 2 * steps(60) ** -0.5, noise=0.02, seed=0),
+    "flat": np.full(10, 0.25),
+    "gone wrong": np.array([3.0, 2.0, 1.0, 9.0, 9.0, 9.0, 9.0]),
+    "broken": np.array([3.0, 2.0, 1.5, 1.2, math.nan]),
+}
+
+
+@pytest.mark.parametrize("name", CURVES)
+@pytest.mark.parametrize("better", Better)
+def test_what_is_kept_forecasts_what_was_fitted(name: str, better: Better) -> None:
+    points = told(CURVES[name])
+    fitted = outlook_of(points, better)
+    assert fitted is not None
+
+    state = json.loads(json.dumps(to_state(fitted)))
+    again = from_state(state, History(points), better)
+
+    for field in ("better", "points", "family", "is_diverging", "phase_samples"):
+        assert getattr(again, field) == getattr(fitted, field)
+    for work in (0.0, 80 * STEP, 1e9):
+        assert again.expected(work) == fitted.expected(work)
+    values = CURVES[name][:3].tolist()
+    assert [*map(again.quality, values)] == [*map(fitted.quality, values)]
+    assert [*map(again.samples_to, values)] == [*map(fitted.samples_to, values)]
+    assert again.samples_to(0.4) == fitted.samples_to(0.4)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"version": 0},
+        {"family": "another"},
+        {"frame": None},
+        {"curve": [1.0]},
+        {"shape": ["x"]},
+        {"scale": {}},
+    ],
+)
+def test_what_another_release_kept_is_refused(change: dict[str, object]) -> None:
+    fitted = outlook_of(told(CURVES["learning"]), Better.LOWER)
+    assert fitted is not None
+
+    with pytest.raises(BadDataError, match="fitted afresh"):
+        from_state(to_state(fitted) | change, History(), Better.LOWER)
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(), min_size=1, max_size=8), st.data())
+def test_any_change_of_what_was_told_shows(
+    values: list[float], data: st.DataObject
+) -> None:
+    points = told(values)
+    at = data.draw(st.integers(0, len(values) - 1))
+    other = [*values[:at], 0.5 if values[at] != 0.5 else 0.25, *values[at + 1 :]]
+
+    print_ = fingerprint(points, Better.LOWER)
+
+    assert print_ == fingerprint(told(values), Better.LOWER)
+    assert print_ != fingerprint(told(other), Better.LOWER)
+    assert print_ != fingerprint(told([*values, 0.5]), Better.LOWER)
+    assert print_ != fingerprint(points, Better.HIGHER)
