@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -47,10 +47,7 @@ class Affinity:
         self._reach(max(nodes, default=-1) + 1)
         places = np.asarray(nodes, dtype=np.intp)
         block = np.ix_(places, places)
-        together = self._together[block].astype(np.float64)
-        left = self._left[block].astype(np.float64)
-        events = left + left.T - together
-        return (_SAID_TOGETHER + together) / (_SAID_EVENTS + events)
+        return affinity_of(self._left[block], self._together[block])
 
     def _reach(self, nodes: int) -> None:
         known = len(self._left)
@@ -59,3 +56,16 @@ class Affinity:
         more = (0, max(nodes, known * 5 // 4) - known)
         self._left = np.pad(self._left, (more, more))
         self._together = np.pad(self._together, (more, more))
+
+
+def affinity_of(left: NDArray[Any], together: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the affinity S of pairs from their counts.
+
+    Args:
+        left: Events at which the first left while the second was idle, by pair.
+        together: Events at which both left, by pair.
+    """
+    both = together.astype(np.float64)
+    either = left.astype(np.float64)
+    events = either + either.T - both
+    return (_SAID_TOGETHER + both) / (_SAID_EVENTS + events)

@@ -5,6 +5,10 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _BINS = 20
 _SAID = 150.0
@@ -20,14 +24,33 @@ class Calibration:
 
     It goes through 0 and 1, and straight between the means of its bins, so that a
     survival that falls with its horizon falls still.
+
+    Args:
+        state: What ``to_state`` gave; None to begin.
+
+    Raises:
+        ValueError: The state is nothing of the kind.
+        KeyError: Likewise.
+        TypeError: Likewise.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, state: Mapping[str, Any] | None = None) -> None:
         middles = [(place + 0.5) / _BINS for place in range(_BINS)]
         self._said = [_SAID * middle for middle in middles]
         self._came = list(self._said)
         self._count = [_SAID] * _BINS
         self._curve: tuple[list[float], list[float]] | None = None
+        if state is not None:
+            self._said = _bins(state["said"])
+            self._came = _bins(state["came"])
+            self._count = _bins(state["count"])
+            if min(self._count) <= 0.0:
+                raise ValueError("empty bins of a calibration")
+
+    def to_state(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        sums = {"said": self._said, "came": self._came, "count": self._count}
+        return {name: list(values) for name, values in sums.items()}
 
     def learn(self, said: float, *, came: int, of: int) -> None:
         """Take note that *came* of *of* came true that were given *said* each.
@@ -67,3 +90,10 @@ class Calibration:
         ys = [0.0, *(came / count for _, came, count in pools), 1.0]
         kept = [0, *(b for a, b in pairwise(range(len(xs))) if xs[b] > xs[a])]
         return [xs[k] for k in kept], [ys[k] for k in kept]
+
+
+def _bins(values: Any) -> list[float]:  # noqa: ANN401 - JSON
+    found = [float(value) for value in values]
+    if len(found) != _BINS or not all(0.0 <= value < math.inf for value in found):
+        raise ValueError(f"{found} are no {_BINS} bins of a calibration")
+    return found

@@ -5,6 +5,10 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 AGES_S = (0.0, 70.0, 150.0, 300.0, 600.0, 1200.0, 2400.0, 4800.0, 9600.0)
 """Where classes of age begin, in seconds since the cluster became idle."""
@@ -39,13 +43,39 @@ class Hazard:
     """Counts hits and exposure by age and size.
 
     The hazard is λ = (hits + 2) / (exposure + 3000 s), in hits a second.
+
+    Args:
+        state: What ``to_state`` gave; None to begin.
+
+    Raises:
+        ValueError: The state is nothing of the kind.
+        KeyError: Likewise.
+        TypeError: Likewise.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, state: Mapping[str, Any] | None = None) -> None:
         self._hits = [[_SAID_HITS] * len(AGES_S) for _ in SIZES]
         self._exposure_s = [[_SAID_EXPOSURE_S] * len(AGES_S) for _ in SIZES]
         self._share = list(_SAID_SHARE)
         self._shares = [1.0] * len(SIZES)
+        if state is not None:
+            self._hits = [_positive(row, len(AGES_S)) for row in state["hits"]]
+            self._exposure_s = [
+                _positive(row, len(AGES_S)) for row in state["exposure"]
+            ]
+            self._share = _positive(state["share"], len(SIZES))
+            self._shares = _positive(state["shares"], len(SIZES))
+            if not len(self._hits) == len(self._exposure_s) == len(SIZES):
+                raise ValueError("hazards of other classes of size")
+
+    def to_state(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {
+            "hits": [list(row) for row in self._hits],
+            "exposure": [list(row) for row in self._exposure_s],
+            "share": list(self._share),
+            "shares": list(self._shares),
+        }
 
     def lived(self, nodes: int, from_s: float, to_s: float) -> None:
         """Take note that a cluster of *nodes* lost none between two ages."""
@@ -83,6 +113,13 @@ class Hazard:
             expected += rate * (until_s - at_s)
             at_s, place = until_s, place + 1
         return Risk(expected, min(life_s, horizon_s), share)
+
+
+def _positive(values: Any, count: int) -> list[float]:  # noqa: ANN401 - JSON
+    found = [float(value) for value in values]
+    if len(found) != count or not all(0.0 < value < math.inf for value in found):
+        raise ValueError(f"{found} are no {count} counts above 0")
+    return found
 
 
 def _size_class(nodes: int) -> int:

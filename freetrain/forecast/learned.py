@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from freetrain.forecast.hazard import Hazard
 from freetrain.forecast.interface import Prospect
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -63,6 +63,18 @@ class _Said:
     survival: float
 
 
+class Pairs(Protocol):
+    """Knows how likely pairs of nodes leave together; see ``Affinity``."""
+
+    def saw(self, left: Sequence[int], idle: NDArray[np.intp]) -> None:
+        """Take note that *left* left while *idle* were idle, *left* among them."""
+        ...
+
+    def of(self, nodes: Sequence[int]) -> NDArray[np.float64]:
+        """Return the affinity of each pair of *nodes*, symmetric."""
+        ...
+
+
 class LearnedForecaster:
     """Learns from nothing but the events that it is shown.
 
@@ -70,20 +82,38 @@ class LearnedForecaster:
         horizon_s: Of prospects, seconds.
         knows_pairs: Whether affinity is learned; without, everyone who became idle
             together is a cluster. For ablation.
+        pairs: What knows affinities; None for counts of all pairs ever seen.
+        state: What ``to_state`` gave, which is everything but the affinities; None
+            to begin.
+
+    Raises:
+        ValueError: The state is nothing of the kind.
+        KeyError: Likewise.
+        TypeError: Likewise.
     """
 
-    def __init__(self, horizon_s: float, *, knows_pairs: bool = True) -> None:
+    def __init__(
+        self,
+        horizon_s: float,
+        *,
+        knows_pairs: bool = True,
+        pairs: Pairs | None = None,
+        state: Mapping[str, Any] | None = None,
+    ) -> None:
         self._horizon_s = horizon_s
         self._knows_pairs = knows_pairs
-        self._affinity = Affinity()
-        self._hazard = Hazard()
-        self._calibration = Calibration()
+        self._affinity = Affinity() if pairs is None else pairs
+        kept = state or {"hazard": None, "calibration": None}
+        self._hazard = Hazard(kept["hazard"])
+        self._calibration = Calibration(kept["calibration"])
         self._clusters: dict[int, _Cluster] = {}
         self._cluster_of: dict[int, int] = {}
         self._numbers = 0
         self._said: deque[_Said] = deque()
         self._check_s = 0.0
         self._now_s = 0.0
+        if state is not None:
+            self._restore(state)
 
     def see(
         self, now_s: float, *, joined: Collection[int], left: Collection[int]
@@ -96,6 +126,49 @@ class LearnedForecaster:
             self._group(sorted(joined))
         if now_s >= self._check_s:
             self._say()
+
+    def to_state(self) -> dict[str, Any]:
+        """Return all that is known as JSON has it, but for the affinities."""
+        return {
+            "hazard": self._hazard.to_state(),
+            "calibration": self._calibration.to_state(),
+            "clusters": [
+                [number, one.since_s, one.counted_s, sorted(one.nodes)]
+                for number, one in self._clusters.items()
+            ],
+            "numbers": self._numbers,
+            "said": [
+                [said.due_s, said.cluster, said.nodes, said.survival]
+                for said in self._said
+            ],
+            "check_s": self._check_s,
+            "now_s": self._now_s,
+        }
+
+    def forget_pool(self) -> None:
+        """Forget who is idle and what was foretold, and nothing that was learned.
+
+        For a pool that was lost sight of: what came of it is not known.
+        """
+        self._clusters.clear()
+        self._cluster_of.clear()
+        self._said.clear()
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        for number, since_s, counted_s, nodes in state["clusters"]:
+            self._clusters[number] = _Cluster(set(nodes), since_s, counted_s)
+            self._cluster_of |= dict.fromkeys(nodes, number)
+        self._numbers = int(state["numbers"])
+        self._said = deque(_Said(*row) for row in state["said"])
+        self._check_s, self._now_s = float(state["check_s"]), float(state["now_s"])
+        if len(self._cluster_of) < sum(len(c.nodes) for c in self._clusters.values()):
+            raise ValueError("a node in two clusters")
+        if max(self._clusters, default=-1) >= self._numbers:
+            raise ValueError("a cluster with a number that is not in use yet")
+
+    def idle(self) -> Collection[int]:
+        """Return all idle nodes."""
+        return self._cluster_of.keys()
 
     def cluster(self, node: int) -> int:
         """Return the cluster of an idle node."""

@@ -1,0 +1,130 @@
+"""What is learned of nodes, kept between ticks."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from freetrain.forecast.affinity import Affinity
+from freetrain.forecast.learned import LearnedForecaster
+from freetrain.forecast.recent import KEPT, RecentAffinity
+from tests.forecast.pools import histories, idle_after
+
+if TYPE_CHECKING:
+    from freetrain.forecast.recent import Departure
+    from freetrain.replay.timeline import PoolEvent
+
+HORIZON_S = 400.0
+
+
+def show(forecaster: LearnedForecaster, events: list[PoolEvent]) -> None:
+    for event in events:
+        forecaster.see(event.time_s, joined=event.joined, left=event.left)
+
+
+@given(histories(), st.integers(0, 25))
+def test_a_forecaster_put_away_and_taken_up_again_goes_on_as_if_it_had_not_been(
+    events: list[PoolEvent], at: int
+) -> None:
+    straight, pairs = LearnedForecaster(HORIZON_S), RecentAffinity()
+    show(straight, events)
+    first = LearnedForecaster(HORIZON_S, pairs=pairs)
+    show(first, events[:at])
+    state = json.loads(json.dumps(first.to_state()))
+    kept: list[Departure] = list(pairs.fresh)
+
+    second = LearnedForecaster(
+        HORIZON_S, pairs=RecentAffinity(lambda: kept), state=state
+    )
+    show(second, events[at:])
+
+    idle = idle_after(events)
+    assert second.to_state() == straight.to_state()
+    assert [second.survival(n, 600.0) for n in idle] == [
+        straight.survival(n, 600.0) for n in idle
+    ]
+    assert np.allclose(second.affinity(idle), straight.affinity(idle))
+
+
+@given(histories(nodes=20))
+def test_affinities_of_departures_are_those_of_counts(events: list[PoolEvent]) -> None:
+    counted, recent = Affinity(), RecentAffinity()
+    idle: set[int] = set()
+    for event in events:
+        if event.left:
+            there = np.array(sorted(idle), dtype=np.intp)
+            counted.saw(event.left, there)
+            recent.saw(event.left, there)
+        idle = (idle - set(event.left)) | set(event.joined)
+
+    every = list(range(20))
+    assert np.allclose(counted.of(every), recent.of(every))
+
+
+def test_departures_beyond_the_latest_do_not_count_any_more() -> None:
+    recent, pair = RecentAffinity(), np.array([0, 1])
+    for _ in range(KEPT):
+        recent.saw([0, 1], pair)
+    close = recent.of([0, 1])[0, 1]
+    for _ in range(KEPT):
+        recent.saw([0], pair)
+
+    assert close > 0.99
+    assert recent.of([0, 1])[0, 1] < 0.01
+
+
+def test_departures_are_asked_for_only_where_an_affinity_is() -> None:
+    asked = []
+    recent = RecentAffinity(lambda: asked.append(1) or ())  # type: ignore[func-returns-value]
+
+    recent.saw([0], np.array([0, 1]))
+    assert not asked
+    recent.of([0, 1])
+    recent.of([0, 1])
+
+    assert asked == [1]
+
+
+def learned() -> dict[str, Any]:
+    forecaster = LearnedForecaster(HORIZON_S)
+    forecaster.see(0.0, joined=range(8), left=())
+    forecaster.see(900.0, joined=(), left=(1, 2))
+    return forecaster.to_state()
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"hazard": {}},
+        {"hazard": {"hits": [], "exposure": [], "share": [], "shares": []}},
+        {"calibration": {"said": [1.0], "came": [1.0], "count": [1.0]}},
+        {"calibration": {"said": [0.0] * 20, "came": [0.0] * 20, "count": [0.0] * 20}},
+        {"clusters": [[0, 0.0, 0.0, [1]], [1, 0.0, 0.0, [1]]], "numbers": 9},
+        {"clusters": [[5, 0.0, 0.0, [1]]], "numbers": 5},
+        {"said": [[1.0]]},
+        {"now_s": None},
+    ],
+)
+def test_a_state_that_cannot_be_is_refused(broken: dict[str, Any]) -> None:
+    with pytest.raises((ValueError, KeyError, TypeError)):
+        LearnedForecaster(HORIZON_S, state=learned() | broken)
+
+
+def test_a_pool_lost_sight_of_is_forgotten_and_what_was_learned_is_not() -> None:
+    forecaster = LearnedForecaster(HORIZON_S)
+    forecaster.see(0.0, joined=(0,), left=())
+    for turn in range(1, 50):
+        forecaster.see(turn * 1_000.0 - 990.0, joined=(), left=(0,))
+        forecaster.see(turn * 1_000.0, joined=(0,), left=())
+    before = forecaster.to_state()
+
+    forecaster.forget_pool()
+    forecaster.see(1e6, joined=(0,), left=())
+
+    assert forecaster.to_state()["hazard"] == before["hazard"]
+    assert forecaster.prospect(forecaster.cluster(0)).hit > 0.6
