@@ -33,7 +33,6 @@ DIVERGING = (
 )
 _FEW = 1e3
 _MANY = 1e7
-_UNITS = {"samples": "samples", "step": "steps", "epoch": "epochs"}
 
 
 def curves_text(found: Sequence[Curves]) -> RenderableType:
@@ -47,12 +46,11 @@ def curves_text(found: Sequence[Curves]) -> RenderableType:
 
 
 def _one(one: Curves) -> Iterator[RenderableType]:
-    unit = _UNITS[one.unit]
     yield _line(f"{one.name}: {one.metric}, where {one.better} is better")
     if not one.told:
         yield _line("No value was told so far. It is rated by its speed.")
         return
-    yield _table(one, unit)
+    yield _table(one)
     if one.is_diverging:
         yield _line(DIVERGING)
     for said in (*outlook_lines(one), *speed_lines(one)):
@@ -63,9 +61,9 @@ def _line(text: str) -> Text:
     return Text(one_line(text), overflow="fold")
 
 
-def _table(one: Curves, unit: str) -> Table:
+def _table(one: Curves) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
-    for heading in (unit, one.metric, "90 % of outcomes"):
+    for heading in (one.units, one.metric, "90 % of outcomes"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
     for point in few(one.told):
@@ -109,20 +107,19 @@ def outlook_lines(one: Curves) -> Iterator[str]:
 
 def _aim_line(aim: Aim, one: Curves) -> str:
     what = f"{aim.tier} at {aim.value:g}"
-    unit = _UNITS[one.unit]
     if math.isinf(aim.work):
         return f"{what}: not expected to be reached."
     if aim.in_s == 0:
-        return f"{what}: reached after {amount(aim.work)} {unit}."
+        return f"{what}: reached after {amount(aim.work)} {one.units}."
     when = "" if aim.in_s is None else f", {render_duration(aim.in_s)} of training away"
-    return f"{what}: expected after {amount(aim.work)} {unit}{when}."
+    return f"{what}: expected after {amount(aim.work)} {one.units}{when}."
 
 
 def speed_lines(one: Curves) -> Iterator[str]:
     """Yield the speeds that were measured, in one line."""
     if one.speeds:
         told = ", ".join(f"{amount(s)} on {nodes}" for nodes, s in one.speeds)
-        yield f"{_UNITS[one.unit].capitalize()} a second, measured: {told} nodes."
+        yield f"{one.units.capitalize()} a second, measured: {told} nodes."
 
 
 def amount(value: float) -> str:

@@ -10,6 +10,8 @@ from freetrain.cli.output import write_out
 
 if TYPE_CHECKING:
     from freetrain.cli.world import World
+    from freetrain.desk.curves import Curves
+    from freetrain.exchange.layout import StateDir
 
 EXAMPLES = """
 freetrain explain digits
@@ -37,7 +39,6 @@ def explain(
     from freetrain.cli.explain_text import holes_part, trainer_part  # noqa: PLC0415
     from freetrain.cli.site import site_of  # noqa: PLC0415
     from freetrain.cli.watching import print_out  # noqa: PLC0415
-    from freetrain.desk.curves import curves_of  # noqa: PLC0415
     from freetrain.desk.history import history  # noqa: PLC0415
     from freetrain.desk.overview import overview  # noqa: PLC0415
     from freetrain.exchange.layout import StateDir  # noqa: PLC0415
@@ -51,8 +52,8 @@ def explain(
         one.row.name: history(state.trainer(one.row.name), most=most)
         for one in seen.standings
     }
-    found = curves_of(state, name=trainer, uid=world.uid) if trainer or as_json else ()
-    learned = {one.name: one for one in found}
+    is_asked = trainer is not None or as_json
+    learned = _learned(state, trainer, uid=world.uid) if is_asked else {}
     if as_json:
         record = explain_record(seen, chapters, learned)
         write_out(world, json.dumps(record, allow_nan=False) + "\n")
@@ -62,3 +63,12 @@ def explain(
         print_out(world, trainer_part(one, seen, chapters[name], learned.get(name)))
     if trainer is None:
         print_out(world, holes_part(seen))
+
+
+def _learned(
+    state: "StateDir", trainer: str | None, *, uid: int
+) -> "dict[str, Curves]":
+    # Imported here: fits take longer than all the rest, and few ask for them.
+    from freetrain.desk.curves import curves_of  # noqa: PLC0415
+
+    return {one.name: one for one in curves_of(state, name=trainer, uid=uid)}

@@ -82,7 +82,6 @@ class Curves:
         work: Work done; None where nobody told.
         total: Work after which it is finished; None where nobody knows.
         outlook: What its past says of what is to come; None where it says nothing.
-        forecast: The same as a line; None likewise.
         is_diverging: Whether its metric has gone wrong.
         speeds: Work a second by node count, as measured.
         per_s: Its last speed; None where none was measured.
@@ -97,11 +96,20 @@ class Curves:
     work: float | None
     total: float | None
     outlook: FittedOutlook | None
-    forecast: Forecast | None
     is_diverging: bool
     speeds: tuple[tuple[int, float], ...]
     per_s: float | None
     aims: tuple[Aim, ...]
+
+    @property
+    def forecast(self) -> Forecast | None:
+        """The outlook as a line, worked out at each call; None where there is none."""
+        return None if self.outlook is None else forecast_of(self.outlook)
+
+    @property
+    def units(self) -> str:
+        """The unit of more than one, as people write it."""
+        return self.unit if self.unit.endswith("s") else f"{self.unit}s"
 
 
 def curves_of(state: StateDir, *, name: str | None, uid: int) -> tuple[Curves, ...]:
@@ -146,7 +154,6 @@ def _curves(connection: sqlite3.Connection, row: TrainerRow) -> Curves | None:
         work=None if past is None else past.work,
         total=None if past is None else total_of(job, past),
         outlook=outlook,
-        forecast=None if outlook is None else forecast_of(outlook),
         is_diverging=is_diverging(told, job.measure.better),
         speeds=tuple((nodes, one.samples_per_s) for nodes, one in last_seen),
         per_s=per_s,

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 _TOLD, _FIT, _FORECAST = POLICY_COLOURS[0], NEUTRAL, POLICY_COLOURS[1]
 _AIM = POLICY_COLOURS[2]
 _BAND = "rgba(230,159,0,0.18)"
-_UNITS = {"samples": "samples", "step": "steps", "epoch": "epochs"}
 
 
 def render_page(found: Sequence[Curves]) -> str:
@@ -62,7 +61,7 @@ def _sentences(one: Curves) -> Iterator[str]:
 def _aims(one: Curves) -> str:
     if not one.aims:
         return ""
-    heads = ("target", one.metric, _UNITS[one.unit], "training until then")
+    heads = ("target", one.metric, one.units, "training until then")
     return table(heads, map(_aim, one.aims))
 
 
@@ -77,8 +76,9 @@ def _aim(aim: Aim) -> tuple[str, str, str, str]:
 def curves_figure(one: Curves) -> go.Figure:
     """Draw what *one* told, the fit through it, and what is expected."""
     traces = [_told(one)]
-    if one.forecast is not None:
-        traces += _forecast(one.forecast)
+    forecast = one.forecast
+    if forecast is not None:
+        traces += _forecast(forecast)
     figure = go.Figure(traces)
     for aim in one.aims:
         figure.add_hline(
@@ -94,7 +94,7 @@ def curves_figure(one: Curves) -> go.Figure:
         plot_bgcolor="rgba(0,0,0,0)",
         legend={"orientation": "h", "y": 1.12},
     )
-    figure.update_xaxes(title=_UNITS[one.unit], gridcolor="rgba(138,143,152,0.25)")
+    figure.update_xaxes(title=one.units, gridcolor="rgba(138,143,152,0.25)")
     return figure.update_yaxes(title=one.metric, gridcolor="rgba(138,143,152,0.25)")
 
 
