@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
-
-from freetrain.forecast.hazard import AGES_S
+from freetrain.forecast.affinity_map import affinity_map
+from freetrain.forecast.answers import Answers
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
 
+    from freetrain.forecast.affinity_map import AffinityMap
+    from freetrain.forecast.answers import Reliability
     from freetrain.forecast.interface import Forecaster, Prospect
 
 HORIZON_S = 600.0
@@ -23,9 +24,6 @@ HORIZON_S = 600.0
 
 EVERY_S = 300.0
 """How often all idle nodes are asked for, at the first event after that time."""
-
-_BINS = 1000
-"""Forecasts are kept by a thousandth, so that a year of them needs no more room."""
 
 
 class Event(Protocol):
@@ -48,58 +46,63 @@ class Event(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """Some of all forecasts, and what came.
+class ForecastRecord:
+    """The forecasts of a replay, held against what came.
 
     Attributes:
-        said: Mean probability of staying, 0 to 1.
-        came: The share of nodes that stayed.
-        count: How many forecasts these are.
+        horizon_s: Survival over how long was asked for.
+        every_s: How often at most.
+        reliability: What was said, and what came.
+        affinity: Which nodes leave together; None where fewer than two ever left.
     """
 
-    said: float
-    came: float
-    count: float
+    horizon_s: float
+    every_s: float
+    reliability: Reliability
+    affinity: AffinityMap | None
 
 
-@dataclass(frozen=True, slots=True)
-class Reliability:
-    """What was said of nodes, and what came.
-
-    Attributes:
-        deciles: Ten equal parts by probability, ascending; none without forecasts.
-        by_age: By the node's age when it was asked for: where the class of age
-            begins, seconds, and its part. Classes without forecasts are left out.
-    """
-
-    deciles: tuple[Part, ...]
-    by_age: tuple[tuple[float, Part], ...]
-
-    @property
-    def worst(self) -> float:
-        """The largest difference of a decile, 0 to 1; 0 without forecasts."""
-        return max([abs(one.came - one.said) for one in self.deciles], default=0.0)
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Asked:
-    """Survivals foretold at one moment.
+    """The survival foretold of the nodes of one cluster.
 
     Attributes:
         due_s: When it shows what came.
-        said: Probability and age by node.
-        gone: Who left before that.
+        said: The probability.
+        nodes: How many nodes it was.
+        age_s: How long they had been idle.
+        gone: How many have left since.
+        departures: Losses that count with this one.
     """
 
     due_s: float
-    said: dict[int, tuple[float, float]]
-    gone: set[int] = field(default_factory=set)
+    said: float
+    nodes: int
+    age_s: float
+    gone: int = 0
+    departures: int = 0
+
+
+@dataclass(slots=True)
+class _Cluster:
+    """A cluster with nodes left.
+
+    Attributes:
+        since_s: When it became idle.
+        nodes: How many are left.
+        open: What was foretold of it, and may not be due yet.
+    """
+
+    since_s: float
+    nodes: int = 0
+    open: list[_Asked] = field(default_factory=list)
 
 
 class Watched:
     """A forecaster that is asked for all idle nodes again and again, and held to it.
 
-    It answers as the one it watches does. What is not due yet is not counted.
+    It answers as the one it watches does. A cluster is asked for once, for all its
+    nodes. What is not due yet is not counted.
 
     Args:
         forecaster: One that has seen nothing.
@@ -120,23 +123,22 @@ class Watched:
         self._horizon_s = horizon_s
         self._every_s = every_s
         self._ask_s = from_s
-        self._since_s: dict[int, float] = {}
-        self._open: deque[_Asked] = deque()
-        self._told = np.zeros((_BINS, 3))
-        self._by_age = np.zeros((len(AGES_S), 3))
+        self._clusters: dict[int, _Cluster] = {}
+        self._due: deque[_Asked] = deque()
+        self._answers = Answers()
+        self._left: Counter[int] = Counter()
 
     def see(
         self, now_s: float, *, joined: Collection[int], left: Collection[int]
     ) -> None:
         """Show an event, settle what is due, and ask where it is time to."""
-        while self._open and self._open[0].due_s <= now_s:
-            self._settle(self._open.popleft())
-        for asked in self._open:
-            asked.gone.update(left)
+        self._part(now_s, left)
+        while self._due and self._due[0].due_s <= now_s:
+            self._settle(self._due.popleft())
         self._forecaster.see(now_s, joined=joined, left=left)
-        for node in left:
-            self._since_s.pop(node, None)
-        self._since_s.update(dict.fromkeys(joined, now_s))
+        for node in joined:
+            number = self._forecaster.cluster(node)
+            self._clusters.setdefault(number, _Cluster(now_s)).nodes += 1
         if now_s >= self._ask_s:
             self._ask(now_s)
 
@@ -162,25 +164,57 @@ class Watched:
 
     def reliability(self) -> Reliability:
         """Return how what was said agrees with what came, so far."""
-        ages = zip(AGES_S, self._by_age.tolist(), strict=True)
-        return Reliability(
-            deciles=tuple(_tenths(self._told)),
-            by_age=tuple((age_s, _part(*sums)) for age_s, sums in ages if sums[2]),
+        return self._answers.reliability
+
+    def record(self, names: Sequence[str]) -> ForecastRecord:
+        """Return all that was seen of the forecasts so far.
+
+        Args:
+            names: Of the nodes, by number.
+        """
+        return ForecastRecord(
+            horizon_s=self._horizon_s,
+            every_s=self._every_s,
+            reliability=self.reliability(),
+            affinity=affinity_map(self._forecaster.affinity, self._left, names),
+        )
+
+    def _part(self, now_s: float, left: Collection[int]) -> None:
+        """Count losses, while the forecaster still knows whose nodes they were."""
+        self._left.update(left)
+        parted = Counter(map(self._forecaster.cluster, left))
+        for number, nodes in parted.items():
+            cluster = self._clusters[number]
+            cluster.open = [one for one in cluster.open if now_s < one.due_s]
+            for asked in cluster.open:
+                asked.gone += nodes
+            for last in cluster.open[-1:]:
+                last.departures += 1
+            cluster.nodes -= nodes
+            if not cluster.nodes:
+                del self._clusters[number]
+
+    def _settle(self, asked: _Asked) -> None:
+        self._answers.add(
+            asked.said,
+            nodes=asked.nodes,
+            age_s=asked.age_s,
+            stayed=asked.nodes - asked.gone,
+            departures=asked.departures,
         )
 
     def _ask(self, now_s: float) -> None:
         self._ask_s = now_s + self._every_s
-        said = {
-            node: (self._forecaster.survival(node, self._horizon_s), now_s - since_s)
-            for node, since_s in self._since_s.items()
-        }
-        self._open.append(_Asked(now_s + self._horizon_s, said))
-
-    def _settle(self, asked: _Asked) -> None:
-        for node, (said, age_s) in asked.said.items():
-            told = said, float(node not in asked.gone), 1.0
-            self._told[min(int(said * _BINS), _BINS - 1)] += told
-            self._by_age[bisect_right(AGES_S, age_s) - 1] += told
+        for number, cluster in self._clusters.items():
+            node = next(iter(self._forecaster.members(number)))
+            asked = _Asked(
+                due_s=now_s + self._horizon_s,
+                said=self._forecaster.survival(node, self._horizon_s),
+                nodes=cluster.nodes,
+                age_s=now_s - cluster.since_s,
+            )
+            cluster.open = [*(one for one in cluster.open if now_s < one.due_s), asked]
+            self._due.append(asked)
 
 
 def watch(events: Iterable[Event], watched: Watched) -> Reliability:
@@ -194,19 +228,3 @@ def watch(events: Iterable[Event], watched: Watched) -> Reliability:
     for event in events:
         watched.see(event.time_s, joined=event.joined, left=event.left)
     return watched.reliability()
-
-
-def _tenths(told: NDArray[np.float64]) -> list[Part]:
-    """Split the sums by bin into ten equal parts; a bin may be split in proportion."""
-    counts = told[:, 2]
-    ends = np.cumsum(counts)
-    if not ends[-1]:
-        return []
-    limits = np.linspace(0.0, ends[-1], 11)
-    below = np.clip(limits[:, None] - (ends - counts), 0.0, counts)
-    shares = np.diff(below, axis=0) / np.where(counts, counts, 1.0)
-    return [_part(*sums) for sums in (shares @ told).tolist()]
-
-
-def _part(said: float, came: float, count: float) -> Part:
-    return Part(said / count, came / count, count)

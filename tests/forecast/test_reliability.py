@@ -114,7 +114,7 @@ def test_what_came_is_told_by_the_age_at_which_a_node_was_asked_for() -> None:
 
     told = watch(events, Watched(Counting(), horizon_s=100.0, every_s=1.0)).by_age
 
-    assert [(age_s, part.came, part.count) for age_s, part in told] == [
+    assert [(one.from_s, one.part.came, one.part.count) for one in told] == [
         (0.0, 0.5, 2.0),
         (70.0, 1.0, 1.0),
         (150.0, 1.0, 1.0),
@@ -152,5 +152,5 @@ def test_all_that_is_due_is_counted_once(
         idle = (idle - set(event.left)) | set(event.joined)
         due += len(idle) * (event.time_s + horizon_s <= events[-1].time_s)
     assert sum(row.count for row in told.deciles) == pytest.approx(due)
-    assert sum(part.count for _, part in told.by_age) == due
+    assert sum(one.part.count for one in told.by_age) == due
     assert 0.0 <= told.worst <= 1.0
