@@ -31,12 +31,15 @@ class Marked:
             tells it from all others.
         mark: Whose it is.
         is_stopped: Whether it is stopped, as by SIGSTOP.
+        switches: How often it had got a CPU, where it is stopped: one that takes
+            turns, as members of a pack may, gets more from look to look.
     """
 
     pid: int
     started: int
     mark: Mark
     is_stopped: bool = False
+    switches: int = 0
 
 
 def marked_processes(
@@ -80,7 +83,9 @@ def _look(folder: str, pid: int, uid: int) -> Marked | None:
     status = _status(folder)
     if mark is None or status is None:
         return None
-    return Marked(pid, status[1], mark, is_stopped=status[0] == _STOPPED)
+    is_stopped = status[0] == _STOPPED
+    switches = _switches(folder) if is_stopped else 0
+    return Marked(pid, status[1], mark, is_stopped=is_stopped, switches=switches)
 
 
 def _status(folder: str) -> tuple[str, int] | None:
@@ -90,6 +95,12 @@ def _status(folder: str) -> tuple[str, int] | None:
         return None
     state = fields[_STATE].decode("ascii", "replace")
     return None if state in _GONE else (state, int(fields[_STARTED]))
+
+
+def _switches(folder: str) -> int:
+    """Return how often a process, its first thread, was put on a CPU or off it."""
+    lines = _read(f"{folder}/status").splitlines()
+    return sum(int(one.split()[1]) for one in lines if b"ctxt_switches:" in one)
 
 
 def _read(path: str) -> bytes:
@@ -169,13 +180,16 @@ class StoppedWatch:
     def __init__(self, patience_s: float) -> None:
         """Take how long is long."""
         self._patience_s = patience_s
-        self._since_s: dict[tuple[int, int], float] = {}
+        self._since_s: dict[tuple[int, int, int], float] = {}
 
     def stuck(
         self, processes: tuple[Marked, ...], *, now_s: float
     ) -> tuple[Marked, ...]:
-        """Return those of *processes* that every look so far saw stopped."""
-        stopped = {(p.pid, p.started): p for p in processes if p.is_stopped}
+        """Return those of *processes* that have been stopped for long.
+
+        They were so in every look, and got no CPU between two of them.
+        """
+        stopped = {(p.pid, p.started, p.switches): p for p in processes if p.is_stopped}
         self._since_s = {key: self._since_s.get(key, now_s) for key in stopped}
         return tuple(
             process

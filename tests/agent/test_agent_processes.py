@@ -148,6 +148,36 @@ def test_only_what_has_been_stopped_all_the_time_is_stuck() -> None:
     assert watch.stuck((stopped,), now_s=19.0) == (stopped,)
 
 
+def test_what_got_a_cpu_between_two_looks_is_not_stuck() -> None:
+    """Members of a pack take turns; most looks may find one of them stopped."""
+    watch = StoppedWatch(10.0)
+    mark = Mark(LeaseKey("u", 0), "t", 1)
+    seen = [Marked(1, 5, mark, is_stopped=True, switches=n) for n in (3, 4, 4)]
+
+    assert watch.stuck((seen[0],), now_s=0.0) == ()
+    assert watch.stuck((seen[1],), now_s=10.0) == ()
+    assert watch.stuck((seen[2],), now_s=20.0) == (seen[2],)
+
+
+def test_going_on_for_a_moment_is_seen_in_a_process_that_is_stopped(
+    nursery: Nursery,
+) -> None:
+    process = nursery.start(SLEEP)
+    wait_for("the process", nursery.found)
+
+    def stopped() -> Marked:
+        process.send_signal(signal.SIGSTOP)
+        wait_for("it to stop", lambda: nursery.found()[0].is_stopped)
+        return nursery.found()[0]
+
+    first = stopped()
+    assert stopped().switches == first.switches
+    process.send_signal(signal.SIGCONT)
+    wait_for("it to go on", lambda: not nursery.found()[0].is_stopped)
+
+    assert stopped().switches > first.switches
+
+
 def test_a_number_that_another_process_got_meanwhile_is_left_alone(
     nursery: Nursery,
 ) -> None:
