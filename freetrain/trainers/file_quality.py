@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import re
 from typing import TYPE_CHECKING
 
 from freetrain.priority.interface import Target
 from freetrain.quality.outlook import Better
-from freetrain.toml.kind import Kind, MismatchError, as_it_is, matching, one_of
+from freetrain.toml.kind import matching, number, one_of
 from freetrain.trainers.curve_file import read_curve
 
 if TYPE_CHECKING:
@@ -55,17 +54,6 @@ def target_of(entry: Table) -> Target | None:
         entry.refuse("a target without quality, expected the metric it is about")
     table = entry.inner("target")
     table.refuse_unknown(("deliver", "final"))
-    deliver = table.take("deliver", _number())
-    final = table.take("final", _number()) if table.has("final") else None
+    deliver = table.take("deliver", number())
+    final = table.take("final", number()) if table.has("final") else None
     return Target(deliver=deliver, final=final)
-
-
-def _number() -> Kind[float]:
-    def read(value: object) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise MismatchError
-        if not math.isfinite(value):
-            raise MismatchError
-        return float(value)
-
-    return Kind("a number", read, as_it_is)

@@ -151,6 +151,10 @@ def test_without_a_home_the_state_directory_must_be_said() -> None:
         ("[planner]\npriority_settings = { a = 1 }", "weight has no setting 'a'."),
         ("[planner]\npriority_settings = 1", "expected numbers by name, such as"),
         ("[planner]\npriority_settings = { a = nan }", "expected numbers by name"),
+        (
+            f"[planner]\npriority_settings = {{ a = 1{'0' * 400} }}",
+            '[planner]: priority_settings = {"a": 1000',
+        ),
         ("[starts]\npause_after = 0", "expected a whole number from 1 to 1000"),
         ('state_directory = "../x"', 'state_directory = "../x", expected a path'),
         ("caps = [1]", "caps = [1], expected a table, begun by a line [caps]"),

@@ -144,6 +144,7 @@ def test_a_trainers_file_names_a_curve_beside_it_and_targets(tmp_path: Path) -> 
         ('"higher"', '"up"', "better = 'up', expected one of lower, higher"),
         ("deliver = 0.6, ", "", "deliver is missing"),
         ("0.7", '"all"', "final = 'all', expected a number"),
+        ("0.7", "1" + "0" * 400, "[target]: final = 1000000"),
         (", final", ", last", "unknown key 'last'"),
         ('quality = { file = "curves/c.csv"', 'grow = "1s"\n#', "target without qual"),
         ("metric = ", "metrics = ", "unknown key 'metrics'. Did you mean 'metric'"),
