@@ -26,7 +26,7 @@ class Quality:
 
     def is_reached(self, target: float, value: float) -> bool:
         """Tell whether *value* is *target* or better; nan never is."""
-        return value <= target if self.better is Better.LOWER else value >= target
+        return self.better.is_reached(target, value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

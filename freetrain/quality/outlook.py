@@ -16,6 +16,10 @@ class Better(StrEnum):
     LOWER = "lower"
     HIGHER = "higher"
 
+    def is_reached(self, target: float, value: float) -> bool:
+        """Tell whether *value* is *target* or better; nan never is."""
+        return value <= target if self is Better.LOWER else value >= target
+
 
 @dataclass(frozen=True, slots=True)
 class Point:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from freetrain.quality.outlook import Better
 from freetrain.replay.result import Learning
 
 if TYPE_CHECKING:
@@ -47,6 +46,5 @@ def _reached_s(
 ) -> float | None:
     if value is None:
         return None
-    lower = truth.better is Better.LOWER
-    good = (p.t_s for p in points if (p.value <= value if lower else p.value >= value))
+    good = (p.t_s for p in points if truth.better.is_reached(value, p.value))
     return next(good, None)

@@ -61,12 +61,9 @@ class QualityTruth:
 
     def reached_at(self, value: float) -> float | None:
         """Return the samples of the first evaluation as good as *value*, or None."""
-        good = (
-            self.values <= value
-            if self.better is Better.LOWER
-            else self.values >= value
-        )
-        return float(self.samples[good.argmax()]) if good.any() else None
+        told = zip(self.samples.tolist(), self.values.tolist(), strict=True)
+        good = (where for where, one in told if self.better.is_reached(value, one))
+        return next(good, None)
 
     def value_at_quality(self, quality: float) -> float:
         """Return the first evaluated value of at least *quality*, from 0 to 1."""

@@ -215,3 +215,14 @@ def test_every_step_told_says_the_same_as_a_few() -> None:
     expected = outlook.expected(200_000.0)
     assert expected.value == pytest.approx(0.5 + 2 * 200**-0.3, abs=0.03)
     assert expected.high - expected.low == pytest.approx(2 * 1.645 * 0.2, rel=0.35)
+
+
+@pytest.mark.parametrize(
+    ("better", "good", "bad"), [(Better.LOWER, 0.4, 0.6), (Better.HIGHER, 0.6, 0.4)]
+)
+def test_a_target_is_reached_by_what_is_as_good_or_better(
+    better: Better, good: float, bad: float
+) -> None:
+    reached = [better.is_reached(0.5, v) for v in (good, 0.5, bad, math.nan)]
+
+    assert reached == [True, True, False, False]

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from freetrain.priority.interface import Contender, Target
-from freetrain.quality.outlook import Better
 
 if TYPE_CHECKING:
     from freetrain.quality.outlook import Outlook
@@ -41,7 +40,8 @@ def _target(trainer: TrainerView) -> Target | None:
     target, quality = trainer.spec.target, trainer.spec.quality
     if target is None or quality is None:
         return target
-    lower = quality.better is Better.LOWER
-    values = [point.value for point in trainer.points]
-    reached = any(v <= target.deliver if lower else v >= target.deliver for v in values)
-    return replace(target, is_delivered=reached)
+    reached = (
+        quality.better.is_reached(target.deliver, point.value)
+        for point in trainer.points
+    )
+    return replace(target, is_delivered=any(reached))
