@@ -58,7 +58,6 @@ class Contender:
         samples_per_s: Its speed at 0 .. the largest size as far as is known:
             measured, given by its user, or assumed; float64, entry 0 is 0.
         held: Nodes it holds now.
-        arrived_s: When it was submitted, on the look's clock.
         done_samples: Training samples done.
         total_samples: Samples after which it is finished; None where nobody knows.
         weight: Its user's, above 0.
@@ -74,7 +73,6 @@ class Contender:
     sizes: tuple[int, ...]
     samples_per_s: NDArray[np.float64]
     held: int
-    arrived_s: float
     done_samples: float
     total_samples: float | None = None
     weight: float = 1.0

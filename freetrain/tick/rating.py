@@ -93,8 +93,20 @@ def rate(candidates: Sequence[Candidate], asking: Asking) -> Deserts:
         curves=_curves(dict(zip(names, rated.ratings, strict=True)), last),
         reasons={n: r.reason for n, r in zip(names, rated.ratings, strict=True)},
         background=frozenset(last),
+        losses_s=dict(zip(names, map(_loss_s, candidates, contenders), strict=True)),
         memory=rated.memory,
     )
+
+
+def _loss_s(one: Candidate, contender: Contender) -> float:
+    """Return the seconds of its work that losing nodes costs a trainer.
+
+    Whoever uses our library commits when it is told to leave, and loses no more than
+    the shrink; of another program it is not known, and half of what it does between
+    two commits is lost in the mean.
+    """
+    lost_s = 0.0 if one.job.elastic else one.job.checkpoint.every_s / 2.0
+    return contender.shrink_s + lost_s
 
 
 def contender_of(one: Candidate, asking: Asking) -> Contender:
@@ -107,7 +119,6 @@ def contender_of(one: Candidate, asking: Asking) -> Contender:
         sizes=job.nodes.sizes,
         samples_per_s=speed.samples_per_s,
         held=min(0 if newest is None else len(newest.members), job.nodes.sizes[-1]),
-        arrived_s=row.submitted_s,
         done_samples=(learned.past.work if learned else None) or 0.0,
         total_samples=total_of(job, learned.past) if learned else None,
         weight=job.weight,

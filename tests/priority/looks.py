@@ -32,7 +32,6 @@ def contender(name: str, **changes: object) -> Contender:
         "sizes": tuple(range(1, 9)),
         "samples_per_s": speeds(8),
         "held": 0,
-        "arrived_s": 0.0,
         "done_samples": 1e5,
     }
     return Contender(name=name, **(settings | changes))  # type: ignore[arg-type]

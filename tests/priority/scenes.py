@@ -51,7 +51,6 @@ def contenders(draw: st.DrawFn, name: str) -> Contender:
         sizes=sizes,
         samples_per_s=speeds(sizes[-1], one_node=draw(st.sampled_from([3.0, 1e4]))),
         held=draw(st.sampled_from([0, *sizes])),
-        arrived_s=draw(st.sampled_from([0.0, NOW_S])),
         done_samples=done,
         total_samples=draw(st.sampled_from([None, 2 * done + 1e4])),
         weight=draw(st.sampled_from([1.0, 3.0])),

@@ -45,7 +45,6 @@ def contender(name: str, *, held: int = 2, outlook: Told | None = None) -> Conte
         sizes=tuple(range(1, NODES + 1)),
         samples_per_s=np.arange(NODES + 1, dtype=np.float64) * 100,
         held=held,
-        arrived_s=0.0,
         done_samples=0.0,
         outlook=outlook,
     )

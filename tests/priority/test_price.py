@@ -16,7 +16,6 @@ def contender(speeds: list[float], *, weight: float = 1.0) -> Contender:
         sizes=tuple(range(1, len(speeds) + 1)),
         samples_per_s=np.array([0.0, *speeds]),
         held=0,
-        arrived_s=0.0,
         done_samples=0.0,
         weight=weight,
     )

@@ -23,7 +23,6 @@ def contender_of(
         sizes=scaling.sizes,
         samples_per_s=scaling.samples_per_s[: scaling.sizes[-1] + 1],
         held=len(trainer.held),
-        arrived_s=trainer.arrival_s,
         done_samples=trainer.done,
         total_samples=spec.samples,
         weight=spec.weight,
