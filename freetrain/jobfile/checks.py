@@ -24,6 +24,10 @@ def check(job: TrainerJob, document: Table) -> None:
     """
     _check_nodes(job.nodes, document.inner("nodes"))
     _check_launch(job.launch, document.inner("launch"))
+    if job.launch.launcher is Launcher.PACK:
+        _check_pack(job, document)
+    else:
+        document.require("command")
     if job.work.samples is not None and job.work.epochs is not None:
         document.inner("work").refuse("expected either samples or epochs, not both")
     if job.progress is not None:
@@ -45,7 +49,23 @@ def _check_nodes(nodes: Nodes, table: Table) -> None:
         table.refuse_value("sizes", f"only node counts {within}")
 
 
+def _check_pack(job: TrainerJob, document: Table) -> None:
+    launch, table = job.launch, document.inner("launch")
+    if launch.pack is None:
+        table.refuse('launcher = "pack" needs pack, such as "pack.toml"')
+    if launch.options or launch.executable or launch.processes_per_node > 1:
+        table.refuse("a pack takes no options, executable or processes_per_node")
+    if job.command:
+        document.refuse("members of a pack have commands, the pack itself has none")
+    if not job.elastic:
+        document.refuse("elastic = false, and a pack stops and goes on by itself")
+    if job.nodes.sizes != (1,):
+        document.inner("nodes").refuse("a pack is on one node, expected max = 1")
+
+
 def _check_launch(launch: Launch, table: Table) -> None:
+    if launch.pack is not None and launch.launcher is not Launcher.PACK:
+        table.refuse(f'pack is for launcher = "pack", and it is {launch.launcher}')
     if launch.launcher is not Launcher.CUSTOM:
         if launch.command:
             table.refuse(
@@ -111,6 +131,8 @@ def _check_target(job: TrainerJob, target: Target, table: Table) -> None:
 
 def _check_is_told(job: TrainerJob, table: Table) -> None:
     """Refuse a metric that the program cannot tell; an elastic one may tell any."""
+    if job.launch.launcher is Launcher.PACK:
+        table.refuse("a pack tells no metrics; its members' job files can say this")
     if job.elastic:
         return
     if job.progress is None:

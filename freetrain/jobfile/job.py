@@ -23,6 +23,7 @@ class Launcher(StrEnum):
     SRUN = "srun"
     TORCHRUN = "torchrun"
     CUSTOM = "custom"
+    PACK = "pack"
 
 
 class StopSignal(StrEnum):
@@ -64,6 +65,7 @@ class Launch:
         options: Further words for the launcher, before the program's command.
         command: For ``custom``: what the program's command is appended to, with
             the placeholders of ``PLACEHOLDERS``.
+        pack: For ``pack``: the file that names the trainers which share the node.
     """
 
     launcher: Launcher = Launcher.MPIRUN
@@ -73,6 +75,7 @@ class Launch:
     executable: str = ""
     options: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
+    pack: Path | None = None
 
 
 PLACEHOLDERS = ("hostfile", "hosts", "nodes", "processes", "agent")
@@ -212,7 +215,8 @@ class TrainerJob:
 
     Attributes:
         name: What people call it.
-        command: The program and its arguments; no shell sees them.
+        command: The program and its arguments; no shell sees them. Empty for a pack,
+            whose members have theirs.
         directory: Where the program starts.
         environment: Variables for it, by name.
         elastic: Whether the program uses ``freetrain.elastic``.
@@ -237,9 +241,9 @@ class TrainerJob:
     """
 
     name: str
-    command: tuple[str, ...]
     directory: Path
     nodes: Nodes
+    command: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
     elastic: bool = True
     logs: Path | None = None

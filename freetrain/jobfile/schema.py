@@ -40,7 +40,7 @@ def schema(places: Places) -> Schema[job.TrainerJob]:
         top=Section("", job.TrainerJob, _top(places)),
         tables=(
             Section("nodes", job.Nodes, _nodes()),
-            Section("launch", job.Launch, _launch()),
+            Section("launch", job.Launch, _launch(places)),
             Section("work", job.Work, _work()),
             Section("checkpoint", job.Checkpoint, _checkpoint(places)),
             Section("stop", job.Stop, _stop()),
@@ -81,7 +81,7 @@ def _nodes() -> tuple[Key, ...]:
     )
 
 
-def _launch() -> tuple[Key, ...]:
+def _launch(places: Places) -> tuple[Key, ...]:
     return (
         Key("launcher", one_of(job.Launcher), "launcher"),
         Key("processes_per_node", whole(1, MOST_PROCESSES), "processes_per_node"),
@@ -90,6 +90,7 @@ def _launch() -> tuple[Key, ...]:
         Key("executable", argument(), "executable"),
         Key("options", arguments(), "options"),
         Key("command", command(), "command"),
+        Key("pack", path_from(places), "pack"),
     )
 
 

@@ -8,6 +8,7 @@ from freetrain.jobfile.job import Launcher
 from freetrain.launch.custom import custom_argv, custom_hostfile, custom_signal
 from freetrain.launch.environment import launcher_environment
 from freetrain.launch.mpirun import plan_mpirun
+from freetrain.launch.pack import pack_argv
 from freetrain.launch.plan import WorldPlan
 from freetrain.launch.scripts import agent_files
 from freetrain.launch.steps import steps_argv, steps_files, steps_signal
@@ -15,6 +16,7 @@ from freetrain.launch.steps import steps_argv, steps_files, steps_signal
 if TYPE_CHECKING:
     from signal import Signals
 
+    from freetrain.launch.plan import PlannedFile
     from freetrain.launch.request import WorldRequest
     from freetrain.launch.tool import Tool
 
@@ -25,6 +27,7 @@ def plan_world(request: WorldRequest, tool: Tool) -> WorldPlan:
     Raises:
         CannotLaunchError: The generation's nodes are not fit for it.
     """
+    files: tuple[PlannedFile, ...]
     signal: Signals | None
     match request.job.launch.launcher:
         case Launcher.MPIRUN:
@@ -35,6 +38,9 @@ def plan_world(request: WorldRequest, tool: Tool) -> WorldPlan:
         case Launcher.CUSTOM:
             argv, files = custom_argv(request), (custom_hostfile(request),)
             signal = custom_signal(request)
+        case Launcher.PACK:
+            # Python takes a moment until it hears signals, and dies of them till then.
+            argv, files, signal = pack_argv(request), (), None
     return WorldPlan(
         argv=argv,
         environment=launcher_environment(request),

@@ -14,20 +14,19 @@ if TYPE_CHECKING:
     from freetrain.jobfile.job import TrainerJob
     from freetrain.launch.request import WorldRequest
 
-SCRUBBED = ("SLURM_", "SLURMD_", "SRUN_", "PMI", "OMPI_", "PRTE_", "FREETRAIN_")
-"""Beginnings of variables that an outer job, step, launcher or world left behind: an
-inner one would believe them."""
+# What an outer job, step, launcher or world left behind: an inner one would believe it.
+_SCRUBBED = ("SLURM_", "SLURMD_", "SRUN_", "PMI", "OMPI_", "PRTE_", "FREETRAIN_")
 
 # Sites tune MPI by OMPI_MCA_* in their modules; these it is not for them to say.
 _NO_TUNING = ("ess", "orte", "plm", "prte", "ras", "pmix", "routed", "rmaps_ppr")
 
-# Slurm says per job which devices are its; the submitter's say nothing about them.
-_DEVICES = (
+DEVICES = (
     "CUDA_VISIBLE_DEVICES",
     "GPU_DEVICE_ORDINAL",
     "ROCR_VISIBLE_DEVICES",
     "ZE_AFFINITY_MASK",
 )
+"""Slurm says per job which devices are its; the submitter's say nothing about them."""
 
 
 def launcher_environment(request: WorldRequest) -> dict[str, str]:
@@ -39,8 +38,8 @@ def launcher_environment(request: WorldRequest) -> dict[str, str]:
     """
     job = request.job
     ours = request.head.environment
-    variables = {k: v for k, v in request.environment.items() if _is_kept(k)}
-    variables |= {k: v for k, v in ours.items() if k in KEPT or k in _DEVICES}
+    variables = {k: v for k, v in request.environment.items() if is_kept(k)}
+    variables |= {k: v for k, v in ours.items() if k in KEPT or k in DEVICES}
     return (
         variables
         | said_by(job)
@@ -78,7 +77,7 @@ def contract_of(
 
 def carried(request: WorldRequest) -> dict[str, str]:
     """Return the variables of the launcher that are right on every node."""
-    own = {LEASE_MARK, WORLD_MARK, *_DEVICES, *KEPT}
+    own = {LEASE_MARK, WORLD_MARK, *DEVICES, *KEPT}
     found = launcher_environment(request)
     return {name: value for name, value in found.items() if name not in own}
 
@@ -101,8 +100,9 @@ def _contract(request: WorldRequest) -> dict[str, str]:
     return said
 
 
-def _is_kept(name: str) -> bool:
+def is_kept(name: str) -> bool:
+    """Tell whether a world gets the variable *name* as who starts it has it."""
     for prefix in MPI_TUNING:
         if name.startswith(prefix):
             return not name.removeprefix(prefix).startswith(_NO_TUNING)
-    return not name.startswith(SCRUBBED) and name not in _DEVICES
+    return not name.startswith(_SCRUBBED) and name not in DEVICES

@@ -46,7 +46,7 @@ def find_tool(
             return Tool(_find(launch.executable or "torchrun", job, environment, head))
         case Launcher.SRUN:
             return Tool(launch.executable or head.srun)
-        case Launcher.CUSTOM:
+        case Launcher.CUSTOM | Launcher.PACK:
             return Tool("")
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from freetrain.elastic.clock import Clock
 from freetrain.elastic.errors import ElasticError
 from freetrain.errors import FreeTrainError
-from freetrain.pack.file import read_pack
 from freetrain.pack.run import MembersFailedError, run_pack
 
 USAGE = """\
@@ -30,11 +29,9 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 1:
         sys.stderr.write(USAGE)
         return 64
-    home = os.environ.get("HOME")
     try:
         path = Path(arguments[0]).absolute()
-        pack = read_pack(path, home=Path(home) if home else None)
-        run_pack(pack, os.environ, clock=Clock(), say=_say)
+        run_pack(path, os.environ, clock=Clock(), say=_say)
     except FreeTrainError as error:
         sys.stderr.write(f"error: {error}\n")
         return error.exit_code

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from freetrain.elastic.run_dir import RunDir
 from freetrain.pack.environment import member_environment
-from freetrain.pack.member import Berth, End, Member, start
+from freetrain.pack.member import Berth, Member, start
 from freetrain.pack.processes import is_there, members_of, tell
+from freetrain.pack.record import member_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from freetrain.jobfile.job import TrainerJob
     from freetrain.pack.means import Means
     from freetrain.pack.processes import Packer
+    from freetrain.pack.record import End
 
 KILLED_WITHIN_S = 5.0
 """Time after which a process that was killed is left to the kernel."""
@@ -123,7 +125,7 @@ class Crew:
         self._node.means.close()
 
     def _berth(self, job: TrainerJob) -> Berth:
-        folder = self._node.run.path / "members" / job.name
+        folder = member_folder(self._node.run, job.name)
         path = job.checkpoint.path
         run = (
             RunDir(path) if job.elastic and path is not None else RunDir(folder / "run")

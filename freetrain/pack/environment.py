@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from freetrain.launch.environment import SCRUBBED, contract_of, said_by
+from freetrain.launch.environment import DEVICES, contract_of, is_kept, said_by
 from freetrain.launch.request import LEASE_MARK, WORLD_MARK
 from freetrain.pack.processes import MARK
+from slurm.environment import KEPT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,8 +15,9 @@ if TYPE_CHECKING:
     from freetrain.pack.member import Berth
     from freetrain.pack.processes import Packer
 
-# By these the agent finds what its lease left behind, members of a pack included.
-_KEPT = frozenset({LEASE_MARK, WORLD_MARK})
+# The marks by which the agent finds what its lease left behind, members included, and
+# what the pack has from its own lease: the devices, and the way to Slurm.
+_INHERITED = {LEASE_MARK, WORLD_MARK, *DEVICES, *KEPT}
 
 
 def member_environment(
@@ -32,7 +34,7 @@ def member_environment(
     variables = {
         name: text
         for name, text in given.items()
-        if name in _KEPT or not name.startswith(SCRUBBED)
+        if name in _INHERITED or is_kept(name)
     }
     told = contract_of(job, berth.run, berth.generation, processes=1)
     return variables | said_by(job) | told | {MARK: f"{packer.label}/{job.name}"}

@@ -6,8 +6,7 @@ import math
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from freetrain.pack.member import End
-from freetrain.pack.record import Line, tell_progress, write_record
+from freetrain.pack.record import End, Line, tell_progress, write_record
 from freetrain.priority.flowcon_growth import Seen
 from freetrain.quality.outlook import Better
 
@@ -31,8 +30,6 @@ LOOK_S = 1.0
 KEEP_S = 5.0
 """How often shares are kept while nobody comes or goes: a commit waits for the disk,
 and members that take turns wait with it."""
-
-_OVER = frozenset({End.FINISHED, End.GAVE_UP})
 
 
 class Loop:
@@ -97,7 +94,13 @@ class Loop:
             self._sleep()
             self._notice_ends()
             self._crew.kill_late(asked_s)
-        return all(line.end in _OVER for line in self._record.members.values())
+        return self._is_all_over()
+
+    def _is_all_over(self) -> bool:
+        """Tell whether nobody is left, those included who have not been taken in."""
+        lines = self._record.members
+        names = {*lines, *(job.name for job in self._intake.arrivals())}
+        return all(name in lines and lines[name].is_over for name in names)
 
     def _now_s(self) -> float:
         return self._node.clock.elapsed_s() - self._zero_s
@@ -108,7 +111,7 @@ class Loop:
 
     def _take(self, job: TrainerJob) -> None:
         line = self._record.members.get(job.name)
-        if line is not None and line.end in _OVER:
+        if line is not None and line.is_over:
             return
         if line is None:
             line = self._record.members[job.name] = Line(arrived_s=self._now_s())

@@ -7,12 +7,12 @@ import subprocess
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from freetrain.elastic.outcome import Ending, read_outcome
 from freetrain.exchange.layout import generation_name
 from freetrain.pack.processes import tell, used_s
+from freetrain.pack.record import End
 from freetrain.progress.reader import Reader
 
 if TYPE_CHECKING:
@@ -24,15 +24,6 @@ if TYPE_CHECKING:
 
 MOST_VALUES = 20_000
 """Values of the metric that are kept between two looks; the oldest go first."""
-
-
-class End(StrEnum):
-    """How a member ended."""
-
-    FINISHED = "finished"
-    GAVE_UP = "gave up"  # not to be started again
-    STOPPED = "stopped"  # asked to; goes on in the pack's next generation
-    FAILED = "failed"
 
 
 _OVER = {Ending.FINISHED: End.FINISHED, Ending.DO_NOT_RESTART: End.GAVE_UP}

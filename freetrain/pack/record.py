@@ -6,6 +6,7 @@ import json
 import os
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from freetrain.elastic.durable import replaced
@@ -16,6 +17,15 @@ if TYPE_CHECKING:
     from freetrain.elastic.run_dir import RunDir
 
 _FILE = "pack.json"
+
+
+class End(StrEnum):
+    """How a member ended."""
+
+    FINISHED = "finished"
+    GAVE_UP = "gave up"  # not to be started again
+    STOPPED = "stopped"  # asked to; goes on in the pack's next generation
+    FAILED = "failed"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,6 +45,11 @@ class Line:
     end: str = ""
     steps: int = 0
     samples: float = 0.0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is never started again."""
+        return self.end in {End.FINISHED, End.GAVE_UP}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,6 +71,21 @@ class Record:
     shares: dict[str, float] = field(default_factory=dict)
     sharing: dict[str, object] = field(default_factory=dict)
     members: dict[str, Line] = field(default_factory=dict)
+
+
+def member_folder(run: RunDir, name: str) -> Path:
+    """Return where things of the member *name* of a pack are."""
+    return run.path / "members" / name
+
+
+def member_folders(run: RunDir) -> tuple[Path, ...]:
+    """Return the folders of all members that a pack ever had.
+
+    Raises:
+        OSError: They cannot be listed.
+    """
+    folder = member_folder(run, "")
+    return tuple(sorted(folder.iterdir())) if folder.is_dir() else ()
 
 
 def read_record(run: RunDir) -> Record:

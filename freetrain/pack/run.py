@@ -23,12 +23,12 @@ from freetrain.pack.cgroup import groups_left_behind, remove_group
 from freetrain.pack.cgroup_place import own_places
 from freetrain.pack.choose import choose
 from freetrain.pack.crew import KILLED_WITHIN_S, Crew, Node
+from freetrain.pack.file import read_pack
 from freetrain.pack.folders import KernelFolders
 from freetrain.pack.intake import Files
 from freetrain.pack.loop import Loop
-from freetrain.pack.member import End
 from freetrain.pack.processes import left_behind, tell, this_packer
-from freetrain.pack.record import read_record
+from freetrain.pack.record import End, read_record
 from freetrain.pack.sharing import sharing_of
 
 if TYPE_CHECKING:
@@ -65,16 +65,22 @@ class Fragment:
 
 
 def run_pack(
-    pack: Pack,
+    path: Path,
     environment: Mapping[str, str],
     *,
     clock: Clock,
     say: Callable[[str], None],
 ) -> Ending:
-    """Run *pack* until its members are over or it is asked to stop.
+    """Run the pack of the file at *path* until it is over or is asked to stop.
 
     Writes the outcome, as docs/training-program.md has it. Call it on the main
     thread, where Python lets signals be handled.
+
+    Args:
+        path: The pack file, absolute.
+        environment: This process' variables.
+        clock: The clocks to go by.
+        say: Where it tells people how it goes.
 
     Raises:
         LaunchError: The launch is wrong; nothing was started.
@@ -86,6 +92,7 @@ def run_pack(
     setting = Setting(launch, run, 0.0, 0.0, clock)
     signals = StopSignals(launch.stop_signals)
     try:
+        pack = read_pack(path, home=_home(environment))
         stop, why = wait_for_predecessor(setting, LoneWorld(), signals)
         generation = launch.generation or run.newest_generation() + 1
         fragment = Fragment(pack, setting, generation, environment, say)
@@ -107,8 +114,8 @@ def run_pack(
 def _run(fragment: Fragment, signals: StopSignals) -> Ending:
     run, clock = fragment.setting.run, fragment.setting.clock
     file = StopFile(run.stop_request(fragment.generation), clock=clock)
-    home = fragment.environment.get("HOME")
-    intake = Files(fragment.pack, home=Path(home) if home else None, say=fragment.say)
+    home = _home(fragment.environment)
+    intake = Files(fragment.pack, home=home, say=fragment.say)
     node, record = _node(fragment), read_record(run)
     loop = Loop(
         fragment.pack,
@@ -134,6 +141,11 @@ def _run(fragment: Fragment, signals: StopSignals) -> Ending:
             f"failed: {', '.join(failed)}; see their logs in {run.path}"
         )
     return Ending.FINISHED if is_over else Ending.RESCALED
+
+
+def _home(environment: Mapping[str, str]) -> Path | None:
+    home = environment.get("HOME")
+    return Path(home) if home else None
 
 
 def _node(fragment: Fragment) -> Node:

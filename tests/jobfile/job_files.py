@@ -94,6 +94,15 @@ def parse(text: str, places: Places = PLACES) -> TrainerJob:
     return parse_job(text.encode(), path="job.toml", places=places)
 
 
+def pack_file(
+    *, top: str = "", nodes: str = "max = 1", launch: str = "", more: str = ""
+) -> str:
+    """Return the least job file of a pack, changed."""
+    pack = 'launcher = "pack"\npack = "pack.toml"'
+    tables = f"[nodes]\n{nodes}\n[launch]\n{pack}\n{launch}\n{more}\n"
+    return f'name = "small-ones"\n{top}\n{tables}'
+
+
 def with_line(line: str, *, table: str = "") -> str:
     """Return the least job file with one more line, in *table*."""
     if not table:
@@ -158,6 +167,13 @@ launches = st.builds(
     launcher=st.just(jobs.Launcher.CUSTOM),
     command=st.just(("mpiexec", "-f", "{hostfile}", "{{", "-n", "{processes}")),
 )
+packs = st.builds(
+    jobs.Launch,
+    launcher=st.just(jobs.Launcher.PACK),
+    ahead=st.booleans(),
+    threads=st.none() | st.integers(1, 4_096),
+    pack=paths,
+)
 works = st.builds(
     jobs.Work,
     samples=st.none() | numbers,
@@ -218,11 +234,12 @@ def trainer_jobs(draw: st.DrawFn) -> TrainerJob:
     quality = draw(st.none() | qualities) if is_elastic else None
     target = st.none() | targets(quality or aims.Quality())
     seldom = st.none() | durations
+    is_pack = is_elastic and quality is None and draw(st.booleans())
     return TrainerJob(
         name=draw(st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")),
-        command=draw(commands),
+        command=() if is_pack else draw(commands),
         directory=draw(paths),
-        nodes=draw(node_counts()),
+        nodes=jobs.Nodes(max_nodes=1) if is_pack else draw(node_counts()),
         environment=draw(variables),
         elastic=is_elastic,
         logs=draw(st.none() | paths),
@@ -230,7 +247,7 @@ def trainer_jobs(draw: st.DrawFn) -> TrainerJob:
         order=draw(st.sampled_from(jobs.Order)),
         scaling=draw(curves),
         deadline=draw(st.none() | deadlines),
-        launch=draw(launches),
+        launch=draw(packs if is_pack else launches),
         work=draw(works),
         checkpoint=jobs.Checkpoint(
             path=draw(st.none() | paths), every_s=draw(durations)
@@ -239,6 +256,6 @@ def trainer_jobs(draw: st.DrawFn) -> TrainerJob:
         restart=jobs.Restart(attempts=draw(st.integers(0, 1_000))),
         progress=progress,
         quality=quality,
-        target=draw(target) if is_elastic else None,
+        target=draw(target) if is_elastic and not is_pack else None,
         costs=jobs.RescaleCosts(grow_s=draw(seldom), start_s=draw(seldom)),
     )

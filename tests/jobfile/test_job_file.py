@@ -17,6 +17,7 @@ from tests.jobfile.job_files import (
     LEAST,
     PLACES,
     WHOLE,
+    pack_file,
     parse,
     trainer_jobs,
     with_line,
@@ -40,6 +41,14 @@ def test_a_job_file_says_everything_about_a_trainer() -> None:
     assert job.nodes.gres == (Gres("gpu", "a100", 2), Gres("nvme", "", 1))
     assert (job.nodes.memory_mib, job.nodes.cpus) == (65_536, 16)
     assert (job.nodes.partition, job.nodes.features) == ("gpu", ("a100", "ib"))
+
+
+def test_a_pack_names_its_file_and_no_program() -> None:
+    job = parse(pack_file(top="weight = 2"))
+
+    assert job.launch.launcher is jobs.Launcher.PACK
+    assert job.launch.pack == PLACES.folder / "pack.toml"
+    assert (job.command, job.nodes.sizes, job.weight) == ((), (1,), 2.0)
 
 
 def test_a_job_file_says_how_a_trainer_runs() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from freetrain.errors import BadConfigurationError
 from freetrain.jobfile.schema import schema
 from freetrain.toml.text import Places
-from tests.jobfile.job_files import LEAST, PLACES, WHOLE, parse, with_line
+from tests.jobfile.job_files import LEAST, PLACES, WHOLE, pack_file, parse, with_line
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "job-file.md"
 MANY_GRES = ",".join(f"g{k}" for k in range(200))
@@ -129,6 +129,8 @@ def test_a_mistake_at_the_top_is_named(line: str, said: str) -> None:
             "expected one of {hostfile}",
         ),
         ("launch", 'launcher = "custom"\ncommand = ["x", "{"]', "write {{ for {"),
+        ("launch", 'pack = "p.toml"', 'pack is for launcher = "pack", and it is mpir'),
+        ("launch", 'launcher = "pack"', "needs pack, such as"),
         ("work", "samples = 1\nepochs = 1", "expected either samples or epochs"),
         ("work", 'time_limit = "0s"', "(s, min, h, d), such as"),
         ("work", "epochs = 1.5", "epochs = 1.5, expected a whole number"),
@@ -189,7 +191,7 @@ def test_progress_that_could_not_be_read_is_refused(lines: str, said: str) -> No
     ("text", "said"),
     [
         ("", "job.toml: name is missing"),
-        ('name = "a"', "job.toml: command is missing"),
+        ('name = "a"\nnodes = { max = 1 }', "job.toml: command is missing"),
         ('name = "a"\ncommand = "b"', "job.toml: [nodes]: max is missing"),
         (
             'name = "a"\ncommand = "b"\nnodes = 3',
@@ -201,6 +203,25 @@ def test_progress_that_could_not_be_read_is_refused(lines: str, said: str) -> No
 )
 def test_a_file_that_describes_no_trainer_is_refused(text: str, said: str) -> None:
     assert said in refusal(text)
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        ({"top": "command = 'x'"}, "members of a pack have commands"),
+        ({"top": "elastic = false"}, "a pack stops and goes on by itself"),
+        ({"nodes": "max = 2"}, "[nodes]: a pack is on one node, expected max = 1"),
+        ({"launch": "processes_per_node = 2"}, "a pack takes no options, executable"),
+        ({"launch": "options = ['-x']"}, "a pack takes no options, executable"),
+        ({"launch": "executable = 'x'"}, "a pack takes no options, executable"),
+        ({"more": "[quality]\nmetric = 'loss'"}, "[quality]: a pack tells no metrics"),
+        ({"more": "[target]\ndeliver = 1.0"}, "[target]: a pack tells no metrics"),
+    ],
+)
+def test_what_makes_no_sense_for_a_pack_is_refused(
+    part: dict[str, str], said: str
+) -> None:
+    assert said in refusal(pack_file(**part))
 
 
 def test_the_message_that_the_page_shows_is_the_real_one() -> None:

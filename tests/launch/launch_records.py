@@ -12,6 +12,7 @@ from freetrain.jobfile.job import Launch, Launcher, Nodes, Stop, TrainerJob
 from freetrain.launch.request import HeadNode, WorldRequest
 
 FOLDER = Path("/state/trainers/digits")
+PACK = Path("/home/ada/$(touch x); *")
 
 
 def member(node: str, job_id: int = 7) -> Member:
@@ -30,6 +31,9 @@ def job(launcher: Launcher = Launcher.MPIRUN, **changes: Any) -> TrainerJob:  # 
         if name in changes
     }
     of_launch |= {"command": changes.pop("via")} if "via" in changes else {}
+    if launcher is Launcher.PACK:
+        of_launch |= {"pack": PACK}
+        changes = {"command": (), "nodes": Nodes(max_nodes=1)} | changes
     stop = {"stop": Stop(signal=changes.pop("signal"))} if "signal" in changes else {}
     fields: dict[str, Any] = {
         "name": "digits",

@@ -19,7 +19,7 @@ from freetrain.launch.environment import launcher_environment
 from freetrain.launch.errors import CannotLaunchError
 from freetrain.launch.starter import parse_orders
 from freetrain.launch.tool import Flavour, Tool, flavour_of
-from tests.launch.launch_records import FOLDER, job, request
+from tests.launch.launch_records import FOLDER, PACK, job, request
 
 if TYPE_CHECKING:
     from freetrain.launch.plan import WorldPlan
@@ -31,6 +31,7 @@ TOOLS = [
     (Launcher.SRUN, Tool("/opt/slurm/bin/srun")),
     (Launcher.TORCHRUN, Tool("/venv/bin/torchrun")),
     (Launcher.CUSTOM, Tool("")),
+    (Launcher.PACK, Tool("")),
 ]
 
 
@@ -164,7 +165,8 @@ def test_every_launcher_runs_the_program_as_it_is_and_appends_to_one_log(
             for word in command.argv
         ),
     ]
-    assert "$(touch x); *" in words
+    hostile = str(PACK) if launcher is Launcher.PACK else "$(touch x); *"
+    assert hostile in words
     assert plan.directory == Path("/home/ada/a b")
     assert plan.log == FOLDER / "logs" / "0000000003.log"
     assert plan.stop_file == FOLDER / "run" / "control" / "0000000003.stop"
@@ -231,6 +233,18 @@ def test_a_custom_launcher_of_an_elastic_program_gets_no_signal() -> None:
 
     assert plan_world(elastic, Tool("")).stop_signal is None
     assert plan_world(other, Tool("")).stop_signal is Signals.SIGUSR2
+
+
+def test_a_pack_is_run_by_the_agent_s_python_and_asked_by_its_file() -> None:
+    plan = plan_world(request(job(Launcher.PACK), nodes=("n1",)), Tool(""))
+
+    assert plan.argv == (
+        *("/venv/bin/python", "-E", "-P", "-m", "freetrain.pack"),
+        str(PACK),
+    )
+    assert plan.stop_signal is None
+    launch = read_launch(plan.environment)
+    assert (launch.run_dir, launch.world_size) == (FOLDER / "run", 1)
 
 
 def test_the_program_reads_from_its_variables_what_the_launcher_means() -> None:

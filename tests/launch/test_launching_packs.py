@@ -1,0 +1,154 @@
+"""Packs launched for real on this machine, as the agent of a lease does it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from random import SystemRandom
+from signal import SIGKILL
+from typing import TYPE_CHECKING
+
+import pytest
+
+from freetrain.agent.processes import marked_processes, send
+from freetrain.elastic.clock import Clock
+from freetrain.elastic.outcome import Ending, Outcome, read_outcome
+from freetrain.exchange.layout import StateDir
+from freetrain.jobfile.job import Launcher
+from freetrain.launch.local_launcher import LocalLauncher, this_node
+from freetrain.pack.processes import this_packer
+from freetrain.pack.record import read_record
+from freetrain.pack.run import pack_id, sweep
+from tests.launch.launch_records import job, request
+from tests.pack.packs import Stage, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from freetrain.launch.session import Session
+
+SHORT = "print('step 1 loss 0.5', flush=True)"
+FOR_EVER = "import time\nprint('up', flush=True)\nwhile True: time.sleep(0.05)\n"
+BOTH = 'members = ["a.toml", "b.toml"]\nmeans = "duty-cycle"\n'
+
+
+class PackPlace:
+    """A state directory, a folder with a pack, and the worlds that were launched."""
+
+    def __init__(self, folder: Path) -> None:
+        self.stage = Stage(folder)
+        self.state = StateDir(folder / "state")
+        self.run = self.state.trainer("digits").run
+        self.started: list[Session] = []
+
+    def launch(self, generation: int = 3, text: str = BOTH) -> Session:
+        pack = self.stage.folder / "pack.toml"
+        pack.write_text(text)
+        a_job = job(Launcher.PACK, directory=pack.parent)
+        a_job = replace(a_job, launch=replace(a_job.launch, pack=pack))
+        head = this_node({"PATH": os.environ["PATH"], "SLURM_CONF": "/slurm.conf"})
+        assigned = request(a_job, nodes=("n1",)).assigned
+        world = LocalLauncher(self.state, head, SystemRandom()).launch(
+            a_job, replace(assigned, generation=generation), after=None
+        )
+        self.started.append(world)
+        return world
+
+    def said(self, member: str, generation: int = 3) -> str:
+        logs = self.run.path / "members" / member / "logs"
+        path = logs / f"{generation:010d}.log"
+        return path.read_text() if path.exists() else ""
+
+    def ending(self, generation: int = 3) -> Outcome:
+        said = read_outcome(self.run, generation)
+        assert said is not None
+        return said
+
+    def ends(self) -> dict[str, str]:
+        return {n: line.end for n, line in read_record(self.run).members.items()}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[PackPlace]:
+    made = PackPlace(tmp_path)
+    yield made
+    for world in made.started:
+        world.kill()
+        wait(world)
+    sweep(this_packer(pack_id(made.run)), Clock())
+    assert not made.stage.processes()
+
+
+def wait(world: Session) -> int:
+    until(lambda: world.poll() is not None)
+    return world.poll() or 0
+
+
+def test_members_have_the_lease_s_node_and_the_trainer_is_finished_with_them(
+    place: PackPlace,
+) -> None:
+    variables = "SLURM_CONF", "FREETRAIN_WORLD", "FREETRAIN_LEASE"
+    place.stage.job("a", f"import os; print(*map(os.environ.get, {variables}))")
+    place.stage.job("b", SHORT)
+
+    assert wait(place.launch()) == 0
+
+    assert place.ending().ending is Ending.FINISHED
+    assert place.ends() == {"a": "finished", "b": "finished"}
+    assert place.said("a") == "/slurm.conf digits/3 uuid-n1-0\n"
+    log = place.state.trainer("digits").logs / "0000000003.log"
+    assert "pack: a started" in log.read_text()
+
+
+def test_asked_at_once_it_stops_and_the_next_generation_goes_on(
+    place: PackPlace,
+) -> None:
+    for name in "ab":
+        place.stage.job(name, FOR_EVER)
+    world = place.launch()
+    world.ask_to_stop()  # Python has hardly begun
+
+    assert wait(world) == 0
+    assert place.ending().ending is Ending.RESCALED
+
+    second = place.launch(4)
+    until(lambda: "up" in place.said("a", 4) and "up" in place.said("b", 4))
+    second.ask_to_stop()
+    assert wait(second) == 0
+    assert place.ending(4).ending is Ending.RESCALED
+    assert place.ends() == {"a": "stopped", "b": "stopped"}
+
+
+def test_what_a_kill_leaves_is_found_by_the_lease_s_marks(place: PackPlace) -> None:
+    for name in "ab":
+        place.stage.job(name, FOR_EVER)
+    world = place.launch()
+    until(lambda: "up" in place.said("a") and "up" in place.said("b"))
+
+    world.kill()
+    wait(world)
+
+    left = place.stage.processes()
+    ours = [
+        one
+        for one in marked_processes(uid=os.geteuid(), own_pid=os.getpid())
+        if one.pid in left
+    ]
+    assert sorted(one.pid for one in ours) == sorted(left)
+    assert len(left) == 2
+    assert {(one.mark.trainer, one.mark.generation) for one in ours} == {("digits", 3)}
+    for one in ours:
+        send(one, SIGKILL)
+    until(lambda: not place.stage.processes())
+
+
+@pytest.mark.parametrize("text", ["members = 3", 'members = ["gone.toml"]'])
+def test_a_pack_that_cannot_be_read_fails_and_says_why(
+    place: PackPlace, text: str
+) -> None:
+    assert wait(place.launch(text=text)) != 0
+
+    said = place.ending()
+    assert said.ending is Ending.FAILED
+    assert "members = 3" in said.message or "gone.toml" in said.message
