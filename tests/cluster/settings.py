@@ -26,7 +26,6 @@ echo "export TMPDIR={tmp}/$SLURMD_NODENAME"
 """
 
 _BACKFILL = "bf_interval=5,bf_resolution=30,bf_continue"
-_FORCED_YIELDS = ",bf_yield_interval=1,bf_yield_sleep=300000"  # microseconds
 
 
 class Variant(StrEnum):
@@ -37,6 +36,14 @@ class Variant(StrEnum):
     SHARED = "shared"
     COMPLETE_WAIT = "complete-wait"
     FORCED_YIELDS = "forced-yields"
+    PROMPT = "prompt"
+
+
+_SCHEDULING = {
+    Variant.FORCED_YIELDS: ",bf_yield_interval=1,bf_yield_sleep=300000",  # microseconds
+    # The main scheduler looks at once where a job has ended, not up to 3 s later.
+    Variant.PROMPT: ",batch_sched_delay=0",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +150,11 @@ def _plugins() -> dict[str, object]:
 
 
 def _scheduling(variants: Collection[Variant]) -> dict[str, object]:
-    is_slow = Variant.FORCED_YIELDS in variants
+    scheduling = [_SCHEDULING[one] for one in sorted(variants) if one in _SCHEDULING]
     preempts = Variant.SHARED not in variants
     return {
         "SchedulerType": "sched/backfill",
-        "SchedulerParameters": _BACKFILL + (_FORCED_YIELDS if is_slow else ""),
+        "SchedulerParameters": _BACKFILL + "".join(scheduling),
         "PriorityType": "priority/basic",
         "PreemptType": "preempt/partition_prio" if preempts else "preempt/none",
         "PreemptMode": "CANCEL" if preempts else "OFF",

@@ -182,7 +182,7 @@ class Stage:
 
         def work() -> None:
             while not done.wait(every_s):
-                ticks.append(self.tick())
+                ticks.append(self.tick("--follow-up", f"{every_s:g}s"))
 
         cron = threading.Thread(target=work)
         cron.start()
@@ -192,10 +192,10 @@ class Stage:
             done.set()
             cron.join()
 
-    def tick(self) -> TickRun:
+    def tick(self, *options: str) -> TickRun:
         """Run the tick once."""
         at_s, clock_s = time.time(), time.monotonic()  # noqa: TID251 -- the real one
-        ran = self.freetrain("tick")
+        ran = self.freetrain("tick", *options)
         took_s = time.monotonic() - clock_s
         return TickRun(at_s, took_s, ran.returncode, ran.stdout + ran.stderr)
 
