@@ -204,11 +204,12 @@ def _open_nodes(
         for node in snapshot.nodes
         if node.name not in taken
         and requirement.is_met_by(node)
-        and _is_open(node, is_held=node.name in held)
+        and is_open(node, is_held=node.name in held)
     ]
 
 
-def _is_open(node: Node, *, is_held: bool) -> bool:
+def is_open(node: Node, *, is_held: bool) -> bool:
+    """Tell whether *node* is idle, or up where a lease of ours holds it."""
     if node.unknown_states:
         return False
     if is_held:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from freetrain.broker.brakes import Brake
     from freetrain.broker.lease import Assignment, LeaseKey
     from freetrain.broker.limits import Limits
-    from freetrain.broker.pool import Classes
+    from freetrain.broker.pool import Classes, Pool
     from freetrain.broker.wanted import Trainer, Wanted
     from milp.planner import Answer
     from milp.problem import Problem
@@ -33,6 +33,14 @@ class Plans(Protocol):
 
     def plan(self, problem: Problem) -> Answer:
         """Return a verified plan; the present one where there is no better."""
+        ...
+
+
+class Prepares(Protocol):
+    """What sorts the nodes of a pool in its own way, and plans with that."""
+
+    def prepare(self, pool: Pool, *, now_s: float) -> tuple[Classes, Plans]:
+        """Return the classes of *pool*, and what plans with these."""
         ...
 
 
@@ -88,7 +96,14 @@ class Decision:
     brake: Brake | None
 
 
-def decide(look: Look, planner: Plans, limits: Limits, *, t_fwd_s: float) -> Decision:
+def decide(
+    look: Look,
+    planner: Plans,
+    limits: Limits,
+    *,
+    t_fwd_s: float,
+    foresight: Prepares | None = None,
+) -> Decision:
     """Return what to do about *look*.
 
     Args:
@@ -96,6 +111,8 @@ def decide(look: Look, planner: Plans, limits: Limits, *, t_fwd_s: float) -> Dec
         planner: What plans; it keeps what runs where it fails.
         limits: Caps and patience.
         t_fwd_s: Look-ahead over which a plan's gain is counted, seconds.
+        foresight: Sorts nodes by what is expected of them, and plans by that instead
+            of *planner*.
 
     Raises:
         MalformedProblemError: Two trainers have one name, or a curve makes no sense.
@@ -108,7 +125,10 @@ def decide(look: Look, planner: Plans, limits: Limits, *, t_fwd_s: float) -> Dec
         now_s=look.now_s,
         limits=limits,
     )
-    classes = classify(pool, now_s=look.now_s, rungs_s=limits.rungs_s)
+    if foresight is None:
+        classes = classify(pool, now_s=look.now_s, rungs_s=limits.rungs_s)
+    else:
+        classes, planner = foresight.prepare(pool, now_s=look.now_s)
     answer = planner.plan(problem_of(look.trainers, classes, t_fwd_s=t_fwd_s))
     wanted = wanted_of(
         answer.plan, look.trainers, classes, now_s=look.now_s, limits=limits

@@ -153,6 +153,7 @@ class LearnedForecaster:
         self._clusters.clear()
         self._cluster_of.clear()
         self._said.clear()
+        self._check_s = -math.inf
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         for number, since_s, counted_s, nodes in state["clusters"]:

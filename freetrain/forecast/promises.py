@@ -144,7 +144,7 @@ class Promises:
             horizon_s: How far the prospect reaches, seconds.
         """
         until_s = max(0.0, min(usable_s, horizon_s))
-        rate = -math.log1p(-min(plain.hit, 1.0 - 1e-12)) * plain.share / horizon_s
+        rate = departures_per_s(plain, horizon_s)
         life_s, hits = self._lived(rate, lead_s, until_s)
         if usable_s < horizon_s:
             return Prospect(life_s, 1.0, 1.0)
@@ -251,6 +251,12 @@ def _delays(rows: Any) -> list[Delays]:  # noqa: ANN401 - JSON
     if len(delays) != len(LEADS_S):
         raise ValueError(f"{len(delays)} kinds of promises, expected {len(LEADS_S)}")
     return delays
+
+
+def departures_per_s(prospect: Prospect, horizon_s: float) -> float:
+    """Return the departures of a node a second that *prospect* stands for."""
+    hits = -math.log1p(-min(prospect.hit, 1.0 - 1e-12))
+    return hits * prospect.share / horizon_s
 
 
 def _table(rows: Any) -> list[list[float]]:  # noqa: ANN401 - JSON

@@ -7,12 +7,12 @@ the counts of any few nodes can be had from them at any time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from freetrain.forecast.affinity import affinity_of
+from freetrain.forecast.departure import Departure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -23,19 +23,6 @@ if TYPE_CHECKING:
 
 KEPT = 2_048
 """Departures; at one a minute a day and a half, at Summit's rate four days."""
-
-
-@dataclass(frozen=True, slots=True)
-class Departure:
-    """An event at which nodes left: a bit for each node by number, packed.
-
-    Attributes:
-        left: Who left.
-        idle: Who was idle until then, those who left among them.
-    """
-
-    left: bytes
-    idle: bytes
 
 
 class RecentAffinity:

@@ -27,6 +27,7 @@ class PolicyName(StrEnum):
 
     FREETRAIN = "freetrain"
     EQUAL = "equal"
+    LOOKAHEAD = "lookahead"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -135,6 +135,35 @@ STEPS: tuple[tuple[str, ...], ...] = (
             outlook TEXT NOT NULL
         ) STRICT""",
     ),
+    (
+        """CREATE TABLE forecast (
+            one INTEGER PRIMARY KEY CHECK (one = 1),
+            state TEXT NOT NULL
+        ) STRICT""",
+        """CREATE TABLE forecast_nodes (
+            number INTEGER PRIMARY KEY,
+            name TEXT NOT NULL UNIQUE
+        ) STRICT""",
+        # A bit for each node by number; counts of all pairs would be 400 MB.
+        """CREATE TABLE departures (
+            number INTEGER PRIMARY KEY,
+            gone BLOB NOT NULL,
+            idle BLOB NOT NULL
+        ) STRICT""",
+        """CREATE TABLE foreseen (
+            uuid TEXT NOT NULL,
+            task INTEGER NOT NULL,
+            node TEXT NOT NULL,
+            at_s REAL NOT NULL,
+            horizon_s REAL NOT NULL,
+            leaves REAL NOT NULL,
+            even_s REAL NOT NULL,
+            promised_s REAL,
+            ended_s REAL,
+            came TEXT NOT NULL,
+            PRIMARY KEY (uuid, task)
+        ) STRICT""",
+    ),
 )
 """What takes a state from version i to i + 1. Never change one; add another."""
 

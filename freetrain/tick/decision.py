@@ -14,6 +14,7 @@ from freetrain.broker.limits import Mode
 from freetrain.broker.wanted import Trainer
 from freetrain.jobfile.job import Nodes
 from freetrain.jobfile.requirement import requirement_of
+from freetrain.tick.ahead import look_ahead
 from freetrain.tick.deserts import Deserts
 from freetrain.tick.limits import margin_s
 from freetrain.tick.planners import planner_of
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from freetrain.broker.decide import Plans
     from freetrain.jobfile.job import TrainerJob
     from freetrain.site.settings import Site
+    from freetrain.tick.foreseeing import Outlook
     from freetrain.tick.observe import Observed
     from freetrain.tick.run import Run
     from freetrain.tick.standing import Standing
@@ -52,6 +54,7 @@ class Decided:
         shapes: What leases ask of their nodes, by shape.
         deserts: What the priority says of the trainers.
         problems: What could not be taken into account, for people.
+        outlook: What is expected of nodes; None where the policy looks at none.
     """
 
     look: Look
@@ -59,6 +62,7 @@ class Decided:
     shapes: Mapping[str, Requirement]
     deserts: Deserts
     problems: tuple[str, ...]
+    outlook: Outlook | None = None
 
 
 def decide_on(
@@ -97,14 +101,24 @@ def decide_on(
     )
     settings = run.site.planner
     plans = planner(settings, background=deserts.background)
-    decision = decide(look, plans, observed.limits, t_fwd_s=settings.t_fwd_s)
+    is_ours = _ours(run, observed)
+    outlook, foresight = look_ahead(run, observed, deserts, is_ours=is_ours)
+    decision = decide(
+        look,
+        plans,
+        observed.limits,
+        t_fwd_s=settings.t_fwd_s,
+        foresight=foresight,
+    )
     unreadable = tuple(one.problem for one in observed.trainers if one.problem)
+    dropped = (outlook.problem,) if outlook is not None and outlook.problem else ()
     return Decided(
         look=look,
         decision=decision,
         shapes=shapes,
         deserts=deserts,
-        problems=(*unreadable, *problems),
+        problems=(*unreadable, *problems, *dropped),
+        outlook=outlook,
     )
 
 

@@ -23,6 +23,7 @@ class Deserts:
         curves: What the planner is told of each.
         reasons: Why, for people.
         background: Who gets only what the others leave.
+        losses_s: Seconds of its work that losing nodes costs each trainer.
         memory: What the priority is to be told next.
         fresh: Outlooks that were fitted for it, to be kept.
     """
@@ -32,5 +33,6 @@ class Deserts:
     curves: Mapping[str, Curve] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
     background: frozenset[str] = frozenset()
+    losses_s: Mapping[str, float] = field(default_factory=dict)
     memory: Memory = field(default_factory=dict)
     fresh: tuple[OutlookRow, ...] = ()

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from freetrain.broker.lease import Lease, LeaseKey
     from freetrain.tick.deserts import Deserts
+    from freetrain.tick.foreseeing import Outlook
     from freetrain.tick.observe import Observed
     from freetrain.tick.run import Run
     from freetrain.tick.standing import Standing
@@ -39,7 +40,9 @@ _MOST_TOLD = 100
 """Generations told of one trainer in one tick."""
 
 
-def record(run: Run, observed: Observed, deserts: Deserts) -> None:
+def record(
+    run: Run, observed: Observed, deserts: Deserts, outlook: Outlook | None = None
+) -> None:
     """Write down what was observed, and what it means happened since the last tick.
 
     All of it at once: a tick that is killed before it tells the same again.
@@ -54,6 +57,7 @@ def record(run: Run, observed: Observed, deserts: Deserts) -> None:
         put_intents(state, observed.belief.intents)
         put_leases(state, observed.belief.leases)
         put_plans(state, observed.plans)
+        _keep(state, outlook, observed)
         put_beats(state, observed.hearing.seen)
         put_memory(state, deserts.priority, deserts.memory)
         put_outlooks(state, deserts.fresh)
@@ -70,6 +74,16 @@ def record(run: Run, observed: Observed, deserts: Deserts) -> None:
         told = sum(len(events) for _, _, events in news)
         add_to_counters(state, {Counter.GENERATIONS: float(told)})
         drop_events(state, before_s=observed.now_s - KEPT_S)
+
+
+def _keep(
+    state: sqlite3.Connection, outlook: Outlook | None, observed: Observed
+) -> None:
+    if outlook is not None:
+        # Imported here: forecasts need NumPy, and most sites' ticks none of them.
+        from freetrain.tick.foreseeing import keep  # noqa: PLC0415
+
+        keep(state, outlook, observed)
 
 
 def _of_leases(

@@ -96,7 +96,7 @@ def _tick(run: Run, began_s: float) -> TickReport:
     decided_s = run.outside.clock()
     decided = decide_on(run, observed)
     planner_s = run.outside.clock() - decided_s
-    record(run, observed, decided.deserts)
+    record(run, observed, decided.deserts, decided.outlook)
     done = carry_out(run, observed, decided)
     if not run.is_dry:
         done.problems += filter(None, [tidy(run, observed)])

@@ -16,7 +16,7 @@ from freetrain.forecast.recent import KEPT, RecentAffinity
 from tests.forecast.pools import histories, idle_after
 
 if TYPE_CHECKING:
-    from freetrain.forecast.recent import Departure
+    from freetrain.forecast.departure import Departure
     from freetrain.replay.timeline import PoolEvent
 
 HORIZON_S = 400.0

@@ -1,0 +1,138 @@
+"""Nodes sorted by what is expected of them, for a planner that goes by it; pure."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from freetrain.broker.pool import Classes
+from milp.problem import NodeClass
+from milp.window import Stay
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from freetrain.broker.pool import Pool, PoolNode
+    from freetrain.forecast.interface import Prospect
+
+    Key = tuple[tuple[str, ...], str, int]
+
+_STEP_S = 60.0
+"""Nodes of a group whose ends are known are told apart by the minute."""
+
+_ALIKE_S = 20.0
+"""Nodes that leave alone fall into one class where their lives differ by less."""
+
+_APART = 1e-6
+"""Share of a class that a hit takes whose nodes leave one by one: h(x) is linear."""
+
+
+class Forecast(Protocol):
+    """What is expected of nodes; ``forecast.live.LiveForecast`` or a fake of it."""
+
+    def group(self, node: str) -> str:
+        """Return the name of the nodes that are expected to leave with *node*."""
+        ...
+
+    def prospect(self, node: str, usable_s: float) -> Prospect:
+        """Return what is expected of the group of *node*, usable for so long."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """The nodes of a pool, sorted by what is expected of them.
+
+    Attributes:
+        classes: What the planner sees.
+        stays: What is expected of each class.
+    """
+
+    classes: Classes
+    stays: tuple[Stay, ...]
+
+
+def classify_by(
+    forecast: Forecast, pool: Pool, *, now_s: float, horizon_s: float
+) -> Foreseen:
+    """Sort the nodes of *pool* by who leaves together, and about when.
+
+    A class has one use, one group, and one known end where that comes before the
+    horizon. Nodes that leave alone are put together by how long they last: each of
+    them is hit by itself, so that the hits of a class add up.
+
+    Args:
+        forecast: What is expected.
+        pool: The nodes.
+        now_s: Unix time.
+        horizon_s: How far expectations reach, seconds.
+    """
+    groups = {node.name: forecast.group(node.name) for node in pool.nodes}
+    sizes = Counter(groups.values())
+    usable_s = {node.name: max(0.0, node.end_s - now_s) for node in pool.nodes}
+    prospects: dict[tuple[str, int], Prospect] = {}
+    keys: dict[str, Key] = {}
+    for node in pool.nodes:
+        group, until = groups[node.name], _until(usable_s[node.name], horizon_s)
+        if (group, until) not in prospects:
+            known_s = math.inf if until < 0 else until * _STEP_S
+            prospects[group, until] = forecast.prospect(node.name, known_s)
+        alike = group
+        if sizes[group] == 1:
+            life_s = prospects[group, until].life_s
+            alike = f"alone {int(life_s / _ALIKE_S)}"
+        keys[node.name] = (tuple(sorted(node.shapes)), alike, until)
+    return _foreseen(pool, keys, groups, prospects, now_s)
+
+
+def _until(usable_s: float, horizon_s: float) -> int:
+    """Return the whole minutes that a node can be used; -1 beyond the horizon."""
+    return -1 if usable_s >= horizon_s else int(usable_s / _STEP_S)
+
+
+def _foreseen(
+    pool: Pool,
+    keys: dict[str, Key],
+    groups: dict[str, str],
+    prospects: dict[tuple[str, int], Prospect],
+    now_s: float,
+) -> Foreseen:
+    members: dict[Key, list[PoolNode]] = {}
+    for node in pool.nodes:
+        members.setdefault(keys[node.name], []).append(node)
+    ordered = sorted(members)
+    classes, stays = [], []
+    for key in ordered:
+        nodes = members[key]
+        shapes, alike, until = key
+        life_s = max(0.0, min(node.end_s for node in nodes) - now_s)
+        name = f"{'+'.join(shapes)}, {alike}"
+        classes.append(NodeClass(name, len(nodes), life_s))
+        found = {groups[one.name]: prospects[groups[one.name], until] for one in nodes}
+        stays.append(_stay(list(found.values()), len(nodes)))
+    at = {key: index for index, key in enumerate(ordered)}
+    return Foreseen(
+        Classes(
+            pool=pool,
+            classes=tuple(classes),
+            shapes=tuple(frozenset(shapes) for shapes, _, _ in ordered),
+            index={name: at[key] for name, key in keys.items()},
+        ),
+        tuple(stays),
+    )
+
+
+def _stay(prospects: Sequence[Prospect], nodes: int) -> Stay:
+    """Return what is expected of a class of one group, or of nodes that leave alone.
+
+    For the latter W1 is to be linear: x nodes are hit x times as often as one. It is
+    where the share is next to nothing, and ``hit`` then the hits on all of them.
+    """
+    if len(prospects) == 1:
+        one = prospects[0]
+        return Stay(nodes, one.life_s, one.hit, one.share)
+    life_s = sum(one.life_s for one in prospects) / len(prospects)
+    hits = sum(one.hit for one in prospects)
+    return Stay(nodes, life_s, hits, _APART)

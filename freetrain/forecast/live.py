@@ -1,0 +1,254 @@
+"""The forecasts of a site, look by look: nodes by name, and what is kept in between.
+
+A look tells who is idle, not when that changed. Whoever is there no more left at this
+look, and whoever is new became idle at it: both ends of an idle time are told late by
+half the time between looks in the mean, so that lives are right in the mean. What left
+between the same two looks left together, as far as can be told.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from freetrain.forecast.interface import Prospect
+from freetrain.forecast.learned import LearnedForecaster
+from freetrain.forecast.promises import Promises, departures_per_s
+from freetrain.forecast.recent import RecentAffinity
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from freetrain.forecast.delays import Interval
+    from freetrain.forecast.promises import Promise
+
+VERSION = 1
+
+LONGEST_GAP_S = 900.0
+"""What happened between looks further apart is not known: a node may have left and
+come back."""
+
+LEAST_WATCHED_S = 3_600.0
+"""Until an hour has been watched, nodes are planned with as if none of them left but
+those promised away: so the published planner sees them, and it is no worse."""
+
+NEAR_S = 3_600.0
+"""Promises further ahead say less of the next minutes than age does."""
+
+_EVEN = 0.5
+_LADDER_S = tuple(60.0 * 2**k for k in range(11))
+"""One minute to seventeen hours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What one look tells of idle nodes.
+
+    Attributes:
+        idle: Nodes that are idle, or held by nobody but us.
+        unclear: Nodes of which it cannot be told; they stay what they were.
+        promised: What is promised of idle nodes.
+    """
+
+    idle: frozenset[str]
+    unclear: frozenset[str]
+    promised: Mapping[str, Promise]
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What is expected of one node, for people.
+
+    Attributes:
+        horizon_s: How far ``leaves`` reaches.
+        leaves: Probability that it leaves within the horizon, 0 to 1.
+        even_s: It stays so long with a probability of a half or more: a power of two
+            in minutes; 0 where not even one.
+        together: How many nodes are expected to leave with it, itself included.
+        promised_s: When it is promised to somebody, Unix time; None for never.
+        is_learning: Whether too little has been seen to plan by that.
+    """
+
+    horizon_s: float
+    leaves: float
+    even_s: float
+    together: int
+    promised_s: float | None
+    is_learning: bool
+
+
+class LiveForecast:
+    """Learns from looks, and says what is expected of nodes by name.
+
+    Args:
+        horizon_s: How far prospects reach, seconds.
+        names: Nodes ever seen idle; places are their numbers.
+        pairs: What knows affinities.
+        state: What ``to_state`` gave; None to begin.
+
+    Raises:
+        ValueError: The state is nothing of the kind, or another version's.
+        KeyError: Likewise.
+        TypeError: Likewise.
+    """
+
+    def __init__(
+        self,
+        horizon_s: float,
+        *,
+        names: Sequence[str] = (),
+        pairs: RecentAffinity | None = None,
+        state: Mapping[str, Any] | None = None,
+    ) -> None:
+        if state is not None and state["version"] != VERSION:
+            raise ValueError(f"version {state['version']}, expected {VERSION}")
+        kept = state or {"learned": None, "promises": None}
+        self._horizon_s = horizon_s
+        self._pairs = RecentAffinity() if pairs is None else pairs
+        self._learned = LearnedForecaster(
+            horizon_s, pairs=self._pairs, state=kept["learned"]
+        )
+        self._promises = Promises(kept["promises"])
+        self._looked_s = None if state is None else float(state["looked_s"])
+        self._watched_s = 0.0 if state is None else float(state["watched_s"])
+        self.names = list(names)
+        self._number = {name: number for number, name in enumerate(self.names)}
+        self._promised: Mapping[str, Promise] = {}
+        self._by: dict[str, int] = {}
+        if max(self._learned.idle(), default=-1) >= len(self.names):
+            raise ValueError("idle nodes without a name")
+
+    @property
+    def is_learning(self) -> bool:
+        """Whether too little has been seen to plan by it."""
+        return self._watched_s < LEAST_WATCHED_S
+
+    @property
+    def watched_s(self) -> float:
+        """For how long looks have been close enough to learn from, seconds."""
+        return self._watched_s
+
+    def intervals(self) -> tuple[Interval, ...]:
+        """Return what came against what was promised, by lead."""
+        return self._promises.intervals()
+
+    def look(self, now_s: float, sight: Sight) -> None:
+        """Learn from a look at *now_s*, Unix time."""
+        self._pass(now_s)
+        idle = {self._numbered(name) for name in sorted(sight.idle)}
+        unclear = {n for n in map(self._number.get, sight.unclear) if n is not None}
+        before = set(self._learned.idle())
+        left, joined = before - idle - unclear, idle - before
+        self._promised = {n: p for n, p in sight.promised.items() if n in sight.idle}
+        self._by = {}
+        for promise in self._promised.values():
+            self._by[promise.by] = self._by.get(promise.by, 0) + 1
+        promised = {self._number[name]: p for name, p in self._promised.items()}
+        self._learned.see(now_s, joined=joined, left=left)
+        self._promises.see(now_s, left=left, promised=promised)
+        self._looked_s = now_s
+
+    def group(self, node: str) -> str:
+        """Return the name of the nodes that are expected to leave with *node*."""
+        promise = self._near(node)
+        if promise is not None:
+            return f"promised to {promise.by}"
+        number = self._idle(node)
+        return node if number is None else f"cluster {self._learned.cluster(number)}"
+
+    def prospect(self, node: str, usable_s: float) -> Prospect:
+        """Return what is expected of the nodes of the group of *node*.
+
+        Args:
+            node: One of them.
+            usable_s: After how long they must be left whatever comes; ``math.inf``
+                for never.
+        """
+        plain, promise = self._plain(node), self._near(node)
+        if promise is not None and self._looked_s is not None:
+            return self._promises.prospect(
+                plain,
+                lead_s=promise.end_s - self._looked_s,
+                usable_s=usable_s,
+                horizon_s=self._horizon_s,
+            )
+        if usable_s >= self._horizon_s:
+            return plain
+        rate = departures_per_s(plain, self._horizon_s)
+        lived_s = -math.expm1(-rate * usable_s) / rate if rate else usable_s
+        return Prospect(max(0.0, lived_s), 1.0, 1.0)
+
+    def expected(self, node: str) -> Expected | None:
+        """Return what is expected of *node*, for people; None if it is not idle."""
+        number = self._idle(node)
+        if number is None:
+            return None
+        promise = self._promised.get(node)
+        near = self._near(node)
+        alone = len(self._learned.members(self._learned.cluster(number)))
+        return Expected(
+            horizon_s=self._horizon_s,
+            leaves=1.0 - self._stays(node, number, self._horizon_s),
+            even_s=max(
+                (s for s in _LADDER_S if self._stays(node, number, s) >= _EVEN),
+                default=0.0,
+            ),
+            together=alone if near is None else self._by[near.by],
+            promised_s=None if promise is None else promise.end_s,
+            is_learning=self.is_learning,
+        )
+
+    def to_state(self) -> dict[str, Any]:
+        """Return all that is known as JSON has it, but for names and departures."""
+        return {
+            "version": VERSION,
+            "looked_s": self._looked_s,
+            "watched_s": self._watched_s,
+            "learned": self._learned.to_state(),
+            "promises": self._promises.to_state(),
+        }
+
+    def _pass(self, now_s: float) -> None:
+        if self._looked_s is None:
+            return
+        passed_s = now_s - self._looked_s
+        if 0.0 <= passed_s <= LONGEST_GAP_S:
+            self._watched_s += passed_s
+        else:
+            self._learned.forget_pool()
+            self._promises.forget_pool()
+
+    def _numbered(self, name: str) -> int:
+        number = self._number.setdefault(name, len(self.names))
+        if number == len(self.names):
+            self.names.append(name)
+        return number
+
+    def _idle(self, node: str) -> int | None:
+        number = self._number.get(node)
+        return number if number in self._learned.idle() else None
+
+    def _near(self, node: str) -> Promise | None:
+        promise = self._promised.get(node)
+        if promise is None or self._looked_s is None:
+            return None
+        return promise if promise.end_s - self._looked_s < NEAR_S else None
+
+    def _plain(self, node: str) -> Prospect:
+        """Return what is expected but for promises."""
+        number = self._idle(node)
+        if self.is_learning or number is None:
+            return Prospect(self._horizon_s, 0.0, 1.0)
+        return self._learned.prospect(self._learned.cluster(number))
+
+    def _stays(self, node: str, number: int, after_s: float) -> float:
+        promise = self._near(node)
+        if promise is None or self._looked_s is None:
+            return self._learned.survival(number, after_s)
+        plain = self._learned.prospect(self._learned.cluster(number))
+        return self._promises.survival(
+            departures_per_s(plain, self._horizon_s),
+            lead_s=promise.end_s - self._looked_s,
+            after_s=after_s,
+        )

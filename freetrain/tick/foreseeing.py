@@ -1,0 +1,187 @@
+"""What is expected of nodes: learned from this look, and kept for the next.
+
+All of it is in the store, and written in the transaction of the look: a tick that is
+killed before has seen nothing, one that is killed after has told it all.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from freetrain.broker.lease import LeaseKey, LeaseState
+from freetrain.forecast.live import LiveForecast, Sight
+from freetrain.forecast.promises import Promise
+from freetrain.forecast.recent import KEPT, RecentAffinity
+from freetrain.replay.policies.lookahead import (
+    CHANGE_WEIGHT,
+    HIT_WEIGHT,
+    HORIZON_S,
+)
+from freetrain.store.forecasts import (
+    Foreseen,
+    add_departures,
+    add_node_names,
+    departures,
+    drop_foreseen,
+    forecast_state,
+    foreseen,
+    forget_forecasts,
+    node_names,
+    put_forecast,
+    put_foreseen,
+)
+from freetrain.tick.lookahead import Ahead, Foresight
+from freetrain.tick.planners import InOrder
+from milp.planner import Planner, SolverName
+from slurm.idle import find_idle
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Iterator, Mapping
+
+    from freetrain.tick.deserts import Deserts
+    from freetrain.tick.observe import Observed
+    from freetrain.tick.run import Run
+    from slurm.records import JobRecord
+
+KEPT_S = 7 * 86_400.0
+"""What was expected of leases is kept for a week."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Outlook:
+    """What is expected of nodes at this look.
+
+    Attributes:
+        forecast: What was learned, this look included.
+        pairs: Its departures.
+        known_names: How many of its names the store has.
+        told: What was expected of leases, as the store has it.
+        problem: Why what was kept could not be used; empty if it could.
+    """
+
+    forecast: LiveForecast
+    pairs: RecentAffinity
+    known_names: int
+    told: Mapping[LeaseKey, Foreseen]
+    problem: str = ""
+
+
+def foresee(
+    run: Run, observed: Observed, *, is_ours: Callable[[JobRecord], bool]
+) -> Outlook:
+    """Return what is expected of nodes, learned from what was kept and from this look.
+
+    Raises:
+        StoreError: The state cannot be read.
+        UnreadableOutputError: Slurm's lists of nodes cannot be read.
+    """
+    outlook = _kept(run.state, observed)
+    idle = find_idle(observed.snapshot, is_ours=is_ours)
+    sight = Sight(
+        idle=idle.nodes,
+        unclear=idle.unclear,
+        promised={
+            name: Promise(plan.start_s, str(plan.job_id))
+            for name, plan in idle.planned.items()
+        },
+    )
+    outlook.forecast.look(observed.now_s, sight)
+    return outlook
+
+
+def foresight(run: Run, outlook: Outlook, deserts: Deserts) -> Foresight:
+    """Return what sorts nodes and plans by *outlook*.
+
+    Until enough has been watched a change costs what it costs, so that the published
+    plan is the best there is.
+
+    Raises:
+        SolverUnavailableError: The solver asked for is not installed.
+    """
+    settings = run.site.planner
+    ahead = Ahead(
+        horizon_s=HORIZON_S,
+        hit_weight=HIT_WEIGHT,
+        change_weight=1.0 if outlook.forecast.is_learning else CHANGE_WEIGHT,
+        losses_s=deserts.losses_s,
+        limit_s=settings.solver_limit_s,
+        clock=run.outside.clock,
+    )
+    published = Planner(SolverName(settings.solver), limit_s=settings.solver_limit_s)
+    in_order = partial(InOrder, background=deserts.background)
+    return Foresight(outlook.forecast, ahead, published, in_order)
+
+
+def keep(state: sqlite3.Connection, outlook: Outlook, observed: Observed) -> None:
+    """Keep what was learned, inside the caller's transaction."""
+    if outlook.problem:
+        forget_forecasts(state)
+    kept = {"cluster": observed.config.cluster, **outlook.forecast.to_state()}
+    put_forecast(state, kept)
+    add_node_names(state, outlook.forecast.names, known=outlook.known_names)
+    add_departures(state, outlook.pairs.fresh, keep=KEPT)
+    put_foreseen(state, _changes(outlook, observed))
+    drop_foreseen(state, before_s=observed.now_s - KEPT_S)
+
+
+def _kept(state: sqlite3.Connection, observed: Observed) -> Outlook:
+    """Return what was kept; a new one where it is of no use, with the reason."""
+    told = {LeaseKey(one.uuid, one.task): one for one in foreseen(state, since_s=0.0)}
+    text, problem = forecast_state(state), ""
+    if text is not None:
+        names, pairs = node_names(state), RecentAffinity(partial(departures, state))
+        try:
+            forecast = _forecast(text, names, pairs, observed.config.cluster)
+            return Outlook(
+                forecast=forecast, pairs=pairs, known_names=len(names), told=told
+            )
+        except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
+            problem = (
+                f"what was learned of nodes cannot be used ({error!r}); it is learned "
+                f"anew, and until then plans go by speed alone"
+            )
+    pairs = RecentAffinity()
+    return Outlook(
+        forecast=LiveForecast(HORIZON_S, pairs=pairs),
+        pairs=pairs,
+        known_names=0,
+        told=told,
+        problem=problem,
+    )
+
+
+def _forecast(
+    text: str, names: tuple[str, ...], pairs: RecentAffinity, cluster: str
+) -> LiveForecast:
+    state = json.loads(text)
+    if state["cluster"] != cluster:
+        raise ValueError(f"it is of cluster {state['cluster']!r}")
+    return LiveForecast(HORIZON_S, names=names, pairs=pairs, state=state)
+
+
+def _changes(outlook: Outlook, observed: Observed) -> Iterator[Foreseen]:
+    """Yield what is expected of leases seen to run first, and what came of others."""
+    live = {one.key: one for one in observed.belief.leases if one.is_live}
+    for key, lease in live.items():
+        if lease.state is LeaseState.RUNNING and lease.node and key not in outlook.told:
+            expected = outlook.forecast.expected(lease.node)
+            if expected is not None:
+                yield Foreseen(
+                    uuid=key.uuid,
+                    task=key.task,
+                    node=lease.node,
+                    at_s=observed.now_s,
+                    horizon_s=expected.horizon_s,
+                    leaves=expected.leaves,
+                    even_s=expected.even_s,
+                    promised_s=expected.promised_s,
+                )
+    ended = {one.key: str(one.ended or "") for one in observed.belief.leases}
+    for key, told in outlook.told.items():
+        if told.ended_s is None and key not in live:
+            came = ended.get(key, "") or "gone"
+            yield replace(told, ended_s=observed.now_s, came=came)
