@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from freetrain.forecast.affinity_map import affinity_map
@@ -62,47 +62,45 @@ class ForecastRecord:
     affinity: AffinityMap | None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Asked:
-    """The survival foretold of the nodes of one cluster.
+    """The survival foretold of nodes of one cluster and age.
 
     Attributes:
-        due_s: When it shows what came.
         said: The probability.
-        nodes: How many nodes it was.
         age_s: How long they had been idle.
+        nodes: How many they were.
         gone: How many have left since.
         departures: Losses that count with this one.
     """
 
-    due_s: float
     said: float
-    nodes: int
     age_s: float
+    nodes: int = 0
     gone: int = 0
     departures: int = 0
 
 
-@dataclass(slots=True)
-class _Cluster:
-    """A cluster with nodes left.
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """What was foretold at one moment.
 
     Attributes:
-        since_s: When it became idle.
-        nodes: How many are left.
-        open: What was foretold of it, and may not be due yet.
+        due_s: When it shows what came.
+        asked: All of it.
+        by_node: The same by node, of nodes that have not left since.
     """
 
-    since_s: float
-    nodes: int = 0
-    open: list[_Asked] = field(default_factory=list)
+    due_s: float
+    asked: tuple[_Asked, ...]
+    by_node: dict[int, _Asked]
 
 
 class Watched:
     """A forecaster that is asked for all idle nodes again and again, and held to it.
 
-    It answers as the one it watches does. A cluster is asked for once, for all its
-    nodes. What is not due yet is not counted.
+    It answers as the one it watches does. Nodes of one cluster and age are asked for
+    once, for all of them. What is not due yet is not counted.
 
     Args:
         forecaster: One that has seen nothing.
@@ -123,8 +121,8 @@ class Watched:
         self._horizon_s = horizon_s
         self._every_s = every_s
         self._ask_s = from_s
-        self._clusters: dict[int, _Cluster] = {}
-        self._due: deque[_Asked] = deque()
+        self._since_s: dict[int, float] = {}
+        self._open: deque[_Round] = deque()
         self._answers = Answers()
         self._left: Counter[int] = Counter()
 
@@ -132,13 +130,11 @@ class Watched:
         self, now_s: float, *, joined: Collection[int], left: Collection[int]
     ) -> None:
         """Show an event, settle what is due, and ask where it is time to."""
-        self._part(now_s, left)
-        while self._due and self._due[0].due_s <= now_s:
-            self._settle(self._due.popleft())
+        while self._open and self._open[0].due_s <= now_s:
+            self._settle(self._open.popleft())
+        self._part(left)
         self._forecaster.see(now_s, joined=joined, left=left)
-        for node in joined:
-            number = self._forecaster.cluster(node)
-            self._clusters.setdefault(number, _Cluster(now_s)).nodes += 1
+        self._since_s.update(dict.fromkeys(joined, now_s))
         if now_s >= self._ask_s:
             self._ask(now_s)
 
@@ -179,42 +175,43 @@ class Watched:
             affinity=affinity_map(self._forecaster.affinity, self._left, names),
         )
 
-    def _part(self, now_s: float, left: Collection[int]) -> None:
-        """Count losses, while the forecaster still knows whose nodes they were."""
+    def _part(self, left: Collection[int]) -> None:
+        """Count losses with what was foretold of the nodes and is not due yet."""
         self._left.update(left)
-        parted = Counter(map(self._forecaster.cluster, left))
-        for number, nodes in parted.items():
-            cluster = self._clusters[number]
-            cluster.open = [one for one in cluster.open if now_s < one.due_s]
-            for asked in cluster.open:
-                asked.gone += nodes
-            for last in cluster.open[-1:]:
-                last.departures += 1
-            cluster.nodes -= nodes
-            if not cluster.nodes:
-                del self._clusters[number]
+        lost: set[_Asked] = set()
+        for told in self._open:
+            hit = [told.by_node.pop(node) for node in left if node in told.by_node]
+            for asked in hit:
+                asked.gone += 1
+            lost = set(hit)
+        for asked in lost:
+            asked.departures += 1
+        for node in left:
+            self._since_s.pop(node, None)
 
-    def _settle(self, asked: _Asked) -> None:
-        self._answers.add(
-            asked.said,
-            nodes=asked.nodes,
-            age_s=asked.age_s,
-            stayed=asked.nodes - asked.gone,
-            departures=asked.departures,
-        )
+    def _settle(self, told: _Round) -> None:
+        for asked in told.asked:
+            self._answers.add(
+                asked.said,
+                nodes=asked.nodes,
+                age_s=asked.age_s,
+                stayed=asked.nodes - asked.gone,
+                departures=asked.departures,
+            )
 
     def _ask(self, now_s: float) -> None:
         self._ask_s = now_s + self._every_s
-        for number, cluster in self._clusters.items():
-            node = next(iter(self._forecaster.members(number)))
-            asked = _Asked(
-                due_s=now_s + self._horizon_s,
-                said=self._forecaster.survival(node, self._horizon_s),
-                nodes=cluster.nodes,
-                age_s=now_s - cluster.since_s,
-            )
-            cluster.open = [*(one for one in cluster.open if now_s < one.due_s), asked]
-            self._due.append(asked)
+        groups: dict[tuple[int, float], _Asked] = {}
+        by_node: dict[int, _Asked] = {}
+        for node, since_s in self._since_s.items():
+            group = self._forecaster.cluster(node), since_s
+            if group not in groups:
+                said = self._forecaster.survival(node, self._horizon_s)
+                groups[group] = _Asked(said, now_s - since_s)
+            groups[group].nodes += 1
+            by_node[node] = groups[group]
+        due_s = now_s + self._horizon_s
+        self._open.append(_Round(due_s, tuple(groups.values()), by_node))
 
 
 def watch(events: Iterable[Event], watched: Watched) -> Reliability:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from freetrain.forecast.reliability import ForecastRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,8 @@ class ReplayResult:
     """One policy's replay of one log.
 
     Node-seconds and samples are sums over the replay; ``*_samples`` losses are
-    samples that were not trained because of the cause named.
+    samples that were not trained because of the cause named. ``forecasts`` is None
+    where the policy has none, or they were not to be recorded.
     """
 
     policy: str
@@ -106,3 +111,4 @@ class ReplayResult:
     completions: tuple[Completion, ...]
     learning: tuple[Learning, ...] = ()
     priority_settings: tuple[tuple[str, float], ...] = ()
+    forecasts: ForecastRecord | None = None

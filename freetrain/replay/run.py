@@ -11,6 +11,7 @@ from freetrain.priority.registry import priority_named
 from freetrain.replay.accounting import PublishedAccountant, RealAccountant
 from freetrain.replay.engine import Engine
 from freetrain.replay.learning import learning_of
+from freetrain.replay.policies.interface import Foretelling
 from freetrain.replay.policies.planning import SolverUse
 from freetrain.replay.policies.registry import POLICIES
 from freetrain.replay.result import Completion, ReplayResult
@@ -22,7 +23,9 @@ from freetrain.trainers.spec import Costs
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from freetrain.forecast.reliability import ForecastRecord
     from freetrain.replay.accounting import Accountant
+    from freetrain.replay.policies.interface import Policy
     from freetrain.replay.result import Step
     from freetrain.replay.runs import Run
     from freetrain.replay.settings import ReplaySettings
@@ -58,6 +61,7 @@ class Played:
     use: SolverUse
     runs: Sequence[Run]
     steps: Sequence[Step]
+    forecasts: ForecastRecord | None = None
 
 
 def run_replay(
@@ -159,15 +163,27 @@ def _play(
     caller: Caller,
 ) -> Played:
     use = SolverUse()
+    policy = POLICIES[settings.policy](settings, caller.clock, use)
     engine = Engine(
         timeline,
         trainers,
-        policy=POLICIES[settings.policy](settings, caller.clock, use),
+        policy=policy,
         accountant=accountant,
         settings=settings,
     )
     engine.run(caller.on_progress)
-    return Played(accountant.tally, use, engine.queue.runs, engine.steps)
+    return Played(
+        tally=accountant.tally,
+        use=use,
+        runs=engine.queue.runs,
+        steps=engine.steps,
+        forecasts=_forecasts(policy, timeline),
+    )
+
+
+def _forecasts(policy: Policy, timeline: PoolTimeline) -> ForecastRecord | None:
+    watched = policy.forecasts if isinstance(policy, Foretelling) else None
+    return None if watched is None else watched.record(timeline.node_names)
 
 
 def _play_free_of_cost(
@@ -252,6 +268,7 @@ def _result(
         completions=tuple(_completion(run) for run in played.runs),
         learning=learning_of(played.runs),
         priority_settings=settings.priority_settings,
+        forecasts=played.forecasts,
     )
 
 

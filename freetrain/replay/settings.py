@@ -54,6 +54,7 @@ class ReplaySettings:
         learns_speeds: Whether the policy freetrain learns speeds by node count from
             what trainers do, instead of believing their users.
         record_steps: Whether the result lists every step.
+        record_forecasts: Whether a policy's forecasts are held against what came.
 
     Raises:
         UsageError: A number is outside its range.
@@ -72,6 +73,7 @@ class ReplaySettings:
     look_every_s: float | None = None
     learns_speeds: bool = False
     record_steps: bool = True
+    record_forecasts: bool = False
 
     def __post_init__(self) -> None:
         """Refuse numbers that mean nothing."""

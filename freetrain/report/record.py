@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PERCENTILES = (5, 25, 50, 75, 95)
 VOLATILE = ("solver_s", "wall_s", "peak_rss_bytes")
 """Figures that differ from one run to the next."""
-SERIES = ("steps", "completions", "learning")
+SERIES = ("steps", "completions", "learning", "forecasts")
 LOSSES = ("rescale_samples", "preempt_samples", "start_samples")
 
 

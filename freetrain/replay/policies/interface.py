@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from collections.abc import Set as AbstractSet
 
+    from freetrain.forecast.reliability import Watched
     from freetrain.priority.interface import Target
     from freetrain.quality.outlook import Better, Point
     from freetrain.trainers.spec import Costs, Scaling
@@ -144,6 +145,16 @@ class Change:
     trainer: int
     drop: tuple[int, ...] = ()
     take: tuple[int, ...] = ()
+
+
+@runtime_checkable
+class Foretelling(Protocol):
+    """A policy that goes by forecasts."""
+
+    @property
+    def forecasts(self) -> Watched | None:
+        """Its forecasts so far; None where they are not watched."""
+        ...
 
 
 class Policy(Protocol):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from freetrain.replay.policies.interface import Foretelling
 from freetrain.scaling.assumed import ASSUMED_RESCALE_S, ASSUMED_START_S
 from freetrain.scaling.estimate import estimate
 from freetrain.scaling.fragment import Fragment, Mark, Rescale, seen_in
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from freetrain.forecast.reliability import Watched
     from freetrain.replay.policies.interface import Change, Policy, TrainerView, View
     from freetrain.scaling.prior import Prior, Shown
     from freetrain.scaling.profiling import Profiling
@@ -219,6 +221,12 @@ class WatchedPolicy:
         self.name = policy.name
         self._policy = policy
         self._speeds = speeds
+
+    @property
+    def forecasts(self) -> Watched | None:
+        """Those of the policy, where they are watched."""
+        policy = self._policy
+        return policy.forecasts if isinstance(policy, Foretelling) else None
 
     def decide(self, view: View) -> Sequence[Change]:
         """Decide as the policy does."""

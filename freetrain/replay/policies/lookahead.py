@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from freetrain.forecast.reliability import Watched
 from freetrain.replay.policies.lookahead_nodes import changes_to_holdings
 from milp.problem import NodeClass, Problem, TrainerState
 from milp.window import Holder, Stay, Window
@@ -70,6 +71,11 @@ class LookaheadPolicy:
         self._published = published
         self._worth = worth
         self._weights = weights
+
+    @property
+    def forecasts(self) -> Watched | None:
+        """Its forecasts, where they are watched."""
+        return self._forecaster if isinstance(self._forecaster, Watched) else None
 
     def decide(self, view: View) -> Sequence[Change]:
         """Learn from what happened, plan, and choose nodes."""
