@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from collections.abc import Set as AbstractSet
+
+    from milp.window_seats import Seat
     from milp.window_table import Table
 
 _MOST_MOVES = 200
@@ -39,16 +43,18 @@ class Climb:
 
     def __init__(self, table: Table) -> None:
         self._table = table
-        self._takes = [self._best_take(j) for j in range(len(table.seats))]
-        self._gifts = [self._best_gift(j) for j in range(len(table.seats))]
+        self._takes: dict[int, Move] = {}
+        self._gifts: dict[int, Move] = {}
+        places = range(len(table.seats))
+        if table.free:
+            self._look_at_takes(places)
+        self._look_at_gifts(places)
 
     def run(self) -> int:
         """Move until nothing improves the plan; return how many moves that took."""
-        if not self._takes:
-            return 0
-        least = _WORTH_IT * (1.0 + sum(abs(seat.value) for seat in self._table.seats))
+        least = _WORTH_IT * (1.0 + sum([abs(seat.value) for seat in self._table.seats]))
         for moves in range(_MOST_MOVES):
-            best = max([*self._takes, *self._gifts])
+            best = max([*self._takes.values(), *self._gifts.values(), _NOTHING])
             if best.gain <= least:
                 # These take longest to look at, and seldom help.
                 best = self._best_transfer()
@@ -59,55 +65,71 @@ class Climb:
 
     def _make(self, move: Move) -> None:
         self._table.move(move.place, move.k, move.more)
-        touched = [move.place]
+        touched = {move.place}
         if move.to >= 0:
             self._table.move(move.to, move.k, move.taken)
-            touched.append(move.to)
-        for place in touched:
-            self._gifts[place] = self._best_gift(place)
-        for place, take in enumerate(self._takes):
-            if place in touched or take.k == move.k:
-                self._takes[place] = self._best_take(place)
-            elif move.k in self._table.free:
-                self._takes[place] = max(take, self._take(place, move.k))
+            touched.add(move.to)
+        self._look_at_gifts(touched)
+        same = [place for place, take in self._takes.items() if take.k == move.k]
+        touched.update(same)
+        self._look_at_takes(touched)
+        if move.k in self._table.free:
+            self._look_at_class(move.k, touched)
 
-    def _best_take(self, place: int) -> Move:
-        seat = self._table.seats[place]
-        if seat.nodes >= seat.most:
-            return _NOTHING
-        gained, k, more = seat.best_take(self._table.free)
-        return Move(gained, place, k, more) if more else _NOTHING
+    def _look_at_takes(self, places: Iterable[int]) -> None:
+        """Find the best takes of trainers; those who share a seat have the same."""
+        seats, free = self._table.seats, self._table.free
+        known: dict[Seat, tuple[float, int, int]] = {}
+        for place in places:
+            seat = seats[place]
+            if seat not in known:
+                known[seat] = seat.best_take(free)
+            gained, k, more = known[seat]
+            if more:
+                self._takes[place] = Move(gained, place, k, more)
+            else:
+                self._takes.pop(place, None)
 
-    def _take(self, place: int, k: int) -> Move:
-        seat = self._table.seats[place]
-        more = min(self._table.free[k], seat.room(k))
-        if more <= 0:
-            return _NOTHING
-        return Move(seat.with_more(k, more) - seat.value, place, k, more)
+    def _look_at_class(self, k: int, seen: AbstractSet[int]) -> None:
+        """See whether those who are not among *seen* better take of class *k* now."""
+        nodes = self._table.free[k]
+        for place, seat in enumerate(self._table.seats):
+            if place in seen:
+                continue
+            value, more = seat.with_up_to(k, nodes)
+            take = Move(value - seat.value, place, k, more)
+            if take > self._takes.get(place, _NOTHING):
+                self._takes[place] = take
 
-    def _best_gift(self, place: int) -> Move:
-        seat, best = self._table.seats[place], _NOTHING
-        for k in seat.mine:
-            spare = seat.spare(k)
-            if spare > 0:
-                gained = seat.with_more(k, -spare) - seat.value
-                if gained > best.gain:
-                    best = Move(gained, place, k, -spare)
-        return best
+    def _look_at_gifts(self, places: Iterable[int]) -> None:
+        seats = self._table.seats
+        for place in places:
+            gained, k, spare = seats[place].best_gift()
+            if spare:
+                self._gifts[place] = Move(gained, place, k, -spare)
+            else:
+                self._gifts.pop(place, None)
 
     def _best_transfer(self) -> Move:
-        best = _NOTHING
-        for place, giver in enumerate(self._table.seats):
+        best, seats = _NOTHING, self._table.seats
+        givers = [place for place in self._table.moved if seats[place].taken()]
+        if not givers:
+            return best
+        # Of those who share a seat the first is as good as any.
+        first: dict[Seat, int] = {}
+        for place, seat in enumerate(seats):
+            if seat.nodes < seat.most:
+                first.setdefault(seat, place)
+        for place in sorted(givers):
+            giver = seats[place]
             for k in giver.taken():
                 spare = giver.spare(k)
                 lost = giver.with_more(k, -spare) - giver.value
-                for to, seat in enumerate(self._table.seats):
-                    if to == place or seat.nodes >= seat.most:
+                for seat, to in first.items():
+                    if to == place:
                         continue
-                    taken = min(spare, seat.room(k))
-                    if taken <= 0:
-                        continue
-                    gained = lost + seat.with_more(k, taken) - seat.value
+                    value, taken = seat.with_up_to(k, spare)
+                    gained = lost + value - seat.value
                     if gained > best.gain:
                         best = Move(gained, place, k, -spare, to, taken)
         return best

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 _MOST_CURVES = 10_000
 
+_NO_ROOM = (-math.inf, 0)
+
 
 class Worths:
     """Worth by node count of each curve as a list, -inf at what is not a size."""
@@ -35,7 +37,7 @@ class Worths:
 
 
 class Chances:
-    """Lives and hits by class, worked out once in a search.
+    """Lives and hits by class, worked out once in a search; and the seats at first.
 
     Attributes:
         life_s: Mean seconds that a node stays, by class.
@@ -45,6 +47,27 @@ class Chances:
     def __init__(self, window: Window) -> None:
         self.life_s = {k: stay.life_s for k, stay in window.stays.items()}
         self.hits: Mapping[int, list[float]] = _Hits(window.stays)
+        self._window = window
+        self._seats: list[Seat] = []
+
+    def seats(self, worths: Worths) -> list[Seat]:
+        """Return everybody's seat with what is held now; made once, never to be moved.
+
+        Trainers that hold nothing and are equal otherwise share one: half of 40
+        trainers on Summit wait.
+        """
+        if self._seats:
+            return self._seats
+        waiting: dict[tuple[Curve, float, float], Seat] = {}
+        for trainer in self._window.trainers:
+            key = trainer.curve, trainer.start_s, trainer.loss_s
+            seat = None if trainer.held else waiting.get(key)
+            if seat is None:
+                seat = Seat(trainer, self._window, self, worths.of(trainer.curve))
+                if not trainer.held:
+                    waiting[key] = seat
+            self._seats.append(seat)
+        return self._seats
 
 
 class _Hits(dict[int, list[float]]):
@@ -60,7 +83,7 @@ class _Hits(dict[int, list[float]]):
 
 
 class Seat:
-    """One trainer's nodes in a plan under search.
+    """One trainer's nodes in a plan under search; several may share one that waits.
 
     Attributes:
         held: Nodes it holds now, by class.
@@ -75,8 +98,10 @@ class Seat:
         "_above",
         "_below",
         "_down",
+        "_gift",
         "_hits",
         "_hits_of",
+        "_known",
         "_life_of",
         "_life_s",
         "_loss_s",
@@ -94,23 +119,41 @@ class Seat:
     def __init__(
         self, trainer: Holder, window: Window, chances: Chances, worth: list[float]
     ) -> None:
-        self.held = trainer.held
-        self.mine = dict(trainer.held)
-        self.before = self.nodes = sum(trainer.held.values())
+        held = self.held = trainer.held
+        self.mine = dict(held)
+        self.before = self.nodes = sum(held.values())
         self.most = len(worth) - 1
         self._worth = worth
-        self._life_of, self._hits_of = chances.life_s, chances.hits
+        life_of, hits_of = self._life_of, self._hits_of = chances.life_s, chances.hits
         # What it holds after a loss may be no size; it trained on it all the same.
         present = trainer.curve.value_per_s.item(self.before) * window.change_weight
         self._up, self._down = present * trainer.up_s, present * trainer.down_s
-        self._start_s = window.change_weight * trainer.start_s if not self.before else 0
+        self._start_s = window.change_weight * trainer.start_s if not held else 0.0
         self._loss_s = window.hit_weight * trainer.loss_s
-        self._life_s = self._hits = 0.0
-        for k, nodes in self.mine.items():
-            self._life_s += nodes * chances.life_s[k]
-            self._hits += chances.hits[k][nodes]
+        life_s = hits = 0.0
+        for k, nodes in held.items():
+            life_s += nodes * life_of[k]
+            hits += hits_of[k][nodes]
+        self._life_s, self._hits = life_s, hits
         self._above = self._below = 0
-        self.value = self._value(self.nodes, self._life_s, self._hits)
+        self.value = self._value(self.nodes, life_s, hits)
+        self._gift: tuple[float, int, int] | None = None
+        self._known: dict[tuple[int, int], tuple[float, int]] = {}
+
+    def copy(self) -> Seat:
+        """Return a seat that moves apart from this one."""
+        made = object.__new__(Seat)
+        for slot in self.__slots__:
+            setattr(made, slot, getattr(self, slot))
+        made.mine, made._known = dict(self.mine), {}
+        return made
+
+    def fallback(self) -> int:
+        """Return the largest size that is no more than its nodes, or 0."""
+        nodes, worth = min(self.nodes, self.most), self._worth
+        while worth[nodes] == -math.inf:
+            nodes -= 1
+        return nodes
 
     def _value(self, nodes: int, life_s: float, hits: float) -> float:
         before = self.before
@@ -123,13 +166,6 @@ class Seat:
         worth = self._worth[nodes]
         # Off its sizes it gains nothing, however bad the prospects.
         return worth * useful_s - cost if worth > -math.inf else worth
-
-    def room(self, k: int) -> int:
-        """Return how many nodes of class *k* it may take without migrating (M4)."""
-        room = self.most - self.nodes
-        if self._below:
-            room = min(room, self.held.get(k, 0) - self.mine.get(k, 0))
-        return room
 
     def spare(self, k: int) -> int:
         """Return how many nodes of class *k* it may give without migrating (M4)."""
@@ -145,7 +181,7 @@ class Seat:
     def with_more(self, k: int, more: int) -> float:
         """Return what it would gain with *more* nodes of class *k*, or fewer.
 
-        The innermost step of the search: the formula of ``_value`` is written out.
+        The formula of ``_value`` is written out: this is the innermost step.
         """
         mine, before, hits = self.mine.get(k, 0), self.before, self._hits_of[k]
         nodes = self.nodes + more
@@ -159,41 +195,59 @@ class Seat:
         hit = self._hits + hits[mine + more] - hits[mine]
         return worth * (life_s - self._loss_s * hit - self._start_s) - cost
 
+    def with_up_to(self, k: int, nodes: int) -> tuple[float, int]:
+        """Return its value with as many of *nodes* of class *k* as it has room for.
+
+        Kept until it moves: a search asks for the same again and again.
+
+        Returns:
+            What it would gain, and how many it takes; minus infinity and 0 where it
+            has no room.
+        """
+        known = self._known.get((k, nodes))
+        if known is None:
+            room = self.most - self.nodes
+            if self._below:
+                room = min(room, self.held.get(k, 0) - self.mine.get(k, 0))
+            taken = min(room, nodes)
+            known = (self.with_more(k, taken), taken) if taken > 0 else _NO_ROOM
+            self._known[k, nodes] = known
+        return known
+
     def best_take(self, free: Mapping[int, int]) -> tuple[float, int, int]:
         """Return the best of taking all free nodes of a class that there is room for.
-
-        What ``room`` and ``with_more`` say, class after class, written out: two
-        thirds of a search are spent here.
 
         Returns:
             What is gained, the class, and how many nodes; zeros where nothing gains.
         """
-        best_gain, best_k, best_more = 0.0, -1, 0
-        present, before, worth = self.value, self.nodes, self._worth
-        life_s, hits_now, mine = self._life_s, self._hits, self.mine
-        life_of, hits_of, loss_s = self._life_of, self._hits_of, self._loss_s
-        room = self.most - before
-        for k, more in free.items():
-            here = mine.get(k, 0)
-            if self._below:
-                more = min(more, self.held.get(k, 0) - here)  # noqa: PLW2901
-            more = min(more, room)  # noqa: PLW2901
-            if more <= 0:
-                continue
-            nodes, hits = before + more, hits_of[k]
-            held = self.before
-            cost = self._up if nodes > held else self._down if nodes < held else 0.0
-            useful_s = (life_s + more * life_of[k]) / nodes - self._start_s
-            useful_s -= loss_s * (hits_now + hits[here + more] - hits[here])
-            if worth[nodes] == -math.inf:
-                continue
-            gained = worth[nodes] * useful_s - cost - present
-            if gained > best_gain:
-                best_gain, best_k, best_more = gained, k, more
-        return best_gain, best_k, best_more
+        best, present = (0.0, -1, 0), self.value
+        for k, nodes in free.items():
+            value, more = self.with_up_to(k, nodes)
+            if value - present > best[0]:
+                best = value - present, k, more
+        return best
+
+    def best_gift(self) -> tuple[float, int, int]:
+        """Return the best of giving all of a class that it may give.
+
+        Returns:
+            What is gained, the class, and how many nodes; zeros where nothing gains.
+        """
+        if self._gift is None:
+            best = 0.0, -1, 0
+            for k in self.mine:
+                spare = self.spare(k)
+                if spare > 0:
+                    gained = self.with_more(k, -spare) - self.value
+                    if gained > best[0]:
+                        best = gained, k, spare
+            self._gift = best
+        return self._gift
 
     def move(self, k: int, more: int) -> None:
         """Take *more* nodes of class *k*, or give some."""
+        self._gift = None
+        self._known.clear()
         mine, held = self.mine.get(k, 0), self.held.get(k, 0)
         hits = self._hits_of[k]
         self._above += (mine + more > held) - (mine > held)

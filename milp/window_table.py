@@ -4,30 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from milp.window_seats import Chances, Seat, Worths
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from milp.window import Window
+    from milp.window_seats import Chances, Worths
 
 
 class Table:
     """A plan under search, at first what is held now.
 
     Attributes:
-        seats: By trainer.
+        seats: By trainer; those that did not move are shared with other tables.
         free: Nodes that nobody has, by class; none of them 0.
+        moved: Trainers whose seats moved.
     """
 
     def __init__(self, window: Window, worths: Worths, chances: Chances) -> None:
         self.free = dict(window.free)
-        self.seats = [
-            Seat(trainer, window, chances, worths.of(trainer.curve))
-            for trainer in window.trainers
-        ]
+        self.seats = list(chances.seats(worths))
+        self.moved: set[int] = set()
         self._chances = chances
-        self._window = window
 
     @property
     def value(self) -> float:
@@ -36,6 +33,9 @@ class Table:
 
     def move(self, place: int, k: int, more: int) -> None:
         """Let trainer *place* take *more* free nodes of class *k*, or give some."""
+        if place not in self.moved:
+            self.moved.add(place)
+            self.seats[place] = self.seats[place].copy()
         self.seats[place].move(k, more)
         left = self.free.get(k, 0) - more
         if left:
@@ -45,11 +45,10 @@ class Table:
 
     def settle(self) -> None:
         """Let trainers that hold what is not a size fall back to the next below."""
-        for place, trainer in enumerate(self._window.trainers):
-            seat = self.seats[place]
-            sizes = [n for n in (0, *trainer.curve.sizes) if n <= seat.nodes]
-            if sizes[-1] < seat.nodes:
-                self.shed(place, seat.nodes - sizes[-1])
+        for place, seat in enumerate(self.seats):
+            size = seat.fallback()
+            if size < seat.nodes:
+                self.shed(place, seat.nodes - size)
 
     def reach(self, counts: Sequence[int]) -> None:
         """Give each trainer as many nodes as *counts* says, whole classes first."""
@@ -64,8 +63,9 @@ class Table:
 
     def shed(self, place: int, surplus: int) -> None:
         """Let a trainer give whole classes that fit, the shortest-lived first."""
-        mine, life_s = self.seats[place].mine, self._chances.life_s
+        life_s = self._chances.life_s
         while surplus:
+            mine = self.seats[place].mine
             fitting = [k for k, n in mine.items() if n <= surplus]
             k = min(fitting or mine, key=lambda k: (life_s[k], -mine[k], k))
             given = min(mine[k], surplus)
@@ -77,8 +77,9 @@ class Table:
 
         Where none fits, it takes part of its own, or of the longest-lived.
         """
-        mine, free, life_s = self.seats[place].mine, self.free, self._chances.life_s
+        free, life_s = self.free, self._chances.life_s
         while wanted:
+            mine = self.seats[place].mine
             fitting = [k for k, n in free.items() if n <= wanted]
             known = [k for k in fitting if k in mine]
             if fitting:
