@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from freetrain.cli.maker_text import maker_text
+from freetrain.cli.pack_text import member_lines
 from freetrain.cli.times import ago, clock_text, nodes_text
 from freetrain.toml.wording import one_line
 
@@ -65,6 +66,9 @@ def _progress(one: Standing, now_s: float) -> Iterator[tuple[str, str]]:
         others = {k: v for k, v in told.metrics.items() if k != "loss"}
         if others:
             yield "metrics", ", ".join(f"{k} {v:.4g}" for k, v in others.items())
+    if one.pack is not None:
+        for number, said in enumerate(member_lines(one.pack)):
+            yield "" if number else "members", said
     if one.committed_step is not None:
         yield "committed", f"step {one.committed_step:,}"
 

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from freetrain.cli.curves_record import outlook_record
+from freetrain.cli.pack_text import pack_record
 from freetrain.cli.why_text import reason_of
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def explain_record(
                 "learned": None
                 if (known := learned.get(one.row.name)) is None
                 else outlook_record(known),
+                "pack": None if one.pack is None else pack_record(one.pack),
                 "generations": [_chapter(c) for c in chapters[one.row.name]],
             }
             for one in seen.standings

@@ -15,6 +15,7 @@ from freetrain.cli.aim_text import aim_lines
 from freetrain.cli.curves_text import outlook_lines, speed_lines
 from freetrain.cli.maker_text import maker_text
 from freetrain.cli.node_names import nodes_named
+from freetrain.cli.pack_text import member_lines, pack_line
 from freetrain.cli.times import age_text, ago, clock_text, short_age
 from freetrain.cli.why_text import reason_of
 from freetrain.desk.status import Doing
@@ -92,6 +93,9 @@ def _trainer(one: Standing, seen: Overview) -> Iterator[str]:
     elif is_wanted and one.doing is Doing.WAITING:
         yield "No tick has seen it yet."
     yield from (f"{said[:1].upper()}{said[1:]}" for said in aim_lines(one, seen))
+    if one.pack is not None:
+        yield f"It is a pack: {pack_line(one.pack)}."
+        yield from member_lines(one.pack)
     if is_wanted and seen.is_tick_missing:
         yield "No tick for ten minutes or more: nothing changes without one."
 

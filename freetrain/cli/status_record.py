@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from freetrain.cli.pack_text import pack_record
 from freetrain.cli.why_text import reason_of
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def _record(one: Standing, seen: Overview) -> dict[str, Any]:
         "reason": reason_of(one, seen),
         "is_diverging": line is not None and line.is_diverging,
         "delivery": _delivery(seen.delivery_of(one.row)),
+        "pack": None if one.pack is None else pack_record(one.pack),
         "run_dir": one.row.run_dir,
     }
 

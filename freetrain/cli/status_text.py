@@ -11,6 +11,7 @@ from rich.text import Text
 
 from freetrain.broker.lease import LeaseState
 from freetrain.cli.aim_text import aim_lines
+from freetrain.cli.pack_text import pack_line
 from freetrain.cli.times import ago, short_age
 from freetrain.cli.why_text import reason_of
 from freetrain.desk.status import Doing
@@ -99,6 +100,8 @@ def _lines(seen: Overview) -> Iterator[str]:
             yield f"{one.row.name}: {reason}"
         for said in aim_lines(one, seen):
             yield f"{one.row.name}: {said}"
+        if one.pack is not None:
+            yield f"{one.row.name}: {pack_line(one.pack)}"
     yield f"Leases: {_leases(seen)}. {_tick(seen)}"
     yield from () if seen.page is None else seen.page.problems
 

@@ -21,7 +21,7 @@ _UNCHECKED = "Nothing was submitted. {}, or submit --unchecked if compute nodes 
 
 
 def check_program(job: TrainerJob, environment: Mapping[str, str]) -> None:
-    """Refuse a job whose directory or program is not here.
+    """Refuse a job whose directory or program is not here; a pack has no program.
 
     Args:
         job: The trainer.
@@ -32,8 +32,8 @@ def check_program(job: TrainerJob, environment: Mapping[str, str]) -> None:
     """
     if not job.directory.is_dir():
         raise _refusal(f"there is no directory {job.directory}", "Correct directory")
-    program = job.command[0]
-    if find_program(program, job.directory, environment) is None:
+    program = job.command[0] if job.command else ""
+    if program and find_program(program, job.directory, environment) is None:
         where = f"in {job.directory}" if "/" in program else "on your PATH"
         raise _refusal(
             f"the program {shown(program)} is not {where}, or cannot be executed",
@@ -71,7 +71,7 @@ def remarks(
     found = []
     launcher = launcher_program(job)
     path = f"{environment.get('PATH', os.defpath)}:{beside}"
-    if find_program(launcher, job.directory, {"PATH": path}) is None:
+    if launcher and find_program(launcher, job.directory, {"PATH": path}) is None:
         found.append(
             f"the launcher {shown(launcher)} is not on your PATH here; compute nodes "
             f"need it"
@@ -96,7 +96,9 @@ def _outermost(folders: Iterable[Path]) -> list[Path]:
 
 
 def launcher_program(job: TrainerJob) -> str:
-    """Return the program that starts the job's worlds."""
+    """Return the program that starts the job's worlds; empty for one of ours."""
+    if job.launch.launcher is Launcher.PACK:
+        return ""
     if job.launch.launcher is Launcher.CUSTOM:
         return job.launch.command[0]
     return job.launch.executable or str(job.launch.launcher)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from freetrain.desk.checks import check_program, remarks
 from freetrain.desk.environment import kept_environment
+from freetrain.desk.packed import members_of
 from freetrain.desk.submission import Submission, Wish
 from freetrain.desk.submit import Submitted, preview, submit
 from freetrain.errors import UsageError
@@ -83,8 +84,10 @@ def hand_in(  # noqa: PLR0913 - the outside, piece by piece
     job = read_job(asked.path, named=asked.named, home=home)
     kept = kept_environment(environ)
     theirs = kept | dict(job.environment)
+    members = members_of(job, home=home) if asked.is_checked else ()
     if asked.is_checked:
-        check_program(job, theirs)
+        for one in (job, *members):
+            check_program(one, theirs | dict(one.environment))
     state = StateDir(site.state_directory)
     folder = state.trainer(job.name)
     submission = Submission(
@@ -97,7 +100,8 @@ def hand_in(  # noqa: PLR0913 - the outside, piece by piece
     )
     keep = preview if asked.is_dry_run else submit
     submitted = keep(state, submission, uid=uid)
-    shared = (state.path, job.directory, submission.run_dir, submission.logs)
+    folders = [one.directory for one in (job, *members)]
+    shared = (state.path, *folders, submission.run_dir, submission.logs)
     beside = Path(sys.executable).parent
     said = remarks(job, theirs, shared, beside=beside, mounts=read_mounts())
     return HandedIn(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from freetrain.elastic.run_dir import RunDir
+from freetrain.pack.record import member_folders
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +22,8 @@ class LeftOver:
     """What an earlier training left in the folders that a new one would use.
 
     Attributes:
-        step: Steps that its newest checkpoint has; None where there is none.
+        step: Steps that its newest checkpoint has, of a pack those of its members
+            together; None where there is none.
         generation: The highest generation that any file names; 0 for none.
         has_logs: Whether there is anything that its worlds printed.
     """
@@ -43,8 +45,11 @@ def left_over(run_dir: Path, logs: Path) -> LeftOver:
     outcomes = _matching(run.outcomes, _OUTCOME)
     named = [int(one[1]) for one in (*checkpoints, *printed, *outcomes)]
     newest = max((one[0] for one in checkpoints), default=None)
+    inner = (left_over(one / "run", one / "logs") for one in member_folders(run))
+    steps = [one.step for one in inner if one.step is not None]
+    steps += [] if newest is None else [int(newest[11:26])]
     return LeftOver(
-        step=None if newest is None else int(newest[11:26]),
+        step=sum(steps) if steps else None,
         generation=max([run.newest_generation(), *named]),
         has_logs=bool(printed),
     )

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 
 from freetrain.desk.places import left_over
 from freetrain.desk.submission import job_of
+from freetrain.elastic.run_dir import RunDir
 from freetrain.exchange.assigned import USER, generations, read_assigned
 from freetrain.exchange.ending import Ended, read_ending
 from freetrain.exchange.errors import UnreadableFileError
 from freetrain.exchange.heartbeat import AgentState, read_heartbeat
 from freetrain.launch.places import logs_of
+from freetrain.pack.record import read_record
 from freetrain.progress.tail import latest_progress
 from freetrain.store.trainers import TrainerState
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from freetrain.exchange.heartbeat import Heartbeat
     from freetrain.exchange.layout import StateDir, TrainerDir
     from freetrain.jobfile.job import TrainerJob
+    from freetrain.pack.record import Record
     from freetrain.progress.record import Progress
     from freetrain.store.trainers import TrainerRow
 
@@ -86,6 +89,7 @@ class Standing:
             or its program keeps them itself.
         head: What the agent says that launches its newest world; None where nobody
             does.
+        pack: How its members stand; None where it is no pack.
         problem: Which file is damaged; empty where none is.
     """
 
@@ -95,6 +99,7 @@ class Standing:
     progress: Progress | None = None
     committed_step: int | None = None
     head: Heartbeat | None = None
+    pack: Record | None = None
     problem: str = ""
 
     @property
@@ -188,6 +193,7 @@ def read_standing(state: StateDir, row: TrainerRow) -> Standing:
         progress=latest_progress(job, run_dir, logs),
         committed_step=left_over(run_dir, logs).step,
         head=_head(state, worlds),
+        pack=None if job.launch.pack is None else read_record(RunDir(run_dir)),
     )
 
 

@@ -1,0 +1,51 @@
+"""How the members of a pack stand, for people and for programs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from freetrain.pack.record import Line, Record
+
+
+def pack_line(pack: Record) -> str:
+    """Return how many of its members are over."""
+    lines = pack.members.values()
+    if not lines:
+        return "no member was started so far"
+    failed = sum(line.end == "failed" for line in lines)
+    over = f"{sum(line.is_over for line in lines)} of {len(lines)} members are over"
+    return f"{over}, {failed} failed" if failed else over
+
+
+def member_lines(pack: Record) -> Iterator[str]:
+    """Yield how each member stands, in the order in which they came."""
+    for name, line in pack.members.items():
+        yield f"{name}: {_stand(line, pack.shares.get(name))}"
+
+
+def pack_record(pack: Record) -> dict[str, Any]:
+    """Return the members of *pack*, for ``--json``; what is not known is null."""
+    return {
+        "means": pack.means or None,
+        "members": [
+            {
+                "name": name,
+                "end": line.end or None,
+                "is_over": line.is_over,
+                "step": line.steps,
+                "samples": line.samples,
+                "share": None if line.end else pack.shares.get(name),
+            }
+            for name, line in pack.members.items()
+        ],
+    }
+
+
+def _stand(line: Line, share: float | None) -> str:
+    step = f"step {line.steps:,}"
+    if line.end:
+        return f"{line.end}, {step}"
+    return step if share is None else f"{step}, {share:.0%} of the CPUs"

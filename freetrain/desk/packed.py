@@ -1,0 +1,35 @@
+"""What a trainer that is a pack is made of: other people's job files, its members."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from freetrain.pack.file import read_pack
+from freetrain.pack.intake import Files
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from freetrain.jobfile.job import TrainerJob
+
+
+def members_of(job: TrainerJob, *, home: Path | None) -> tuple[TrainerJob, ...]:
+    """Return the members that the pack of *job* has now; none where it is no pack.
+
+    Files of its inbox that are no job files are passed over, as the pack does.
+
+    Args:
+        job: The trainer.
+        home: What ``~`` stands for in paths.
+
+    Raises:
+        FreeTrainError: The pack file, or a job file that it names, cannot be used.
+    """
+    if job.launch.pack is None:
+        return ()
+    pack = read_pack(job.launch.pack, home=home)
+    return Files(pack, home=home, say=_pass_over).arrivals()
+
+
+def _pass_over(complaint: str) -> None:
+    del complaint

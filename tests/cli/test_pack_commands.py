@@ -1,0 +1,123 @@
+"""submit, status and explain of a pack, as its user calls them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from freetrain.pack.record import Line, Record, member_folder, write_record
+from tests.cli.desk_files import at_home, refused, run_json
+from tests.cli.worlds import run
+from tests.desk.desks import leave_checkpoint
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from freetrain.exchange.layout import StateDir
+
+PACK_JOB = """\
+name = "small"
+
+[nodes]
+max = 1
+
+[launch]
+launcher = "pack"
+pack = "pack.toml"
+"""
+MEMBER = 'name = "{}"\ncommand = "{}"\nelastic = false\n[nodes]\nmax = 1\n'
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> StateDir:
+    made = at_home(tmp_path, PACK_JOB)
+    (tmp_path / "pack.toml").write_text('members = ["a.toml", "b.toml"]\n')
+    for name in "ab":
+        (tmp_path / f"{name}.toml").write_text(MEMBER.format(name, "python3 x.py"))
+    return made
+
+
+@pytest.fixture
+def small(tmp_path: Path, state: StateDir) -> StateDir:
+    assert run("submit", "job.toml", cwd=tmp_path).code == 0
+    return state
+
+
+def stand(state: StateDir) -> None:
+    """Let one of two members be finished, and the other train."""
+    run_dir = state.trainer("small").run
+    run_dir.create()
+    lines = {
+        "a": Line(arrived_s=0.0, ended_s=9.0, end="finished", steps=300, samples=900.0),
+        "b": Line(arrived_s=0.0, steps=1_200, samples=2_400.0),
+    }
+    shares = {"a": 0.5, "b": 0.75}
+    write_record(run_dir, Record(means="affinity", shares=shares, members=lines))
+
+
+def test_a_pack_is_submitted_as_any_trainer(tmp_path: Path, state: StateDir) -> None:
+    shown = run_json("submit", "job.toml", "--dry-run", cwd=tmp_path)
+
+    launch = shown["would_run"]["launch"]
+    assert launch[-3:] == ["-m", "freetrain.pack", str(tmp_path / "pack.toml")]
+    assert not [one for one in shown["remarks"] if "launcher" in one]
+
+    assert run("submit", "job.toml", cwd=tmp_path).code == 0
+    kept = state.trainer("small").job.read_text()
+    assert f'pack = "{tmp_path / "pack.toml"}"' in kept
+
+
+def test_a_pack_is_refused_for_what_a_member_says(
+    tmp_path: Path, state: StateDir
+) -> None:
+    (tmp_path / "b.toml").write_text(MEMBER.format("b", "no-such-program"))
+    assert "no-such-program" in refused("submit", "job.toml", cwd=tmp_path, code=78)
+
+    (tmp_path / "b.toml").write_text(MEMBER.format("a", "python3"))
+    assert "has a trainer 'a'" in refused("submit", "job.toml", cwd=tmp_path, code=78)
+
+    (tmp_path / "b.toml").unlink()
+    assert "b.toml" in refused("submit", "job.toml", cwd=tmp_path, code=66)
+    assert not state.path.exists()
+
+    assert run("submit", "job.toml", "--unchecked", cwd=tmp_path).code == 0
+
+
+def test_status_and_explain_tell_of_members(tmp_path: Path, small: StateDir) -> None:
+    assert "no member was started" in run("status", cwd=tmp_path).stdout
+    stand(small)
+
+    assert "small: 1 of 2 members are over" in run("status", cwd=tmp_path).stdout
+    one = run("status", "small", cwd=tmp_path).stdout
+    assert "members        a: finished, step 300\n" in one
+    assert "               b: step 1,200, 75% of the CPUs\n" in one
+    why = run("explain", "small", cwd=tmp_path).stdout
+    assert "It is a pack: 1 of 2 members are over.\na: finished, step 300\n" in why
+
+
+def test_members_are_told_to_programs_too(tmp_path: Path, small: StateDir) -> None:
+    stand(small)
+
+    (told,) = run_json("status", cwd=tmp_path)["trainers"]
+    (why,) = run_json("explain", cwd=tmp_path)["trainers"]
+
+    assert told["pack"] == why["pack"]
+    a, b = told["pack"]["members"]
+    assert (a["end"], a["is_over"], a["share"]) == ("finished", True, None)
+    assert (b["end"], b["step"], b["share"]) == (None, 1_200, 0.75)
+
+
+def test_what_members_committed_is_what_a_pack_goes_on_from(
+    tmp_path: Path, small: StateDir
+) -> None:
+    pack = small.trainer("small").run
+    for name, step in (("a", 300), ("b", 40)):
+        folder = member_folder(pack, name) / "run"
+        leave_checkpoint(folder, generation=1, step=step)
+
+    (told,) = run_json("status", cwd=tmp_path)["trainers"]
+    assert told["committed_step"] == 340
+    assert run("cancel", "small", cwd=tmp_path).code == 0
+    again = run("submit", "job.toml", "--go-on", cwd=tmp_path).stdout
+    assert "to go on from step 340" in again
