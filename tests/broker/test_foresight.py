@@ -1,0 +1,261 @@
+"""Nodes sorted by what is expected of them, and decisions by that."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from freetrain.broker.belief import Belief
+from freetrain.broker.decide import Decision, Look, decide
+from freetrain.broker.foresight import classify_by
+from freetrain.broker.limits import Limits
+from freetrain.broker.pool import Pool, PoolNode
+from freetrain.broker.wanted import Trainer
+from freetrain.forecast.interface import Prospect
+from freetrain.forecast.live import LiveForecast, Sight
+from freetrain.forecast.promises import Promise
+from freetrain.tick.lookahead import Ahead, Foresight
+from freetrain.tick.planners import InOrder
+from milp.curve import throughput
+from milp.planner import Outcome, Planner
+from tests.broker.broker_records import NOW_S, generation, hole, key, lease
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from slurm.holes import Hole
+
+HORIZON_S = 400.0
+STAYS = Prospect(HORIZON_S, 0.0, 1.0)
+AHEAD = Ahead(
+    horizon_s=HORIZON_S,
+    hit_weight=0.25,
+    change_weight=1.0,
+    losses_s={},
+    limit_s=60.0,
+    clock=lambda: 0.0,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A forecast that says what it was told to."""
+
+    groups: Mapping[str, str] = field(default_factory=dict)
+    prospects: Mapping[str, Prospect] = field(default_factory=dict)
+
+    def group(self, node: str) -> str:
+        return self.groups.get(node, node)
+
+    def prospect(self, node: str, usable_s: float) -> Prospect:
+        found = self.prospects.get(self.group(node), STAYS)
+        if usable_s < HORIZON_S:
+            return Prospect(min(found.life_s, usable_s), 1.0, 1.0)
+        return found
+
+
+def pool(*ends_s: float) -> Pool:
+    nodes = (
+        PoolNode(f"n{k}", frozenset({"any"}), NOW_S + end_s)
+        for k, end_s in enumerate(ends_s)
+    )
+    return Pool(tuple(nodes), {})
+
+
+def watched(*, promised: Mapping[str, Promise] | None = None) -> LiveForecast:
+    forecast = LiveForecast(HORIZON_S)
+    sight = Sight(frozenset({f"n{k}" for k in range(8)}), frozenset(), promised or {})
+    forecast.look(NOW_S, sight)
+    return forecast
+
+
+def decided(
+    trainers: tuple[Trainer, ...],
+    holes: tuple[Hole, ...],
+    *leased: int,
+    forecast: LiveForecast | Told | None = None,
+    ahead: Ahead = AHEAD,
+    background: frozenset[str] = frozenset(),
+) -> Decision:
+    """Decide with leases on some nodes; by speed alone where nothing is foretold."""
+    planner, in_order = Planner(), partial(InOrder, background=background)
+    look = Look(
+        now_s=NOW_S,
+        holes={"any": holes},
+        belief=Belief(tuple(lease(k, f"n{k}") for k in leased), ()),
+        trainers=trainers,
+        assignments=tuple(t.assignment for t in trainers if t.assignment),
+    )
+    foresight = Foresight(forecast, ahead, planner, in_order) if forecast else None
+    return decide(
+        look, in_order(planner), Limits(), t_fwd_s=HORIZON_S, foresight=foresight
+    )
+
+
+def trainer(name: str, most: int, *tasks: int, cost_s: float = 5.0) -> Trainer:
+    newest = generation(name, *tasks) if tasks else None
+    worth = throughput([n**0.9 for n in range(most + 1)])
+    return Trainer(name, worth, "any", cost_s, cost_s, cost_s, newest)
+
+
+def test_nodes_of_a_group_are_a_class_and_those_that_leave_alone_are_another() -> None:
+    told = Told(groups={"n1": "rack", "n3": "rack"})
+
+    found = classify_by(told, pool(*[math.inf] * 5), now_s=NOW_S, horizon_s=HORIZON_S)
+
+    by_class: dict[int, set[str]] = {}
+    for name, k in found.classes.index.items():
+        by_class.setdefault(k, set()).add(name)
+    assert sorted(map(sorted, by_class.values())) == [["n0", "n2", "n4"], ["n1", "n3"]]
+
+
+def test_hits_on_nodes_that_leave_alone_add_up_and_those_of_a_group_do_not() -> None:
+    moody = Prospect(300.0, 0.2, 1.0)
+    alone = Told(prospects={f"n{k}": moody for k in range(4)})
+    rack = Told(dict.fromkeys(("n0", "n1", "n2", "n3"), "rack"), {"rack": moody})
+    idle = pool(*[math.inf] * 4)
+
+    (apart,) = classify_by(alone, idle, now_s=NOW_S, horizon_s=HORIZON_S).stays
+    (one,) = classify_by(rack, idle, now_s=NOW_S, horizon_s=HORIZON_S).stays
+
+    assert apart.hits() == pytest.approx([0.0, 0.2, 0.4, 0.6, 0.8], abs=1e-4)
+    assert one.hits() == pytest.approx([0.0, 0.2, 0.2, 0.2, 0.2])
+    assert apart.life_s == one.life_s == 300.0
+
+
+def test_a_known_end_before_the_horizon_ends_the_life_of_a_class_of_its_own() -> None:
+    found = classify_by(
+        Told(), pool(100.0, 110.0, 9_000.0), now_s=NOW_S, horizon_s=HORIZON_S
+    )
+
+    stays = {found.classes.index[f"n{k}"]: k for k in range(3)}
+    assert len(stays) == 2
+    soon = found.stays[found.classes.index["n0"]]
+    assert (soon.nodes, soon.life_s) == (2, 60.0)
+    assert soon.hits()[2] == pytest.approx(2.0)
+
+
+def test_nodes_that_leave_together_go_to_one_trainer() -> None:
+    odd = Told(
+        {f"n{k}": "odd" for k in (1, 3, 5, 7)}, {"odd": Prospect(390.0, 0.1, 1.0)}
+    )
+    holes = tuple(hole(f"n{k}") for k in range(8))
+    two = (trainer("a", 4), trainer("b", 4))
+
+    ahead = decided(two, holes, *range(8), forecast=odd)
+    published = decided(two, holes, *range(8))
+
+    together = {frozenset(one.leases) for one in ahead.wanted.trainers}
+    assert frozenset(map(key, (1, 3, 5, 7))) in together
+    assert together != {frozenset(one.leases) for one in published.wanted.trainers}
+
+
+def test_a_wide_trainer_to_whom_a_change_is_dear_leaves_a_node_promised_away() -> None:
+    promise = {"n4": Promise(NOW_S + 90.0, "99")}
+    holes = (*(hole(f"n{k}") for k in range(4)), hole("n4", NOW_S + 80.0))
+    wide = (trainer("a", 5, 0, 1, 2, 3, cost_s=15.0),)
+
+    ahead = decided(wide, holes, *range(5), forecast=watched(promised=promise))
+    lasting = decided(wide, (*holes[:4], hole("n4")), *range(5), forecast=watched())
+
+    assert ahead.wanted.trainers[0].planned_nodes == 4
+    assert lasting.wanted.trainers[0].planned_nodes == 5
+
+
+def test_the_background_gets_what_the_others_leave() -> None:
+    holes = tuple(hole(f"n{k}") for k in range(4))
+    two = (trainer("late", 4), trainer("a", 3))
+
+    plan = decided(
+        two, holes, *range(4), forecast=watched(), background=frozenset({"late"})
+    )
+
+    assert [one.planned_nodes for one in plan.wanted.trainers] == [1, 3]
+
+
+def test_trainers_of_other_kinds_of_node_are_planned_each_with_its_own() -> None:
+    gpu = replace(trainer("b", 2), shape="gpu")
+    look = Look(
+        now_s=NOW_S,
+        holes={"any": (hole("n0"), hole("n1")), "gpu": (hole("n2"), hole("n3"))},
+        belief=Belief((), ()),
+        trainers=(trainer("a", 4), gpu),
+        assignments=(),
+    )
+    foresight = Foresight(
+        watched(), AHEAD, Planner(), partial(InOrder, background=frozenset())
+    )
+
+    found = decide(look, Planner(), Limits(), t_fwd_s=HORIZON_S, foresight=foresight)
+
+    assert [one.planned_nodes for one in found.wanted.trainers] == [2, 2]
+    assert found.answer.reason == ""
+
+
+def test_where_kinds_of_node_overlap_the_published_plan_is_told_to_stand_in() -> None:
+    some = replace(trainer("b", 2), shape="gpu")
+    both = (hole("n0"), hole("n1"), hole("n2"))
+    look = Look(
+        now_s=NOW_S,
+        holes={"any": both, "gpu": both[:2]},
+        belief=Belief((), ()),
+        trainers=(trainer("a", 4), some),
+        assignments=(),
+    )
+    foresight = Foresight(
+        watched(), AHEAD, Planner(), partial(InOrder, background=frozenset())
+    )
+
+    found = decide(look, Planner(), Limits(), t_fwd_s=HORIZON_S, foresight=foresight)
+
+    assert "share some kinds of node" in found.answer.reason
+    assert sum(one.planned_nodes for one in found.wanted.trainers) == 3
+
+
+def test_a_plan_without_time_is_a_plan_all_the_same() -> None:
+    late = replace(AHEAD, limit_s=0.0)
+    holes = tuple(hole(f"n{k}") for k in range(8))
+    two = (trainer("a", 4, 0, 1), trainer("b", 4))
+
+    plan = decided(two, holes, *range(8), forecast=watched(), ahead=late)
+
+    assert plan.answer.outcome in Outcome
+    assert plan.wanted.trainers[0].planned_nodes >= 2
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> tuple[tuple[Trainer, ...], tuple[Hole, ...]]:
+    nodes = draw(st.integers(1, 8))
+    free = list(range(nodes))
+    trainers = []
+    for name in "abc"[: draw(st.integers(1, 3))]:
+        mine = draw(st.sets(st.sampled_from(free), max_size=4)) if free else set()
+        free = [k for k in free if k not in mine]
+        most = draw(st.integers(max(1, len(mine)), 8))
+        cost_s = draw(st.sampled_from([0.0, 5.0, 60.0, 300.0]))
+        trainers.append(trainer(name, most, *sorted(mine), cost_s=cost_s))
+    return tuple(trainers), tuple(hole(f"n{k}") for k in range(nodes))
+
+
+@settings(deadline=None)
+@given(worlds())
+def test_with_nothing_learned_a_plan_is_no_worse_than_the_published_one(
+    world: tuple[tuple[Trainer, ...], tuple[Hole, ...]],
+) -> None:
+    trainers, holes = world
+    fearful = replace(AHEAD, losses_s=dict.fromkeys("abc", 3_000.0))
+
+    ahead = decided(
+        trainers, holes, *range(len(holes)), forecast=watched(), ahead=fearful
+    )
+    published = decided(trainers, holes, *range(len(holes)))
+
+    best = published.answer.plan.gain
+    assert ahead.answer.plan.gain >= best - 1e-9 * (1.0 + abs(best))
+    assert ahead.answer.reason == ""
