@@ -100,6 +100,7 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
             requeue=requeue,
             solver=solver,
             record_steps=out is not None,
+            record_forecasts=as_json or out is not None,
         ),
     )
     run_and_show(request, world, as_json=as_json, out=out, force=force)
@@ -143,6 +144,7 @@ def run_and_show(
     """Replay *request*, write its folder where asked, and show what came out."""
     # Imported here: reading numpy for `freetrain -h` would make it wait.
     from freetrain.cli.compare import compare  # noqa: PLC0415
+    from freetrain.report.forecast_record import forecast_records  # noqa: PLC0415
     from freetrain.report.losers import quality_records  # noqa: PLC0415
     from freetrain.report.record import full_record  # noqa: PLC0415
 
@@ -157,7 +159,9 @@ def run_and_show(
         write_folder(folder, report_files(comparison))
     if as_json:
         records = [
-            full_record(r, load_s=compared.load_s) | quality_records(comparison, r)
+            full_record(r, load_s=compared.load_s)
+            | quality_records(comparison, r)
+            | forecast_records(r)
             for r in comparison.results
         ]
         write_out(world, json.dumps(records, indent=2, allow_nan=False) + "\n")

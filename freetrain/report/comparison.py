@@ -10,6 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from freetrain.forecast.reliability import ForecastRecord
     from freetrain.replay.result import ReplayResult
     from freetrain.replay.timeline import PoolTimeline
 
@@ -69,6 +70,12 @@ class Comparison:
     def on_holes(self) -> tuple[ReplayResult, ...]:
         """The results of policies that trained in the log's holes."""
         return tuple(r for r in self.results if r.policy != DEDICATED)
+
+    @property
+    def forecasts(self) -> ForecastRecord | None:
+        """The first policy's forecasts that were recorded, if any were."""
+        recorded = (r.forecasts for r in self.results if r.forecasts is not None)
+        return next(recorded, None)
 
     @property
     def longest(self) -> ReplayResult:

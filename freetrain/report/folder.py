@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from typing import TYPE_CHECKING
 
+from freetrain.report import forecast_page
+from freetrain.report.csv_text import csv_text
+from freetrain.report.forecast_record import affinity_table, forecast_records
 from freetrain.report.losers import quality_records
 from freetrain.report.page import render_page
 from freetrain.report.record import steady_record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from freetrain.report.comparison import Comparison
 
 STEP_COLUMNS = (
@@ -43,7 +42,19 @@ def report_files(comparison: Comparison) -> dict[str, bytes]:
         "completions.csv": completions_table(comparison),
         "report.html": render_page(comparison),
     }
+    texts |= _forecast_texts(comparison)
     return {name: text.encode("utf-8") for name, text in texts.items()}
+
+
+def _forecast_texts(comparison: Comparison) -> dict[str, str]:
+    """Return what is there only where a policy's forecasts were recorded."""
+    record = comparison.forecasts
+    if record is None:
+        return {}
+    texts = {forecast_page.NAME: forecast_page.render_forecasts(comparison, record)}
+    if record.affinity is not None:
+        texts["affinity.csv"] = affinity_table(record.affinity)
+    return texts
 
 
 def summary(comparison: Comparison) -> str:
@@ -60,7 +71,9 @@ def summary(comparison: Comparison) -> str:
         "span_s": comparison.span_s,
         "holes": len(comparison.hole_lengths_s),
         "policies": [
-            steady_record(result) | quality_records(comparison, result)
+            steady_record(result)
+            | quality_records(comparison, result)
+            | forecast_records(result)
             for result in comparison.results
         ],
     }
@@ -73,7 +86,7 @@ def steps_table(comparison: Comparison) -> str:
     ``resized`` holds ``trainer=nodes`` pairs and ``finished`` trainers, both
     separated by spaces, which trainers' names do not have.
     """
-    return _csv(
+    return csv_text(
         STEP_COLUMNS,
         (
             (
@@ -92,7 +105,7 @@ def steps_table(comparison: Comparison) -> str:
 
 def completions_table(comparison: Comparison) -> str:
     """Return every trainer's way under every policy as CSV; empty means never."""
-    return _csv(
+    return csv_text(
         COMPLETION_COLUMNS,
         (
             (
@@ -108,11 +121,3 @@ def completions_table(comparison: Comparison) -> str:
             for done in result.completions
         ),
     )
-
-
-def _csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(rows)
-    return text.getvalue()

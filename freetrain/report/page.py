@@ -6,7 +6,7 @@ from html import escape
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from freetrain.report import figures
+from freetrain.report import figures, forecast_page
 from freetrain.report.drawing import drawing, drawn_document
 from freetrain.report.quality_figures import quality_figure
 from freetrain.report.quality_page import quality_tables
@@ -55,8 +55,15 @@ def _cards(comparison: Comparison) -> str:
     return (
         f'<div class="cards">{cards}</div>\n'
         f'<p class="soft">These are the figures of the policy '
-        f"<b>{escape(comparison.name(result))}</b>.</p>"
+        f"<b>{escape(comparison.name(result))}</b>.{_forecast_link(comparison)}</p>"
     )
+
+
+def _forecast_link(comparison: Comparison) -> str:
+    if comparison.forecasts is None:
+        return ""
+    words = f"{forecast_page.TITLE}."
+    return f' Beside this page: <a href="{forecast_page.NAME}">{words}</a>'
 
 
 def _compared(comparison: Comparison) -> str:

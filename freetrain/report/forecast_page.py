@@ -1,0 +1,138 @@
+"""The page on forecasts: what was foretold of idle nodes, and what came.
+
+One HTML page that needs no network, the same bytes every time.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from freetrain.report import forecast_figures as figures
+from freetrain.report import forecast_rows as rows
+from freetrain.report.document import table
+from freetrain.report.drawing import drawing, drawn_document
+from freetrain.toml.duration import render_duration
+
+if TYPE_CHECKING:
+    from freetrain.forecast.affinity_map import AffinityMap
+    from freetrain.forecast.reliability import ForecastRecord
+    from freetrain.report.comparison import Comparison
+
+NAME = "forecast.html"
+"""The page's file, beside that of the report."""
+
+TITLE = "What was foretold of idle nodes, and what came"
+
+
+def render_forecasts(comparison: Comparison, record: ForecastRecord) -> str:
+    """Return the page on *record*, a replay of *comparison*, as one HTML document."""
+    body = "\n".join(
+        (
+            _head(comparison, record),
+            _reliability(record),
+            _survival(record),
+            _affinity(record.affinity),
+            _how(comparison),
+        )
+    )
+    return drawn_document(f"FreeTrain's forecasts on {comparison.log}", body)
+
+
+def _head(comparison: Comparison, record: ForecastRecord) -> str:
+    log = escape(PurePath(comparison.log).name)
+    every, horizon = map(render_duration, (record.every_s, record.horizon_s))
+    cards = "".join(
+        f'<div class="card"><b>{escape(value)}</b><span>{escape(meaning)}</span></div>'
+        for value, meaning in rows.headline(record)
+    )
+    return (
+        f'<p class="soft"><a href="report.html">The report on {log}</a></p>\n'
+        f"<h1>{TITLE}</h1>\n"
+        f'<p class="soft">{escape(comparison.read_as)} Every {every} the look-ahead '
+        f"was asked how likely each idle node stays {horizon} more, and held to it. "
+        f"It knew the past of the replay only; answers from the beginning on count, "
+        f"when it had learned nothing yet.</p>\n"
+        f'<div class="cards">{cards}</div>'
+    )
+
+
+def _reliability(record: ForecastRecord) -> str:
+    heading = "<h2>Reliability</h2>\n"
+    if not record.reliability.deciles:
+        return f'{heading}<p class="soft">No answer was due before the end.</p>'
+    drawn = drawing(
+        figures.reliability_figure(record),
+        "reliability",
+        "Each point is a tenth of the answers, of like probability. On the dashed line "
+        "nodes stayed as often as was said; above it more often, below it less. "
+        f"{_open_points()}",
+    )
+    found = table(
+        rows.RELIABILITY_HEADINGS, map(rows.reliability_row, record.reliability.deciles)
+    )
+    return (
+        f'{heading}<div class="pair">\n{drawn}<div>{found}'
+        '<p class="soft">Off by: points of a hundred. A departure is an event that '
+        "takes nodes of one cluster; nodes of a cluster fare alike, so that departures "
+        "say more of the certainty than answers do.</p></div></div>"
+    )
+
+
+def _survival(record: ForecastRecord) -> str:
+    if not record.reliability.by_age:
+        return ""
+    drawn = drawing(
+        figures.survival_figure(record),
+        "survival",
+        f"Share of nodes that stayed {render_duration(record.horizon_s)} more, by how "
+        "long their cluster had been idle and how many nodes it had left. Solid: what "
+        f"came. Dotted, same colour: what the hazards learned by then said. "
+        f"{_open_points()}",
+    )
+    found = table(rows.AGE_HEADINGS, map(rows.age_row, record.reliability.by_age))
+    return f"<h2>Survival by age</h2>\n{drawn}{_folded(found)}"
+
+
+def _affinity(shown: AffinityMap | None) -> str:
+    heading = "<h2>Who leaves together</h2>\n"
+    if shown is None:
+        return f'{heading}<p class="soft">Fewer than two nodes ever left.</p>'
+    drawn = drawing(
+        figures.affinity_figure(shown),
+        "affinity",
+        f"{rows.shown_words(shown)} The lighter, the likelier a departure of the one "
+        "takes the other along; strangers have 0.3. Bright squares on the diagonal "
+        "are blocks of nodes that leave together.",
+    )
+    found = table(rows.BLOCK_HEADINGS, rows.block_rows(shown.blocks))
+    return (
+        f'{heading}<div class="pair">\n{drawn}<div>{found}<p class="soft">'
+        f"{_blocks_words(len(shown.blocks))} Affinity is a mean over pairs.</p>"
+        "</div></div>"
+    )
+
+
+def _blocks_words(blocks: int) -> str:
+    if blocks <= rows.MOST_BLOCKS:
+        return "All blocks."
+    return f"The largest {rows.MOST_BLOCKS} of {blocks:,} blocks."
+
+
+def _open_points() -> str:
+    return f"Open points rest on fewer than {rows.FEW_DEPARTURES} departures."
+
+
+def _folded(found: str) -> str:
+    return f"<details><summary>The same as a table</summary>\n{found}</details>"
+
+
+def _how(comparison: Comparison) -> str:
+    facts = (
+        ("Command", f"<code>{escape(comparison.command)}</code>"),
+        ("Version", f"FreeTrain {escape(comparison.version)}"),
+        ("Definitions", "docs/lookahead.md defines affinity, hazard and survival."),
+    )
+    items = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in facts)
+    return f"<h2>How this was made</h2>\n<dl>{items}</dl>"

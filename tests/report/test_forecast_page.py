@@ -1,0 +1,232 @@
+"""The page on forecasts: there where there are any, readable, and safe to open."""
+
+import csv
+import io
+import json
+import re
+from dataclasses import replace
+
+import pytest
+
+from freetrain.forecast.reliability import ForecastRecord
+from freetrain.report.comparison import Comparison
+from freetrain.report.folder import report_files
+from freetrain.report.forecast_figures import (
+    affinity_figure,
+    reliability_figure,
+    survival_figure,
+)
+from freetrain.report.forecast_page import NAME, render_forecasts
+from freetrain.report.forecast_record import forecast_records
+from freetrain.report.forecast_rows import (
+    BLOCK_HEADINGS,
+    MOST_BLOCKS,
+    block_rows,
+    cell_name,
+    shown_words,
+)
+from tests.report.comparisons import comparison, result
+from tests.report.forecasts import NODES, affinity, forecasts, nothing
+
+
+def foretold(record: ForecastRecord) -> Comparison:
+    """Two policies, the second of which has forecasts."""
+    ours = replace(result("lookahead"), forecasts=record)
+    return replace(comparison(), results=(result("equal"), ours))
+
+
+def test_a_policy_with_forecasts_brings_their_page_and_a_link_to_it() -> None:
+    files = report_files(foretold(forecasts()))
+
+    assert f'href="{NAME}"' in files["report.html"].decode()
+    assert 'href="report.html"' in files[NAME].decode()
+
+
+def test_without_forecasts_there_is_neither_page_nor_link() -> None:
+    files = report_files(comparison())
+
+    assert files.keys() == {
+        "summary.json",
+        "steps.csv",
+        "completions.csv",
+        "report.html",
+    }
+    assert NAME not in files["report.html"].decode()
+
+
+def test_the_same_forecasts_give_the_same_bytes() -> None:
+    assert report_files(foretold(forecasts())) == report_files(foretold(forecasts()))
+
+
+def test_the_page_asks_the_network_for_nothing() -> None:
+    page = render_forecasts(comparison(), forecasts())
+
+    own = re.sub(r"<script>/\*.*?</script>", "", page, count=1, flags=re.DOTALL)
+    assert len(own) < 300_000
+    assert "default-src 'none'" in page
+    assert not re.search(r"<(?:script|img|link|iframe)[^>]+(?:src|href)=", own)
+    assert re.findall(r'href="([^"]*)"', own) == ["report.html"]
+
+
+@pytest.mark.parametrize("name", ["reliability", "survival", "affinity"])
+def test_every_drawing_has_words_and_a_table_beside_it(name: str) -> None:
+    page = render_forecasts(comparison(), forecasts())
+
+    _, _, after = page.partition(f'id="draw-{name}"')
+    part, _, _ = after.partition("<h2>")
+    assert "<figcaption>" in part
+    assert "<table>" in part
+
+
+def test_what_came_before_anything_was_due_can_still_be_shown() -> None:
+    page = render_forecasts(comparison(), nothing())
+
+    assert "No answer was due before the end." in page
+    assert "Fewer than two nodes ever left." in page
+    assert 'id="draw-' not in page
+    assert report_files(foretold(nothing())).keys() >= {NAME, "report.html"}
+
+
+def test_what_nodes_are_called_cannot_change_the_page() -> None:
+    evil = ("<img src=x onerror=alert(1)>", "a b", "[", "</script>")
+
+    files = report_files(foretold(forecasts(evil)))
+
+    page = files[NAME].decode()
+    assert evil[0] not in page
+    assert "&lt;img src=x onerror=" in page
+    own = re.sub(r"<script>/\*.*?</script>", "", page, count=1, flags=re.DOTALL)
+    assert own.count("<script") == own.count("</script>")
+
+
+def test_a_point_is_a_tenth_and_open_where_few_departures_stand_behind_it() -> None:
+    record = forecasts()
+
+    *_, points = reliability_figure(record).data
+
+    tenths = record.reliability.deciles
+    assert list(points.x) == pytest.approx([100 * one.said for one in tenths])
+    assert list(points.y) == pytest.approx([100 * one.came for one in tenths])
+    assert list(points.marker.symbol) == ["circle"] * 9 + ["circle-open"]
+
+
+def test_all_points_and_as_much_of_the_line_are_within_the_axes() -> None:
+    layout = reliability_figure(forecasts()).layout
+
+    (low, high), other = layout.xaxis.range, layout.yaxis.range
+    assert other == (low, high)
+    assert low < 30
+    assert high > 80
+
+
+def test_a_size_has_a_line_of_what_came_and_one_of_what_was_said() -> None:
+    figure = survival_figure(forecasts())
+
+    named = [line for line in figure.data if line.showlegend is not False]
+    assert [line.name for line in named] == [
+        "1 node left",
+        "2-4 nodes left",
+        "17 or more nodes left",
+    ]
+    came, said = figure.data[:2]
+    assert list(came.x) == list(said.x) == ["< 1.2 min", "> 160 min"]
+    assert list(came.y) == [35.0, 95.0]
+    assert list(said.y) == [40.0, 90.0]
+    assert said.line.dash == "dot"
+    assert said.line.color == came.line.color
+
+
+def test_ages_stand_in_order_whichever_size_has_them() -> None:
+    axis = survival_figure(forecasts()).layout.xaxis
+
+    assert list(axis.categoryarray) == ["< 1.2 min", "1.2-2.5 min", "> 160 min"]
+
+
+def test_the_map_is_drawn_from_0_to_1_in_its_own_order() -> None:
+    (cells,) = affinity_figure(affinity()).data
+
+    assert tuple(cells.x) == tuple(cells.y) == NODES
+    assert (cells.zmin, cells.zmax) == (0.0, 1.0)
+    assert list(cells.z[0]) == [None, 0.8, 0.8, 0.2]
+
+
+def test_what_is_shown_of_the_nodes_is_said() -> None:
+    some, grouped = affinity(), replace(affinity(), cells=(NODES[:2], NODES[2:]))
+
+    assert shown_words(some) == (
+        "The 4 nodes that left most often, of 9 that left; each row a node."
+    )
+    assert shown_words(replace(grouped, nodes_left=4)) == (
+        "All 4 nodes that ever left; up to 2 neighbours a row."
+    )
+
+
+def test_no_two_cells_of_the_map_are_called_alike() -> None:
+    assert cell_name(("n1", "n2", "n3")) == "n1 and 2 more"
+    assert cell_name(("n4",)) == "n4"
+
+
+def test_the_largest_blocks_come_first_and_names_stay_short() -> None:
+    (block, lonely) = affinity().blocks
+    many = replace(block, nodes=tuple(f"node-{k}-a" for k in range(0, 90, 2)))
+
+    rows = block_rows([lonely, block, many, *[lonely] * 40])
+
+    assert len(rows) == MOST_BLOCKS
+    assert [row[0] for row in rows[:3]] == ["45", "3", "1"]
+    assert rows[1] == ("3", "0.80", "0.20", "n[1-3]")
+    assert rows[2][1] == "-"
+    assert all(len(row) == len(BLOCK_HEADINGS) and len(row[-1]) < 30 for row in rows)
+
+
+def test_json_holds_the_figures_of_the_page() -> None:
+    files = report_files(foretold(forecasts()))
+
+    other, ours = json.loads(files["summary.json"])["policies"]
+    assert "forecasts" not in other
+    told = ours["forecasts"]
+    assert told["worst_difference"] == pytest.approx(0.3)
+    assert told["reliability"][-1] == {
+        "said": 0.8,
+        "came": 0.5,
+        "answers": 100,
+        "departures": 4,
+    }
+    assert told["by_age"][1]["to_s"] is None
+    assert told["by_age"][2] | {"said": 0, "came": 0} == {
+        "from_s": 70.0,
+        "to_s": 150.0,
+        "from_nodes": 2,
+        "to_nodes": 4,
+        "said": 0,
+        "came": 0,
+        "answers": 100,
+        "departures": 50,
+    }
+    assert told["affinity"] == {
+        "nodes_left": 9,
+        "nodes_shown": 4,
+        "blocks": [
+            {"count": 3, "nodes": "n[1-3]", "within": 0.8, "outside": 0.2},
+            {"count": 1, "nodes": "x7", "within": None, "outside": 0.2},
+        ],
+    }
+    assert forecast_records(replace(result(), forecasts=nothing())) == {
+        "forecasts": {
+            "horizon_s": 600.0,
+            "every_s": 300.0,
+            "worst_difference": 0.0,
+            "reliability": [],
+            "by_age": [],
+            "affinity": None,
+        }
+    }
+
+
+def test_the_map_reads_back_from_its_file() -> None:
+    files = report_files(foretold(forecasts()))
+
+    head, *rows = csv.reader(io.StringIO(files["affinity.csv"].decode()))
+    assert head == ["nodes", *NODES]
+    assert [row[0] for row in rows] == list(NODES)
+    assert rows[3] == ["x7", "0.2", "0.2", "0.2", ""]
