@@ -1,0 +1,216 @@
+"""A pack that is submitted, gets leases, loses one, and goes on in the next."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from freetrain.desk.hand_in import Asked, hand_in
+from freetrain.elastic.outcome import read_outcome
+from freetrain.errors import FreeTrainError
+from freetrain.exchange.assigned import newest_assigned
+from freetrain.exchange.ending import Ended, Ending, read_ending
+from freetrain.exchange.layout import StateDir, TrainerDir
+from freetrain.pack.record import Record, member_folder, read_record
+from freetrain.site.settings import HoleSettings, LeaseSettings, PlannerSettings, Site
+from freetrain.store.open_store import read_store
+from freetrain.store.trainers import TrainerState, trainers
+from freetrain.tick.real_outside import real_outside
+from freetrain.tick.tick import tick
+from slurm.errors import SlurmError
+from tests.cluster.waiting import wait_for
+from tests.pack.packs import TOP, Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+NAME = "small-ones"
+SAMPLES = 40
+COUNTS = """
+import time
+import numpy as np
+from freetrain import elastic
+
+def used(chunk):
+    return np.bincount(chunk.indices, minlength={samples})
+
+with elastic.join(commit_every_s=1e6) as run:
+    state = run.restore({{"used": np.zeros({samples}, np.int64)}})
+    for batch in run.batches(samples={samples}, global_batch=4, epochs={epochs}):
+        state["used"] += np.asarray(run.sum(batch, used), np.int64).reshape(-1)
+        time.sleep({step_s})
+        run.end_step(state, loss=1.0 / (batch.step + 1))
+    if run.finished:
+        print("used", *state["used"], flush=True)
+"""
+"""It commits when it is asked to stop, and never before: what is lost shows."""
+
+FAILS = """
+import pathlib, sys
+sys.exit(0 if pathlib.Path({flag!r}).exists() else 3)
+"""
+TICK_EVERY_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class LeasedPack:
+    """A pack of three: a short member, a long one, and one that fails at first.
+
+    Attributes:
+        stage: Where its job files are.
+        site: Where it is submitted.
+        environ: Variables that lead to Slurm.
+    """
+
+    stage: Stage
+    site: Site
+    environ: Mapping[str, str]
+
+    @property
+    def trainer(self) -> TrainerDir:
+        return StateDir(self.site.state_directory).trainer(NAME)
+
+    @property
+    def record(self) -> Record:
+        return read_record(self.trainer.run)
+
+    @property
+    def flag(self) -> Path:
+        return self.stage.folder / "flag"
+
+    def submit(self, *, long_epochs: int) -> None:
+        short = COUNTS.format(samples=SAMPLES, epochs=2, step_s=0.01)
+        long = COUNTS.format(samples=SAMPLES, epochs=long_epochs, step_s=0.02)
+        self.stage.job("short", short)
+        self.stage.job("long", long)
+        self.stage.job("fails", FAILS.format(flag=str(self.flag)))
+        folder = self.stage.folder
+        (folder / "pack.toml").write_text(
+            'members = ["short.toml", "long.toml", "fails.toml"]\n'
+            'means = "duty-cycle"\ncpus = 1\ninterval = "1s"\n'
+        )
+        path = folder / "job.toml"
+        path.write_text(
+            f'name = "{NAME}"\n[nodes]\nmax = 1\n[launch]\nlauncher = "pack"\n'
+            'pack = "pack.toml"\n[restart]\nwait = "1s"\n'
+        )
+        hand_in(
+            Asked(path=path, named=path.name),
+            self.site,
+            environ=self.environ,
+            home=folder,
+            uid=os.getuid(),
+            now_s=now_s(),
+        )
+
+    def ticks_until(self, what: str, happened: Callable[[], object]) -> None:
+        outside = real_outside(self.environ)
+        due_s = 0.0
+
+        def look() -> object:
+            nonlocal due_s
+            if time.monotonic() >= due_s:
+                due_s = time.monotonic() + TICK_EVERY_S
+                with suppress(SlurmError, FreeTrainError):  # the next tries again
+                    tick(self.site, outside)
+            return happened()
+
+        wait_for(what, look, limit_s=300.0)
+
+    def node(self) -> str:
+        """Return the node on which it is, empty for none."""
+        assigned = newest_assigned(self.trainer)
+        return assigned.members[0].node if assigned and assigned.members else ""
+
+    def steps(self, member: str) -> int:
+        path = member_folder(self.trainer.run, member) / "run" / "progress.jsonl"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return int(json.loads(lines[-1])["step"]) if lines else 0
+
+    def printed(self, member: str) -> dict[int, str]:
+        """Return what each generation of a member printed."""
+        logs = member_folder(self.trainer.run, member) / "logs"
+        return {int(path.stem): path.read_text() for path in logs.glob("*.log")}
+
+    def used(self, member: str) -> set[int]:
+        """Return how often samples were used, as a member that is finished says."""
+        (said,) = [t for t in self.printed(member).values() if "used" in t]
+        return set(map(int, said.partition("used")[2].split()))
+
+    def ending(self, generation: int) -> Ending | None:
+        return read_ending(self.trainer, generation)
+
+    def is_finished(self) -> bool:
+        with read_store(self.site.state_directory, uid=os.getuid()) as state:
+            return [row.state for row in trainers(state)] == [TrainerState.FINISHED]
+
+
+def now_s() -> float:
+    return time.time()  # noqa: TID251 - Slurm goes by the machine's clock
+
+
+def leased_pack(
+    folder: Path, environ: Mapping[str, str], *, longest_s: float
+) -> LeasedPack:
+    """Return a pack in *folder*; leases are at most *longest_s* long."""
+    site = Site(
+        state_directory=folder / "state",
+        lease=LeaseSettings(
+            partition="freetrain", shortest_s=60.0, longest_s=longest_s
+        ),
+        holes=HoleSettings(margin_s=2.0),
+        planner=PlannerSettings(t_fwd_s=30.0),
+    )
+    path = f"{environ['PATH']}:{Path(sys.executable).parent}"
+    # Members' programs are the tests' own, which find the package beside them.
+    return LeasedPack(
+        Stage(folder), site, {**environ, "PATH": path, "PYTHONPATH": str(TOP)}
+    )
+
+
+def loses_its_lease_and_goes_on(
+    pack: LeasedPack, take_away: Callable[[str], None]
+) -> None:
+    """Train, have the node taken away with notice, and train on to the end.
+
+    Args:
+        pack: Nothing of it is submitted yet.
+        take_away: Has somebody else need a node that is named.
+    """
+    epochs = 60
+    pack.submit(long_epochs=epochs)
+    pack.ticks_until("members to train", lambda: _is_in_the_middle(pack))
+    node = pack.node()
+    before = pack.steps("long")
+    take_away(node)
+    pack.ticks_until("generation 1 to be over", lambda: pack.ending(1))
+    first = pack.ending(1)
+    assert first is not None
+    assert first.ended is Ended.RESCALED, first
+    assert pack.record.members["long"].end == "stopped"
+    said = read_outcome(pack.trainer.run, 1)
+    assert said is not None
+    assert said.committed_step >= before
+
+    pack.flag.touch()  # what failed does not, the next time
+    pack.ticks_until("the pack to be finished", pack.is_finished)
+
+    ends = {name: line.end for name, line in pack.record.members.items()}
+    assert ends == dict.fromkeys(("short", "long", "fails"), "finished")
+    assert pack.used("short") == {2}
+    assert pack.used("long") == {epochs}
+    assert list(pack.printed("short")) == [1]  # what was over is not started again
+    assert len(pack.printed("long")) > 1
+    wait_for("nothing to be left", lambda: not pack.stage.processes())
+
+
+def _is_in_the_middle(pack: LeasedPack) -> bool:
+    ends = {name: line.end for name, line in pack.record.members.items()}
+    others = ends.get("short") == "finished" and ends.get("fails") == "failed"
+    return others and pack.steps("long") > 20
