@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 AGES_S = (0.0, 70.0, 150.0, 300.0, 600.0, 1200.0, 2400.0, 4800.0, 9600.0)
 """Where classes of age begin, in seconds since the cluster became idle."""
 
+_ENDS_S = (*AGES_S[1:], math.inf)
+
 SIZES = (1, 2, 3, 5, 9, 17, 65)
 """Where classes of size begin, in nodes that are left."""
 
@@ -82,7 +84,7 @@ class Hazard:
         row = self._exposure_s[_size_class(nodes)]
         place = _age_class(from_s)
         while from_s < to_s:
-            until_s = min(to_s, _end_s(place))
+            until_s = min(to_s, _ENDS_S[place])
             row[place] += until_s - from_s
             from_s, place = until_s, place + 1
 
@@ -106,7 +108,7 @@ class Hazard:
         place, at_s, end_s = _age_class(age_s), age_s, age_s + horizon_s
         expected, life_s = 0.0, 0.0
         while at_s < end_s:
-            until_s = min(end_s, _end_s(place))
+            until_s = min(end_s, _ENDS_S[place])
             rate = hits[place] / exposure_s[place]
             gone = -math.expm1(-share * rate * (until_s - at_s))
             life_s += math.exp(-share * expected) * gone / (share * rate)
@@ -128,7 +130,3 @@ def _size_class(nodes: int) -> int:
 
 def _age_class(age_s: float) -> int:
     return bisect_right(AGES_S, age_s) - 1
-
-
-def _end_s(place: int) -> float:
-    return AGES_S[place + 1] if place + 1 < len(AGES_S) else math.inf

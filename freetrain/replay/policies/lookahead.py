@@ -7,19 +7,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from freetrain.forecast.reliability import Watched
+from freetrain.replay.policies.lookahead_holders import Holders
 from freetrain.replay.policies.lookahead_nodes import changes_to_holdings
-from milp.problem import NodeClass, Problem, TrainerState
-from milp.window import Holder, Stay, Window
+from milp.problem import NodeClass, Problem
+from milp.window import Stay, Window
 from milp.window_planner import WindowPlanner
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from freetrain.forecast.interface import Forecaster
-    from freetrain.replay.policies.interface import Change, TrainerView, View
+    from freetrain.replay.policies.interface import Change, View
     from freetrain.replay.policies.planning import MeasuredPlanner
     from freetrain.replay.policies.worth import Worth
-    from milp.problem import Curve
+    from milp.window import Holder
 
 HORIZON_S = 400.0
 """Forecasts and plans reach this far, whatever T_fwd the published planner has."""
@@ -71,6 +72,7 @@ class LookaheadPolicy:
         self._published = published
         self._worth = worth
         self._weights = weights
+        self._holders = Holders()
 
     @property
     def forecasts(self) -> Watched | None:
@@ -82,24 +84,25 @@ class LookaheadPolicy:
         self._forecaster.see(view.now_s, joined=view.joined, left=view.left)
         if not view.trainers or not view.idle_nodes:
             return ()
-        window = self._window(view)
-        counts = self._published.counts(self._problem(view, window))
+        curves = self._worth.curves(view)
+        seen = self._holders.of(view.trainers, curves, self._forecaster.cluster)
+        window = self._window(view, [one.holder for one in seen])
+        problem = Problem(
+            (NodeClass("idle", view.idle_nodes),),
+            tuple([one.state for one in seen]),
+            self._weights.horizon_s,
+        )
+        counts = self._published.counts(problem)
         plan = self._planner.plan(window, (counts,))
         return changes_to_holdings(plan.holdings, window, view, self._forecaster)
 
-    def _window(self, view: View) -> Window:
-        cluster = self._forecaster.cluster
-        free = Counter(map(cluster, view.free))
-        curves = self._worth.curves(view)
-        trainers = tuple(
-            _holder(trainer, curve, Counter(map(cluster, trainer.held)))
-            for trainer, curve in zip(view.trainers, curves, strict=True)
-        )
-        used = {k for trainer in trainers for k in trainer.held}
+    def _window(self, view: View, trainers: Sequence[Holder]) -> Window:
+        free = Counter(map(self._forecaster.cluster, view.free))
+        used = set(free).union(*[trainer.held for trainer in trainers])
         return Window(
-            stays={k: self._stay(k) for k in sorted(used | free.keys())},
+            stays={k: self._stay(k) for k in sorted(used)},
             free=free,
-            trainers=trainers,
+            trainers=tuple(trainers),
             hit_weight=self._weights.hit,
             change_weight=self._weights.change,
         )
@@ -110,31 +113,3 @@ class LookaheadPolicy:
             return Stay(nodes, self._weights.horizon_s, 0.0, 1.0)
         prospect = self._forecaster.prospect(cluster)
         return Stay(nodes, prospect.life_s, prospect.hit, prospect.share)
-
-    def _problem(self, view: View, window: Window) -> Problem:
-        states = tuple(
-            TrainerState(
-                name=str(place),
-                curve=trainer.curve,
-                held=(sum(trainer.held.values()),),
-                up_s=trainer.up_s,
-                down_s=trainer.down_s,
-                start_s=trainer.start_s,
-            )
-            for place, trainer in enumerate(window.trainers)
-        )
-        return Problem(
-            (NodeClass("idle", view.idle_nodes),), states, self._weights.horizon_s
-        )
-
-
-def _holder(trainer: TrainerView, curve: Curve, held: Counter[int]) -> Holder:
-    costs = trainer.spec.costs
-    return Holder(
-        curve=curve,
-        held=held,
-        up_s=costs.grow_s,
-        down_s=costs.shrink_s,
-        start_s=costs.start_s,
-        loss_s=costs.shrink_s + costs.checkpoint_every_s / 2,
-    )

@@ -1,0 +1,90 @@
+"""Trainers as the planners see them, kept while they hold the same nodes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from milp.problem import TrainerState
+from milp.window import Holder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from freetrain.replay.policies.interface import TrainerView
+    from freetrain.trainers.spec import Costs
+    from milp.problem import Curve
+
+
+class Seen(NamedTuple):
+    """A trainer as it was seen.
+
+    Attributes:
+        nodes: What it held.
+        costs: Of its changes.
+        holder: For the planner that looks ahead, nodes by cluster.
+        state: For the published planner, all nodes alike.
+    """
+
+    nodes: frozenset[int]
+    costs: Costs
+    holder: Holder
+    state: TrainerState
+
+
+class Holders:
+    """Makes trainers for the planners; those of the last event again if unchanged.
+
+    Few trainers change at an event. A trainer that holds the same nodes as at the
+    last event holds the same clusters: a node that left was lost to it in between.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[int, Seen] = {}
+
+    def of(
+        self,
+        trainers: Sequence[TrainerView],
+        curves: Sequence[Curve],
+        cluster: Callable[[int], int],
+    ) -> tuple[Seen, ...]:
+        """Return *trainers*; to be called at every event at which some hold nodes.
+
+        Args:
+            trainers: In order of admission.
+            curves: What their work is worth.
+            cluster: The cluster of a node.
+        """
+        before, self._seen = self._seen, {}
+        for trainer, curve in zip(trainers, curves, strict=True):
+            seen = before.get(trainer.serial)
+            if (
+                seen is None
+                or seen.nodes != trainer.held
+                or seen.holder.curve is not curve
+                or seen.costs is not trainer.spec.costs
+            ):
+                seen = _seen(trainer, curve, cluster)
+            self._seen[trainer.serial] = seen
+        return tuple(self._seen.values())
+
+
+def _seen(trainer: TrainerView, curve: Curve, cluster: Callable[[int], int]) -> Seen:
+    costs = trainer.spec.costs
+    holder = Holder(
+        curve=curve,
+        held=Counter(map(cluster, trainer.held)),
+        up_s=costs.grow_s,
+        down_s=costs.shrink_s,
+        start_s=costs.start_s,
+        loss_s=costs.shrink_s + costs.checkpoint_every_s / 2,
+    )
+    state = TrainerState(
+        name=str(trainer.serial),
+        curve=curve,
+        held=(len(trainer.held),),
+        up_s=costs.grow_s,
+        down_s=costs.shrink_s,
+        start_s=costs.start_s,
+    )
+    return Seen(frozenset(trainer.held), costs, holder, state)
