@@ -27,6 +27,9 @@ from freetrain.errors import FreeTrainError, UsageError
 from freetrain.exchange.heartbeat import AgentState
 from freetrain.exchange.layout import StateDir
 from freetrain.launch.local_launcher import LocalLauncher, this_node
+from freetrain.pack.cgroup_place import own_places
+from freetrain.pack.folders import KernelFolders
+from freetrain.pack.leftovers import remove_empty_groups
 from slurm.account import user_name
 from slurm.command_line import CommandLine
 from slurm.environment import scrubbed
@@ -156,6 +159,7 @@ def _sweep(call: Call, patience: Patience) -> None:
     while not node.end_all() and time.monotonic() < until_s:
         machine.wait(patience.poll_s)
     node.kill_all()
+    remove_empty_groups(own_places(), KernelFolders())
     beat = board.beat(call.key)
     if beat is not None and beat.state is not AgentState.ENDED:
         gone = replace(beat, beat=beat.beat + 1, state=AgentState.ENDED)

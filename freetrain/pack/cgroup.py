@@ -12,7 +12,7 @@ from freetrain.pack.pack import MeansName
 from freetrain.pack.processes import tell
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from freetrain.pack.cgroup_place import Place
@@ -140,10 +140,10 @@ def remove_group(folders: Folders, group: Path) -> None:
         folders.remove(group)
 
 
-def groups_left_behind(
-    place: Place, folders: Folders, packer: Packer
+def groups_where(
+    place: Place, folders: Folders, is_meant: Callable[[str], bool]
 ) -> tuple[Path, ...]:
-    """Return the groups of earlier packers of the same pack, which are dead."""
+    """Return the groups of packers whose labels are meant."""
     try:
         names = folders.names(place.path)
     except OSError:
@@ -151,5 +151,5 @@ def groups_left_behind(
     return tuple(
         place.path / name
         for name in names
-        if name.startswith(PREFIX) and packer.has_left(name.removeprefix(PREFIX))
+        if name.startswith(PREFIX) and is_meant(name.removeprefix(PREFIX))
     )

@@ -19,7 +19,7 @@ from freetrain.elastic.setting import Setting
 from freetrain.elastic.stop import Stop, StopFile, StopSignals
 from freetrain.elastic.store import CheckpointStore
 from freetrain.elastic.world import LoneWorld
-from freetrain.pack.cgroup import groups_left_behind, remove_group
+from freetrain.pack.cgroup import groups_where, remove_group
 from freetrain.pack.cgroup_place import own_places
 from freetrain.pack.choose import choose
 from freetrain.pack.crew import KILLED_WITHIN_S, Crew, Node
@@ -186,7 +186,7 @@ def sweep(packer: Packer, clock: Clock) -> None:
         clock.sleep(0.01)
     folders = KernelFolders()
     for place in own_places():
-        for group in groups_left_behind(place, folders, packer):
+        for group in groups_where(place, folders, packer.has_left):
             remove_group(folders, group)
 
 
