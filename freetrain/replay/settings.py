@@ -82,12 +82,16 @@ class ReplaySettings:
         for what, value in (
             ("seconds of look-ahead", self.t_fwd_s),
             ("seconds for the solver", self.solver_limit_s),
-            ("seconds between looks", self.look_every_s or 1.0),
+            ("seconds between looks", _given(self.look_every_s)),
         ):
             if not 0 < value < math.inf:
                 raise _refusal(what, value, "a number above 0")
         if not 0 <= self.cost_factor < math.inf:
             raise _refusal("times the costs", self.cost_factor, "0 or more")
+
+
+def _given(every_s: float | None) -> float:
+    return LOOK_EVERY_S if every_s is None else every_s
 
 
 def _refusal(what: str, value: float, expected: str) -> UsageError:

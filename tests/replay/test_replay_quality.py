@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from freetrain.errors import UsageError
 from freetrain.priority.interface import Target
 from freetrain.priority.registry import PRIORITIES
 from freetrain.quality.outlook import Better
 from freetrain.replay.result import ReplayResult
+from freetrain.replay.settings import ReplaySettings
 from freetrain.trainers.quality import QualityTruth
 from freetrain.trainers.spec import Costs, TrainerSpec
 from tests.replay.worlds import replay, trainer
@@ -87,16 +89,25 @@ def test_a_diverging_trainer_keeps_its_best_and_one_that_never_learns_has_none()
     assert ways[1].quality == (0, 0, 0, 0)
 
 
-def test_a_policy_whose_ratings_change_with_time_is_asked_every_minute() -> None:
+@pytest.mark.parametrize("policy", ["freetrain", "lookahead"])
+def test_a_policy_whose_ratings_change_with_time_is_asked_every_minute(
+    policy: str,
+) -> None:
     pool = {0: [(0.0, 300.0)]}
 
     def calls(**choices: Any) -> int:  # noqa: ANN401
-        return replay(pool, [trainer()], policy="freetrain", **choices).solver_calls
+        return replay(pool, [trainer()], policy=policy, **choices).solver_calls
 
     assert calls(priority="throughput") == 1
     assert calls(priority="fair") == 5
     assert calls(priority="fair", look_every_s=30.0) == 10
     assert calls(priority="throughput", look_every_s=100.0) == 3
+
+
+@pytest.mark.parametrize("every_s", [0.0, -5.0, float("nan")])
+def test_looks_need_time_between_them(every_s: float) -> None:
+    with pytest.raises(UsageError, match="seconds between looks: expected a number"):
+        ReplaySettings(look_every_s=every_s)
 
 
 def team(curves: Sequence[QualityTruth]) -> list[TrainerSpec]:
