@@ -15,7 +15,13 @@ from tests.replay.reference_keys import REFERENCE_KEYS
 
 REPLAY = ("replay", "holes.csv", "--trainers", "trainers.toml", "--parallel", "2")
 MEMORY_DISK = Path("/dev") / "shm"
-REPORT = {"summary.json", "steps.csv", "completions.csv", "report.html"}
+REPORT = {
+    "summary.json",
+    "steps.csv",
+    "completions.csv",
+    "report.html",
+    "forecast.html",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -79,6 +85,16 @@ def test_out_writes_the_whole_report_and_the_same_bytes_twice(tmp_path: Path) ->
         one = (tmp_path / "first" / name).read_bytes()
         assert one == (tmp_path / "new" / "again" / name).read_bytes(), name
     assert first.stdout.endswith("Report: first/report.html\n")
+
+
+def test_json_tells_what_was_foretold_by_those_who_do(tmp_path: Path) -> None:
+    words = ("--policy", "lookahead", "--policy", "equal", "--json")
+
+    ours, other = json.loads(run(*REPLAY, *words, cwd=tmp_path).stdout)
+
+    assert ours["forecasts"]["horizon_s"] == 600.0
+    assert ours["forecasts"]["reliability"]
+    assert "forecasts" not in other
 
 
 def test_a_folder_with_something_in_it_is_left_alone_without_force(

@@ -6,12 +6,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from freetrain.forecast.learned import LearnedForecaster
+from freetrain.forecast.reliability import Watched
 from freetrain.priority.interface import Basis
 from freetrain.priority.registry import priority_named
 from freetrain.replay.policies.equal import EqualPolicy
 from freetrain.replay.policies.freetrain import FreeTrainPolicy
 from freetrain.replay.policies.learned import LearnedSpeeds, WatchedPolicy
-from freetrain.replay.policies.lookahead import LookaheadPolicy, Weights
+from freetrain.replay.policies.lookahead import HORIZON_S, LookaheadPolicy, Weights
 from freetrain.replay.policies.planning import MeasuredPlanner, SolverUse
 from freetrain.replay.policies.scavenger import ScavengerPolicy
 from freetrain.replay.policies.speeds import GivenSpeeds
@@ -23,6 +24,7 @@ from milp.planner import Planner, SolverName
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from freetrain.forecast.interface import Forecaster
     from freetrain.quality.outlooks import Outlooks
     from freetrain.replay.policies.interface import Policy
     from freetrain.replay.policies.speeds import Speeds
@@ -44,10 +46,20 @@ def _freetrain(
 def _lookahead(
     settings: ReplaySettings, clock: Callable[[], float], use: SolverUse
 ) -> Policy:
+    return lookahead_by(LearnedForecaster(HORIZON_S), settings, clock, use)
+
+
+def lookahead_by(
+    forecaster: Forecaster,
+    settings: ReplaySettings,
+    clock: Callable[[], float],
+    use: SolverUse,
+) -> Policy:
+    """Return the policy ``lookahead`` with *forecaster*, whose horizon is ours."""
     planner, weights = _planner(settings, clock, use), Weights()
-    forecaster = LearnedForecaster(weights.horizon_s)
+    asked = Watched(forecaster) if settings.record_forecasts else forecaster
     return _watched(
-        settings, lambda worth: LookaheadPolicy(forecaster, planner, worth, weights)
+        settings, lambda worth: LookaheadPolicy(asked, planner, worth, weights)
     )
 
 
