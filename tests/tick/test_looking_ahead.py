@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.site.settings import PlannerSettings, PolicyName
+from freetrain.standin import keeping
 from freetrain.store.database import transaction
-from freetrain.store.forecasts import forecast_state, put_forecast
+from freetrain.store.forecasts import forecast_state, foreseen, put_forecast
 from freetrain.store.open_store import read_store
-from tests.tick.tick_worlds import UID, TickWorld, tick_world
+from tests.tick.tick_worlds import UID, TickWorld, theirs, tick_world
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,3 +92,68 @@ def test_what_cannot_be_used_is_dropped_with_a_line(
     assert any("what was learned of nodes cannot be used" in p for p in page.problems)
     assert not after.problems
     assert kept(world)["watched_s"] > 0.0
+
+
+def pass_by(world: TickWorld, for_s: float, *, every_s: float = 200.0) -> None:
+    """Tick on while time passes."""
+    until_s = world.now_s + for_s
+    while world.now_s < until_s:
+        world.now_s += every_s
+        world.beat()
+        world.tick()
+
+
+def taken(world: TickWorld, *nodes: str, run_s: float = 300.0) -> None:
+    """Let somebody have *nodes* for a while, at once."""
+    job = theirs(world, partition="main", run_s=run_s, limit_s=run_s)
+    job.due_s, job.wanted = world.now_s, list(nodes)
+    world.slurm.standin.add([job])
+    pass_by(world, 2.0 * run_s)
+
+
+def nodes_of(world: TickWorld, name: str) -> set[str]:
+    newest = world.newest(name)
+    return set() if newest is None else {member.node for member in newest.members}
+
+
+def test_nodes_that_left_together_twice_are_held_together_the_third_time(
+    world: TickWorld,
+) -> None:
+    every = {f"n{k}" for k in range(1, 9)}
+    odd = {"n1", "n3", "n5", "n7"}
+    world.tick()
+    for _ in range(2):
+        taken(world, *odd)
+        pass_by(world, 1_500.0)
+    taken(world, *every)
+
+    world.submit("a", most=4)
+    world.submit("b", most=4)
+    pass_by(world, 600.0, every_s=60.0)
+
+    assert not kept(world)["watched_s"] < 3_600.0
+    held = [nodes_of(world, name) for name in ("a", "b")]
+    assert odd in held
+    assert held[0] | held[1] == every
+
+
+def test_what_was_expected_of_a_lease_is_kept_with_what_came(world: TickWorld) -> None:
+    world.submit("a", most=2)
+    pass_by(world, 120.0, every_s=60.0)
+    with read_store(world.folder.path, uid=UID) as state:
+        running = foreseen(state, since_s=0.0)
+    with keeping.opened(world.slurm.folder) as cluster:
+        for job in cluster.jobs:
+            job.limit_s = 1.0
+    pass_by(world, 300.0, every_s=60.0)
+
+    with read_store(world.folder.path, uid=UID) as state:
+        later = {(one.uuid, one.task): one for one in foreseen(state, since_s=0.0)}
+
+    assert len(running) == 2
+    assert all(one.ended_s is None and 0.0 <= one.leaves <= 1.0 for one in running)
+    for one in running:
+        told = later[one.uuid, one.task]
+        assert (told.at_s, told.leaves, told.node) == (one.at_s, one.leaves, one.node)
+        assert told.ended_s is not None
+        assert told.came

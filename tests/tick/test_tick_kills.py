@@ -13,13 +13,14 @@ import pytest
 
 from freetrain.exchange.ending import Ended, Ending, create_ending
 from freetrain.exchange.layout import StateDir
+from freetrain.site.settings import PlannerSettings, PolicyName
 from freetrain.store.leases import leases
 from freetrain.store.open_store import read_store
 from freetrain.store.trainers import TrainerState
 from slurm.errors import SlurmUnavailableError
 from tests.fakes.slurm.installing import FakeSlurm
 from tests.fakes.slurm.state import Act
-from tests.tick.tick_worlds import UID, TickWorld, lease_of, tick_world
+from tests.tick.tick_worlds import UID, TickWorld, lease_of, theirs, tick_world
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,6 +99,21 @@ def never_asked(world: TickWorld) -> None:
     world.slurm.script("sbatch", Act.HANG)
 
 
+def looking_ahead(world: TickWorld) -> None:
+    """Somebody takes nodes, and what is expected of nodes is learned at each look."""
+    planner = PlannerSettings(policy=PolicyName.LOOKAHEAD)
+    world.site = replace(world.site, planner=planner)
+    world.tick()
+    taken = {"due_s": world.now_s, "wanted": ["n1", "n2"], "run_s": 60.0}
+    world.slurm.standin.add([theirs(world, **taken)])
+    for _ in range(3):
+        world.now_s += 40.0
+        world.tick()
+    asking(world)
+    world.tick()
+    world.beat()
+
+
 SCENES = {
     scene.__name__: (scene, nodes)
     for scene, nodes in (
@@ -108,6 +124,7 @@ SCENES = {
         (staying, {"a": 2, "b": 0}),
         (losing_the_answer, {"a": 2, "b": 3}),
         (never_asked, {"a": 2, "b": 3}),
+        (looking_ahead, {"a": 2, "b": 3}),
     )
 }
 
@@ -130,9 +147,11 @@ def rest(world: TickWorld) -> None:
 def ticked(world: TickWorld) -> Page:
     """Tick; once more where a command was scripted to give no answer."""
     try:
-        return world.tick().page
+        page = world.tick().page
     except SlurmUnavailableError:
-        return world.tick().page
+        page = world.tick().page
+    assert not any("learned" in said for said in page.problems), page.problems
+    return page
 
 
 def check(world: TickWorld) -> None:

@@ -11,10 +11,9 @@ from freetrain.broker.actions import Why
 from freetrain.exchange.heartbeat import AgentState
 from freetrain.site.settings import HoleSettings, Mode
 from freetrain.standin import keeping
-from freetrain.standin.records import Job
 from freetrain.store.events import events_of, pace
 from freetrain.store.open_store import read_store
-from tests.tick.tick_worlds import UID, TickWorld, lease_of, tick_world
+from tests.tick.tick_worlds import UID, TickWorld, lease_of, theirs, tick_world
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,19 +31,6 @@ def running(world: TickWorld, most: int) -> None:
     world.tick()
     world.beat()
     world.tick()
-
-
-def theirs(world: TickWorld, **changes: object) -> Job:
-    made = Job(
-        job_id=0,
-        name="theirs",
-        user="bob",
-        partition="freetrain",
-        limit_s=60.0,
-        run_s=60.0,
-        submit_s=world.now_s,
-    )
-    return replace(made, **changes)  # type: ignore[arg-type]
 
 
 def test_a_trainer_that_cannot_be_read_makes_room_as_well(world: TickWorld) -> None:

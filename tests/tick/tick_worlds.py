@@ -18,6 +18,7 @@ from freetrain.exchange.heartbeat import AgentState, Heartbeat, write_heartbeat
 from freetrain.exchange.layout import StateDir
 from freetrain.jobfile.file import parse_job, render_job
 from freetrain.site.settings import Site
+from freetrain.standin.records import Job
 from freetrain.store.database import transaction
 from freetrain.store.open_store import open_store, read_store
 from freetrain.store.trainers import TrainerRow, TrainerState, put_trainers, trainers
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
     from freetrain.exchange.assigned import Assigned
     from freetrain.jobfile.job import TrainerJob
-    from freetrain.standin.records import Job
     from freetrain.tick.outside import HookCall
     from freetrain.tick.tick import TickReport
     from slurm.backend import SlurmBackend
@@ -192,6 +192,20 @@ class TickWorld:
 
 def lease_of(job: Job) -> LeaseKey:
     return LeaseKey(uuid_in(job.name) or "", max(job.task, 0))
+
+
+def theirs(world: TickWorld, **changes: object) -> Job:
+    """Return a job of somebody else's, for a minute."""
+    made = Job(
+        job_id=0,
+        name="theirs",
+        user="bob",
+        partition="freetrain",
+        limit_s=60.0,
+        run_s=60.0,
+        submit_s=world.now_s,
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
 
 
 def tick_world(folder: Path, *, is_at_hand: bool = True, **site: object) -> TickWorld:
