@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from freetrain.desk.packed import members_of
 from freetrain.jobfile.file import read_job
 from tests.elastic.launching import REPOSITORY
 
@@ -19,6 +20,7 @@ JOBS = sorted((REPOSITORY / "examples").glob("*/job.toml"))
 def test_the_job_file_of_an_example_names_a_program_beside_it(path: Path) -> None:
     job = read_job(path)
 
-    assert (path.parent / job.command[1]).is_file()
+    for one in members_of(job, home=None) or (job,):
+        assert (path.parent / one.command[1]).is_file()
+        assert one.elastic is (one.progress is None)
     assert job.name.replace("-", "_") == path.parent.name
-    assert job.elastic is (job.progress is None)
