@@ -2,15 +2,30 @@
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from freetrain.quality.backtest import Trial
 from freetrain.quality.course import Course
-from freetrain.quality.interval import NORMAL, NORMAL_90, Spread, spread_of
+from freetrain.quality.interval import (
+    NORMAL,
+    NORMAL_90,
+    USUAL_GROWTH,
+    Spread,
+    growth_of,
+    spread_of,
+)
+from tests.quality.told import noisy, steps
 
 WIDER = NORMAL_90 / NORMAL
 """What growth is learned from is an interval of 80 %; what is told is one of 90 %."""
 
-CALM = Course(np.arange(1.0, 11.0) / 10, np.linspace(1, 0, 10), np.ones(10), 0.0)
+
+def course(heights: NDArray[np.float64]) -> Course:
+    count = heights.size
+    return Course(steps(count) / count, heights, np.ones(count), 0.0)
+
+
+CALM = course(np.linspace(1, 0, 10))
 
 
 def trial(misses: list[float], noise: float = 0.0) -> Trial:
@@ -41,7 +56,7 @@ def test_four_of_five_outcomes_of_the_past_are_inside_an_interval_of_80_percent(
     misses = [0.01 * i for i in range(1, 101)]
     outcomes = trial(misses)
 
-    spread = spread_of(CALM, [outcomes])
+    spread = Spread(0.0, growth_of([outcomes]))
 
     inside = [
         WIDER * miss <= spread.half_width(float(ahead), 0.0)
@@ -51,13 +66,47 @@ def test_four_of_five_outcomes_of_the_past_are_inside_an_interval_of_80_percent(
 
 
 def test_noise_of_its_time_is_no_drift() -> None:
-    assert spread_of(CALM, [trial([0.1, -0.1, 0.1], noise=0.1)]).growth == 0.0
+    assert growth_of([trial([0.1, -0.1, 0.1], noise=0.1)]) == 0.0
 
 
 def test_a_forecast_of_many_points_weighs_no_more_than_one_of_few() -> None:
     few, many = trial([0.0] * 3), trial([1.0] * 300)
 
-    assert spread_of(CALM, [few] * 9 + [many]).growth == 0.0
+    assert growth_of([few] * 9 + [many]) == 0.0
+
+
+@pytest.mark.parametrize("own", [0.0, 0.01, 0.4, 2.0])
+def test_the_fewer_points_the_less_a_trainer_is_taken_to_be_unlike_others(
+    own: float,
+) -> None:
+    outcomes = [trial([own / 2] * 5)]
+    counts = (4, 10, 40, 120)
+
+    found = [spread_of(course(np.linspace(1, 0, n)), outcomes).growth for n in counts]
+
+    off = [abs(growth - growth_of(outcomes)) for growth in found]
+    assert off == sorted(off, reverse=True)
+    assert abs(found[0] - USUAL_GROWTH) < abs(found[-1] - USUAL_GROWTH)
+    assert off[-1] < 0.1 * abs(growth_of(outcomes) - USUAL_GROWTH)
+
+
+def test_a_share_of_a_few_samples_is_known_no_better_than_by_one_of_them() -> None:
+    accuracy_of_50 = course(np.array([1.0, *[0.06] * 3, *[0.04] * 17]))
+
+    assert accuracy_of_50.late_noise == 0.0
+    assert spread_of(accuracy_of_50, [trial([0.0])]).noise == pytest.approx(0.02)
+
+
+def test_values_that_may_be_anything_are_as_noisy_as_they_are() -> None:
+    values = noisy(steps(100) ** -0.5, noise=0.01, seed=0)
+
+    found = spread_of(course(values), [trial([0.0])])
+
+    assert found.noise == course(values).late_noise
+
+
+def test_where_all_values_are_alike_there_is_no_step() -> None:
+    assert spread_of(course(np.zeros(6)), [trial([0.0])]).noise == 0.0
 
 
 def test_without_a_trial_the_drift_is_not_taken_for_none() -> None:
