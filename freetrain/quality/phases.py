@@ -118,14 +118,13 @@ class _Segment:
         self._family = family
         step = course.work[start] - course.work[start - 1] if start else 0.0
         self._origin = course.work[start] - step if start else 0.0
-        self._noise = max(course.noise, scatter_of(course) / 2)
         work = self._work(course.work[start:stop])
         found = project(
             family.basis(work, family.shapes),
             course.heights[start:stop],
             course.weights[start:stop],
             lowest=-1.0,
-            scatter=2 * self._noise,
+            scatter=scatter_of(course),
         )
         best = int(np.argmin(found.costs))
         self.cost = 4 * float(found.costs[best])
