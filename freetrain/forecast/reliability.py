@@ -107,6 +107,7 @@ class Watched:
         horizon_s: Survival over how long is asked for.
         every_s: How often, at the first event after that time.
         from_s: When the asking begins.
+        answers: Who counts them, where more than the sums is wanted.
     """
 
     def __init__(
@@ -116,6 +117,7 @@ class Watched:
         horizon_s: float = HORIZON_S,
         every_s: float = EVERY_S,
         from_s: float = 0.0,
+        answers: Answers | None = None,
     ) -> None:
         self._forecaster = forecaster
         self._horizon_s = horizon_s
@@ -123,7 +125,7 @@ class Watched:
         self._ask_s = from_s
         self._since_s: dict[int, float] = {}
         self._open: deque[_Round] = deque()
-        self._answers = Answers()
+        self._answers = Answers() if answers is None else answers
         self._left: Counter[int] = Counter()
 
     def see(
