@@ -137,7 +137,7 @@ Policies = Annotated[
     typer.Option(
         "--policy",
         metavar="NAME",
-        help="freetrain, equal, scavenger or static; repeat to compare.",
+        help="freetrain, lookahead, equal, scavenger or static; repeat to compare.",
         callback=known_policies,
         autocompletion=_complete_policy,
         show_default="all",
@@ -260,7 +260,8 @@ Learned = Annotated[
     typer.Option(
         "--learned",
         metavar="",
-        help="freetrain learns speeds from what trainers do, and believes no user.",
+        help="freetrain and lookahead learn speeds from what trainers do, and believe "
+        "no user.",
     ),
 ]
 TFwdS = Annotated[

@@ -27,6 +27,8 @@ freetrain replay --pool 9 --trainers quality:20 --priority slaq --set horizon_s=
 
 freetrain replay jobs.txt --policy freetrain --policy scavenger --out report
 
+freetrain replay summit.csv.gz --policy lookahead --policy freetrain --out report
+
 freetrain replay KTH-SP2.swf.gz --schedule easy --days 7 --requeue --json
 """
 

@@ -1,6 +1,7 @@
 """``freetrain replay``: what it prints, what it writes, and when it refuses."""
 
 import json
+import re
 import tempfile
 from pathlib import Path
 from typing import get_args
@@ -204,6 +205,19 @@ def test_somebody_who_watches_sees_progress_and_a_pipe_does_not(
 def test_names_that_options_offer_are_those_that_exist() -> None:
     assert set(POLICY_NAMES) == set(POLICIES)
     assert set(get_args(MethodName)) == set(Method)
+
+
+def test_help_and_document_name_every_policy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("replay", "-h", cwd=tmp_path)
+    shown = capsys.readouterr().out
+    document = Path(__file__).parents[2] / "docs" / "commands.md"
+    (row,) = re.findall(r"\| `--policy NAME` .*", document.read_text())
+
+    for name in POLICY_NAMES:
+        assert re.search(rf"\b{name}\b", shown.partition("--priority")[0]), name
+        assert f"`{name}`" in row
 
 
 def test_speeds_can_be_learned_instead_of_believed(tmp_path: Path) -> None:
