@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Fit = Callable[[History, Better], FittedOutlook | None]
 
 
-class Outlooks:
+class KeptOutlooks:
     """Says what trainers' losses say, and what is to be kept of that.
 
     Attributes:

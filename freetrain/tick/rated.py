@@ -10,7 +10,7 @@ from freetrain.priority.registry import priority_named
 from freetrain.store.memory import memory_of
 from freetrain.store.outlooks import outlook_kept
 from freetrain.store.pasts import latest_scalings
-from freetrain.tick.outlooks import Outlooks
+from freetrain.tick.outlooks import KeptOutlooks
 from freetrain.tick.rating import Asking, Candidate, rate
 from freetrain.tick.worth import AsSaid
 
@@ -43,7 +43,7 @@ def deserts_of(run: Run, observed: Observed, *, nodes: int) -> Deserts:
         for one in observed.trainers
         if one.job is not None and one.is_wanted
     ]
-    outlooks = Outlooks(lambda name, told: outlook_kept(run.state, name, told=told))
+    outlooks = KeptOutlooks(lambda name, told: outlook_kept(run.state, name, told=told))
     asking = Asking(
         settings=settings,
         priority=priority,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from freetrain.quality.estimate import outlook_from
 from freetrain.quality.outlook import Better
 from freetrain.site.settings import PlannerSettings
-from freetrain.tick.outlooks import Outlooks
+from freetrain.tick.outlooks import KeptOutlooks
 from tests.quality.told import noisy, steps, told
 from tests.tick.tellers import tell
 from tests.tick.tick_worlds import TickWorld, again, tick_world
@@ -46,7 +46,7 @@ class Counting:
 
     def look(self, name: str, count: int) -> FittedOutlook | None:
         """Look at the first points as a tick does, and keep what it would."""
-        outlooks = Outlooks(lambda *key: self.kept.get(key), self._fit)
+        outlooks = KeptOutlooks(lambda *key: self.kept.get(key), self._fit)
         found = outlooks.look(name, POINTS[:count], Better.LOWER)
         self._keep(outlooks.fresh)
         return found  # type: ignore[return-value]
