@@ -47,6 +47,8 @@ def explain_record(
         ],
         "holes": [asdict(hole) for hole in page.holes] if page else [],
         "leases": [asdict(lease) for lease in page.leases] if page else [],
+        "came": [asdict(one) for one in page.came] if page else [],
+        "promises": [asdict(one) for one in page.promises] if page else [],
     }
 
 

@@ -13,6 +13,7 @@ from rich.text import Text
 from freetrain.broker.explain import HoleReason
 from freetrain.cli.aim_text import aim_lines
 from freetrain.cli.curves_text import outlook_lines, speed_lines
+from freetrain.cli.expected_text import came_text, expected_lines
 from freetrain.cli.maker_text import maker_text
 from freetrain.cli.node_names import nodes_named
 from freetrain.cli.pack_text import member_lines, pack_line
@@ -70,7 +71,8 @@ def holes_part(seen: Overview) -> RenderableType:
         return _text(["", f"{why.rstrip('.')}. `freetrain holes` looks now."])
     if not page.holes:
         return _text(["", *_tick(page, seen), "It saw no hole."])
-    return Group("", _table(page, seen.now_s), "", _text(_tick(page, seen)))
+    said = [*expected_lines(page, seen.now_s), *came_text(page, seen.now_s)]
+    return Group("", _table(page, seen.now_s), "", _text([*said, *_tick(page, seen)]))
 
 
 def _text(lines: Sequence[str]) -> Text:
@@ -90,6 +92,7 @@ def _trainer(one: Standing, seen: Overview) -> Iterator[str]:
     if is_wanted and line is not None:
         yield from _counts(one, line)
         yield from _rating(line, seen)
+        yield from _expected(line, seen)
     elif is_wanted and one.doing is Doing.WAITING:
         yield "No tick has seen it yet."
     yield from (f"{said[:1].upper()}{said[1:]}" for said in aim_lines(one, seen))
@@ -104,6 +107,11 @@ def _rating(line: TrainerLine, seen: Overview) -> Iterator[str]:
     if line.rating and seen.page is not None:
         last = " It gets only what the others leave." if line.is_background else ""
         yield f"Rated by {seen.page.priority}: {line.rating}.{last}"
+
+
+def _expected(line: TrainerLine, seen: Overview) -> Iterator[str]:
+    if seen.page is not None and line.node_names:
+        yield from expected_lines(seen.page, seen.now_s, nodes=set(line.node_names))
 
 
 def _counts(one: Standing, line: TrainerLine) -> Iterator[str]:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from freetrain.exchange.errors import UnreadableFileError
+from freetrain.tick.expected import CameLine, ExpectedLine, PromiseLine
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,6 +75,7 @@ class HoleLine:
         ends_by: Why it ends then.
         blocker: The job or reservation that ends it, empty for none.
         trainer: Who trains there, empty for nobody.
+        expected: What is expected of the node; None where nobody looks ahead.
     """
 
     node: str
@@ -84,6 +86,7 @@ class HoleLine:
     ends_by: str = ""
     blocker: str = ""
     trainer: str = ""
+    expected: ExpectedLine | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +148,8 @@ class Page:
         holes: In Slurm's order, those that cannot be used last.
         leases: Those that are not gone.
         priority: Who rated the trainers.
+        came: What had been expected of leases that ended last, the newest first.
+        promises: What came against what was promised.
         version: Of this format.
     """
 
@@ -170,6 +175,8 @@ class Page:
     holes: tuple[HoleLine, ...]
     leases: tuple[LeaseLine, ...]
     priority: str = ""
+    came: tuple[CameLine, ...] = ()
+    promises: tuple[PromiseLine, ...] = ()
     version: int = VERSION
 
 
@@ -193,11 +200,19 @@ def read_page(path: Path) -> Page | None:
     try:
         fields = _versioned(json.loads(path.read_bytes()))
         trainers = tuple(_line(TrainerLine, one) for one in fields.pop("trainers"))
-        holes = tuple(_line(HoleLine, one) for one in fields.pop("holes"))
+        holes = tuple(map(_hole, fields.pop("holes")))
         leases = tuple(_line(LeaseLine, one) for one in fields.pop("leases"))
+        came = tuple(_line(CameLine, one) for one in fields.pop("came", ()))
+        promises = tuple(_line(PromiseLine, one) for one in fields.pop("promises", ()))
         problems = tuple(fields.pop("problems"))
         return Page(
-            trainers=trainers, holes=holes, leases=leases, problems=problems, **fields
+            trainers=trainers,
+            holes=holes,
+            leases=leases,
+            problems=problems,
+            came=came,
+            promises=promises,
+            **fields,
         )
     except FileNotFoundError:
         return None
@@ -209,6 +224,14 @@ def _versioned(fields: dict[str, Any]) -> dict[str, Any]:
     if fields["version"] != VERSION:
         raise ValueError(f"version {fields['version']}, expected {VERSION}")
     return fields
+
+
+def _hole(fields: dict[str, Any]) -> HoleLine:
+    expected = fields.pop("expected", None)
+    line: HoleLine = _line(HoleLine, fields)
+    if expected is None:
+        return line
+    return replace(line, expected=_line(ExpectedLine, expected))
 
 
 def _line(kind: type[Any], fields: dict[str, Any]) -> Any:  # noqa: ANN401 - JSON

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from freetrain.broker.explain import explain_holes, explain_trainers
 from freetrain.broker.pace import paused_until_s
 from freetrain.exchange.layout import lease_name
+from freetrain.tick.expected import came_lines, expected_line, promise_lines
 from freetrain.tick.page import HoleLine, LeaseLine, Page, TrainerLine
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ def page_of(  # noqa: PLR0913 - one fact each
         holes=tuple(_holes(observed, decided)),
         leases=tuple(_leases(observed)),
         priority=decided.deserts.priority,
+        came=came_lines(decided.outlook),
+        promises=promise_lines(decided.outlook),
     )
 
 
@@ -159,6 +162,7 @@ def _holes(observed: Observed, decided: Decided) -> Iterator[HoleLine]:
             ends_by=str(hole.ends_by),
             blocker=hole.blocker,
             trainer=on.get(why.node, ""),
+            expected=expected_line(decided.outlook, why.node),
         )
 
 

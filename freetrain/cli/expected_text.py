@@ -1,0 +1,80 @@
+"""What was expected of nodes and what came, for people."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from freetrain.cli.node_names import nodes_named
+from freetrain.cli.times import ago, clock_text, nodes_text, short_age
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from freetrain.tick.expected import CameLine, ExpectedLine, PromiseLine
+    from freetrain.tick.page import Page
+
+_MOST_CAME = 6
+
+
+def expected_lines(
+    page: Page, now_s: float, *, nodes: Collection[str] | None = None
+) -> Iterator[str]:
+    """Yield what is expected of nodes, those alike in one line.
+
+    Args:
+        page: The last tick's.
+        now_s: Unix time.
+        nodes: Those to tell of; None for every hole.
+    """
+    alike: dict[str, list[str]] = defaultdict(list)
+    for hole in page.holes:
+        if hole.expected is not None and (nodes is None or hole.node in nodes):
+            alike[_said(hole.expected, now_s)].append(hole.node)
+    for said, names in alike.items():
+        yield f"Expected of {nodes_named(names)}: {said}"
+    if any(one.expected.is_learning for one in page.holes if one.expected):
+        yield "Too little was seen of these nodes so far to plan by that."
+
+
+def came_text(page: Page, now_s: float, *, most: int = _MOST_CAME) -> list[str]:
+    """Return what came of the leases that ended last, and of promises."""
+    leases = [_came(one, now_s) for one in page.came[:most]]
+    return [*leases, *map(_promised, page.promises)]
+
+
+def _said(one: ExpectedLine, now_s: float) -> str:
+    odds = f"{one.leaves:.0%} to leave within {short_age(one.horizon_s)}"
+    stays = f"as likely as not to stay {short_age(one.even_s)} or longer"
+    parts = [odds, stays if one.even_s else "more likely than not gone in a minute"]
+    if one.together > 1:
+        parts.append(f"together with {nodes_text(one.together - 1)} more")
+    if one.promised_s is not None:
+        left_s = one.promised_s - now_s
+        when = f"in {short_age(left_s)}" if left_s >= 0.0 else "now, which is overdue"
+        parts.append(f"promised to somebody's job {when}")
+    return "; ".join(parts) + "."
+
+
+def _came(one: CameLine, now_s: float) -> str:
+    lived = short_age(one.ended_s - one.at_s)
+    said = f"{one.leaves:.0%} to leave within {short_age(one.horizon_s)}"
+    promise = ""
+    if one.promised_s is not None:
+        promise = f", promised away at {clock_text(one.promised_s)}"
+    return (
+        f"{ago(one.ended_s, now_s)}: the lease on {one.node} was over after {lived} "
+        f"({one.came}); expected were {said}{promise}."
+    )
+
+
+def _promised(one: PromiseLine) -> str:
+    return (
+        f"Of {nodes_text(one.nodes)} promised {short_age(one.lead_s)} ahead or more, "
+        f"{one.early:.0%} left early and {one.late:.0%} late; eight of ten between "
+        f"{_after(one.low_s)} and {_after(one.high_s)}, half by {_after(one.middle_s)}."
+    )
+
+
+def _after(seconds: float) -> str:
+    return f"{short_age(abs(seconds))} {'early' if seconds < 0.0 else 'late'}"

@@ -1,0 +1,94 @@
+"""What planning by expected lives takes in a tick: 100 trainers, 1,000 idle nodes.
+
+From nodes and forecasts to a verified answer, as a tick does it, on one core.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from freetrain.broker.pool import Pool, PoolNode
+from freetrain.broker.wanted import Trainer, problem_of
+from freetrain.forecast.interface import Prospect
+from freetrain.replay.policies.lookahead import CHANGE_WEIGHT, HIT_WEIGHT, HORIZON_S
+from freetrain.tick.lookahead import Ahead, Foresight
+from freetrain.tick.planners import InOrder
+from milp.curve import throughput
+from milp.planner import Planner
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_TRAINERS = 100
+_NODES = 1_000
+_LIMIT_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Groups:
+    """Forecasts of so many groups, the prospects drawn at random."""
+
+    groups: int
+    prospects: tuple[Prospect, ...]
+
+    def group(self, node: str) -> str:
+        return f"group {int(node) % self.groups}"
+
+    def prospect(self, node: str, usable_s: float) -> Prospect:
+        del usable_s
+        return self.prospects[int(node) % self.groups]
+
+
+def lines(shared: Path) -> Iterator[str]:
+    """Yield a row for each case."""
+    del shared
+    for groups in (8, 100, 300, _NODES):
+        chance = random.Random(groups)  # noqa: S311 -- load, not secrets
+        began_s, cpu_s = time.perf_counter(), time.process_time()
+        classes, outcome, reason = _plan(groups, chance)
+        took_s, used_s = time.perf_counter() - began_s, time.process_time() - cpu_s
+        yield (
+            f"look ahead, {_TRAINERS} trainers, {_NODES} nodes in {groups} groups "
+            f"({classes} classes): {took_s:.2f} s by the clock, {used_s:.2f} s of "
+            f"processor time, limit {_LIMIT_S:.0f} s; {outcome} {reason}"
+        )
+
+
+def _plan(groups: int, chance: random.Random) -> tuple[int, str, str]:
+    forecast = _Groups(groups, tuple(_prospect(chance) for _ in range(groups)))
+    pool = Pool(
+        tuple(
+            PoolNode(str(k), frozenset({"any"}), float("inf")) for k in range(_NODES)
+        ),
+        {},
+    )
+    trainers = [_trainer(k, chance) for k in range(_TRAINERS)]
+    ahead = Ahead(
+        horizon_s=HORIZON_S,
+        hit_weight=HIT_WEIGHT,
+        change_weight=CHANGE_WEIGHT,
+        losses_s={one.name: one.down_s for one in trainers},
+        limit_s=_LIMIT_S,
+        clock=time.monotonic,
+    )
+    in_order = partial(InOrder, background=frozenset())
+    foresight = Foresight(forecast, ahead, Planner(), in_order)
+    classes, plans = foresight.prepare(pool, now_s=0.0)
+    answer = plans.plan(problem_of(trainers, classes, t_fwd_s=120.0))
+    return len(classes.classes), str(answer.outcome), answer.reason
+
+
+def _prospect(chance: random.Random) -> Prospect:
+    return Prospect(chance.uniform(100.0, HORIZON_S), chance.random(), chance.random())
+
+
+def _trainer(k: int, chance: random.Random) -> Trainer:
+    most, bend = chance.randint(4, 64), chance.uniform(0.6, 1.0)
+    worth = throughput([n**bend for n in range(most + 1)])
+    cost_s = chance.uniform(1.0, 30.0)
+    return Trainer(f"t{k}", worth, "any", cost_s, cost_s, cost_s)
