@@ -31,6 +31,9 @@ KEEP_S = 5.0
 """How often shares are kept while nobody comes or goes: a commit waits for the disk,
 and members that take turns wait with it."""
 
+STAND_S = 30.0
+"""How often it is kept how members stand, whatever happens: people look at it."""
+
 
 class Loop:
     """Runs the members of a pack until all are over, or somebody asks to stop."""
@@ -147,6 +150,8 @@ class Loop:
         if is_due and self._crew.members:
             self._share(now_s)
         self._tell()
+        if now_s - self._kept_s >= STAND_S:
+            self._keep()
 
     def _hear(self, member: Member) -> None:
         sign = -1.0 if self._pack.better is Better.HIGHER else 1.0
