@@ -9,9 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from milp.deadline import Deadline
 from milp.planner import Outcome
-from milp.window_bound import bound
-from milp.window_planner import WindowPlanner, wrong_gain
+from milp.window import total_gain
+from milp.window_bound import loose_bound
+from milp.window_improvement import improve
+from milp.window_planner import WindowPlanner, violations
+from milp.window_seats import Chances, Worths
+from milp.window_table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,6 +26,12 @@ if TYPE_CHECKING:
 
 _PROVEN = 1e-6
 """Relative; what solvers call optimal may lie this far under the optimum."""
+
+_FIRST = 0.1
+"""Share of the limit that moves of whole classes may take."""
+
+_SEARCH = 0.8
+"""Share of the rest that the longer search may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +82,36 @@ def answer_window(
         solver: Runs the integer program where the window is small enough; None for
             CBC, which is loaded only if it is needed.
     """
-    del limit_s, clock, solver
-    plan = WindowPlanner().plan(window, starts)
-    most = max(bound(window), plan.gain)
-    wrong = wrong_gain(window, plan.holdings, plan.gain)
-    if plan.refused or wrong:
-        why = "; ".join([*plan.refused, wrong] if wrong else plan.refused)
-        return WindowAnswer(
-            plan.holdings, plan.gain, plan.kept_gain, most, Outcome.KEPT, why
-        )
-    proven = most - plan.gain <= _PROVEN * abs(plan.gain)
+    del solver
+    deadline = Deadline(clock() + limit_s, clock)
+    plan = WindowPlanner().plan(window, starts, stop=deadline.share(_FIRST).passed)
+    kept = present(window)
+    if plan.refused:
+        return _kept(window, kept, plan.kept_gain, "; ".join(plan.refused))
+    better = improve(window, plan.holdings, kept, deadline.share(_SEARCH))
+    gain = total_gain(window, better.holdings)
+    broken = violations(window, better.holdings, claimed=gain, least=plan.kept_gain)
+    if broken or gain > better.bound + _PROVEN * abs(gain):
+        why = broken or (f"W3: gains {gain!r}, more than the bound {better.bound!r}",)
+        return _kept(window, kept, plan.kept_gain, "; ".join(why))
+    most = max(gain, better.bound)
+    proven = most - gain <= _PROVEN * abs(gain)
     outcome = Outcome.PROVEN if proven else Outcome.INCUMBENT
-    return WindowAnswer(plan.holdings, plan.gain, plan.kept_gain, most, outcome)
+    # The same holdings may add up to another last digit in another order.
+    least = min(plan.kept_gain, gain)
+    return WindowAnswer(better.holdings, gain, least, most, outcome)
+
+
+def present(window: Window) -> tuple[Holding, ...]:
+    """Return what is held; who holds what is no size falls back to the next below."""
+    table = Table(window, Worths(), Chances(window))
+    table.settle()
+    return tuple([dict(seat.mine) for seat in table.seats])
+
+
+def _kept(
+    window: Window, kept: tuple[Holding, ...], gain: float, why: str
+) -> WindowAnswer:
+    most = max(gain, loose_bound(window))
+    reason = f"the search's plan was refused: {why}. The present plan stays."
+    return WindowAnswer(kept, gain, gain, most, Outcome.KEPT, reason)

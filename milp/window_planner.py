@@ -14,7 +14,7 @@ from milp.window_seats import Chances, Worths
 from milp.window_table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from milp.window import Holding, Window
 
@@ -47,13 +47,20 @@ class WindowPlanner:
     def __init__(self) -> None:
         self._worths = Worths()
 
-    def plan(self, window: Window, starts: Sequence[Sequence[int]] = ()) -> WindowPlan:
+    def plan(
+        self,
+        window: Window,
+        starts: Sequence[Sequence[int]] = (),
+        *,
+        stop: Callable[[], bool] | None = None,
+    ) -> WindowPlan:
         """Return the best plan found from the present one and from *starts*.
 
         Args:
             window: What is to be planned.
             starts: Node counts by trainer to begin from besides, for example those
                 of the published planner. They must fit the pool.
+            stop: Tells that there is no more time; the best plan so far is returned.
         """
         chances = Chances(window)
         kept = Table(window, self._worths, chances)
@@ -67,7 +74,7 @@ class WindowPlanner:
                 table = Table(window, self._worths, chances)
                 table.reach(start)
                 tables.append(table)
-        moves = sum([Climb(table).run() for table in tables])
+        moves = sum([Climb(table).run(stop) for table in tables])
         best = max(tables, key=lambda table: table.value)
         holdings = tuple([seat.mine for seat in best.seats])
         broken = violations(window, holdings, claimed=best.value, least=kept_gain)

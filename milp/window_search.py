@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from collections.abc import Set as AbstractSet
 
     from milp.window_seats import Seat
@@ -50,10 +50,16 @@ class Climb:
             self._look_at_takes(places)
         self._look_at_gifts(places)
 
-    def run(self) -> int:
-        """Move until nothing improves the plan; return how many moves that took."""
+    def run(self, stop: Callable[[], bool] | None = None) -> int:
+        """Move until nothing improves the plan; return how many moves that took.
+
+        Args:
+            stop: Tells that there is no more time; asked before every move.
+        """
         least = _WORTH_IT * (1.0 + sum([abs(seat.value) for seat in self._table.seats]))
         for moves in range(_MOST_MOVES):
+            if stop is not None and stop():
+                return moves
             best = max([*self._takes.values(), *self._gifts.values(), _NOTHING])
             if best.gain <= least:
                 # These take longest to look at, and seldom help.

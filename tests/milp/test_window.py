@@ -5,13 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from milp.curve import custom
-from milp.problem import NodeClass, Problem, TrainerState
 from milp.verify import constraint_violations
 from milp.window import Holder, Holding, Stay, Window, gain, total_gain
 from milp.window_planner import WindowPlan, WindowPlanner, violations, wrong_gain
 from milp.window_seats import Chances, Worths
 from milp.window_table import Table
-from tests.milp.windows import windows
+from tests.milp.windows import whole_problem, windows
 
 FOR_EVER = Stay(nodes=4, life_s=400.0, hit=0.0, share=1.0)
 
@@ -25,22 +24,6 @@ def window_of(
     stays: dict[int, Stay], free: dict[int, int], *trainers: Holder
 ) -> Window:
     return Window(stays, free, trainers, hit_weight=0.5, change_weight=1.0)
-
-
-def whole_problem(window: Window) -> Problem:
-    """Return *window* as the published planner's problem, every class told apart."""
-    classes = tuple(NodeClass(str(k), stay.nodes) for k, stay in window.stays.items())
-    trainers = tuple(
-        TrainerState(
-            name=f"t{place}",
-            curve=one.curve,
-            held=tuple(one.held.get(k, 0) for k in window.stays),
-            up_s=one.up_s,
-            down_s=one.down_s,
-        )
-        for place, one in enumerate(window.trainers)
-    )
-    return Problem(classes, trainers, 400.0)
 
 
 def rows(window: Window, plan: WindowPlan) -> list[list[int]]:

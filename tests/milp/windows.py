@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
+from milp.problem import NodeClass, Problem, TrainerState
 from milp.window import Holder, Stay, Window
 from tests.milp.planning_problems import curves
 
@@ -51,3 +52,19 @@ def _stays(draw: DrawFn, nodes: int) -> Stay:
         hit=draw(st.floats(0.0, 1.0)),
         share=draw(st.floats(0.05, 1.0)),
     )
+
+
+def whole_problem(window: Window) -> Problem:
+    """Return *window* as the published planner's problem, every class told apart."""
+    classes = tuple(NodeClass(str(k), stay.nodes) for k, stay in window.stays.items())
+    trainers = tuple(
+        TrainerState(
+            name=f"t{place}",
+            curve=one.curve,
+            held=tuple(one.held.get(k, 0) for k in window.stays),
+            up_s=one.up_s,
+            down_s=one.down_s,
+        )
+        for place, one in enumerate(window.trainers)
+    )
+    return Problem(classes, trainers, 400.0)

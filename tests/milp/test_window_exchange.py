@@ -1,0 +1,110 @@
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from milp.deadline import NEVER
+from milp.verify import constraint_violations
+from milp.window import Window, gain
+from milp.window_answer import present
+from milp.window_bound import ask, first, tighten
+from milp.window_exchange import Exchange
+from milp.window_mending import mend
+from milp.window_options import Pool, options_of
+from milp.window_rounding import rounded
+from tests.milp.windows import whole_problem, windows
+
+
+def loaded(window: Window) -> Exchange:
+    pool = Pool.of(window)
+    exchange = Exchange(window, pool)
+    exchange.ledger.load(pool.rows(present(window)))
+    return exchange
+
+
+def changes(window: Window) -> Iterator[tuple[int, int, int, int]]:
+    """Yield trainer, class, column and nodes of each gift (below 0) and take."""
+    column = 0
+    for k, stay in sorted(window.stays.items()):
+        for more in range(stay.nodes + 1):
+            for place in range(len(window.trainers)):
+                yield place, k, column, -more
+                yield place, k, column, more
+            column += 1
+
+
+def faults_of(window: Window, counts: list[list[int]], place: int) -> list[str]:
+    broken = constraint_violations(whole_problem(window), counts)
+    return [one for one in broken if f" t{place}:" in one]
+
+
+@settings(deadline=None)
+@given(windows())
+def test_what_the_ledger_says_of_a_change_is_what_it_brings(window: Window) -> None:
+    exchange = loaded(window)
+    exchange.run(NEVER)
+    ledger = exchange.ledger
+
+    for place, k, column, more in changes(window):
+        written = (ledger.gives if more < 0 else ledger.takes)[place, column]
+        counts = ledger.counts.tolist()
+        counts[place][k] += more
+        own = {k: n for k, n in enumerate(counts[place]) if n}
+        too_many = counts[place][k] > window.stays[k].nodes
+        if too_many or faults_of(window, counts, place):
+            assert written == -np.inf
+        else:
+            added = gain(window, place, own) - ledger.gains[place]
+            assert written == pytest.approx(added, abs=1e-6)
+
+
+@settings(deadline=None)
+@given(windows())
+def test_exchanging_never_lowers_the_gain_and_breaks_no_constraint(
+    window: Window,
+) -> None:
+    exchange = loaded(window)
+    before = exchange.ledger.gain
+
+    exchange.run(NEVER)
+
+    counts = exchange.ledger.counts.tolist()
+    assert exchange.ledger.gain >= before
+    assert constraint_violations(whole_problem(window), counts) == ()
+
+
+@settings(deadline=None)
+@given(windows())
+def test_what_prices_and_mending_make_breaks_no_constraint(window: Window) -> None:
+    exchange = loaded(window)
+    options = options_of(window, Pool.of(window)) if window.trainers else None
+    if options is None:
+        return
+    dual = tighten(options, first(options), reached=exchange.ledger.gain, steps=10)
+    counts = rounded(options, dual, exchange.ledger.counts)
+    assert constraint_violations(whole_problem(window), counts.tolist()) == ()
+    exchange.ledger.load(counts)
+    before = exchange.ledger.gain
+
+    mend(exchange, options, dual, rounds=5, deadline=NEVER)
+
+    assert exchange.ledger.gain >= before
+    mended = exchange.ledger.counts.tolist()
+    assert constraint_violations(whole_problem(window), mended) == ()
+
+
+@settings(deadline=None)
+@given(windows())
+def test_what_trainers_choose_alone_at_prices_is_within_the_nodes_there_are(
+    window: Window,
+) -> None:
+    if not window.trainers:
+        return
+    options = options_of(window, Pool.of(window))
+    asked = ask(options, first(options).prices)
+
+    takes = asked.takes[asked.chosen]
+
+    assert (takes <= options.pool.nodes).all()
+    assert (takes.sum(axis=1) == options.size[asked.chosen]).all()
