@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from freetrain.desk.checks import check_program, remarks
 from freetrain.desk.environment import kept_environment
-from freetrain.desk.packed import members_of
+from freetrain.desk.packed import member_remarks, members_of
 from freetrain.desk.submission import Submission, Wish
 from freetrain.desk.submit import Submitted, preview, submit
 from freetrain.errors import UsageError
@@ -108,7 +108,7 @@ def hand_in(  # noqa: PLR0913 - the outside, piece by piece
         site=site,
         submission=submission,
         submitted=submitted,
-        remarks=tuple(map(one_line, said)),
+        remarks=tuple(map(one_line, (*said, *member_remarks(job, members)))),
         is_dry_run=asked.is_dry_run,
     )
 

@@ -8,6 +8,7 @@ from freetrain.pack.file import read_pack
 from freetrain.pack.intake import Files
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from freetrain.jobfile.job import TrainerJob
@@ -29,6 +30,23 @@ def members_of(job: TrainerJob, *, home: Path | None) -> tuple[TrainerJob, ...]:
         return ()
     pack = read_pack(job.launch.pack, home=home)
     return Files(pack, home=home, say=_pass_over).arrivals()
+
+
+def member_remarks(job: TrainerJob, members: Iterable[TrainerJob]) -> tuple[str, ...]:
+    """Return what is no mistake in a member's job file, and may be one in a pack.
+
+    Args:
+        job: The pack.
+        members: Its members.
+    """
+    limit_s = job.stop.kill_after_s
+    slow = [one.name for one in members if one.stop.kill_after_s > limit_s]
+    if not slow:
+        return ()
+    return (
+        f"{', '.join(slow)} may take longer to stop than the pack's [stop] kill_after, "
+        f"{limit_s:g} s, and would be killed then",
+    )
 
 
 def _pass_over(complaint: str) -> None:

@@ -84,6 +84,19 @@ def test_a_pack_is_refused_for_what_a_member_says(
     assert run("submit", "job.toml", "--unchecked", cwd=tmp_path).code == 0
 
 
+def test_a_member_that_stops_slower_than_its_pack_is_remarked(
+    tmp_path: Path, state: StateDir
+) -> None:
+    slow = MEMBER.format("b", "python3 x.py") + '[stop]\nkill_after = "31s"\n'
+    (tmp_path / "b.toml").write_text(slow)
+
+    said = run("submit", "job.toml", cwd=tmp_path)
+
+    assert said.code == 0
+    assert "b may take longer to stop than the pack's" in said.stdout + said.stderr
+    assert state.trainer("small").job.exists()
+
+
 def test_status_and_explain_tell_of_members(tmp_path: Path, small: StateDir) -> None:
     assert "no member was started" in run("status", cwd=tmp_path).stdout
     stand(small)
