@@ -41,12 +41,11 @@ def member_remarks(job: TrainerJob, members: Iterable[TrainerJob]) -> tuple[str,
     """
     limit_s = job.stop.kill_after_s
     slow = [one.name for one in members if one.stop.kill_after_s > limit_s]
-    if not slow:
-        return ()
-    return (
+    said = (
         f"{', '.join(slow)} may take longer to stop than the pack's [stop] kill_after, "
-        f"{limit_s:g} s, and would be killed then",
+        f"{limit_s:g} s, and would be killed then"
     )
+    return (said,) if slow else ()
 
 
 def _pass_over(complaint: str) -> None:
