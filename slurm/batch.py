@@ -55,6 +55,7 @@ class LeaseRequest:
         features: Feature expression, empty for none.
         gres: Generic resources, for example ``gpu:a100:2``, empty for none.
         export: Environment passed on: ``NONE``, or names and ``NAME=value``.
+        excluded: Nodes that none of them may get, a hostlist, empty for none.
     """
 
     name: str
@@ -75,6 +76,7 @@ class LeaseRequest:
     features: str = ""
     gres: str = ""
     export: str = "NONE"
+    excluded: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +206,7 @@ def _options(request: LeaseRequest) -> list[str]:
         "account": request.account,
         "constraint": request.features,
         "gres": request.gres,
+        "exclude": request.excluded,
         "deadline": _utc(request.deadline_s),
         "array": f"0-{request.tasks - 1}" if request.tasks > 1 else "",
     }
@@ -229,7 +232,7 @@ def _check_request(request: LeaseRequest) -> None:
     _check(request.output.startswith("/"), "absolute output path", request.output)
     for option in (
         *("comment", "partition", "script", "output", "qos"),
-        *("account", "features", "gres", "export"),
+        *("account", "features", "gres", "export", "excluded"),
     ):
         _check_value(option, getattr(request, option))
     for argument in request.arguments:

@@ -84,6 +84,7 @@ class Job:
         due_s: When it starts on ``wanted``, and not before; None for as soon as
             there is room anywhere.
         wanted: The very nodes it gets; empty for any one.
+        excluded: Nodes that it must not get.
         run_s: How long it holds them; None for as long as its script runs.
         state: Base state.
         is_completing: Whether it ended and processes of it may be left.
@@ -119,6 +120,7 @@ class Job:
     submit_s: float
     due_s: float | None = None
     wanted: list[str] = field(default_factory=list)
+    excluded: list[str] = field(default_factory=list)
     run_s: float | None = None
     state: JobState = JobState.PENDING
     is_completing: bool = False

@@ -194,7 +194,7 @@ def _fits(cluster: Cluster, job: Job, node: str, now_s: float) -> bool:
         for other in cluster.jobs
         if is_planned(other, now_s) and node in other.wanted
     )
-    is_free = cluster.holder(node) is None
+    is_free = cluster.holder(node) is None and node not in job.excluded
     return is_free and all(now_s + job.limit_s <= start_s for start_s in planned_s)
 
 

@@ -9,6 +9,8 @@ from freetrain.standin.records import MINUTE_S, Job
 from freetrain.standin.telling import MAX_ARRAY_SIZE
 from freetrain.standin.times import read_iso
 from freetrain.standin.words import split
+from slurm.errors import SlurmError
+from slurm.hostlist import expand
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -65,6 +67,7 @@ def _job(
         arguments=list(words[1:]),
         output=options.get("output", "slurm-%j.out"),
         submit_s=now_s,
+        excluded=_nodes(options.get("exclude", "")),
     )
 
 
@@ -79,6 +82,13 @@ def _check(cluster: Cluster, options: Mapping[str, str], words: Sequence[str]) -
         raise ComplaintError(f"{_FAILED}Requested node configuration is not available")
     if options.get("nodes", "1") != "1":
         raise ComplaintError(f"{_FAILED}this stand-in has one-node jobs only")
+
+
+def _nodes(text: str) -> list[str]:
+    try:
+        return list(expand(text)) if text else []
+    except SlurmError as error:
+        raise ComplaintError(f"{_FAILED}Invalid node name specified") from error
 
 
 def _partition(cluster: Cluster, options: Mapping[str, str]) -> str:

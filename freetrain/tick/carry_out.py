@@ -10,6 +10,7 @@ from freetrain.tick.assigning import assign
 from freetrain.tick.cancelling import cancel
 from freetrain.tick.requests import lease_request
 from freetrain.tick.script import lease_script, write_lease_script
+from freetrain.tick.steering import kept_off
 from freetrain.tick.submitting import submit
 from slurm.errors import SlurmError, SlurmRefusedError
 
@@ -95,7 +96,8 @@ def _submit(
 ) -> None:
     intent = intent_of(action, run.outside.new_uuid(), observed.now_s)
     requirement = decided.shapes[action.shape]
-    request = lease_request(run, observed, intent, requirement)
+    excluded = kept_off(decided, action.shape)
+    request = lease_request(run, observed, intent, requirement, excluded=excluded)
     if not run.is_dry:
         _prepare(run)
         done.problems += filter(None, [submit(run, intent, request)])

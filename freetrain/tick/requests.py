@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from freetrain.broker.lease import job_name
@@ -25,11 +26,17 @@ OUTPUT = "lease-%j.out"
 
 
 def lease_request(
-    run: Run, observed: Observed, intent: Intent, requirement: Requirement
+    run: Run,
+    observed: Observed,
+    intent: Intent,
+    requirement: Requirement,
+    *,
+    excluded: str = "",
 ) -> LeaseRequest:
-    """Return the request that carries out *intent*."""
+    """Return the request that carries out *intent*, kept off the nodes *excluded*."""
     grace = grace_s(observed.config, observed.partition, observed.limits.mode)
-    return request_for(run.site, run.folder, intent, requirement, grace_s=grace)
+    made = request_for(run.site, run.folder, intent, requirement, grace_s=grace)
+    return replace(made, excluded=excluded)
 
 
 def request_for(

@@ -33,7 +33,7 @@ def digits(tmp_path: Path) -> StateDir:
 def hole(number: int, reason: HoleReason, **said: str) -> HoleLine:
     ends = NOW_S + 600.0
     line = HoleLine(node=f"n{number}", reason=str(reason), end_s=ends)
-    return replace(line, **said)  # type: ignore[arg-type] - all of them are text
+    return replace(line, **said)  # type: ignore[arg-type]
 
 
 def ticked(state: StateDir) -> None:

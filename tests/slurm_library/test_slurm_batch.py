@@ -79,6 +79,7 @@ def test_a_lease_is_one_whole_node_nice_never_requeued_and_named() -> None:
         ({"account": "physics"}, "--account=physics"),
         ({"features": "ib&a100"}, "--constraint=ib&a100"),
         ({"gres": "gpu:a100:2"}, "--gres=gpu:a100:2"),
+        ({"excluded": "n[1-4]"}, "--exclude=n[1-4]"),
         ({"exclusive": False, "memory_mib": 600}, "--mem=600M"),
         ({"exclusive": False, "cpus": 2}, "--cpus-per-task=2"),
         ({"output": "/home/alice/%j.out"}, "--output=/home/alice/%j.out"),

@@ -157,3 +157,30 @@ def test_what_was_expected_of_a_lease_is_kept_with_what_came(world: TickWorld) -
         assert (told.at_s, told.leaves, told.node) == (one.at_s, one.leaves, one.node)
         assert told.ended_s is not None
         assert told.came
+
+
+def test_leases_start_where_nodes_are_expected_to_stay(world: TickWorld) -> None:
+    world.tick()
+    for _ in range(12):
+        taken(world, "n1", "n2", "n3", "n4", run_s=200.0)
+
+    world.submit("a", most=4)
+    world.tick()
+    world.beat()
+    world.tick()
+
+    (argv,) = world.slurm.calls("sbatch")
+    assert "--exclude=n[1-4]" in argv
+    assert nodes_of(world, "a") == {"n5", "n6", "n7", "n8"}
+    said = world.tick().page.holes
+    leaves = {one.node: one.expected.leaves for one in said if one.expected}
+    assert leaves["n1"] > 2 * leaves["n5"]
+
+
+def test_before_enough_was_seen_any_hole_will_do(world: TickWorld) -> None:
+    world.tick()
+    world.submit("a", most=4)
+    world.tick()
+
+    (argv,) = world.slurm.calls("sbatch")
+    assert not any("exclude" in word for word in argv)

@@ -1,0 +1,34 @@
+"""Which idle nodes leases are kept off, so that they start where they are wanted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from slurm.batch import MAX_VALUE_BYTES
+from slurm.hostlist import collapse
+
+if TYPE_CHECKING:
+    from freetrain.tick.decision import Decided
+
+
+def kept_off(decided: Decided, shape: str) -> str:
+    """Return the holes that leases of *shape* are not meant for, as a hostlist.
+
+    Slurm chooses the node of a lease. Where holes are told apart by what is expected
+    of them, it must not choose one that the plan left alone: the next plan would give
+    the lease up and ask for another. Nodes that come free later are not kept from.
+
+    Returns:
+        Empty where any hole will do, and where the list is too long for Slurm.
+    """
+    outlook, decision = decided.outlook, decided.decision
+    if outlook is None or outlook.forecast.is_learning:
+        return ""
+    requests = (one for one in decision.wanted.requests if one.shape == shape)
+    wanted = {node for one in requests for node in one.nodes}
+    idle = (node.name for node in decision.classes.pool.nodes if node.lease is None)
+    try:
+        text = collapse(name for name in idle if name not in wanted)
+    except ValueError:
+        return ""
+    return text if len(text) <= MAX_VALUE_BYTES else ""
