@@ -1,4 +1,4 @@
-"""What a tick costs: one with nothing to do, and one of a huge machine.
+"""What a tick costs: with nothing to do, with nothing new, and of a huge machine.
 
 ``freetrain tick`` runs as a process of its own, against fake programs that print
 files, so that what is measured is FreeTrain with its start, not Slurm.
@@ -15,13 +15,19 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from freetrain.site.settings import PlannerSettings
 from tests.bench.slurm_snapshot import generate
+from tests.quality.told import noisy, steps
 from tests.slurm_library.clusters import recorded
+from tests.tick.tellers import tell
+from tests.tick.tick_worlds import tick_world
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _REPEATS = 5
+_TRAINERS = 8
+_TOLD = 300
 _FILES = {
     "nodes": "nodes.txt",
     "jobs": "jobs.txt",
@@ -43,13 +49,18 @@ class Cost(NamedTuple):
 def lines(shared: Path) -> Iterator[str]:
     """Yield a row for each case: the median of a few runs."""
     del shared
-    for case, make in (("nothing to do", _quiet), ("10,000 nodes", _huge)):
+    for case, make, trainers in (
+        ("nothing to do", _quiet, 0),
+        (f"{_TRAINERS} trainers under slaq that told nothing new", _quiet, _TRAINERS),
+        ("10,000 nodes", _huge, 0),
+    ):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             (folder / "answers").mkdir()
             make(folder / "answers")
             _install(folder)
-            costs = sorted(_tick(folder) for _ in range(_REPEATS))
+            words = _with_trainers(folder, trainers) if trainers else ()
+            costs = sorted(_tick(folder, *words) for _ in range(_REPEATS))
         middle = costs[_REPEATS // 2]
         peak_mib = max(cost.peak_mib for cost in costs)
         yield (
@@ -65,6 +76,24 @@ def _quiet(folder: Path) -> None:
 
 def _huge(folder: Path) -> None:
     generate(folder, random.Random(1))  # noqa: S311 -- load, not secrets
+
+
+def _with_trainers(folder: Path, count: int) -> tuple[str, ...]:
+    """Submit trainers that tell a loss, and let a tick see it; return what to add.
+
+    No lease is asked for: what runs Slurm's programs here knows of none.
+    """
+    config = folder / "freetrain.toml"
+    text = config.read_text(encoding="utf-8")
+    config.write_text(f'{text}[planner]\npriority = "slaq"\n', encoding="utf-8")
+    world = tick_world(folder, planner=PlannerSettings(priority="slaq"))
+    for k in range(count):
+        world.submit(f"trainer-{k}")
+        losses = 0.2 + steps(_TOLD) ** -(0.3 + 0.05 * k)
+        told = noisy(losses, noise=0.01, seed=k).tolist()
+        tell(world.folder.trainer(f"trainer-{k}").run, *told)
+    world.tick()
+    return ("--dry-run",)
 
 
 def _install(folder: Path) -> None:
@@ -89,7 +118,7 @@ def _install(folder: Path) -> None:
     (folder / "freetrain.toml").write_text(state, encoding="utf-8")
 
 
-def _tick(folder: Path) -> Cost:
+def _tick(folder: Path, *more: str) -> Cost:
     calls = folder / "calls"
     calls.unlink(missing_ok=True)
     environ = {
@@ -98,7 +127,7 @@ def _tick(folder: Path) -> Cost:
         "PYTHONPATH": str(Path.cwd()),
     }
     words = [sys.executable, "-m", "freetrain", "tick"]
-    words += ["--config", str(folder / "freetrain.toml")]
+    words += ["--config", str(folder / "freetrain.toml"), *more]
     began_s = time.perf_counter()
     child = os.posix_spawn(
         words[0],
