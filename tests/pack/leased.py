@@ -9,6 +9,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from signal import SIGKILL
 from typing import TYPE_CHECKING
 
 from freetrain.desk.hand_in import Asked, hand_in
@@ -123,6 +124,17 @@ class LeasedPack:
 
         wait_for(what, look, limit_s=300.0)
 
+    def packer(self) -> int:
+        """Return the process that is the world of the pack."""
+        words = [b"freetrain.pack", bytes(self.stage.folder / "pack.toml"), b""]
+        found = []
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with suppress(OSError):  # it is gone
+                if path.read_bytes().split(b"\0")[-3:] == words:
+                    found.append(int(path.parent.name))
+        (packer,) = found
+        return packer
+
     def node(self) -> str:
         """Return the node on which it is, empty for none."""
         assigned = newest_assigned(self.trainer)
@@ -198,6 +210,32 @@ def loses_its_lease_and_goes_on(
     assert said is not None
     assert said.committed_step >= before
 
+    _goes_on_to_its_end(pack, epochs)
+    assert list(pack.printed("short")) == [1]  # what was over is not started again
+
+
+def goes_on_after_its_packer_was_killed(pack: LeasedPack) -> None:
+    """Train, have the packer killed with -9, and train on to the end.
+
+    Args:
+        pack: Nothing of it is submitted yet.
+    """
+    epochs = 40
+    pack.submit(long_epochs=epochs)
+    pack.ticks_until("members to train", lambda: _is_in_the_middle(pack))
+    members = set(pack.stage.processes())
+
+    os.kill(pack.packer(), SIGKILL)
+    pack.ticks_until("generation 1 to be over", lambda: pack.ending(1))
+
+    first = pack.ending(1)
+    assert first is not None
+    assert first.ended is Ended.KILLED, first
+    assert not members & set(pack.stage.processes())
+    _goes_on_to_its_end(pack, epochs)
+
+
+def _goes_on_to_its_end(pack: LeasedPack, epochs: int) -> None:
     pack.flag.touch()  # what failed does not, the next time
     pack.ticks_until("the pack to be finished", pack.is_finished)
 
@@ -205,7 +243,6 @@ def loses_its_lease_and_goes_on(
     assert ends == dict.fromkeys(("short", "long", "fails"), "finished")
     assert pack.used("short") == {2}
     assert pack.used("long") == {epochs}
-    assert list(pack.printed("short")) == [1]  # what was over is not started again
     assert len(pack.printed("long")) > 1
     wait_for("nothing to be left", lambda: not pack.stage.processes())
 

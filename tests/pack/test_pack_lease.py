@@ -5,34 +5,58 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from freetrain.standin.installing import at_work, install
+import pytest
+
+from freetrain.standin.installing import StandIn, at_work, install
 from freetrain.standin.records import Job
-from tests.pack.leased import leased_pack, loses_its_lease_and_goes_on, now_s
+from tests.pack.leased import (
+    LeasedPack,
+    goes_on_after_its_packer_was_killed,
+    leased_pack,
+    loses_its_lease_and_goes_on,
+    now_s,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.long
 
-def test_members_of_a_pack_lose_nothing_with_a_lease(tmp_path: Path) -> None:
-    slurm = tmp_path / "slurm"
-    slurm.mkdir()
-    with at_work(install(slurm, now_s=now_s())) as standin:
 
-        def take_away(node: str) -> None:
-            theirs = Job(
-                job_id=0,
-                name="theirs",
-                user="others",
-                partition="main",
-                limit_s=3_600.0,
-                submit_s=now_s(),
-                due_s=now_s(),
-                wanted=[node],
-                run_s=600.0,
-            )
-            standin.add([theirs])
+@pytest.fixture
+def standin(tmp_path: Path) -> Iterator[StandIn]:
+    folder = tmp_path / "slurm"
+    folder.mkdir()
+    with at_work(install(folder, now_s=now_s())) as made:
+        yield made
 
-        path = f"{standin.path}:{os.environ.get('PATH', '')}"
-        environ = {**os.environ, "PATH": path}
-        pack = leased_pack(tmp_path, environ, longest_s=240.0)
-        loses_its_lease_and_goes_on(pack, take_away)
+
+@pytest.fixture
+def pack(standin: StandIn, tmp_path: Path) -> LeasedPack:
+    path = f"{standin.path}:{os.environ.get('PATH', '')}"
+    return leased_pack(tmp_path, {**os.environ, "PATH": path}, longest_s=240.0)
+
+
+def test_members_of_a_pack_lose_nothing_with_a_lease(
+    standin: StandIn, pack: LeasedPack
+) -> None:
+    def take_away(node: str) -> None:
+        theirs = Job(
+            job_id=0,
+            name="theirs",
+            user="others",
+            partition="main",
+            limit_s=3_600.0,
+            submit_s=now_s(),
+            due_s=now_s(),
+            wanted=[node],
+            run_s=600.0,
+        )
+        standin.add([theirs])
+
+    loses_its_lease_and_goes_on(pack, take_away)
+
+
+def test_the_agent_sees_to_members_whose_packer_was_killed(pack: LeasedPack) -> None:
+    goes_on_after_its_packer_was_killed(pack)

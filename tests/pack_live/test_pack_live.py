@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.pack.leased import leased_pack, loses_its_lease_and_goes_on
+from tests.pack.leased import (
+    goes_on_after_its_packer_was_killed,
+    leased_pack,
+    loses_its_lease_and_goes_on,
+)
 from tests.slurm_live.sites import Site
 
 if TYPE_CHECKING:
@@ -28,19 +32,27 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(place)
 
 
+@pytest.fixture
+def cluster(cluster_of: Callable[..., Cluster]) -> Iterator[Cluster]:
+    made = cluster_of()
+    yield made
+    made.clear()
+
+
 def test_members_of_a_pack_lose_nothing_when_slurm_takes_their_lease(
-    cluster_of: Callable[..., Cluster], folder: Path
+    cluster: Cluster, folder: Path
 ) -> None:
-    cluster = cluster_of()
     theirs = Site(cluster, folder, "freetrain")
-    try:
-        loses_its_lease_and_goes_on(
-            leased_pack(folder, cluster.environ, longest_s=600.0),
-            lambda node: _take_away(theirs, node),
-        )
-    finally:
-        cluster.clear()
+
+    def take_away(node: str) -> None:
+        theirs.others_job(1, 10, f"--nodelist={node}", "--exclusive")
+
+    pack = leased_pack(folder, cluster.environ, longest_s=600.0)
+    loses_its_lease_and_goes_on(pack, take_away)
 
 
-def _take_away(site: Site, node: str) -> None:
-    site.others_job(1, 10, f"--nodelist={node}", "--exclusive")
+def test_a_lease_sees_to_members_whose_packer_was_killed(
+    cluster: Cluster, folder: Path
+) -> None:
+    pack = leased_pack(folder, cluster.environ, longest_s=600.0)
+    goes_on_after_its_packer_was_killed(pack)
