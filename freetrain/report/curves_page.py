@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 
 from freetrain.report.document import table
 from freetrain.report.drawing import drawing, drawn_document
-from freetrain.report.figures import NEUTRAL, POLICY_COLOURS
+from freetrain.report.figures import NEUTRAL, POLICY_COLOURS, drawn
 from freetrain.report.rows import scaled
 from freetrain.toml.duration import render_duration
 
@@ -79,23 +79,16 @@ def curves_figure(one: Curves) -> go.Figure:
     forecast = one.forecast
     if forecast is not None:
         traces += _forecast(forecast)
-    figure = go.Figure(traces)
+    figure = drawn(traces, height=380)
     for aim in one.aims:
         figure.add_hline(
             y=aim.value,
             line={"color": _AIM, "dash": "dash", "width": 1},
             annotation_text=aim.tier,
-            annotation_position="top left",
+            annotation_position="top right",
         )
-    figure.update_layout(
-        height=380,
-        margin={"l": 60, "r": 20, "t": 20, "b": 50},
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        legend={"orientation": "h", "y": 1.12},
-    )
-    figure.update_xaxes(title=one.units, gridcolor="rgba(138,143,152,0.25)")
-    return figure.update_yaxes(title=one.metric, gridcolor="rgba(138,143,152,0.25)")
+    figure.update_xaxes(title=one.units)
+    return figure.update_yaxes(title=one.metric)
 
 
 def _told(one: Curves) -> go.Scatter:
