@@ -38,6 +38,8 @@ POOL_BINS = 700
 BAND_BINS = 420
 MOST_BANDS = 40
 MOST_RANKS = 400
+HALF = 0.5
+"""Where no more of the trainers finished, the axis ends sooner."""
 
 HOLE_EDGES_S = (0, 60, 120, 300, 600, 1800, 3600, 7200, 18000, 36000, 86400, np.inf)
 HOLE_NAMES = (
@@ -221,6 +223,7 @@ def _ranked(
     unit: str,
 ) -> go.Figure:
     lines: list[go.Scatter] = []
+    most = max(len(found) / max(1, len(r.completions)) for r, found in values)
     for result, found in values:
         ordered = thinned(found, most=MOST_RANKS)
         share = len(found) / max(1, len(result.completions))
@@ -237,7 +240,8 @@ def _ranked(
             )
         )
     figure = drawn(lines, height=340)
-    return figure.update_yaxes(title="% of trainers", range=[0, 101])
+    highest = 101 if most > HALF else 110 * most
+    return figure.update_yaxes(title="% of trainers", range=[0, highest])
 
 
 def middles(edges_s: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -8,7 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from freetrain.report.figures import pool_figure
+from freetrain.report.figures import (
+    completions_figure,
+    pool_figure,
+    slowdowns_figure,
+)
 from freetrain.report.folder import report_files
 from freetrain.report.page import render_page
 from freetrain.report.record import VOLATILE, full_record, lost_share, steady_record
@@ -148,6 +152,21 @@ def test_a_replay_in_which_nobody_finished_says_so() -> None:
 
     assert "None did." in page
     assert "draw-slowdowns" not in page
+
+
+@pytest.mark.parametrize(("finished", "highest"), [(4, 4.4), (90, 101)])
+def test_where_few_finished_their_share_still_fills_the_drawing(
+    finished: int, highest: float
+) -> None:
+    late = [
+        replace(c, finished_s=None, slowdown=None)
+        for c in result().completions[finished:]
+    ]
+    few = replace(result(), completions=(*result().completions[:finished], *late))
+
+    for draw in (completions_figure, slowdowns_figure):
+        shown = draw(replace(comparison(), results=(few, few))).layout.yaxis.range
+        assert shown == (0, pytest.approx(highest))
 
 
 def test_cautions_are_on_the_page_and_in_the_summary() -> None:
