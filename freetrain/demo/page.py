@@ -31,9 +31,9 @@ _WHAT = (
 )
 
 _STYLE = """
-svg { font: 13px system-ui, sans-serif; display: block; }
+figure { overflow-x: auto; }
+svg { font: 13px system-ui, sans-serif; display: block; min-width: 42rem; }
 svg text { fill: var(--soft); } svg .grid { stroke: var(--line); }
-td.words { white-space: normal; text-align: left; }
 """
 
 
