@@ -102,7 +102,7 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
             requeue=requeue,
             solver=solver,
             record_steps=out is not None,
-            record_forecasts=as_json or out is not None,
+            record_forecasts=log is not None and (as_json or out is not None),
         ),
     )
     run_and_show(request, world, as_json=as_json, out=out, force=force)

@@ -44,6 +44,7 @@ def reliability_figure(record: ForecastRecord) -> go.Figure:
         mode="lines+markers",
         line={"color": POLICY_COLOURS[0], "width": 1.4},
         marker={"size": 9, "symbol": [_symbol(one) for one in tenths]},
+        cliponaxis=False,
         customdata=[(round(one.count), round(one.departures)) for one in tenths],
         hovertemplate="said %{x:.1f} %, came %{y:.1f} %" + _BEHIND + "<extra></extra>",
     )
@@ -102,6 +103,7 @@ def _survival_lines(group: Sequence[AgePart], paint: str) -> Iterator[go.Scatter
         mode="lines+markers",
         line={"color": paint, "width": 2},
         marker={"size": 8, "symbol": [_symbol(one) for one in outcomes]},
+        cliponaxis=False,
         customdata=[(round(one.count), round(one.departures)) for one in outcomes],
         hovertemplate="%{x}: %{y:.1f} % stayed" + _BEHIND + f"<extra>{nodes}</extra>",
     )

@@ -98,6 +98,16 @@ def test_json_tells_what_was_foretold_by_those_who_do(tmp_path: Path) -> None:
     assert "forecasts" not in other
 
 
+def test_where_nobody_takes_nodes_away_there_is_nothing_to_foretell(
+    tmp_path: Path,
+) -> None:
+    words = ("replay", "--pool", "4", "--days", "0.1", "--policy", "lookahead")
+
+    (ours,) = json.loads(run(*words, "--json", cwd=tmp_path).stdout)
+
+    assert "forecasts" not in ours
+
+
 def test_a_folder_with_something_in_it_is_left_alone_without_force(
     tmp_path: Path,
 ) -> None:
