@@ -33,7 +33,8 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture
-def cluster(cluster_of: Callable[..., Cluster]) -> Iterator[Cluster]:
+def cluster(cluster_of: Callable[..., Cluster], folder: Path) -> Iterator[Cluster]:
+    del folder  # asked for, so that it outlives what runs in it
     made = cluster_of()
     yield made
     made.clear()
