@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from freetrain.replay.policies.interface import Change, Policy
     from freetrain.replay.runs import Run
     from freetrain.replay.settings import ReplaySettings
-    from freetrain.replay.timeline import PoolTimeline
+    from freetrain.replay.timeline import PoolSource
     from freetrain.trainers.spec import TrainerSpec
 
 
@@ -33,12 +33,13 @@ class Engine:
 
     Attributes:
         queue: Everybody who is not under way, and every run there was.
+        pool: Who holds which node.
         steps: What was recorded, where steps are.
     """
 
     def __init__(
         self,
-        timeline: PoolTimeline,
+        timeline: PoolSource,
         trainers: Sequence[TrainerSpec],
         *,
         policy: Policy,
@@ -55,7 +56,7 @@ class Engine:
         self._every_s = settings.look_every_s or math.inf
         self._looked_s = 0.0
         self._tells = any(trainer.quality for trainer in trainers)
-        self._pool = Pool(len(timeline.node_names))
+        self.pool = Pool(len(timeline.node_names))
         self._running: list[Run] = []
         self._now_s = 0.0
 
@@ -98,7 +99,7 @@ class Engine:
         """Play one event; tell if more is to come."""
         self._accountant.tally.events += event.time_s > 0
         hit, finished = self._settle(event.left, event.time_s)
-        self._pool.join(event.joined, event.time_s)
+        self.pool.join(event.joined, event.time_s)
         goes_on = event.time_s <= self._timeline.horizon_s
         if goes_on:
             self._admit()
@@ -115,7 +116,7 @@ class Engine:
         self, left: Sequence[int], now_s: float
     ) -> tuple[AbstractSet[Run], list[Run]]:
         """Count the time until *now_s*; return who lost nodes and who finished."""
-        tally, pool, then_s = self._accountant.tally, self._pool, self._now_s
+        tally, pool, then_s = self._accountant.tally, self.pool, self._now_s
         tally.pool_node_s += pool.idle_nodes * (now_s - then_s)
         tally.used_node_s += pool.used_nodes * (now_s - then_s)
         hit = pool.leave(left)
@@ -132,7 +133,7 @@ class Engine:
     def _finish(self, run: Run) -> None:
         self._accountant.tally.finished += 1
         run.finished_s = self._now_s
-        self._pool.drop(run, sorted(run.held))
+        self.pool.drop(run, sorted(run.held))
         self._running.remove(run)
         if self._settings.requeue:
             self.queue.join(run.spec, self._now_s)
@@ -150,9 +151,9 @@ class Engine:
         view = View(
             now_s=self._now_s,
             trainers=self._running,
-            free=self._pool.free,
-            idle_nodes=self._pool.idle_nodes,
-            since_s=self._pool.since_s,
+            free=self.pool.free,
+            idle_nodes=self.pool.idle_nodes,
+            since_s=self.pool.since_s,
             joined=event.joined,
             left=event.left,
         )
@@ -175,11 +176,11 @@ class Engine:
         if len(set(runs)) < len(runs):
             raise ValueError("a trainer is changed twice")
         for run, change in zip(runs, changes, strict=True):
-            self._pool.drop(run, change.drop)
+            self.pool.drop(run, change.drop)
             if run.held and change.drop and change.take:
                 raise ValueError(f"{run.spec.name} keeps nodes, drops some, takes some")
         for run, change in zip(runs, changes, strict=True):
-            self._pool.take(run, change.take)
+            self.pool.take(run, change.take)
         for run, change, count in zip(runs, changes, before, strict=True):
             self._charge(run, change, count)
         return set(runs)
@@ -195,8 +196,8 @@ class Engine:
     def _record(self, resized: Sequence[Run], finished: Sequence[Run]) -> None:
         step = Step(
             time_s=self._now_s,
-            idle_nodes=self._pool.idle_nodes,
-            used_nodes=self._pool.used_nodes,
+            idle_nodes=self.pool.idle_nodes,
+            used_nodes=self.pool.used_nodes,
             resized=tuple((run.spec.name, len(run.held)) for run in resized),
             finished=tuple(run.spec.name for run in finished),
         )

@@ -36,6 +36,10 @@ class Pool:
         """How many nodes trainers hold."""
         return self.idle_nodes - len(self.free)
 
+    def holder(self, node: int) -> Run | None:
+        """Return who holds *node*; None where it is free or not idle."""
+        return self._holder[node]
+
     def join(self, nodes: Sequence[int], now_s: float) -> None:
         """Let *nodes* be idle from now on."""
         self.idle_nodes += len(nodes)

@@ -100,12 +100,12 @@ def run_replay(
             round(timeline.mean_nodes), timeline.horizon_s
         )
         played = _play_free_of_cost(dedicated, trainers, settings, caller)
-        return _result(settings, played, efficiency=1.0)
-    paying = [_with_costs(trainer, settings) for trainer in trainers]
-    accountant = _accountant(settings.accounting)
+        return result_of(settings, played, efficiency=1.0)
+    paying = [with_costs(trainer, settings) for trainer in trainers]
+    accountant = accountant_for(settings.accounting)
     played = _play(timeline, paying, settings, accountant, caller)
     efficiency = _efficiency(played.tally, trainers, settings, Caller(clock))
-    return _result(settings, played, efficiency=efficiency)
+    return result_of(settings, played, efficiency=efficiency)
 
 
 def _check(
@@ -143,7 +143,7 @@ def _with_looks(settings: ReplaySettings) -> ReplaySettings:
     return replace(settings, look_every_s=LOOK_EVERY_S)
 
 
-def _with_costs(trainer: TrainerSpec, settings: ReplaySettings) -> TrainerSpec:
+def with_costs(trainer: TrainerSpec, settings: ReplaySettings) -> TrainerSpec:
     """Return *trainer* with the costs that this replay's accounting knows."""
     costs = trainer.costs.times(settings.cost_factor)
     if settings.accounting is not Accounting.REAL:
@@ -151,7 +151,8 @@ def _with_costs(trainer: TrainerSpec, settings: ReplaySettings) -> TrainerSpec:
     return replace(trainer, costs=costs)
 
 
-def _accountant(accounting: Accounting) -> Accountant:
+def accountant_for(accounting: Accounting) -> Accountant:
+    """Return new books, kept as *accounting* says."""
     if accounting is Accounting.REAL:
         return RealAccountant(Tally())
     at_once = accounting is Accounting.PUBLISHED_C
@@ -238,9 +239,10 @@ def _yardstick_span_s(
     return min(end_s, settled_s)
 
 
-def _result(
+def result_of(
     settings: ReplaySettings, played: Played, *, efficiency: float | None
 ) -> ReplayResult:
+    """Return the figures of what was *played*."""
     tally, use = played.tally, played.use
     useful_node_s = tally.used_node_s - tally.wasted_node_s
     return ReplayResult(

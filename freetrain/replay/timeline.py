@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from freetrain.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -33,6 +33,27 @@ class PoolEvent:
     time_s: float
     joined: tuple[int, ...]
     left: tuple[int, ...]
+
+
+class PoolSource(Protocol):
+    """Where an engine's pool events come from: a log that is over, or a simulation."""
+
+    @property
+    def node_names(self) -> Sequence[str]:
+        """The nodes that take part; an index into it names a node."""
+        ...
+
+    @property
+    def horizon_s(self) -> float:
+        """Where the replay is to end, seconds from its start."""
+        ...
+
+    def events(self) -> Iterator[PoolEvent]:
+        """Yield the events in order of time; the first is at 0.
+
+        The engine has played an event before it asks for the next one.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -57,7 +57,7 @@ def _sweep(schedule: Schedule) -> Iterator[_Closed]:
     idle = np.ones(len(layout.names), np.bool_)
     since_s = np.zeros(len(layout.names))
     for time_s, free in _free_units(schedule):
-        now_idle = _idle_nodes(free, layout)
+        now_idle = idle_nodes(free, layout)
         taken = np.flatnonzero(idle & ~now_idle)
         yield taken, since_s[taken], time_s
         since_s[now_idle & ~idle] = max(time_s, 0.0)
@@ -83,7 +83,8 @@ def _free_units(schedule: Schedule) -> Iterator[tuple[float, UnitSet]]:
         yield time_s, free
 
 
-def _idle_nodes(free: UnitSet, layout: Layout) -> NDArray[np.bool_]:
+def idle_nodes(free: UnitSet, layout: Layout) -> NDArray[np.bool_]:
+    """Return, per node, whether all of its units are in *free*."""
     nodes = len(layout.names)
     units = mask(free, layout.units)
     if layout.per_node == 1:

@@ -8,9 +8,12 @@ from bisect import insort
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from logs.schedule.guests import NoGuests
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from logs.schedule.guests import Guests
     from logs.schedule.unitset import Units, UnitSet
     from logs.trace import Job
 
@@ -21,7 +24,7 @@ class Running:
 
     Attributes:
         job: Its index.
-        start_s: When it started.
+        start_s: When it started, or starts once guests have left its units.
         end_s: When it will really end; no scheduler may look at it.
         expected_end_s: When its request ends, which may lie in the past.
         units: What it holds.
@@ -91,11 +94,13 @@ class Machine:
         size: Units that each job needs, by index.
         request_s: Run time that each job's plan is made with, by index: its
             request, or its true run time where it asked for nothing.
+        guests: Who uses units that no job holds.
     """
 
     def __init__(self, jobs: Sequence[Job], units: Units) -> None:
         self.now_s = -math.inf
         self.units = units
+        self.guests: Guests = NoGuests()
         self.free = units.every
         self.running: dict[int, Running] = {}
         self.waiting: list[int] = []
@@ -117,10 +122,10 @@ class Machine:
         insort(self.waiting, job, key=lambda other: placer.rank(self.jobs[other]))
 
     def start(self, job: int, units: UnitSet) -> None:
-        """Start the waiting *job* now on *units*, all of them free."""
-        now_s = self.now_s
-        end_s = now_s + self.jobs[job].run_s
-        running = Running(job, now_s, end_s, now_s + self.request_s[job], units)
+        """Start the waiting *job* on *units*, all of them free, as guests leave."""
+        start_s = self.now_s + self.guests.leave(job, units, self.now_s)
+        end_s = start_s + self.jobs[job].run_s
+        running = Running(job, start_s, end_s, start_s + self.request_s[job], units)
         self.waiting.remove(job)
         self.free &= ~units
         self.running[job] = running

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from logs.schedule.guests import NoGuests
 from logs.schedule.machine import Machine, PlannedJob, Running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from logs.schedule.guests import Guests
     from logs.schedule.machine import Placer
     from logs.schedule.unitset import Units, UnitSet
     from logs.trace import Job
@@ -73,10 +76,17 @@ class Simulation:
         while (moment := self.step()) is not None:
             yield moment
 
+    def branch(self, guests: Guests | None = None) -> Simulation:
+        """Return one that goes its own way from here, with *guests* on the machine."""
+        shared = {id(self._machine.jobs): self._machine.jobs}
+        other = copy.deepcopy(self, shared)
+        other._machine.guests = guests or NoGuests()  # noqa: SLF001 - one of us
+        return other
+
     def step(self) -> Moment | None:
         """Go to the next moment, or return None where there is none."""
         machine = self._machine
-        now_s = self._next_s()
+        now_s = self.next_s
         if math.isinf(now_s):
             return None
         machine.now_s = now_s
@@ -93,7 +103,9 @@ class Simulation:
             plan=self._placer.plan,
         )
 
-    def _next_s(self) -> float:
+    @property
+    def next_s(self) -> float:
+        """When the next moment is, ``inf`` where there is none."""
         arrival_s = self._arrivals[-1][0] if self._arrivals else math.inf
         return min(arrival_s, self._machine.next_end_s, self._placer.wakes_s)
 

@@ -54,11 +54,20 @@ class LookaheadPolicy:
 
     The published planner's counts for the same horizon are where the search starts
     from, besides the present plan.
+
+    Args:
+        forecaster: What it learns and goes by.
+        published: The published planner.
+        worth: What trainers' work is worth.
+        weights: What it goes by.
+        windows: What searches for plans; None for the usual.
+        regroups: Whether nodes pass from one cluster of *forecaster* to another while
+            they are idle, as what is planned for them changes.
     """
 
     name = "lookahead"
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - parts that a loop or a test replaces
         self,
         forecaster: Forecaster,
         published: MeasuredPlanner,
@@ -66,6 +75,7 @@ class LookaheadPolicy:
         weights: Weights,
         *,
         windows: WindowPlanner | None = None,
+        regroups: bool = False,
     ) -> None:
         self._forecaster = forecaster
         self._planner = windows or WindowPlanner()
@@ -73,6 +83,7 @@ class LookaheadPolicy:
         self._worth = worth
         self._weights = weights
         self._holders = Holders()
+        self._regroups = regroups
 
     @property
     def forecasts(self) -> Watched | None:
@@ -84,6 +95,8 @@ class LookaheadPolicy:
         self._forecaster.see(view.now_s, joined=view.joined, left=view.left)
         if not view.trainers or not view.idle_nodes:
             return ()
+        if self._regroups:
+            self._holders = Holders()
         curves = self._worth.curves(view)
         seen = self._holders.of(view.trainers, curves, self._forecaster.cluster)
         window = self._window(view, [one.holder for one in seen])

@@ -54,12 +54,17 @@ def lookahead_by(
     settings: ReplaySettings,
     clock: Callable[[], float],
     use: SolverUse,
+    *,
+    regroups: bool = False,
 ) -> Policy:
     """Return the policy ``lookahead`` with *forecaster*, whose horizon is ours."""
     planner, weights = _planner(settings, clock, use), Weights()
     asked = Watched(forecaster) if settings.record_forecasts else forecaster
     return _watched(
-        settings, lambda worth: LookaheadPolicy(asked, planner, worth, weights)
+        settings,
+        lambda worth: LookaheadPolicy(
+            asked, planner, worth, weights, regroups=regroups
+        ),
     )
 
 

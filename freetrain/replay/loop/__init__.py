@@ -1,0 +1,1 @@
+"""A simulated scheduler in the loop: the broker ticks while jobs come and go."""

@@ -1,0 +1,58 @@
+"""From a machine's allocation units to its nodes, and back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from logs.schedule.holes import idle_nodes
+from logs.schedule.unitset import mask, members
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from logs.schedule.layout import Layout
+    from logs.schedule.unitset import UnitSet
+
+
+class Nodes:
+    """The nodes of a machine, as sets of units.
+
+    Attributes:
+        count: How many there are.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self.count = len(layout.names)
+        self._layout = layout
+        self._every = (1 << layout.units) - 1
+
+    def idle(self, free: UnitSet) -> NDArray[np.bool_]:
+        """Return, per node, whether all of its units are in *free*."""
+        return idle_nodes(free, self._layout)
+
+    def touched(self, units: UnitSet) -> tuple[int, ...]:
+        """Return the nodes that have any of *units*, ascending."""
+        per_node = self._layout.per_node
+        if per_node == 1:
+            return members(units)
+        return tuple(sorted({unit // per_node for unit in members(units)}))
+
+    def units(self, nodes: Iterable[int]) -> UnitSet:
+        """Return all units of *nodes*."""
+        per_node, made = self._layout.per_node, 0
+        whole = (1 << per_node) - 1
+        for node in nodes:
+            made |= whole << node * per_node
+        return made & self._every
+
+    def mask(self, units: UnitSet) -> NDArray[np.bool_]:
+        """Return, per node, whether it has any of *units*."""
+        layout = self._layout
+        by_unit = np.zeros(self.count * layout.per_node, np.bool_)
+        by_unit[: layout.units] = mask(units, layout.units)
+        rows = by_unit.reshape(self.count, -1)
+        return np.any(rows, axis=1, out=np.empty(self.count, np.bool_))

@@ -1,0 +1,90 @@
+"""How the broker in the loop looks, holds and leaves nodes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from freetrain.errors import UsageError
+
+TICK_S = 60.0
+"""As often as cron can call a tick."""
+
+NOTICE_S = 30.0
+"""Slurm's KillWait, where a partition has no GraceTime."""
+
+COMMIT_S = 5.0
+"""From the notice until a trainer has committed and its lease has ended."""
+
+MARGIN_S = 30.0
+"""How long before a planned start a lease ends."""
+
+SHORTEST_S = 120.0
+"""The shortest hole worth a lease, as in the site's settings."""
+
+
+class Mode(StrEnum):
+    """Who takes leases away when a job needs their nodes."""
+
+    PREEMPT = "preempt"
+    YIELD = "yield"
+
+
+@dataclass(frozen=True, slots=True)
+class LoopSettings:
+    """One loop's choices.
+
+    Attributes:
+        mode: Who takes leases away.
+        knows_plans: Whether the broker sees what the scheduler plans.
+        tick_s: Seconds from one look of the broker to the next.
+        notice_s: Mode ``preempt``: how long a job waits for our leases at most.
+        commit_s: From the notice until a trainer has committed and gone.
+        margin_s: How long before a planned start a lease ends; None where leases do
+            not end because of plans.
+        shortest_s: The shortest hole worth a lease, margin taken off, seconds.
+        longest_s: The longest lease, seconds.
+
+    Raises:
+        UsageError: A number is outside its range.
+    """
+
+    mode: Mode = Mode.PREEMPT
+    knows_plans: bool = True
+    tick_s: float = TICK_S
+    notice_s: float = NOTICE_S
+    commit_s: float = COMMIT_S
+    margin_s: float | None = MARGIN_S
+    shortest_s: float = SHORTEST_S
+    longest_s: float = math.inf
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that mean nothing."""
+        for what, value in (("a tick", self.tick_s), ("a lease", self.longest_s)):
+            if not value > 0 or math.isinf(self.tick_s):
+                raise _refusal(what, value, "above 0")
+        for what, value in (
+            ("notice", self.notice_s),
+            ("a commit", self.commit_s),
+            ("a lease's margin", self.margin_s or 0.0),
+            ("the shortest hole", self.shortest_s),
+        ):
+            if not 0 <= value < math.inf:
+                raise _refusal(what, value, "0 or more")
+
+    @property
+    def used_notice_s(self) -> float:
+        """How long a job waits for a trainer on its nodes: no longer than it takes."""
+        return min(self.notice_s, self.commit_s)
+
+    @property
+    def commits_in_time(self) -> bool:
+        """Whether a trainer that must go has the time to commit."""
+        return self.mode is Mode.YIELD or self.commit_s <= self.notice_s
+
+
+def _refusal(what: str, value: float, expected: str) -> UsageError:
+    return UsageError(
+        f"{value:g} s for {what}: expected a number {expected}. Nothing was replayed."
+    )

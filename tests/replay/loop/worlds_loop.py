@@ -1,0 +1,92 @@
+"""Small machines with a few jobs, and a broker that ticks among them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import strategies as st
+
+from freetrain.replay.loop.run import run_in_the_loop
+from freetrain.replay.loop.stage import Stage
+from freetrain.replay.run import Caller
+from freetrain.replay.settings import ReplaySettings
+from freetrain.replay.timeline import DAY_S
+from logs.schedule import Method
+from logs.trace import Job, JobTrace
+from tests.replay.worlds import no_clock
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hypothesis.strategies import DrawFn
+
+    from freetrain.replay.loop.run import LoopResult
+    from freetrain.replay.loop.settings import LoopSettings
+    from freetrain.trainers.spec import TrainerSpec
+
+UNBOUND: dict[str, Any] = {"margin_s": None, "shortest_s": 0.0}
+
+
+@dataclass(frozen=True)
+class J:
+    """A job: when it comes, how long it runs, its nodes, what it asks for."""
+
+    submit_s: float
+    run_s: float
+    nodes: int
+    asks_s: float | None = None
+
+
+def trace_of(jobs: Sequence[J], units: int, units_per_node: int = 1) -> JobTrace:
+    made = tuple(
+        Job(str(k), job.submit_s, None, job.run_s, job.nodes, job.asks_s)
+        for k, job in enumerate(jobs)
+    )
+    return JobTrace(
+        source="by hand",
+        log_format="swf",
+        jobs=made,
+        units=units,
+        units_per_node=units_per_node,
+    )
+
+
+def stage_of(
+    jobs: Sequence[J],
+    nodes: int,
+    *,
+    until_s: float,
+    method: Method = Method.EASY,
+    start_s: float = 0.0,
+) -> Stage:
+    trace = trace_of(jobs, nodes)
+    return Stage(trace, method, start_s=start_s, days=until_s / DAY_S)
+
+
+def play(
+    stage: Stage,
+    trainers: Sequence[TrainerSpec],
+    loop: LoopSettings,
+    **choices: Any,  # noqa: ANN401  any setting
+) -> LoopResult:
+    settings = ReplaySettings(**choices)
+    return run_in_the_loop(stage, trainers, settings, loop, Caller(no_clock))
+
+
+@st.composite
+def crowds(draw: DrawFn, most_nodes: int = 6) -> tuple[list[J], int]:
+    """Up to twelve jobs on a few nodes, in whole seconds, with requests broken."""
+    nodes = draw(st.integers(1, most_nodes))
+    count = draw(st.integers(1, 12))
+    seconds = st.integers(0, 400)
+    jobs = [
+        J(
+            float(draw(seconds)),
+            float(draw(st.integers(1, 200))),
+            draw(st.integers(1, nodes)),
+            float(draw(st.integers(1, 300))),
+        )
+        for _ in range(count)
+    ]
+    return sorted(jobs, key=lambda job: job.submit_s), nodes
