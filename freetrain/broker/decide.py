@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from freetrain.broker.actual import Actual
@@ -14,14 +15,14 @@ from freetrain.broker.reconcile import reconcile
 from freetrain.broker.wanted import problem_of, wanted_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from freetrain.broker.actions import Action
     from freetrain.broker.belief import Belief
     from freetrain.broker.brakes import Brake
     from freetrain.broker.lease import Assignment, LeaseKey
     from freetrain.broker.limits import Limits
-    from freetrain.broker.pool import Classes, Pool
+    from freetrain.broker.pool import Classes, Pool, PoolNode
     from freetrain.broker.wanted import Trainer, Wanted
     from milp.planner import Answer
     from milp.problem import Problem
@@ -38,6 +39,10 @@ class Plans(Protocol):
 
 class Prepares(Protocol):
     """What sorts the nodes of a pool in its own way, and plans with that."""
+
+    def rank(self, nodes: Sequence[PoolNode], *, now_s: float) -> Sequence[PoolNode]:
+        """Sort idle nodes, those worth a lease first."""
+        ...
 
     def prepare(self, pool: Pool, *, now_s: float) -> tuple[Classes, Plans]:
         """Return the classes of *pool*, and what plans with these."""
@@ -124,6 +129,7 @@ def decide(
         assigned=frozenset(key for one in look.assignments for key in one.leases),
         now_s=look.now_s,
         limits=limits,
+        rank=partial(foresight.rank, now_s=look.now_s) if foresight else None,
     )
     if foresight is None:
         classes = classify(pool, now_s=look.now_s, rungs_s=limits.rungs_s)

@@ -87,6 +87,27 @@ def classify_by(
     return _foreseen(pool, keys, groups, prospects, now_s)
 
 
+def rank_by(
+    forecast: Forecast, nodes: Sequence[PoolNode], *, now_s: float, horizon_s: float
+) -> list[PoolNode]:
+    """Sort *nodes* by their expected lives, the longest first, groups kept whole.
+
+    Args:
+        forecast: What is expected.
+        nodes: Idle nodes.
+        now_s: Unix time.
+        horizon_s: How far expectations reach, seconds.
+    """
+
+    def key(node: PoolNode) -> tuple[float, str, float]:
+        usable_s = max(0.0, node.end_s - now_s)
+        until_s = math.inf if usable_s >= horizon_s else usable_s
+        life_s = forecast.prospect(node.name, until_s).life_s
+        return -life_s, forecast.group(node.name), -node.end_s
+
+    return sorted(nodes, key=key)
+
+
 def _until(usable_s: float, horizon_s: float) -> int:
     """Return the whole minutes that a node can be used; -1 beyond the horizon."""
     return -1 if usable_s >= horizon_s else int(usable_s / _STEP_S)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from milp.problem import NodeClass
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from freetrain.broker.lease import Lease, LeaseKey
     from freetrain.broker.limits import Limits
@@ -20,6 +20,10 @@ RUNGS_S = tuple(60.0 * m for m in (2, 3, 5, 8, 12, 20, 30, 45, 60, 90, 120, 240)
 """Lives, in seconds, at which one node class may end and the next begin."""
 
 _LEFT = 0.5  # of the least limit; a lease with less left is not worth a start
+
+
+Rank: TypeAlias = "Callable[[Sequence[PoolNode]], Sequence[PoolNode]]"
+"""Sorts nodes, those to be had first."""
 
 
 class Refusal(StrEnum):
@@ -87,6 +91,7 @@ def pool_of(  # noqa: PLR0913 - one fact each, and none of them has a default
     assigned: frozenset[LeaseKey],
     now_s: float,
     limits: Limits,
+    rank: Rank | None = None,
 ) -> Pool:
     """Return the nodes that can be planned with.
 
@@ -98,6 +103,8 @@ def pool_of(  # noqa: PLR0913 - one fact each, and none of them has a default
             time is left, since whoever is there stays until the end.
         now_s: Unix time.
         limits: What is too short, and how long a hidden end is.
+        rank: Says which idle nodes are left out beyond the cap on leases: those
+            ranked last; None for those that end first.
     """
     shapes: dict[str, set[str]] = {}
     hole_of: dict[str, Hole] = {}
@@ -122,21 +129,26 @@ def pool_of(  # noqa: PLR0913 - one fact each, and none of them has a default
             nodes.append(node)
         else:
             refused[name] = why
-    over = _over_cap(nodes, limits.most_leases)
+    over = _over_cap(nodes, limits.most_leases, rank or _by_end)
     refused |= dict.fromkeys(over, Refusal.LEASE_CAP)
     return Pool(tuple(node for node in nodes if node.name not in over), refused)
 
 
-def _over_cap(nodes: Sequence[PoolNode], most_leases: int) -> frozenset[str]:
-    """Return the idle nodes beyond the cap, those that last longest left out.
+def _over_cap(
+    nodes: Sequence[PoolNode], most_leases: int, rank: Rank
+) -> frozenset[str]:
+    """Return the idle nodes beyond the cap, those ranked first left out.
 
     The planner must not count on them: a trainer would wait for its last node for
     ever.
     """
     idle = [node for node in nodes if node.lease is None]
     room = max(0, most_leases - (len(nodes) - len(idle)))
-    idle.sort(key=lambda node: -node.end_s)
-    return frozenset(node.name for node in idle[room:])
+    return frozenset(node.name for node in rank(idle)[room:])
+
+
+def _by_end(nodes: Sequence[PoolNode]) -> list[PoolNode]:
+    return sorted(nodes, key=lambda node: -node.end_s)
 
 
 def _held(leases: Iterable[Lease]) -> tuple[dict[str, Lease], frozenset[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from freetrain.broker.foresight import classify_by
+from freetrain.broker.foresight import classify_by, rank_by
 from milp.keep import loose_bound
 from milp.objective import plan_gain
 from milp.planner import Answer, Outcome
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from freetrain.broker.decide import Plans
     from freetrain.broker.foresight import Forecast, Foreseen
-    from freetrain.broker.pool import Classes, Pool
+    from freetrain.broker.pool import Classes, Pool, PoolNode
     from milp.problem import TrainerState
     from milp.window import Stay
 
@@ -69,6 +69,12 @@ class Foresight:
         self._ahead = ahead
         self._published = published
         self._in_order = in_order
+
+    def rank(self, nodes: Sequence[PoolNode], *, now_s: float) -> Sequence[PoolNode]:
+        """Sort idle nodes, those that are expected to last longest first."""
+        return rank_by(
+            self._forecast, nodes, now_s=now_s, horizon_s=self._ahead.horizon_s
+        )
 
     def prepare(self, pool: Pool, *, now_s: float) -> tuple[Classes, Plans]:
         """Return the classes of *pool*, and what plans with these."""

@@ -15,7 +15,7 @@ from freetrain.broker.belief import Belief
 from freetrain.broker.decide import Decision, Look, decide
 from freetrain.broker.foresight import classify_by
 from freetrain.broker.limits import Limits
-from freetrain.broker.pool import Pool, PoolNode
+from freetrain.broker.pool import Pool, PoolNode, Refusal
 from freetrain.broker.wanted import Trainer
 from freetrain.forecast.interface import Prospect
 from freetrain.forecast.live import LiveForecast, Sight
@@ -227,6 +227,30 @@ def test_a_plan_without_time_is_a_plan_all_the_same() -> None:
 
     assert plan.answer.outcome in Outcome
     assert plan.wanted.trainers[0].planned_nodes >= 2
+
+
+def test_beyond_the_cap_on_leases_whole_groups_that_last_are_kept() -> None:
+    told = Told(
+        {"n0": "short", "n1": "long", "n2": "short", "n3": "long"},
+        {"short": Prospect(200.0, 0.5, 1.0), "long": Prospect(390.0, 0.1, 1.0)},
+    )
+    holes = tuple(hole(f"n{k}") for k in range(4))
+    look = Look(
+        now_s=NOW_S,
+        holes={"any": holes},
+        belief=Belief((), ()),
+        trainers=(trainer("a", 4),),
+        assignments=(),
+    )
+    in_order = partial(InOrder, background=frozenset())
+    foresight = Foresight(told, AHEAD, Planner(), in_order)
+
+    found = decide(
+        look, Planner(), Limits(most_leases=2), t_fwd_s=400.0, foresight=foresight
+    )
+
+    assert {node.name for node in found.classes.pool.nodes} == {"n1", "n3"}
+    assert found.classes.pool.refused == dict.fromkeys(("n0", "n2"), Refusal.LEASE_CAP)
 
 
 @st.composite

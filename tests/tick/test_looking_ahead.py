@@ -184,3 +184,15 @@ def test_before_enough_was_seen_any_hole_will_do(world: TickWorld) -> None:
 
     (argv,) = world.slurm.calls("sbatch")
     assert not any("exclude" in word for word in argv)
+
+
+def test_weights_and_the_background_count_as_for_the_published_planner(
+    world: TickWorld,
+) -> None:
+    world.submit("late", 'order = "background"\nweight = 100.0', most=8)
+    world.submit("light", "weight = 0.001", most=4)
+    world.submit("heavy", "weight = 10.0", most=6)
+    pass_by(world, 240.0, every_s=60.0)
+
+    held = {name: len(nodes_of(world, name)) for name in ("late", "light", "heavy")}
+    assert held == {"late": 0, "light": 2, "heavy": 6}
