@@ -48,7 +48,7 @@ class Climb:
         places = range(len(table.seats))
         if table.free:
             self._look_at_takes(places)
-        self._look_at_gifts(places)
+        self._look_at_gifts([j for j in places if table.seats[j].mine])
 
     def run(self, stop: Callable[[], bool] | None = None) -> int:
         """Move until nothing improves the plan; return how many moves that took.

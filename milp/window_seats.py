@@ -17,13 +17,14 @@ _NO_ROOM = (-math.inf, 0)
 
 
 class Worths:
-    """Worth by node count of each curve as a list, -inf at what is not a size."""
+    """What is derived from curves and from shares, kept from one plan to the next."""
 
     def __init__(self) -> None:
         self._known: dict[Curve, list[float]] = {}
+        self._gone: dict[tuple[float, int], list[float]] = {}
 
     def of(self, curve: Curve) -> list[float]:
-        """Return the worth at 0 .. the largest size."""
+        """Return the worth at 0 .. the largest size, -inf at what is not a size."""
         known = self._known.get(curve)
         if known is None:
             if len(self._known) >= _MOST_CURVES:
@@ -34,6 +35,18 @@ class Worths:
                 for n in range(curve.sizes[-1] + 1)
             ]
         return known
+
+    def hits(self, stay: Stay) -> list[float]:
+        """Return ``stay.hits()``; shares change seldom, and powers take long."""
+        gone = self._gone.get((stay.share, stay.nodes))
+        if gone is None:
+            if len(self._gone) >= _MOST_CURVES:
+                self._gone.clear()
+            stays = 1.0 - stay.share
+            gone = [1.0 - stays**nodes for nodes in range(stay.nodes + 1)]
+            self._gone[stay.share, stay.nodes] = gone
+        hit, whole = stay.hit, gone[-1]
+        return [hit * one / whole for one in gone]
 
 
 class Chances:
@@ -46,7 +59,7 @@ class Chances:
 
     def __init__(self, window: Window) -> None:
         self.life_s = {k: stay.life_s for k, stay in window.stays.items()}
-        self.hits: Mapping[int, list[float]] = _Hits(window.stays)
+        self.hits: Mapping[int, list[float]] = {}
         self._window = window
         self._seats: list[Seat] = []
 
@@ -58,6 +71,7 @@ class Chances:
         """
         if self._seats:
             return self._seats
+        self.hits = _Hits(self._window.stays, worths)
         waiting: dict[tuple[Curve, float, float], Seat] = {}
         for trainer in self._window.trainers:
             key = trainer.curve, trainer.start_s, trainer.loss_s
@@ -73,12 +87,13 @@ class Chances:
 class _Hits(dict[int, list[float]]):
     """Makes a class's hits when they are asked for first."""
 
-    def __init__(self, stays: Mapping[int, Stay]) -> None:
+    def __init__(self, stays: Mapping[int, Stay], worths: Worths) -> None:
         super().__init__()
         self._stays = stays
+        self._worths = worths
 
     def __missing__(self, k: int) -> list[float]:
-        made = self[k] = self._stays[k].hits()
+        made = self[k] = self._worths.hits(self._stays[k])
         return made
 
 
@@ -206,10 +221,9 @@ class Seat:
         """
         known = self._known.get((k, nodes))
         if known is None:
-            room = self.most - self.nodes
+            taken = min(nodes, self.most - self.nodes)
             if self._below:
-                room = min(room, self.held.get(k, 0) - self.mine.get(k, 0))
-            taken = min(room, nodes)
+                taken = min(taken, self.held.get(k, 0) - self.mine.get(k, 0))
             known = (self.with_more(k, taken), taken) if taken > 0 else _NO_ROOM
             self._known[k, nodes] = known
         return known

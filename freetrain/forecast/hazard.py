@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,8 +25,7 @@ _SAID_SHARE = (1.0, 1.0, 0.7, 0.6, 0.5, 0.5, 0.5)
 """Share that a hit takes, by class of size; counts as one hit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Risk:
+class Risk(NamedTuple):
     """What a cluster is in for.
 
     Attributes:
@@ -109,10 +107,10 @@ class Hazard:
         expected, life_s = 0.0, 0.0
         while at_s < end_s:
             until_s = min(end_s, _ENDS_S[place])
-            rate = hits[place] / exposure_s[place]
-            gone = -math.expm1(-share * rate * (until_s - at_s))
+            rate, span_s = hits[place] / exposure_s[place], until_s - at_s
+            gone = -math.expm1(-share * rate * span_s)
             life_s += math.exp(-share * expected) * gone / (share * rate)
-            expected += rate * (until_s - at_s)
+            expected += rate * span_s
             at_s, place = until_s, place + 1
         return Risk(expected, min(life_s, horizon_s), share)
 

@@ -134,8 +134,14 @@ class _Watching(WindowPlanner):
         self.gaps: list[float] = []
         self._plans = 0
 
-    def plan(self, window: Window, starts: Sequence[Sequence[int]] = ()) -> WindowPlan:
-        made = super().plan(window, starts)
+    def plan(
+        self,
+        window: Window,
+        starts: Sequence[Sequence[int]] = (),
+        *,
+        stop: Callable[[], bool] | None = None,
+    ) -> WindowPlan:
+        made = super().plan(window, starts, stop=stop)
         self._plans += 1
         if self._plans % 50 == 0 and made.gain > 0.0:
             self.gaps.append(bound(window) / made.gain - 1.0)

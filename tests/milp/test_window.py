@@ -88,6 +88,16 @@ def test_of_nodes_that_leave_one_by_one_few_are_hit_less_than_all() -> None:
     assert stay.hits() == pytest.approx([0.0, 0.6 * 0.5 / 0.75, 0.6])
 
 
+@given(windows())
+def test_hits_from_shares_seen_before_are_the_same_to_the_last_digit(
+    window: Window,
+) -> None:
+    worths = Worths()
+
+    for stay in [*window.stays.values(), *window.stays.values()]:
+        assert worths.hits(stay) == stay.hits()
+
+
 def test_the_gain_is_work_over_lives_less_losses_and_changes() -> None:
     stays = {0: Stay(2, 300.0, 0.2, 1.0), 1: Stay(1, 60.0, 0.5, 1.0)}
     window = window_of(stays, {1: 1}, holder({0: 2}))

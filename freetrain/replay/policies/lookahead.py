@@ -110,7 +110,7 @@ class LookaheadPolicy:
         return changes_to_holdings(plan.holdings, window, view, self._forecaster)
 
     def _window(self, view: View, trainers: Sequence[Holder]) -> Window:
-        free = Counter(map(self._forecaster.cluster, view.free))
+        free = dict(Counter(map(self._forecaster.cluster, view.free)))
         used = set(free).union(*[trainer.held for trainer in trainers])
         return Window(
             stays={k: self._stay(k) for k in sorted(used)},
