@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from freetrain.forecast.affinity_map import affinity_map
 from freetrain.forecast.answers import Answers
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from freetrain.forecast.affinity_map import AffinityMap
     from freetrain.forecast.answers import Reliability
+    from freetrain.forecast.delays import Interval
     from freetrain.forecast.interface import Forecaster, Prospect
 
 HORIZON_S = 600.0
@@ -45,6 +46,15 @@ class Event(Protocol):
         ...
 
 
+@runtime_checkable
+class KnowsPromises(Protocol):
+    """A forecaster that is told who is to have idle nodes, and from when on."""
+
+    def intervals(self) -> tuple[Interval, ...]:
+        """Return what came against what was promised so far, by lead."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class ForecastRecord:
     """The forecasts of a replay, held against what came.
@@ -54,12 +64,15 @@ class ForecastRecord:
         every_s: How often at most.
         reliability: What was said, and what came.
         affinity: Which nodes leave together; None where fewer than two ever left.
+        promises: What came against what was promised, by lead; empty where nothing
+            was promised.
     """
 
     horizon_s: float
     every_s: float
     reliability: Reliability
     affinity: AffinityMap | None
+    promises: tuple[Interval, ...] = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -170,11 +183,13 @@ class Watched:
         Args:
             names: Of the nodes, by number.
         """
+        told = self._forecaster
         return ForecastRecord(
             horizon_s=self._horizon_s,
             every_s=self._every_s,
             reliability=self.reliability(),
-            affinity=affinity_map(self._forecaster.affinity, self._left, names),
+            affinity=affinity_map(told.affinity, self._left, names),
+            promises=told.intervals() if isinstance(told, KnowsPromises) else (),
         )
 
     def _part(self, left: Collection[int]) -> None:

@@ -112,8 +112,9 @@ def _survival_lines(group: Sequence[AgePart], paint: str) -> Iterator[go.Scatter
         y=_rounded([100 * one.said for one in outcomes]),
         legendgroup=nodes,
         showlegend=False,
-        mode="lines",
+        mode="lines+markers",
         line={"color": paint, "width": 1.6, "dash": "dot"},
+        marker={"size": 8, "symbol": "line-ew-open", "line_width": 2},
         hovertemplate="%{x}: %{y:.1f} % said<extra>" + nodes + "</extra>",
     )
 

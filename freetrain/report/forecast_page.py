@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from freetrain.report import forecast_figures as figures
 from freetrain.report import forecast_rows as rows
+from freetrain.report import promises
 from freetrain.report.document import table
 from freetrain.report.drawing import drawing, drawn_document
 from freetrain.toml.duration import render_duration
@@ -33,6 +34,7 @@ def render_forecasts(comparison: Comparison, record: ForecastRecord) -> str:
             _head(comparison, record),
             _reliability(record),
             _survival(record),
+            _promises(record),
             _affinity(record.affinity),
             _how(comparison),
         )
@@ -93,6 +95,25 @@ def _survival(record: ForecastRecord) -> str:
     )
     found = table(rows.AGE_HEADINGS, map(rows.age_row, record.reliability.by_age))
     return f"<h2>Survival by age</h2>\n{drawn}{_folded(found)}"
+
+
+def _promises(record: ForecastRecord) -> str:
+    """Return what came of planned starts; nothing where nobody knew of any."""
+    kinds = record.promises
+    if not kinds:
+        return ""
+    drawn = drawing(
+        promises.promises_figure(kinds),
+        "promises",
+        "How much later idle nodes were taken than a job was planned to take them, by "
+        "how long ahead that was told first. The line holds eight of ten nodes, the "
+        "point is the middle one.",
+    )
+    found = table(promises.HEADINGS, promises.promise_rows(kinds))
+    return (
+        f"<h2>Promised and came</h2>\n{drawn}{found}"
+        '<p class="soft">Early and late: by more than a minute.</p>'
+    )
 
 
 def _affinity(shown: AffinityMap | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from freetrain.report.csv_text import csv_text
@@ -46,6 +47,7 @@ def _forecasts(record: ForecastRecord) -> dict[str, object]:
         "reliability": [_part(one) for one in told.deciles],
         "by_age": [_age_part(one) for one in told.by_age],
         "affinity": None if record.affinity is None else _map(record.affinity),
+        "promises": [asdict(kind) for kind in record.promises],
     }
 
 

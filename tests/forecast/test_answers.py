@@ -1,6 +1,7 @@
 import pytest
 from hypothesis import given
 
+from freetrain.forecast.delays import Interval
 from freetrain.forecast.learned import LearnedForecaster
 from freetrain.forecast.reliability import Watched, watch
 from freetrain.replay.timeline import PoolEvent
@@ -75,3 +76,17 @@ def test_the_record_names_who_left_together() -> None:
     assert sum(record.affinity.cells, ()) == ("a", "b")
     assert record.reliability == watched.reliability()
     assert record.horizon_s == 100.0
+
+
+class Promised(LearnedForecaster):
+    """A forecaster that was told of one plan."""
+
+    def intervals(self) -> tuple[Interval, ...]:
+        return (Interval(0.0, 3, 0.0, 1.0, 60.0, 120.0, 300.0),)
+
+
+def test_the_record_has_what_came_of_promises_where_they_are_known() -> None:
+    promised = Promised(400.0)
+
+    assert Watched(promised).record(()).promises == promised.intervals()
+    assert Watched(LearnedForecaster(400.0)).record(()).promises == ()

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from freetrain.forecast.delays import Interval
 from freetrain.forecast.reliability import ForecastRecord
 from freetrain.report.comparison import Comparison
 from freetrain.report.folder import report_files
@@ -25,6 +26,7 @@ from freetrain.report.forecast_rows import (
     cell_name,
     shown_words,
 )
+from freetrain.report.promises import promise_rows, promises_figure
 from tests.report.comparisons import comparison, result
 from tests.report.forecasts import NODES, affinity, forecasts, nothing
 
@@ -161,6 +163,34 @@ def test_what_is_shown_of_the_nodes_is_said() -> None:
     )
 
 
+def test_promises_are_shown_where_there_were_any() -> None:
+    kinds = (
+        Interval(0.0, 1_200, 0.4, 0.1, -90.0, 0.0, 30.0),
+        Interval(600.0, 80, 0.5, 0.25, -600.0, -60.0, 300.0),
+        Interval(3_600.0, 9, 0.5, 0.25, -600.0, -60.0, 300.0),
+    )
+    record = replace(forecasts(), promises=kinds)
+
+    page = render_forecasts(comparison(), record)
+    (spans,) = promises_figure(kinds).data
+
+    assert "Promised and came" in page
+    assert "Promised and came" not in render_forecasts(comparison(), forecasts())
+    assert promise_rows(kinds)[1] == (
+        "10-30 min",
+        "80",
+        "50.0 %",
+        "25.0 %",
+        "-10.0 min",
+        "-1.0 min",
+        "+5.0 min",
+    )
+    assert list(spans.y) == ["0-2 min", "10-30 min", "> 60 min"]
+    assert list(spans.x) == [0.0, -1.0, -1.0]
+    assert list(spans.error_x.array) == [0.5, 6.0, 6.0]
+    assert list(spans.error_x.arrayminus) == [1.5, 9.0, 9.0]
+
+
 def test_no_two_cells_of_the_map_are_called_alike() -> None:
     assert cell_name(("n1", "n2", "n3")) == "n1 and 2 more"
     assert cell_name(("n4",)) == "n4"
@@ -219,6 +249,7 @@ def test_json_holds_the_figures_of_the_page() -> None:
             "reliability": [],
             "by_age": [],
             "affinity": None,
+            "promises": [],
         }
     }
 
