@@ -47,17 +47,35 @@ COUNT_OPTIONS = ("cuts off", "heuristicsOnOff off")
 
 
 class Cbc:
-    """COIN-OR CBC, as the package cbcbox ships it."""
+    """COIN-OR CBC, as the package cbcbox ships it.
 
-    def __init__(self, *, options: Sequence[str] = (), path: str | None = None) -> None:
+    Args:
+        options: For CBC's command line.
+        path: Of another CBC.
+        warm: Whether to begin from the values that the variables have.
+    """
+
+    def __init__(
+        self,
+        *,
+        options: Sequence[str] = (),
+        path: str | None = None,
+        warm: bool = False,
+    ) -> None:
         self._options = list(options)
         self._path = path
+        self._warm = warm
 
     def solve(self, model: pulp.LpProblem, *, limit_s: float | None) -> Found:
         """Solve *model* by a CBC process; see :class:`ModelSolver`."""
         path = cbcbox.cbc_bin_path() if self._path is None else self._path
         solver = pulp.COIN_CMD(
-            path=path, msg=False, threads=1, timeLimit=limit_s, options=self._options
+            path=path,
+            msg=False,
+            threads=1,
+            timeLimit=limit_s,
+            options=self._options,
+            warmStart=self._warm,
         )
         if not solver.available():
             raise SolverUnavailableError(

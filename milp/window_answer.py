@@ -15,6 +15,7 @@ from milp.window import total_gain
 from milp.window_bound import loose_bound
 from milp.window_improvement import improve
 from milp.window_planner import WindowPlanner, violations
+from milp.window_proof import Proof, prove
 from milp.window_seats import Chances, Worths
 from milp.window_table import Table
 
@@ -82,7 +83,6 @@ def answer_window(
         solver: Runs the integer program where the window is small enough; None for
             CBC, which is loaded only if it is needed.
     """
-    del solver
     deadline = Deadline(clock() + limit_s, clock)
     plan = WindowPlanner().plan(window, starts, stop=deadline.share(_FIRST).passed)
     kept = present(window)
@@ -94,12 +94,24 @@ def answer_window(
     if broken or gain > better.bound + _PROVEN * abs(gain):
         why = broken or (f"W3: gains {gain!r}, more than the bound {better.bound!r}",)
         return _kept(window, kept, plan.kept_gain, "; ".join(why))
-    most = max(gain, better.bound)
-    proven = most - gain <= _PROVEN * abs(gain)
-    outcome = Outcome.PROVEN if proven else Outcome.INCUMBENT
+    known = Proof(better.holdings, gain, max(gain, better.bound), "")
+    if not _is_proven(known):
+        known = prove(window, known, better, solver=solver, deadline=deadline)
     # The same holdings may add up to another last digit in another order.
-    least = min(plan.kept_gain, gain)
-    return WindowAnswer(better.holdings, gain, least, most, outcome)
+    least = min(plan.kept_gain, known.gain)
+    return _answer(known, least)
+
+
+def _answer(known: Proof, kept_gain: float) -> WindowAnswer:
+    outcome = Outcome.PROVEN if _is_proven(known) else Outcome.INCUMBENT
+    most = max(known.bound, known.gain)
+    return WindowAnswer(
+        known.holdings, known.gain, kept_gain, most, outcome, known.reason
+    )
+
+
+def _is_proven(known: Proof) -> bool:
+    return known.bound - known.gain <= 2.0 * _PROVEN * abs(known.gain)
 
 
 def present(window: Window) -> tuple[Holding, ...]:

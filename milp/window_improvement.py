@@ -13,7 +13,7 @@ import numpy as np
 from milp.window_bound import Dual, first, loose_bound, tighten
 from milp.window_exchange import Exchange
 from milp.window_mending import mend
-from milp.window_options import Pool, options_of
+from milp.window_options import Options, Pool, options_of
 from milp.window_rounding import rounded
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from milp.deadline import Deadline
     from milp.window import Holding, Window
-    from milp.window_options import Options
 
     Places = NDArray[np.intp]
 
@@ -51,12 +50,14 @@ class Improved(NamedTuple):
     Attributes:
         holdings: The plan, no worse than the one that it began from.
         bound: No plan gains more.
-        dual: The prices that give the bound; None where there was no time, or are
-            too many sizes and classes.
+        options: Sizes of all trainers; None where there was no time, or are too many
+            sizes and classes.
+        dual: The prices that give the bound; None as ``options``.
     """
 
     holdings: tuple[Holding, ...]
     bound: float
+    options: Options | None
     dual: Dual | None
 
 
@@ -78,11 +79,12 @@ def improve(
     sizes = sum([len(one.curve.sizes) + 1 for one in window.trainers])
     cells = sizes * len(pool.nodes)
     if not cells or cells > _MOST_CELLS or deadline.passed():
-        return Improved(tuple(holdings), most, None)
-    search = _Search(window, options_of(window, pool), pool.rows(holdings))
+        return Improved(tuple(holdings), most, None, None)
+    options = options_of(window, pool)
+    search = _Search(window, options, pool.rows(holdings))
     search.improve(pool.rows(kept), deadline)
     value = min(most, search.dual.value)
-    return Improved(_holdings(pool, search.counts), value, search.dual)
+    return Improved(_holdings(pool, search.counts), value, options, search.dual)
 
 
 class _Search:

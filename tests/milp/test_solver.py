@@ -9,7 +9,7 @@ from milp.errors import SolverFailedError, SolverUnavailableError
 from milp.proposal import Found
 from milp.solver import COUNT_OPTIONS, Cbc, Highs, ModelSolver, whole
 
-SOLVERS = [Cbc(), Cbc(options=COUNT_OPTIONS), Highs()]
+SOLVERS = [Cbc(), Cbc(options=COUNT_OPTIONS), Cbc(warm=True), Highs()]
 
 
 def knapsack(room: float) -> tuple[pulp.LpProblem, list[pulp.LpVariable]]:
@@ -20,7 +20,9 @@ def knapsack(room: float) -> tuple[pulp.LpProblem, list[pulp.LpVariable]]:
     return model, taken
 
 
-@pytest.mark.parametrize("solver", SOLVERS, ids=["cbc", "cbc reduced", "highs"])
+@pytest.mark.parametrize(
+    "solver", SOLVERS, ids=["cbc", "cbc reduced", "cbc warm", "highs"]
+)
 def test_an_optimum_is_called_one_and_its_values_are_there(
     solver: ModelSolver,
 ) -> None:
@@ -30,12 +32,23 @@ def test_an_optimum_is_called_one_and_its_values_are_there(
     assert whole(taken) == [0, 1, 1]
 
 
-@pytest.mark.parametrize("solver", SOLVERS, ids=["cbc", "cbc reduced", "highs"])
+@pytest.mark.parametrize(
+    "solver", SOLVERS, ids=["cbc", "cbc reduced", "cbc warm", "highs"]
+)
 def test_a_model_without_a_solution_is_called_infeasible(solver: ModelSolver) -> None:
     model, taken = knapsack(5.0)
     model += pulp.lpSum(taken) >= 4
 
     assert solver.solve(model, limit_s=None) is Found.INFEASIBLE
+
+
+def test_a_warm_solver_keeps_what_it_began_from_where_nothing_is_better() -> None:
+    model, taken = knapsack(5.0)
+    for variable, value in zip(taken, (0, 1, 1), strict=True):
+        variable.setInitialValue(value)
+
+    assert Cbc(warm=True).solve(model, limit_s=10.0) is Found.OPTIMUM
+    assert whole(taken) == [0, 1, 1]
 
 
 def test_a_missing_solver_says_how_to_install_it() -> None:

@@ -1,0 +1,100 @@
+"""The integer program of a window: right, verified, and never needed."""
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from milp.proposal import Found
+from milp.solver import Cbc
+from milp.verify import constraint_violations
+from milp.window import Holding, Stay, Window, total_gain
+from milp.window_answer import answer_window, present
+from milp.window_bound import bound
+from milp.window_options import Pool, options_of
+from milp.window_pieces import MOST_ERROR, Pieces
+from milp.window_program import Program, build
+from tests.milp.windows import whole_problem, windows
+
+
+def standing_still() -> float:
+    return 0.0
+
+
+def whole_program(window: Window) -> Program:
+    options = options_of(window, Pool.of(window))
+    ends = [*options.first[1:].tolist(), len(options.size)]
+    rows = [
+        list(range(int(options.first[kind]), ends[kind]))
+        for kind in options.kind.tolist()
+    ]
+    return build(window, options, rows)
+
+
+def best_of_all(window: Window) -> float:
+    """Return the best gain, by trying every plan."""
+    classes, problem = sorted(window.stays), whole_problem(window)
+    own = list(itertools.product(*(range(window.stays[k].nodes + 1) for k in classes)))
+    return max(
+        total_gain(window, [_holding(classes, row) for row in rows])
+        for rows in itertools.product(own, repeat=len(window.trainers))
+        if not constraint_violations(problem, [list(row) for row in rows])
+    )
+
+
+def _holding(classes: list[int], row: tuple[int, ...]) -> Holding:
+    return {k: n for k, n in zip(classes, row, strict=True) if n}
+
+
+@settings(max_examples=30, deadline=None)
+@given(windows(most_classes=2, most_trainers=2))
+def test_the_programs_optimum_is_that_of_trying_everything(window: Window) -> None:
+    if not window.trainers:
+        return
+    best = best_of_all(window)
+    program = whole_program(window)
+    kept = present(window)
+    program.begin(Pool.of(window).rows(kept).tolist())
+    assert program.value() == pytest.approx(total_gain(window, kept), abs=1e-6)
+
+    assert Cbc().solve(program.model, limit_s=None) is Found.OPTIMUM
+
+    found = [_holding(sorted(window.stays), tuple(row)) for row in program.counts()]
+    assert constraint_violations(whole_problem(window), program.counts()) == ()
+    assert total_gain(window, found) == pytest.approx(best, rel=1e-5, abs=1e-5)
+    assert program.value() == pytest.approx(best, rel=1e-5, abs=1e-5)
+    answer = answer_window(window, limit_s=100.0, clock=standing_still)
+    assert answer.gain == pytest.approx(best, rel=1e-5, abs=1e-5)
+    assert answer.bound <= bound(window) + 1e-5 * (1.0 + abs(best))
+
+
+@given(
+    st.integers(1, 60), st.floats(0.0, 1.0), st.floats(0.01, 1.0), st.integers(0, 59)
+)
+def test_pieces_lie_below_the_hits_and_hardly(
+    nodes: int, hit: float, share: float, least: int
+) -> None:
+    hits = Stay(nodes + 1, 100.0, hit, share).hits()
+    least = min(least, nodes)
+
+    made = Pieces([hits]).of(0, least, nodes)
+
+    assert sum(piece.nodes for piece in made) == nodes - least
+    assert Pieces([hits]).count(0, least, nodes) == len(made)
+    for piece in made:
+        for n in range(piece.nodes + 1):
+            here = hits[least] + piece.hits + piece.slope * n
+            true = hits[least + piece.start + n]
+            assert -1e-12 <= true - here <= MOST_ERROR + 1e-12
+
+
+@given(st.integers(1, 20), st.floats(0.1, 1.0), st.floats(0.01, 0.9))
+def test_pieces_of_one_node_each_have_no_error(
+    nodes: int, hit: float, share: float
+) -> None:
+    made = Pieces([Stay(nodes, 1.0, hit, share).hits()]).of(0, 0, nodes, exact=True)
+
+    assert [(piece.start, piece.nodes) for piece in made] == [
+        (n, 1) for n in range(nodes)
+    ]
