@@ -49,16 +49,24 @@ class Cost(NamedTuple):
 def lines(shared: Path) -> Iterator[str]:
     """Yield a row for each case: the median of a few runs."""
     del shared
-    for case, make, trainers in (
-        ("nothing to do", _quiet, 0),
-        (f"{_TRAINERS} trainers under slaq that told nothing new", _quiet, _TRAINERS),
-        ("10,000 nodes", _huge, 0),
+    ahead = '[planner]\npolicy = "lookahead"\n'
+    for case, make, trainers, planner in (
+        ("nothing to do", _quiet, 0, ""),
+        ("nothing to do, looking ahead", _quiet, 0, ahead),
+        (
+            f"{_TRAINERS} trainers under slaq that told nothing new",
+            _quiet,
+            _TRAINERS,
+            "",
+        ),
+        ("10,000 nodes", _huge, 0, ""),
+        ("10,000 nodes, looking ahead", _huge, 0, ahead),
     ):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             (folder / "answers").mkdir()
             make(folder / "answers")
-            _install(folder)
+            _install(folder, planner)
             words = _with_trainers(folder, trainers) if trainers else ()
             costs = sorted(_tick(folder, *words) for _ in range(_REPEATS))
         middle = costs[_REPEATS // 2]
@@ -96,7 +104,7 @@ def _with_trainers(folder: Path, count: int) -> tuple[str, ...]:
     return ("--dry-run",)
 
 
-def _install(folder: Path) -> None:
+def _install(folder: Path, planner: str) -> None:
     """Write programs that print the files, and a configuration."""
     answers = folder / "answers"
     config = recorded("quiet", "config.txt")
@@ -115,6 +123,7 @@ def _install(folder: Path) -> None:
         path.write_text(text, encoding="utf-8")
         path.chmod(0o755)
     state = f'state_directory = "{folder}/state"\n[lease]\npartition = "freetrain"\n'
+    state += planner
     (folder / "freetrain.toml").write_text(state, encoding="utf-8")
 
 
