@@ -11,6 +11,8 @@ from freetrain.errors import UsageError
 from freetrain.priority.claims import Answer, Claim, ratings
 from freetrain.priority.curves import Curves
 from freetrain.priority.interface import Basis, Rated
+from freetrain.priority.slaq_horizon import horizons_s, whole_samples
+from freetrain.priority.slaq_usual import NEW, trust, usual_gains
 from freetrain.priority.standing import (
     Standing,
     done_samples,
@@ -19,6 +21,8 @@ from freetrain.priority.standing import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from freetrain.priority.interface import Contender, Look, Memory
@@ -27,12 +31,18 @@ if TYPE_CHECKING:
 MOST_ASKED = 17
 """Amounts of work within a horizon at which an outlook is asked."""
 
+UNASKED = frozenset({Standing.DIVERGING, Standing.PLATEAUED})
+"""Who stands so is not asked what it gains."""
+
 
 class Slaq:
-    """O_j(n) = the quality expected to be gained on n nodes within H, over H.
+    """O_j(n) = what is expected to be gained on n nodes within H, over H.
+
+    What is gained is a share of the way to the expected end. Of who has told little,
+    as much is expected as trainings usually gain.
 
     Args:
-        horizon_s: [H] How far ahead, seconds; 0 for the planner's look-ahead.
+        horizon_s: [H] How far ahead, seconds; 0 for half of each trainer's work.
 
     Raises:
         UsageError: *horizon_s* is below 0, or not finite.
@@ -47,30 +57,66 @@ class Slaq:
 
     def rate(self, look: Look, _memory: Memory, /) -> Rated:
         """Rate contenders by the quality that they will gain."""
-        answers = [self._answer(one, look) for one in look.contenders]
+        horizons = self._horizons_s(look)
+        answers = list(map(self._answer, look.contenders, horizons))
         return Rated(ratings(look.contenders, answers, self._curves), {})
 
-    def _answer(self, contender: Contender, look: Look) -> Answer:
-        stands = standing(contender)
-        if stands is not Standing.LEARNING or contender.outlook is None:
-            return stands
-        horizon_s = self._horizon_s or look.t_fwd_s
-        return self._learning(contender, contender.outlook, horizon_s)
+    def _horizons_s(self, look: Look) -> Sequence[float]:
+        if self._horizon_s:
+            return (self._horizon_s,) * len(look.contenders)
+        return horizons_s(look)
 
-    def _learning(
-        self, contender: Contender, outlook: Outlook, horizon_s: float
-    ) -> Answer:
-        """Return what a contender that still learns is worth."""
-        after = qualities(contender, outlook, horizon_s)
-        gains = np.maximum(after - after[0], 0.0)
+    def _answer(self, contender: Contender, horizon_s: float) -> Answer:
+        stands, whole = standing(contender), whole_samples(contender)
+        is_new = stands is Standing.NO_LOSS
+        if stands in UNASKED or not whole:
+            return stands
+        if is_new and contender.done_samples >= whole / 2:
+            return stands
+        usual = usual_gains(contender, horizon_s)
+        if is_new or contender.outlook is None:
+            return Claim(usual / horizon_s, NEW)
+        gains = weighed(contender, contender.outlook, usual, horizon_s)
         if not gains.any():
             return Standing.DOUBTFUL
         best = int(gains.argmax())
-        reason = (
-            f"{outlook.family} expects {gains[best]:+.3g} of quality in "
-            f"{horizon_s:g} s on {best} nodes"
+        return Claim(
+            gains / horizon_s,
+            f"{contender.outlook.family} and what is usual expect {gains[best]:+.1%} "
+            f"of its way in {horizon_s:.4g} s on {best} nodes",
         )
-        return Claim(gains / horizon_s, reason)
+
+
+def weighed(
+    contender: Contender,
+    outlook: Outlook,
+    usual: NDArray[np.float64],
+    horizon_s: float,
+) -> NDArray[np.float64]:
+    """Return what *outlook* sees gained and what is *usual*, by what has been told."""
+    own = trust(outlook)
+    return own * gained_ways(contender, outlook, horizon_s) + (1 - own) * usual
+
+
+def gained_ways(
+    contender: Contender, outlook: Outlook, horizon_s: float
+) -> NDArray[np.float64]:
+    """Return the share of the way to the expected end that *outlook* sees gained.
+
+    Returns:
+        Shape (largest size + 1,), 0 to 1, at 0 .. the largest size.
+    """
+    after = qualities(contender, outlook, horizon_s)
+    gains = np.maximum(after - after[0], 0.0)
+    end = max(final_quality(contender, outlook), after.max().item())
+    return gains / end if end > 0 else np.zeros_like(gains)
+
+
+def final_quality(contender: Contender, outlook: Outlook) -> float:
+    """Return the quality expected at the end of the training."""
+    done = done_samples(contender, outlook)
+    end = 2 * done if contender.total_samples is None else contender.total_samples
+    return quality_after(outlook, max(end, done))
 
 
 def qualities(
@@ -106,6 +152,6 @@ def checked_horizon_s(horizon_s: float) -> float:
     if not 0 <= horizon_s < math.inf:
         raise UsageError(
             f"horizon_s {horizon_s:g} is not 0 or more. Give the seconds to look "
-            f"ahead, or 0 for the planner's look-ahead."
+            f"ahead, or 0 for what is usual."
         )
     return horizon_s

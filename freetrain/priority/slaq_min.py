@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from freetrain.priority.claims import Answer, Claim
-from freetrain.priority.slaq import Slaq, qualities
-from freetrain.priority.standing import Standing, done_samples, quality_after
+from freetrain.priority.slaq import Slaq, final_quality, qualities
+from freetrain.priority.standing import Standing, standing
 
 if TYPE_CHECKING:
-    from freetrain.priority.interface import Contender
-    from freetrain.quality.outlook import Outlook
+    from collections.abc import Sequence
+
+    from freetrain.priority.interface import Contender, Look
 
 SHARPNESS = 10.0
 """Three tenths further from its end, a trainer's gain counts e^3 = 20 times as much."""
@@ -24,13 +25,23 @@ class SlaqMin(Slaq):
     p is the share of the way to the expected end that the trainer will have gone
     after H on n nodes: quality over quality at ``total_samples``, or after twice the
     work done where nobody knows those. Summed up, u is a soft minimum of p.
+
+    Args:
+        horizon_s: [H] How far ahead, seconds; 0 for the planner's look-ahead.
+
+    Raises:
+        UsageError: *horizon_s* is below 0, or not finite.
     """
 
     name = "slaq-min"
 
-    def _learning(
-        self, contender: Contender, outlook: Outlook, horizon_s: float
-    ) -> Answer:
+    def _horizons_s(self, look: Look) -> Sequence[float]:
+        return (self._horizon_s or look.t_fwd_s,) * len(look.contenders)
+
+    def _answer(self, contender: Contender, horizon_s: float) -> Answer:
+        stands, outlook = standing(contender), contender.outlook
+        if stands is not Standing.LEARNING or outlook is None:
+            return stands
         end = final_quality(contender, outlook)
         if end <= 0:
             return Standing.DOUBTFUL
@@ -40,10 +51,3 @@ class SlaqMin(Slaq):
             return Standing.DOUBTFUL
         reason = f"{100 * way[0]:.0f} % of the way to its expected end"
         return Claim(useful / horizon_s, reason)
-
-
-def final_quality(contender: Contender, outlook: Outlook) -> float:
-    """Return the quality expected at the end of the training."""
-    done = done_samples(contender, outlook)
-    end = 2 * done if contender.total_samples is None else contender.total_samples
-    return quality_after(outlook, max(end, done))
