@@ -181,13 +181,14 @@ def _play(
         use=use,
         runs=engine.queue.runs,
         steps=engine.steps,
-        forecasts=_forecasts(policy, timeline),
+        forecasts=forecasts_of(policy, timeline.node_names),
     )
 
 
-def _forecasts(policy: Policy, timeline: PoolTimeline) -> ForecastRecord | None:
+def forecasts_of(policy: Policy, node_names: Sequence[str]) -> ForecastRecord | None:
+    """Return the forecasts of *policy*, held against what came, where watched."""
     watched = policy.forecasts if isinstance(policy, Foretelling) else None
-    return None if watched is None else watched.record(timeline.node_names)
+    return None if watched is None else watched.record(node_names)
 
 
 def _play_free_of_cost(

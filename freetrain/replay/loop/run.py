@@ -18,7 +18,13 @@ from freetrain.replay.loop.source import LoopSource
 from freetrain.replay.policies.lookahead import HORIZON_S
 from freetrain.replay.policies.planning import SolverUse
 from freetrain.replay.policies.registry import POLICIES, lookahead_by
-from freetrain.replay.run import Played, accountant_for, result_of, with_costs
+from freetrain.replay.run import (
+    Played,
+    accountant_for,
+    forecasts_of,
+    result_of,
+    with_costs,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -92,7 +98,13 @@ def run_in_the_loop(
     engine.run(caller.on_progress)
     trainees.pool = None
     with_us_s = stage.play_out(simulation, source.starts_s)
-    played = Played(accountant.tally, use, engine.queue.runs, engine.steps)
+    played = Played(
+        tally=accountant.tally,
+        use=use,
+        runs=engine.queue.runs,
+        steps=engine.steps,
+        forecasts=forecasts_of(policy, stage.names),
+    )
     return LoopResult(
         replay=result_of(settings, played, efficiency=None),
         holes=holes.figures(accountant.tally.end_s),
