@@ -137,7 +137,8 @@ Policies = Annotated[
     typer.Option(
         "--policy",
         metavar="NAME",
-        help="freetrain, lookahead, equal, scavenger or static; repeat to compare.",
+        help="freetrain, lookahead (takes longer than the rest together), equal, "
+        "scavenger or static; repeat to compare.",
         callback=known_policies,
         autocompletion=_complete_policy,
         show_default="all",
