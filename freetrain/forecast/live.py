@@ -9,6 +9,7 @@ between the same two looks left together, as far as can be told.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -190,10 +191,7 @@ class LiveForecast:
         return Expected(
             horizon_s=self._horizon_s,
             leaves=1.0 - self._stays(node, number, self._horizon_s),
-            even_s=max(
-                (s for s in _LADDER_S if self._stays(node, number, s) >= _EVEN),
-                default=0.0,
-            ),
+            even_s=self._even_s(node, number),
             together=alone if near is None else self._by[near.by],
             promised_s=None if promise is None else promise.end_s,
             is_learning=self.is_learning,
@@ -241,6 +239,15 @@ class LiveForecast:
         if self.is_learning or number is None:
             return Prospect(self._horizon_s, 0.0, 1.0)
         return self._learned.prospect(self._learned.cluster(number))
+
+    def _even_s(self, node: str, number: int) -> float:
+        """Return the longest time that it stays for as likely as not; 0 for none."""
+
+        def leaves(after_s: float) -> float:
+            return 1.0 - self._stays(node, number, after_s)
+
+        steps = bisect_right(_LADDER_S, 1.0 - _EVEN, key=leaves)
+        return _LADDER_S[steps - 1] if steps else 0.0
 
     def _stays(self, node: str, number: int, after_s: float) -> float:
         promise = self._near(node)

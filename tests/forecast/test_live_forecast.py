@@ -108,6 +108,17 @@ def test_for_an_hour_only_promises_and_known_ends_shorten_lives() -> None:
     assert late.prospect("n0", math.inf).life_s < HORIZON_S
 
 
+def test_how_long_a_node_stays_is_told_in_steps_of_twice_as_long() -> None:
+    going = sight(promised={"n0": Promise(START_S + 300.0, "7")})
+
+    soon, staying = (shown(going).expected(name) for name in ("n0", "n1"))
+
+    assert soon is not None
+    assert staying is not None
+    assert soon.even_s == 240.0
+    assert staying.even_s == 960.0, "half of all leave in 1,040 s, it is believed"
+
+
 def test_what_came_of_promises_is_told() -> None:
     promised = {"n0": Promise(START_S + 900.0, "7")}
     forecast = shown(sight(promised=promised), sight(NAMES[1:]))
