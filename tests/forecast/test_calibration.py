@@ -25,6 +25,23 @@ def test_what_was_said_too_low_is_raised() -> None:
     assert calibration.of(0.5) > 0.65
 
 
+def test_nodes_that_fare_alike_weigh_the_root_of_their_number() -> None:
+    calibration = Calibration()
+
+    calibration.learn(0.425, came=0, of=100)
+
+    assert calibration.of(0.425) == pytest.approx(0.425 * 150 / 160, rel=1e-3)
+
+
+def test_what_came_long_ago_weighs_less_than_what_came_lately() -> None:
+    calibration = Calibration()
+    for came in (0, 1):
+        for _ in range(7000):
+            calibration.learn(0.42, came=came, of=1)
+
+    assert calibration.of(0.42) > 0.6
+
+
 @given(LESSONS, st.lists(st.floats(0.0, 1.0), min_size=2))
 def test_corrections_are_probabilities_and_never_cross(
     lessons: list[tuple[float, int, float]], asked: list[float]

@@ -147,3 +147,52 @@ def test_nodes_that_leave_young_make_the_young_look_short_lived() -> None:
     assert forecaster.prospect(young).hit > 0.6
     assert forecaster.prospect(old).hit < 0.2
     assert forecaster.survival(0, 300.0) < forecaster.survival(1, 300.0)
+
+
+def test_of_a_hit_the_mean_share_that_hits_took_is_expected_to_go() -> None:
+    forecaster = LearnedForecaster(HORIZON_S, knows_pairs=False)
+    for round_s in range(0, 9000, 1000):
+        forecaster.see(float(round_s), joined=(0, 1), left=())
+        forecaster.see(round_s + 500.0, joined=(), left=(0,))
+        forecaster.see(round_s + 900.0, joined=(), left=(1,))
+
+    forecaster.see(10_000.0, joined=(0, 1), left=())
+
+    # Nine hits took half; one that took all was believed to have been.
+    share = forecaster.prospect(forecaster.cluster(0)).share
+    assert share == pytest.approx((9 * 0.5 + 1.0) / 10)
+
+
+def test_what_is_expected_changes_as_a_cluster_ages_and_when_it_loses_nodes() -> None:
+    forecaster = LearnedForecaster(HORIZON_S, knows_pairs=False)
+    for round_s in range(0, 50_000, 1000):
+        forecaster.see(float(round_s), joined=(0, 1), left=())
+        forecaster.see(round_s + 100.0, joined=(), left=(0, 1))
+    forecaster.see(60_000.0, joined=(0, 1), left=())
+    young = forecaster.prospect(forecaster.cluster(0))
+
+    forecaster.see(65_000.0, joined=(), left=())
+    old = forecaster.prospect(forecaster.cluster(0))
+    forecaster.see(65_000.0, joined=(), left=(1,))
+    alone = forecaster.prospect(forecaster.cluster(0))
+
+    assert young.hit > 0.6
+    assert old.hit < 0.3
+    assert alone.hit > old.hit  # of single nodes nothing was seen yet
+
+
+def test_what_came_of_survivals_foretold_corrects_later_ones() -> None:
+    forecaster = LearnedForecaster(HORIZON_S)
+    # Node 0 leaves whenever it was foretold to stay with one chance in seven.
+    for round_s in range(0, 2_000_000, 2000):
+        forecaster.see(float(round_s), joined=(0,), left=())
+        forecaster.see(round_s + 1500.0, joined=(), left=())
+        forecaster.see(round_s + 1501.0, joined=(), left=(0,))
+
+    forecaster.see(4_000_000.0, joined=(0,), left=())
+    forecaster.see(4_001_500.0, joined=(), left=())
+
+    expected = forecaster.prospect(forecaster.cluster(0))
+    raw = (1.0 - expected.hit) ** (expected.share * 600.0 / HORIZON_S)
+    assert raw > 0.1
+    assert forecaster.survival(0, 600.0) < raw / 2
