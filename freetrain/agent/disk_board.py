@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from dataclasses import replace
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from freetrain.agent.work import WorkGauge
 from freetrain.broker.lease import LeaseKey
+from freetrain.elastic.outcome import read_outcome
 from freetrain.exchange.assigned import create_assigned, read_assigned
 from freetrain.exchange.ending import Ended, create_ending, read_ending
 from freetrain.exchange.errors import UnreadableFileError
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from freetrain.agent.listing import Listing
+    from freetrain.elastic.outcome import Outcome
     from freetrain.elastic.run_dir import RunDir
     from freetrain.exchange.assigned import Assigned
     from freetrain.exchange.ending import Ending
@@ -109,10 +110,8 @@ class DiskBoard:
 
     def outcome(self, trainer: str, generation: int) -> str:
         """Return how a world says that it ended; empty while it does not."""
-        path = self._run(trainer).outcome(generation)
-        if path.name not in self._listing.names(path.parent):
-            return ""
-        return str(_read_outcome(path).get("outcome", ""))
+        said = self._said(self._run(trainer), generation)
+        return "" if said is None else str(said.ending)
 
     def is_ready(self, trainer: str, generation: int) -> bool:
         """Tell whether a world that was launched ahead waits with all ranks."""
@@ -174,10 +173,10 @@ class DiskBoard:
     def compose(self, trainer: str, ending: Ending) -> Ending:
         """Return *ending* with what the world itself left word of."""
         run = self._run(trainer)
-        path = run.outcome(ending.generation)
-        self._listing.forget(path.parent)
-        if path.name in self._listing.names(path.parent):
-            return _with_outcome(ending, _read_outcome(path))
+        self._listing.forget(run.outcomes)
+        said = self._said(run, ending.generation)
+        if said is not None:
+            return _with_outcome(ending, said)
         steps = (_CHECKPOINT.fullmatch(n) for n in self._listing.names(run.checkpoints))
         committed_step = max((int(m[1]) for m in steps if m), default=0)
         return replace(ending, committed_step=committed_step)
@@ -204,6 +203,11 @@ class DiskBoard:
 
     def _run(self, trainer: str) -> RunDir:
         return run_dir_of(self.job(trainer), self._folder(trainer))
+
+    def _said(self, run: RunDir, generation: int) -> Outcome | None:
+        if run.outcome(generation).name in self._listing.names(run.outcomes):
+            return read_outcome(run, generation)
+        return None
 
     def _forget(self, trainer: str) -> None:
         """Another trainer has got the name."""
@@ -236,29 +240,11 @@ def _trim(known: MutableMapping[tuple[str, int], Any]) -> None:
         known.pop(next(iter(known)))
 
 
-def _read_outcome(path: Path) -> dict[str, object]:
-    try:
-        found = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise UnreadableFileError(path, error) from error
-    if not isinstance(found, dict):
-        raise UnreadableFileError(path, "no outcome")
-    return found
-
-
-def _with_outcome(ending: Ending, fields: dict[str, object]) -> Ending:
-    try:
-        ended = Ended(str(fields.get("outcome")))
-    except ValueError:
-        ended = ending.ended
+def _with_outcome(ending: Ending, said: Outcome) -> Ending:
     return replace(
         ending,
-        ended=ended,
-        step=_whole(fields.get("step")),
-        committed_step=_whole(fields.get("committed_step")),
-        message=str(fields.get("message", ""))[:_LONGEST_MESSAGE] or ending.message,
+        ended=Ended(str(said.ending)),
+        step=said.step,
+        committed_step=said.committed_step,
+        message=said.message[:_LONGEST_MESSAGE] or ending.message,
     )
-
-
-def _whole(value: object) -> int:
-    return value if isinstance(value, int) else 0

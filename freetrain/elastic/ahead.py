@@ -6,6 +6,7 @@ agree, to commit, and to restore.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from freetrain.elastic.stop import Stop
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from freetrain.elastic.outcome import Outcome
     from freetrain.elastic.run_dir import RunDir
     from freetrain.elastic.setting import Setting
     from freetrain.elastic.stop import StopSignals
@@ -90,7 +92,7 @@ def _look(run: RunDir, after: int, generation: int) -> _Word:
         return _Word.STOP
     path = run.outcome(after)
     if path.name in _names(path.parent):
-        said = read_outcome(run, after)
+        said = _said(run, after)
         gave_up = said is not None and said.ending is Ending.DO_NOT_RESTART
         return _Word.GAVE_UP if gave_up else _Word.GO
     return _Word.GO if run.over(after).name in control else _Word.WAIT
@@ -105,6 +107,12 @@ def _names(folder: Path) -> set[str]:
 
 
 def _why(run: RunDir, after: int) -> str:
-    said = read_outcome(run, after)
+    said = _said(run, after)
     message = said.message if said else ""
     return f"generation {after} gave up: {message or 'no reason given'}"
+
+
+def _said(run: RunDir, generation: int) -> Outcome | None:
+    with suppress(OSError):
+        return read_outcome(run, generation)
+    return None

@@ -66,9 +66,12 @@ def read_outcome(run_dir: RunDir, generation: int) -> Outcome | None:
     """Return how *generation* says that it ended; what it leaves out is 0 or empty.
 
     Returns:
-        None where it left no word that can be read.
+        None where it left no word, or one that makes no sense.
+
+    Raises:
+        OSError: It cannot be read now.
     """
-    with suppress(OSError, ValueError):
+    with suppress(FileNotFoundError, ValueError):
         found = json.loads(run_dir.outcome(generation).read_bytes())
         if isinstance(found, dict):
             return _outcome(found, generation)
@@ -79,8 +82,12 @@ def _outcome(found: dict[str, Any], generation: int) -> Outcome:
     return Outcome(
         ending=Ending(found.get("outcome", "")),
         generation=generation,
-        step=found.get("step", 0),
-        committed_step=found.get("committed_step", 0),
+        step=_whole(found.get("step")),
+        committed_step=_whole(found.get("committed_step")),
         message=str(found.get("message", "")),
         t=found.get("t", 0.0),
     )
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) else 0

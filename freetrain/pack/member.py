@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from freetrain.elastic.outcome import Outcome
     from freetrain.elastic.run_dir import RunDir
     from freetrain.jobfile.job import TrainerJob
 
@@ -131,14 +132,19 @@ class Member:
         status = self.process.poll()
         if status is None:
             return None
-        berth = self.berth
-        said = read_outcome(berth.run, berth.generation) if self.is_elastic else None
+        said = self._said()
         if said is not None and said.ending in _OVER:
             return _OVER[said.ending]
         if self.is_asked and (status == 0 or not self.is_elastic):
             return End.STOPPED
         is_done = status == 0 and not self.is_elastic
         return End.FINISHED if is_done else End.FAILED
+
+    def _said(self) -> Outcome | None:
+        with suppress(OSError):
+            if self.is_elastic:
+                return read_outcome(self.berth.run, self.berth.generation)
+        return None
 
 
 def start(argv: Sequence[str], berth: Berth, environment: Mapping[str, str]) -> Member:

@@ -121,6 +121,29 @@ def test_a_worlds_own_word_goes_into_its_ending(
     assert found.message == "why"
 
 
+@pytest.mark.parametrize("text", ["{", '{"outcome": "well"}'])
+def test_a_word_that_makes_no_sense_is_none(
+    board: DiskBoard, tmp_path: Path, text: str
+) -> None:
+    """A trainer must not stand still for ever because of a damaged file."""
+    run = StateDir(tmp_path).trainer("t").run
+    run.create()
+    run.outcome(1).write_text(text)
+
+    assert board.outcome("t", 1) == ""
+    assert board.compose("t", ending(1)) == ending(1)
+
+
+def test_a_word_that_cannot_be_read_now_is_not_taken_for_none(
+    board: DiskBoard, tmp_path: Path
+) -> None:
+    run = StateDir(tmp_path).trainer("t").run
+    run.outcome(1).mkdir(parents=True)
+
+    with pytest.raises(OSError, match="directory"):
+        board.compose("t", ending(1))
+
+
 def test_what_is_safe_of_a_world_without_a_word_is_told_by_its_checkpoints(
     board: DiskBoard, tmp_path: Path
 ) -> None:
