@@ -39,6 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                     tick_every_s=asked.tick,
                     time_scale=asked.scale,
                     stubborn=asked.stubborn,
+                    trainers=asked.trainers,
                 )
                 told = _MEASURES[asked.what](cluster, folder, wanted)
             elif asked.what == "quality":
@@ -89,6 +90,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--scale", type=float, default=1, help="of times, for harm")
     parser.add_argument(
         "--stubborn", action="store_true", help="trainers ignore signals, for harm"
+    )
+    parser.add_argument(
+        "--trainers", type=int, choices=(1, 2, 3), default=3, help="for harm"
     )
     parser.add_argument(
         "--priority", nargs="+", default=["fair", "slaq"], help="for quality"

@@ -44,6 +44,9 @@ class Measurement:
         tick_every_s: Between two ticks.
         time_scale: What lengths of jobs and holes are multiplied by.
         stubborn: Whether trainers ignore every signal and request to stop.
+        trainers: How many there are, up to three. Ranks that wait for each other
+            spin, and all nodes share one machine: a start among others' ranks
+            takes several times as long as on nodes of its own.
     """
 
     seed: int
@@ -52,6 +55,7 @@ class Measurement:
     tick_every_s: float
     time_scale: float = 1.0
     stubborn: bool = False
+    trainers: int = len(TRAINERS)
 
 
 def measure_harm(cluster: Cluster, folder: Path, wanted: Measurement) -> Iterator[str]:
@@ -104,9 +108,10 @@ def _live(
 
 @contextmanager
 def _freetrain(stage: Stage, wanted: Measurement) -> Iterator[None]:
-    """Have three trainers that could use everything, as long as the block lasts."""
+    """Have trainers that could use everything, as long as the block lasts."""
     stage.set_up(lease=_LEASE[Variant.SHARED in stage.cluster.variants])
-    for name in TRAINERS:
+    names = TRAINERS[: wanted.trainers]
+    for name in names:
         if wanted.stubborn:
             stage.submit(name, most=8, program=_STUBBORN, top="elastic = false")
         else:
@@ -119,7 +124,7 @@ def _freetrain(stage: Stage, wanted: Measurement) -> Iterator[None]:
             )
     with stage.ticking(wanted.tick_every_s):
         yield
-        stage.freetrain("cancel", *TRAINERS)
+        stage.freetrain("cancel", *names)
         wait_for("leases to go", lambda: not stage.leases(), limit_s=600, pause_s=1)
 
 
