@@ -38,6 +38,7 @@ NEAR_S = 3_600.0
 """Promises further ahead say less of the next minutes than age does."""
 
 _EVEN = 0.5
+_LEAST = 1e-12
 _LADDER_S = tuple(60.0 * 2**k for k in range(11))
 """One minute to seventeen hours."""
 
@@ -253,9 +254,9 @@ class LiveForecast:
         promise = self._near(node)
         if promise is None or self._looked_s is None:
             return self._learned.survival(number, after_s)
-        plain = self._learned.prospect(self._learned.cluster(number))
+        plain = self._learned.survival(number, self._horizon_s)
         return self._promises.survival(
-            departures_per_s(plain, self._horizon_s),
+            -math.log(max(plain, _LEAST)) / self._horizon_s,
             lead_s=promise.end_s - self._looked_s,
             after_s=after_s,
         )

@@ -145,7 +145,7 @@ def test_put_away_after_every_look_it_says_what_it_would_have_said(
 ) -> None:
     straight, kept = LiveForecast(HORIZON_S), LiveForecast(HORIZON_S)
     departures: list[Departure] = []
-    now_s = START_S
+    now_s, state = START_S, None
     for passed_s, idle, unclear, leads_s in looks:
         now_s += passed_s
         promised = {n: Promise(now_s + lead_s, "7") for n, lead_s in leads_s.items()}
@@ -156,9 +156,10 @@ def test_put_away_after_every_look_it_says_what_it_would_have_said(
             HORIZON_S,
             names=kept.names,
             pairs=pairs,
-            state=json.loads(json.dumps(kept.to_state())) if kept.names else None,
+            state=state,
         )
         kept.look(now_s, seen)
+        state = json.loads(json.dumps(kept.to_state()))
         departures += pairs.fresh
 
         for name in NAMES:
