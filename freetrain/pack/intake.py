@@ -43,6 +43,7 @@ class Files:
         self._say = say
         self._inbox = pack.inbox
         self._known: dict[str, Path] = {}
+        self._taken: dict[Path, str] = {}
         self._seen: dict[Path, tuple[int, int]] = {}
         self._first = tuple(self._read(path) for path in pack.members)
 
@@ -78,15 +79,31 @@ class Files:
         why = _unfit(job)
         if not why and job.name in self._known:
             why = f"{self._known[job.name]} has a trainer {job.name!r} already"
+        why = why or self._where_shared(job)
         if why:
             raise BadConfigurationError(
                 f"{path}: {why}. It was not started; give the pack another job file."
             )
         self._known[job.name] = path
+        self._taken |= dict.fromkeys(_places(job), job.name)
         return job
+
+    def _where_shared(self, job: TrainerJob) -> str:
+        """Return what *job* would share with another member, empty for nothing."""
+        for place in _places(job):
+            if place in self._taken:
+                return f"the trainer {self._taken[place]!r} has {place} already"
+        return ""
+
+
+def _places(job: TrainerJob) -> tuple[Path, ...]:
+    named = (job.checkpoint.path, job.logs)
+    return tuple(path.resolve() for path in named if path is not None)
 
 
 def _unfit(job: TrainerJob) -> str:
+    if job.launch.pack is not None:
+        return "this is a pack, and packs are no members of packs"
     if job.nodes.min_nodes > 1:
         return f"the trainer needs {job.nodes.min_nodes} nodes, and a pack has one"
     if job.launch.processes_per_node > 1:

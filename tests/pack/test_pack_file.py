@@ -96,6 +96,27 @@ def test_a_trainer_that_needs_more_than_a_pack_has_is_refused(tmp_path: Path) ->
             Files(Pack(members=(path,)), home=None, say=print)
 
 
+def test_a_pack_is_no_member_of_a_pack(tmp_path: Path) -> None:
+    path = tmp_path / "p.toml"
+    launch = '[launch]\nlauncher = "pack"\npack = "pack.toml"\n'
+    path.write_text(f'name = "p"\n[nodes]\nmax = 1\n{launch}')
+    with pytest.raises(FreeTrainError, match="no members of packs"):
+        Files(Pack(members=(path,)), home=None, say=print)
+
+
+@pytest.mark.parametrize("table", ['[checkpoint]\npath = "x"', 'logs = "x"'])
+def test_two_trainers_with_one_folder_are_refused(tmp_path: Path, table: str) -> None:
+    (tmp_path / "y").symlink_to(tmp_path / "x")
+    for name, place in (("a", "x"), ("b", "y")):
+        said = table.replace('"x"', f'"{place}"')
+        nodes = "nodes = { max = 1 }"
+        text = f'name = "{name}"\ncommand = "x"\n{nodes}\n{said}\n'
+        (tmp_path / f"{name}.toml").write_text(text)
+    both = (tmp_path / "a.toml", tmp_path / "b.toml")
+    with pytest.raises(FreeTrainError, match="the trainer 'a' has"):
+        Files(Pack(members=both), home=None, say=print)
+
+
 def test_two_trainers_of_one_name_are_refused(tmp_path: Path) -> None:
     paths = tuple(write_job(tmp_path, file, "same") for file in ("a.toml", "b.toml"))
     with pytest.raises(FreeTrainError, match="same"):
