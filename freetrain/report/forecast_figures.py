@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 import plotly.graph_objects as go
 
+from freetrain.forecast.answers import NODES_LEFT, Part
 from freetrain.report.figures import NEUTRAL, POLICY_COLOURS, POOL_FILL, drawn
 from freetrain.report.forecast_rows import (
     FEW_DEPARTURES,
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from freetrain.forecast.affinity_map import AffinityMap
-    from freetrain.forecast.answers import AgePart, Part
+    from freetrain.forecast.answers import AgePart
     from freetrain.forecast.reliability import ForecastRecord
 
 WITHIN = 5.0
@@ -28,18 +30,18 @@ WITHIN = 5.0
 _ROOM = 4.0
 _BEHIND = "<br>%{customdata[0]:,} answers, %{customdata[1]:,} departures"
 _EDGE = {"width": 0}
+_NOTHING = Part(said=math.nan, came=math.nan, count=0.0, departures=0.0)
 
 
 def reliability_figure(record: ForecastRecord) -> go.Figure:
     """Draw what came over what was said, a point a tenth of the answers."""
     tenths = record.reliability.deciles
-    said = [100 * one.said for one in tenths]
-    came = [100 * one.came for one in tenths]
-    low = max(0.0, min([*said, *came], default=0.0) - _ROOM)
-    high = min(100.0, max([*said, *came], default=100.0) + _ROOM)
+    shares = [share for one in tenths for share in (one.said, one.came)]
+    low = max(0.0, 100 * min(shares) - _ROOM)
+    high = min(100.0, 100 * max(shares) + _ROOM)
     points = go.Scatter(
-        x=_rounded(said),
-        y=_rounded(came),
+        x=[_percent(one.said) for one in tenths],
+        y=[_percent(one.came) for one in tenths],
         name="a tenth of the answers",
         mode="lines+markers",
         line={"color": POLICY_COLOURS[0], "width": 1.4},
@@ -76,40 +78,45 @@ def _agreement(low: float, high: float) -> Iterator[go.Scatter]:
 
 
 def survival_figure(record: ForecastRecord) -> go.Figure:
-    """Draw who stayed by age, a line a class of size, beside what was said."""
-    ages = {one.from_s: age_words(one) for one in record.reliability.by_age}
+    """Draw who stayed by age, a line a class of size, beside what was said.
+
+    A line breaks off at ages of which nothing is known.
+    """
+    parts = record.reliability.by_age
+    words = {one.from_s: age_words(one) for one in parts}
+    ages = [words[from_s] for from_s in sorted(words)]
     lines = [
         line
-        for k, (_, group) in enumerate(groupby(record.reliability.by_age, size_words))
-        for line in _survival_lines(list(group), POLICY_COLOURS[k])
+        for _, group in groupby(parts, size_words)
+        for line in _survival_lines(list(group), ages)
     ]
     figure = drawn(lines, height=420)
-    figure.update_xaxes(
-        title="idle for",
-        categoryorder="array",
-        categoryarray=[ages[from_s] for from_s in sorted(ages)],
-    )
+    figure.update_xaxes(title="idle for", categoryorder="array", categoryarray=ages)
     return figure.update_yaxes(title="% that stayed", range=[0, 101])
 
 
-def _survival_lines(group: Sequence[AgePart], paint: str) -> Iterator[go.Scatter]:
-    nodes, outcomes = size_words(group[0]), [one.part for one in group]
-    x = [age_words(one) for one in group]
+def _survival_lines(
+    group: Sequence[AgePart], ages: Sequence[str]
+) -> Iterator[go.Scatter]:
+    nodes = size_words(group[0])
+    paint = POLICY_COLOURS[NODES_LEFT.index(group[0].from_nodes)]
+    known = {age_words(one): one.part for one in group}
+    parts = [known.get(age, _NOTHING) for age in ages]
     yield go.Scatter(
-        x=x,
-        y=_rounded([100 * one.came for one in outcomes]),
+        x=ages,
+        y=[_percent(one.came) for one in parts],
         name=f"{nodes} node{'' if nodes == '1' else 's'} left",
         legendgroup=nodes,
         mode="lines+markers",
         line={"color": paint, "width": 2},
-        marker={"size": 8, "symbol": [_symbol(one) for one in outcomes]},
+        marker={"size": 8, "symbol": [_symbol(one) for one in parts]},
         cliponaxis=False,
-        customdata=[(round(one.count), round(one.departures)) for one in outcomes],
+        customdata=[(round(one.count), round(one.departures)) for one in parts],
         hovertemplate="%{x}: %{y:.1f} % stayed" + _BEHIND + f"<extra>{nodes}</extra>",
     )
     yield go.Scatter(
-        x=x,
-        y=_rounded([100 * one.said for one in outcomes]),
+        x=ages,
+        y=[_percent(one.said) for one in parts],
         legendgroup=nodes,
         showlegend=False,
         mode="lines+markers",
@@ -142,5 +149,6 @@ def _symbol(one: Part) -> str:
     return "circle-open" if one.departures < FEW_DEPARTURES else "circle"
 
 
-def _rounded(values: Sequence[float]) -> list[float]:
-    return [round(value, 2) for value in values]
+def _percent(share: float) -> float | None:
+    # JSON has no nan, and Plotly draws None as a gap.
+    return None if math.isnan(share) else round(100 * share, 2)

@@ -131,11 +131,22 @@ def test_a_size_has_a_line_of_what_came_and_one_of_what_was_said() -> None:
         "17 or more nodes left",
     ]
     came, said = figure.data[:2]
-    assert list(came.x) == list(said.x) == ["< 1.2 min", "> 160 min"]
-    assert list(came.y) == [35.0, 95.0]
-    assert list(said.y) == [40.0, 90.0]
+    assert list(came.x) == ["< 1.2 min", "1.2-2.5 min", "> 160 min"]
+    assert list(came.y) == [35.0, None, 95.0]
+    assert list(said.y) == [40.0, None, 90.0]
     assert said.line.dash == "dot"
     assert said.line.color == came.line.color
+
+
+def test_a_size_has_the_same_colour_whichever_others_are_there() -> None:
+    record = forecasts()
+    told = record.reliability
+    large = replace(record, reliability=replace(told, by_age=told.by_age[2:]))
+
+    *_, before, _ = survival_figure(record).data
+    *_, after, _ = survival_figure(large).data
+
+    assert before.line.color == after.line.color
 
 
 def test_ages_stand_in_order_whichever_size_has_them() -> None:
