@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from freetrain.errors import UsageError
 from freetrain.priority.curves import Curves
 from freetrain.priority.interface import Basis, Rated, Rating
+from freetrain.priority.turns import to_memory, turns_at, whose_turn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,27 +27,55 @@ class Fair:
 
     L fills the pool: the sum of min(L, largest size) is the nodes there are. A node
     below L is worth ten above it, so that the planner levels; it does not where the
-    rescale costs more than the look-ahead brings.
+    rescale costs more than the look-ahead brings. Where there are fewer nodes than
+    trainers, whoever holds one keeps it: first come, first served, unless they take
+    turns.
+
+    Args:
+        turn_s: Seconds after which whoever has had least takes over, where there are
+            fewer nodes than trainers; 0 for never.
+
+    Raises:
+        UsageError: *turn_s* is below 0, or not finite.
     """
 
     name = "fair"
     basis = Basis.MOMENT
 
-    def __init__(self) -> None:
+    def __init__(self, *, turn_s: float = 0.0) -> None:
+        if not 0 <= turn_s < math.inf:
+            raise UsageError(
+                f"turn_s {turn_s:g} is not 0 or more. Give the seconds of a turn, "
+                f"or 0 for no turns."
+            )
+        self._turn_s = turn_s
         self._curves = Curves()
 
-    def rate(self, look: Look, _memory: Memory, /) -> Rated:
+    def rate(self, look: Look, memory: Memory, /) -> Rated:
         """Rate every contender by how much of its share it has."""
-        most = [one.sizes[-1] for one in look.contenders]
-        level = level_nodes(most, look.nodes)
-        ratings = [self._rating(one, level) for one in look.contenders]
-        return Rated(tuple(ratings), {})
+        level = level_nodes([one.sizes[-1] for one in look.contenders], look.nodes)
+        if not self._turn_s or level >= 1:
+            return Rated(tuple([self._rating(o, level) for o in look.contenders]), {})
+        turns = turns_at(look, memory)
+        chosen = whose_turn(look, turns, self._turn_s)
+        ratings = [
+            self._turn(one, one.sizes[0] if one.name in chosen else 0)
+            for one in look.contenders
+        ]
+        return Rated(tuple(ratings), to_memory(turns))
 
     def _rating(self, contender: Contender, level: float) -> Rating:
         share = min(level, contender.sizes[-1])
         return Rating(
             curve=share_curve(contender, share, self._curves),
             reason=f"its equal share is {share:.3g} nodes",
+        )
+
+    def _turn(self, contender: Contender, least: int) -> Rating:
+        return Rating(
+            curve=share_curve(contender, least, self._curves),
+            floor=least,
+            reason="it is its turn" if least else "it is the turn of others",
         )
 
 

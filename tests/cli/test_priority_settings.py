@@ -74,9 +74,12 @@ def test_a_contest_says_which_settings_were_given_and_where_its_seeds_began(
         ("--set horizon_s=-1", "horizon_s -1 is not 0 or more"),
         (
             "--set horizon=6",
-            "have no setting 'horizon'. They have horizon_s, hysteresis. Did you mean",
+            "They have horizon_s, hysteresis, turn_s. Did you mean 'horizon_s'?",
         ),
-        ("--set threshold=1", "They have horizon_s, hysteresis. It is one of specon."),
+        (
+            "--set threshold=1",
+            "have horizon_s, hysteresis, turn_s. It is one of specon.",
+        ),
     ],
 )
 @pytest.mark.parametrize("verb", [(*REPLAY, "--priority"), CONTEST[:1]])

@@ -1,10 +1,16 @@
 """Equal shares, by way of the planner."""
 
+import json
+from collections import Counter
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from freetrain.errors import UsageError
 from freetrain.priority.fair import Fair, level_nodes
+from freetrain.priority.interface import Look, Memory
 from tests.priority.looks import contender, look, planned, speeds
 
 
@@ -47,3 +53,54 @@ def test_a_newcomer_gets_its_share_from_who_holds_all() -> None:
 )
 def test_the_level_fills_the_pool(most: list[int], nodes: int, level: float) -> None:
     assert level_nodes(most, nodes) == level
+
+
+TURN_S = 600.0
+LOOK_S = 60.0
+
+
+def had_by(priority: Fair, seen: Look, looks: int) -> Counter[str]:
+    """Return how many looks long each held a node, memory going through JSON."""
+    had: Counter[str] = Counter()
+    memory: Memory = {}
+    for _ in range(looks):
+        rated = priority.rate(seen, memory)
+        memory = json.loads(json.dumps(rated.memory))
+        counts = planned(seen, rated.ratings)
+        had.update(name for name, nodes in counts.items() if nodes)
+        held = [replace(one, held=counts[one.name]) for one in seen.contenders]
+        seen = replace(seen, now_s=seen.now_s + LOOK_S, contenders=tuple(held))
+    return had
+
+
+def crowd(nodes: int) -> Look:
+    return look(*[contender(k, start_s=20.0) for k in "abcde"], nodes=nodes)
+
+
+def test_where_nodes_are_fewer_than_trainers_whoever_holds_one_keeps_it() -> None:
+    assert set(had_by(Fair(), crowd(2), looks=50).values()) == {50}
+
+
+def test_in_turns_all_have_had_the_same_in_the_end() -> None:
+    had = had_by(Fair(turn_s=TURN_S), crowd(2), looks=250)
+    assert len(had) == 5
+    assert max(had.values()) - min(had.values()) <= TURN_S / LOOK_S
+
+
+def test_a_turn_is_not_cut_short() -> None:
+    had = had_by(Fair(turn_s=TURN_S), crowd(1), looks=10)
+    assert list(had.values()) == [10]
+    assert len(had_by(Fair(turn_s=TURN_S), crowd(1), looks=11)) == 2
+
+
+def test_there_are_no_turns_where_there_are_nodes_for_all() -> None:
+    seen = crowd(5)
+    usual, turning = (Fair(turn_s=s).rate(seen, {}) for s in (0.0, TURN_S))
+    assert [r.reason for r in turning.ratings] == [r.reason for r in usual.ratings]
+    assert turning.memory == {}
+
+
+@pytest.mark.parametrize("turn_s", [-1.0, float("nan"), float("inf")])
+def test_a_turn_that_means_nothing_is_refused(turn_s: float) -> None:
+    with pytest.raises(UsageError, match="turn_s"):
+        Fair(turn_s=turn_s)

@@ -80,9 +80,9 @@ def test_an_unknown_priority_is_refused_with_the_known_ones() -> None:
 
 
 def test_an_unknown_setting_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(UsageError, match=r"no setting 'speed'. It has hysteresis"):
+    with pytest.raises(UsageError, match=r"no setting 'speed'. It has turn_s, hyst"):
         priority_named("fair", {"speed": 1})
-    assert settings_of("fair") == ("hysteresis",)
+    assert settings_of("fair") == ("turn_s", "hysteresis")
 
 
 def test_a_setting_of_another_priority_is_refused_with_its_owner() -> None:
