@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from freetrain.broker.pool import Classes
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from freetrain.broker.pool import Pool, PoolNode
     from freetrain.forecast.interface import Prospect
 
-    Key = tuple[tuple[str, ...], str, int]
+    Key = tuple[tuple[str, ...], str, int, bool]
 
 _STEP_S = 60.0
 """Nodes of a group whose ends are known are told apart by the minute."""
@@ -55,7 +55,12 @@ class Foreseen:
 
 
 def classify_by(
-    forecast: Forecast, pool: Pool, *, now_s: float, horizon_s: float
+    forecast: Forecast,
+    pool: Pool,
+    *,
+    now_s: float,
+    horizon_s: float,
+    wait_s: float = 0.0,
 ) -> Foreseen:
     """Sort the nodes of *pool* by who leaves together, and about when.
 
@@ -68,6 +73,8 @@ def classify_by(
         pool: The nodes.
         now_s: Unix time.
         horizon_s: How far expectations reach, seconds.
+        wait_s: How long idle nodes wait for a lease, during which nobody trains there;
+            above 0 they are apart from those that are leased already.
     """
     groups = {node.name: forecast.group(node.name) for node in pool.nodes}
     sizes = Counter(groups.values())
@@ -83,8 +90,10 @@ def classify_by(
         if sizes[group] == 1:
             life_s = prospects[group, until].life_s
             alike = f"alone {int(life_s / _ALIKE_S)}"
-        keys[node.name] = (tuple(sorted(node.shapes)), alike, until)
-    return _foreseen(pool, keys, groups, prospects, now_s)
+        waits = wait_s > 0.0 and node.lease is None
+        keys[node.name] = (tuple(sorted(node.shapes)), alike, until, waits)
+    found = {name: prospects[group, keys[name][2]] for name, group in groups.items()}
+    return _foreseen(pool, keys, groups, found, now_s=now_s, wait_s=wait_s)
 
 
 def rank_by(
@@ -113,12 +122,14 @@ def _until(usable_s: float, horizon_s: float) -> int:
     return -1 if usable_s >= horizon_s else int(usable_s / _STEP_S)
 
 
-def _foreseen(
+def _foreseen(  # noqa: PLR0913 - one fact each
     pool: Pool,
     keys: dict[str, Key],
     groups: dict[str, str],
-    prospects: dict[tuple[str, int], Prospect],
+    prospects: dict[str, Prospect],
+    *,
     now_s: float,
+    wait_s: float,
 ) -> Foreseen:
     members: dict[Key, list[PoolNode]] = {}
     for node in pool.nodes:
@@ -127,18 +138,20 @@ def _foreseen(
     classes, stays = [], []
     for key in ordered:
         nodes = members[key]
-        shapes, alike, until = key
+        shapes, alike, _, waits = key
         life_s = max(0.0, min(node.end_s for node in nodes) - now_s)
         name = f"{'+'.join(shapes)}, {alike}"
         classes.append(NodeClass(name, len(nodes), life_s))
-        found = {groups[one.name]: prospects[groups[one.name], until] for one in nodes}
-        stays.append(_stay(list(found.values()), len(nodes)))
+        found = {groups[one.name]: prospects[one.name] for one in nodes}
+        stay = _stay(list(found.values()), len(nodes))
+        useful_s = max(0.0, stay.life_s - wait_s) if waits else stay.life_s
+        stays.append(replace(stay, life_s=useful_s))
     at = {key: index for index, key in enumerate(ordered)}
     return Foreseen(
         Classes(
             pool=pool,
             classes=tuple(classes),
-            shapes=tuple(frozenset(shapes) for shapes, _, _ in ordered),
+            shapes=tuple(frozenset(key[0]) for key in ordered),
             index={name: at[key] for name, key in keys.items()},
         ),
         tuple(stays),

@@ -47,6 +47,10 @@ if TYPE_CHECKING:
     from freetrain.tick.run import Run
     from slurm.records import JobRecord
 
+WAIT_S = 30.0
+"""A lease starts in seconds, and is given to a trainer by the tick after: about so long
+idle nodes train nobody, which those with a lease do at once."""
+
 KEPT_S = 7 * 86_400.0
 """What was expected of leases is kept for a week."""
 
@@ -102,14 +106,15 @@ def foresight(run: Run, outlook: Outlook, deserts: Deserts) -> Foresight:
     Raises:
         SolverUnavailableError: The solver asked for is not installed.
     """
-    settings = run.site.planner
+    settings, is_learning = run.site.planner, outlook.forecast.is_learning
     ahead = Ahead(
         horizon_s=HORIZON_S,
         hit_weight=HIT_WEIGHT,
-        change_weight=1.0 if outlook.forecast.is_learning else CHANGE_WEIGHT,
+        change_weight=1.0 if is_learning else CHANGE_WEIGHT,
         losses_s=deserts.losses_s,
         limit_s=settings.solver_limit_s,
         clock=run.outside.clock,
+        wait_s=0.0 if is_learning else WAIT_S,
     )
     published = Planner(SolverName(settings.solver), limit_s=settings.solver_limit_s)
     in_order = partial(InOrder, background=deserts.background)

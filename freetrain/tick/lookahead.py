@@ -37,6 +37,7 @@ class Ahead:
         losses_s: [D_j] Seconds of its work that losing nodes costs each trainer.
         limit_s: Seconds that planning may take.
         clock: Seconds that only go up.
+        wait_s: How long idle nodes wait for a lease that answers.
     """
 
     horizon_s: float
@@ -45,6 +46,7 @@ class Ahead:
     losses_s: Mapping[str, float]
     limit_s: float
     clock: Callable[[], float]
+    wait_s: float = 0.0
 
 
 class Foresight:
@@ -79,7 +81,11 @@ class Foresight:
     def prepare(self, pool: Pool, *, now_s: float) -> tuple[Classes, Plans]:
         """Return the classes of *pool*, and what plans with these."""
         foreseen = classify_by(
-            self._forecast, pool, now_s=now_s, horizon_s=self._ahead.horizon_s
+            self._forecast,
+            pool,
+            now_s=now_s,
+            horizon_s=self._ahead.horizon_s,
+            wait_s=self._ahead.wait_s,
         )
         planner = Lookahead(foreseen, self._ahead, self._published)
         return foreseen.classes, self._in_order(planner)

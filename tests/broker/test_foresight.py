@@ -229,6 +229,24 @@ def test_a_plan_without_time_is_a_plan_all_the_same() -> None:
     assert plan.wanted.trainers[0].planned_nodes >= 2
 
 
+def test_a_node_with_a_lease_is_worth_more_than_one_that_waits_for_it() -> None:
+    waiting = replace(AHEAD, wait_s=30.0)
+    lives_s = (365.0, 365.0, 345.0, 345.0)
+    told = Told(
+        prospects={
+            f"n{k}": Prospect(life_s, 0.2, 1.0) for k, life_s in enumerate(lives_s)
+        }
+    )
+    holes = tuple(hole(f"n{k}") for k in range(4))
+    one = (trainer("a", 2),)
+
+    held = decided(one, holes, 2, 3, forecast=told, ahead=waiting)
+    best = decided(one, holes, 2, 3, forecast=told)
+
+    assert held.wanted.trainers[0].leases == {key(2), key(3)}
+    assert not best.wanted.trainers[0].leases
+
+
 def test_beyond_the_cap_on_leases_whole_groups_that_last_are_kept() -> None:
     told = Told(
         {"n0": "short", "n1": "long", "n2": "short", "n3": "long"},
