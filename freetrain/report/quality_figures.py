@@ -49,6 +49,8 @@ def _share_line(
         x=middles(edges_s),
         y=shares,
         name=f"{name}, worst" if is_worst else name,
+        legendgroup=name,
+        showlegend=not is_worst,
         mode="lines",
         hovertemplate="%{y:.1f} %",
     )

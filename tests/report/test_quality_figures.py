@@ -13,6 +13,7 @@ from freetrain.report.folder import report_files
 from freetrain.report.losers import against, quality_records, waits_against
 from freetrain.report.page import render_page
 from freetrain.report.quality import quality_of, reached_s
+from freetrain.report.quality_figures import quality_figure
 from freetrain.report.quality_rows import (
     AGAINST_HEADINGS,
     against_row,
@@ -59,6 +60,18 @@ def test_quality_over_time_is_of_those_who_are_there() -> None:
     assert seen.submitted.tolist() == pytest.approx(
         [np.nan, 0, 0.5, 0.45, 0.5], nan_ok=True
     )
+
+
+def test_the_legend_names_a_policy_once_and_both_its_lines_go_with_it() -> None:
+    shown = replace(
+        comparison(),
+        results=(replayed(way()), replayed(way(), priority="tradl")),
+    )
+
+    lines = quality_figure(shown).data
+
+    assert [line.name for line in lines if line.showlegend] == ["slaq", "tradl"]
+    assert [line.legendgroup for line in lines] == ["slaq", "slaq", "tradl", "tradl"]
 
 
 def test_waits_count_from_the_arrival_and_only_of_those_who_got_there() -> None:
