@@ -1,11 +1,13 @@
 """``freetrain replay``: what a log's holes would have trained."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import typer
 
-from freetrain.cli import options
+from freetrain.cli import loop_options, options
+from freetrain.cli.loop_request import check_loop, loop_settings, policies_in_the_loop
 from freetrain.cli.output import check_folder, write_folder, write_out
 from freetrain.cli.priority_settings import given_settings
 from freetrain.cli.request import ReplayRequest, is_drawn
@@ -30,6 +32,8 @@ freetrain replay jobs.txt --policy freetrain --policy scavenger --out report
 freetrain replay summit.csv.gz --policy lookahead --policy freetrain --out report
 
 freetrain replay KTH-SP2.swf.gz --schedule easy --days 7 --requeue --json
+
+freetrain replay KTH-SP2.swf.gz --schedule slurm --in-the-loop preempt --days 7
 """
 
 
@@ -63,6 +67,12 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     solver: options.SolverName = Solver.EXACT,
     seed: options.Seed = 0,
     skip_bad: options.SkipBad = 0,
+    in_the_loop: loop_options.InTheLoop = None,
+    tick: loop_options.TickS = None,
+    notice: loop_options.NoticeS = None,
+    commit: loop_options.CommitS = None,
+    margin: loop_options.MarginS = None,
+    blind: loop_options.Blind = False,
     as_json: options.AsJson = False,
     out: options.OutFolder = None,
     force: options.Force = False,
@@ -70,6 +80,8 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     """Replay a scheduler log and compare policies for training in its holes."""
     world: World = ctx.obj
     _refuse_name(log, world)
+    given = {"tick": tick, "notice": notice, "commit": commit, "margin": margin}
+    loop = loop_settings(in_the_loop, given, blind=blind)
     if (log is None) == (pool is None):
         raise UsageError(
             "expected either a log or --pool N, and not both; nothing was replayed. "
@@ -105,7 +117,14 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
             record_forecasts=log is not None and (as_json or out is not None),
         ),
     )
-    run_and_show(request, world, as_json=as_json, out=out, force=force)
+    if loop is None:
+        run_and_show(request, world, as_json=as_json, out=out, force=force)
+        return
+    check_loop(request, writes=out is not None)
+    request = replace(request, policies=policies_in_the_loop(request.policies))
+    from freetrain.cli.loop import run_loop_and_show  # noqa: PLC0415 - as below
+
+    run_loop_and_show(request, loop, world, as_json=as_json)
 
 
 def _refuse_name(log: Path | None, world: World) -> None:

@@ -44,7 +44,7 @@ def reserve(machine: Machine) -> Reservation:
     needed = machine.size[machine.waiting[0]]
     free = machine.free.bit_count()
     ends = sorted(
-        (max(job.expected_end_s, machine.now_s), machine.size[job.job])
+        (max(job.expected_end_s, machine.now_s), job.units.bit_count())
         for job in machine.running.values()
     )
     freed = accumulate((units for _, units in ends), initial=free)
@@ -104,6 +104,10 @@ class EasyPlacer:
             reservation = reserve(machine)
             _backfill(machine, reservation)
             self.plan = (_planned_head(machine, reservation),)
+
+    def anew(self) -> EasyPlacer:
+        """Return one that has planned nothing; each pass plans anew."""
+        return EasyPlacer()
 
 
 def _planned_head(machine: Machine, reservation: Reservation) -> PlannedJob:

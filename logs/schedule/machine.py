@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import heapq
 import math
 from bisect import insort
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from logs.schedule.guests import NoGuests
@@ -23,7 +24,7 @@ class Running:
     """A job on the machine.
 
     Attributes:
-        job: Its index.
+        job: Its index; below 0 for a lease.
         start_s: When it started, or starts once guests have left its units.
         end_s: When it will really end; no scheduler may look at it.
         expected_end_s: When its request ends, which may lie in the past.
@@ -80,6 +81,10 @@ class Placer(Protocol):
         """Start what can start now; told whether jobs ended or arrived now."""
         ...
 
+    def anew(self) -> Placer:
+        """Return one of the same kind that has planned nothing, and plans at once."""
+        ...
+
 
 class Machine:
     """Free units, running jobs and the queue at one moment.
@@ -88,7 +93,7 @@ class Machine:
         now_s: The moment.
         units: The machine's units.
         free: Those that no job holds.
-        running: The jobs that hold the others, by index.
+        running: The jobs that hold the others, by index; leases by numbers below 0.
         waiting: The queue, first in line first.
         jobs: Every job, by index.
         size: Units that each job needs, by index.
@@ -111,6 +116,7 @@ class Machine:
         ]
         self._ends: list[tuple[float, int]] = []
         self._started: list[Running] = []
+        self._leases = 0
 
     @property
     def next_end_s(self) -> float:
@@ -137,6 +143,42 @@ class Machine:
         while self.waiting and self.size[self.waiting[0]] <= self.free.bit_count():
             head = self.waiting[0]
             self.start(head, self.units.lowest(self.free, self.size[head]))
+
+    @property
+    def leased(self) -> UnitSet:
+        """The units that leases hold."""
+        units = 0
+        for number, lease in self.running.items():
+            if number < 0:
+                units |= lease.units
+        return units
+
+    def lease(self, units: UnitSet, until_s: float) -> None:
+        """Let a guest hold *units*, free or leased, as a job asking for so long."""
+        self.release(units & self.leased)
+        self._leases += 1
+        number = -self._leases
+        self.running[number] = Running(number, self.now_s, until_s, until_s, units)
+        self.free &= ~units
+
+    def release(self, units: UnitSet) -> None:
+        """Let the leases of *units* end; each of them is leased."""
+        for number, lease in [*self.running.items()]:
+            if number < 0 and lease.units & units:
+                del self.running[number]
+                if rest := lease.units & ~units:
+                    self.running[number] = replace(lease, units=rest)
+        self.free |= units
+
+    def without_leases(self) -> Machine:
+        """Return the machine as it would be now, were nothing leased."""
+        other = copy.copy(self)
+        other.running, other.waiting = dict(self.running), list(self.waiting)
+        other._ends = list(self._ends)  # noqa: SLF001 - a copy of this one
+        other._started = []  # noqa: SLF001 - likewise
+        other.guests = NoGuests()
+        other.release(self.leased)
+        return other
 
     def end_due(self) -> tuple[int, ...]:
         """End the jobs whose time has come, and return them."""

@@ -87,6 +87,10 @@ class RecordedPlacer:
         for job in tuple(machine.waiting):
             machine.start(job, self._pick(machine, job))
 
+    def anew(self) -> RecordedPlacer:
+        """Return itself: it never plans."""
+        return self
+
     def _pick(self, machine: Machine, job: int) -> UnitSet:
         named = self.layout.named(machine.jobs[job])
         size = machine.size[job]

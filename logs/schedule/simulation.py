@@ -92,16 +92,39 @@ class Simulation:
         machine.now_s = now_s
         ended = machine.end_due()
         arrived = self._admit_due()
-        self._placer.place(machine, ended=bool(ended), arrived=bool(arrived))
-        return Moment(
-            time_s=now_s,
-            ended=ended,
-            arrived=arrived,
-            started=machine.take_started(),
-            waiting=len(machine.waiting),
-            free=machine.free,
-            plan=self._placer.plan,
-        )
+        return self._pass(ended, arrived, changed=bool(ended))
+
+    def lease(self, units: UnitSet, *, until_s: float, now_s: float) -> Moment:
+        """Let somebody hold *units*, free or leased, as a job that asked for so long.
+
+        Not before the last moment, and not after the next. They are held until
+        `release`, whatever was asked for. The placer makes a pass.
+        """
+        self._machine.now_s = now_s
+        self._machine.lease(units, until_s)
+        return self._pass((), (), changed=True)
+
+    def release(self, units: UnitSet, *, now_s: float) -> Moment:
+        """Give leased *units* back now; the placer makes a pass."""
+        self._machine.now_s = now_s
+        self._machine.release(units)
+        return self._pass((), (), changed=True)
+
+    def unleased(self, now_s: float) -> Moment:
+        """Return what would be started and planned now, were nothing leased."""
+        machine = self._machine.without_leases()
+        machine.now_s = now_s
+        placer = self._placer.anew()
+        if machine.waiting:
+            placer.place(machine, ended=True, arrived=True)
+        return _seen(machine, placer, (), ())
+
+    def _pass(
+        self, ended: tuple[int, ...], arrived: tuple[int, ...], *, changed: bool
+    ) -> Moment:
+        machine = self._machine
+        self._placer.place(machine, ended=changed, arrived=bool(arrived))
+        return _seen(machine, self._placer, ended, arrived)
 
     @property
     def next_s(self) -> float:
@@ -116,3 +139,17 @@ class Simulation:
             self._machine.enqueue(job, self._placer)
             arrived.append(job)
         return tuple(arrived)
+
+
+def _seen(
+    machine: Machine, placer: Placer, ended: tuple[int, ...], arrived: tuple[int, ...]
+) -> Moment:
+    return Moment(
+        time_s=machine.now_s,
+        ended=ended,
+        arrived=arrived,
+        started=machine.take_started(),
+        waiting=len(machine.waiting),
+        free=machine.free,
+        plan=placer.plan,
+    )

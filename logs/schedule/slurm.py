@@ -82,6 +82,12 @@ class SlurmPlacer:
         if machine.now_s >= self.wakes_s:
             self._cycle(machine)
 
+    def anew(self) -> SlurmPlacer:
+        """Return one that has planned nothing, and runs a cycle at once."""
+        other = SlurmPlacer(self._parameters)
+        other.wakes_s = -math.inf
+        return other
+
     def _note(self, machine: Machine, *, free_changed: bool) -> None:
         if free_changed:
             self._timeline = None

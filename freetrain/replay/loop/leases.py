@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, KeysView, Sequence
 
     from numpy.typing import NDArray
 
@@ -34,15 +34,24 @@ class Leases:
 
     A lease ends with its time limit, or the margin before the start that was planned
     on its node when the broker looked last: each look tells the agents anew.
+
+    Attributes:
+        claimed: Nodes that waiting jobs could start on now; nothing for us.
     """
 
     def __init__(self, nodes: int, settings: LoopSettings) -> None:
+        self.claimed: frozenset[int] = frozenset()
         self._settings = settings
         self._planned_s = [math.inf] * nodes
         self._planned_by = [0] * nodes
         self._latest_s = [math.inf] * nodes
         self._limit_s: dict[int, float] = {}
         self._next_end_s = math.inf
+
+    @property
+    def nodes(self) -> KeysView[int]:
+        """The nodes that are leased."""
+        return self._limit_s.keys()
 
     @property
     def next_end_s(self) -> float:
@@ -77,7 +86,11 @@ class Leases:
     def open(self, nodes: Iterable[int], now_s: float) -> list[int]:
         """Return those of *nodes* whose hole is worth a lease."""
         least_s = now_s + self._settings.shortest_s
-        return [node for node in nodes if self._latest_s[node] >= least_s]
+        return [
+            node
+            for node in nodes
+            if self._latest_s[node] >= least_s and node not in self.claimed
+        ]
 
     def keep(self, held: Iterable[int], now_s: float) -> None:
         """Lease what is *held*, and nothing else, from now on."""

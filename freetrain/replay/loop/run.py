@@ -10,11 +10,13 @@ from freetrain.forecast.learned import LearnedForecaster
 from freetrain.replay.engine import Engine
 from freetrain.replay.loop.guests import Trainees
 from freetrain.replay.loop.harm import harm_of
+from freetrain.replay.loop.hold import AsJobs, Unseen
 from freetrain.replay.loop.hole_use import HoleUse
 from freetrain.replay.loop.leases import Leases
 from freetrain.replay.loop.policy import TickedPolicy
 from freetrain.replay.loop.promised import PromisedForecaster
-from freetrain.replay.loop.source import LoopSource
+from freetrain.replay.loop.settings import Mode
+from freetrain.replay.loop.source import Broker, LoopSource
 from freetrain.replay.policies.lookahead import HORIZON_S
 from freetrain.replay.policies.planning import SolverUse
 from freetrain.replay.policies.registry import POLICIES, lookahead_by
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from freetrain.replay.run import Caller
     from freetrain.replay.settings import ReplaySettings
     from freetrain.trainers.spec import TrainerSpec
+    from logs.schedule.simulation import Simulation
 
 IN_THE_LOOP = ("freetrain", "lookahead", "equal")
 """Policies that can live with being asked at ticks only."""
@@ -85,8 +88,8 @@ def run_in_the_loop(
     policy = _policy(settings, caller.clock, use, leases if loop.knows_plans else None)
     ticked = TickedPolicy(policy, leases, holes)
     trainees = Trainees(stage.nodes, loop, start_s=stage.start_s)
-    simulation = stage.branch(trainees)
-    source = LoopSource(stage, simulation, leases, ticked, loop)
+    simulation, hold = _on_stage(stage, trainees, leases, loop)
+    source = LoopSource(stage, simulation, Broker(leases, ticked, hold), loop)
     engine = Engine(
         source,
         [_paying(trainer, settings, loop) for trainer in trainers],
@@ -97,6 +100,7 @@ def run_in_the_loop(
     trainees.pool = engine.pool
     engine.run(caller.on_progress)
     trainees.pool = None
+    source.finish(accountant.tally.end_s)
     with_us_s = stage.play_out(simulation, source.starts_s)
     played = Played(
         tally=accountant.tally,
@@ -108,8 +112,19 @@ def run_in_the_loop(
     return LoopResult(
         replay=result_of(settings, played, efficiency=None),
         holes=holes.figures(accountant.tally.end_s),
-        harm=harm_of(with_us_s, stage.alone_s, trainees.waited_s),
+        harm=harm_of(with_us_s, stage.alone_s, trainees.waited_s | hold.waited_s),
     )
+
+
+def _on_stage(
+    stage: Stage, trainees: Trainees, leases: Leases, loop: LoopSettings
+) -> tuple[Simulation, Unseen | AsJobs]:
+    """Return the jobs from now on, and how leases stand with their scheduler."""
+    if loop.mode is Mode.PREEMPT:
+        return stage.branch(trainees), Unseen()
+    simulation = stage.branch()
+    hold = AsJobs(simulation, stage.nodes, leases, start_s=stage.start_s)
+    return simulation, hold
 
 
 def check_policy(name: str) -> None:

@@ -23,6 +23,9 @@ MARGIN_S = 30.0
 SHORTEST_S = 120.0
 """The shortest hole worth a lease, as in the site's settings."""
 
+LONGEST_S = 14_400.0
+"""The longest lease, as in the site's settings."""
+
 
 class Mode(StrEnum):
     """Who takes leases away when a job needs their nodes."""
@@ -44,7 +47,7 @@ class LoopSettings:
         margin_s: How long before a planned start a lease ends; None where leases do
             not end because of plans.
         shortest_s: The shortest hole worth a lease, margin taken off, seconds.
-        longest_s: The longest lease, seconds.
+        longest_s: The longest lease, seconds; finite under ``yield``.
 
     Raises:
         UsageError: A number is outside its range.
@@ -55,7 +58,7 @@ class LoopSettings:
     tick_s: float = TICK_S
     notice_s: float = NOTICE_S
     commit_s: float = COMMIT_S
-    margin_s: float | None = MARGIN_S
+    margin_s: float | None = None
     shortest_s: float = SHORTEST_S
     longest_s: float = math.inf
 
@@ -72,6 +75,8 @@ class LoopSettings:
         ):
             if not 0 <= value < math.inf:
                 raise _refusal(what, value, "0 or more")
+        if self.mode is Mode.YIELD and math.isinf(self.longest_s):
+            raise _refusal("a lease that the scheduler sees", self.longest_s, "finite")
 
     @property
     def used_notice_s(self) -> float:
@@ -82,6 +87,17 @@ class LoopSettings:
     def commits_in_time(self) -> bool:
         """Whether a trainer that must go has the time to commit."""
         return self.mode is Mode.YIELD or self.commit_s <= self.notice_s
+
+
+def usual_settings(mode: Mode) -> LoopSettings:
+    """Return what suits *mode*.
+
+    Leases that are preempted harm nobody beyond the notice, and plans that move would
+    end many in vain: on two days of Theta that costs more than it spares.
+    """
+    if mode is Mode.PREEMPT:
+        return LoopSettings()
+    return LoopSettings(mode=mode, margin_s=MARGIN_S, longest_s=LONGEST_S)
 
 
 def _refusal(what: str, value: float, expected: str) -> UsageError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -10,16 +10,32 @@ from freetrain.replay.loop.leases import PlannedStart
 from freetrain.replay.timeline import PoolEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
+    from freetrain.replay.loop.hold import Hold
     from freetrain.replay.loop.leases import Leases
     from freetrain.replay.loop.policy import TickedPolicy
     from freetrain.replay.loop.settings import LoopSettings
     from freetrain.replay.loop.stage import Stage
     from logs.schedule.machine import PlannedJob
     from logs.schedule.simulation import Moment, Simulation
+    from logs.schedule.unitset import UnitSet
+
+
+class Broker(NamedTuple):
+    """What stands for the broker.
+
+    Attributes:
+        leases: What it holds.
+        policy: What it decides by.
+        hold: How the scheduler sees its leases.
+    """
+
+    leases: Leases
+    policy: TickedPolicy
+    hold: Hold
 
 
 class LoopSource:
@@ -38,8 +54,7 @@ class LoopSource:
         self,
         stage: Stage,
         simulation: Simulation,
-        leases: Leases,
-        policy: TickedPolicy,
+        broker: Broker,
         settings: LoopSettings,
     ) -> None:
         self.node_names = stage.names
@@ -48,16 +63,17 @@ class LoopSource:
         self._start_s = stage.start_s
         self._nodes = stage.nodes
         self._simulation = simulation
-        self._leases = leases
-        self._policy = policy
+        self._leases, self._policy, self._hold = broker
         self._settings = settings
         self._moment = stage.moment
         self._idle = _idle_at(stage)
+        self._taken: UnitSet = 0
 
     def events(self) -> Iterator[PoolEvent]:
         """Yield the events, each played by the engine before the next one is made."""
-        self._look()
-        yield self._tick(0.0, joined=_indices(self._idle))
+        self._look(0.0)
+        yield self._tick(PoolEvent(0.0, _indices(self._idle), ()))
+        yield from self._hand_over(0.0)
         tick_s = self._settings.tick_s
         while True:
             jobs_s = self._simulation.next_s - self._start_s
@@ -66,7 +82,7 @@ class LoopSource:
             if now_s >= self.horizon_s:
                 break
             if ends_s <= now_s:
-                yield PoolEvent(now_s, (), ())
+                yield from self._end_leases(now_s)
             if jobs_s <= now_s:
                 yield self._jobs(now_s)
             if tick_s <= now_s:
@@ -74,42 +90,70 @@ class LoopSource:
                 tick_s += self._settings.tick_s
         yield PoolEvent(self.horizon_s, (), ())
 
+    def finish(self, now_s: float) -> None:
+        """Let the broker go, and with it its leases."""
+        self._moments(self._hold.give_all_back(now_s + self._start_s))
+
     def _jobs(self, now_s: float) -> PoolEvent:
         """Let everything happen to jobs that happens now."""
-        idle, taken = self._idle, 0
         while self._simulation.next_s <= now_s + self._start_s:
-            for started in self._step().started:
-                taken |= started.units
+            moment = self._simulation.step()
+            if moment is not None:
+                self._moments([moment])
+        return self._changed(now_s)
+
+    def _end_leases(self, now_s: float) -> Iterator[PoolEvent]:
+        yield PoolEvent(now_s, (), ())
+        yield from self._hand_over(now_s)
+
+    def _ticks(self, now_s: float) -> Iterator[PoolEvent]:
+        self._look(now_s)
+        if self._leases.next_end_s <= now_s:
+            yield from self._end_leases(now_s)
+        given, moments = self._hold.yield_claimed(now_s + self._start_s)
+        self._moments(moments)
+        yield self._tick(self._changed(now_s, given))
+        yield from self._hand_over(now_s)
+
+    def _hand_over(self, now_s: float) -> Iterator[PoolEvent]:
+        """Let the scheduler see what leases there are now, and what it does then."""
+        moments = self._hold.hand_over(now_s + self._start_s)
+        if moments:
+            self._moments(moments)
+            event = self._changed(now_s)
+            if event.joined or event.left:
+                yield event
+
+    def _moments(self, moments: Iterable[Moment]) -> None:
+        for moment in moments:
+            for started in moment.started:
+                self.starts_s[started.job] = started.start_s
+                self._taken |= started.units
+            self._moment = moment
+            self._hold.watch(moment)
+
+    def _changed(self, now_s: float, given: Sequence[int] = ()) -> PoolEvent:
+        """Return what has changed for the pool, besides that *given* were given up."""
+        idle, self._taken, taken = self._idle, 0, self._taken
+        if self._moment is not None:
+            self._idle = self._nodes.idle(self._moment.free | self._hold.units)
         left = self._nodes.mask(taken) & idle
+        left[list(given)] = True
         joined = self._idle & (~idle | left)
         gone = _indices(left)
         self._leases.drop(gone)
         return PoolEvent(now_s, _indices(joined), gone)
 
-    def _step(self) -> Moment:
-        moment = self._simulation.step()
-        if moment is None:
-            raise AssertionError("a moment was due")
-        self.starts_s.update((job.job, job.start_s) for job in moment.started)
-        self._idle = self._nodes.idle(moment.free)
-        self._moment = moment
-        return moment
+    def _tick(self, event: PoolEvent) -> PoolEvent:
+        self._policy.tick_s = event.time_s
+        return event
 
-    def _ticks(self, now_s: float) -> Iterator[PoolEvent]:
-        self._look()
-        if self._leases.next_end_s <= now_s:
-            yield PoolEvent(now_s, (), ())
-        yield self._tick(now_s)
-
-    def _tick(self, now_s: float, joined: tuple[int, ...] = ()) -> PoolEvent:
-        self._policy.tick_s = now_s
-        return PoolEvent(now_s, joined, ())
-
-    def _look(self) -> None:
+    def _look(self, now_s: float) -> None:
         """See what is planned, as of now."""
         if self._moment is None or not self._settings.knows_plans:
             return
-        self._leases.see(map(self._seen, self._moment.plan))
+        planned = self._hold.plan(self._moment, now_s + self._start_s)
+        self._leases.see(map(self._seen, planned))
 
     def _seen(self, planned: PlannedJob) -> PlannedStart:
         start_s = planned.start_s - self._start_s

@@ -55,7 +55,7 @@ class Stage:
         self._simulation = prepared.simulation
         self._begun: set[int] = set()
         self._submitted = {
-            job for job in prepared.admitted if trace.jobs[job].submit_s < self.end_s
+            job for job in prepared.admitted if trace.jobs[job].submit_s <= self.end_s
         }
         self._play_up(on_progress)
 

@@ -4,12 +4,13 @@ One trainer does 10 samples/s a node and changes nodes for nothing; the broker t
 every 60 s and holds whatever is idle at a tick.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from freetrain.errors import UsageError
-from freetrain.replay.loop.settings import LoopSettings
+from freetrain.replay.loop.settings import LoopSettings, Mode, usual_settings
 from freetrain.replay.loop.stage import Stage
 from freetrain.replay.timeline import DAY_S
 from logs.schedule import Method
@@ -187,3 +188,49 @@ def test_policies_that_cannot_wait_for_a_tick_are_refused(policy: str) -> None:
 def test_settings_that_mean_nothing_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="Nothing was replayed"):
         LoopSettings(**wrong)
+
+
+WITH_LEASES_AS_JOBS = usual_settings(Mode.YIELD)
+
+
+def test_where_leases_are_jobs_others_wait_for_the_next_tick() -> None:
+    made = play(stage_of(PAIR, 2, until_s=300.0), [trainer()], WITH_LEASES_AS_JOBS)
+    # Held from 120 s; the job of 160 s gets the nodes at the tick of 180 s, and they
+    # are free again at 230 s and held from 240 s on.
+    assert made.replay.samples == 2 * 10 * (60 + 60)
+    assert (made.harm.met, made.harm.waited_most_s) == (1, 20.0)
+    assert (made.harm.later, made.harm.most_s) == (1, 20.0)
+
+
+def test_nodes_that_a_waiting_job_could_start_on_are_not_leased() -> None:
+    # Under slurm the third waits for a backfill cycle, as the second needs all nodes.
+    jobs = [J(0.0, 95.0, 1), J(0.0, 900.0, 3), J(59.0, 10.0, 1, 10.0)]
+    stage = stage_of(jobs, 3, until_s=120.0, method=Method.SLURM)
+    made = play(stage, [trainer()], WITH_LEASES_AS_JOBS)
+    assert made.harm.most_s <= 60.0
+
+
+def test_leases_end_before_what_would_be_planned_without_them() -> None:
+    made = play(
+        stage_of(PLANNED, 2, until_s=240.0),
+        [trainer()],
+        replace(WITH_LEASES_AS_JOBS, margin_s=30.0, shortest_s=0.0),
+    )
+    assert made.replay.used_node_s == 170.0
+    assert made.harm.met == made.harm.later == 0
+
+
+def test_a_blind_broker_that_yields_delays_a_planned_job_to_the_next_tick() -> None:
+    made = play(
+        stage_of(PLANNED, 2, until_s=300.0),
+        [trainer()],
+        replace(WITH_LEASES_AS_JOBS, knows_plans=False),
+    )
+    # It could start at 200 s; the broker looks at 240 s.
+    assert (made.harm.met, made.harm.waited_most_s, made.harm.most_s) == (1, 40.0, 40.0)
+
+
+def test_leases_are_given_back_when_the_broker_goes() -> None:
+    # It leaves at 170 s: the job of 160 s has the nodes then, and not at 180 s.
+    made = play(stage_of(PAIR, 2, until_s=170.0), [trainer()], WITH_LEASES_AS_JOBS)
+    assert made.harm.most_s == pytest.approx(10.0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from freetrain.replay.loop.settings import LoopSettings
+from freetrain.replay.loop.settings import LoopSettings, Mode
 from freetrain.replay.settings import Accounting
 from logs.schedule import Method
 from tests.replay.loop.worlds_loop import crowds, play, stage_of
@@ -43,25 +42,30 @@ class Case:
 
 
 @st.composite
-def loops(draw: st.DrawFn, notices_s: tuple[float, ...]) -> LoopSettings:
+def loops(draw: st.DrawFn, notices_s: tuple[float, ...], mode: Mode) -> LoopSettings:
     return LoopSettings(
+        mode=mode,
         knows_plans=draw(st.booleans()),
         tick_s=draw(st.sampled_from([17.0, 60.0])),
         notice_s=draw(st.sampled_from(notices_s)),
         margin_s=draw(st.sampled_from([None, 0.0, 20.0])),
         shortest_s=draw(st.sampled_from([0.0, 60.0])),
-        longest_s=draw(st.sampled_from([45.0, math.inf])),
+        longest_s=draw(st.sampled_from([45.0, 14_400.0])),
     )
 
 
 @st.composite
-def cases(draw: st.DrawFn, notices_s: tuple[float, ...] = (0.0, 3.0, 30.0)) -> Case:
+def cases(
+    draw: st.DrawFn,
+    notices_s: tuple[float, ...] = (0.0, 3.0, 30.0),
+    modes: tuple[Mode, ...] = (Mode.PREEMPT,),
+) -> Case:
     jobs, nodes = draw(crowds())
     return Case(
         jobs=jobs,
         nodes=nodes,
         team=draw(teams()),
-        loop=draw(loops(notices_s)),
+        loop=draw(loops(notices_s, draw(st.sampled_from(modes)))),
         policy=draw(st.sampled_from(["freetrain", "lookahead", "equal"])),
         accounting=draw(st.sampled_from(Accounting)),
         method=draw(st.sampled_from([Method.EASY, Method.SLURM])),
@@ -86,7 +90,15 @@ def test_every_job_starts_and_waits_no_longer_than_the_notice(case: Case) -> Non
 
 
 @FEW
-@given(case=cases())
+@given(case=cases(modes=(Mode.YIELD,)))
+def test_every_job_starts_where_leases_are_jobs(case: Case) -> None:
+    harm = case.play().harm
+    begun = sum(job.submit_s == 0.0 for job in case.jobs)
+    assert len(case.jobs) - begun <= harm.jobs <= len(case.jobs)
+
+
+@FEW
+@given(case=cases(modes=tuple(Mode)))
 def test_samples_and_node_time_add_up(case: Case) -> None:
     made = case.play()
     done = sum(one.samples for one in made.replay.completions)
@@ -97,7 +109,7 @@ def test_samples_and_node_time_add_up(case: Case) -> None:
 
 
 @FEW
-@given(case=cases())
+@given(case=cases(modes=tuple(Mode)))
 def test_the_same_loop_twice_gives_the_same_result(case: Case) -> None:
     one, other = case.play(), case.play()
     assert one.replay.steps == other.replay.steps

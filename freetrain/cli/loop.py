@@ -1,0 +1,150 @@
+"""Replays with the broker in the loop, and shows what came of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from freetrain.cli.load import counted, load_trace, load_trainers
+from freetrain.cli.output import write_out
+from freetrain.cli.progress import progress
+from freetrain.errors import UsageError
+from freetrain.replay.loop.run import run_in_the_loop
+from freetrain.replay.loop.stage import Stage
+from freetrain.replay.run import Caller
+from freetrain.replay.timeline import DAY_S
+from freetrain.report.record import full_record
+from freetrain.toml.duration import render_duration
+from logs.schedule import Method
+from logs.trace import JobTrace
+
+if TYPE_CHECKING:
+    from freetrain.cli.request import ReplayRequest
+    from freetrain.cli.world import World
+    from freetrain.replay.loop.run import LoopResult
+    from freetrain.replay.loop.settings import LoopSettings
+    from freetrain.replay.settings import ReplaySettings
+    from freetrain.trainers.spec import TrainerSpec
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Looped:
+    """What was replayed in the loop.
+
+    Attributes:
+        stage: The jobs.
+        results: One an entrant.
+        load_s: Seconds for reading the log and playing it up to the start, twice.
+    """
+
+    stage: Stage
+    results: tuple[LoopResult, ...]
+    load_s: float
+
+
+def run_loop_and_show(
+    request: ReplayRequest, loop: LoopSettings, world: World, *, as_json: bool
+) -> None:
+    """Replay *request* in the loop and show what came out.
+
+    Raises:
+        FreeTrainError, LogError, MilpError: See ``load`` and ``run_in_the_loop``.
+    """
+    looped = _play(request, loop, world)
+    if as_json:
+        records = [_record(one, loop, load_s=looped.load_s) for one in looped.results]
+        write_out(world, json.dumps(records, indent=2, allow_nan=False) + "\n")
+        return
+    from freetrain.cli.loop_text import loop_text  # noqa: PLC0415 - Rich
+
+    write_out(world, loop_text(_read_as(request, looped), looped.results, loop, world))
+
+
+def _play(request: ReplayRequest, loop: LoopSettings, world: World) -> Looped:
+    began_s = world.clock()
+    trainers = load_trainers(request.trainers, world.cwd)
+    stage = _stage(request, world)
+    load_s = world.clock() - began_s
+    results = tuple(
+        _replay(stage, trainers, settings, loop, world) for settings in request.entrants
+    )
+    return Looped(stage, results, load_s)
+
+
+def _stage(request: ReplayRequest, world: World) -> Stage:
+    if request.log is None:
+        raise UsageError("a loop needs a log; nothing was replayed.")
+    trace = load_trace(request.log, named=request.named, skip_bad=request.skip_bad)
+    if not isinstance(trace, JobTrace):
+        raise UsageError(
+            f"{request.named} holds idle intervals and no jobs, so that no scheduler "
+            f"can be in the loop. Nothing was replayed. Leave --in-the-loop out."
+        )
+    with progress(world, f"scheduling ({request.schedule})") as report:
+        stage = Stage(
+            trace,
+            Method(request.schedule),
+            start_s=request.start_s,
+            days=request.days,
+            on_progress=report,
+        )
+    if stage.end_s <= stage.start_s:
+        raise UsageError(
+            f"{request.named}: its last job is submitted before --start; nothing was "
+            f"replayed. Start earlier."
+        )
+    # Once, before anybody's time is taken.
+    _ = stage.alone_s
+    return stage
+
+
+def _replay(
+    stage: Stage,
+    trainers: tuple[TrainerSpec, ...],
+    settings: ReplaySettings,
+    loop: LoopSettings,
+    world: World,
+) -> LoopResult:
+    began_s = world.clock()
+    with progress(world, f"replaying under {settings.policy}") as report:
+        caller = Caller(world.clock, report)
+        result = run_in_the_loop(stage, trainers, settings, loop, caller)
+    measured = replace(
+        result.replay,
+        wall_s=world.clock() - began_s,
+        peak_rss_bytes=world.peak_rss_bytes(),
+    )
+    return replace(result, replay=measured)
+
+
+def _record(
+    result: LoopResult, loop: LoopSettings, *, load_s: float
+) -> dict[str, object]:
+    """Return the figures of docs/replay.md by name."""
+    asked = {
+        "mode": loop.mode.value,
+        "knows_plans": loop.knows_plans,
+        "tick_s": loop.tick_s,
+        "notice_s": loop.notice_s,
+        "commit_s": loop.commit_s,
+        "margin_s": loop.margin_s,
+    }
+    holes = dataclasses.asdict(result.holes) | {"long_use": result.holes.long_use}
+    return full_record(result.replay, load_s=load_s) | {
+        "loop": asked,
+        "holes": holes,
+        "harm": dataclasses.asdict(result.harm),
+    }
+
+
+def _read_as(request: ReplayRequest, looped: Looped) -> str:
+    stage = looped.stage
+    span_s = stage.end_s - stage.start_s
+    nodes, jobs = stage.nodes.count, len(stage.alone_s)
+    return (
+        f"{request.named}: {counted(jobs, 'job')} under {request.schedule} on "
+        f"{counted(nodes, 'node')} in {render_duration(span_s)}, from day "
+        f"{stage.start_s / DAY_S:g}."
+    )

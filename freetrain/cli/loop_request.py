@@ -1,0 +1,108 @@
+"""From the options of a loop to its settings, and what they do not go with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from freetrain.cli.options import POLICY_NAMES
+from freetrain.cli.request import is_drawn
+from freetrain.errors import UsageError
+from freetrain.replay.loop.settings import Mode, usual_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from freetrain.cli.request import ReplayRequest
+    from freetrain.replay.loop.settings import LoopSettings
+
+POLICIES_IN_THE_LOOP = ("freetrain", "equal", "lookahead")
+"""``freetrain.replay.loop.run.IN_THE_LOOP``, which takes long to import."""
+
+
+def loop_settings(
+    mode: Mode | None, given: Mapping[str, float | None], *, blind: bool
+) -> LoopSettings | None:
+    """Return the settings of the loop; None where none is asked for.
+
+    Args:
+        mode: What ``--in-the-loop`` says.
+        given: ``--tick``, ``--notice``, ``--commit`` and ``--margin`` by name, None
+            where they are not given.
+        blind: Whether ``--blind`` is.
+
+    Raises:
+        UsageError: Options of a loop without one, or of the other mode.
+    """
+    named = [f"--{name}" for name, value in given.items() if value is not None]
+    if mode is None:
+        if named or blind:
+            raise UsageError(
+                f"{[*named, '--blind'][0]} is for replays with --in-the-loop; nothing "
+                f"was replayed. Add --in-the-loop preempt, or leave it out."
+            )
+        return None
+    for option in ("--notice", "--commit"):
+        if mode is Mode.YIELD and option in named:
+            raise UsageError(
+                f"{option} is for --in-the-loop preempt: under yield jobs wait for the "
+                f"next tick. Nothing was replayed. Leave it out."
+            )
+    usual = usual_settings(mode)
+    return replace(
+        usual,
+        knows_plans=not blind,
+        tick_s=_or(given["tick"], usual.tick_s),
+        notice_s=_or(given["notice"], usual.notice_s),
+        commit_s=_or(given["commit"], usual.commit_s),
+        margin_s=usual.margin_s if given["margin"] is None else given["margin"],
+    )
+
+
+def _or(value: float | None, usual: float) -> float:
+    return usual if value is None else value
+
+
+def check_loop(request: ReplayRequest, *, writes: bool) -> None:
+    """Refuse what a loop cannot do.
+
+    Args:
+        request: What is to be replayed.
+        writes: Whether a report is to be written.
+
+    Raises:
+        UsageError: Something of it does not go with a loop.
+    """
+    refused = {
+        "--pool: there are no jobs there": request.pool is not None,
+        "--schedule recorded: that starts jobs whoever is there. Add --schedule slurm "
+        "or easy": request.pool is None and request.schedule == "recorded",
+        "--nodes: jobs need the whole machine": request.nodes is not None,
+        "--every: it decides at ticks": request.settings.look_every_s is not None,
+        "--against": request.against is not None,
+        "--out yet: ask for --json": writes,
+        "quality:N: a load needs a known pool": is_drawn(request.trainers),
+    }
+    for what, is_asked in refused.items():
+        if is_asked:
+            raise UsageError(
+                f"--in-the-loop does not go with {what}. Nothing was replayed."
+            )
+
+
+def policies_in_the_loop(policies: tuple[str, ...]) -> tuple[str, ...]:
+    """Return *policies*; all that can be in the loop where all there are is asked for.
+
+    Raises:
+        UsageError: One of them cannot be.
+    """
+    if policies == POLICY_NAMES:
+        return POLICIES_IN_THE_LOOP
+    for name in policies:
+        if name not in POLICIES_IN_THE_LOOP:
+            raise UsageError(
+                f"the policy {name!r} cannot be in the loop, where a broker decides "
+                f"once a tick; nothing was replayed. Choose of "
+                f"{', '.join(POLICIES_IN_THE_LOOP)}."
+            )
+    return policies

@@ -1,0 +1,95 @@
+"""What came of a broker in the loop, as people read it on a terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.table import Table
+
+from freetrain.report.rows import percent, scaled
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from freetrain.cli.world import World
+    from freetrain.replay.loop.run import LoopResult
+    from freetrain.replay.loop.settings import LoopSettings
+
+TRAINED = ("policy", "samples", "preempt", "lost to it", "coverage", "10 min")
+HARMED = (
+    "policy",
+    "met",
+    "waited",
+    "at most",
+    "later",
+    "sooner",
+    "median",
+    "mean",
+    "worst",
+)
+
+LEGEND = """\
+preempt:    preemptions; lost to it: samples not trained because of them
+coverage:   idle node-time spent on training that lasted, of all idle node-time
+10 min:     node-time of holes of ten minutes and more that trainers held
+met:        jobs that had to wait for us to go; waited: how long, in seconds
+later:      jobs that started later than without us, however little, and sooner;
+            median, mean, worst: by how many seconds, over all jobs"""
+"""What the columns mean; docs/replay.md has the formulas."""
+
+
+def loop_text(
+    read_as: str, results: Sequence[LoopResult], loop: LoopSettings, world: World
+) -> str:
+    """Return what was played and two tables, for *world*'s terminal."""
+    console = world.out()
+    seen = "sees plans" if loop.knows_plans else "is blind to plans"
+    with console.capture() as captured:
+        console.print(read_as, soft_wrap=True)
+        console.print(
+            f"The broker ticks every {loop.tick_s:g} s and {seen}; mode {loop.mode}.",
+            soft_wrap=True,
+        )
+        console.print(_table(TRAINED, [_trained(one) for one in results]))
+        console.print()
+        console.print(_table(HARMED, [_harmed(one) for one in results]))
+        console.print(f"\n{LEGEND}", soft_wrap=True)
+    return captured.get()
+
+
+def _trained(result: LoopResult) -> tuple[str, ...]:
+    replay = result.replay
+    return (
+        replay.policy,
+        scaled(replay.samples),
+        f"{replay.preemptions:,}",
+        scaled(replay.preempt_samples),
+        percent(replay.coverage),
+        percent(result.holes.long_use),
+    )
+
+
+def _harmed(result: LoopResult) -> tuple[str, ...]:
+    harm = result.harm
+    return (
+        result.replay.policy,
+        f"{harm.met:,}",
+        f"{harm.waited_mean_s:.1f}",
+        f"{harm.waited_most_s:.1f}",
+        f"{harm.later:,}",
+        f"{harm.sooner:,}",
+        f"{harm.median_s:.0f}",
+        f"{harm.mean_s:.0f}",
+        f"{harm.most_s:.0f}",
+    )
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 0, 0, 1))
+    for heading in headings:
+        left = heading == headings[0]
+        table.add_column(heading, justify="left" if left else "right", no_wrap=left)
+    for row in rows:
+        table.add_row(*row)
+    return table

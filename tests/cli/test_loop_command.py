@@ -1,0 +1,105 @@
+"""``freetrain replay --in-the-loop``: what it prints, and when it refuses."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from freetrain.cli.loop_request import POLICIES_IN_THE_LOOP
+from freetrain.replay.loop.run import IN_THE_LOOP
+from tests.cli.worlds import JOBS, run, written
+
+LOOP = (
+    *("replay", "jobs.csv", "--trainers", "trainers.toml", "--parallel", "2"),
+    *("--schedule", "slurm", "--in-the-loop", "preempt"),
+)
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path) -> None:
+    written(tmp_path)
+    (tmp_path / "jobs.csv").write_text(JOBS)
+
+
+def test_json_tells_the_replay_its_holes_and_the_harm(tmp_path: Path) -> None:
+    ran = run(*LOOP, "--policy", "freetrain", "--json", cwd=tmp_path)
+
+    (record,) = json.loads(ran.stdout)
+    assert (ran.code, ran.stderr) == (0, "")
+    assert record["policy"] == "freetrain"
+    assert record["loop"]["mode"] == "preempt"
+    assert record["loop"]["knows_plans"] is True
+    assert record["holes"]["long_use"] is None or 0 <= record["holes"]["long_use"] <= 1
+    assert record["harm"]["waited_most_s"] <= 5.0
+    assert record["wall_s"] == record["load_s"] + record["replay_s"]
+
+
+def test_the_tables_fit_into_80_columns(tmp_path: Path) -> None:
+    ran = run(*LOOP, "--blind", cwd=tmp_path)
+
+    lines = ran.stdout.splitlines()
+    assert ran.code == 0
+    assert lines[1] == (
+        "The broker ticks every 60 s and is blind to plans; mode preempt."
+    )
+    assert max(map(len, lines)) <= 80
+    for policy in POLICIES_IN_THE_LOOP:
+        assert sum(line.split()[:1] == [policy] for line in lines) == 2
+
+
+def test_a_loop_that_yields_is_played_too(tmp_path: Path) -> None:
+    ran = run(*LOOP[:-1], "yield", "--policy", "lookahead", cwd=tmp_path)
+
+    assert ran.code == 0
+    assert "sees plans; mode yield" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (("--tick", "60"), "--tick is for replays with --in-the-loop"),
+        (("--blind",), "--blind is for replays with --in-the-loop"),
+    ],
+)
+def test_options_of_a_loop_need_one(
+    options: tuple[str, ...], why: str, tmp_path: Path
+) -> None:
+    ran = run(*LOOP[:-2], *options, cwd=tmp_path)
+
+    assert ran.code == 64
+    assert why in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (("--schedule", "recorded"), "that starts jobs whoever is there"),
+        (("--nodes", "2"), "jobs need the whole machine"),
+        (("--policy", "static"), "the policy 'static' cannot be in the loop"),
+        (("--against", "fair"), "does not go with --against"),
+        (("--every", "60"), "it decides at ticks"),
+        (("--trainers", "quality:3"), "a load needs a known pool"),
+        (("--out", "there"), "ask for --json"),
+        (("--in-the-loop", "yield", "--notice", "3"), "--notice is for --in-the-loop"),
+        (("--start", "1e9"), "Start earlier"),
+    ],
+)
+def test_what_does_not_go_with_a_loop_is_refused(
+    options: tuple[str, ...], why: str, tmp_path: Path
+) -> None:
+    ran = run(*LOOP, *options, cwd=tmp_path)
+
+    assert ran.code == 64
+    assert why in ran.stderr
+    assert "othing was replayed" in ran.stderr or "nothing was replayed" in ran.stderr
+
+
+def test_a_log_of_idle_intervals_has_no_jobs_for_a_loop(tmp_path: Path) -> None:
+    ran = run(LOOP[0], "holes.csv", *LOOP[2:], cwd=tmp_path)
+
+    assert ran.code == 64
+    assert "holds idle intervals and no jobs" in ran.stderr
+
+
+def test_the_command_line_knows_the_policies_that_can_be_in_the_loop() -> None:
+    assert set(POLICIES_IN_THE_LOOP) == set(IN_THE_LOOP)
