@@ -1,4 +1,4 @@
-"""What a trainer that is a pack is made of: other people's job files, its members."""
+"""What a trainer that is a pack is made of: further job files, its members."""
 
 from __future__ import annotations
 
