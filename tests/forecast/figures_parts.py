@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from freetrain.forecast.interface import Prospect
 from freetrain.forecast.learned import LearnedForecaster
 from freetrain.priority.registry import priority_named
 from freetrain.replay.accounting import PublishedAccountant
@@ -45,6 +46,7 @@ class Part:
         day: First day.
         weights: Of the planner.
         knows_pairs: Whether affinity is learned.
+        knows_lives: Whether lives are.
         priority: Of the planner.
         at_once: Whether completions are events.
     """
@@ -56,8 +58,17 @@ class Part:
     day: float
     weights: Weights = Weights()  # noqa: RUF009  frozen
     knows_pairs: bool = True
+    knows_lives: bool = True
     priority: str = ""
     at_once: bool = True
+
+
+class Everlasting(LearnedForecaster):
+    """Knows who leaves with whom, and believes that nobody leaves."""
+
+    def prospect(self, cluster: int) -> Prospect:
+        del cluster
+        return Prospect(Weights().horizon_s, 0.0, 1.0)
 
 
 def play_part(part: Part, windows: WindowPlanner | None = None) -> float:
@@ -75,7 +86,8 @@ def play_part(part: Part, windows: WindowPlanner | None = None) -> float:
     worth = SteadyWorth(
         priority_named(part.priority or OURS[part.jobs]), GivenSpeeds(), t_fwd_s=120.0
     )
-    forecaster = LearnedForecaster(part.weights.horizon_s, knows_pairs=part.knows_pairs)
+    learned = LearnedForecaster if part.knows_lives else Everlasting
+    forecaster = learned(part.weights.horizon_s, knows_pairs=part.knows_pairs)
     planner = MeasuredPlanner(Planner(), use, time.perf_counter)
     Engine(
         pool_from(part.day),
@@ -113,7 +125,7 @@ def _parts(jobs: str, parallel: int, cost: float, day: float) -> list[Part]:
     parts = [
         whole,
         replace(whole, name="without affinity", knows_pairs=False),
-        replace(whole, name="without survival", weights=Weights(lives=False)),
+        replace(whole, name="without survival", knows_lives=False),
         replace(whole, name="without losses foreseen", weights=Weights(hit=0.0)),
         replace(whole, name="without hysteresis", weights=Weights(change=1.0)),
         replace(whole, name="without C", at_once=False),

@@ -1,6 +1,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,7 +19,7 @@ from freetrain.replay.run import run_replay
 from freetrain.replay.runs import Tally
 from freetrain.replay.settings import ReplaySettings
 from freetrain.replay.timeline import PoolTimeline
-from freetrain.trainers.spec import Costs, TrainerSpec
+from freetrain.trainers.spec import Costs, Scaling, TrainerSpec
 from milp.planner import Planner
 from tests.replay.worlds import (
     linear,
@@ -137,3 +138,32 @@ def test_without_trainers_or_nodes_there_is_nothing_to_decide() -> None:
     late = trainer("late", arrival_s=60.0)
 
     assert decisions({0: [(0.0, 50.0), (90.0, 100.0)]}, [late])[0] == (0.0, ())
+
+
+def takes(pool: Pool, team: Sequence[TrainerSpec], at_s: float) -> list[Change]:
+    return [one for now_s, own in decisions(pool, team) if now_s == at_s for one in own]
+
+
+def test_nodes_that_soon_leave_are_taken_only_where_a_loss_costs_little() -> None:
+    rounds = range(0, 60_000, 1000)
+    pool: Pool = {
+        0: [(0.0, 60_100.0)],
+        1: [(float(t), t + 65.0) for t in rounds] + [(60_000.0, 60_065.0)],
+    }
+    for cost_s, taken in ((0.1, 1), (300.0, 0)):
+        costs = Costs(grow_s=cost_s, shrink_s=cost_s)
+        one = replace(trainer("a"), samples=1e9, costs=costs, scaling=linear(most=2))
+
+        assert len(takes(pool, [one], 60_000.0)) == taken
+
+
+def test_a_whole_cluster_does_not_go_to_one_where_two_gain_more_by_halves() -> None:
+    rounds = [(float(t), t + 600.0) for t in range(0, 7000, 1000)]
+    pool: Pool = {node: [*rounds, (7000.0, 7600.0)] for node in range(4)}
+    speeds = np.array([0.0, 10.0, 17.0, 21.0, 24.0])
+    team = [
+        replace(trainer(name), samples=1e9, scaling=Scaling("s", speeds, (1, 2, 3, 4)))
+        for name in ("a", "b")
+    ]
+
+    assert sorted(len(one.take) for one in takes(pool, team, 7000.0)) == [2, 2]

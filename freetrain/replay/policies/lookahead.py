@@ -40,13 +40,11 @@ class Weights:
         horizon_s: How far forecasts reach, seconds.
         hit: What a foreseeable loss counts.
         change: What a change counts.
-        lives: Whether lives differ; for ablation.
     """
 
     horizon_s: float = HORIZON_S
     hit: float = HIT_WEIGHT
     change: float = CHANGE_WEIGHT
-    lives: bool = True
 
 
 class LookaheadPolicy:
@@ -122,7 +120,5 @@ class LookaheadPolicy:
 
     def _stay(self, cluster: int) -> Stay:
         nodes = len(self._forecaster.members(cluster))
-        if not self._weights.lives:
-            return Stay(nodes, self._weights.horizon_s, 0.0, 1.0)
         prospect = self._forecaster.prospect(cluster)
         return Stay(nodes, prospect.life_s, prospect.hit, prospect.share)

@@ -1,0 +1,74 @@
+"""Each kind of move, where it is the only one that helps."""
+
+from milp.curve import custom
+from milp.window import Holder, Holding, Stay, Window
+from milp.window_search import Climb
+from milp.window_seats import Chances, Worths
+from milp.window_table import Table
+
+
+def holder(worth: list[float], held: dict[int, int] | None = None) -> Holder:
+    return Holder(custom(worth), held or {}, 0.0, 0.0, 0.0, 0.0)
+
+
+def table_of(nodes: dict[int, int], free: Holding, *trainers: Holder) -> Table:
+    """Return what is held now, of classes that stay for a hundred seconds."""
+    stays = {k: Stay(m, 100.0, 0.0, 1.0) for k, m in nodes.items()}
+    window = Window(stays, free, trainers, hit_weight=1.0, change_weight=1.0)
+    return Table(window, Worths(), Chances(window))
+
+
+def searched(table: Table) -> list[Holding]:
+    Climb(table).run()
+    return [seat.mine for seat in table.seats]
+
+
+def test_a_trainer_takes_what_is_free() -> None:
+    table = table_of({0: 2}, {0: 2}, holder([0.0, 1.0, 2.0]))
+
+    assert searched(table) == [{0: 2}]
+
+
+def test_a_trainer_gives_what_slows_it_down() -> None:
+    slower = holder([0.0, 10.0, 5.0], {0: 1, 1: 1})
+
+    (mine,) = searched(table_of({0: 1, 1: 1}, {}, slower))
+
+    assert sum(mine.values()) == 1
+
+
+def test_what_a_start_gave_to_one_goes_to_another_who_gains_more_by_it() -> None:
+    table = table_of({0: 2}, {0: 2}, holder([0.0, 1.0, 2.0]), holder([0.0, 10.0, 20.0]))
+    table.reach((2, 0))
+
+    assert searched(table) == [{}, {0: 2}]
+
+
+def test_what_one_gives_is_taken_by_another_who_had_nothing_to_take_before() -> None:
+    slower, waiting = holder([0.0, 10.0, 5.0], {0: 1, 1: 1}), holder([0.0, 4.0])
+
+    given, taken = searched(table_of({0: 1, 1: 1}, {}, slower, waiting))
+
+    assert sorted([*given, *taken]) == [0, 1]
+    assert len(taken) == 1
+
+
+def test_of_equal_trainers_that_wait_each_is_served() -> None:
+    waiting = [holder([0.0, 1.0]) for _ in range(3)]
+
+    plan = searched(table_of({0: 1, 1: 1, 2: 1}, {0: 1, 1: 1, 2: 1}, *waiting))
+
+    assert sorted(k for mine in plan for k in mine) == [0, 1, 2]
+
+
+def test_searching_one_table_leaves_another_of_the_same_window_alone() -> None:
+    stays = {0: Stay(2, 100.0, 0.0, 1.0)}
+    window = Window(stays, {0: 2}, (holder([0.0, 1.0, 2.0]),), 1.0, 1.0)
+    chances, worths = Chances(window), Worths()
+    one, other = (Table(window, worths, chances) for _ in range(2))
+
+    Climb(one).run()
+
+    assert one.seats[0].mine == {0: 2}
+    assert other.seats[0].mine == {}
+    assert other.free == {0: 2}
