@@ -15,6 +15,7 @@ from freetrain.replay.loop.run import run_in_the_loop
 from freetrain.replay.loop.stage import Stage
 from freetrain.replay.run import Caller
 from freetrain.replay.timeline import DAY_S
+from freetrain.report.forecast_record import forecast_records
 from freetrain.report.record import full_record
 from freetrain.toml.duration import render_duration
 from logs.schedule import Method
@@ -132,11 +133,9 @@ def _record(
         "margin_s": loop.margin_s,
     }
     holes = dataclasses.asdict(result.holes) | {"long_use": result.holes.long_use}
-    return full_record(result.replay, load_s=load_s) | {
-        "loop": asked,
-        "holes": holes,
-        "harm": dataclasses.asdict(result.harm),
-    }
+    loops = {"loop": asked, "holes": holes, "harm": dataclasses.asdict(result.harm)}
+    told = forecast_records(result.replay)
+    return full_record(result.replay, load_s=load_s) | loops | told
 
 
 def _read_as(request: ReplayRequest, looped: Looped) -> str:

@@ -34,6 +34,15 @@ def test_json_tells_the_replay_its_holes_and_the_harm(tmp_path: Path) -> None:
     assert record["wall_s"] == record["load_s"] + record["replay_s"]
 
 
+def test_json_tells_what_was_foretold_and_promised(tmp_path: Path) -> None:
+    words = ("--policy", "lookahead", "--policy", "equal", "--json")
+
+    ours, other = json.loads(run(*LOOP, *words, cwd=tmp_path).stdout)
+
+    assert ours["forecasts"].keys() >= {"reliability", "promises"}
+    assert "forecasts" not in other
+
+
 def test_the_tables_fit_into_80_columns(tmp_path: Path) -> None:
     ran = run(*LOOP, "--blind", cwd=tmp_path)
 
