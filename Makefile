@@ -83,7 +83,7 @@ wheel: $(DEV)  ## Build the wheel into dist/
 test-wheel: wheel  ## Run the tests against the built wheel, the source folders out of the way
 	@tests/against_wheel dist
 
-bench: $(DEV)  ## Measure planner, replay and tick; ratios within one run
+bench: $(DEV)  ## Measure planner, replay, tick and windows; ratios within one run
 	@$(BIN)/python -m tests.bench
 
 sample: $(RUNTIME)  ## Make logs/samples/ anew; the same bytes every time

@@ -1,12 +1,12 @@
 """The look-ahead planner for a tick: one call, never late, its plan verified.
 
 The search stands alone at scale; where the window is small enough, the integer program
-(docs/lookahead.md, W4 to W9) improves its plan or proves it. The bound is always told.
+(docs/model.md, W4 to W8) improves its plan or proves it. The bound is always told.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from milp.deadline import Deadline
@@ -103,11 +103,14 @@ def answer_window(
 
 
 def _answer(known: Proof, kept_gain: float) -> WindowAnswer:
-    outcome = Outcome.PROVEN if _is_proven(known) else Outcome.INCUMBENT
     most = max(known.bound, known.gain)
-    return WindowAnswer(
-        known.holdings, known.gain, kept_gain, most, outcome, known.reason
+    made = WindowAnswer(
+        known.holdings, known.gain, kept_gain, most, Outcome.PROVEN, known.reason
     )
+    if _is_proven(known):
+        return made
+    told = f"No plan gains {made.gap:.2%} more; " if made.gain > 0.0 else ""
+    return replace(made, outcome=Outcome.INCUMBENT, reason=f"{told}{known.reason}")
 
 
 def _is_proven(known: Proof) -> bool:

@@ -1,4 +1,4 @@
-"""How much any plan of a window can gain at most (docs/lookahead.md, W3)."""
+"""How much any plan of a window can gain at most (docs/model.md, W3)."""
 
 from __future__ import annotations
 

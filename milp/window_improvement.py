@@ -1,4 +1,4 @@
-"""A longer search of a window, led by the prices of its bound (docs/lookahead.md).
+"""A longer search of a window, led by the prices of its bound (docs/model.md).
 
 Twenty to a thousand times as long as the search of a replay; for a tick, which has a
 second or two.
@@ -38,8 +38,8 @@ _LAST_STEPS = 40
 _ATTEMPTS = 1.5
 """At steps out of the best plan, a trainer."""
 
-_MOST_CELLS = 4_000_000
-"""Sizes times classes; twice as many would take 200 MB."""
+_MOST_CELLS = 2_000_000
+"""Sizes times classes; one look at so many takes 0.1 s and 100 MB."""
 
 _CLOSE = 1e-7
 

@@ -1,7 +1,7 @@
 """What every size of every trainer gains at most, nodes of a class at a price.
 
 The rows of the bound, of what can be left out, and of the integer program
-(docs/lookahead.md, W3): for trainer j on n nodes, M4 leaves class k a range lo .. hi,
+(docs/model.md, W3): for trainer j on n nodes, M4 leaves class k a range lo .. hi,
 over which h_k is bounded by its chord.
 """
 

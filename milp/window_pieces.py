@@ -1,4 +1,4 @@
-"""Hits of a class, bent downwards, as straight pieces (docs/lookahead.md, W5)."""
+"""Hits of a class, bent downwards, as straight pieces (docs/model.md, W5)."""
 
 from __future__ import annotations
 

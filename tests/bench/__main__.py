@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 # What `make bench` runs; further sections are run by name.
-DEFAULT = ("planner", "replay", "tick")
+DEFAULT = ("planner", "replay", "tick", "window")
 
 
 def main(arguments: list[str]) -> int:
