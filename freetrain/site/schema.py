@@ -85,6 +85,7 @@ def _planner() -> tuple[Key, ...]:
         Key("priority", named("a priority"), "priority"),
         Key("priority_settings", numbers("gain"), "priority_settings"),
         Key("learn", yes_or_no(), "learn"),
+        Key("profile", yes_or_no(), "profile"),
         Key("solver", one_of(Solver), "solver"),
         Key("solver_limit", seconds(0.1, 600.0), "solver_limit_s"),
     )

@@ -114,6 +114,8 @@ class PlannerSettings:
         priority_settings: Its own settings, by name.
         learn: Whether speeds and costs that were measured count; else only those
             that users give, and what is assumed.
+        profile: Whether running trainers may try sizes whose speed is not known,
+            where what that may teach is worth more than it costs.
         solver: What finds the optimum.
         solver_limit_s: Time for the solver in one tick.
     """
@@ -123,6 +125,7 @@ class PlannerSettings:
     priority: str = "weight"
     priority_settings: tuple[tuple[str, float], ...] = ()
     learn: bool = True
+    profile: bool = False
     solver: Solver = Solver.EXACT
     solver_limit_s: float = 10.0
 

@@ -10,9 +10,10 @@ from freetrain.scaling.estimate import estimate
 from freetrain.scaling.fragment import Rescale
 from freetrain.scaling.learned import LearnedScaling
 from freetrain.scaling.prior import shown_by, site_prior
+from freetrain.scaling.profiling import Stake, curve_values
 from freetrain.scaling.state import from_state, to_state
 from freetrain.tick.past import unit_of
-from freetrain.tick.worth import Speed, costs_s, speeds_of
+from freetrain.tick.worth import IDLE, Speed, costs_s, speeds_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -23,38 +24,68 @@ if TYPE_CHECKING:
     from freetrain.jobfile.job import TrainerJob
     from freetrain.scaling.fragment import Fragment
     from freetrain.scaling.prior import Prior
+    from freetrain.scaling.profiling import Profiling
+    from freetrain.tick.worth import Way
 
 
 class Measured:
     """What trainers showed; a ``worth.Speeds``."""
 
-    def __init__(self, prior: Prior, *, now_s: float) -> None:
-        """Take what is expected of trainers here, and the moment."""
+    def __init__(
+        self, prior: Prior, *, now_s: float, profiling: Profiling | None = None
+    ) -> None:
+        """Take what is expected of trainers here, the moment, and who is to try."""
         self._prior = prior
         self._now_s = now_s
+        self._profiling = profiling
 
-    def of(self, job: TrainerJob, scaling: Mapping[str, Any]) -> Speed:
-        """Return what was measured of *job*, but for costs that it says itself."""
+    def of(self, job: TrainerJob, scaling: Mapping[str, Any], way: Way = IDLE) -> Speed:
+        """Return what was measured of *job*, but for costs that it says itself.
+
+        Where trainers may try sizes, speeds of a running one hold what it may hope.
+        """
         known = known_from(scaling)
-        return Speed(
-            self._samples_per_s(job, known), *costs_s(job.costs, _costs_s(known))
+        grow_s, shrink_s, start_s = costs_s(job.costs, _costs_s(known))
+        speeds = self._samples_per_s(
+            job, known, way, back_and_forth_s=grow_s + shrink_s
         )
+        return Speed(speeds, grow_s, shrink_s, start_s)
 
     def _samples_per_s(
-        self, job: TrainerJob, known: LearnedScaling
+        self,
+        job: TrainerJob,
+        known: LearnedScaling,
+        way: Way,
+        *,
+        back_and_forth_s: float,
     ) -> NDArray[np.float64]:
         """Return measured speeds; before the first, those that *job* says."""
         if job.scaling and not known.seen:
             return speeds_of(job)
         most, user = job.nodes.sizes[-1], _user(job, known)
         found = estimate(known, most, now_s=self._now_s, prior=self._prior, user=user)
-        return found.samples_per_s
+        if self._profiling is None or not way.held or not known.seen:
+            return found.samples_per_s
+        stake = Stake(
+            remaining_samples=way.remaining,
+            # Whoever gives nodes for a trial up and takes them back pays as well.
+            rescale_s=2.0 * back_and_forth_s,
+            held=way.held,
+            smallest=job.nodes.sizes[0],
+        )
+        return curve_values(found, profiling=self._profiling, stake=stake)
 
 
-def measured_by(scalings: Iterable[Mapping[str, Any]], *, now_s: float) -> Measured:
+def measured_by(
+    scalings: Iterable[Mapping[str, Any]],
+    *,
+    now_s: float,
+    profiling: Profiling | None = None,
+) -> Measured:
     """Return speeds at a site where trainers have shown *scalings*."""
     shown = (shown_by(known_from(one), now_s=now_s) for one in scalings)
-    return Measured(site_prior(one for one in shown if one is not None), now_s=now_s)
+    prior = site_prior(one for one in shown if one is not None)
+    return Measured(prior, now_s=now_s, profiling=profiling)
 
 
 def with_fragments(

@@ -57,11 +57,16 @@ def deserts_of(run: Run, observed: Observed, *, nodes: int) -> Deserts:
 
 
 def _speeds(run: Run, observed: Observed) -> Speeds:
-    if not run.site.planner.learn:
+    settings = run.site.planner
+    if not settings.learn:
         return AsSaid()
-    from freetrain.tick.measured import measured_by  # noqa: PLC0415 - only here
+    # Imported here: who does not learn needs none of it.
+    from freetrain.scaling.profiling import Profiling  # noqa: PLC0415
+    from freetrain.tick.measured import measured_by  # noqa: PLC0415
 
-    return measured_by(latest_scalings(run.state), now_s=observed.now_s)
+    profiling = Profiling(trial_s=settings.t_fwd_s) if settings.profile else None
+    scalings = latest_scalings(run.state)
+    return measured_by(scalings, now_s=observed.now_s, profiling=profiling)
 
 
 def priority_of(settings: PlannerSettings) -> Priority:

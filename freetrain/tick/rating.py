@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from freetrain.priority.interface import Basis, Contender, Look, Target
 from freetrain.priority.planned import planned_curves
 from freetrain.tick.deserts import Deserts
 from freetrain.tick.past import total_of
+from freetrain.tick.worth import Way
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -113,14 +115,21 @@ def contender_of(one: Candidate, asking: Asking) -> Contender:
     """Return *one* as a priority sees it."""
     job, row, learned = one.job, one.standing.row, one.learned
     newest = one.standing.newest
-    speed = asking.speeds.of(job, {} if learned is None else learned.scaling)
+    held = min(0 if newest is None else len(newest.members), job.nodes.sizes[-1])
+    done = (learned.past.work if learned else None) or 0.0
+    total = total_of(job, learned.past) if learned else None
+    speed = asking.speeds.of(
+        job,
+        {} if learned is None else learned.scaling,
+        Way(held, math.inf if total is None else max(0.0, total - done)),
+    )
     return Contender(
         name=row.name,
         sizes=job.nodes.sizes,
         samples_per_s=speed.samples_per_s,
-        held=min(0 if newest is None else len(newest.members), job.nodes.sizes[-1]),
-        done_samples=(learned.past.work if learned else None) or 0.0,
-        total_samples=total_of(job, learned.past) if learned else None,
+        held=held,
+        done_samples=done,
+        total_samples=total,
         weight=job.weight,
         deadline_s=job.deadline.time_s(row.submitted_s) if job.deadline else None,
         target=_target(job, learned),

@@ -5,6 +5,7 @@ What is measured takes their place in ``measured``.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -41,15 +42,33 @@ class Speed:
     start_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How far a trainer is whose speed is asked for.
+
+    Attributes:
+        held: Nodes that it runs on now.
+        remaining: Its work until it is finished, in the unit of its speeds; inf where
+            nobody knows.
+    """
+
+    held: int = 0
+    remaining: float = math.inf
+
+
+IDLE = Way()
+
+
 class Speeds(Protocol):
     """Says how quick trainers are, and what rescales cost them."""
 
-    def of(self, job: TrainerJob, scaling: Mapping[str, Any]) -> Speed:
+    def of(self, job: TrainerJob, scaling: Mapping[str, Any], way: Way = IDLE) -> Speed:
         """Return how quick *job* is.
 
         Args:
             job: The trainer.
             scaling: What was measured of it (``scaling.state``), empty for nothing.
+            way: How far it is.
         """
         ...
 
@@ -57,9 +76,9 @@ class Speeds(Protocol):
 class AsSaid:
     """What users say, and what is assumed of all; a ``Speeds``."""
 
-    def of(self, job: TrainerJob, scaling: Mapping[str, Any]) -> Speed:
+    def of(self, job: TrainerJob, scaling: Mapping[str, Any], way: Way = IDLE) -> Speed:
         """Return how quick *job* is by its own words."""
-        del scaling
+        del scaling, way
         return Speed(speeds_of(job), *costs_s(job.costs))
 
 

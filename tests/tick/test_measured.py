@@ -20,11 +20,13 @@ from freetrain.jobfile.job import (
 from freetrain.scaling.fragment import Paid, Rescale, Seen
 from freetrain.scaling.learned import LearnedScaling
 from freetrain.scaling.prior import Prior
+from freetrain.scaling.profiling import Profiling
 from freetrain.scaling.state import to_state
 from freetrain.site.settings import PlannerSettings
 from freetrain.store.open_store import read_store
 from freetrain.store.pasts import past_of
 from freetrain.tick.measured import Measured, known_from, measured_by
+from freetrain.tick.worth import Way
 from tests.tick.tellers import NOW_S, assigned, printed, printing, tell
 from tests.tick.tick_worlds import UID, TickWorld, tick_world
 
@@ -183,6 +185,63 @@ def test_a_trainer_that_is_not_known_yet_is_taken_to_be_like_the_others() -> Non
     found = measured_by(others, now_s=500.0).of(job(), {})
 
     assert 20.0 < found.samples_per_s[1] < 100.0
+
+
+ONE_SIZE = LearnedScaling(
+    MappingProxyType({2: (Seen(0.0, 50.0, 1e4),)}),
+    MappingProxyType(
+        {kind: (Paid(0.0, 0.1), Paid(1.0, 0.1), Paid(2.0, 0.1)) for kind in Rescale}
+    ),
+)
+
+
+def hoped(way: Way, *, known: LearnedScaling) -> NDArray[np.float64]:
+    """What profiling adds to the speeds of a trainer."""
+    made = [
+        Measured(Prior(), now_s=500.0, profiling=profiling)
+        .of(job(nodes=Nodes(max_nodes=16)), to_state(known), way)
+        .samples_per_s
+        for profiling in (None, Profiling())
+    ]
+    added: NDArray[np.float64] = made[1] - made[0]
+    return added
+
+
+def test_a_running_trainer_may_hope_for_sizes_that_nobody_knows() -> None:
+    added = hoped(Way(held=2), known=ONE_SIZE)
+
+    assert added[3] > 0.0
+    assert added[2] == 0.0, "it is known"
+
+
+@pytest.mark.parametrize(
+    "way", [Way(held=0), Way(held=2, remaining=1.0)], ids=["waiting", "nearly done"]
+)
+def test_nobody_tries_sizes_who_waits_or_is_nearly_done(way: Way) -> None:
+    assert not hoped(way, known=ONE_SIZE).any()
+
+
+def test_nobody_tries_sizes_where_rescales_cost_more_than_that_may_teach() -> None:
+    paid = MappingProxyType({Rescale.GROW: (Paid(0.0, 900.0),)})
+
+    assert not hoped(Way(held=2), known=replace(ONE_SIZE, paid=paid)).any()
+
+
+@pytest.mark.parametrize(("profile", "nodes"), [(False, 4), (True, 5)])
+def test_the_site_says_whether_sizes_are_tried(
+    quick_folder: Path,
+    profile: bool,  # noqa: FBT001 -- a parameter of the test
+    nodes: int,
+) -> None:
+    """Two alike share eight nodes; one of them runs, and its next sizes are unknown."""
+    settings = PlannerSettings(learn=True, profile=profile)
+    world = tick_world(quick_folder, planner=settings)
+    for name in "ab":
+        world.submit(name, '[costs]\ngrow = "0s"\nshrink = "0s"', most=8)
+    assigned(world.folder.trainer("a"), 1, 2, at_s=0.0)
+    tell(world.folder.trainer("a").run, *([0.5] * 30))
+
+    assert world.tick().page.trainers[0].planned_nodes == nodes
 
 
 def test_the_planner_is_told_what_was_measured(world: TickWorld) -> None:
