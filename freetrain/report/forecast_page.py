@@ -112,7 +112,8 @@ def _promises(record: ForecastRecord) -> str:
     found = table(promises.HEADINGS, promises.promise_rows(kinds))
     return (
         f"<h2>Promised and came</h2>\n{drawn}{found}"
-        '<p class="soft">Early and late: by more than a minute.</p>'
+        '<p class="soft">Early and late: by more than a minute. Four hours stand for '
+        "four hours and more.</p>"
     )
 
 

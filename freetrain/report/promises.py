@@ -71,7 +71,7 @@ def promises_figure(kinds: Sequence[Interval]) -> go.Figure:
     )
     figure = drawn([spans], height=130 + 34 * len(kinds))
     figure.add_vline(x=0.0, line={"color": NEUTRAL, "dash": "dash", "width": 1})
-    figure.update_xaxes(title="minutes after what was promised; below 0 is early")
+    figure.update_xaxes(title="minutes late; below 0 is early")
     return figure.update_yaxes(title="told ahead", type="category")
 
 
