@@ -45,6 +45,9 @@ class Climb:
         self._table = table
         self._takes: dict[int, Move] = {}
         self._gifts: dict[int, Move] = {}
+        self._step = 0
+        self._moved_at: dict[int, int] = {}
+        self._won_at: dict[tuple[int, int, int], int] = {}
         places = range(len(table.seats))
         if table.free:
             self._look_at_takes(places)
@@ -70,12 +73,22 @@ class Climb:
         return _MOST_MOVES
 
     def _make(self, move: Move) -> None:
+        self._step += 1
         self._table.move(move.place, move.k, move.more)
         touched = {move.place}
         if move.to >= 0:
             self._table.move(move.to, move.k, move.taken)
             touched.add(move.to)
+        self._moved_at.update(dict.fromkeys(touched, self._step))
         self._look_at_gifts(touched)
+        if not self._table.free:
+            self._takes.clear()
+        else:
+            self._look_again(move, touched)
+        if move.more > 0 and move.k not in self._table.free:
+            self._won_at[move.place, move.k, move.more] = self._step
+
+    def _look_again(self, move: Move, touched: set[int]) -> None:
         same = [place for place, take in self._takes.items() if take.k == move.k]
         touched.update(same)
         self._look_at_takes(touched)
@@ -118,24 +131,29 @@ class Climb:
 
     def _best_transfer(self) -> Move:
         best, seats = _NOTHING, self._table.seats
-        givers = [place for place in self._table.moved if seats[place].taken()]
-        if not givers:
-            return best
-        # Of those who share a seat the first is as good as any.
-        first: dict[Seat, int] = {}
-        for place, seat in enumerate(seats):
-            if seat.nodes < seat.most:
-                first.setdefault(seat, place)
-        for place in sorted(givers):
+        for place in sorted(self._table.moved):
             giver = seats[place]
             for k in giver.taken():
                 spare = giver.spare(k)
                 lost = giver.with_more(k, -spare) - giver.value
-                for seat, to in first.items():
+                for to in self._rivals(place, k, spare):
                     if to == place:
                         continue
-                    value, taken = seat.with_up_to(k, spare)
-                    gained = lost + value - seat.value
+                    value, taken = seats[to].with_up_to(k, spare)
+                    gained = lost + value - seats[to].value
                     if gained > best.gain:
                         best = Move(gained, place, k, -spare, to, taken)
         return best
+
+    def _rivals(self, place: int, k: int, spare: int) -> Iterable[int]:
+        """Return who may gain more by *spare* nodes of class *k* than who has them.
+
+        Where all of the class was free, and went to who gained most by it, those who
+        did not move since gain less. Of those who share a seat one is as good as any.
+        """
+        won_at = self._won_at.get((place, k, spare))
+        if won_at is not None and won_at == self._moved_at[place]:
+            return sorted(j for j, at in self._moved_at.items() if at > won_at)
+        seats = self._table.seats
+        first = dict(zip(reversed(seats), range(len(seats) - 1, -1, -1), strict=True))
+        return sorted(first.values())
