@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from freetrain.standin.complaint import ComplaintError
@@ -9,8 +10,6 @@ from freetrain.standin.records import MINUTE_S, Job
 from freetrain.standin.telling import MAX_ARRAY_SIZE
 from freetrain.standin.times import read_iso
 from freetrain.standin.words import split
-from slurm.errors import SlurmError
-from slurm.hostlist import expand
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,6 +20,8 @@ _FLAGS = frozenset({"parsable", "no-requeue", "requeue", "exclusive", "hold"})
 _SHORT = {"J": "job-name", "N": "nodes", "n": "ntasks", "o": "output", "t": "time"}
 _SHORT |= {"p": "partition", "a": "array", "D": "chdir"}
 _FAILED = "sbatch: error: Batch job submission failed: "
+_SPAN = r"[0-9]+(?:-[0-9]+)?"
+_PART = re.compile(rf"([^][,]+)(?:\[({_SPAN}(?:,{_SPAN})*)\])?(?:,|$)", re.ASCII)
 
 
 def sbatch(
@@ -85,10 +86,26 @@ def _check(cluster: Cluster, options: Mapping[str, str], words: Sequence[str]) -
 
 
 def _nodes(text: str) -> list[str]:
-    try:
-        return list(expand(text)) if text else []
-    except SlurmError as error:
-        raise ComplaintError(f"{_FAILED}Invalid node name specified") from error
+    """Return the names in a hostlist of one bracket a name, as ``n[1-3,7],m1``."""
+    names: list[str] = []
+    rest = text
+    while rest:
+        part = _PART.match(rest)
+        if part is None:
+            raise ComplaintError(f"{_FAILED}Invalid node name specified")
+        prefix, ranges = part[1], part[2]
+        names += _numbered(prefix, ranges) if ranges else [prefix]
+        rest = rest[part.end() :]
+    return names
+
+
+def _numbered(prefix: str, ranges: str) -> list[str]:
+    names: list[str] = []
+    for span in ranges.split(","):
+        first, _, last = span.partition("-")
+        numbers = range(int(first), int(last or first) + 1)
+        names += [f"{prefix}{number:0{len(first)}}" for number in numbers]
+    return names
 
 
 def _partition(cluster: Cluster, options: Mapping[str, str]) -> str:

@@ -74,6 +74,17 @@ def test_a_ninth_job_waits_until_a_node_is_free(desk: Desk) -> None:
     desk.wait(f"{array}_8", "RUNNING")
 
 
+def test_a_job_stays_off_the_nodes_that_it_excludes(desk: Desk) -> None:
+    desk.submit('echo "$SLURMD_NODENAME" > said', "--exclude=n[1-3,5],n6,n4")
+
+    assert desk.said("said").strip() == "n7"
+
+
+def test_nodes_that_nobody_can_read_are_refused(desk: Desk) -> None:
+    with pytest.raises(SlurmRefusedError, match="Invalid node name"):
+        desk.submit(SLEEP, "--exclude=n[1-")
+
+
 def test_a_job_that_would_delay_a_planned_one_waits_and_dies_of_its_deadline(
     desk: Desk,
 ) -> None:
