@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.metadata
 import json
+import shlex
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from freetrain.cli.load import counted, load_trace, load_trainers
-from freetrain.cli.output import write_out
+from freetrain.cli.loop_request import loop_words
+from freetrain.cli.output import check_folder, write_folder, write_out
 from freetrain.cli.progress import progress
 from freetrain.errors import UsageError
 from freetrain.replay.loop.run import run_in_the_loop
@@ -16,12 +19,15 @@ from freetrain.replay.loop.stage import Stage
 from freetrain.replay.run import Caller
 from freetrain.replay.timeline import DAY_S
 from freetrain.report.forecast_record import forecast_records
-from freetrain.report.record import full_record
+from freetrain.report.record import full_record, steady_record
 from freetrain.toml.duration import render_duration
+from freetrain.toml.wording import one_line
 from logs.schedule import Method
 from logs.trace import JobTrace
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from freetrain.cli.request import ReplayRequest
     from freetrain.cli.world import World
     from freetrain.replay.loop.run import LoopResult
@@ -45,22 +51,39 @@ class Looped:
     load_s: float
 
 
-def run_loop_and_show(
-    request: ReplayRequest, loop: LoopSettings, world: World, *, as_json: bool
+def run_loop_and_show(  # noqa: PLR0913 - what the command line says, as it says it
+    request: ReplayRequest,
+    loop: LoopSettings,
+    world: World,
+    *,
+    as_json: bool,
+    out: Path | None,
+    force: bool,
 ) -> None:
-    """Replay *request* in the loop and show what came out.
+    """Replay *request* in the loop, write its folder where asked, and show it.
 
     Raises:
         FreeTrainError, LogError, MilpError: See ``load`` and ``run_in_the_loop``.
     """
+    folder = None if out is None else world.cwd / out
+    if folder is not None:
+        check_folder(folder, force=force)
     looped = _play(request, loop, world)
+    files = {} if folder is None else _files(request, loop, looped)
+    if folder is not None:
+        write_folder(folder, files)
     if as_json:
-        records = [_record(one, loop, load_s=looped.load_s) for one in looped.results]
+        records = [
+            full_record(one.replay, load_s=looped.load_s) | _loop_record(one, loop)
+            for one in looped.results
+        ]
         write_out(world, json.dumps(records, indent=2, allow_nan=False) + "\n")
         return
     from freetrain.cli.loop_text import loop_text  # noqa: PLC0415 - Rich
 
     write_out(world, loop_text(_read_as(request, looped), looped.results, loop, world))
+    if out is not None and "forecast.html" in files:
+        write_out(world, f"Forecasts: {out / 'forecast.html'}\n")
 
 
 def _play(request: ReplayRequest, loop: LoopSettings, world: World) -> Looped:
@@ -120,10 +143,33 @@ def _replay(
     return replace(result, replay=measured)
 
 
-def _record(
-    result: LoopResult, loop: LoopSettings, *, load_s: float
-) -> dict[str, object]:
-    """Return the figures of docs/replay.md by name."""
+def _files(
+    request: ReplayRequest, loop: LoopSettings, looped: Looped
+) -> dict[str, bytes]:
+    """Return the content of each file of ``--out``, the same bytes every time."""
+    from freetrain.report.folder import forecast_texts  # noqa: PLC0415 - Plotly
+    from freetrain.report.forecast_page import Origin  # noqa: PLC0415 - Plotly
+
+    origin = Origin(
+        log=one_line(request.named),
+        read_as=one_line(_read_as(request, looped)),
+        command=one_line(f"{request.command} {shlex.join(loop_words(loop))}"),
+        version=importlib.metadata.version("freetrain"),
+    )
+    policies = [
+        steady_record(one.replay) | _loop_record(one, loop) for one in looped.results
+    ]
+    summary = dataclasses.asdict(origin) | {"policies": policies}
+    del summary["report"]
+    recorded = (one.replay.forecasts for one in looped.results)
+    record = next((one for one in recorded if one is not None), None)
+    texts = {"summary.json": json.dumps(summary, indent=2, allow_nan=False) + "\n"}
+    texts |= forecast_texts(origin, record)
+    return {name: text.encode("utf-8") for name, text in texts.items()}
+
+
+def _loop_record(result: LoopResult, loop: LoopSettings) -> dict[str, object]:
+    """Return the figures of docs/replay.md by name that only loops have."""
     asked = {
         "mode": loop.mode.value,
         "knows_plans": loop.knows_plans,
@@ -134,8 +180,7 @@ def _record(
     }
     holes = dataclasses.asdict(result.holes) | {"long_use": result.holes.long_use}
     loops = {"loop": asked, "holes": holes, "harm": dataclasses.asdict(result.harm)}
-    told = forecast_records(result.replay)
-    return full_record(result.replay, load_s=load_s) | loops | told
+    return loops | forecast_records(result.replay)
 
 
 def _read_as(request: ReplayRequest, looped: Looped) -> str:

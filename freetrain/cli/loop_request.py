@@ -63,12 +63,22 @@ def _or(value: float | None, usual: float) -> float:
     return usual if value is None else value
 
 
-def check_loop(request: ReplayRequest, *, writes: bool) -> None:
+def loop_words(loop: LoopSettings) -> list[str]:
+    """Return the options that ask for *loop*, defaults spelled out."""
+    words = ["--in-the-loop", loop.mode.value, "--tick", f"{loop.tick_s:.15g}"]
+    if loop.mode is Mode.PREEMPT:
+        words += ["--notice", f"{loop.notice_s:.15g}"]
+        words += ["--commit", f"{loop.commit_s:.15g}"]
+    if loop.margin_s is not None:
+        words += ["--margin", f"{loop.margin_s:.15g}"]
+    return words if loop.knows_plans else [*words, "--blind"]
+
+
+def check_loop(request: ReplayRequest) -> None:
     """Refuse what a loop cannot do.
 
     Args:
         request: What is to be replayed.
-        writes: Whether a report is to be written.
 
     Raises:
         UsageError: Something of it does not go with a loop.
@@ -80,7 +90,6 @@ def check_loop(request: ReplayRequest, *, writes: bool) -> None:
         "--nodes: jobs need the whole machine": request.nodes is not None,
         "--every: it decides at ticks": request.settings.look_every_s is not None,
         "--against": request.against is not None,
-        "--out yet: ask for --json": writes,
         "quality:N: a load needs a known pool": is_drawn(request.trainers),
     }
     for what, is_asked in refused.items():

@@ -120,11 +120,11 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     if loop is None:
         run_and_show(request, world, as_json=as_json, out=out, force=force)
         return
-    check_loop(request, writes=out is not None)
+    check_loop(request)
     request = replace(request, policies=policies_in_the_loop(request.policies))
     from freetrain.cli.loop import run_loop_and_show  # noqa: PLC0415 - as below
 
-    run_loop_and_show(request, loop, world, as_json=as_json)
+    run_loop_and_show(request, loop, world, as_json=as_json, out=out, force=force)
 
 
 def _refuse_name(log: Path | None, world: World) -> None:

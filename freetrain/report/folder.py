@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 from freetrain.report import forecast_page
 from freetrain.report.csv_text import csv_text
+from freetrain.report.forecast_page import Origin
 from freetrain.report.forecast_record import affinity_table, forecast_records
 from freetrain.report.losers import quality_records
 from freetrain.report.page import render_page
 from freetrain.report.record import steady_record
 
 if TYPE_CHECKING:
+    from freetrain.forecast.reliability import ForecastRecord
     from freetrain.report.comparison import Comparison
 
 STEP_COLUMNS = (
@@ -42,19 +44,28 @@ def report_files(comparison: Comparison) -> dict[str, bytes]:
         "completions.csv": completions_table(comparison),
         "report.html": render_page(comparison),
     }
-    texts |= _forecast_texts(comparison)
+    texts |= forecast_texts(_origin(comparison), comparison.forecasts)
     return {name: text.encode("utf-8") for name, text in texts.items()}
 
 
-def _forecast_texts(comparison: Comparison) -> dict[str, str]:
-    """Return what is there only where a policy's forecasts were recorded."""
-    record = comparison.forecasts
+def forecast_texts(origin: Origin, record: ForecastRecord | None) -> dict[str, str]:
+    """Return the files on *record*; none where no policy's forecasts were recorded."""
     if record is None:
         return {}
-    texts = {forecast_page.NAME: forecast_page.render_forecasts(comparison, record)}
+    texts = {forecast_page.NAME: forecast_page.render_forecasts(origin, record)}
     if record.affinity is not None:
         texts["affinity.csv"] = affinity_table(record.affinity)
     return texts
+
+
+def _origin(comparison: Comparison) -> Origin:
+    return Origin(
+        log=comparison.log,
+        read_as=comparison.read_as,
+        command=comparison.command,
+        version=comparison.version,
+        report="report.html",
+    )
 
 
 def summary(comparison: Comparison) -> str:

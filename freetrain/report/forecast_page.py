@@ -5,6 +5,7 @@ One HTML page that needs no network, the same bytes every time.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from html import escape
 from pathlib import PurePath
 from typing import TYPE_CHECKING
@@ -19,7 +20,6 @@ from freetrain.toml.duration import render_duration
 if TYPE_CHECKING:
     from freetrain.forecast.affinity_map import AffinityMap
     from freetrain.forecast.reliability import ForecastRecord
-    from freetrain.report.comparison import Comparison
 
 NAME = "forecast.html"
 """The page's file, beside that of the report."""
@@ -27,32 +27,52 @@ NAME = "forecast.html"
 TITLE = "What was foretold of idle nodes, and what came"
 
 
-def render_forecasts(comparison: Comparison, record: ForecastRecord) -> str:
-    """Return the page on *record*, a replay of *comparison*, as one HTML document."""
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What the forecasts are of.
+
+    Attributes:
+        log: As the user named it.
+        read_as: What was read of it, in words.
+        command: The command line that shows the same again.
+        version: FreeTrain's version.
+        report: The file of the report beside the page; None for none.
+    """
+
+    log: str
+    read_as: str
+    command: str
+    version: str
+    report: str | None = None
+
+
+def render_forecasts(origin: Origin, record: ForecastRecord) -> str:
+    """Return the page on *record* as one HTML document."""
     body = "\n".join(
         (
-            _head(comparison, record),
+            _head(origin, record),
             _reliability(record),
             _survival(record),
             _promises(record),
             _affinity(record.affinity),
-            _how(comparison),
+            _how(origin),
         )
     )
-    return drawn_document(f"FreeTrain's forecasts on {comparison.log}", body)
+    return drawn_document(f"FreeTrain's forecasts on {origin.log}", body)
 
 
-def _head(comparison: Comparison, record: ForecastRecord) -> str:
-    log = escape(PurePath(comparison.log).name)
+def _head(origin: Origin, record: ForecastRecord) -> str:
+    log = escape(PurePath(origin.log).name)
+    up = f'<a href="{origin.report}">The report on {log}</a>' if origin.report else log
     every, horizon = map(render_duration, (record.every_s, record.horizon_s))
     cards = "".join(
         f'<div class="card"><b>{escape(value)}</b><span>{escape(meaning)}</span></div>'
         for value, meaning in rows.headline(record)
     )
     return (
-        f'<p class="soft"><a href="report.html">The report on {log}</a></p>\n'
+        f'<p class="soft">{up}</p>\n'
         f"<h1>{TITLE}</h1>\n"
-        f'<p class="soft">{escape(comparison.read_as)} Every {every} the look-ahead '
+        f'<p class="soft">{escape(origin.read_as)} Every {every} the look-ahead '
         f"was asked how likely each idle node stays {horizon} more, and held to it. "
         f"It knew the past of the replay only; answers from the beginning on count, "
         f"when it had learned nothing yet.</p>\n"
@@ -150,10 +170,10 @@ def _folded(found: str) -> str:
     return f"<details><summary>The same as a table</summary>\n{found}</details>"
 
 
-def _how(comparison: Comparison) -> str:
+def _how(origin: Origin) -> str:
     facts = (
-        ("Command", f"<code>{escape(comparison.command)}</code>"),
-        ("Version", f"FreeTrain {escape(comparison.version)}"),
+        ("Command", f"<code>{escape(origin.command)}</code>"),
+        ("Version", f"FreeTrain {escape(origin.version)}"),
         ("Definitions", "docs/lookahead.md defines affinity, hazard and survival."),
     )
     items = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in facts)

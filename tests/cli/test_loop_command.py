@@ -43,6 +43,39 @@ def test_json_tells_what_was_foretold_and_promised(tmp_path: Path) -> None:
     assert "forecasts" not in other
 
 
+def test_out_writes_what_was_foretold_and_the_same_bytes_twice(
+    tmp_path: Path,
+) -> None:
+    words = ("--policy", "lookahead", "--policy", "equal", "--out")
+
+    first = run(*LOOP, *words, "first", cwd=tmp_path)
+    again = run(*LOOP, *words, "again", cwd=tmp_path)
+
+    assert (first.code, again.code) == (0, 0)
+    assert first.stdout.endswith("Forecasts: first/forecast.html\n")
+    files = {path.name for path in (tmp_path / "first").iterdir()}
+    assert files >= {"summary.json", "forecast.html"}
+    for name in files:
+        one = (tmp_path / "first" / name).read_bytes()
+        assert one == (tmp_path / "again" / name).read_bytes(), name
+    summary = json.loads((tmp_path / "first" / "summary.json").read_text())
+    assert summary["command"].endswith(
+        "--in-the-loop preempt --tick 60 --notice 30 --commit 5"
+    )
+    assert [one["policy"] for one in summary["policies"]] == ["lookahead", "equal"]
+
+
+def test_without_forecasts_out_writes_the_summary_alone(tmp_path: Path) -> None:
+    words = ("--blind", "--margin", "0", "--policy", "equal", "--out", "there")
+
+    ran = run(*LOOP, *words, cwd=tmp_path)
+
+    assert [path.name for path in (tmp_path / "there").iterdir()] == ["summary.json"]
+    assert "Forecasts" not in ran.stdout
+    summary = json.loads((tmp_path / "there" / "summary.json").read_text())
+    assert summary["command"].endswith("--margin 0 --blind")
+
+
 def test_the_tables_fit_into_80_columns(tmp_path: Path) -> None:
     ran = run(*LOOP, "--blind", cwd=tmp_path)
 
@@ -88,7 +121,6 @@ def test_options_of_a_loop_need_one(
         (("--against", "fair"), "does not go with --against"),
         (("--every", "60"), "it decides at ticks"),
         (("--trainers", "quality:3"), "a load needs a known pool"),
-        (("--out", "there"), "ask for --json"),
         (("--in-the-loop", "yield", "--notice", "3"), "--notice is for --in-the-loop"),
         (("--start", "1e9"), "Start earlier"),
     ],

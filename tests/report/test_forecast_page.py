@@ -17,7 +17,7 @@ from freetrain.report.forecast_figures import (
     reliability_figure,
     survival_figure,
 )
-from freetrain.report.forecast_page import NAME, render_forecasts
+from freetrain.report.forecast_page import NAME, Origin, render_forecasts
 from freetrain.report.forecast_record import forecast_records
 from freetrain.report.forecast_rows import (
     BLOCK_HEADINGS,
@@ -29,6 +29,10 @@ from freetrain.report.forecast_rows import (
 from freetrain.report.promises import promise_rows, promises_figure
 from tests.report.comparisons import comparison, result
 from tests.report.forecasts import NODES, affinity, forecasts, nothing
+
+ORIGIN = Origin(
+    "log.csv", "12 holes.", "freetrain replay log.csv", "0.1.0", "report.html"
+)
 
 
 def foretold(record: ForecastRecord) -> Comparison:
@@ -56,12 +60,18 @@ def test_without_forecasts_there_is_neither_page_nor_link() -> None:
     assert NAME not in files["report.html"].decode()
 
 
+def test_without_a_report_beside_it_the_page_links_to_none() -> None:
+    page = render_forecasts(replace(ORIGIN, report=None), forecasts())
+
+    assert "<a href=" not in page.rpartition("</script>")[0].partition("<body>")[2]
+
+
 def test_the_same_forecasts_give_the_same_bytes() -> None:
     assert report_files(foretold(forecasts())) == report_files(foretold(forecasts()))
 
 
 def test_the_page_asks_the_network_for_nothing() -> None:
-    page = render_forecasts(comparison(), forecasts())
+    page = render_forecasts(ORIGIN, forecasts())
 
     own = re.sub(r"<script>/\*.*?</script>", "", page, count=1, flags=re.DOTALL)
     assert len(own) < 300_000
@@ -72,7 +82,7 @@ def test_the_page_asks_the_network_for_nothing() -> None:
 
 @pytest.mark.parametrize("name", ["reliability", "survival", "affinity"])
 def test_every_drawing_has_words_and_a_table_beside_it(name: str) -> None:
-    page = render_forecasts(comparison(), forecasts())
+    page = render_forecasts(ORIGIN, forecasts())
 
     _, _, after = page.partition(f'id="draw-{name}"')
     part, _, _ = after.partition("<h2>")
@@ -81,7 +91,7 @@ def test_every_drawing_has_words_and_a_table_beside_it(name: str) -> None:
 
 
 def test_what_came_before_anything_was_due_can_still_be_shown() -> None:
-    page = render_forecasts(comparison(), nothing())
+    page = render_forecasts(ORIGIN, nothing())
 
     assert "No answer was due before the end." in page
     assert "Fewer than two nodes ever left." in page
@@ -182,11 +192,11 @@ def test_promises_are_shown_where_there_were_any() -> None:
     )
     record = replace(forecasts(), promises=kinds)
 
-    page = render_forecasts(comparison(), record)
+    page = render_forecasts(ORIGIN, record)
     (spans,) = promises_figure(kinds).data
 
     assert "Promised and came" in page
-    assert "Promised and came" not in render_forecasts(comparison(), forecasts())
+    assert "Promised and came" not in render_forecasts(ORIGIN, forecasts())
     assert promise_rows(kinds)[1] == (
         "10-30 min",
         "80",
