@@ -138,12 +138,12 @@ def _foreseen(  # noqa: PLR0913 - one fact each
     classes, stays = [], []
     for key in ordered:
         nodes = members[key]
-        shapes, alike, _, waits = key
+        shapes, alike, until, waits = key
         life_s = max(0.0, min(node.end_s for node in nodes) - now_s)
         name = f"{'+'.join(shapes)}, {alike}"
         classes.append(NodeClass(name, len(nodes), life_s))
         found = {groups[one.name]: prospects[one.name] for one in nodes}
-        stay = _stay(list(found.values()), len(nodes))
+        stay = _stay(list(found.values()), len(nodes), is_end_known=until >= 0)
         useful_s = max(0.0, stay.life_s - wait_s) if waits else stay.life_s
         stays.append(replace(stay, life_s=useful_s))
     at = {key: index for index, key in enumerate(ordered)}
@@ -158,15 +158,18 @@ def _foreseen(  # noqa: PLR0913 - one fact each
     )
 
 
-def _stay(prospects: Sequence[Prospect], nodes: int) -> Stay:
+def _stay(prospects: Sequence[Prospect], nodes: int, *, is_end_known: bool) -> Stay:
     """Return what is expected of a class of one group, or of nodes that leave alone.
 
     For the latter W1 is to be linear: x nodes are hit x times as often as one. It is
-    where the share is next to nothing, and ``hit`` then the hits on all of them.
+    where the share is next to nothing, and ``hit`` then the hits on all of them. But
+    those whose known ends fall into one minute are lost at once.
     """
     if len(prospects) == 1:
         one = prospects[0]
         return Stay(nodes, one.life_s, one.hit, one.share)
     life_s = sum(one.life_s for one in prospects) / len(prospects)
+    if is_end_known:
+        return Stay(nodes, life_s, 1.0, 1.0)
     hits = sum(one.hit for one in prospects)
     return Stay(nodes, life_s, hits, _APART)
