@@ -24,7 +24,9 @@ class Harm:
         most_s: Largest difference.
         met: Jobs that were placed on nodes we held.
         waited_mean_s: How long these waited for us to go, mean.
+        waited_median_s: The same, median.
         waited_most_s: The same, at most.
+        waited_longer: How many waited longer than the notice, or one tick.
         met_later_mean_s: Mean difference of these.
         met_later_most_s: Largest difference of these.
     """
@@ -37,7 +39,9 @@ class Harm:
     most_s: float
     met: int
     waited_mean_s: float
+    waited_median_s: float
     waited_most_s: float
+    waited_longer: int
     met_later_mean_s: float
     met_later_most_s: float
 
@@ -46,6 +50,8 @@ def harm_of(
     with_us_s: Mapping[int, float],
     without_us_s: Mapping[int, float],
     waited_s: Mapping[int, float],
+    *,
+    bound_s: float,
 ) -> Harm:
     """Hold two runs of the same jobs against each other.
 
@@ -53,20 +59,24 @@ def harm_of(
         with_us_s: When each job started, by job.
         without_us_s: The same where we were never there; the same jobs.
         waited_s: How long each job waited for our leases, by job that met one.
+        bound_s: How long one should wait at most.
     """
     later_s = {job: with_us_s[job] - s for job, s in without_us_s.items()}
     differences = sorted(later_s.values())
+    waits_s = list(waited_s.values())
     met_s = [later_s[job] for job in waited_s if job in later_s]
     return Harm(
         jobs=len(differences),
         later=sum(s > 0 for s in differences),
         sooner=sum(s < 0 for s in differences),
         mean_s=_mean(differences),
-        median_s=statistics.median(differences) if differences else 0.0,
+        median_s=_median(differences),
         most_s=max(differences, default=0.0),
         met=len(waited_s),
-        waited_mean_s=_mean(list(waited_s.values())),
-        waited_most_s=max(waited_s.values(), default=0.0),
+        waited_mean_s=_mean(waits_s),
+        waited_median_s=_median(waits_s),
+        waited_most_s=max(waits_s, default=0.0),
+        waited_longer=sum(s > bound_s for s in waits_s),
         met_later_mean_s=_mean(met_s),
         met_later_most_s=max(met_s, default=0.0),
     )
@@ -74,3 +84,7 @@ def harm_of(
 
 def _mean(values: list[float]) -> float:
     return math.fsum(values) / len(values) if values else 0.0
+
+
+def _median(values: list[float]) -> float:
+    return statistics.median(values) if values else 0.0

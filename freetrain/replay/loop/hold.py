@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from freetrain.replay.loop.leases import Leases
     from freetrain.replay.loop.nodes import Nodes
@@ -144,7 +144,11 @@ class AsJobs:
         self._leases.claimed = frozenset(self._nodes.touched(claimed))
         given = sorted(self._leases.claimed.intersection(self._leases.nodes))
         self._leases.drop(given)
-        return given, self._release(self._nodes.units(given) & self.units, now_s)
+        # First who stays says until when: else a job that is planned where a lease
+        # will end keeps the one that gets its nodes now from starting.
+        told = self._tell(now_s, self._leases.nodes & self._told_s.keys())
+        back = self._release(self._nodes.units(given) & self.units, now_s)
+        return given, [*told, *back]
 
     def hand_over(self, now_s: float) -> Sequence[Moment]:
         """Give back what is not leased any more, and let what is new be jobs.
@@ -152,22 +156,23 @@ class AsJobs:
         A lease that must end sooner than it said says so: users can shorten limits,
         and not extend them.
         """
-        wanted = self._nodes.units(self._leases.nodes)
-        moments = [*self._release(self.units & ~wanted, now_s)]
+        held = self._leases.nodes
+        self._told_s = {n: s for n, s in self._told_s.items() if n in held}
+        back = self._release(self.units & ~self._nodes.units(held), now_s)
+        return [*back, *self._tell(now_s, held)]
+
+    def _tell(self, now_s: float, nodes: Iterable[int]) -> list[Moment]:
+        """Let leases of *nodes* be jobs until they are to end, as far as it is news."""
         by_end: dict[float, list[int]] = {}
-        self._told_s = {
-            n: s for n, s in self._told_s.items() if n in self._leases.nodes
-        }
-        for node in self._leases.nodes:
+        for node in nodes:
             until_s = self._leases.usable_until_s(node)
             if until_s < self._told_s.get(node, math.inf):
                 self._told_s[node] = until_s
                 by_end.setdefault(until_s, []).append(node)
-        moments += [
+        return [
             self._lease(together, until_s, now_s)
             for until_s, together in sorted(by_end.items())
         ]
-        return moments
 
     def _lease(self, nodes: Sequence[int], until_s: float, now_s: float) -> Moment:
         units = self._nodes.units(nodes)

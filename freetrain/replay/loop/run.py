@@ -112,7 +112,12 @@ def run_in_the_loop(
     return LoopResult(
         replay=result_of(settings, played, efficiency=None),
         holes=holes.figures(accountant.tally.end_s),
-        harm=harm_of(with_us_s, stage.alone_s, trainees.waited_s | hold.waited_s),
+        harm=harm_of(
+            with_us_s,
+            stage.alone_s,
+            trainees.waited_s | hold.waited_s,
+            bound_s=loop.longest_wait_s,
+        ),
     )
 
 

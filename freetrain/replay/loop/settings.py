@@ -84,6 +84,11 @@ class LoopSettings:
         return min(self.notice_s, self.commit_s)
 
     @property
+    def longest_wait_s(self) -> float:
+        """How long a job should wait for us at most."""
+        return self.tick_s if self.mode is Mode.YIELD else self.notice_s
+
+    @property
     def commits_in_time(self) -> bool:
         """Whether a trainer that must go has the time to commit."""
         return self.mode is Mode.YIELD or self.commit_s <= self.notice_s

@@ -1,0 +1,130 @@
+"""What a broker in the loop trains, and what it does to others, on two real logs.
+
+``python -m tests.replay.loop_figures theta kth [--mode preempt yield] [--notice 30 0]
+[--week 245]``. Weeks begin at multiples of seven days; those of Theta are the ones
+without any time at half use or less and the fewest idle nodes, those of KTH-SP2 the
+ones with the least such time; the settings were chosen on days 100 to 102 of Theta.
+hps trainers that start over, accounting real, under ``slurm``. Nothing is asserted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import sys
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from freetrain.replay.loop.run import run_in_the_loop
+from freetrain.replay.loop.settings import LoopSettings, Mode, usual_settings
+from freetrain.replay.loop.stage import Stage
+from freetrain.replay.run import Caller
+from freetrain.replay.settings import ReplaySettings
+from freetrain.trainers.builtin import builtin_trainers
+from logs.read import read_trace
+from logs.schedule import Method
+from logs.trace import JobTrace
+from tests.forecast.reliability_table import shared_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from freetrain.replay.loop.run import LoopResult
+
+LOGS = {"theta": "theta_2022.csv.gz", "kth": "KTH-SP2-1996.swf.gz"}
+WEEKS = {"theta": (245, 112), "kth": (133, 245)}
+PARALLEL = {"theta": 20, "kth": 10}
+DAY_S = 86_400.0
+
+HEADING = (
+    "                        samples  won back  lost  rescales  10 min"
+    "    met  waited mean/median/most, longer   later sooner  median   mean   most"
+)
+
+
+def stage_of(name: str, week: int) -> Stage:
+    """Return a week of a log under ``slurm``."""
+    trace = read_trace(shared_folder() / "logs" / LOGS[name])
+    if not isinstance(trace, JobTrace):
+        raise TypeError(f"{trace.source} holds no jobs")
+    return Stage(trace, Method.SLURM, start_s=week * DAY_S, days=7.0)
+
+
+def rows(stage: Stage, loop: LoopSettings, parallel: int) -> Iterator[str]:
+    """Yield a row for each policy: blind, learning, and knowing plans."""
+    blind = replace(loop, knows_plans=False)
+    cases = [
+        ("freetrain, blind", "freetrain", blind),
+        ("lookahead, blind", "lookahead", blind),
+        ("lookahead, plans", "lookahead", loop),
+    ]
+    first: LoopResult | None = None
+    for name, policy, settings in cases:
+        began_s = time.perf_counter()
+        made = _play(stage, policy, settings, parallel)
+        first = first or made
+        took_s = time.perf_counter() - began_s
+        yield f"  {name:20} {_row(made, first)}  [{took_s:.0f} s]"
+
+
+def _play(stage: Stage, policy: str, loop: LoopSettings, parallel: int) -> LoopResult:
+    settings = ReplaySettings(
+        policy=policy, parallel=parallel, requeue=True, record_steps=False
+    )
+    trainers = builtin_trainers("hps")
+    return run_in_the_loop(stage, trainers, settings, loop, Caller(time.perf_counter))
+
+
+def _row(made: LoopResult, first: LoopResult) -> str:
+    """Return figures in thousand millions of samples, per cent, jobs and seconds."""
+    replay, harm = made.replay, made.harm
+    won = (replay.samples - first.replay.samples) / first.replay.preempt_samples
+    return (
+        f"{replay.samples / 1e9:9.2f}  {100 * won:+6.0f} %"
+        f" {replay.preempt_samples / 1e9:6.2f} {replay.rescale_samples / 1e9:8.2f}"
+        f"  {100 * (made.holes.long_use or 0.0):5.1f} % {harm.met:6}"
+        f"  {harm.waited_mean_s:6.1f} {harm.waited_median_s:5.0f}"
+        f" {harm.waited_most_s:6.0f} {harm.waited_longer:4}"
+        f"  {harm.later:6} {harm.sooner:6}  {harm.median_s:6.0f}"
+        f" {harm.mean_s:6.0f} {harm.most_s:6.0f}"
+    )
+
+
+def main(arguments: list[str]) -> int:
+    """Print what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("logs", nargs="+", choices=list(LOGS))
+    parser.add_argument("--mode", nargs="+", default=["preempt", "yield"])
+    parser.add_argument("--notice", nargs="+", type=float, default=[30.0, 0.0])
+    parser.add_argument("--week", nargs="+", type=int)
+    chosen = parser.parse_args(arguments)
+    for name in chosen.logs:
+        for week in chosen.week or WEEKS[name]:
+            for line in _week(name, week, chosen.mode, chosen.notice):
+                sys.stdout.write(f"{line}\n")
+                sys.stdout.flush()
+    return 0
+
+
+def _week(
+    name: str, week: int, modes: list[str], notices_s: list[float]
+) -> Iterator[str]:
+    stage = stage_of(name, week)
+    yield f"{name}, days {week} to {week + 7}: {len(stage.alone_s)} jobs"
+    yield HEADING
+    loops = {}
+    if "preempt" in modes:
+        for notice_s in notices_s:
+            loops[f"preempt, {notice_s:g} s"] = LoopSettings(notice_s=notice_s)
+    if "yield" in modes:
+        loops["yield"] = usual_settings(Mode.YIELD)
+    for what, loop in loops.items():
+        yield what
+        yield from rows(stage, loop, PARALLEL[name])
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    yield f"peak {peak:.0f} MiB"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
