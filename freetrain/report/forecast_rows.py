@@ -31,7 +31,7 @@ def reliability_row(one: Part) -> tuple[str, ...]:
     return (
         percent(one.said),
         percent(one.came),
-        f"{100 * (one.came - one.said):+.1f}",
+        f"{round(100 * (one.came - one.said), 1) + 0.0:+.1f}",
         f"{one.count:,.0f}",
         f"{one.departures:,.0f}",
     )

@@ -24,11 +24,12 @@ from freetrain.report.forecast_rows import (
     MOST_BLOCKS,
     block_rows,
     cell_name,
+    reliability_row,
     shown_words,
 )
 from freetrain.report.promises import promise_rows, promises_figure
 from tests.report.comparisons import comparison, result
-from tests.report.forecasts import NODES, affinity, forecasts, nothing
+from tests.report.forecasts import NODES, affinity, forecasts, nothing, part
 
 ORIGIN = Origin(
     "log.csv", "12 holes.", "freetrain replay log.csv", "0.1.0", "report.html"
@@ -210,6 +211,11 @@ def test_promises_are_shown_where_there_were_any() -> None:
     assert list(spans.x) == [0.0, -1.0, -1.0]
     assert list(spans.error_x.array) == [0.5, 6.0, 6.0]
     assert list(spans.error_x.arrayminus) == [1.5, 9.0, 9.0]
+
+
+def test_what_came_as_said_is_off_by_nothing() -> None:
+    assert reliability_row(part(0.3, 0.29999))[2] == "+0.0"
+    assert reliability_row(part(0.3, 0.289))[2] == "-1.1"
 
 
 def test_no_two_cells_of_the_map_are_called_alike() -> None:
