@@ -6,6 +6,7 @@ The search stands alone at scale; where the window is small enough, the integer 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -58,9 +59,14 @@ class WindowAnswer:
 
     @property
     def gap(self) -> float:
-        """The share of the gain that a better plan could add at most; 0 if proven."""
+        """The share of the gain that a better plan could add at most.
+
+        Infinite where nothing is gained, but more than that is not ruled out.
+        """
         missing = self.bound - self.gain
-        return missing / abs(self.gain) if self.gain else missing
+        if not missing:
+            return 0.0
+        return missing / abs(self.gain) if self.gain else math.inf
 
 
 def answer_window(

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from milp.deadline import NEVER
-from milp.window_options import Pool, options_of
+from milp.window_options import options_of
+from milp.window_pool import Pool
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

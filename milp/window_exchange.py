@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from milp.deadline import Deadline
     from milp.window import Window
     from milp.window_ledger import Places, Vector
-    from milp.window_options import Pool
+    from milp.window_pool import Pool
 
 _WORTH_IT = 1e-9
 """Relative to the plan's value; less is rounding."""

@@ -13,7 +13,8 @@ import numpy as np
 from milp.window_bound import Dual, first, loose_bound, tighten
 from milp.window_exchange import Exchange
 from milp.window_mending import mend
-from milp.window_options import Options, Pool, options_of
+from milp.window_options import Options, options_of
+from milp.window_pool import Pool
 from milp.window_rounding import rounded
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ _ATTEMPTS = 1.5
 _MOST_CELLS = 2_000_000
 """Sizes times classes; one look at so many takes 0.1 s and 100 MB."""
 
+_FEW = 16
+"""Classes that many are merged to for a bound."""
+
 _CLOSE = 1e-7
 
 
@@ -50,8 +54,8 @@ class Improved(NamedTuple):
     Attributes:
         holdings: The plan, no worse than the one that it began from.
         bound: No plan gains more.
-        options: Sizes of all trainers; None where there was no time, or are too many
-            sizes and classes.
+        options: Sizes of all trainers; None where there was no time, or where there
+            are too many sizes and classes.
         dual: The prices that give the bound; None as ``options``.
     """
 
@@ -78,13 +82,37 @@ def improve(
     pool, most = Pool.of(window), loose_bound(window)
     sizes = sum([len(one.curve.sizes) + 1 for one in window.trainers])
     cells = sizes * len(pool.nodes)
-    if not cells or cells > _MOST_CELLS or deadline.passed():
+    if not cells or deadline.passed():
         return Improved(tuple(holdings), most, None, None)
+    if cells > _MOST_CELLS:
+        return _improve_many(window, pool, (holdings, kept), deadline)
     options = options_of(window, pool)
     search = _Search(window, options, pool.rows(holdings))
     search.improve(pool.rows(kept), deadline)
     value = min(most, search.dual.value)
-    return Improved(_holdings(pool, search.counts), value, options, search.dual)
+    return Improved(pool.holdings(search.counts.tolist()), value, options, search.dual)
+
+
+def _improve_many(
+    window: Window, pool: Pool, plans: Sequence[Sequence[Holding]], deadline: Deadline
+) -> Improved:
+    """Return the best of *plans* after exchanges, and a bound by merged classes."""
+    ledger = (exchange := Exchange(window, pool)).ledger
+    gain, best = -np.inf, pool.rows(plans[0])
+    for plan in plans:
+        ledger.load(pool.rows(plan))
+        exchange.run(deadline.share(0.5))
+        if ledger.gain > gain:
+            gain, best = ledger.gain, ledger.counts.copy()
+    most = loose_bound(window)
+    if all(float(one.curve.value_per_s.min()) >= 0.0 for one in window.trainers):
+        options = options_of(window, pool.merged(_FEW))
+        dual = first(options, deadline)
+        dual = tighten(
+            options, dual, reached=gain, steps=_LAST_STEPS, deadline=deadline
+        )
+        most = min(most, dual.value)
+    return Improved(pool.holdings(best.tolist()), most, None, None)
 
 
 class _Search:
@@ -141,10 +169,3 @@ class _Search:
         ledger = self._exchange.ledger
         if ledger.gain > self._gain:
             self._gain, self.counts = ledger.gain, ledger.counts.copy()
-
-
-def _holdings(pool: Pool, counts: Places) -> tuple[Holding, ...]:
-    return tuple(
-        {k: n for k, n in zip(pool.numbers, row, strict=True) if n}
-        for row in counts.tolist()
-    )

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from milp.window import Window
-    from milp.window_options import Pool
+    from milp.window_pool import Pool
 
     Vector = NDArray[np.float64]
     Places = NDArray[np.intp]

@@ -12,57 +12,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
-    from milp.window import Holder, Holding, Window
+    from milp.window import Holder, Window
+    from milp.window_pool import Pool
 
     Vector = NDArray[np.float64]
     Places = NDArray[np.intp]
     _Kind = tuple[Places, Places, Places, Vector, Vector]
-
-
-class Pool(NamedTuple):
-    """Classes as arrays, in the order of their numbers.
-
-    Attributes:
-        numbers: Of the classes.
-        nodes: By class: free or held by a trainer of the window.
-        life_s: [L_k] By class.
-        hits: [h_k] By class and node count, the last one repeated.
-    """
-
-    numbers: tuple[int, ...]
-    nodes: Places
-    life_s: Vector
-    hits: Vector
-
-    @classmethod
-    def of(cls, window: Window) -> Pool:
-        """Return the classes of *window*."""
-        numbers = tuple(sorted(window.stays))
-        held = [sum([one.held.get(k, 0) for one in window.trainers]) for k in numbers]
-        nodes = np.array(
-            [window.free.get(k, 0) + n for k, n in zip(numbers, held, strict=True)],
-            dtype=np.intp,
-        )
-        life_s = np.array([window.stays[k].life_s for k in numbers], dtype=np.float64)
-        hits = np.zeros((len(numbers), int(nodes.max(initial=0)) + 2))
-        for place, k in enumerate(numbers):
-            row = window.stays[k].hits()[: hits.shape[1]]
-            hits[place, : len(row)] = row
-            hits[place, len(row) :] = row[-1]
-        return cls(numbers, nodes, life_s, hits)
-
-    def row(self, holding: Holding) -> Places:
-        """Return nodes by class, zeros among them."""
-        return np.array([holding.get(k, 0) for k in self.numbers], dtype=np.intp)
-
-    def rows(self, plan: Sequence[Holding]) -> Places:
-        """Return nodes by trainer and class, zeros among them."""
-        rows = [self.row(own) for own in plan]
-        return np.array(rows, dtype=np.intp).reshape(len(plan), len(self.numbers))
 
 
 class Options(NamedTuple):

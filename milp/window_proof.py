@@ -41,7 +41,7 @@ _SOLVER_SHARE = 0.6
 _TOLERANCE = 1e-6
 """Relative; what solvers call optimal may lie this far under the optimum."""
 
-_NO_PRICES = "searched; no time, or too many sizes and classes, for prices and a bound"
+_NO_PRICES = "searched; no time, or too many sizes and classes, for prices"
 
 
 class Proof(NamedTuple):
@@ -151,10 +151,7 @@ def _judged(window: Window, known: Proof, program: Program, found: Found) -> Pro
         raise SolverFailedError("It has a plan, but the solver calls it infeasible.")
     if found is Found.NOTHING:
         return known._replace(reason="searched; the solver found nothing in its time")
-    plan, pool = program.counts(), program.options.pool
-    holdings = tuple(
-        {k: n for k, n in zip(pool.numbers, row, strict=True) if n} for row in plan
-    )
+    holdings = program.options.pool.holdings(program.counts())
     broken = violations(window, holdings, claimed=0.0, least=-np.inf)
     if broken:
         raise SolverFailedError(f"the solver's point was refused: {'; '.join(broken)}.")

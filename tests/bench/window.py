@@ -15,8 +15,9 @@ from milp.window_answer import WindowAnswer, answer_window, present
 from milp.window_bound import first, tighten
 from milp.window_exchange import Exchange
 from milp.window_mending import mend
-from milp.window_options import Pool, options_of
+from milp.window_options import options_of
 from milp.window_planner import WindowPlanner
+from milp.window_pool import Pool
 from tests.bench.window_cases import small_windows, tick_windows
 
 if TYPE_CHECKING:

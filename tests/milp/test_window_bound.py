@@ -3,12 +3,15 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from milp.curve import custom
 from milp.verify import constraint_violations
 from milp.window import Holder, Holding, Stay, Window, total_gain
-from milp.window_bound import bound
+from milp.window_bound import bound, first, tighten
+from milp.window_options import options_of
 from milp.window_planner import WindowPlanner
+from milp.window_pool import Pool
 from tests.milp.windows import whole_problem, windows
 
 
@@ -24,6 +27,23 @@ def test_no_plan_at_all_gains_more_than_the_bound(window: Window) -> None:
     best = max(total_gain(window, plan) for plan in sound_plans(window))
 
     assert best <= bound(window) + 1e-6 * (1 + abs(best))
+
+
+@given(windows(most_classes=3, most_trainers=2), st.integers(1, 3))
+def test_no_plan_gains_more_than_the_bound_of_merged_classes(
+    window: Window, most: int
+) -> None:
+    if not window.trainers:
+        return
+    pool = Pool.of(window)
+    options = options_of(window, pool.merged(most))
+    best = WindowPlanner().plan(window).gain
+
+    dual = tighten(options, first(options), reached=best, steps=20)
+
+    assert len(options.pool.nodes) <= most
+    assert options.pool.nodes.sum() == pool.nodes.sum()
+    assert best <= dual.value + 1e-6 * (1 + abs(best))
 
 
 def sound_plans(window: Window) -> Iterator[tuple[Holding, ...]]:

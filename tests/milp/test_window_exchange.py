@@ -11,7 +11,8 @@ from milp.window_answer import present
 from milp.window_bound import ask, first, tighten
 from milp.window_exchange import Exchange
 from milp.window_mending import mend
-from milp.window_options import Pool, options_of
+from milp.window_options import options_of
+from milp.window_pool import Pool
 from milp.window_rounding import rounded
 from tests.milp.windows import whole_problem, windows
 

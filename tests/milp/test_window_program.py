@@ -12,8 +12,9 @@ from milp.verify import constraint_violations
 from milp.window import Holding, Stay, Window, total_gain
 from milp.window_answer import answer_window, present
 from milp.window_bound import bound
-from milp.window_options import Pool, options_of
+from milp.window_options import options_of
 from milp.window_pieces import MOST_ERROR, Pieces
+from milp.window_pool import Pool
 from milp.window_program import Program, build
 from tests.milp.windows import whole_problem, windows
 
