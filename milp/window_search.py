@@ -97,7 +97,7 @@ class Climb:
 
     def _look_at_takes(self, places: Iterable[int]) -> None:
         """Find the best takes of trainers; those who share a seat have the same."""
-        seats, free = self._table.seats, self._table.free
+        seats, free = self._table.seats, self._table.offers()
         known: dict[Seat, tuple[float, int, int]] = {}
         for place in places:
             seat = seats[place]

@@ -55,11 +55,17 @@ class Chances:
     Attributes:
         life_s: Mean seconds that a node stays, by class.
         hits: Expected hits on 0 .. all nodes of a class, by class.
+        untouched: What is expected of classes of which nobody holds any.
     """
 
     def __init__(self, window: Window) -> None:
         self.life_s = {k: stay.life_s for k, stay in window.stays.items()}
         self.hits: Mapping[int, list[float]] = {}
+        self.untouched = {
+            k: window.stays[k]
+            for k, nodes in window.free.items()
+            if nodes == window.stays[k].nodes
+        }
         self._window = window
         self._seats: list[Seat] = []
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from milp.window import Window
+    from milp.window import Stay, Window
     from milp.window_seats import Chances, Worths
+
+
+_FEW = 3
+"""Classes that are looked at sooner than compared."""
 
 
 class Table:
@@ -30,6 +34,20 @@ class Table:
     def value(self) -> float:
         """What the plan gains."""
         return sum([seat.value for seat in self.seats])
+
+    def offers(self) -> Mapping[int, int]:
+        """Return free nodes by class; of classes that are alike the first alone.
+
+        Alike are those of equal chances that are free altogether, now and in the plan:
+        whoever gains by one gains as much by another. Strangers are many such.
+        """
+        if len(self.free) <= _FEW:
+            return self.free
+        first: dict[Stay | int, int] = {}
+        for k, nodes in self.free.items():
+            stay = self._chances.untouched.get(k)
+            first.setdefault(k if stay is None or nodes < stay.nodes else stay, k)
+        return {k: self.free[k] for k in first.values()}
 
     def move(self, place: int, k: int, more: int) -> None:
         """Let trainer *place* take *more* free nodes of class *k*, or give some."""

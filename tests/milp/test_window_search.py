@@ -72,3 +72,22 @@ def test_searching_one_table_leaves_another_of_the_same_window_alone() -> None:
     assert one.seats[0].mine == {0: 2}
     assert other.seats[0].mine == {}
     assert other.free == {0: 2}
+
+
+def test_of_classes_that_are_alike_one_is_offered_and_any_other_class_too() -> None:
+    alike, held, shorter = (
+        Stay(2, 100.0, 0.5, 1.0),
+        Stay(3, 100.0, 0.5, 1.0),
+        Stay(2, 90.0, 0.5, 1.0),
+    )
+    stays = {0: alike, 1: alike, 2: alike, 3: held, 4: shorter, 5: alike}
+    free = {0: 2, 1: 2, 2: 2, 3: 2, 4: 2, 5: 2}
+    trainers = holder([0.0, 1.0, 2.0, 3.0, 4.0], {3: 1}), holder([0.0, 1.0, 2.0])
+    window = Window(stays, free, trainers, 1.0, 1.0)
+    table = Table(window, Worths(), Chances(window))
+
+    assert table.offers() == {0: 2, 3: 2, 4: 2}
+    table.move(1, 0, 1)
+    assert table.offers() == {0: 1, 1: 2, 3: 2, 4: 2}
+    for seat in table.seats:
+        assert seat.best_take(table.offers()) == seat.best_take(table.free)
