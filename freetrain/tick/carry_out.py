@@ -10,7 +10,7 @@ from freetrain.tick.assigning import assign
 from freetrain.tick.cancelling import cancel
 from freetrain.tick.requests import lease_request
 from freetrain.tick.script import lease_script, write_lease_script
-from freetrain.tick.steering import kept_off
+from freetrain.tick.steering import kept_off, sooner
 from freetrain.tick.submitting import submit
 from slurm.errors import SlurmError, SlurmRefusedError
 
@@ -94,9 +94,11 @@ def _end(run: Run, observed: Observed, action: Cancel) -> int:
 def _submit(
     run: Run, observed: Observed, decided: Decided, action: Submit, done: Done
 ) -> None:
-    intent = intent_of(action, run.outside.new_uuid(), observed.now_s)
-    requirement = decided.shapes[action.shape]
     excluded = kept_off(decided, action.shape)
+    intent = intent_of(action, run.outside.new_uuid(), observed.now_s)
+    if excluded:
+        intent = sooner(intent)
+    requirement = decided.shapes[action.shape]
     request = lease_request(run, observed, intent, requirement, excluded=excluded)
     if not run.is_dry:
         _prepare(run)

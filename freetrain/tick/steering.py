@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from slurm.batch import MAX_VALUE_BYTES
 from slurm.hostlist import collapse
 
 if TYPE_CHECKING:
+    from freetrain.broker.lease import Intent
     from freetrain.tick.decision import Decided
+
+PATIENCE_S = 180.0
+"""A few cycles of backfill, which is 30 s and more by default."""
 
 
 def kept_off(decided: Decided, shape: str) -> str:
@@ -32,3 +37,14 @@ def kept_off(decided: Decided, shape: str) -> str:
     except ValueError:
         return ""
     return text if len(text) <= MAX_VALUE_BYTES else ""
+
+
+def sooner(intent: Intent) -> Intent:
+    """Return *intent* with a deadline that does not let its leases wait for long.
+
+    They keep off the nodes that were not wanted when they were asked for, and count
+    as what the next plans ask: one that finds its nodes taken would hold up a trainer
+    that could have others by then.
+    """
+    latest_s = intent.created_s + 60.0 * intent.limit_min + PATIENCE_S
+    return replace(intent, deadline_s=min(intent.deadline_s, latest_s))

@@ -13,6 +13,8 @@ from freetrain.standin import keeping
 from freetrain.store.database import transaction
 from freetrain.store.forecasts import forecast_state, foreseen, put_forecast
 from freetrain.store.open_store import read_store
+from freetrain.tick.steering import sooner
+from tests.broker.broker_records import NOW_S, intent
 from tests.tick.tick_worlds import UID, TickWorld, theirs, tick_world
 
 if TYPE_CHECKING:
@@ -196,3 +198,10 @@ def test_weights_and_the_background_count_as_for_the_published_planner(
 
     held = {name: len(nodes_of(world, name)) for name in ("late", "light", "heavy")}
     assert held == {"late": 0, "light": 2, "heavy": 6}
+
+
+def test_leases_kept_off_nodes_wait_a_few_minutes_for_theirs_at_most() -> None:
+    long, short = intent(deadline_s=NOW_S + 9_000.0), intent(deadline_s=NOW_S + 3_660.0)
+
+    assert sooner(long).deadline_s == NOW_S + 60 * 60.0 + 180.0
+    assert sooner(short) == short
