@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 from tests.forecast.figures_pool import OURS, gain_text, pool_from
 
+SPEED_DAYS = 2.0
+SPEED_TURNS = 5
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -175,10 +178,21 @@ def gap(day: float, _mapped: Callable[..., object]) -> Iterator[str]:
 
 
 def speed(day: float, _mapped: Callable[..., object]) -> Iterator[str]:
-    """Yield the time of a replay beside the published policy's, in one process."""
-    yield "hps, published+c: seconds of the engine, published, ours, ratio"
+    """Yield the time of a replay beside the published policy's, in one process.
+
+    They take turns, and the least time of each counts: what else the machine does
+    only ever adds.
+    """
+    yield (
+        f"hps, published+c, {SPEED_DAYS:g} days, least of {SPEED_TURNS} turns: "
+        "seconds of the engine, published, ours, ratio"
+    )
     for parallel in (10, 40):
-        before_s, after_s = _run_s(day, parallel, ours=False), _run_s(day, parallel)
+        turns = [
+            (_run_s(day, parallel, ours=False), _run_s(day, parallel))
+            for _ in range(SPEED_TURNS)
+        ]
+        before_s, after_s = (min(times_s) for times_s in zip(*turns, strict=True))
         yield (
             f"{parallel:2} at a time  {before_s:.2f}  {after_s:.2f}  "
             f"{after_s / before_s:.2f}"
@@ -190,7 +204,7 @@ def _run_s(day: float, parallel: int, *, ours: bool = True) -> float:
     worth = SteadyWorth(priority_named("throughput"), GivenSpeeds(), t_fwd_s=120.0)
     forecaster = LearnedForecaster(Weights().horizon_s)
     engine = Engine(
-        pool_from(day),
+        pool_from(day, SPEED_DAYS),
         builtin_trainers("hps"),
         policy=LookaheadPolicy(forecaster, planner, worth, Weights())
         if ours

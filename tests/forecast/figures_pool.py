@@ -15,9 +15,9 @@ OURS = {"hps": "throughput", "imagenet": "price"}
 
 
 @cache
-def pool_from(day: float) -> PoolTimeline:
-    """Return the six days from *day*."""
-    return timeline(shared_folder(), from_day=day)
+def pool_from(day: float, days: float = 6.0) -> PoolTimeline:
+    """Return some days from *day*."""
+    return timeline(shared_folder(), from_day=day, days=days)
 
 
 def gain_text(ours: float, theirs: float) -> str:
