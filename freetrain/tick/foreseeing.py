@@ -54,6 +54,9 @@ idle nodes train nobody, which those with a lease do at once."""
 KEPT_S = 7 * 86_400.0
 """What was expected of leases is kept for a week."""
 
+LONGEST_S = 2.0
+"""Longer than a search needs; whatever a proof would bring, others wait for ticks."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Outlook:
@@ -112,7 +115,7 @@ def foresight(run: Run, outlook: Outlook, deserts: Deserts) -> Foresight:
         hit_weight=HIT_WEIGHT,
         change_weight=1.0 if is_learning else CHANGE_WEIGHT,
         losses_s=deserts.losses_s,
-        limit_s=settings.solver_limit_s,
+        limit_s=min(LONGEST_S, settings.solver_limit_s),
         clock=run.outside.clock,
         wait_s=0.0 if is_learning else WAIT_S,
     )
