@@ -152,17 +152,18 @@ def test_nodes_of_several_units_are_held_whole_and_left_for_any_unit() -> None:
 
 
 def test_long_holes_are_counted_by_their_length_and_use() -> None:
-    jobs = [J(0.0, 30.0, 2), J(100.0, 50.0, 1), J(700.0, 100.0, 2)]
+    jobs = [J(0.0, 30.0, 2), J(100.0, 50.0, 1), J(800.0, 100.0, 2)]
     made = play(
-        stage_of(jobs, 2, until_s=780.0),
+        stage_of(jobs, 2, until_s=880.0),
         [trainer()],
         LoopSettings(notice_s=0.0, **UNBOUND),
     )
-    # Node 0: 30 to 100 s and 150 to 700 s. Node 1: 30 to 700 s, held from 60 s on.
-    assert (made.holes.holes, made.holes.node_s) == (3, 70.0 + 550.0 + 670.0)
-    assert (made.holes.long_holes, made.holes.long_node_s) == (1, 670.0)
-    assert made.holes.long_used_node_s == 640.0
-    assert made.holes.long_use == pytest.approx(640 / 670)
+    # Node 0: 30 to 100 s, and 150 to 800 s, held from 180 s. Node 1: 30 to 800 s, held
+    # from 60 s.
+    assert (made.holes.holes, made.holes.node_s) == (3, 70.0 + 650.0 + 770.0)
+    assert (made.holes.long_holes, made.holes.long_node_s) == (2, 650.0 + 770.0)
+    assert made.holes.long_used_node_s == 620.0 + 740.0
+    assert made.holes.long_use == pytest.approx(1360 / 1420)
 
 
 def test_a_loop_begins_where_it_is_told_with_the_jobs_that_run_then() -> None:

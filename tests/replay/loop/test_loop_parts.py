@@ -1,0 +1,124 @@
+"""The parts of a loop, one at a time."""
+
+import math
+
+import numpy as np
+import pytest
+
+from freetrain.forecast.learned import LearnedForecaster
+from freetrain.replay.loop.harm import harm_of
+from freetrain.replay.loop.leases import Leases, PlannedStart
+from freetrain.replay.loop.promised import PromisedForecaster
+from freetrain.replay.loop.settings import LoopSettings
+from freetrain.trainers.spec import Costs
+from logs.schedule.machine import Machine
+from logs.schedule.unitset import Units
+from tests.replay.loop.test_loop_by_hand import PAIR
+from tests.replay.loop.worlds_loop import UNBOUND, play, stage_of
+from tests.replay.worlds import trainer
+
+BOUND = LoopSettings(margin_s=30.0, shortest_s=60.0)
+
+
+def planned(start_s: float, job: int, *nodes: int, of: int = 4) -> PlannedStart:
+    there = np.zeros(of, np.bool_)
+    there[list(nodes)] = True
+    return PlannedStart(start_s, job, there)
+
+
+def test_a_node_is_promised_to_whoever_is_planned_there_first() -> None:
+    leases = Leases(4, BOUND)
+    leases.see([planned(300.0, 7, 0, 1), planned(500.0, 8, 1, 2)])
+
+    assert leases.planned(range(4)) == {0: (300.0, 7), 1: (300.0, 7), 2: (500.0, 8)}
+    assert [leases.usable_until_s(node) for node in (1, 2)] == [270.0, 470.0]
+
+
+def test_only_nodes_worth_a_lease_that_nobody_claims_are_open() -> None:
+    leases = Leases(4, BOUND)
+    leases.see([planned(189.0, 7, 0), planned(190.0, 8, 1)])
+    leases.claimed = frozenset({2})
+
+    assert leases.open(range(4), 100.0) == [1, 3]
+
+
+def test_leases_end_with_their_limit_or_before_the_plan_whichever_is_sooner() -> None:
+    leases = Leases(4, LoopSettings(margin_s=30.0, longest_s=100.0))
+    leases.keep([0, 1], 10.0)
+    leases.keep([0, 1, 2], 60.0)
+    leases.see([planned(100.0, 7, 0)])
+
+    assert [leases.usable_until_s(node) for node in (0, 1, 2)] == [70.0, 110.0, 160.0]
+    assert leases.next_end_s == 70.0
+    assert leases.due(110.0) == {0, 1}
+
+
+def test_nodes_of_one_planned_job_are_one_cluster_and_expected_to_leave_together() -> (
+    None
+):
+    leases = Leases(4, LoopSettings())
+    learned = LearnedForecaster(400.0)
+    forecaster = PromisedForecaster(learned, leases, horizon_s=400.0)
+    leases.see([planned(90.0, 7, 0, 2)])
+    forecaster.see(30.0, joined=(0, 1, 2), left=())
+
+    assert forecaster.cluster(0) == forecaster.cluster(2) != forecaster.cluster(1)
+    assert set(forecaster.members(forecaster.cluster(0))) == {0, 2}
+    soon = forecaster.prospect(forecaster.cluster(0))
+    later = forecaster.prospect(forecaster.cluster(1))
+    assert soon.share == 1.0
+    assert soon.life_s < later.life_s
+    assert soon.hit > later.hit
+
+
+def test_a_lease_that_must_end_is_an_end_that_is_known() -> None:
+    leases = Leases(4, BOUND)
+    forecaster = PromisedForecaster(LearnedForecaster(400.0), leases, horizon_s=400.0)
+    leases.see([planned(90.0, 7, 0)])
+    forecaster.see(30.0, joined=(0, 1), left=())
+
+    soon = forecaster.prospect(forecaster.cluster(0))
+    assert soon.hit == 1.0
+    assert soon.life_s <= 30.0
+
+
+@pytest.mark.parametrize(("notice_s", "kept"), [(30.0, 800.0), (4.0, 0.0)])
+def test_who_cannot_commit_in_time_goes_back_to_the_last_commit(
+    notice_s: float, kept: float
+) -> None:
+    # It trains from 120 to 160 s and commits every 60 s.
+    costs = Costs(grow_s=0.0, shrink_s=0.0, checkpoint_every_s=60.0)
+    loop = LoopSettings(notice_s=notice_s, commit_s=5.0, **UNBOUND)
+    made = play(stage_of(PAIR, 2, until_s=200.0), [trainer(costs=costs)], loop)
+
+    assert made.replay.samples == kept
+
+
+def test_harm_is_the_difference_job_by_job() -> None:
+    harm = harm_of(
+        {0: 10.0, 1: 25.0, 2: 30.0},
+        {0: 10.0, 1: 5.0, 2: 40.0},
+        {1: 15.0, 2: 2.0},
+        bound_s=10.0,
+    )
+
+    assert (harm.jobs, harm.later, harm.sooner) == (3, 1, 1)
+    assert (harm.median_s, harm.most_s) == (0.0, 20.0)
+    assert harm.mean_s == pytest.approx(10.0 / 3)
+    assert (harm.met, harm.waited_most_s, harm.waited_longer) == (2, 15.0, 1)
+    assert (harm.waited_mean_s, harm.waited_median_s) == (8.5, 8.5)
+    assert (harm.met_later_mean_s, harm.met_later_most_s) == (5.0, 20.0)
+
+
+def test_a_machine_knows_what_is_left_of_a_lease() -> None:
+    machine = Machine((), Units(3))
+    machine.now_s = 0.0
+    machine.lease(0b110, 100.0)
+    machine.release(0b010)
+    assert (machine.leased, machine.free) == (0b100, 0b011)
+
+    machine.lease(0b100, 30.0)
+    assert [lease.expected_end_s for lease in machine.running.values()] == [30.0]
+    assert machine.without_leases().free == 0b111
+    assert machine.leased == 0b100
+    assert machine.next_end_s == math.inf
