@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from milp.deadline import NEVER
+from milp.curve import custom
+from milp.deadline import NEVER, Deadline
 from milp.verify import constraint_violations
-from milp.window import Window, gain
+from milp.window import Holder, Stay, Window, gain
 from milp.window_answer import present
-from milp.window_bound import ask, first, tighten
+from milp.window_bound import Dual, ask, first, tighten
 from milp.window_exchange import Exchange
 from milp.window_mending import mend
 from milp.window_options import options_of
@@ -109,3 +110,32 @@ def test_what_trainers_choose_alone_at_prices_is_within_the_nodes_there_are(
 
     assert (takes <= options.pool.nodes).all()
     assert (takes.sum(axis=1) == options.size[asked.chosen]).all()
+
+
+def improvable() -> Window:
+    trainer = Holder(custom([0.0, 1.0, 1.9, 2.7]), {}, 0.0, 0.0, 0.0, 0.0)
+    stays = {0: Stay(2, 300.0, 0.0, 1.0), 1: Stay(2, 200.0, 0.0, 1.0)}
+    return Window(stays, {0: 2, 1: 2}, (trainer, trainer), 0.5, 1.0)
+
+
+def test_when_time_is_up_nothing_is_exchanged_or_mended() -> None:
+    window = improvable()
+    over = Deadline(-1.0, float)
+    options = options_of(window, Pool.of(window))
+    dual = first(options)
+
+    assert loaded(window).run(over) == 0
+    assert mend(loaded(window), options, dual, rounds=5, deadline=over) == 0
+    assert loaded(window).run(NEVER) > 0
+    assert mend(loaded(window), options, dual, rounds=5, deadline=NEVER) > 0
+
+
+def test_when_time_is_up_the_bound_takes_one_step_more() -> None:
+    options = options_of(improvable(), Pool.of(improvable()))
+    prices = np.array([1000.0, 0.0])
+    start = Dual(ask(options, prices).value, prices)
+
+    late = tighten(options, start, reached=0.0, steps=50, deadline=Deadline(-1, float))
+
+    assert late.value == start.value
+    assert tighten(options, start, reached=0.0, steps=50).value < start.value
