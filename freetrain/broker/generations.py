@@ -75,10 +75,11 @@ def _generation(
     leases = _formed(usable, before, one.sizes)
     if newest is not None and before and before < leases:
         is_complete = not one.awaited_nodes and len(usable) == len(given)
-        # An agent's clock may be ahead, by anything.
+        # Survivors may have made it since the look was taken. An agent's clock may be
+        # ahead by anything, too, and would hold growth back for as long.
         age_s = actual.now_s - newest.created_s
         wait_s = limits.grow_after_s if is_complete else limits.grow_every_s
-        if 0.0 <= age_s < wait_s:
+        if abs(age_s) < wait_s:
             return None
     return _next(one.name, newest, leases, actual.now_s)
 

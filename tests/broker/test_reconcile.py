@@ -221,6 +221,15 @@ def test_growing_by_a_part_waits_a_while_but_losing_and_starting_do_not() -> Non
     assert len(run(plan, actual(*leases))) == 1
 
 
+def test_a_world_that_survivors_made_while_a_tick_looked_does_not_grow() -> None:
+    """Broker and survivors act at one moment, and a start would be thrown away."""
+    leases = (lease(0, "n0"), lease(1, "n1"))
+    whole = Wanted((wanted("a", 0, 1),), ())
+    since = actual(*leases, assignments=(generation("a", 0, age_s=-1.5),))
+
+    assert run(whole, since) == ()
+
+
 def test_a_world_that_was_only_just_made_does_not_grow_but_shrinks_at_once() -> None:
     leases = (lease(0, "n0"), lease(1, "n1"))
     more = Wanted((wanted("a", 0, 1),), ())
