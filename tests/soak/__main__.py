@@ -40,6 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                     time_scale=asked.scale,
                     stubborn=asked.stubborn,
                     trainers=asked.trainers,
+                    light=asked.light,
                 )
                 told = _MEASURES[asked.what](cluster, folder, wanted)
             elif asked.what == "quality":
@@ -93,6 +94,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--trainers", type=int, choices=(1, 2, 3), default=3, help="for harm"
+    )
+    parser.add_argument(
+        "--light", action="store_true", help="trainers import little, for harm"
     )
     parser.add_argument(
         "--priority", nargs="+", default=["fair", "slaq"], help="for quality"

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tests.e2e.workload import Submission
 
 TRAINERS = ("ada", "ben", "cleo")
+_LIGHT = TOP / "tests" / "soak" / "light_program.py"
 _STUBBORN = TOP / "tests" / "soak" / "stubborn_program.py"
 _LEASE = {
     False: 'partition = "freetrain"\nmode = "preempt"',
@@ -47,6 +48,7 @@ class Measurement:
         trainers: How many there are, up to three. Ranks that wait for each other
             spin, and all nodes share one machine: a start among others' ranks
             takes several times as long as on nodes of its own.
+        light: Whether they import little (``light_program``).
     """
 
     seed: int
@@ -56,6 +58,7 @@ class Measurement:
     time_scale: float = 1.0
     stubborn: bool = False
     trainers: int = len(TRAINERS)
+    light: bool = False
 
 
 def measure_harm(cluster: Cluster, folder: Path, wanted: Measurement) -> Iterator[str]:
@@ -114,6 +117,8 @@ def _freetrain(stage: Stage, wanted: Measurement) -> Iterator[None]:
     for name in names:
         if wanted.stubborn:
             stage.submit(name, most=8, program=_STUBBORN, top="elastic = false")
+        elif wanted.light:
+            stage.submit(name, most=8, program=_LIGHT)
         else:
             stage.submit(
                 name,
