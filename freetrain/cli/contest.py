@@ -11,6 +11,7 @@ from freetrain.cli import options
 from freetrain.cli.output import write_file, write_out
 from freetrain.cli.priority_settings import given_settings
 from freetrain.cli.request import DRAWN, ReplayRequest
+from freetrain.quality.outlook import Better
 from freetrain.replay.settings import ReplaySettings
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ def contest(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     seeds: Seeds = 5,
     seed: FirstSeed = 1,
     curves: options.Curves = None,
+    better: options.BetterValues = Better.HIGHER,
     every: options.EveryS = None,
     t_fwd: options.TFwdS = 120.0,
     cost_factor: options.CostFactor = 1.0,
@@ -97,6 +99,7 @@ def contest(  # noqa: PLR0913 - one parameter an option, as Typer wants it
         pool=pool if log is None else None,
         trainers=f"{DRAWN}{count}",
         curves=None if curves is None else str(curves),
+        better=better,
         policies=("freetrain",),
         priorities=(*names, against),
         priority_settings=given_settings(settings or ()),

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from freetrain.quality.outlook import Better
 from freetrain.replay.settings import DEFAULT_PRIORITY, Accounting, Solver
 from freetrain.toml.duration import parse_duration
 
@@ -191,6 +192,12 @@ Curves = Annotated[
         readable=False,  # whoever opens it finds out, and exits with 66
         help="quality:N: quality curves to draw from.",
         show_default="the recorded ones",
+    ),
+]
+BetterValues = Annotated[
+    Better,
+    typer.Option(
+        metavar="WHICH", help="--curves: whether higher or lower values are good."
     ),
 ]
 EveryS = Annotated[

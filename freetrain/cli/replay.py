@@ -13,6 +13,7 @@ from freetrain.cli.priority_settings import given_settings
 from freetrain.cli.request import ReplayRequest, is_drawn
 from freetrain.cli.world import World
 from freetrain.errors import UsageError
+from freetrain.quality.outlook import Better
 from freetrain.replay.settings import (
     DEFAULT_PRIORITY,
     Accounting,
@@ -58,6 +59,7 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     days: options.Days = None,
     load: options.Load = 1.0,
     curves: options.Curves = None,
+    better: options.BetterValues = Better.HIGHER,
     parallel: options.Parallel = None,
     every: options.EveryS = None,
     requeue: options.Requeue = False,
@@ -94,6 +96,7 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
         trainers=trainers,
         load=load,
         curves=None if curves is None else str(curves),
+        better=better,
         policies=tuple(policy or ()),
         priorities=_with(against, priority or [DEFAULT_PRIORITY]),
         priority_settings=given_settings(settings or ()),

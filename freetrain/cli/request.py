@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from freetrain.cli.priority_settings import own_settings
+from freetrain.quality.outlook import Better
 from freetrain.replay.settings import DEFAULT_PRIORITY
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class ReplayRequest:
         trainers: A built-in set, ``quality:N`` or a TOML file, as the user named it.
         load: Of a drawn set: the work that arrives, over what the nodes can do.
         curves: Of a drawn set: the folder of its curves; None for the recorded ones.
+        better: Which of their values are good.
         policies: At least one, each once.
         priorities: What the policy ``freetrain`` goes by, at least one, each once;
             the others that ask the planner go by the first.
@@ -56,6 +58,7 @@ class ReplayRequest:
     trainers: str
     load: float = 1.0
     curves: str | None = None
+    better: Better = Better.HIGHER
     policies: tuple[str, ...]
     priorities: tuple[str, ...] = (DEFAULT_PRIORITY,)
     priority_settings: tuple[tuple[str, float], ...] = ()
@@ -98,6 +101,7 @@ class ReplayRequest:
             ("--trainers", self.trainers),
             ("--load", None if self.load == 1.0 else f"{self.load:.15g}"),
             ("--curves", self.curves),
+            ("--better", self.better if self.better is Better.LOWER else None),
             *(("--policy", policy) for policy in self.policies),
             *(("--priority", priority) for priority in self.priorities),
             *(("--set", f"{k}={value:.15g}") for k, value in self.priority_settings),

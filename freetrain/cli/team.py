@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from freetrain.cli.load import load_trainers
 from freetrain.cli.request import DRAWN, is_drawn
-from freetrain.errors import MissingInputError, UsageError
+from freetrain.errors import BadDataError, MissingInputError, UsageError
 from freetrain.quality.outlook import Better
 from freetrain.trainers.curve_file import read_curve
 from freetrain.trainers.quality import truth_of
@@ -47,7 +47,10 @@ def team(
             f"{size!r} trainers: expected a number from 1 to {MOST_DRAWN}, as in "
             f"{DRAWN}40. Nothing was replayed."
         )
-    curves = _recorded() if request.curves is None else _in(cwd / request.curves)
+    if request.curves is None:
+        curves = list(_recorded())
+    else:
+        curves = _in(cwd / request.curves, request.better)
     demand = Demand(nodes=mean_nodes, load=request.load)
     return quality_trainers(int(size), tuple(curves), seed=request.seed, demand=demand)
 
@@ -66,18 +69,30 @@ def _recorded() -> Iterator[QualityTruth]:
             )
 
 
-def _in(folder: Path) -> list[QualityTruth]:
-    """Return every curve under *folder*, of the column ``metric``, higher is better."""
+def _in(folder: Path, better: Better) -> list[QualityTruth]:
+    """Return every curve under *folder*, of the column ``metric``.
+
+    Raises:
+        MissingInputError: There is none.
+        BadDataError: One cannot be read, or all of them get worse.
+    """
     files = sorted(folder.rglob("*.csv"))
     if not files:
         raise MissingInputError(
             f"there is no .csv file in {folder}; nothing was replayed. Name a folder "
             f"of curves with --curves, or leave it out for the recorded ones."
         )
-    return [
+    found = [
         replace(
-            read_curve(file, "metric", Better.HIGHER, named=str(file)),
+            read_curve(file, "metric", better, named=str(file)),
             name=f"{file.parent.name}.{file.stem}",
         )
         for file in files
     ]
+    if not any(better.is_reached(one.values[0], one.values[-1]) for one in found):
+        other = Better.LOWER if better is Better.HIGHER else Better.HIGHER
+        raise BadDataError(
+            f"every curve in {folder} ends worse than it begins where {better} values "
+            f"are good; nothing was replayed. Say --better {other}."
+        )
+    return found

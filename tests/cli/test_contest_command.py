@@ -105,11 +105,32 @@ def test_the_recorded_curves_are_there_to_draw_from(tmp_path: Path) -> None:
     assert record["finished"] == 6
 
 
+def test_curves_that_fall_are_the_same_training_as_those_that_rise(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "down").mkdir()
+    for file in (tmp_path / "c").iterdir():
+        lines = [line.split(",") for line in file.read_text().splitlines()]
+        turned = [[a, b, f"{-float(value):.6f}"] for a, b, value in lines[1:]]
+        text = "\n".join(",".join(row) for row in [lines[0], *turned]) + "\n"
+        (tmp_path / "down" / file.name).write_text(text)
+    words = ("replay", "--pool", "4", "--trainers", "quality:4", "--json")
+    words += ("--policy", "freetrain", "--policy", "equal")
+
+    up = run(*words, "--curves", "c", cwd=tmp_path)
+    down = run(*words, "--curves", "down", "--better", "lower", cwd=tmp_path)
+
+    rising = [one["quality"] for one in json.loads(up.stdout)]
+    assert rising == [one["quality"] for one in json.loads(down.stdout)]
+    assert all(rising)
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
         ("replay --pool 4 --trainers quality:0", 64, "'0' trainers: expected a number"),
         ("replay --pool 4 --trainers quality:9 --curves no", 66, "no .csv file in"),
+        ("contest weight --curves c --better lower", 65, "Say --better higher."),
         ("contest weight --load 0", 64, "Invalid value for '--load'"),
         ("contest wait", 64, "no priority 'wait'. Choose one of"),
         ("contest", 64, "Missing argument 'PRIORITY...'"),
