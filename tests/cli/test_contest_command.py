@@ -114,7 +114,16 @@ def test_curves_that_fall_are_the_same_training_as_those_that_rise(
         turned = [[a, b, f"{-float(value):.6f}"] for a, b, value in lines[1:]]
         text = "\n".join(",".join(row) for row in [lines[0], *turned]) + "\n"
         (tmp_path / "down" / file.name).write_text(text)
-    words = "replay --pool 4 --trainers quality:4 --policy equal --json".split()
+    words = [
+        "replay",
+        "--pool",
+        "4",
+        "--trainers",
+        "quality:4",
+        "--policy",
+        "equal",
+        "--json",
+    ]
 
     up = run(*words, "--curves", "c", cwd=tmp_path)
     down = run(*words, "--curves", "down", "--better", "lower", cwd=tmp_path)
