@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich import box
-from rich.table import Table
-
+from freetrain.cli.screen import figures
 from freetrain.report.rows import percent, scaled
 
 if TYPE_CHECKING:
@@ -51,9 +49,9 @@ def loop_text(
             f"The broker ticks every {loop.tick_s:g} s and {seen}; mode {loop.mode}.",
             soft_wrap=True,
         )
-        console.print(_table(TRAINED, [_trained(one) for one in results]))
+        console.print(figures(TRAINED, [_trained(one) for one in results]))
         console.print()
-        console.print(_table(HARMED, [_harmed(one) for one in results]))
+        console.print(figures(HARMED, [_harmed(one) for one in results]))
         console.print(f"\n{LEGEND}", soft_wrap=True)
     return captured.get()
 
@@ -83,13 +81,3 @@ def _harmed(result: LoopResult) -> tuple[str, ...]:
         f"{harm.mean_s:.0f}",
         f"{harm.most_s:.0f}",
     )
-
-
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 0, 0, 1))
-    for heading in headings:
-        left = heading == headings[0]
-        table.add_column(heading, justify="left" if left else "right", no_wrap=left)
-    for row in rows:
-        table.add_row(*row)
-    return table

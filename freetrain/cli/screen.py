@@ -54,7 +54,7 @@ def comparison_text(comparison: Comparison, world: World) -> str:
 
 def comparison_table(comparison: Comparison) -> Table:
     """Return one row a policy; 80 columns are enough."""
-    return _table(
+    return figures(
         HEADINGS, [table_row(r, comparison.name(r)) for r in comparison.results]
     )
 
@@ -65,7 +65,7 @@ def quality_tables(comparison: Comparison) -> list[Table]:
     if not any(result.learning for result in shown):
         return []
     rows = [quality_row(result, comparison.name(result)) for result in shown]
-    tables = [_table(quality_rows.HEADINGS, rows)]
+    tables = [figures(quality_rows.HEADINGS, rows)]
     if baseline is not None:
         others = [
             against_row(result, baseline, comparison.name(result))
@@ -73,11 +73,12 @@ def quality_tables(comparison: Comparison) -> list[Table]:
             if result is not baseline
         ]
         heads = (f"vs {comparison.name(baseline)}", *AGAINST_HEADINGS[1:])
-        tables.append(_table(heads, others))
+        tables.append(figures(heads, others))
     return tables
 
 
-def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+def figures(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """Return a table for a terminal, its first column words and the others numbers."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 0, 0, 1))
     for heading in headings:
         left = heading == headings[0]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from freetrain.forecast.interface import Prospect
 from freetrain.forecast.learned import LearnedForecaster
-from freetrain.forecast.promises import Promises, departures_per_s
+from freetrain.forecast.promises import Promises
 from freetrain.forecast.recent import RecentAffinity
 
 if TYPE_CHECKING:
@@ -167,19 +167,13 @@ class LiveForecast:
             usable_s: After how long they must be left whatever comes; ``math.inf``
                 for never.
         """
-        plain, promise = self._plain(node), self._near(node)
-        if promise is not None and self._looked_s is not None:
-            return self._promises.prospect(
-                plain,
-                lead_s=promise.end_s - self._looked_s,
-                usable_s=usable_s,
-                horizon_s=self._horizon_s,
-            )
-        if usable_s >= self._horizon_s:
-            return plain
-        rate = departures_per_s(plain, self._horizon_s)
-        lived_s = -math.expm1(-rate * usable_s) / rate if rate else usable_s
-        return Prospect(max(0.0, lived_s), 1.0, 1.0)
+        return self._promises.expected(
+            self._plain(node),
+            self._near(node),
+            now_s=self._looked_s or 0.0,
+            usable_s=usable_s,
+            horizon_s=self._horizon_s,
+        )
 
     def expected(self, node: str) -> Expected | None:
         """Return what is expected of *node*, for people; None if it is not idle."""

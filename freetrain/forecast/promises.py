@@ -150,6 +150,35 @@ class Promises:
             return Prospect(life_s, 1.0, 1.0)
         return Prospect(life_s, -math.expm1(-hits), 1.0)
 
+    def expected(
+        self,
+        plain: Prospect,
+        promise: Promise | None,
+        *,
+        now_s: float,
+        usable_s: float,
+        horizon_s: float,
+    ) -> Prospect:
+        """Return what is expected of nodes, whether they are promised or not.
+
+        Args:
+            plain: What is expected of them otherwise, until *horizon_s*.
+            promise: What is promised of them; None for nothing.
+            now_s: The moment, on the clock of the promise.
+            usable_s: As for ``prospect``.
+            horizon_s: How far the prospect reaches, seconds.
+        """
+        if promise is not None:
+            lead_s = promise.end_s - now_s
+            return self.prospect(
+                plain, lead_s=lead_s, usable_s=usable_s, horizon_s=horizon_s
+            )
+        if usable_s >= horizon_s:
+            return plain
+        rate = departures_per_s(plain, horizon_s)
+        lived_s = -math.expm1(-rate * usable_s) / rate if rate else usable_s
+        return Prospect(max(0.0, lived_s), 1.0, 1.0)
+
     def survival(self, rate: float, *, lead_s: float, after_s: float) -> float:
         """Return the probability that a promised node is idle still *after_s* from now.
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
-from freetrain.forecast.interface import Prospect
 from freetrain.forecast.live import NEAR_S
 from freetrain.forecast.promises import Promise, Promises, departures_per_s
 
@@ -16,6 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from freetrain.forecast.delays import Interval
+    from freetrain.forecast.interface import Prospect
     from freetrain.forecast.learned import LearnedForecaster
     from freetrain.replay.loop.leases import Leases
 
@@ -78,20 +77,13 @@ class PromisedForecaster:
         """Return what is expected of a group until the horizon."""
         node = min(self._groups[cluster])
         plain = self._learned.prospect(self._learned.cluster(node))
-        usable_s = self._usable_until_s(node) - self._now_s
-        promise = self._near(node)
-        if promise is not None:
-            return self._promises.prospect(
-                plain,
-                lead_s=promise.end_s - self._now_s,
-                usable_s=usable_s,
-                horizon_s=self._horizon_s,
-            )
-        if usable_s >= self._horizon_s:
-            return plain
-        rate = departures_per_s(plain, self._horizon_s)
-        lived_s = -math.expm1(-rate * usable_s) / rate if rate else usable_s
-        return Prospect(max(0.0, lived_s), 1.0, 1.0)
+        return self._promises.expected(
+            plain,
+            self._near(node),
+            now_s=self._now_s,
+            usable_s=self._usable_until_s(node) - self._now_s,
+            horizon_s=self._horizon_s,
+        )
 
     def survival(self, node: int, horizon_s: float) -> float:
         """Return the probability that an idle node stays *horizon_s* more."""
