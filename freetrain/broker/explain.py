@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 from freetrain.broker.lease import LeaseState
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from freetrain.broker.actual import Actual
     from freetrain.broker.brakes import Brake
     from freetrain.broker.pool import Classes, Refusal
     from freetrain.broker.wanted import Trainer, Wanted, WantedTrainer
+    from slurm.holes import Hole
 
 
 class TrainerReason(StrEnum):
@@ -26,6 +27,7 @@ class TrainerReason(StrEnum):
     HELD_BACK = "leases for it may not be asked for now"
     RE_FORMS = "it is being moved to what the plan gives it"
     NO_NODES = "no hole meets its requirement"
+    NO_USABLE_NODES = "no hole that meets its requirement can be used"
     TOO_FEW_NODES = "fewer nodes are to be had than its smallest size"
     OTHERS_GAIN_MORE = "the nodes are worth more elsewhere, or the change too dear"
 
@@ -52,6 +54,8 @@ class TrainerExplanation:
         planned_nodes: How many the plan gives it.
         usable_nodes: How many meet its requirement, others' included.
         brake: What keeps leases from being asked for, None for nothing.
+        refusal: Why most holes that meet its requirement cannot be used; None
+            where some can, or none is there.
     """
 
     trainer: str
@@ -60,6 +64,7 @@ class TrainerExplanation:
     planned_nodes: int
     usable_nodes: int
     brake: Brake | None = None
+    refusal: Refusal | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +89,7 @@ def explain_trainers(
     wanted: Wanted,
     classes: Classes,
     *,
+    holes: Mapping[str, Sequence[Hole]],
     brake: Brake | None,
 ) -> tuple[TrainerExplanation, ...]:
     """Return why each of *trainers* has what it has.
@@ -92,22 +98,47 @@ def explain_trainers(
         trainers: As they stood when planning.
         wanted: What the plan asks for, in the same order.
         classes: The nodes planned with.
+        holes: Holes by requirement, those included that cannot be planned with.
         brake: What kept leases from being asked for.
     """
     usable: Counter[str] = Counter()
     for node_class, shapes in zip(classes.classes, classes.shapes, strict=True):
         usable.update(dict.fromkeys(shapes, node_class.nodes))
+    refusals = {
+        shape: _mostly(classes.pool.refused, found) for shape, found in holes.items()
+    }
     return tuple(
-        TrainerExplanation(
-            trainer=trainer.name,
-            reason=_why(trainer, one, usable[trainer.shape], brake),
-            nodes=len(trainer.leases),
-            planned_nodes=one.planned_nodes,
-            usable_nodes=usable[trainer.shape],
-            brake=brake if one.awaited_nodes else None,
+        _explained(
+            trainer, one, usable[trainer.shape], refusals.get(trainer.shape), brake
         )
         for trainer, one in zip(trainers, wanted.trainers, strict=True)
     )
+
+
+def _explained(
+    trainer: Trainer,
+    one: WantedTrainer,
+    usable: int,
+    refusal: Refusal | None,
+    brake: Brake | None,
+) -> TrainerExplanation:
+    reason = _why(trainer, one, usable, brake)
+    is_refused = reason is TrainerReason.NO_NODES and refusal is not None
+    return TrainerExplanation(
+        trainer=trainer.name,
+        reason=TrainerReason.NO_USABLE_NODES if is_refused else reason,
+        nodes=len(trainer.leases),
+        planned_nodes=one.planned_nodes,
+        usable_nodes=usable,
+        brake=brake if one.awaited_nodes else None,
+        refusal=refusal if is_refused else None,
+    )
+
+
+def _mostly(refused: Mapping[str, Refusal], holes: Iterable[Hole]) -> Refusal | None:
+    """Return why most of *holes* were refused; None where none was."""
+    why = Counter(refused[hole.node] for hole in holes if hole.node in refused)
+    return why.most_common(1)[0][0] if why else None
 
 
 def _why(

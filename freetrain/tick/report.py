@@ -85,7 +85,11 @@ def _trainers(observed: Observed, decided: Decided) -> Iterator[TrainerLine]:
     explained = {
         one.trainer: one
         for one in explain_trainers(
-            look.trainers, decision.wanted, decision.classes, brake=decision.brake
+            look.trainers,
+            decision.wanted,
+            decision.classes,
+            holes=look.holes,
+            brake=decision.brake,
         )
     }
     shapes = {one.name: one.shape for one in look.trainers}
@@ -97,7 +101,7 @@ def _trainers(observed: Observed, decided: Decided) -> Iterator[TrainerLine]:
             continue
         yield replace(
             line,
-            reason=str(why.reason),
+            reason=f"{why.reason}: {why.refusal}" if why.refusal else str(why.reason),
             planned_nodes=why.planned_nodes,
             usable_nodes=why.usable_nodes,
             shape=shapes[line.name],

@@ -60,7 +60,11 @@ def decided(seen: Look, limits: Limits | None = None) -> Decision:
 
 def reasons(seen: Look, decision: Decision) -> list[TrainerReason]:
     told = explain_trainers(
-        seen.trainers, decision.wanted, decision.classes, brake=decision.brake
+        seen.trainers,
+        decision.wanted,
+        decision.classes,
+        holes=seen.holes,
+        brake=decision.brake,
     )
     return [one.reason for one in told]
 
@@ -109,6 +113,7 @@ def test_each_trainer_is_told_why_it_has_what_it_has() -> None:
     planned = look(one_hole, trainer("a", 0), belief=belief)
     few = look(one_hole, trainer("a", pairs=True))
     none = look(one_hole, trainer("a", shape="gpu"))
+    short = look((hole("n0", NOW_S + 10),), trainer("a"))
     rivals = look(one_hole, trainer("a", 0), trainer("b"), belief=belief)
     awaits = look(one_hole, trainer("a"))
     paused = look(one_hole, trainer("a"), pace=Pace(0, 9, NOW_S))
@@ -117,6 +122,7 @@ def test_each_trainer_is_told_why_it_has_what_it_has() -> None:
     assert reasons(planned, decided(planned)) == [TrainerReason.AS_PLANNED]
     assert reasons(few, decided(few)) == [TrainerReason.TOO_FEW_NODES]
     assert reasons(none, decided(none)) == [TrainerReason.NO_NODES]
+    assert reasons(short, decided(short)) == [TrainerReason.NO_USABLE_NODES]
     assert reasons(rivals, decided(rivals))[1] is TrainerReason.OTHERS_GAIN_MORE
     assert reasons(awaits, decided(awaits)) == [TrainerReason.AWAITS_LEASES]
     assert reasons(paused, decided(paused)) == [TrainerReason.HELD_BACK]

@@ -12,7 +12,12 @@ from freetrain.exchange.assigned import Assigned, create_assigned
 from freetrain.exchange.ending import Ended, Ending, create_ending
 from freetrain.exchange.heartbeat import AgentState
 from freetrain.exchange.layout import lease_name
-from freetrain.site.settings import Mode, PlannerSettings, PolicyName
+from freetrain.site.settings import (
+    LeaseSettings,
+    Mode,
+    PlannerSettings,
+    PolicyName,
+)
 from freetrain.standin import keeping
 from freetrain.standin.records import Job, JobState
 from freetrain.store.events import EventKind, events_of, pace
@@ -464,3 +469,19 @@ def test_the_page_is_json_that_every_reader_takes(world: TickWorld) -> None:
     assert "Infinity" not in text
     assert json.loads(text)["version"] == 1
     assert lease_name(world.running()[0]) not in text  # it was asked for after the look
+
+
+def test_a_trainer_is_told_why_the_holes_that_are_there_cannot_be_used(
+    quick_folder: Path,
+) -> None:
+    hours = 1e5
+    world = tick_world(
+        quick_folder, lease=LeaseSettings(shortest_s=hours, longest_s=hours)
+    )
+    world.submit("a")
+
+    (line,) = world.tick().page.trainers
+
+    assert line.reason == (
+        "no hole that meets its requirement can be used: too short for a lease"
+    )
