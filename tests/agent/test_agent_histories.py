@@ -56,10 +56,13 @@ EVENTS = st.builds(
 )
 
 
-@given(st.lists(EVENTS, max_size=12))
+LINGERS_S = st.sampled_from([0.0, 2.5])
+
+
+@given(st.lists(EVENTS, max_size=12), LINGERS_S)
 @settings(max_examples=25)
-def test_whatever_happens_the_rules_hold(events: list[Event]) -> None:
-    cluster = ModelCluster()
+def test_whatever_happens_the_rules_hold(events: list[Event], lingers_s: float) -> None:
+    cluster = ModelCluster(lingers_s=lingers_s)
     cluster.add_trainer()
     keys = [cluster.add_lease() for _ in range(LEASES)]
     cluster.assign(*keys[:2])
@@ -73,10 +76,12 @@ def test_whatever_happens_the_rules_hold(events: list[Event]) -> None:
     _check_settled(cluster, len(events))
 
 
-@given(st.lists(EVENTS, max_size=8))
+@given(st.lists(EVENTS, max_size=8), LINGERS_S)
 @settings(max_examples=8)
-def test_everything_ends_when_the_leases_do(events: list[Event]) -> None:
-    cluster = ModelCluster()
+def test_everything_ends_when_the_leases_do(
+    events: list[Event], lingers_s: float
+) -> None:
+    cluster = ModelCluster(lingers_s=lingers_s)
     cluster.add_trainer()
     keys = [cluster.add_lease() for _ in range(LEASES)]
     cluster.assign(*keys[:3])
