@@ -1,4 +1,4 @@
-"""The command: ``python -m tests.soak harm|coverage|faults|quality``."""
+"""The command: ``python -m tests.soak harm|coverage|meet|faults|quality``."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tests.cluster.machine import ClusterRefusedError, prepare, this_machine
 from tests.cluster.settings import Variant
 from tests.soak.harm_runs import Measurement, measure_coverage, measure_harm
 from tests.soak.kills import endure
+from tests.soak.meetings import meet
 from tests.soak.quality import compare
 
 if TYPE_CHECKING:
@@ -43,6 +44,10 @@ def main(argv: Sequence[str] | None = None) -> int:
                     light=asked.light,
                 )
                 told = _MEASURES[asked.what](cluster, folder, wanted)
+            elif asked.what == "meet":
+                told = meet(
+                    cluster, folder, repeats=asked.repeats, tick_every_s=asked.tick
+                )
             elif asked.what == "quality":
                 told = compare(cluster, folder, asked.priority, tick_every_s=asked.tick)
             else:
@@ -78,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Measure FreeTrain on a real cluster of eight nodes.",
         epilog="Example: python -m tests.soak harm --mode yield --repeats 3",
     )
-    parser.add_argument("what", choices=(*_MEASURES, "faults", "quality"))
+    parser.add_argument("what", choices=(*_MEASURES, "meet", "faults", "quality"))
     parser.add_argument("--mode", choices=("preempt", "yield"), default="preempt")
     parser.add_argument(
         "--variant", type=Variant, choices=list(Variant), action="append", default=[]

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from tests.e2e.workload import Submission
 
 TRAINERS = ("ada", "ben", "cleo")
-_LIGHT = TOP / "tests" / "soak" / "light_program.py"
+LIGHT = TOP / "tests" / "soak" / "light_program.py"
 _STUBBORN = TOP / "tests" / "soak" / "stubborn_program.py"
-_LEASE = {
+LEASE = {
     False: 'partition = "freetrain"\nmode = "preempt"',
     True: 'partition = "main"\nmode = "yield"',
 }
@@ -112,13 +112,13 @@ def _live(
 @contextmanager
 def _freetrain(stage: Stage, wanted: Measurement) -> Iterator[None]:
     """Have trainers that could use everything, as long as the block lasts."""
-    stage.set_up(lease=_LEASE[Variant.SHARED in stage.cluster.variants])
+    stage.set_up(lease=LEASE[Variant.SHARED in stage.cluster.variants])
     names = TRAINERS[: wanted.trainers]
     for name in names:
         if wanted.stubborn:
             stage.submit(name, most=8, program=_STUBBORN, top="elastic = false")
         elif wanted.light:
-            stage.submit(name, most=8, program=_LIGHT)
+            stage.submit(name, most=8, program=LIGHT)
         else:
             stage.submit(
                 name,
