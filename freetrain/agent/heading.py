@@ -138,9 +138,10 @@ def _why_kill(
     if _is_stuck(seen, trainer, generation):
         return "a process of it is stopped"
     why = _why_never_begin(trainer, generation, world, patience)
-    why = why or _why_hurry(seen, generation)
     if why:
         return why
+    if seen.leaving_s is not None and seen.leaving_s >= seen.bound_s:
+        return "its head must leave now"
     if world.asked_s is not None:
         limit_s = _stop_limit_s(seen, trainer, generation, patience)
         if world.asked_s >= limit_s:
@@ -169,15 +170,6 @@ def _why_never_begin(
     if trainer.job.elastic and not generation.has_begun and is_late:
         return f"it did not begin within {patience.begin_patience_s:g} s"
     return ""
-
-
-def _why_hurry(seen: Seen, generation: GenerationSeen) -> str:
-    """Return why a head that leaves waits for its world no more; mostly nothing."""
-    if seen.leaving_s is None:
-        return ""
-    if generation.has_made_room:
-        return "it has made room, and its head leaves"
-    return "its head must leave now" if seen.leaving_s >= seen.bound_s else ""
 
 
 def _waits(trainer: TrainerSeen, world: WorldSeen) -> bool:

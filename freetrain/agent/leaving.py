@@ -55,7 +55,7 @@ def leaving(seen: Seen, patience: Patience) -> tuple[Action, ...]:
         last = tuple(_last_words(seen))
         return (SweepAll(), *last, EndOwnJob("the time to leave is up"))
     if all(_is_free(seen, trainer) for trainer in seen.trainers):
-        return (SweepAll(), EndOwnJob("told to leave"))
+        return (EndOwnJob("told to leave"),)
     return (SweepAll(),) if seen.leaving_s >= seen.bound_s else ()
 
 
@@ -90,7 +90,4 @@ def _is_free(seen: Seen, trainer: TrainerSeen) -> bool:
 def _is_busy(seen: Seen, generation: GenerationSeen) -> bool:
     if generation.is_over or seen.me not in generation.assigned.keys:
         return False
-    if generation.is_headed_by(seen.me):
-        return True
-    # Processes take up to a second to end once all is committed, and somebody waits.
-    return generation.processes > 0 and not generation.has_made_room
+    return generation.is_headed_by(seen.me) or generation.processes > 0

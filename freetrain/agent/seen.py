@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from freetrain.jobfile.job import TrainerJob
 
 _FAILED = "failed"
-_RESCALED = "rescaled"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,11 +111,6 @@ class GenerationSeen:
     def ended_well(self) -> bool:
         """Whether its world says that it ended, and not by an error."""
         return self.outcome not in {"", _FAILED}
-
-    @property
-    def has_made_room(self) -> bool:
-        """Whether it was stopped and all of it is committed: nobody needs it now."""
-        return self.outcome == _RESCALED
 
     @property
     def has_members(self) -> bool:

@@ -83,7 +83,6 @@ class ModelCluster:
         fails_s: After which time of training every world fails by itself.
         ignores_stop: Whether worlds do not obey.
         hangs: Whether worlds never begin.
-        lingers_s: How long processes of worlds stay when these have ended.
     """
 
     board: ModelBoard = field(default_factory=ModelBoard)
@@ -98,7 +97,6 @@ class ModelCluster:
     fails_s: float = 1e9
     ignores_stop: bool = False
     hangs: bool = False
-    lingers_s: float = 0.0
 
     def add_lease(self, *, limit_s: float = 1e6) -> LeaseKey:
         key = LeaseKey("u", len(self.leases))
@@ -241,7 +239,6 @@ class ModelEdge:
         )
         world.elastic, world.fails_s = job.elastic, cluster.fails_s
         world.ignores_stop, world.hangs = cluster.ignores_stop, cluster.hangs
-        world.lingers_s = cluster.lingers_s
         cluster.launched_s.append(cluster.now_s)
         cluster.worlds[where] = world
         return world

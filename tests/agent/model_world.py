@@ -32,7 +32,6 @@ class ModelWorld:
         ignores_stop: Whether it does not obey.
         fails_s: After which time of training it fails by itself.
         hangs: Whether it never begins.
-        lingers_s: How long its processes stay once it has said how it ended.
     """
 
     cluster: ModelCluster
@@ -47,13 +46,11 @@ class ModelWorld:
     ignores_stop: bool = False
     fails_s: float = 1e9
     hangs: bool = False
-    lingers_s: float = 0.0
     pid: int = 1
     _started_s: float = 0.0
     _asked_s: float | None = None
     _broken_s: float | None = None
     _trained_s: float = 0.0
-    _done_s: float | None = None
 
     def __post_init__(self) -> None:
         self.ranks = {m for m in self.members if self.cluster.leases[m].is_alive}
@@ -64,8 +61,7 @@ class ModelWorld:
     @property
     def is_training(self) -> bool:
         is_whole = self.ranks == set(self.members) and not self.frozen
-        is_over = self.exit_code is not None or self._done_s is not None
-        return self.began and is_whole and not is_over
+        return self.began and self.exit_code is None and is_whole
 
     def poll(self) -> int | None:
         return self.exit_code
@@ -113,10 +109,7 @@ class ModelWorld:
             return
         if self.exit_code is not None or self.frozen:
             return
-        if self._done_s is None:
-            self._live(now_s)
-        elif now_s >= self._done_s:
-            self._end()
+        self._live(now_s)
 
     def _live(self, now_s: float) -> None:
         board, trainer = self.cluster.board, self.where[0]
@@ -157,11 +150,6 @@ class ModelWorld:
     def _finish(self, outcome: str) -> None:
         step = self.cluster.board.committed.get(self.where[0], 0)
         self.cluster.board.outcomes[self.where] = (outcome, step)
-        self._done_s = self.cluster.now_s + self.lingers_s
-        if not self.lingers_s:
-            self._end()
-
-    def _end(self) -> None:
         self.exit_code = 0
         self.ranks = set()
 

@@ -56,13 +56,10 @@ EVENTS = st.builds(
 )
 
 
-LINGERS_S = st.sampled_from([0.0, 2.5])
-
-
-@given(st.lists(EVENTS, max_size=12), LINGERS_S)
+@given(st.lists(EVENTS, max_size=12))
 @settings(max_examples=25)
-def test_whatever_happens_the_rules_hold(events: list[Event], lingers_s: float) -> None:
-    cluster = ModelCluster(lingers_s=lingers_s)
+def test_whatever_happens_the_rules_hold(events: list[Event]) -> None:
+    cluster = ModelCluster()
     cluster.add_trainer()
     keys = [cluster.add_lease() for _ in range(LEASES)]
     cluster.assign(*keys[:2])
@@ -76,12 +73,10 @@ def test_whatever_happens_the_rules_hold(events: list[Event], lingers_s: float) 
     _check_settled(cluster, len(events))
 
 
-@given(st.lists(EVENTS, max_size=8), LINGERS_S)
+@given(st.lists(EVENTS, max_size=8))
 @settings(max_examples=8)
-def test_everything_ends_when_the_leases_do(
-    events: list[Event], lingers_s: float
-) -> None:
-    cluster = ModelCluster(lingers_s=lingers_s)
+def test_everything_ends_when_the_leases_do(events: list[Event]) -> None:
+    cluster = ModelCluster()
     cluster.add_trainer()
     keys = [cluster.add_lease() for _ in range(LEASES)]
     cluster.assign(*keys[:3])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from freetrain.exchange.ending import Ended
 from tests.agent.model_cluster import TRAINER, ModelCluster
 
@@ -13,11 +11,9 @@ if TYPE_CHECKING:
     from freetrain.broker.lease import LeaseKey
 
 
-def training_on(
-    nodes: int, *, lingers_s: float = 0.0
-) -> tuple[ModelCluster, list[LeaseKey]]:
+def training_on(nodes: int) -> tuple[ModelCluster, list[LeaseKey]]:
     """Return a world in which a trainer's first generation trains on *nodes*."""
-    cluster = ModelCluster(lingers_s=lingers_s)
+    cluster = ModelCluster()
     cluster.add_trainer()
     keys = [cluster.add_lease() for _ in range(nodes)]
     cluster.assign(*keys)
@@ -78,23 +74,6 @@ def test_the_head_gets_its_notice() -> None:
     assert ended_s is not None
     assert ended_s - told_s < 1.5
     assert cluster.board.over[TRAINER, 1].ended == "rescaled"
-
-
-@pytest.mark.parametrize("which", [0, 1], ids=["head", "another"])
-def test_a_lease_does_not_wait_for_processes_that_end_when_all_is_committed(
-    which: int,
-) -> None:
-    cluster, keys = training_on(3, lingers_s=4.0)
-    told_s = cluster.now_s
-
-    cluster.tell(keys[which])
-    cluster.run(10)
-
-    ended_s = cluster.leases[keys[which]].ended_s
-    assert ended_s is not None
-    assert ended_s - told_s < 1.5
-    assert cluster.board.over[TRAINER, 1].ended == "rescaled"
-    assert cluster.training() == [2]
 
 
 def test_the_last_lease_leaves_a_trainer_that_runs_nowhere() -> None:
