@@ -11,7 +11,9 @@ from freetrain.cli.times import ago, clock_text, nodes_text, short_age
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from freetrain.tick.expected import CameLine, ExpectedLine, PromiseLine
+    from freetrain.forecast.delays import Interval
+    from freetrain.forecast.interface import Expected
+    from freetrain.tick.came import CameLine
     from freetrain.tick.page import Page
 
 _MOST_CAME = 6
@@ -43,7 +45,7 @@ def came_text(page: Page, now_s: float, *, most: int = _MOST_CAME) -> list[str]:
     return [*leases, *map(_promised, page.promises)]
 
 
-def _said(one: ExpectedLine, now_s: float) -> str:
+def _said(one: Expected, now_s: float) -> str:
     odds = f"{one.leaves:.0%} to leave within {short_age(one.horizon_s)}"
     stays = f"as likely as not to stay {short_age(one.even_s)} or longer"
     parts = [odds, stays if one.even_s else "more likely than not gone in a minute"]
@@ -68,7 +70,7 @@ def _came(one: CameLine, now_s: float) -> str:
     )
 
 
-def _promised(one: PromiseLine) -> str:
+def _promised(one: Interval) -> str:
     return (
         f"Of {nodes_text(one.nodes)} promised {short_age(one.lead_s)} ahead or more, "
         f"{one.early:.0%} left early and {one.late:.0%} late; eight of ten between "

@@ -13,7 +13,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from freetrain.forecast.interface import Prospect
+from freetrain.forecast.interface import Expected, Prospect
 from freetrain.forecast.learned import LearnedForecaster
 from freetrain.forecast.promises import Promises
 from freetrain.forecast.recent import RecentAffinity
@@ -56,28 +56,6 @@ class Sight:
     idle: frozenset[str]
     unclear: frozenset[str]
     promised: Mapping[str, Promise]
-
-
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """What is expected of one node, for people.
-
-    Attributes:
-        horizon_s: How far ``leaves`` reaches.
-        leaves: Probability that it leaves within the horizon, 0 to 1.
-        even_s: It stays so long with a probability of a half or more: a power of two
-            in minutes; 0 where not even one.
-        together: How many nodes are expected to leave with it, itself included.
-        promised_s: When it is promised to somebody, Unix time; None for never.
-        is_learning: Whether too little has been seen to plan by that.
-    """
-
-    horizon_s: float
-    leaves: float
-    even_s: float
-    together: int
-    promised_s: float | None
-    is_learning: bool
 
 
 class LiveForecast:

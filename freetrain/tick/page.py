@@ -11,7 +11,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from freetrain.exchange.errors import UnreadableFileError
-from freetrain.tick.expected import CameLine, ExpectedLine, PromiseLine
+from freetrain.forecast.delays import Interval
+from freetrain.forecast.interface import Expected
+from freetrain.tick.came import CameLine
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,7 +88,7 @@ class HoleLine:
     ends_by: str = ""
     blocker: str = ""
     trainer: str = ""
-    expected: ExpectedLine | None = None
+    expected: Expected | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +178,7 @@ class Page:
     leases: tuple[LeaseLine, ...]
     priority: str = ""
     came: tuple[CameLine, ...] = ()
-    promises: tuple[PromiseLine, ...] = ()
+    promises: tuple[Interval, ...] = ()
     version: int = VERSION
 
 
@@ -203,7 +205,7 @@ def read_page(path: Path) -> Page | None:
         holes = tuple(map(_hole, fields.pop("holes")))
         leases = tuple(_line(LeaseLine, one) for one in fields.pop("leases"))
         came = tuple(_line(CameLine, one) for one in fields.pop("came", ()))
-        promises = tuple(_line(PromiseLine, one) for one in fields.pop("promises", ()))
+        promises = tuple(_line(Interval, one) for one in fields.pop("promises", ()))
         problems = tuple(fields.pop("problems"))
         return Page(
             trainers=trainers,
@@ -231,7 +233,7 @@ def _hole(fields: dict[str, Any]) -> HoleLine:
     line: HoleLine = _line(HoleLine, fields)
     if expected is None:
         return line
-    return replace(line, expected=_line(ExpectedLine, expected))
+    return replace(line, expected=_line(Expected, expected))
 
 
 def _line(kind: type[Any], fields: dict[str, Any]) -> Any:  # noqa: ANN401 - JSON

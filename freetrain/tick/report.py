@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from freetrain.broker.explain import explain_holes, explain_trainers
 from freetrain.broker.pace import paused_until_s
 from freetrain.exchange.layout import lease_name
-from freetrain.tick.expected import came_lines, expected_line, promise_lines
+from freetrain.tick.came import came_lines
 from freetrain.tick.page import HoleLine, LeaseLine, Page, TrainerLine
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def page_of(  # noqa: PLR0913 - one fact each
     planner_s: float,
 ) -> Page:
     """Return the page of a tick; it tells of what was so when it began."""
-    decision = decided.decision
+    decision, outlook = decided.decision, decided.outlook
     pause_s = paused_until_s(observed.pace, observed.limits)
     is_paused = pause_s is not None and pause_s > observed.now_s
     problems = [*decided.problems, *done.problems]
@@ -66,8 +66,8 @@ def page_of(  # noqa: PLR0913 - one fact each
         holes=tuple(_holes(observed, decided)),
         leases=tuple(_leases(observed)),
         priority=decided.deserts.priority,
-        came=came_lines(decided.outlook),
-        promises=promise_lines(decided.outlook),
+        came=() if outlook is None else came_lines(outlook),
+        promises=() if outlook is None else outlook.forecast.intervals(),
     )
 
 
@@ -150,7 +150,7 @@ def _training(observed: Observed) -> dict[LeaseKey, str]:
 
 
 def _holes(observed: Observed, decided: Decided) -> Iterator[HoleLine]:
-    decision = decided.decision
+    decision, outlook = decided.decision, decided.outlook
     found = {hole.node: hole for holes in decided.look.holes.values() for hole in holes}
     on = _names(observed.belief.leases, _training(observed))
     for why in explain_holes(
@@ -166,7 +166,7 @@ def _holes(observed: Observed, decided: Decided) -> Iterator[HoleLine]:
             ends_by=str(hole.ends_by),
             blocker=hole.blocker,
             trainer=on.get(why.node, ""),
-            expected=expected_line(decided.outlook, why.node),
+            expected=None if outlook is None else outlook.forecast.expected(why.node),
         )
 
 

@@ -9,7 +9,9 @@ import pytest
 
 from freetrain.broker.explain import HoleReason, TrainerReason
 from freetrain.exchange.ending import Ended
-from freetrain.tick.expected import CameLine, ExpectedLine, PromiseLine
+from freetrain.forecast.delays import Interval
+from freetrain.forecast.interface import Expected
+from freetrain.tick.came import CameLine
 from freetrain.tick.page import HoleLine, TrainerLine
 from tests.cli.desk_files import at_home, refused, run_json
 from tests.cli.worlds import NOW_S, run
@@ -141,7 +143,7 @@ def test_an_unknown_trainer_is_refused(tmp_path: Path, digits: StateDir) -> None
     assert digits.path.exists()
 
 
-SOON = ExpectedLine(
+SOON = Expected(
     horizon_s=400.0,
     leaves=0.25,
     even_s=960.0,
@@ -160,7 +162,7 @@ CAME = CameLine(
     ended_s=NOW_S - 100.0,
     came="preempted",
 )
-PROMISES = PromiseLine(
+PROMISES = Interval(
     lead_s=600.0,
     nodes=12,
     early=0.5,
