@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 _GENERATION = re.compile(r"([0-9]{10})\.json", re.ASCII)
 _NOTICE = re.compile(r"([0-9]{10})\.(.{1,100})-([0-9]{1,10})", re.ASCII)
-_CHECKPOINT = re.compile(r"[0-9]{10}-([0-9]+)\.npz", re.ASCII)
 _KEPT = 1_000
 _LONGEST_MESSAGE = 2_000
 
@@ -177,8 +176,7 @@ class DiskBoard:
         said = self._said(run, ending.generation)
         if said is not None:
             return _with_outcome(ending, said)
-        steps = (_CHECKPOINT.fullmatch(n) for n in self._listing.names(run.checkpoints))
-        committed_step = max((int(m[1]) for m in steps if m), default=0)
+        committed_step = max((one.step for one in run.committed()), default=0)
         return replace(ending, committed_step=committed_step)
 
     def notice(self, trainer: str, generation: int, lease: LeaseKey) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,8 @@ from freetrain.pack.record import member_folders
 if TYPE_CHECKING:
     from pathlib import Path
 
-_CHECKPOINT = re.compile(r"([0-9]{10})-([0-9]{15})\.npz", re.ASCII)
+    from freetrain.elastic.run_dir import Committed
+
 _LOG = re.compile(r"([0-9]{10})\.log", re.ASCII)
 _OUTCOME = re.compile(r"([0-9]{10})\.json", re.ASCII)
 
@@ -40,19 +42,23 @@ def left_over(run_dir: Path, logs: Path) -> LeftOver:
         OSError: A folder is there and cannot be listed.
     """
     run = RunDir(run_dir)
-    checkpoints = _matching(run.checkpoints, _CHECKPOINT)
-    printed = _matching(logs, _LOG)
-    outcomes = _matching(run.outcomes, _OUTCOME)
-    named = [int(one[1]) for one in (*checkpoints, *printed, *outcomes)]
-    newest = max((one[0] for one in checkpoints), default=None)
-    inner = (left_over(one / "run", one / "logs") for one in member_folders(run))
-    steps = [one.step for one in inner if one.step is not None]
-    steps += [] if newest is None else [int(newest[11:26])]
+    committed = _committed(run)
+    printed, outcomes = _matching(logs, _LOG), _matching(run.outcomes, _OUTCOME)
+    named = [one.generation for one in committed]
+    named += [int(one[1]) for one in (*printed, *outcomes)]
+    inner = (_committed(RunDir(one / "run")) for one in member_folders(run))
+    steps = [every[-1].step for every in (committed, *inner) if every]
     return LeftOver(
         step=sum(steps) if steps else None,
         generation=max([run.newest_generation(), *named]),
         has_logs=bool(printed),
     )
+
+
+def _committed(run: RunDir) -> tuple[Committed, ...]:
+    with suppress(NotADirectoryError):
+        return run.committed()
+    return ()
 
 
 def _matching(folder: Path, pattern: re.Pattern[str]) -> list[re.Match[str]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-_COMMITTED = re.compile(r"[0-9]{10}-([0-9]{15})\.npz", re.ASCII)
+_COMMITTED = re.compile(r"([0-9]{10})-([0-9]{15})\.npz", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +18,12 @@ class Committed:
 
     Attributes:
         path: Where it is; its name is its generation and its step.
+        generation: The generation that committed it.
         step: Steps done when it was committed.
     """
 
     path: Path
+    generation: int
     step: int
 
 
@@ -95,7 +97,9 @@ class RunDir:
         except FileNotFoundError:
             return ()
         named = ((path, _COMMITTED.fullmatch(path.name)) for path in paths)
-        return tuple(Committed(path, int(name[1])) for path, name in named if name)
+        return tuple(
+            Committed(path, int(name[1]), int(name[2])) for path, name in named if name
+        )
 
     def create(self) -> None:
         """Create what is missing of the folders, open to their owner only.

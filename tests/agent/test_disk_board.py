@@ -149,8 +149,9 @@ def test_what_is_safe_of_a_world_without_a_word_is_told_by_its_checkpoints(
 ) -> None:
     run = StateDir(tmp_path).trainer("t").run
     run.create()
-    for name in ("0000000001-0000000012.npz", "0000000002-0000000040.npz", "x.npz"):
-        (run.checkpoints / name).touch()
+    names = ("0000000001-000000000000012", "0000000002-000000000000040", "x")
+    for name in names:
+        (run.checkpoints / f"{name}.npz").touch()
 
     assert board.compose("t", ending(2)).committed_step == 40
 
