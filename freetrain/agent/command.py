@@ -27,9 +27,6 @@ from freetrain.errors import FreeTrainError, UsageError
 from freetrain.exchange.heartbeat import AgentState
 from freetrain.exchange.layout import StateDir
 from freetrain.launch.local_launcher import LocalLauncher, this_node
-from freetrain.pack.cgroup_place import own_places
-from freetrain.pack.folders import KernelFolders
-from freetrain.pack.leftovers import remove_empty_groups
 from slurm.account import user_name
 from slurm.command_line import CommandLine
 from slurm.environment import scrubbed
@@ -153,6 +150,11 @@ def _run(call: Call, patience: Patience) -> None:
 
 def _sweep(call: Call, patience: Patience) -> None:
     """End what the lease left, and say that it is gone: its agent may not have."""
+    # Imported here: an agent's start is waited for, and only its sweep needs them.
+    from freetrain.pack.cgroup_place import own_places  # noqa: PLC0415
+    from freetrain.pack.folders import KernelFolders  # noqa: PLC0415
+    from freetrain.pack.leftovers import remove_empty_groups  # noqa: PLC0415
+
     machine, board = _machine(call), _board(call)
     node = Node(call.key, board, machine, patience)
     until_s = time.monotonic() + patience.sweep_grace_s
