@@ -39,9 +39,9 @@ def expected_lines(
         yield "Too little was seen of these nodes so far to plan by that."
 
 
-def came_text(page: Page, now_s: float, *, most: int = _MOST_CAME) -> list[str]:
+def came_text(page: Page, now_s: float) -> list[str]:
     """Return what came of the leases that ended last, and of promises."""
-    leases = [_came(one, now_s) for one in page.came[:most]]
+    leases = [_came(one, now_s) for one in page.came[:_MOST_CAME]]
     return [*leases, *map(_promised, page.promises)]
 
 
