@@ -22,6 +22,7 @@ from freetrain.launch.find_tool import find_tool
 from freetrain.launch.local_launcher import LocalLauncher, this_node
 from freetrain.launch.port import free_port
 from freetrain.launch.tool import Flavour
+from tests.launch.ended_worlds import PATIENCE_S, wait
 from tests.launch.launch_records import job, request
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
     from freetrain.jobfile.job import TrainerJob
     from freetrain.launch.session import Session
-
-PATIENCE_S = 60.0
 
 
 class Place:
@@ -74,14 +73,6 @@ def place(tmp_path: Path) -> Iterator[Place]:
     for world in made.started:
         world.kill()
         wait(world)
-
-
-def wait(world: Session) -> int:
-    end_s = time.monotonic() + PATIENCE_S
-    while (status := world.poll()) is None:
-        assert time.monotonic() < end_s
-        time.sleep(0.005)
-    return status
 
 
 def wait_for(path: Path) -> str:

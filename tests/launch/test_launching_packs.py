@@ -19,6 +19,7 @@ from freetrain.launch.local_launcher import LocalLauncher, this_node
 from freetrain.pack.processes import this_packer
 from freetrain.pack.record import read_record
 from freetrain.pack.run import pack_id, sweep
+from tests.launch.ended_worlds import wait
 from tests.launch.launch_records import job, request
 from tests.pack.packs import Stage, until
 
@@ -78,11 +79,6 @@ def place(tmp_path: Path) -> Iterator[PackPlace]:
         wait(world)
     sweep(this_packer(pack_id(made.run)), Clock())
     assert not made.stage.processes()
-
-
-def wait(world: Session) -> int:
-    until(lambda: world.poll() is not None)
-    return world.poll() or 0
 
 
 def test_members_have_the_lease_s_node_and_the_trainer_is_finished_with_them(

@@ -82,6 +82,10 @@ class LeasedPack:
         return read_record(self.trainer.run)
 
     @property
+    def ends(self) -> dict[str, str]:
+        return {name: line.end for name, line in self.record.members.items()}
+
+    @property
     def flag(self) -> Path:
         return self.stage.folder / "flag"
 
@@ -239,8 +243,7 @@ def _goes_on_to_its_end(pack: LeasedPack, epochs: int) -> None:
     pack.flag.touch()  # what failed does not, the next time
     pack.ticks_until("the pack to be finished", pack.is_finished)
 
-    ends = {name: line.end for name, line in pack.record.members.items()}
-    assert ends == dict.fromkeys(("short", "long", "fails"), "finished")
+    assert pack.ends == dict.fromkeys(("short", "long", "fails"), "finished")
     assert pack.used("short") == {2}
     assert pack.used("long") == {epochs}
     assert len(pack.printed("long")) > 1
@@ -248,6 +251,6 @@ def _goes_on_to_its_end(pack: LeasedPack, epochs: int) -> None:
 
 
 def _is_in_the_middle(pack: LeasedPack) -> bool:
-    ends = {name: line.end for name, line in pack.record.members.items()}
+    ends = pack.ends
     others = ends.get("short") == "finished" and ends.get("fails") == "failed"
     return others and pack.steps("long") > 20

@@ -12,7 +12,6 @@ import pytest
 from freetrain.cli.exits import exit_code
 from freetrain.errors import CannotWriteError
 from freetrain.site.settings import Caps
-from freetrain.standin.records import Job
 from freetrain.store.counters import Counter, counters
 from freetrain.store.directory import LOCK
 from freetrain.store.errors import StoreBusyError, StoreUnwritableError
@@ -22,7 +21,7 @@ from freetrain.store.turn import Ticker, take_turn
 from freetrain.tick.files import MOST_EVIDENCE, append_line, keep_evidence
 from slurm.errors import SlurmError, SlurmUnavailableError, UnreadableOutputError
 from tests.fakes.slurm.state import Act
-from tests.tick.tick_worlds import UID, TickWorld, tick_world
+from tests.tick.tick_worlds import UID, TickWorld, theirs, tick_world
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -270,15 +269,14 @@ def test_hostile_jobs_of_others_are_never_taken_for_ours(world: TickWorld) -> No
     ]
     world.slurm.standin.add(
         [
-            Job(
-                job_id=0,
+            theirs(
+                world,
                 name=name,
                 comment=name,
                 user="eve",
                 partition="main",
                 limit_s=600.0,
                 run_s=600.0,
-                submit_s=world.now_s,
             )
             for name in hostile
         ]

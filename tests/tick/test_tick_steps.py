@@ -19,13 +19,13 @@ from freetrain.site.settings import (
     PolicyName,
 )
 from freetrain.standin import keeping
-from freetrain.standin.records import Job, JobState
+from freetrain.standin.records import JobState
 from freetrain.store.events import EventKind, events_of, pace
 from freetrain.store.open_store import read_store
 from freetrain.store.trainers import TrainerState
 from freetrain.tick.page import read_page
 from freetrain.tick.script import MODE
-from tests.tick.tick_worlds import UID, TickWorld, lease_of, tick_world
+from tests.tick.tick_worlds import UID, TickWorld, lease_of, theirs, tick_world
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -418,16 +418,7 @@ def test_without_preemption_leases_make_room_for_anybody(quick_folder: Path) -> 
     world = tick_world(quick_folder)
     world.site = replace(world.site, lease=replace(world.site.lease, mode=Mode.YIELD))
     first = running(world, most=8)
-    theirs = Job(
-        job_id=0,
-        name="theirs",
-        user="bob",
-        partition="freetrain",
-        limit_s=60.0,
-        run_s=60.0,
-        submit_s=world.now_s,
-    )
-    world.slurm.standin.add([theirs])
+    world.slurm.standin.add([theirs(world)])
 
     world.tick()
 
