@@ -137,13 +137,13 @@ class Ground:
         """Wait until *generation* has done some steps."""
         words = f'"generation": {generation},'
         wait_for(
-            f"{steps} steps of generation {generation}: {self.words()}",
+            lambda: f"{steps} steps of generation {generation}: {self.words()}",
             lambda: self.progress().count(words) >= steps,
         )
 
     def wait_for_ending(self, generation: int) -> Ending:
         found = wait_for(
-            f"generation {generation} to be over: {self.words()}",
+            lambda: f"generation {generation} to be over: {self.words()}",
             lambda: read_ending(self.trainer, generation),
         )
         assert found is not None

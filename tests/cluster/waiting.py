@@ -15,13 +15,19 @@ T = TypeVar("T")
 
 
 def wait_for(
-    what: str,
+    what: str | Callable[[], str],
     look: Callable[[], T],
     *,
     limit_s: float = PATIENCE_S,
     pause_s: float = 0.05,
 ) -> T:
     """Return what *look* returns as soon as that is truthy.
+
+    Args:
+        what: What is waited for; called only when it did not come.
+        look: What tells.
+        limit_s: How long to wait.
+        pause_s: How long between looks.
 
     Raises:
         TimeoutError: It was not within *limit_s*; the last answer is told.
@@ -32,5 +38,6 @@ def wait_for(
         if found:
             return found
         if time.monotonic() > until_s:
-            raise TimeoutError(f"not within {limit_s:g} s: {what}; last: {found!r}")
+            told = what if isinstance(what, str) else what()
+            raise TimeoutError(f"not within {limit_s:g} s: {told}; last: {found!r}")
         time.sleep(pause_s)
