@@ -29,13 +29,17 @@ def expected_lines(
         now_s: Unix time.
         nodes: Those to tell of; None for every hole.
     """
+    told = [
+        (hole.node, hole.expected)
+        for hole in page.holes
+        if hole.expected is not None and (nodes is None or hole.node in nodes)
+    ]
     alike: dict[str, list[str]] = defaultdict(list)
-    for hole in page.holes:
-        if hole.expected is not None and (nodes is None or hole.node in nodes):
-            alike[_said(hole.expected, now_s)].append(hole.node)
+    for node, expected in told:
+        alike[_said(expected, now_s)].append(node)
     for said, names in alike.items():
         yield f"Expected of {nodes_named(names)}: {said}"
-    if any(one.expected.is_learning for one in page.holes if one.expected):
+    if any(expected.is_learning for _, expected in told):
         yield "Too little was seen of these nodes so far to plan by that."
 
 

@@ -56,6 +56,7 @@ def left_over(run_dir: Path, logs: Path) -> LeftOver:
 
 
 def _committed(run: RunDir) -> tuple[Committed, ...]:
+    # A program of its own kind may keep a file of that name; status is not to fail.
     with suppress(NotADirectoryError):
         return run.committed()
     return ()

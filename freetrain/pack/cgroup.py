@@ -131,11 +131,18 @@ class Groups:
             self._folders.remove(self._home)
 
 
-def remove_group(folders: Folders, group: Path) -> None:
-    """Kill whatever is in *group* and the groups in it, and remove them."""
+def remove_group(folders: Folders, group: Path, *, kills: bool) -> None:
+    """Remove *group* and the groups in it, as far as that is possible.
+
+    Args:
+        folders: How the kernel is told.
+        group: A packer's group.
+        kills: Whether what is in those groups is killed; else they stay with it.
+    """
     with suppress(OSError):
         for name in folders.names(group):
-            tell(pids_in(folders, group / name), SIGKILL)
+            if kills:
+                tell(pids_in(folders, group / name), SIGKILL)
             folders.remove(group / name)
         folders.remove(group)
 

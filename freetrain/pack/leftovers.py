@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from freetrain.pack.cgroup import groups_where
+from freetrain.pack.cgroup import groups_where, remove_group
 from freetrain.pack.processes import packer_of
 
 if TYPE_CHECKING:
@@ -23,10 +22,7 @@ def remove_empty_groups(places: Iterable[Place], folders: Folders) -> None:
     """
     for place in places:
         for group in groups_where(place, folders, _is_of_the_dead):
-            with suppress(OSError):
-                for name in folders.names(group):
-                    folders.remove(group / name)
-                folders.remove(group)
+            remove_group(folders, group, kills=False)
 
 
 def _is_of_the_dead(label: str) -> bool:

@@ -85,7 +85,8 @@ def member_folders(run: RunDir) -> tuple[Path, ...]:
         OSError: They cannot be listed.
     """
     folder = member_folder(run, "")
-    return tuple(sorted(folder.iterdir())) if folder.is_dir() else ()
+    every = sorted(folder.iterdir()) if folder.is_dir() else []
+    return tuple(one for one in every if one.is_dir())
 
 
 def read_record(run: RunDir) -> Record:

@@ -187,7 +187,7 @@ def sweep(packer: Packer, clock: Clock) -> None:
     folders = KernelFolders()
     for place in own_places():
         for group in groups_where(place, folders, packer.has_left):
-            remove_group(folders, group)
+            remove_group(folders, group, kills=True)
 
 
 def _end(fragment: Fragment, ending: Ending, message: str) -> Ending:

@@ -208,6 +208,21 @@ def test_what_is_expected_of_a_trainers_nodes_is_told(
     assert "Expected of n2" not in lines
 
 
+def test_what_is_learned_of_other_nodes_only_is_no_caution(
+    tmp_path: Path, digits: StateDir
+) -> None:
+    line = TrainerLine(name="digits", state="wanted", node_names=("n1",))
+    holes = (
+        replace(hole(1, HoleReason.TRAINING, trainer="digits"), expected=SOON),
+        replace(hole(2, HoleReason.UNWANTED), expected=replace(SOON, is_learning=True)),
+    )
+    assign(digits, "digits", 1, nodes=1)
+    put_page(digits, a_page(at_s=NOW_S - 90.0, trainers=(line,), holes=holes))
+
+    assert "Too little" not in run("explain", "digits", cwd=tmp_path).stdout
+    assert "Too little was seen" in run("explain", cwd=tmp_path).stdout
+
+
 def test_what_was_expected_and_what_came_is_told_with_the_holes(
     tmp_path: Path, digits: StateDir
 ) -> None:

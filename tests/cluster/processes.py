@@ -57,7 +57,7 @@ def is_running(pid_file: Path, *, folder: Path) -> bool:
     pid = _read_pid(pid_file)
     if pid is None:
         return False
-    is_nameless = not _proc(pid, "cmdline") and pid in dict(_parents())
+    is_nameless = not _proc(pid, "cmdline") and _parent(pid) is not None
     return is_nameless or _belongs(pid, folder)
 
 
@@ -186,9 +186,16 @@ def _parents() -> Iterator[tuple[int, int]]:
     """Yield every process that is not a zombie, with its parent's number."""
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
-            after_name = _proc(int(entry.name), "stat").rpartition(")")[2].split()
-            if after_name and after_name[0] not in {"Z", "X"}:
-                yield int(entry.name), int(after_name[1])
+            parent = _parent(int(entry.name))
+            if parent is not None:
+                yield int(entry.name), parent
+
+
+def _parent(pid: int) -> int | None:
+    """Return the parent of *pid*; None where it has ended, a zombie included."""
+    after_name = _proc(pid, "stat").rpartition(")")[2].split()
+    is_there = bool(after_name) and after_name[0] not in {"Z", "X"}
+    return int(after_name[1]) if is_there else None
 
 
 def _proc(pid: int, what: str) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from freetrain.desk.places import left_over
 from freetrain.desk.submission import Begin, Wish
 from freetrain.desk.submit import preview
 from freetrain.errors import BadConfigurationError, TryLaterError, UsageError
@@ -239,6 +240,15 @@ def test_an_ended_trainers_own_folder_is_not_begun_in_by_accident(
         submitted(state, replace(job, weight=2.0))
 
     assert rows(state)["digits"].state is TrainerState.FINISHED
+
+
+def test_files_of_a_users_own_are_no_checkpoints(tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    leave_checkpoint(run_dir / "members/a/run", generation=1, step=70)
+    (run_dir / "checkpoints").write_text("mine, of epoch 12")
+    (run_dir / "members/notes").write_text("mine")
+
+    assert left_over(run_dir, tmp_path / "logs").step == 70
 
 
 def test_old_logs_are_not_taken_for_a_new_trainings(tmp_path: Path) -> None:
