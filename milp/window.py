@@ -40,11 +40,21 @@ class Stay:
         Nodes of a class leave together, so that many are hit hardly more often than
         few: h(x) = p (1 - (1-f)^x) / (1 - (1-f)^m), which is p for all of them.
         """
-        stays = 1.0 - self.share
-        whole = 1.0 - stays**self.nodes
-        return [
-            self.hit * (1.0 - stays**nodes) / whole for nodes in range(self.nodes + 1)
-        ]
+        return self.hits_of(gone(self.share, self.nodes))
+
+    def hits_of(self, gone: Sequence[float]) -> list[float]:
+        """Return the same from what :func:`gone` says of its share and nodes."""
+        hit, whole = self.hit, gone[-1]
+        return [hit * one / whole for one in gone]
+
+
+def gone(share: float, nodes: int) -> list[float]:
+    """Return [1 - (1-f)^x] on 0 .. *nodes* nodes, of which *share* leaves with a hit.
+
+    It is the probability that one of x leaves, if each does by itself.
+    """
+    stays = 1.0 - share
+    return [1.0 - stays**few for few in range(nodes + 1)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,18 +16,14 @@ from milp.window import total_gain
 from milp.window_bound import loose_bound
 from milp.window_improvement import improve
 from milp.window_planner import WindowPlanner, violations
-from milp.window_proof import Proof, prove
-from milp.window_seats import Chances, Worths
-from milp.window_table import Table
+from milp.window_proof import TOLERANCE, Proof, prove
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from milp.solver import ModelSolver
     from milp.window import Holding, Window
-
-_PROVEN = 1e-6
-"""Relative; what solvers call optimal may lie this far under the optimum."""
+    from milp.window_planner import WindowPlan
 
 _FIRST = 0.1
 """Share of the limit that moves of whole classes may take."""
@@ -91,16 +87,15 @@ def answer_window(
     """
     deadline = Deadline(clock() + limit_s, clock)
     plan = WindowPlanner().plan(window, starts, stop=deadline.share(_FIRST).passed)
-    kept = present(window)
     if plan.refused:
-        return _kept(window, kept, plan.kept_gain, "; ".join(plan.refused))
-    better = improve(window, plan.holdings, kept, deadline.share(_SEARCH))
+        return _kept(window, plan, plan.refused)
+    better = improve(window, plan.holdings, plan.kept, deadline.share(_SEARCH))
     gain = total_gain(window, better.holdings)
     broken = violations(window, better.holdings, claimed=gain, least=plan.kept_gain)
-    if broken or gain > better.bound + _PROVEN * abs(gain):
-        why = broken or (f"W3: gains {gain!r}, more than the bound {better.bound!r}",)
-        return _kept(window, kept, plan.kept_gain, "; ".join(why))
-    known = Proof(better.holdings, gain, max(gain, better.bound), "")
+    if broken or gain > better.bound + TOLERANCE * abs(gain):
+        why = f"W3: gains {gain!r}, more than the bound {better.bound!r}"
+        return _kept(window, plan, broken or (why,))
+    known = Proof(better.holdings, gain, better.bound, "")
     if not _is_proven(known):
         known = prove(window, known, better, solver=solver, deadline=deadline)
     # The same holdings may add up to another last digit in another order.
@@ -120,19 +115,11 @@ def _answer(known: Proof, kept_gain: float) -> WindowAnswer:
 
 
 def _is_proven(known: Proof) -> bool:
-    return known.bound - known.gain <= 2.0 * _PROVEN * abs(known.gain)
+    return known.bound - known.gain <= 2.0 * TOLERANCE * abs(known.gain)
 
 
-def present(window: Window) -> tuple[Holding, ...]:
-    """Return what is held; who holds what is no size falls back to the next below."""
-    table = Table(window, Worths(), Chances(window))
-    table.settle()
-    return tuple([dict(seat.mine) for seat in table.seats])
-
-
-def _kept(
-    window: Window, kept: tuple[Holding, ...], gain: float, why: str
-) -> WindowAnswer:
+def _kept(window: Window, plan: WindowPlan, why: Sequence[str]) -> WindowAnswer:
+    gain = plan.kept_gain
     most = max(gain, loose_bound(window))
-    reason = f"the search's plan was refused: {why}. The present plan stays."
-    return WindowAnswer(kept, gain, gain, most, Outcome.KEPT, reason)
+    reason = f"the search's plan was refused: {'; '.join(why)}. The present plan stays."
+    return WindowAnswer(plan.kept, gain, gain, most, Outcome.KEPT, reason)

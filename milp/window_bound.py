@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from milp.deadline import NEVER
-from milp.window_options import options_of
-from milp.window_pool import Pool
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -68,18 +66,6 @@ class Asked(NamedTuple):
         return over
 
 
-def bound(window: Window) -> float:
-    """Return a gain that no plan of *window* exceeds."""
-    if not window.stays or not window.trainers:
-        return 0.0
-    options = options_of(window, Pool.of(window))
-    dual = first(options)
-    for guess in (0.9, 0.98):
-        reached = dual.value - (1.0 - guess) * abs(dual.value)
-        dual = tighten(options, dual, reached=reached)
-    return dual.value
-
-
 def loose_bound(window: Window) -> float:
     """Return what all trainers gain if nodes abound, live longest and are never hit.
 
@@ -104,7 +90,7 @@ def ask(options: Options, prices: Vector) -> Asked:
     That is a relaxation for any λ >= 0, so that nothing rests on how λ was found.
     """
     values, takes = options.best(prices)
-    ends = np.append(options.first[1:], len(values))
+    ends = options.ends
     best = np.maximum.reduceat(values, options.first)
     losses = np.repeat(best, ends - options.first) - values
     chosen = [

@@ -85,7 +85,7 @@ def improve(
     if not cells or deadline.passed():
         return Improved(tuple(holdings), most, None, None)
     if cells > _MOST_CELLS:
-        return _improve_many(window, pool, (holdings, kept), deadline)
+        return _improve_many(window, pool, (holdings, kept), most, deadline)
     options = options_of(window, pool)
     search = _Search(window, options, pool.rows(holdings))
     search.improve(pool.rows(kept), deadline)
@@ -94,9 +94,21 @@ def improve(
 
 
 def _improve_many(
-    window: Window, pool: Pool, plans: Sequence[Sequence[Holding]], deadline: Deadline
+    window: Window,
+    pool: Pool,
+    plans: Sequence[Sequence[Holding]],
+    most: float,
+    deadline: Deadline,
 ) -> Improved:
-    """Return the best of *plans* after exchanges, and a bound by merged classes."""
+    """Return the best of *plans* after exchanges, and a bound by merged classes.
+
+    Args:
+        window: The problem.
+        pool: Its classes.
+        plans: Where to begin from; they break nothing.
+        most: A bound.
+        deadline: When to stop.
+    """
     ledger = (exchange := Exchange(window, pool)).ledger
     gain, best = -np.inf, pool.rows(plans[0])
     for plan in plans:
@@ -104,7 +116,6 @@ def _improve_many(
         exchange.run(deadline.share(0.5))
         if ledger.gain > gain:
             gain, best = ledger.gain, ledger.counts.copy()
-    most = loose_bound(window)
     if all(float(one.curve.value_per_s.min()) >= 0.0 for one in window.trainers):
         options = options_of(window, pool.merged(_FEW))
         dual = first(options, deadline)

@@ -48,11 +48,15 @@ class Options(NamedTuple):
     base: Vector
     slope: Vector
 
+    @property
+    def ends(self) -> Places:
+        """Where each kind's rows end, (kinds,)."""
+        return np.append(self.first[1:], len(self.size))
+
     def of(self, place: int) -> Options:
         """Return the rows of trainer *place* alone."""
         kind = self.kind[place]
-        end = self.first[kind + 1] if kind + 1 < len(self.first) else len(self.size)
-        rows = slice(self.first[kind], end)
+        rows = slice(self.first[kind], self.ends[kind])
         return Options(
             self.pool,
             _ONE,

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from milp.problem import NodeClass, Problem, TrainerState
 from milp.verify import constraint_violations
-from milp.window import gain
 from milp.window_search import Climb
 from milp.window_seats import Chances, Worths
 from milp.window_table import Table
@@ -28,7 +26,8 @@ class WindowPlan:
     Attributes:
         holdings: Nodes by trainer and class.
         gain: What they gain, W0.
-        kept_gain: What keeping the present plan gains; never more than ``gain``.
+        kept: The present plan; who holds what is no size falls back to the next below.
+        kept_gain: What it gains; never more than ``gain``.
         moves: How many improvements the search made.
         refused: Why the search's plan was refused and the present one kept; empty
             as long as there is no defect.
@@ -36,6 +35,7 @@ class WindowPlan:
 
     holdings: tuple[Holding, ...]
     gain: float
+    kept: tuple[Holding, ...]
     kept_gain: float
     moves: int
     refused: tuple[str, ...] = ()
@@ -62,16 +62,16 @@ class WindowPlanner:
                 of the published planner. They must fit the pool.
             stop: Tells that there is no more time; the best plan so far is returned.
         """
-        chances = Chances(window)
-        kept = Table(window, self._worths, chances)
-        kept.settle()
-        kept_gain = kept.value
-        counts = [seat.nodes for seat in kept.seats]
-        fallback = tuple([dict(seat.mine) for seat in kept.seats])
-        tables = [kept]
+        chances = Chances(window, self._worths)
+        present = Table(window, chances)
+        present.settle()
+        kept_gain = present.value
+        counts = [seat.nodes for seat in present.seats]
+        kept = tuple([dict(seat.mine) for seat in present.seats])
+        tables = [present]
         for start in starts:
             if list(start) != counts:
-                table = Table(window, self._worths, chances)
+                table = Table(window, chances)
                 table.reach(start)
                 tables.append(table)
         moves = sum([Climb(table).run(stop) for table in tables])
@@ -79,8 +79,8 @@ class WindowPlanner:
         holdings = tuple([seat.mine for seat in best.seats])
         broken = violations(window, holdings, claimed=best.value, least=kept_gain)
         if broken:
-            return WindowPlan(fallback, kept_gain, kept_gain, moves, broken)
-        return WindowPlan(holdings, best.value, kept_gain, moves)
+            return WindowPlan(kept, kept_gain, kept, kept_gain, moves, broken)
+        return WindowPlan(holdings, best.value, kept, kept_gain, moves)
 
 
 def violations(
@@ -104,14 +104,6 @@ def violations(
     if claimed < least - _ROUNDING * (1.0 + abs(least)):
         return (f"W0: gains {claimed!r}, and keeping the present plan {least!r}",)
     return ()
-
-
-def wrong_gain(window: Window, holdings: Sequence[Holding], claimed: float) -> str:
-    """Return in what the gain claimed is wrong; empty if it is right."""
-    summed = sum([gain(window, place, own) for place, own in enumerate(holdings)])
-    if math.isclose(summed, claimed, rel_tol=_ROUNDING, abs_tol=_ROUNDING):
-        return ""
-    return f"W0: claims a gain of {claimed!r}, but gains {summed!r}"
 
 
 def _changed(

@@ -38,7 +38,7 @@ _LEAST_S = 0.3
 _SOLVER_SHARE = 0.6
 """Of what is left; CBC was seen to end 0.9 s after a limit of 2 s."""
 
-_TOLERANCE = 1e-6
+TOLERANCE = 1e-6
 """Relative; what solvers call optimal may lie this far under the optimum."""
 
 _NO_PRICES = "searched; no time, or too many sizes and classes, for prices"
@@ -109,9 +109,9 @@ def rows_within(options: Options, dual: Dual, known: Proof) -> list[list[int]]:
     The size that the known plan has is always among them.
     """
     losses = ask(options, dual.prices).losses
-    slack = _TOLERANCE * abs(known.bound)
+    slack = TOLERANCE * abs(known.bound)
     within = losses <= dual.value - known.gain + slack
-    ends = np.append(options.first[1:], len(losses))
+    ends = options.ends
     rows = []
     for kind, own in zip(options.kind.tolist(), known.holdings, strict=True):
         numbers = np.arange(options.first[kind], ends[kind])
@@ -155,7 +155,7 @@ def _judged(window: Window, known: Proof, program: Program, found: Found) -> Pro
     broken = violations(window, holdings, claimed=0.0, least=-np.inf)
     if broken:
         raise SolverFailedError(f"the solver's point was refused: {'; '.join(broken)}.")
-    gain, slack = total_gain(window, holdings), _TOLERANCE * abs(known.gain)
+    gain, slack = total_gain(window, holdings), TOLERANCE * abs(known.gain)
     if found is Found.OPTIMUM and max(gain, program.value()) < known.gain - slack:
         raise SolverFailedError(
             f"the solver calls a gain of {gain:g} optimal, but {known.gain:g} is known "

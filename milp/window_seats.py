@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from milp.window import gone
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -38,15 +40,12 @@ class Worths:
 
     def hits(self, stay: Stay) -> list[float]:
         """Return ``stay.hits()``; shares change seldom, and powers take long."""
-        gone = self._gone.get((stay.share, stay.nodes))
-        if gone is None:
+        known = self._gone.get((stay.share, stay.nodes))
+        if known is None:
             if len(self._gone) >= _MOST_CURVES:
                 self._gone.clear()
-            stays = 1.0 - stay.share
-            gone = [1.0 - stays**nodes for nodes in range(stay.nodes + 1)]
-            self._gone[stay.share, stay.nodes] = gone
-        hit, whole = stay.hit, gone[-1]
-        return [hit * one / whole for one in gone]
+            known = self._gone[stay.share, stay.nodes] = gone(stay.share, stay.nodes)
+        return stay.hits_of(known)
 
 
 class Chances:
@@ -56,38 +55,33 @@ class Chances:
         life_s: Mean seconds that a node stays, by class.
         hits: Expected hits on 0 .. all nodes of a class, by class.
         untouched: What is expected of classes of which nobody holds any.
+        seats: Everybody's, with what is held now; never to be moved. Trainers that
+            hold nothing and are equal otherwise share one: half of 40 trainers on
+            Summit wait.
     """
 
-    def __init__(self, window: Window) -> None:
+    def __init__(self, window: Window, worths: Worths) -> None:
         self.life_s = {k: stay.life_s for k, stay in window.stays.items()}
-        self.hits: Mapping[int, list[float]] = {}
+        self.hits: Mapping[int, list[float]] = _Hits(window.stays, worths)
         self.untouched = {
             k: window.stays[k]
             for k, nodes in window.free.items()
             if nodes == window.stays[k].nodes
         }
-        self._window = window
-        self._seats: list[Seat] = []
+        self.seats = self._seats(window, worths)
 
-    def seats(self, worths: Worths) -> list[Seat]:
-        """Return everybody's seat with what is held now; made once, never to be moved.
-
-        Trainers that hold nothing and are equal otherwise share one: half of 40
-        trainers on Summit wait.
-        """
-        if self._seats:
-            return self._seats
-        self.hits = _Hits(self._window.stays, worths)
+    def _seats(self, window: Window, worths: Worths) -> tuple[Seat, ...]:
+        seats = []
         waiting: dict[tuple[Curve, float, float], Seat] = {}
-        for trainer in self._window.trainers:
+        for trainer in window.trainers:
             key = trainer.curve, trainer.start_s, trainer.loss_s
             seat = None if trainer.held else waiting.get(key)
             if seat is None:
-                seat = Seat(trainer, self._window, self, worths.of(trainer.curve))
+                seat = Seat(trainer, window, self, worths.of(trainer.curve))
                 if not trainer.held:
                     waiting[key] = seat
-            self._seats.append(seat)
-        return self._seats
+            seats.append(seat)
+        return tuple(seats)
 
 
 class _Hits(dict[int, list[float]]):

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from milp.window import Stay, Window
-    from milp.window_seats import Chances, Worths
+    from milp.window_seats import Chances
 
 
 _FEW = 3
@@ -24,9 +24,9 @@ class Table:
         moved: Trainers whose seats moved.
     """
 
-    def __init__(self, window: Window, worths: Worths, chances: Chances) -> None:
+    def __init__(self, window: Window, chances: Chances) -> None:
         self.free = dict(window.free)
-        self.seats = list(chances.seats(worths))
+        self.seats = list(chances.seats)
         self.moved: set[int] = set()
         self._chances = chances
 

@@ -50,6 +50,7 @@ def lines(shared: Path) -> Iterator[str]:
     """Yield a row for each case: the median of a few runs."""
     del shared
     ahead = '[planner]\npolicy = "lookahead"\n'
+    by_losses = '[planner]\npriority = "slaq"\n'
     for case, make, trainers, planner in (
         ("nothing to do", _quiet, 0, ""),
         ("nothing to do, looking ahead", _quiet, 0, ahead),
@@ -57,7 +58,7 @@ def lines(shared: Path) -> Iterator[str]:
             f"{_TRAINERS} trainers under slaq that told nothing new",
             _quiet,
             _TRAINERS,
-            "",
+            by_losses,
         ),
         ("10,000 nodes", _huge, 0, ""),
         ("10,000 nodes, looking ahead", _huge, 0, ahead),
@@ -91,9 +92,6 @@ def _with_trainers(folder: Path, count: int) -> tuple[str, ...]:
 
     No lease is asked for: what runs Slurm's programs here knows of none.
     """
-    config = folder / "freetrain.toml"
-    text = config.read_text(encoding="utf-8")
-    config.write_text(f'{text}[planner]\npriority = "slaq"\n', encoding="utf-8")
     world = tick_world(folder, planner=PlannerSettings(priority="slaq"))
     for k in range(count):
         world.submit(f"trainer-{k}")

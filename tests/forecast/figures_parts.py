@@ -23,7 +23,6 @@ from freetrain.replay.runs import Tally
 from freetrain.replay.settings import ReplaySettings
 from freetrain.trainers.builtin import builtin_trainers
 from milp.planner import Planner
-from milp.window_bound import bound
 from milp.window_planner import WindowPlan, WindowPlanner
 
 if TYPE_CHECKING:
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from milp.window import Window
 
 from tests.forecast.figures_pool import OURS, gain_text, pool_from
+from tests.milp.window_figures import bound
 
 SPEED_DAYS = 2.0
 SPEED_TURNS = 5

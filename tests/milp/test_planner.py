@@ -1,72 +1,37 @@
 """Whatever a solver does, the answer is a plan that breaks nothing."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pulp
 import pytest
 from hypothesis import given, settings
 
-from milp.curve import custom
-from milp.errors import (
-    MalformedProblemError,
-    SolverFailedError,
-    SolverUnavailableError,
-)
+from milp.errors import MalformedProblemError
 from milp.keep import keep
 from milp.planner import Answer, Outcome, Planner, SolverName
 from milp.problem import Curve, NodeClass, Problem, TrainerState
 from milp.proposal import Found
-from milp.solver import Cbc
 from milp.verify import violations
+from tests.milp.lying_solvers import (
+    OUTRIGHT_LIES,
+    RAGGED_CURVES,
+    FakeSolver,
+    Spoil,
+    find_nothing,
+    return_fractions,
+    set_all,
+    tell_the_truth,
+    time_out_with_the_point,
+)
 from tests.milp.planning_problems import many_class_problems
 
-# Sizes of which no greedy plan fills the pool: the solver must be asked.
-CURVES = [
-    custom([0, 3, 7, 8, 30, 31, 47, 50], [2, 4, 6]),
-    custom([0, 1, 9, 14, 22, 23, 41, 41.5], [3, 5, 7]),
-    custom([0, 2, 5, 16, 17, 29, 30, 48], [2, 3, 7]),
-]
 HARD = Problem(
     (NodeClass("fast", 7), NodeClass("slow", 6)),
     tuple(
-        TrainerState(f"t{k}", CURVES[k % 3], held, 8.0, 5.0)
+        TrainerState(f"t{k}", RAGGED_CURVES[k % 3], held, 8.0, 5.0)
         for k, held in enumerate([(2, 0), (0, 3), (2, 0), (0, 0)])
     ),
     20.0,
 )
-
-
-class FakeSolver:
-    """Solves by CBC and then spoils the answer, after so many good ones."""
-
-    def __init__(
-        self, spoil: Callable[[pulp.LpProblem, Found], Found], *, good_calls: int = 0
-    ) -> None:
-        self.spoil = spoil
-        self.good_calls = good_calls
-        self.calls = 0
-
-    def solve(self, model: pulp.LpProblem, *, limit_s: float | None) -> Found:
-        found = Cbc().solve(model, limit_s=limit_s)
-        self.calls += 1
-        return found if self.calls <= self.good_calls else self.spoil(model, found)
-
-
-def set_all(model: pulp.LpProblem, value: float | None) -> None:
-    for variable in model.variables():
-        variable.varValue = value
-
-
-def return_fractions(model: pulp.LpProblem, found: Found) -> Found:
-    set_all(model, 0.5)
-    return found
-
-
-def return_everything(model: pulp.LpProblem, found: Found) -> Found:
-    for variable in model.variables():
-        variable.varValue = variable.upBound
-    return found
 
 
 def return_too_much_of_one_class(model: pulp.LpProblem, found: Found) -> Found:
@@ -86,44 +51,12 @@ def call_the_present_plan_optimal(model: pulp.LpProblem, _: Found) -> Found:
     return Found.OPTIMUM
 
 
-def return_nan(model: pulp.LpProblem, found: Found) -> Found:
-    set_all(model, float("nan"))
-    return found
-
-
-def lose_the_values(model: pulp.LpProblem, found: Found) -> Found:
-    set_all(model, None)
-    return found
-
-
-def claim_infeasible(model: pulp.LpProblem, _: Found) -> Found:
-    set_all(model, None)
-    return Found.INFEASIBLE
-
-
-def crash(_: pulp.LpProblem, __: Found) -> Found:
-    raise SolverFailedError("CBC failed: killed.")
-
-
-def be_missing(_: pulp.LpProblem, __: Found) -> Found:
-    raise SolverUnavailableError("CBC cannot be run.")
-
-
-def time_out_empty(model: pulp.LpProblem, _: Found) -> Found:
-    set_all(model, None)
-    return Found.NOTHING
-
-
-def time_out_with_the_point(_: pulp.LpProblem, __: Found) -> Found:
-    return Found.INCUMBENT
-
-
 def answer(fake: FakeSolver) -> Answer:
     return Planner(SolverName.CBC, model_solver=fake).plan(HARD)
 
 
 def test_the_hard_problem_needs_the_solver_and_is_then_proven() -> None:
-    fake = FakeSolver(lambda _, found: found)
+    fake = FakeSolver(tell_the_truth)
 
     assert answer(fake).outcome is Outcome.PROVEN
     assert fake.calls >= 2
@@ -132,19 +65,13 @@ def test_the_hard_problem_needs_the_solver_and_is_then_proven() -> None:
 @pytest.mark.parametrize(
     "spoil",
     [
-        return_fractions,
-        return_nan,
-        return_everything,
+        *OUTRIGHT_LIES,
         return_too_much_of_one_class,
         call_the_present_plan_optimal,
-        lose_the_values,
-        claim_infeasible,
-        crash,
-        be_missing,
     ],
 )
 def test_a_solver_that_lies_or_dies_leaves_the_present_plan(
-    spoil: Callable[[pulp.LpProblem, Found], Found],
+    spoil: Spoil,
 ) -> None:
     result = answer(FakeSolver(spoil, good_calls=1))
 
@@ -154,7 +81,7 @@ def test_a_solver_that_lies_or_dies_leaves_the_present_plan(
 
 
 def test_at_a_limit_the_incumbent_is_used_and_not_called_optimal() -> None:
-    best = answer(FakeSolver(lambda _, found: found)).plan
+    best = answer(FakeSolver(tell_the_truth)).plan
 
     result = answer(FakeSolver(time_out_with_the_point, good_calls=1))
 
@@ -166,7 +93,7 @@ def test_at_a_limit_the_incumbent_is_used_and_not_called_optimal() -> None:
 def test_a_limit_without_an_incumbent_gives_the_greedy_plan_never_an_empty_one() -> (
     None
 ):
-    result = answer(FakeSolver(time_out_empty))
+    result = answer(FakeSolver(find_nothing))
 
     assert result.outcome is Outcome.INCUMBENT
     assert violations(HARD, result.plan) == ()
@@ -184,7 +111,7 @@ def test_spoiled_prices_cost_time_and_nothing_else() -> None:
 
     fake = FakeSolver(spoil_first)
 
-    best = answer(FakeSolver(lambda _, found: found)).plan
+    best = answer(FakeSolver(tell_the_truth)).plan
     assert answer(fake).outcome is Outcome.PROVEN
     assert answer(fake).plan.gain == pytest.approx(best.gain)
 
@@ -227,5 +154,5 @@ def test_a_problem_that_contradicts_itself_reaches_no_solver() -> None:
 @pytest.mark.parametrize("solver", list(SolverName))
 def test_every_solver_plans_several_classes_alike(solver: SolverName) -> None:
     assert Planner(solver).plan(HARD).plan.gain == pytest.approx(
-        answer(FakeSolver(lambda _, found: found)).plan.gain
+        answer(FakeSolver(tell_the_truth)).plan.gain
     )

@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 from milp.curve import custom
 from milp.verify import constraint_violations
 from milp.window import Holder, Holding, Stay, Window, gain, total_gain
-from milp.window_planner import WindowPlan, WindowPlanner, violations, wrong_gain
+from milp.window_planner import WindowPlanner, violations
 from milp.window_seats import Chances, Worths
 from milp.window_table import Table
-from tests.milp.windows import whole_problem, windows
+from tests.milp.window_figures import wrong_gain
+from tests.milp.windows import rows_of, whole_problem, windows
 
 FOR_EVER = Stay(nodes=4, life_s=400.0, hit=0.0, share=1.0)
 
@@ -26,16 +27,15 @@ def window_of(
     return Window(stays, free, trainers, hit_weight=0.5, change_weight=1.0)
 
 
-def rows(window: Window, plan: WindowPlan) -> list[list[int]]:
-    return [[own.get(k, 0) for k in window.stays] for own in plan.holdings]
-
-
 @given(windows())
 def test_a_plan_breaks_no_constraint_and_gains_what_it_claims(window: Window) -> None:
     plan = WindowPlanner().plan(window)
 
     assert plan.refused == ()
-    assert constraint_violations(whole_problem(window), rows(window, plan)) == ()
+    assert (
+        constraint_violations(whole_problem(window), rows_of(window, plan.holdings))
+        == ()
+    )
     assert wrong_gain(window, plan.holdings, plan.gain) == ""
 
 
@@ -60,7 +60,7 @@ def test_a_plan_gains_no_less_than_any_start_it_is_given(
         fitting = [n for n in (0, *one.curve.sizes) if n <= pool]
         start.append(data.draw(st.sampled_from(fitting)))
         pool -= start[-1]
-    table = Table(window, Worths(), Chances(window))
+    table = Table(window, Chances(window, Worths()))
     table.reach(start)
 
     plan = WindowPlanner().plan(window, (start,))
@@ -68,7 +68,10 @@ def test_a_plan_gains_no_less_than_any_start_it_is_given(
     assert plan.refused == ()
     assert plan.gain >= table.value
     assert [seat.nodes for seat in table.seats] == start
-    assert constraint_violations(whole_problem(window), rows(window, plan)) == ()
+    assert (
+        constraint_violations(whole_problem(window), rows_of(window, plan.holdings))
+        == ()
+    )
 
 
 @given(windows())

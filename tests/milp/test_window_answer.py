@@ -10,22 +10,15 @@ from milp.planner import Outcome
 from milp.verify import constraint_violations
 from milp.window import Window, total_gain
 from milp.window_answer import answer_window
-from milp.window_planner import WindowPlanner, wrong_gain
-from tests.milp.windows import whole_problem, windows
-
-
-def standing_still() -> float:
-    return 0.0
+from milp.window_planner import WindowPlanner
+from tests.milp.window_figures import wrong_gain
+from tests.milp.windows import rows_of, standing_still, whole_problem, windows
 
 
 def ticking(by_s: float) -> Callable[[], float]:
     """A clock that goes on by so much each time it is looked at."""
     ticks: Iterator[int] = count()
     return lambda: by_s * next(ticks)
-
-
-def rows(window: Window, plan: tuple[dict[int, int], ...]) -> list[list[int]]:
-    return [[own.get(k, 0) for k in window.stays] for own in plan]
 
 
 @settings(deadline=None)
@@ -35,9 +28,9 @@ def test_an_answer_breaks_no_constraint_gains_what_it_says_and_no_more_than_its_
 ) -> None:
     answer = answer_window(window, limit_s=1.0, clock=ticking(by_s))
 
-    plan = tuple(dict(own) for own in answer.holdings)
+    plan = answer.holdings
     assert answer.outcome is not Outcome.KEPT
-    assert constraint_violations(whole_problem(window), rows(window, plan)) == ()
+    assert constraint_violations(whole_problem(window), rows_of(window, plan)) == ()
     assert wrong_gain(window, plan, answer.gain) == ""
     assert answer.kept_gain <= answer.gain <= answer.bound
     assert answer.gap >= 0.0

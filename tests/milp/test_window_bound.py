@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 from milp.curve import custom
 from milp.verify import constraint_violations
 from milp.window import Holder, Holding, Stay, Window, total_gain
-from milp.window_bound import bound, first, tighten
+from milp.window_bound import first, tighten
 from milp.window_options import options_of
 from milp.window_planner import WindowPlanner
 from milp.window_pool import Pool
-from tests.milp.windows import whole_problem, windows
+from tests.milp.window_figures import bound
+from tests.milp.windows import rows_of, whole_problem, windows
 
 
 @given(windows())
@@ -50,8 +51,7 @@ def sound_plans(window: Window) -> Iterator[tuple[Holding, ...]]:
     """Yield all plans that break no constraint."""
     problem = whole_problem(window)
     for plan in every_plan(window):
-        rows = [[own.get(k, 0) for k in window.stays] for own in plan]
-        if not constraint_violations(problem, rows):
+        if not constraint_violations(problem, rows_of(window, plan)):
             yield plan
 
 

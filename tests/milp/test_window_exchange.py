@@ -8,14 +8,13 @@ from milp.curve import custom
 from milp.deadline import NEVER, Deadline
 from milp.verify import constraint_violations
 from milp.window import Holder, Stay, Window, gain
-from milp.window_answer import present
 from milp.window_bound import Dual, ask, first, tighten
 from milp.window_exchange import Exchange
 from milp.window_mending import mend
 from milp.window_options import options_of
 from milp.window_pool import Pool
 from milp.window_rounding import rounded
-from tests.milp.windows import whole_problem, windows
+from tests.milp.windows import present, whole_problem, windows
 
 
 def loaded(window: Window) -> Exchange:

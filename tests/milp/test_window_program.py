@@ -10,24 +10,19 @@ from milp.proposal import Found
 from milp.solver import Cbc
 from milp.verify import constraint_violations
 from milp.window import Holding, Stay, Window, total_gain
-from milp.window_answer import answer_window, present
-from milp.window_bound import bound
+from milp.window_answer import answer_window
 from milp.window_options import options_of
 from milp.window_pieces import MOST_ERROR, Pieces
 from milp.window_pool import Pool
 from milp.window_program import Program, build
-from tests.milp.windows import whole_problem, windows
-
-
-def standing_still() -> float:
-    return 0.0
+from tests.milp.window_figures import bound
+from tests.milp.windows import present, standing_still, whole_problem, windows
 
 
 def whole_program(window: Window) -> Program:
     options = options_of(window, Pool.of(window))
-    ends = [*options.first[1:].tolist(), len(options.size)]
     rows = [
-        list(range(int(options.first[kind]), ends[kind]))
+        list(range(int(options.first[kind]), int(options.ends[kind])))
         for kind in options.kind.tolist()
     ]
     return build(window, options, rows)

@@ -1,27 +1,27 @@
 """Whatever a solver does with a window, the answer is sound and no worse."""
 
-from collections.abc import Callable
-
 import pulp
 import pytest
 
 from milp.curve import custom
-from milp.errors import SolverFailedError, SolverUnavailableError
 from milp.planner import Outcome
 from milp.proposal import Found
-from milp.solver import Cbc
 from milp.verify import constraint_violations
 from milp.window import Holder, Stay, Window, total_gain
 from milp.window_answer import WindowAnswer, answer_window
-from milp.window_planner import wrong_gain
-from tests.milp.windows import whole_problem
+from tests.milp.lying_solvers import (
+    OUTRIGHT_LIES,
+    RAGGED_CURVES,
+    FakeSolver,
+    Spoil,
+    find_nothing,
+    set_all,
+    tell_the_truth,
+    time_out_with_the_point,
+)
+from tests.milp.window_figures import wrong_gain
+from tests.milp.windows import rows_of, standing_still, whole_problem
 
-# Sizes of which no plan fills the pool, so that prices alone prove nothing.
-CURVES = [
-    custom([0, 3, 7, 8, 30, 31, 47, 50], [2, 4, 6]),
-    custom([0, 1, 9, 14, 22, 23, 41, 41.5], [3, 5, 7]),
-    custom([0, 2, 5, 16, 17, 29, 30, 48], [2, 3, 7]),
-]
 HARD = Window(
     stays={
         0: Stay(nodes=7, life_s=300.0, hit=0.6, share=0.5),
@@ -29,50 +29,12 @@ HARD = Window(
     },
     free={0: 3, 1: 3},
     trainers=tuple(
-        Holder(CURVES[k % 3], held, 8.0, 5.0, 3.0, 60.0)
+        Holder(RAGGED_CURVES[k % 3], held, 8.0, 5.0, 3.0, 60.0)
         for k, held in enumerate([{0: 2}, {1: 3}, {0: 2}, {}])
     ),
     hit_weight=0.5,
     change_weight=1.0,
 )
-
-
-class FakeSolver:
-    """Solves by CBC and then spoils the answer."""
-
-    def __init__(self, spoil: Callable[[pulp.LpProblem, Found], Found]) -> None:
-        self.spoil = spoil
-        self.limits_s: list[float | None] = []
-
-    def solve(self, model: pulp.LpProblem, *, limit_s: float | None) -> Found:
-        self.limits_s.append(limit_s)
-        return self.spoil(model, Cbc().solve(model, limit_s=limit_s))
-
-
-def set_all(model: pulp.LpProblem, value: float | None) -> None:
-    for variable in model.variables():
-        variable.varValue = value
-
-
-def return_fractions(model: pulp.LpProblem, found: Found) -> Found:
-    set_all(model, 0.5)
-    return found
-
-
-def return_nan(model: pulp.LpProblem, found: Found) -> Found:
-    set_all(model, float("nan"))
-    return found
-
-
-def lose_the_values(model: pulp.LpProblem, found: Found) -> Found:
-    set_all(model, None)
-    return found
-
-
-def return_everything(model: pulp.LpProblem, found: Found) -> Found:
-    for variable in model.variables():
-        variable.varValue = variable.upBound
-    return found
 
 
 def call_nothing_optimal(model: pulp.LpProblem, _: Found) -> Found:
@@ -90,32 +52,6 @@ def call_nothing_optimal(model: pulp.LpProblem, _: Found) -> Found:
     return Found.OPTIMUM
 
 
-def claim_infeasible(model: pulp.LpProblem, _: Found) -> Found:
-    set_all(model, None)
-    return Found.INFEASIBLE
-
-
-def crash(_: pulp.LpProblem, __: Found) -> Found:
-    raise SolverFailedError("CBC failed: killed.")
-
-
-def be_missing(_: pulp.LpProblem, __: Found) -> Found:
-    raise SolverUnavailableError("CBC cannot be run.")
-
-
-def find_nothing(model: pulp.LpProblem, _: Found) -> Found:
-    set_all(model, None)
-    return Found.NOTHING
-
-
-def time_out_with_the_point(_: pulp.LpProblem, __: Found) -> Found:
-    return Found.INCUMBENT
-
-
-def standing_still() -> float:
-    return 0.0
-
-
 def answer(fake: FakeSolver, *, limit_s: float = 100.0) -> WindowAnswer:
     return answer_window(HARD, limit_s=limit_s, clock=standing_still, solver=fake)
 
@@ -125,13 +61,12 @@ def searched() -> WindowAnswer:
 
 
 def is_sound(found: WindowAnswer) -> bool:
-    rows = [[own.get(k, 0) for k in HARD.stays] for own in found.holdings]
-    broken = constraint_violations(whole_problem(HARD), rows)
+    broken = constraint_violations(whole_problem(HARD), rows_of(HARD, found.holdings))
     return not broken and not wrong_gain(HARD, found.holdings, found.gain)
 
 
 def test_the_hard_window_is_proven_by_the_program_alone() -> None:
-    alone, fake = searched(), FakeSolver(lambda _, found: found)
+    alone, fake = searched(), FakeSolver(tell_the_truth)
 
     proven = answer(fake)
 
@@ -150,22 +85,9 @@ def test_without_a_solver_given_cbc_proves_it() -> None:
     assert proven.outcome is Outcome.PROVEN
 
 
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        return_fractions,
-        return_nan,
-        lose_the_values,
-        return_everything,
-        call_nothing_optimal,
-        claim_infeasible,
-        crash,
-        be_missing,
-        find_nothing,
-    ],
-)
+@pytest.mark.parametrize("spoil", [*OUTRIGHT_LIES, call_nothing_optimal, find_nothing])
 def test_a_solver_that_lies_or_dies_leaves_the_searchs_plan_and_says_why(
-    spoil: Callable[[pulp.LpProblem, Found], Found],
+    spoil: Spoil,
 ) -> None:
     found = answer(FakeSolver(spoil))
 
@@ -186,7 +108,7 @@ def test_a_point_at_the_limit_is_used_and_not_called_proven() -> None:
 
 
 def test_the_solver_has_less_than_what_is_left() -> None:
-    fake = FakeSolver(lambda _, found: found)
+    fake = FakeSolver(tell_the_truth)
 
     answer(fake, limit_s=10.0)
 
@@ -195,7 +117,7 @@ def test_the_solver_has_less_than_what_is_left() -> None:
 
 
 def test_without_time_no_solver_is_started() -> None:
-    fake = FakeSolver(lambda _, found: found)
+    fake = FakeSolver(tell_the_truth)
 
     found = answer(fake, limit_s=0.2)
 
@@ -209,7 +131,7 @@ def test_a_large_program_is_not_even_written() -> None:
     stays = {k: Stay(20, 100.0 + 10.0 * k, 0.5, 0.1) for k in range(8)}
     trainers = tuple(Holder(curve, {}, 1.0, 1.0, 0.0, 60.0) for _ in range(12))
     window = Window(stays, dict.fromkeys(range(8), 20), trainers, 0.5, 1.0)
-    fake = FakeSolver(lambda _, found: found)
+    fake = FakeSolver(tell_the_truth)
 
     found = answer_window(window, limit_s=100.0, clock=standing_still, solver=fake)
 

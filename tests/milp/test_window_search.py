@@ -15,7 +15,7 @@ def table_of(nodes: dict[int, int], free: Holding, *trainers: Holder) -> Table:
     """Return what is held now, of classes that stay for a hundred seconds."""
     stays = {k: Stay(m, 100.0, 0.0, 1.0) for k, m in nodes.items()}
     window = Window(stays, free, trainers, hit_weight=1.0, change_weight=1.0)
-    return Table(window, Worths(), Chances(window))
+    return Table(window, Chances(window, Worths()))
 
 
 def searched(table: Table) -> list[Holding]:
@@ -64,8 +64,8 @@ def test_of_equal_trainers_that_wait_each_is_served() -> None:
 def test_searching_one_table_leaves_another_of_the_same_window_alone() -> None:
     stays = {0: Stay(2, 100.0, 0.0, 1.0)}
     window = Window(stays, {0: 2}, (holder([0.0, 1.0, 2.0]),), 1.0, 1.0)
-    chances, worths = Chances(window), Worths()
-    one, other = (Table(window, worths, chances) for _ in range(2))
+    chances = Chances(window, Worths())
+    one, other = (Table(window, chances) for _ in range(2))
 
     Climb(one).run()
 
@@ -84,7 +84,7 @@ def test_of_classes_that_are_alike_one_is_offered_and_any_other_class_too() -> N
     free = {0: 2, 1: 2, 2: 2, 3: 2, 4: 2, 5: 2}
     trainers = holder([0.0, 1.0, 2.0, 3.0, 4.0], {3: 1}), holder([0.0, 1.0, 2.0])
     window = Window(stays, free, trainers, 1.0, 1.0)
-    table = Table(window, Worths(), Chances(window))
+    table = Table(window, Chances(window, Worths()))
 
     assert table.offers() == {0: 2, 3: 2, 4: 2}
     table.move(1, 0, 1)

@@ -8,10 +8,15 @@ from hypothesis import strategies as st
 
 from milp.problem import NodeClass, Problem, TrainerState
 from milp.window import Holder, Stay, Window
+from milp.window_planner import WindowPlanner
 from tests.milp.planning_problems import curves
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hypothesis.strategies import DrawFn
+
+    from milp.window import Holding
 
 _SECONDS = st.sampled_from([0.0, 1.0, 12.0, 180.0])
 
@@ -52,6 +57,21 @@ def _stays(draw: DrawFn, nodes: int) -> Stay:
         hit=draw(st.floats(0.0, 1.0)),
         share=draw(st.floats(0.05, 1.0)),
     )
+
+
+def standing_still() -> float:
+    """Tell the time by a clock that does not go on."""
+    return 0.0
+
+
+def rows_of(window: Window, plan: Sequence[Holding]) -> list[list[int]]:
+    """Return nodes by trainer and class, zeros among them."""
+    return [[own.get(k, 0) for k in window.stays] for own in plan]
+
+
+def present(window: Window) -> tuple[Holding, ...]:
+    """Return what is held; who holds what is no size falls back to the next below."""
+    return WindowPlanner().plan(window).kept
 
 
 def whole_problem(window: Window) -> Problem:
