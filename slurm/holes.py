@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from slurm.errors import SlurmRefusedError, UnreadableOutputError
 from slurm.hostlist import expand
-from slurm.snapshot import plans_of
+from slurm.snapshot import first_starts, plans_of
 from slurm.states import NodeState
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from slurm.records import JobRecord, Node, Partition, Reservation
     from slurm.requirement import Requirement
-    from slurm.snapshot import Plans, Snapshot
+    from slurm.snapshot import PlannedStart, Snapshot
 
 _DAY_S = 86_400.0
 _PERIODS_S = {
@@ -128,7 +128,8 @@ def find_holes(
     held = _held_nodes(snapshot, is_ours)
     names = _open_nodes(snapshot, requirement, held, is_ours=is_ours)
     plans = plans_of(snapshot)
-    planned = _planned(snapshot, plans, names, is_ours=is_ours, margin_s=margin_s)
+    starts = first_starts(snapshot, plans.starts, names, is_ours=is_ours)
+    planned = {name: _before(plan, margin_s) for name, plan in starts.items()}
     reserved = _reserved(snapshot, margin_s)
     hidden = {plan.node for plan in plans.hidden}
     edge = _edge(partition, now_s, window_s)
@@ -217,29 +218,9 @@ def is_open(node: Node, *, is_held: bool) -> bool:
     return NodeState.IDLE in node.states and node.states <= _HARMLESS
 
 
-def _planned(
-    snapshot: Snapshot,
-    plans: Plans,
-    names: list[str],
-    *,
-    is_ours: Callable[[JobRecord], bool],
-    margin_s: float,
-) -> dict[str, _Bound]:
-    """Return the earliest planned start on each of *names*, margin taken off."""
-    ours = {job.job_id for job in snapshot.jobs if is_ours(job)}
-    unbound = set(names)
-    bounds: dict[str, _Bound] = {}
-    for plan in sorted(plans.starts, key=lambda plan: plan.start_s):
-        if not unbound:
-            break
-        if plan.job_id in ours:
-            continue
-        end_s = plan.start_s - margin_s
-        bound = _Bound(end_s, HoleEnd.PLANNED_JOB, str(plan.job_id))
-        found = unbound.intersection(expand(plan.nodes))
-        bounds.update(dict.fromkeys(found, bound))
-        unbound -= found
-    return bounds
+def _before(plan: PlannedStart, margin_s: float) -> _Bound:
+    """Return what a planned start makes of a hole, margin taken off."""
+    return _Bound(plan.start_s - margin_s, HoleEnd.PLANNED_JOB, str(plan.job_id))
 
 
 def _reserved(snapshot: Snapshot, margin_s: float) -> dict[str, _Bound]:

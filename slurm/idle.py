@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from slurm.holes import is_open
 from slurm.hostlist import expand
-from slurm.snapshot import plans_of
+from slurm.snapshot import first_starts, starts_of
 from slurm.states import NodeState
 
 if TYPE_CHECKING:
@@ -53,19 +53,5 @@ def find_idle(snapshot: Snapshot, *, is_ours: Callable[[JobRecord], bool]) -> Id
     here = [node for node in snapshot.nodes if node.name not in others]
     idle = {one.name for one in here if is_open(one, is_held=one.name in ours)}
     unclear = {one.name for one in here if one.states & _UNCLEAR} - idle
-    planned = _planned(snapshot, idle, is_ours=is_ours)
+    planned = first_starts(snapshot, starts_of(snapshot), idle, is_ours=is_ours)
     return Idle(frozenset(idle), frozenset(unclear), planned)
-
-
-def _planned(
-    snapshot: Snapshot, idle: set[str], *, is_ours: Callable[[JobRecord], bool]
-) -> dict[str, PlannedStart]:
-    ours = {job.job_id for job in snapshot.jobs if is_ours(job)}
-    starts = (plan for plan in plans_of(snapshot).starts if plan.job_id not in ours)
-    planned: dict[str, PlannedStart] = {}
-    for plan in sorted(starts, key=lambda plan: plan.start_s):
-        if len(planned) == len(idle):
-            break
-        for name in idle.intersection(expand(plan.nodes)):
-            planned.setdefault(name, plan)
-    return planned

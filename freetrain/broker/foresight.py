@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from freetrain.broker.pool import Classes
@@ -12,7 +12,7 @@ from milp.problem import NodeClass
 from milp.window import Stay
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from freetrain.broker.pool import Pool, PoolNode
     from freetrain.forecast.interface import Prospect
@@ -54,6 +54,18 @@ class Foreseen:
     stays: tuple[Stay, ...]
 
 
+@dataclass(slots=True)
+class _Alike:
+    """Nodes that fall into one class, and what is expected of their groups."""
+
+    nodes: list[PoolNode] = field(default_factory=list)
+    prospects: dict[str, Prospect] = field(default_factory=dict)
+
+    def add(self, node: PoolNode, group: str, prospect: Prospect) -> None:
+        self.nodes.append(node)
+        self.prospects[group] = prospect
+
+
 def classify_by(
     forecast: Forecast,
     pool: Pool,
@@ -78,22 +90,21 @@ def classify_by(
     """
     groups = {node.name: forecast.group(node.name) for node in pool.nodes}
     sizes = Counter(groups.values())
-    usable_s = {node.name: max(0.0, node.end_s - now_s) for node in pool.nodes}
     prospects: dict[tuple[str, int], Prospect] = {}
-    keys: dict[str, Key] = {}
+    found: dict[Key, _Alike] = {}
     for node in pool.nodes:
-        group, until = groups[node.name], _until(usable_s[node.name], horizon_s)
+        group = groups[node.name]
+        until = _until(max(0.0, node.end_s - now_s), horizon_s)
         if (group, until) not in prospects:
             known_s = math.inf if until < 0 else until * _STEP_S
             prospects[group, until] = forecast.prospect(node.name, known_s)
-        alike = group
-        if sizes[group] == 1:
-            life_s = prospects[group, until].life_s
-            alike = f"alone {int(life_s / _ALIKE_S)}"
+        prospect = prospects[group, until]
+        is_alone = sizes[group] == 1
+        alike = f"alone {int(prospect.life_s / _ALIKE_S)}" if is_alone else group
         waits = wait_s > 0.0 and node.lease is None
-        keys[node.name] = (tuple(sorted(node.shapes)), alike, until, waits)
-    found = {name: prospects[group, keys[name][2]] for name, group in groups.items()}
-    return _foreseen(pool, keys, groups, found, now_s=now_s, wait_s=wait_s)
+        key = (tuple(sorted(node.shapes)), alike, until, waits)
+        found.setdefault(key, _Alike()).add(node, group, prospect)
+    return _foreseen(pool, found, now_s=now_s, wait_s=wait_s)
 
 
 def rank_by(
@@ -122,37 +133,26 @@ def _until(usable_s: float, horizon_s: float) -> int:
     return -1 if usable_s >= horizon_s else int(usable_s / _STEP_S)
 
 
-def _foreseen(  # noqa: PLR0913 - one fact each
-    pool: Pool,
-    keys: dict[str, Key],
-    groups: dict[str, str],
-    prospects: dict[str, Prospect],
-    *,
-    now_s: float,
-    wait_s: float,
+def _foreseen(
+    pool: Pool, found: Mapping[Key, _Alike], *, now_s: float, wait_s: float
 ) -> Foreseen:
-    members: dict[Key, list[PoolNode]] = {}
-    for node in pool.nodes:
-        members.setdefault(keys[node.name], []).append(node)
-    ordered = sorted(members)
-    classes, stays = [], []
-    for key in ordered:
-        nodes = members[key]
-        shapes, alike, until, waits = key
+    classes, stays, index = [], [], {}
+    ordered = sorted(found)
+    for k, key in enumerate(ordered):
+        nodes, (shapes, alike, until, waits) = found[key].nodes, key
         life_s = max(0.0, min(node.end_s for node in nodes) - now_s)
-        name = f"{'+'.join(shapes)}, {alike}"
-        classes.append(NodeClass(name, len(nodes), life_s))
-        found = {groups[one.name]: prospects[one.name] for one in nodes}
-        stay = _stay(list(found.values()), len(nodes), is_end_known=until >= 0)
+        classes.append(NodeClass(f"{'+'.join(shapes)}, {alike}", len(nodes), life_s))
+        expected = list(found[key].prospects.values())
+        stay = _stay(expected, len(nodes), is_end_known=until >= 0)
         useful_s = max(0.0, stay.life_s - wait_s) if waits else stay.life_s
         stays.append(replace(stay, life_s=useful_s))
-    at = {key: index for index, key in enumerate(ordered)}
+        index.update(dict.fromkeys((node.name for node in nodes), k))
     return Foreseen(
         Classes(
             pool=pool,
             classes=tuple(classes),
             shapes=tuple(frozenset(key[0]) for key in ordered),
-            index={name: at[key] for name, key in keys.items()},
+            index=index,
         ),
         tuple(stays),
     )

@@ -144,6 +144,8 @@ def _over_cap(
     """
     idle = [node for node in nodes if node.lease is None]
     room = max(0, most_leases - (len(nodes) - len(idle)))
+    if len(idle) <= room:  # ranking asks for what is expected of every node
+        return frozenset()
     return frozenset(node.name for node in rank(idle)[room:])
 
 

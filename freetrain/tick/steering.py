@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from freetrain.broker.pool import Refusal
 from slurm.batch import MAX_VALUE_BYTES
 from slurm.hostlist import collapse
 
 if TYPE_CHECKING:
     from freetrain.broker.lease import Intent
+    from freetrain.broker.pool import Pool
     from freetrain.tick.decision import Decided
 
 PATIENCE_S = 180.0
@@ -31,12 +33,17 @@ def kept_off(decided: Decided, shape: str) -> str:
         return ""
     requests = (one for one in decision.wanted.requests if one.shape == shape)
     wanted = {node for one in requests for node in one.nodes}
-    idle = (node.name for node in decision.classes.pool.nodes if node.lease is None)
     try:
-        text = collapse(name for name in idle if name not in wanted)
+        text = collapse(_idle(decision.classes.pool) - wanted)
     except ValueError:
         return ""
     return text if len(text) <= MAX_VALUE_BYTES else ""
+
+
+def _idle(pool: Pool) -> set[str]:
+    """Return the holes that a lease could start on, those beyond the cap as well."""
+    capped = (name for name, why in pool.refused.items() if why is Refusal.LEASE_CAP)
+    return {node.name for node in pool.nodes if node.lease is None}.union(capped)
 
 
 def sooner(intent: Intent) -> Intent:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from freetrain.broker.limits import Limits
 from freetrain.broker.pool import Refusal, classify, pool_of
 from tests.broker.broker_records import NOW_S, hole, key, lease
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from freetrain.broker.pool import PoolNode
 
 
 def test_holes_that_cannot_be_used_say_why() -> None:
@@ -33,6 +39,26 @@ def test_holes_that_cannot_be_used_say_why() -> None:
         "n3": Refusal.LEAVING,
         "n4": Refusal.LEAVING,
     }
+
+
+def test_nobody_is_ranked_where_all_may_be_leased() -> None:
+    def rank(nodes: Sequence[PoolNode]) -> Sequence[PoolNode]:
+        ranked.append(len(nodes))
+        return nodes
+
+    ranked: list[int] = []
+    for cap in (2, 3):
+        pool_of(
+            {"any": [hole("n0"), hole("n1"), hole("n2")]},
+            (),
+            claimed=frozenset(),
+            assigned=frozenset(),
+            now_s=NOW_S,
+            limits=Limits(most_leases=cap),
+            rank=rank,
+        )
+
+    assert ranked == [3]
 
 
 def test_a_lease_of_the_least_limit_is_still_worth_a_start_when_it_runs() -> None:

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.site.settings import PlannerSettings, PolicyName
+from freetrain.site.settings import Caps, PlannerSettings, PolicyName
 from freetrain.standin import keeping
 from freetrain.store.database import transaction
 from freetrain.store.forecasts import forecast_state, foreseen, put_forecast
 from freetrain.store.open_store import read_store
 from freetrain.tick.steering import sooner
+from slurm.hostlist import expand
 from tests.broker.broker_records import NOW_S, intent
 from tests.tick.tick_worlds import UID, TickWorld, theirs, tick_world
 
@@ -177,6 +178,22 @@ def test_leases_start_where_nodes_are_expected_to_stay(world: TickWorld) -> None
     said = world.tick().page.holes
     leaves = {one.node: one.expected.leaves for one in said if one.expected}
     assert leaves["n1"] > 2 * leaves["n5"]
+
+
+def test_leases_are_kept_off_nodes_that_are_beyond_the_cap(world: TickWorld) -> None:
+    world = replace(world, site=replace(world.site, caps=Caps(leases=2)))
+    world.tick()
+    for _ in range(12):
+        taken(world, "n1", "n2", "n3", "n4", run_s=200.0)
+
+    world.submit("a", most=4)
+    world.tick()
+
+    (argv,) = world.slurm.calls("sbatch")
+    (excluded,) = (word for word in argv if word.startswith("--exclude="))
+    kept_off = set(expand(excluded.removeprefix("--exclude=")))
+    assert len(kept_off) == 6
+    assert {"n1", "n2", "n3", "n4"} < kept_off
 
 
 def test_before_enough_was_seen_any_hole_will_do(world: TickWorld) -> None:
