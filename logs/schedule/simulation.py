@@ -70,6 +70,7 @@ class Simulation:
         self._placer = placer
         due = [(placer.arrives_s(jobs[index]), index) for index in admitted]
         self._arrivals = sorted(due, reverse=True)
+        self._unleased: dict[float, Moment] = {}
 
     def __iter__(self) -> Iterator[Moment]:
         """Step until the end."""
@@ -111,7 +112,15 @@ class Simulation:
         return self._pass((), (), changed=True)
 
     def unleased(self, now_s: float) -> Moment:
-        """Return what would be started and planned now, were nothing leased."""
+        """Return what would be started and planned now, were nothing leased.
+
+        Worked out once for a time, as long as nothing happens.
+        """
+        if now_s not in self._unleased:
+            self._unleased = {now_s: self._without_leases(now_s)}
+        return self._unleased[now_s]
+
+    def _without_leases(self, now_s: float) -> Moment:
         machine = self._machine.without_leases()
         machine.now_s = now_s
         placer = self._placer.anew()
@@ -123,6 +132,7 @@ class Simulation:
         self, ended: tuple[int, ...], arrived: tuple[int, ...], *, changed: bool
     ) -> Moment:
         machine = self._machine
+        self._unleased.clear()
         self._placer.place(machine, ended=changed, arrived=bool(arrived))
         return _seen(machine, self._placer, ended, arrived)
 
