@@ -18,7 +18,7 @@ from freetrain.replay.loop.run import run_in_the_loop
 from freetrain.replay.loop.stage import Stage
 from freetrain.replay.run import Caller
 from freetrain.replay.timeline import DAY_S
-from freetrain.report.forecast_record import forecast_records
+from freetrain.report.forecast_record import FORECAST_PAGE, forecast_records
 from freetrain.report.record import full_record, steady_record
 from freetrain.toml.duration import render_duration
 from freetrain.toml.wording import one_line
@@ -82,17 +82,18 @@ def run_loop_and_show(  # noqa: PLR0913 - what the command line says, as it says
     from freetrain.cli.loop_text import loop_text  # noqa: PLC0415 - Rich
 
     write_out(world, loop_text(_read_as(request, looped), looped.results, loop, world))
-    if out is not None and "forecast.html" in files:
-        write_out(world, f"Forecasts: {out / 'forecast.html'}\n")
+    if out is not None and FORECAST_PAGE in files:
+        write_out(world, f"Forecasts: {out / FORECAST_PAGE}\n")
 
 
 def _play(request: ReplayRequest, loop: LoopSettings, world: World) -> Looped:
+    entrants = request.entrants  # bad settings are refused before long work
     began_s = world.clock()
     trainers = load_trainers(request.trainers, world.cwd)
     stage = _stage(request, world)
     load_s = world.clock() - began_s
     results = tuple(
-        _replay(stage, trainers, settings, loop, world) for settings in request.entrants
+        _replay(stage, trainers, settings, loop, world) for settings in entrants
     )
     return Looped(stage, results, load_s)
 

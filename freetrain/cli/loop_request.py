@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from freetrain.cli.options import POLICY_NAMES
 from freetrain.cli.request import is_drawn
 from freetrain.errors import UsageError
-from freetrain.replay.loop.settings import Mode, usual_settings
+from freetrain.replay.loop.settings import (
+    IN_THE_LOOP,
+    Mode,
+    check_policy,
+    usual_settings,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from freetrain.cli.request import ReplayRequest
     from freetrain.replay.loop.settings import LoopSettings
-
-POLICIES_IN_THE_LOOP = ("freetrain", "equal", "lookahead")
-"""``freetrain.replay.loop.run.IN_THE_LOOP``, which takes long to import."""
 
 
 def loop_settings(
@@ -48,19 +50,10 @@ def loop_settings(
                 f"{option} is for --in-the-loop preempt: under yield jobs wait for the "
                 f"next tick. Nothing was replayed. Leave it out."
             )
-    usual = usual_settings(mode)
-    return replace(
-        usual,
-        knows_plans=not blind,
-        tick_s=_or(given["tick"], usual.tick_s),
-        notice_s=_or(given["notice"], usual.notice_s),
-        commit_s=_or(given["commit"], usual.commit_s),
-        margin_s=usual.margin_s if given["margin"] is None else given["margin"],
-    )
-
-
-def _or(value: float | None, usual: float) -> float:
-    return usual if value is None else value
+    chosen: dict[str, Any] = {
+        f"{name}_s": value for name, value in given.items() if value is not None
+    }
+    return replace(usual_settings(mode), knows_plans=not blind, **chosen)
 
 
 def loop_words(loop: LoopSettings) -> list[str]:
@@ -106,12 +99,7 @@ def policies_in_the_loop(policies: tuple[str, ...]) -> tuple[str, ...]:
         UsageError: One of them cannot be.
     """
     if policies == POLICY_NAMES:
-        return POLICIES_IN_THE_LOOP
+        return IN_THE_LOOP
     for name in policies:
-        if name not in POLICIES_IN_THE_LOOP:
-            raise UsageError(
-                f"the policy {name!r} cannot be in the loop, where a broker decides "
-                f"once a tick; nothing was replayed. Choose of "
-                f"{', '.join(POLICIES_IN_THE_LOOP)}."
-            )
+        check_policy(name)
     return policies

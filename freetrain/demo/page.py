@@ -16,7 +16,7 @@ from freetrain.demo.timeline import (
     draw_nodes,
 )
 from freetrain.demo.wording import HEADINGS, cards, trainer_row
-from freetrain.report.document import document, table
+from freetrain.report.document import document, how_made, in_cards, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -66,7 +66,7 @@ def render_page(played: Played) -> str:
         (
             "<h1>Three trainers in the holes of eight nodes</h1>",
             f'<p class="soft">{_WHAT}</p>',
-            _cards(played.figures),
+            in_cards(cards(played.figures)),
             _nodes(played),
             _trainers(played.figures),
             _losses(played.histories),
@@ -75,14 +75,6 @@ def render_page(played: Played) -> str:
         )
     )
     return document("FreeTrain, live", body, style=_STYLE)
-
-
-def _cards(figures: Figures) -> str:
-    told = "".join(
-        f'<div class="card"><b>{escape(value)}</b><span>{escape(meaning)}</span></div>'
-        for value, meaning in cards(figures)
-    )
-    return f'<div class="cards">{told}</div>'
 
 
 def _nodes(played: Played) -> str:
@@ -188,10 +180,7 @@ def _coloured(histories: Sequence[History]) -> Iterator[tuple[History, str]]:
 
 def _how(played: Played) -> str:
     facts = (
-        ("Command", f"<code>{escape(played.command)}</code>"),
-        ("Version", f"FreeTrain {escape(played.version)}"),
         ("Worlds", f"started by <code>{escape(played.mpirun)}</code>"),
         ("Explained", "docs/live-demo.md says what is real here and what is not."),
     )
-    rows = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in facts)
-    return f"<h2>How this was made</h2>\n<dl>{rows}</dl>"
+    return how_made(played.command, played.version, facts)

@@ -54,3 +54,29 @@ def table(heads: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
         f'<div class="scroll"><table><thead><tr>{head}</tr></thead>\n'
         f"<tbody>{body}</tbody></table></div>\n"
     )
+
+
+def in_cards(figures: Iterable[tuple[str, str]]) -> str:
+    """Return figures that matter most as HTML: what each is, and what it means."""
+    told = "".join(
+        f'<div class="card"><b>{escape(value)}</b><span>{escape(meaning)}</span></div>'
+        for value, meaning in figures
+    )
+    return f'<div class="cards">{told}</div>'
+
+
+def how_made(command: str, version: str, facts: Iterable[tuple[str, str]]) -> str:
+    """Return what a page ends with, as HTML: how to make it again.
+
+    Args:
+        command: The command line.
+        version: FreeTrain's version.
+        facts: What else is to be known: name, and value as HTML.
+    """
+    told = (
+        ("Command", f"<code>{escape(command)}</code>"),
+        ("Version", f"FreeTrain {escape(version)}"),
+        *facts,
+    )
+    rows = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in told)
+    return f"<h2>How this was made</h2>\n<dl>{rows}</dl>"

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from freetrain.report import forecast_page
 from freetrain.report.csv_text import csv_text
-from freetrain.report.forecast_page import Origin
-from freetrain.report.forecast_record import affinity_table, forecast_records
+from freetrain.report.forecast_page import Origin, render_forecasts
+from freetrain.report.forecast_record import (
+    FORECAST_PAGE,
+    affinity_table,
+    forecast_records,
+)
 from freetrain.report.losers import quality_records
 from freetrain.report.page import render_page
 from freetrain.report.record import steady_record
@@ -52,7 +55,7 @@ def forecast_texts(origin: Origin, record: ForecastRecord | None) -> dict[str, s
     """Return the files on *record*; none where no policy's forecasts were recorded."""
     if record is None:
         return {}
-    texts = {forecast_page.NAME: forecast_page.render_forecasts(origin, record)}
+    texts = {FORECAST_PAGE: render_forecasts(origin, record)}
     if record.affinity is not None:
         texts["affinity.csv"] = affinity_table(record.affinity)
     return texts

@@ -13,16 +13,13 @@ from typing import TYPE_CHECKING
 from freetrain.report import forecast_figures as figures
 from freetrain.report import forecast_rows as rows
 from freetrain.report import promises
-from freetrain.report.document import table
+from freetrain.report.document import how_made, in_cards, table
 from freetrain.report.drawing import drawing, drawn_document
 from freetrain.toml.duration import render_duration
 
 if TYPE_CHECKING:
     from freetrain.forecast.affinity_map import AffinityMap
     from freetrain.forecast.reliability import ForecastRecord
-
-NAME = "forecast.html"
-"""The page's file, beside that of the report."""
 
 TITLE = "What was foretold of idle nodes, and what came"
 
@@ -65,10 +62,6 @@ def _head(origin: Origin, record: ForecastRecord) -> str:
     log = escape(PurePath(origin.log).name)
     up = f'<a href="{origin.report}">The report on {log}</a>' if origin.report else log
     every, horizon = map(render_duration, (record.every_s, record.horizon_s))
-    cards = "".join(
-        f'<div class="card"><b>{escape(value)}</b><span>{escape(meaning)}</span></div>'
-        for value, meaning in rows.headline(record)
-    )
     return (
         f'<p class="soft">{up}</p>\n'
         f"<h1>{TITLE}</h1>\n"
@@ -76,7 +69,7 @@ def _head(origin: Origin, record: ForecastRecord) -> str:
         f"was asked how likely each idle node stays {horizon} more, and held to it. "
         f"It knew the past of the replay only; answers from the beginning on count, "
         f"when it had learned nothing yet.</p>\n"
-        f'<div class="cards">{cards}</div>'
+        f"{in_cards(rows.headline(record))}"
     )
 
 
@@ -171,10 +164,5 @@ def _folded(found: str) -> str:
 
 
 def _how(origin: Origin) -> str:
-    facts = (
-        ("Command", f"<code>{escape(origin.command)}</code>"),
-        ("Version", f"FreeTrain {escape(origin.version)}"),
-        ("Definitions", "docs/lookahead.md defines affinity, hazard and survival."),
-    )
-    items = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in facts)
-    return f"<h2>How this was made</h2>\n<dl>{items}</dl>"
+    defined = "docs/lookahead.md defines affinity, hazard and survival."
+    return how_made(origin.command, origin.version, (("Definitions", defined),))

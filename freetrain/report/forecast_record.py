@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from freetrain.forecast.reliability import ForecastRecord
     from freetrain.replay.result import ReplayResult
 
+FORECAST_PAGE = "forecast.html"
+"""The page's file, beside that of the report."""
+
 
 def forecast_records(result: ReplayResult) -> dict[str, object]:
     """Return what JSON says of *result*'s forecasts; {} where none were recorded."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from freetrain.report.forecast_record import listed
-from freetrain.report.rows import UNKNOWN, percent
+from freetrain.report.rows import MINUTE_S, UNKNOWN, percent
 from freetrain.toml.duration import render_duration
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ FEW_DEPARTURES = 10
 
 MOST_BLOCKS = 12
 MOST_LETTERS = 24
-MINUTE_S = 60.0
 
 
 def reliability_row(one: Part) -> tuple[str, ...]:

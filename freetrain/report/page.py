@@ -7,7 +7,9 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from freetrain.report import figures, forecast_page
+from freetrain.report.document import how_made, in_cards
 from freetrain.report.drawing import drawing, drawn_document
+from freetrain.report.forecast_record import FORECAST_PAGE
 from freetrain.report.quality_figures import quality_figure
 from freetrain.report.quality_page import quality_tables
 from freetrain.report.rows import HEADINGS, headline, table_row
@@ -48,12 +50,8 @@ def _head(comparison: Comparison) -> str:
 
 def _cards(comparison: Comparison) -> str:
     result = (comparison.on_holes or comparison.results)[0]
-    cards = "".join(
-        f'<div class="card"><b>{escape(value)}</b><span>{escape(meaning)}</span></div>'
-        for value, meaning in headline(comparison, result)
-    )
     return (
-        f'<div class="cards">{cards}</div>\n'
+        f"{in_cards(headline(comparison, result))}\n"
         f'<p class="soft">These are the figures of the policy '
         f"<b>{escape(comparison.name(result))}</b>.{_forecast_link(comparison)}</p>"
     )
@@ -63,7 +61,7 @@ def _forecast_link(comparison: Comparison) -> str:
     if comparison.forecasts is None:
         return ""
     words = f"{forecast_page.TITLE}."
-    return f' Beside this page: <a href="{forecast_page.NAME}">{words}</a>'
+    return f' Beside this page: <a href="{FORECAST_PAGE}">{words}</a>'
 
 
 def _compared(comparison: Comparison) -> str:
@@ -166,13 +164,10 @@ def _priorities(comparison: Comparison) -> list[str]:
 
 def _how(comparison: Comparison) -> str:
     facts = (
-        ("Command", f"<code>{escape(comparison.command)}</code>"),
-        ("Version", f"FreeTrain {escape(comparison.version)}"),
         ("Log", f"{escape(comparison.log)}: {escape(comparison.read_as)}"),
         ("Trainers", escape(comparison.trainers)),
         ("Priority", escape(", ".join(_priorities(comparison)))),
         ("Accounting", escape(comparison.results[0].accounting)),
         ("Definitions", "docs/replay.md defines every figure with its formula."),
     )
-    rows = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in facts)
-    return f"<h2>How this was made</h2>\n<dl>{rows}</dl>"
+    return how_made(comparison.command, comparison.version, facts)

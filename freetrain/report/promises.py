@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from freetrain.forecast.promises import LEADS_S
 from freetrain.report.figures import NEUTRAL, POLICY_COLOURS, drawn
-from freetrain.report.rows import percent
+from freetrain.report.rows import MINUTE_S, percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,6 @@ HEADINGS = (
     "half until",
     "9 of 10 until",
 )
-MINUTE_S = 60.0
 
 
 def promise_rows(kinds: Sequence[Interval]) -> list[tuple[str, ...]]:

@@ -25,6 +25,7 @@ HEADINGS = (
 SCALES = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 WORDS = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
 UNKNOWN = "-"
+MINUTE_S = 60.0
 FEW = 100
 """From here on fractions are not shown."""
 MANY = 1e6

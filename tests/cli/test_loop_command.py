@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from freetrain.cli.loop_request import POLICIES_IN_THE_LOOP
-from freetrain.replay.loop.run import IN_THE_LOOP
+from freetrain.replay.loop.settings import IN_THE_LOOP
 from tests.cli.worlds import JOBS, run, written
 
 LOOP = (
@@ -85,7 +84,7 @@ def test_the_tables_fit_into_80_columns(tmp_path: Path) -> None:
         "The broker ticks every 60 s and is blind to plans; mode preempt."
     )
     assert max(map(len, lines)) <= 80
-    for policy in POLICIES_IN_THE_LOOP:
+    for policy in IN_THE_LOOP:
         assert sum(line.split()[:1] == [policy] for line in lines) == 2
 
 
@@ -142,5 +141,9 @@ def test_a_log_of_idle_intervals_has_no_jobs_for_a_loop(tmp_path: Path) -> None:
     assert "holds idle intervals and no jobs" in ran.stderr
 
 
-def test_the_command_line_knows_the_policies_that_can_be_in_the_loop() -> None:
-    assert set(POLICIES_IN_THE_LOOP) == set(IN_THE_LOOP)
+def test_bad_settings_are_refused_before_a_log_is_read(tmp_path: Path) -> None:
+    words = ("--policy", "freetrain", "--set", "no_such=3")
+    ran = run(LOOP[0], "missing.csv", *LOOP[2:], *words, cwd=tmp_path)
+
+    assert ran.code == 64
+    assert "no_such" in ran.stderr

@@ -17,8 +17,8 @@ from freetrain.report.forecast_figures import (
     reliability_figure,
     survival_figure,
 )
-from freetrain.report.forecast_page import NAME, Origin, render_forecasts
-from freetrain.report.forecast_record import forecast_records
+from freetrain.report.forecast_page import Origin, render_forecasts
+from freetrain.report.forecast_record import FORECAST_PAGE, forecast_records
 from freetrain.report.forecast_rows import (
     BLOCK_HEADINGS,
     MOST_BLOCKS,
@@ -45,8 +45,8 @@ def foretold(record: ForecastRecord) -> Comparison:
 def test_a_policy_with_forecasts_brings_their_page_and_a_link_to_it() -> None:
     files = report_files(foretold(forecasts()))
 
-    assert f'href="{NAME}"' in files["report.html"].decode()
-    assert 'href="report.html"' in files[NAME].decode()
+    assert f'href="{FORECAST_PAGE}"' in files["report.html"].decode()
+    assert 'href="report.html"' in files[FORECAST_PAGE].decode()
 
 
 def test_without_forecasts_there_is_neither_page_nor_link() -> None:
@@ -58,7 +58,7 @@ def test_without_forecasts_there_is_neither_page_nor_link() -> None:
         "completions.csv",
         "report.html",
     }
-    assert NAME not in files["report.html"].decode()
+    assert FORECAST_PAGE not in files["report.html"].decode()
 
 
 def test_without_a_report_beside_it_the_page_links_to_none() -> None:
@@ -97,7 +97,7 @@ def test_what_came_before_anything_was_due_can_still_be_shown() -> None:
     assert "No answer was due before the end." in page
     assert "Fewer than two nodes ever left." in page
     assert 'id="draw-' not in page
-    assert report_files(foretold(nothing())).keys() >= {NAME, "report.html"}
+    assert report_files(foretold(nothing())).keys() >= {FORECAST_PAGE, "report.html"}
 
 
 def test_what_nodes_are_called_cannot_change_the_page() -> None:
@@ -105,7 +105,7 @@ def test_what_nodes_are_called_cannot_change_the_page() -> None:
 
     files = report_files(foretold(forecasts(evil)))
 
-    page = files[NAME].decode()
+    page = files[FORECAST_PAGE].decode()
     assert evil[0] not in page
     assert "&lt;img src=x onerror=" in page
     own = re.sub(r"<script>/\*.*?</script>", "", page, count=1, flags=re.DOTALL)

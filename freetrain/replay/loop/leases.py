@@ -100,12 +100,16 @@ class Leases:
 
     def drop(self, nodes: Sequence[int]) -> None:
         """Let the leases of *nodes* end now."""
+        if self._limit_s.keys().isdisjoint(nodes):
+            return
         for node in nodes:
             self._limit_s.pop(node, None)
         self._look()
 
     def due(self, now_s: float) -> set[int]:
         """Return the nodes whose leases end by *now_s*."""
+        if now_s < self._next_end_s:
+            return set()
         return {node for node in self._limit_s if self.usable_until_s(node) <= now_s}
 
     def _look(self) -> None:

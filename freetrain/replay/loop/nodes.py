@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from logs.schedule.holes import idle_nodes
-from logs.schedule.unitset import mask, members
+from logs.schedule.unitset import members
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from logs.schedule.layout import Layout
@@ -51,8 +50,4 @@ class Nodes:
 
     def mask(self, units: UnitSet) -> NDArray[np.bool_]:
         """Return, per node, whether it has any of *units*."""
-        layout = self._layout
-        by_unit = np.zeros(self.count * layout.per_node, np.bool_)
-        by_unit[: layout.units] = mask(units, layout.units)
-        rows = by_unit.reshape(self.count, -1)
-        return np.any(rows, axis=1, out=np.empty(self.count, np.bool_))
+        return ~self.idle(self._every & ~units)

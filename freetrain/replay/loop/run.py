@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from freetrain.errors import UsageError
 from freetrain.forecast.learned import LearnedForecaster
 from freetrain.replay.engine import Engine
 from freetrain.replay.loop.guests import Trainees
@@ -15,7 +14,7 @@ from freetrain.replay.loop.hole_use import HoleUse
 from freetrain.replay.loop.leases import Leases
 from freetrain.replay.loop.policy import TickedPolicy
 from freetrain.replay.loop.promised import PromisedForecaster
-from freetrain.replay.loop.settings import Mode
+from freetrain.replay.loop.settings import Mode, check_policy
 from freetrain.replay.loop.source import Broker, LoopSource
 from freetrain.replay.policies.lookahead import HORIZON_S
 from freetrain.replay.policies.planning import SolverUse
@@ -41,9 +40,6 @@ if TYPE_CHECKING:
     from freetrain.replay.settings import ReplaySettings
     from freetrain.trainers.spec import TrainerSpec
     from logs.schedule.simulation import Simulation
-
-IN_THE_LOOP = ("freetrain", "lookahead", "equal")
-"""Policies that can live with being asked at ticks only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,19 +126,6 @@ def _on_stage(
     simulation = stage.branch()
     hold = AsJobs(simulation, stage.nodes, leases, start_s=stage.start_s)
     return simulation, hold
-
-
-def check_policy(name: str) -> None:
-    """Refuse a policy that cannot be asked at ticks only.
-
-    Raises:
-        UsageError: It is one.
-    """
-    if name not in IN_THE_LOOP:
-        raise UsageError(
-            f"the policy {name!r} cannot be in the loop, where a broker decides once "
-            f"a tick; nothing was replayed. Choose of {', '.join(IN_THE_LOOP)}."
-        )
 
 
 def _paying(

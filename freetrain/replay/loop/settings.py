@@ -27,6 +27,10 @@ LONGEST_S = 14_400.0
 """The longest lease, as in the site's settings."""
 
 
+IN_THE_LOOP = ("freetrain", "equal", "lookahead")
+"""Policies that can live with being asked at ticks only."""
+
+
 class Mode(StrEnum):
     """Who takes leases away when a job needs their nodes."""
 
@@ -103,6 +107,19 @@ def usual_settings(mode: Mode) -> LoopSettings:
     if mode is Mode.PREEMPT:
         return LoopSettings()
     return LoopSettings(mode=mode, margin_s=MARGIN_S, longest_s=LONGEST_S)
+
+
+def check_policy(name: str) -> None:
+    """Refuse a policy that cannot be asked at ticks only.
+
+    Raises:
+        UsageError: It is one.
+    """
+    if name not in IN_THE_LOOP:
+        raise UsageError(
+            f"the policy {name!r} cannot be in the loop, where a broker decides once "
+            f"a tick; nothing was replayed. Choose of {', '.join(IN_THE_LOOP)}."
+        )
 
 
 def _refusal(what: str, value: float, expected: str) -> UsageError:
