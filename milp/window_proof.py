@@ -81,7 +81,7 @@ def prove(
     if options is None or dual is None:
         return known._replace(reason=_NO_PRICES)
     rows = rows_within(options, dual, known)
-    size = _variables(options, rows)
+    size = variables(window, options, rows)
     if size > _MOST_VARIABLES:
         return known._replace(
             reason=f"searched; {size} variables or more are too many for a program"
@@ -120,17 +120,29 @@ def rows_within(options: Options, dual: Dual, known: Proof) -> list[list[int]]:
     return rows
 
 
-def _variables(options: Options, rows: Sequence[Sequence[int]]) -> int:
-    """Return how many variables there are, or, if too many, a part of them."""
+def variables(window: Window, options: Options, rows: Sequence[Sequence[int]]) -> int:
+    """Return how many variables a program has, or, if too many, a part of them.
+
+    Args:
+        window: The problem.
+        options: Sizes of all trainers.
+        rows: Of the options, by trainer.
+    """
     numbers = [row for own in rows for row in own]
     least = len(numbers) + int((options.room[numbers] > 0).sum())
     if least > _MOST_VARIABLES:
         return least
     made = Pieces(options.pool.hits.tolist())
-    for row in numbers:
+    chosen = [
+        (one.curve, row)
+        for one, own in zip(window.trainers, rows, strict=True)
+        for row in own
+    ]
+    for curve, row in chosen:
+        exact = curve.value_per_s.item(int(options.size[row])) < 0.0
         froms, rooms = options.least[row].tolist(), options.room[row].tolist()
         counts = [
-            made.count(k, start, start + room)
+            made.count(k, start, start + room, exact=exact)
             for k, (start, room) in enumerate(zip(froms, rooms, strict=True))
         ]
         # A piece alone needs no variable that chooses it.

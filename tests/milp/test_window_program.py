@@ -1,31 +1,42 @@
 """The integer program of a window: right, verified, and never needed."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from milp.curve import custom
+from milp.problem import Curve
 from milp.proposal import Found
 from milp.solver import Cbc
 from milp.verify import constraint_violations
 from milp.window import Holding, Stay, Window, total_gain
 from milp.window_answer import answer_window
-from milp.window_options import options_of
+from milp.window_options import Options, options_of
 from milp.window_pieces import MOST_ERROR, Pieces
 from milp.window_pool import Pool
 from milp.window_program import Program, build
+from milp.window_proof import variables
 from tests.milp.window_figures import bound
 from tests.milp.windows import present, standing_still, whole_problem, windows
 
 
-def whole_program(window: Window) -> Program:
-    options = options_of(window, Pool.of(window))
-    rows = [
+def every_row(options: Options) -> list[list[int]]:
+    return [
         list(range(int(options.first[kind]), int(options.ends[kind])))
         for kind in options.kind.tolist()
     ]
-    return build(window, options, rows)
+
+
+def whole_program(window: Window) -> Program:
+    options = options_of(window, Pool.of(window))
+    return build(window, options, every_row(options))
+
+
+def times(curve: Curve, factor: float) -> Curve:
+    return custom(factor * curve.value_per_s, curve.sizes)
 
 
 def best_of_all(window: Window) -> float:
@@ -63,6 +74,24 @@ def test_the_programs_optimum_is_that_of_trying_everything(window: Window) -> No
     answer = answer_window(window, limit_s=100.0, clock=standing_still)
     assert answer.gain == pytest.approx(best, rel=1e-5, abs=1e-5)
     assert answer.bound <= bound(window) + 1e-5 * (1.0 + abs(best))
+
+
+@given(windows(), st.sampled_from([1.0, -1.0]), st.sampled_from([1.0, 0.0]))
+def test_the_program_has_as_many_variables_as_are_counted_beforehand(
+    window: Window, sign: float, hits: float
+) -> None:
+    if not window.trainers:
+        return
+    # Where nothing is hit one piece is enough, but for worths below 0.
+    signed = [replace(one, curve=times(one.curve, sign)) for one in window.trainers]
+    stays = {k: replace(one, hit=hits * one.hit) for k, one in window.stays.items()}
+    window = replace(window, stays=stays, trainers=tuple(signed))
+    options = options_of(window, Pool.of(window))
+    rows = every_row(options)
+
+    written = build(window, options, rows).model.variables()
+
+    assert variables(window, options, rows) == len(written)
 
 
 @given(
