@@ -115,15 +115,29 @@ def put_foreseen(connection: sqlite3.Connection, rows: Iterable[Foreseen]) -> No
     put(connection, "foreseen", _COLUMNS, key=("uuid", "task"), rows=values)
 
 
-def foreseen(connection: sqlite3.Connection, *, since_s: float) -> tuple[Foreseen, ...]:
-    """Return what was expected of leases that run, or ended after *since_s*.
+def foreseen_running(connection: sqlite3.Connection) -> tuple[Foreseen, ...]:
+    """Return what was expected of leases that were not seen to be over.
 
     Raises:
         StoreError: It could not be read.
     """
-    where = "WHERE ended_s IS NULL OR ended_s >= ?"
-    rows = select(connection, "foreseen", _COLUMNS, where=where, values=(since_s,))
+    rows = select(connection, "foreseen", _COLUMNS, where="WHERE ended_s IS NULL")
     return tuple(Foreseen(*row) for row in rows)
+
+
+def foreseen_ended(
+    connection: sqlite3.Connection, *, most: int
+) -> tuple[Foreseen, ...]:
+    """Return what was expected of the *most* leases that ended last, newest first.
+
+    Raises:
+        StoreError: It could not be read.
+    """
+    last = "SELECT rowid FROM foreseen WHERE ended_s IS NOT NULL"
+    where = f"WHERE rowid IN ({last} ORDER BY ended_s DESC, rowid LIMIT ?)"
+    rows = select(connection, "foreseen", _COLUMNS, where=where, values=(most,))
+    found = [Foreseen(*row) for row in rows]
+    return tuple(sorted(found, key=lambda one: -(one.ended_s or 0.0)))
 
 
 def drop_foreseen(connection: sqlite3.Connection, *, before_s: float) -> None:

@@ -11,9 +11,6 @@ from freetrain.exchange.layout import lease_name
 if TYPE_CHECKING:
     from freetrain.tick.foreseeing import Outlook
 
-_MOST = 20
-"""Leases that ended last; the store keeps more."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CameLine:
@@ -44,12 +41,6 @@ class CameLine:
 
 def came_lines(outlook: Outlook) -> tuple[CameLine, ...]:
     """Return what came of the leases that ended last, as the last look told."""
-    ended = [
-        (told.ended_s, told)
-        for told in outlook.told.values()
-        if told.ended_s is not None
-    ]
-    ended.sort(key=lambda one: -one[0])
     return tuple(
         CameLine(
             name=lease_name(LeaseKey(told.uuid, told.task)),
@@ -59,8 +50,9 @@ def came_lines(outlook: Outlook) -> tuple[CameLine, ...]:
             leaves=told.leaves,
             even_s=told.even_s,
             promised_s=told.promised_s,
-            ended_s=ended_s,
+            ended_s=told.ended_s,
             came=told.came,
         )
-        for ended_s, told in ended[:_MOST]
+        for told in outlook.ended
+        if told.ended_s is not None
     )

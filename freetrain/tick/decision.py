@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from freetrain.broker.booking import Span
-from freetrain.broker.claims import NO_CLAIMS, Ground, find_claims
 from freetrain.broker.decide import Decision, Look, decide
 from freetrain.broker.lease import uuid_in
-from freetrain.broker.limits import Mode
 from freetrain.broker.wanted import Trainer
 from freetrain.jobfile.job import Nodes
 from freetrain.jobfile.requirement import requirement_of
 from freetrain.tick.ahead import look_ahead
 from freetrain.tick.deserts import Deserts
-from freetrain.tick.limits import margin_s
+from freetrain.tick.finding import Finder
 from freetrain.tick.planners import planner_of
 from freetrain.tick.shapes import shape_name
-from slurm.errors import SlurmRefusedError
-from slurm.holes import find_holes
-from slurm.hostlist import expand
-from slurm.requirement import Requirement
-from slurm.states import NodeState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from freetrain.broker.belief import Belief
     from freetrain.broker.claims import Claims
@@ -37,11 +28,8 @@ if TYPE_CHECKING:
     from freetrain.tick.observe import Observed
     from freetrain.tick.run import Run
     from freetrain.tick.standing import Standing
-    from slurm.holes import Hole
     from slurm.records import JobRecord
-
-
-_SHARED = {NodeState.MIXED, NodeState.ALLOCATED, NodeState.PLANNED}
+    from slurm.requirement import Requirement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +65,10 @@ def decide_on(
         BadConfigurationError: There is no such priority.
         StoreError: What it remembers cannot be read.
     """
-    shapes = _shapes(run.site, observed)
-    holes, problems = _holes(run, observed, shapes)
-    claims = _claims(run, observed, shapes)
+    shapes, is_ours = _shapes(run.site, observed), _ours(run, observed)
+    finder = Finder(run.site, observed, is_ours)
+    holes, problems = finder.holes(shapes)
+    claims = finder.claims(shapes)
     nodes = {hole.node for found in holes.values() for hole in found}
     deserts = _deserts(run, observed, nodes=len(nodes))
     look = Look(
@@ -101,7 +90,6 @@ def decide_on(
     )
     settings = run.site.planner
     plans = planner(settings, background=deserts.background)
-    is_ours = _ours(run, observed)
     outlook, foresight = look_ahead(run, observed, deserts, is_ours=is_ours)
     decision = decide(
         look,
@@ -142,102 +130,10 @@ def _shapes(site: Site, observed: Observed) -> dict[str, Requirement]:
     return {shape_name(one): one for one in wanted}
 
 
-def _holes(
-    run: Run, observed: Observed, shapes: Mapping[str, Requirement]
-) -> tuple[dict[str, tuple[Hole, ...]], tuple[str, ...]]:
-    """Return the holes of each shape; a shape that Slurm cannot have gets none."""
-    holes: dict[str, tuple[Hole, ...]] = {}
-    problems = []
-    for shape, requirement in shapes.items():
-        try:
-            holes[shape] = _holes_of(run, observed, requirement)
-        except SlurmRefusedError as error:
-            problems.append(str(error))
-    return holes, tuple(problems)
-
-
-def _holes_of(
-    run: Run,
-    observed: Observed,
-    requirement: Requirement,
-    *,
-    is_left_early: bool = True,
-) -> tuple[Hole, ...]:
-    named = (p for p in observed.snapshot.partitions if p.name == requirement.partition)
-    partition = next(named, observed.partition)
-    early_s = margin_s(run.site, observed.config, partition)
-    return find_holes(
-        observed.snapshot,
-        requirement,
-        is_ours=_ours(run, observed),
-        margin_s=early_s if is_left_early else 0.0,
-        window_s=observed.config.bf_window_s,
-    )
-
-
 def _ours(run: Run, observed: Observed) -> Callable[[JobRecord], bool]:
     known = frozenset(intent.uuid for intent in observed.belief.intents)
     uid = run.outside.uid
     return lambda job: job.uid == uid and uuid_in(job.name) in known
-
-
-def _claims(run: Run, observed: Observed, shapes: Mapping[str, Requirement]) -> Claims:
-    """Return which nodes others could start on, where they cannot take them."""
-    if observed.limits.mode is Mode.PREEMPT:
-        return NO_CLAIMS
-    held = [one for one in observed.belief.leases if one.is_live and one.node]
-    is_ours = _ours(run, observed)
-    ground = Ground(
-        holes=_every_hole(run, observed, shapes),
-        nodes={node.name: node for node in observed.snapshot.nodes},
-        leased=frozenset(one.node for one in held),
-        partly=frozenset(_partly(observed)),
-        spans={
-            one.node: Span(one.start_s, one.end_s)
-            for one in held
-            if one.start_s is not None and one.end_s is not None
-        },
-        busy_until_s=_busy_until_s(observed.snapshot.jobs, is_ours),
-    )
-    jobs, now_s = observed.snapshot.jobs, observed.now_s
-    return find_claims(jobs, ground, is_ours=is_ours, now_s=now_s)
-
-
-def _busy_until_s(
-    jobs: Iterable[JobRecord], is_ours: Callable[[JobRecord], bool]
-) -> dict[str, float]:
-    """Return when nodes that others hold come free, by the limits of their jobs."""
-    until_s: dict[str, float] = {}
-    for job in jobs:
-        if job.holds_nodes and not is_ours(job):
-            end_s = math.inf if job.end_s is None else job.end_s
-            for name in expand(job.nodes):
-                until_s[name] = max(end_s, until_s.get(name, 0.0))
-    return until_s
-
-
-def _partly(observed: Observed) -> Iterator[str]:
-    """Yield the nodes that jobs hold a part of, so that others may start beside."""
-    for node in observed.snapshot.nodes:
-        is_up = node.states <= _SHARED and not node.unknown_states
-        if is_up and 0 < node.allocated_cpus < node.cpus:
-            yield node.name
-
-
-def _every_hole(
-    run: Run, observed: Observed, shapes: Mapping[str, Requirement]
-) -> tuple[Hole, ...]:
-    """Return the holes of every partition that leases are in, whatever is asked."""
-    partitions = {one.partition for one in shapes.values()} | {observed.partition.name}
-    there = {partition.name for partition in observed.snapshot.partitions}
-    found = {
-        hole.node: hole
-        for name in sorted(partitions & there)
-        for hole in _holes_of(
-            run, observed, Requirement(partition=name), is_left_early=False
-        )
-    }
-    return tuple(found.values())
 
 
 def _deserts(run: Run, observed: Observed, *, nodes: int) -> Deserts:

@@ -27,7 +27,8 @@ from freetrain.store.forecasts import (
     departures,
     drop_foreseen,
     forecast_state,
-    foreseen,
+    foreseen_ended,
+    foreseen_running,
     forget_forecasts,
     node_names,
     put_forecast,
@@ -54,6 +55,9 @@ idle nodes train nobody, which those with a lease do at once."""
 KEPT_S = 7 * 86_400.0
 """What was expected of leases is kept for a week."""
 
+MOST_ENDED = 20
+"""Leases that ended last are told on the page; the store has many more."""
+
 LONGEST_S = 2.0
 """Longer than a search needs; whatever a proof would bring, others wait for ticks."""
 
@@ -66,7 +70,8 @@ class Outlook:
         forecast: What was learned, this look included.
         pairs: Its departures.
         known_names: How many of its names the store has.
-        told: What was expected of leases, as the store has it.
+        told: What was expected of leases that run or ended last, as the store has it.
+        ended: The latter, the newest first.
         problem: Why what was kept could not be used; empty if it could.
     """
 
@@ -74,6 +79,7 @@ class Outlook:
     pairs: RecentAffinity
     known_names: int
     told: Mapping[LeaseKey, Foreseen]
+    ended: tuple[Foreseen, ...]
     problem: str = ""
 
 
@@ -138,14 +144,20 @@ def keep(state: sqlite3.Connection, outlook: Outlook, observed: Observed) -> Non
 
 def _kept(state: sqlite3.Connection, observed: Observed) -> Outlook:
     """Return what was kept; a new one where it is of no use, with the reason."""
-    told = {LeaseKey(one.uuid, one.task): one for one in foreseen(state, since_s=0.0)}
+    ended = foreseen_ended(state, most=MOST_ENDED)
+    every = (*foreseen_running(state), *ended)
+    told = {LeaseKey(one.uuid, one.task): one for one in every}
     text, problem = forecast_state(state), ""
     if text is not None:
         names, pairs = node_names(state), RecentAffinity(partial(departures, state))
         try:
             forecast = _forecast(text, names, pairs, observed.config.cluster)
             return Outlook(
-                forecast=forecast, pairs=pairs, known_names=len(names), told=told
+                forecast=forecast,
+                pairs=pairs,
+                known_names=len(names),
+                told=told,
+                ended=ended,
             )
         except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
             problem = (
@@ -158,6 +170,7 @@ def _kept(state: sqlite3.Connection, observed: Observed) -> Outlook:
         pairs=pairs,
         known_names=0,
         told=told,
+        ended=ended,
         problem=problem,
     )
 

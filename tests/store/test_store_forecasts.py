@@ -13,7 +13,8 @@ from freetrain.store.forecasts import (
     departures,
     drop_foreseen,
     forecast_state,
-    foreseen,
+    foreseen_ended,
+    foreseen_running,
     forget_forecasts,
     node_names,
     put_forecast,
@@ -55,7 +56,7 @@ def test_what_was_learned_can_be_dropped_and_what_was_expected_stays() -> None:
         assert forecast_state(state) is None
         assert node_names(state) == ()
         assert departures(state) == ()
-        assert foreseen(state, since_s=0.0) == (ONE,)
+        assert foreseen_running(state) == (ONE,)
 
 
 def test_what_was_expected_of_leases_is_kept_until_long_after_they_ended() -> None:
@@ -64,7 +65,18 @@ def test_what_was_expected_of_leases_is_kept_until_long_after_they_ended() -> No
         put_foreseen(state, [ONE, replace(ended, ended_s=None, came="")])
         put_foreseen(state, [ended])
 
-        assert foreseen(state, since_s=200.0) == (ONE, ended)
-        assert foreseen(state, since_s=301.0) == (ONE,)
+        assert foreseen_running(state) == (ONE,)
+        assert foreseen_ended(state, most=2) == (ended,)
         drop_foreseen(state, before_s=100.5)
-        assert foreseen(state, since_s=0.0) == ()
+        assert foreseen_running(state) == foreseen_ended(state, most=2) == ()
+
+
+def test_those_that_ended_last_come_first_and_no_more_than_asked_for() -> None:
+    ends_s = (300.0, 500.0, 400.0, 500.0)
+    every = [replace(ONE, task=k, ended_s=end_s) for k, end_s in enumerate(ends_s)]
+    with new_state() as state, transaction(state):
+        put_foreseen(state, [*every, replace(ONE, task=9)])
+
+        tasks = [one.task for one in foreseen_ended(state, most=3)]
+
+    assert tasks == [1, 3, 2]

@@ -11,8 +11,14 @@ import pytest
 from freetrain.site.settings import Caps, PlannerSettings, PolicyName
 from freetrain.standin import keeping
 from freetrain.store.database import transaction
-from freetrain.store.forecasts import forecast_state, foreseen, put_forecast
+from freetrain.store.forecasts import (
+    forecast_state,
+    foreseen_ended,
+    foreseen_running,
+    put_forecast,
+)
 from freetrain.store.open_store import read_store
+from freetrain.tick.foreseeing import MOST_ENDED
 from freetrain.tick.steering import sooner
 from slurm.hostlist import expand
 from tests.broker.broker_records import NOW_S, intent
@@ -144,14 +150,15 @@ def test_what_was_expected_of_a_lease_is_kept_with_what_came(world: TickWorld) -
     world.submit("a", most=2)
     pass_by(world, 120.0, every_s=60.0)
     with read_store(world.folder.path, uid=UID) as state:
-        running = foreseen(state, since_s=0.0)
+        running = foreseen_running(state)
     with keeping.opened(world.slurm.folder) as cluster:
         for job in cluster.jobs:
             job.limit_s = 1.0
     pass_by(world, 300.0, every_s=60.0)
 
     with read_store(world.folder.path, uid=UID) as state:
-        later = {(one.uuid, one.task): one for one in foreseen(state, since_s=0.0)}
+        ended = foreseen_ended(state, most=MOST_ENDED)
+    later = {(one.uuid, one.task): one for one in ended}
 
     assert len(running) == 2
     assert all(one.ended_s is None and 0.0 <= one.leaves <= 1.0 for one in running)

@@ -1,0 +1,133 @@
+"""What a look shows of nodes: holes for leases, and what others could start on."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from freetrain.broker.booking import Span
+from freetrain.broker.claims import NO_CLAIMS, Ground, find_claims
+from freetrain.broker.limits import Mode
+from freetrain.tick.limits import margin_s
+from slurm.errors import SlurmRefusedError
+from slurm.holes import find_holes
+from slurm.hostlist import expand
+from slurm.requirement import Requirement
+from slurm.states import NodeState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from freetrain.broker.claims import Claims
+    from freetrain.site.settings import Site
+    from freetrain.tick.observe import Observed
+    from slurm.holes import Hole
+    from slurm.records import JobRecord, Node
+
+_SHARED = {NodeState.MIXED, NodeState.ALLOCATED, NodeState.PLANNED}
+
+
+@dataclass(frozen=True, slots=True)
+class Finder:
+    """Finds holes and claims in one look.
+
+    Attributes:
+        site: The site's settings.
+        observed: The look, and what was known before.
+        is_ours: Tells our own leases.
+    """
+
+    site: Site
+    observed: Observed
+    is_ours: Callable[[JobRecord], bool]
+
+    def holes(
+        self, shapes: Mapping[str, Requirement]
+    ) -> tuple[dict[str, tuple[Hole, ...]], tuple[str, ...]]:
+        """Return the holes of each shape, and for people what there are none for.
+
+        Raises:
+            UnreadableOutputError: Slurm's lists of nodes cannot be read.
+        """
+        holes: dict[str, tuple[Hole, ...]] = {}
+        problems = []
+        for shape, requirement in shapes.items():
+            try:
+                holes[shape] = self._holes_of(requirement)
+            except SlurmRefusedError as error:
+                problems.append(str(error))
+        return holes, tuple(problems)
+
+    def claims(self, shapes: Mapping[str, Requirement]) -> Claims:
+        """Return which nodes others could start on, where they cannot take them.
+
+        Raises:
+            UnreadableOutputError: Slurm's lists of nodes cannot be read.
+        """
+        observed = self.observed
+        if observed.limits.mode is Mode.PREEMPT:
+            return NO_CLAIMS
+        held = [one for one in observed.belief.leases if one.is_live and one.node]
+        jobs, nodes = observed.snapshot.jobs, observed.snapshot.nodes
+        ground = Ground(
+            holes=self._every_hole(shapes),
+            nodes={node.name: node for node in nodes},
+            leased=frozenset(one.node for one in held),
+            partly=frozenset(_partly(nodes)),
+            spans={
+                one.node: Span(one.start_s, one.end_s)
+                for one in held
+                if one.start_s is not None and one.end_s is not None
+            },
+            busy_until_s=_busy_until_s(jobs, self.is_ours),
+        )
+        return find_claims(jobs, ground, is_ours=self.is_ours, now_s=observed.now_s)
+
+    def _every_hole(self, shapes: Mapping[str, Requirement]) -> tuple[Hole, ...]:
+        """Return the holes of every partition that leases are in, whatever is asked."""
+        observed = self.observed
+        wanted = {one.partition for one in shapes.values()} | {observed.partition.name}
+        there = {partition.name for partition in observed.snapshot.partitions}
+        found = {
+            hole.node: hole
+            for name in sorted(wanted & there)
+            for hole in self._holes_of(Requirement(partition=name), is_left_early=False)
+        }
+        return tuple(found.values())
+
+    def _holes_of(
+        self, requirement: Requirement, *, is_left_early: bool = True
+    ) -> tuple[Hole, ...]:
+        snapshot, config = self.observed.snapshot, self.observed.config
+        named = (p for p in snapshot.partitions if p.name == requirement.partition)
+        partition = next(named, self.observed.partition)
+        early_s = margin_s(self.site, config, partition)
+        return find_holes(
+            snapshot,
+            requirement,
+            is_ours=self.is_ours,
+            margin_s=early_s if is_left_early else 0.0,
+            window_s=config.bf_window_s,
+        )
+
+
+def _busy_until_s(
+    jobs: Iterable[JobRecord], is_ours: Callable[[JobRecord], bool]
+) -> dict[str, float]:
+    """Return when nodes that others hold come free, by the limits of their jobs."""
+    until_s: dict[str, float] = {}
+    for job in jobs:
+        if job.holds_nodes and not is_ours(job):
+            end_s = math.inf if job.end_s is None else job.end_s
+            for name in expand(job.nodes):
+                until_s[name] = max(end_s, until_s.get(name, 0.0))
+    return until_s
+
+
+def _partly(nodes: Iterable[Node]) -> Iterator[str]:
+    """Yield the nodes that jobs hold a part of, so that others may start beside."""
+    for node in nodes:
+        is_up = node.states <= _SHARED and not node.unknown_states
+        if is_up and 0 < node.allocated_cpus < node.cpus:
+            yield node.name
