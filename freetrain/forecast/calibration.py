@@ -7,6 +7,8 @@ from bisect import bisect_right
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from freetrain.forecast.kept import amounts, amounts_above_0
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -41,11 +43,9 @@ class Calibration:
         self._count = [_SAID] * _BINS
         self._curve: tuple[list[float], list[float]] | None = None
         if state is not None:
-            self._said = _bins(state["said"])
-            self._came = _bins(state["came"])
-            self._count = _bins(state["count"])
-            if min(self._count) <= 0.0:
-                raise ValueError("empty bins of a calibration")
+            self._said = amounts(state["said"], _BINS)
+            self._came = amounts(state["came"], _BINS)
+            self._count = amounts_above_0(state["count"], _BINS)
 
     def to_state(self) -> dict[str, Any]:
         """Return it as JSON has it."""
@@ -90,10 +90,3 @@ class Calibration:
         ys = [0.0, *(came / count for _, came, count in pools), 1.0]
         kept = [0, *(b for a, b in pairwise(range(len(xs))) if xs[b] > xs[a])]
         return [xs[k] for k in kept], [ys[k] for k in kept]
-
-
-def _bins(values: Any) -> list[float]:  # noqa: ANN401 - JSON
-    found = [float(value) for value in values]
-    if len(found) != _BINS or not all(0.0 <= value < math.inf for value in found):
-        raise ValueError(f"{found} are no {_BINS} bins of a calibration")
-    return found

@@ -6,6 +6,8 @@ import math
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from freetrain.forecast.kept import amounts_above_0
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -59,12 +61,12 @@ class Hazard:
         self._share = list(_SAID_SHARE)
         self._shares = [1.0] * len(SIZES)
         if state is not None:
-            self._hits = [_positive(row, len(AGES_S)) for row in state["hits"]]
+            self._hits = [amounts_above_0(row, len(AGES_S)) for row in state["hits"]]
             self._exposure_s = [
-                _positive(row, len(AGES_S)) for row in state["exposure"]
+                amounts_above_0(row, len(AGES_S)) for row in state["exposure"]
             ]
-            self._share = _positive(state["share"], len(SIZES))
-            self._shares = _positive(state["shares"], len(SIZES))
+            self._share = amounts_above_0(state["share"], len(SIZES))
+            self._shares = amounts_above_0(state["shares"], len(SIZES))
             if not len(self._hits) == len(self._exposure_s) == len(SIZES):
                 raise ValueError("hazards of other classes of size")
 
@@ -113,13 +115,6 @@ class Hazard:
             expected += rate * span_s
             at_s, place = until_s, place + 1
         return Risk(expected, min(life_s, horizon_s), share)
-
-
-def _positive(values: Any, count: int) -> list[float]:  # noqa: ANN401 - JSON
-    found = [float(value) for value in values]
-    if len(found) != count or not all(0.0 < value < math.inf for value in found):
-        raise ValueError(f"{found} are no {count} counts above 0")
-    return found
 
 
 def _size_class(nodes: int) -> int:

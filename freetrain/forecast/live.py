@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -33,9 +34,6 @@ come back."""
 LEAST_WATCHED_S = 3_600.0
 """Until an hour has been watched, nodes are planned with as if none of them left but
 those promised away: so the published planner sees them, and it is no worse."""
-
-NEAR_S = 3_600.0
-"""Promises further ahead say less of the next minutes than age does."""
 
 _EVEN = 0.5
 _LEAST = 1e-12
@@ -90,12 +88,12 @@ class LiveForecast:
             horizon_s, pairs=self._pairs, state=kept["learned"]
         )
         self._promises = Promises(kept["promises"])
-        self._looked_s = None if state is None else float(state["looked_s"])
+        self._looked_s = -math.inf if state is None else float(state["looked_s"])
         self._watched_s = 0.0 if state is None else float(state["watched_s"])
         self.names = list(names)
         self._number = {name: number for number, name in enumerate(self.names)}
         self._promised: Mapping[str, Promise] = {}
-        self._by: dict[str, int] = {}
+        self._by: Counter[str] = Counter()
         if max(self._learned.idle(), default=-1) >= len(self.names):
             raise ValueError("idle nodes without a name")
 
@@ -103,11 +101,6 @@ class LiveForecast:
     def is_learning(self) -> bool:
         """Whether too little has been seen to plan by it."""
         return self._watched_s < LEAST_WATCHED_S
-
-    @property
-    def watched_s(self) -> float:
-        """For how long looks have been close enough to learn from, seconds."""
-        return self._watched_s
 
     def intervals(self) -> tuple[Interval, ...]:
         """Return what came against what was promised, by lead."""
@@ -121,9 +114,7 @@ class LiveForecast:
         before = set(self._learned.idle())
         left, joined = before - idle - unclear, idle - before
         self._promised = {n: p for n, p in sight.promised.items() if n in sight.idle}
-        self._by = {}
-        for promise in self._promised.values():
-            self._by[promise.by] = self._by.get(promise.by, 0) + 1
+        self._by = Counter(promise.by for promise in self._promised.values())
         promised = {self._number[name]: p for name, p in self._promised.items()}
         self._learned.see(now_s, joined=joined, left=left)
         self._promises.see(now_s, left=left, promised=promised)
@@ -148,7 +139,7 @@ class LiveForecast:
         return self._promises.expected(
             self._plain(node),
             self._near(node),
-            now_s=self._looked_s or 0.0,
+            now_s=self._looked_s,
             usable_s=usable_s,
             horizon_s=self._horizon_s,
         )
@@ -181,8 +172,6 @@ class LiveForecast:
         }
 
     def _pass(self, now_s: float) -> None:
-        if self._looked_s is None:
-            return
         passed_s = now_s - self._looked_s
         if 0.0 <= passed_s <= LONGEST_GAP_S:
             self._watched_s += passed_s
@@ -202,9 +191,8 @@ class LiveForecast:
 
     def _near(self, node: str) -> Promise | None:
         promise = self._promised.get(node)
-        if promise is None or self._looked_s is None:
-            return None
-        return promise if promise.end_s - self._looked_s < NEAR_S else None
+        is_near = promise is not None and promise.is_near(self._looked_s)
+        return promise if is_near else None
 
     def _plain(self, node: str) -> Prospect:
         """Return what is expected but for promises."""
@@ -224,7 +212,7 @@ class LiveForecast:
 
     def _stays(self, node: str, number: int, after_s: float) -> float:
         promise = self._near(node)
-        if promise is None or self._looked_s is None:
+        if promise is None:
             return self._learned.survival(number, after_s)
         plain = self._learned.survival(number, self._horizon_s)
         return self._promises.survival(

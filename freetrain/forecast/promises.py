@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from freetrain.forecast.delays import Delays
 from freetrain.forecast.interface import Prospect
+from freetrain.forecast.kept import table
+from freetrain.forecast.told import Told, told_from
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -25,6 +27,11 @@ LEADS_S = (0.0, 120.0, 300.0, 600.0, 1_800.0, 3_600.0)
 
 PARTS = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.5, 2.0)
 """Where classes of time begin, in parts of the lead since the promise was told."""
+
+_ENDS = (*PARTS[1:], math.inf)
+
+NEAR_S = 3_600.0
+"""Promises further ahead say less of the next minutes than age does."""
 
 _SAID = 2.0
 """Worth of what is believed before anything was seen, in leads lived through."""
@@ -52,31 +59,9 @@ class Promise:
     end_s: float
     by: str
 
-
-@dataclass(slots=True)
-class _Told:
-    """One promise when it was told first, and who of its nodes is left.
-
-    Attributes:
-        at_s: When it was told.
-        end_s: What it said.
-        kind: Its kind, by lead.
-        of: How many nodes it was about.
-        nodes: Those that are still idle.
-        counted: Up to what part of the lead its exposure is counted.
-    """
-
-    at_s: float
-    end_s: float
-    kind: int
-    of: int
-    nodes: set[int]
-    counted: float = 0.0
-
-    @property
-    def weight(self) -> float:
-        """What a node of it weighs: they fare alike, so all together a root."""
-        return 1.0 / math.sqrt(self.of)
+    def is_near(self, now_s: float) -> bool:
+        """Tell whether it says more of the next minutes than age does."""
+        return self.end_s - now_s < NEAR_S
 
 
 class Promises:
@@ -100,12 +85,12 @@ class Promises:
         self._hits = [[0.0] * len(PARTS) for _ in LEADS_S]
         self._exposure = [[0.0] * len(PARTS) for _ in LEADS_S]
         self._delays = [Delays() for _ in LEADS_S]
-        self._told: list[_Told] = []
+        self._told: list[Told] = []
         if state is not None:
-            self._hits = _table(state["hits"])
-            self._exposure = _table(state["exposure"])
+            self._hits = table(state["hits"], len(LEADS_S), len(PARTS))
+            self._exposure = table(state["exposure"], len(LEADS_S), len(PARTS))
             self._delays = _delays(state["delays"])
-            self._told = [_told(row) for row in state["told"]]
+            self._told = [told_from(row, kinds=len(LEADS_S)) for row in state["told"]]
 
     def see(
         self, now_s: float, *, left: Collection[int], promised: Mapping[int, Promise]
@@ -204,7 +189,7 @@ class Promises:
         end = at + until_s / whole_s
         life_s, gone, place = 0.0, 0.0, _part(at)
         while at < end:
-            until = min(end, _end(place))
+            until = min(end, _ENDS[place])
             hazard, step = self._hazard(kind, place, rate * whole_s), until - at
             lived = -math.expm1(-hazard * step) / hazard if hazard > 0.0 else step
             life_s += math.exp(-gone) * lived * whole_s
@@ -234,11 +219,11 @@ class Promises:
             if told.nodes and now_s <= told.end_s + _PATIENCE_S
         ]
 
-    def _live(self, told: _Told, part: float) -> None:
+    def _live(self, told: Told, part: float) -> None:
         row, weight = self._exposure[told.kind], len(told.nodes) * told.weight
         place = _part(told.counted)
         while told.counted < part:
-            until = min(part, _end(place))
+            until = min(part, _ENDS[place])
             row[place] += (until - told.counted) * weight
             told.counted, place = until, place + 1
 
@@ -251,7 +236,7 @@ class Promises:
             if promise.end_s > now_s and (node, kind) not in known:
                 fresh.setdefault((promise.end_s, kind), set()).add(node)
         self._told += [
-            _Told(now_s, end_s, kind, len(nodes), nodes)
+            Told(now_s, end_s, kind, len(nodes), nodes)
             for (end_s, kind), nodes in fresh.items()
         ]
 
@@ -268,13 +253,6 @@ class Promises:
         }
 
 
-def _told(row: Any) -> _Told:  # noqa: ANN401 - JSON
-    at_s, end_s, kind, of, nodes, counted = row
-    if not (at_s < end_s and 0 <= kind < len(LEADS_S) and 0 < len(nodes) <= of):
-        raise ValueError(f"a promise that cannot be: {row}")
-    return _Told(at_s, end_s, kind, of, set(nodes), counted)
-
-
 def _delays(rows: Any) -> list[Delays]:  # noqa: ANN401 - JSON
     delays = [Delays(row) for row in rows]
     if len(delays) != len(LEADS_S):
@@ -288,22 +266,9 @@ def departures_per_s(prospect: Prospect, horizon_s: float) -> float:
     return hits * prospect.share / horizon_s
 
 
-def _table(rows: Any) -> list[list[float]]:  # noqa: ANN401 - JSON
-    table = [[float(value) for value in row] for row in rows]
-    if [len(row) for row in table] != [len(PARTS)] * len(LEADS_S):
-        raise ValueError("a table of promises of another shape")
-    if not all(0.0 <= value < math.inf for row in table for value in row):
-        raise ValueError("a table of promises with impossible values")
-    return table
-
-
 def _kind(lead_s: float) -> int:
     return max(0, bisect_right(LEADS_S, lead_s) - 1)
 
 
 def _part(part: float) -> int:
     return max(0, bisect_right(PARTS, part) - 1)
-
-
-def _end(place: int) -> float:
-    return PARTS[place + 1] if place + 1 < len(PARTS) else math.inf

@@ -10,7 +10,7 @@ from freetrain.forecast.affinity_map import affinity_map
 from freetrain.forecast.answers import Answers
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -25,25 +25,6 @@ HORIZON_S = 600.0
 
 EVERY_S = 300.0
 """How often all idle nodes are asked for, at the first event after that time."""
-
-
-class Event(Protocol):
-    """A moment at which nodes become idle or are taken; ``PoolEvent`` is one."""
-
-    @property
-    def time_s(self) -> float:
-        """When, ascending in a sequence of events."""
-        ...
-
-    @property
-    def joined(self) -> tuple[int, ...]:
-        """Nodes that are idle from now on."""
-        ...
-
-    @property
-    def left(self) -> tuple[int, ...]:
-        """Nodes that were idle until now."""
-        ...
 
 
 @runtime_checkable
@@ -229,16 +210,3 @@ class Watched:
             by_node[node] = groups[group]
         due_s = now_s + self._horizon_s
         self._open.append(_Round(due_s, tuple(groups.values()), by_node))
-
-
-def watch(events: Iterable[Event], watched: Watched) -> Reliability:
-    """Show *events* to *watched*, and return how reliable its forecasts were.
-
-    Args:
-        events: In order of time, the first with the nodes idle at the beginning; for
-            example those of a ``PoolTimeline``.
-        watched: Who learns from them and is asked. Nobody need plan by it.
-    """
-    for event in events:
-        watched.see(event.time_s, joined=event.joined, left=event.left)
-    return watched.reliability()

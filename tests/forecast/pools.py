@@ -9,7 +9,12 @@ from hypothesis import strategies as st
 from freetrain.replay.timeline import PoolEvent
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hypothesis.strategies import DrawFn
+
+    from freetrain.forecast.answers import Reliability
+    from freetrain.forecast.reliability import Watched
 
 
 @st.composite
@@ -32,3 +37,10 @@ def idle_after(events: list[PoolEvent]) -> list[int]:
     for event in events:
         idle = (idle - set(event.left)) | set(event.joined)
     return sorted(idle)
+
+
+def watch(events: Iterable[PoolEvent], watched: Watched) -> Reliability:
+    """Show *events* to *watched*, and return how reliable its forecasts were."""
+    for event in events:
+        watched.see(event.time_s, joined=event.joined, left=event.left)
+    return watched.reliability()

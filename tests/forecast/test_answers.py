@@ -3,9 +3,9 @@ from hypothesis import given
 
 from freetrain.forecast.delays import Interval
 from freetrain.forecast.learned import LearnedForecaster
-from freetrain.forecast.reliability import Watched, watch
+from freetrain.forecast.reliability import Watched
 from freetrain.replay.timeline import PoolEvent
-from tests.forecast.pools import histories
+from tests.forecast.pools import histories, watch
 
 
 def together(*, every_s: float) -> Watched:

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from freetrain.forecast.interface import Forecaster, Prospect
 from freetrain.forecast.learned import LearnedForecaster
-from freetrain.forecast.reliability import Watched, watch
+from freetrain.forecast.reliability import Watched
 from freetrain.replay.timeline import PoolEvent
-from tests.forecast.pools import histories, idle_after
+from tests.forecast.pools import histories, idle_after, watch
 
 
 class Counting:

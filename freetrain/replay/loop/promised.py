@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from freetrain.forecast.live import NEAR_S
 from freetrain.forecast.promises import Promise, Promises, departures_per_s
 
 if TYPE_CHECKING:
@@ -41,7 +40,6 @@ class PromisedForecaster:
         self._promises = Promises()
         self._promised: dict[int, Promise] = {}
         self._now_s = 0.0
-        self._idle: set[int] = set()
         self._group_of: dict[int, int] = {}
         self._groups: dict[int, set[int]] = {}
         self._numbers = 0
@@ -55,13 +53,11 @@ class PromisedForecaster:
     ) -> None:
         """Learn from what changed, and from what is planned now."""
         self._now_s = now_s
-        self._idle.difference_update(left)
-        self._idle.update(joined)
-        self._promised = {
-            node: Promise(end_s, str(job))
-            for node, (end_s, job) in self._leases.planned(self._idle).items()
-        }
         self._learned.see(now_s, joined=joined, left=left)
+        planned = self._leases.planned(self._learned.idle())
+        self._promised = {
+            node: Promise(end_s, str(job)) for node, (end_s, job) in planned.items()
+        }
         self._promises.see(now_s, left=left, promised=self._promised)
         self._regroup()
 
@@ -81,7 +77,7 @@ class PromisedForecaster:
             plain,
             self._near(node),
             now_s=self._now_s,
-            usable_s=self._usable_until_s(node) - self._now_s,
+            usable_s=self._leases.usable_until_s(node) - self._now_s,
             horizon_s=self._horizon_s,
         )
 
@@ -101,16 +97,13 @@ class PromisedForecaster:
 
     def _near(self, node: int) -> Promise | None:
         promise = self._promised.get(node)
-        is_near = promise is not None and promise.end_s - self._now_s < NEAR_S
+        is_near = promise is not None and promise.is_near(self._now_s)
         return promise if is_near else None
-
-    def _usable_until_s(self, node: int) -> float:
-        return self._leases.usable_until_s(node)
 
     def _regroup(self) -> None:
         numbers: dict[tuple[str, float | str], int] = {}
         self._group_of, self._groups = {}, {}
-        for node in sorted(self._idle):
+        for node in sorted(self._learned.idle()):
             key = self._key(node)
             if key not in numbers:
                 numbers[key] = self._numbers
@@ -120,7 +113,7 @@ class PromisedForecaster:
             self._groups[numbers[key]].add(node)
 
     def _key(self, node: int) -> tuple[str, float | str]:
-        usable_until_s = self._usable_until_s(node)
+        usable_until_s = self._leases.usable_until_s(node)
         if usable_until_s - self._now_s < self._horizon_s:
             return "ends", usable_until_s
         promise = self._near(node)

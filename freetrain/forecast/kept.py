@@ -1,0 +1,39 @@
+"""Checks of numbers that were kept: what is read again may be torn, or another's."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+
+def amounts(values: Any, count: int) -> list[float]:  # noqa: ANN401 - JSON
+    """Return *values* as *count* finite numbers of 0 or more.
+
+    Raises:
+        ValueError: They are not.
+        TypeError: They are no numbers.
+    """
+    found = [float(value) for value in values]
+    if len(found) != count or not all(0.0 <= value < math.inf for value in found):
+        raise ValueError(f"{found} are no {count} numbers of 0 or more")
+    return found
+
+
+def amounts_above_0(values: Any, count: int) -> list[float]:  # noqa: ANN401 - JSON
+    """Return *values* as *count* finite numbers above 0; raises as ``amounts``."""
+    found = amounts(values, count)
+    if not all(found):
+        raise ValueError(f"{found} are not all above 0")
+    return found
+
+
+def table(
+    rows: Any,  # noqa: ANN401 - JSON
+    count: int,
+    width: int,
+) -> list[list[float]]:
+    """Return *rows* as *count* rows of ``amounts``; raises as that does."""
+    found = [amounts(row, width) for row in rows]
+    if len(found) != count:
+        raise ValueError(f"{len(found)} rows, expected {count}")
+    return found
