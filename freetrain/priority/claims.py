@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 DIVERGING_WORTH = 0.01
 """Of a diverging trainer, over another one in the background: it comes last."""
 
+_UNTOLD = {Standing.NO_LOSS, Standing.NO_AIM}
+
 DOUBTFUL_BEYOND = 0.01
 """Worth of a node above the smallest size to who seems on a plateau."""
 
@@ -97,7 +99,7 @@ def plain(contender: Contender, standing: Standing, curves: Curves) -> Rating:
         curve = curves.weighted(curve, DIVERGING_WORTH)
     return Rating(
         curve=curve,
-        floor=contender.sizes[0] if standing is Standing.NO_LOSS else 0,
+        floor=contender.sizes[0] if standing in _UNTOLD else 0,
         is_background=standing in {Standing.DIVERGING, Standing.PLATEAUED},
         reason=standing.value,
     )

@@ -29,6 +29,10 @@ class Standing(StrEnum):
 
     LEARNING = "learning"
     NO_LOSS = "no usable loss, so it has its smallest size, and counts by its speed-up"
+    NO_AIM = (
+        "no target given, and no end known, so it has its smallest size, and counts "
+        "by its speed-up"
+    )
     DIVERGING = "diverging, so it gets what others leave"
     DOUBTFUL = "seems on a plateau, so it has its smallest size to show otherwise"
     PLATEAUED = "on a plateau, so it gets what others leave"

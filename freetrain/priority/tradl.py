@@ -88,7 +88,7 @@ def _is_delivered(target: Target, outlook: Outlook | None) -> bool:
 
 def _towards_end(contender: Contender, look: Look) -> Answer:
     if contender.total_samples is None:
-        return Standing.NO_LOSS
+        return Standing.NO_AIM
     left = contender.total_samples - contender.done_samples
     return _claim(contender, left, look, "no target: its end counts as delivery")
 

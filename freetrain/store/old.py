@@ -1,4 +1,4 @@
-"""Submissions and leases that are long over: found, and forgotten."""
+"""Submissions, leases and trainers that are long over: found, and forgotten."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from freetrain.broker.lease import LeaseKey, LeaseState
 from freetrain.store.database import translated
+from freetrain.store.pasts import LATEST, MOST_OTHERS
+from freetrain.store.trainers import TrainerState
 
 if TYPE_CHECKING:
     import sqlite3
@@ -73,4 +75,41 @@ def forget_intents(connection: sqlite3.Connection, *, before_s: float) -> None:
     connection.execute(f"DELETE FROM intents WHERE {_IS_OVER}", (before_s,))  # noqa: S608 - ours
 
 
+def has_old_pasts(connection: sqlite3.Connection, *, before_s: float) -> bool:
+    """Tell whether there is anything for ``forget_pasts``.
+
+    Raises:
+        StoreError: It could not be read.
+    """
+    with translated():
+        return any(
+            connection.execute(
+                f"SELECT 1 FROM {table} WHERE {which} LIMIT 1",  # noqa: S608 - ours
+                values,
+            ).fetchone()
+            for table, which, values in _old_pasts(before_s)
+        )
+
+
+def forget_pasts(connection: sqlite3.Connection, *, before_s: float) -> None:
+    """Forget what trainers told that ended before *before_s*, and what was made of it.
+
+    What the latest of all showed of their speed says what to expect of new ones; these
+    keep their pasts, however old. Inside the caller's transaction.
+    """
+    for table, which, values in _old_pasts(before_s):
+        connection.execute(f"DELETE FROM {table} WHERE {which}", values)  # noqa: S608 - ours
+
+
+def _old_pasts(before_s: float) -> tuple[tuple[str, str, tuple[object, ...]], ...]:
+    """Return table, condition and values of rows that nobody uses any more."""
+    live = (TrainerState.WANTED, TrainerState.PAUSED, before_s)
+    return (
+        ("outlooks", _OF_NOBODY, live),
+        ("pasts", f"{_OF_NOBODY} AND trainer NOT IN ({LATEST})", (*live, MOST_OTHERS)),
+    )
+
+
 _IS_OVER = "deadline_s < ? AND uuid NOT IN (SELECT uuid FROM leases)"
+_LIVE = "SELECT name FROM trainers WHERE state IN (?, ?) OR changed_s >= ?"
+_OF_NOBODY = f"trainer NOT IN ({_LIVE})"

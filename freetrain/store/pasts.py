@@ -17,6 +17,10 @@ MOST_OTHERS = 50
 """Trainers whose scaling tells what to expect of a new one: the latest."""
 
 
+LATEST = "SELECT trainer FROM pasts ORDER BY submitted_s DESC LIMIT ?"
+"""Names those."""
+
+
 @dataclass(frozen=True, slots=True)
 class PastRow:
     """What is kept of a trainer. Its parts are as JSON has them.
@@ -70,8 +74,7 @@ def latest_scalings(connection: sqlite3.Connection) -> tuple[Mapping[str, Any], 
     Raises:
         StoreError: It could not be read.
     """
-    newest = "SELECT trainer FROM pasts ORDER BY submitted_s DESC LIMIT ?"
-    where = f"WHERE trainer IN ({newest})"
+    where = f"WHERE trainer IN ({LATEST})"
     rows = select(connection, "pasts", ("scaling",), where=where, values=(MOST_OTHERS,))
     return tuple(json.loads(text) for (text,) in rows)
 

@@ -16,7 +16,9 @@ from freetrain.exchange.layout import generation_name
 from freetrain.store.old import (
     forget_intents,
     forget_leases,
+    forget_pasts,
     has_old_intents,
+    has_old_pasts,
     old_leases,
 )
 from freetrain.tick.requests import output_of
@@ -66,11 +68,13 @@ def _leases(run: Run, before_s: float) -> None:
     for lease in old:
         with run.effect("removing a lease's files"):
             _remove_files(run, lease, before_s)
-    if not old and not has_old_intents(run.state, before_s=before_s):
+    has_rows = (has_old_intents, has_old_pasts)
+    if not old and not any(has(run.state, before_s=before_s) for has in has_rows):
         return
     with run.writing("what is forgotten") as state:
         forget_leases(state, [lease.key for lease in old])
         forget_intents(state, before_s=before_s)
+        forget_pasts(state, before_s=before_s)
 
 
 def _remove_files(run: Run, lease: OldLease, before_s: float) -> None:

@@ -74,3 +74,14 @@ def test_the_last_samples_before_a_delivery_are_not_worth_everything() -> None:
     other = contender("b", total_samples=DONE + 2e4)
     first, second = Tradl().rate(look(one, other), {}).ratings
     assert first.curve.value_per_s[1] < 2 * second.curve.value_per_s[1]
+
+
+def test_who_has_neither_target_nor_end_is_told_so_and_keeps_its_smallest_size() -> (
+    None
+):
+    endless = contender("a", total_samples=None, outlook=None)
+    deaf = aiming("b", 0.1, outlook=None)
+    first, second = Tradl().rate(look(endless, deaf), {}).ratings
+    assert first.reason.startswith("no target given, and no end known")
+    assert second.reason.startswith("no usable loss")
+    assert first.floor == second.floor == endless.sizes[0]

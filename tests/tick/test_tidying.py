@@ -15,10 +15,12 @@ from freetrain.exchange.layout import StateDir, TrainerDir, generation_name, lea
 from freetrain.site.settings import Caps
 from freetrain.standin import keeping
 from freetrain.standin.records import JobState
+from freetrain.store.database import transaction
 from freetrain.store.intents import intents
 from freetrain.store.leases import leases
 from freetrain.store.open_store import read_store
-from freetrain.store.trainers import TrainerState
+from freetrain.store.outlooks import OutlookRow, outlook_kept, put_outlooks
+from freetrain.store.trainers import TrainerState, put_trainers
 from tests.tick.tick_worlds import UID, TickWorld, tick_world
 
 if TYPE_CHECKING:
@@ -126,6 +128,25 @@ def test_leases_are_forgotten_with_their_files_days_after_their_deadline(
 
     assert young == everything == 3 + 3 + 3 + 1
     assert left(world, keys) == 0
+
+
+def test_what_was_fitted_to_a_trainer_that_is_long_over_is_forgotten(
+    world: TickWorld,
+) -> None:
+    world.submit("a", most=1)
+    over = replace(world.row("a"), state=TrainerState.FINISHED, changed_s=world.now_s)
+    with world.opened() as state, transaction(state):
+        put_trainers(state, [over])
+        put_outlooks(state, [OutlookRow("a", "x", {})])
+
+    found = []
+    for _ in range(2):
+        world.tick()
+        with read_store(world.folder.path, uid=UID) as state:
+            found.append(outlook_kept(state, "a", told="x"))
+        world.now_s += 4 * DAYS_S
+
+    assert found == [{}, None]
 
 
 def test_a_clock_that_is_ahead_makes_nothing_old(world: TickWorld) -> None:
