@@ -11,10 +11,9 @@ from freetrain.exchange.ending import Ended, Ending
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from freetrain.jobfile.job import Restart, TrainerJob
+    from freetrain.jobfile.job import TrainerJob
 
 _LONGEST_REASON = 300
-_COMMITS = 2  # a program that tells of no commit had made one after two intervals
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +50,10 @@ def judge(endings: Iterable[Ending], job: TrainerJob) -> Verdict:
         failures += is_failure(last)
     if last is None or not failures:
         return GO_ON
-    if failures >= max(1, job.restart.attempts):
+    if job.restart.is_used_up(failures):
         reason = f"{GAVE_UP}, {failures} in a row without a commit"
         return Verdict(is_final=True, reason=_said(reason, last.message))
-    return Verdict(wait_s=_wait_s(job.restart, failures) if is_failure(last) else 0.0)
+    return Verdict(wait_s=job.restart.pause_s(failures) if is_failure(last) else 0.0)
 
 
 def is_failure(ending: Ending) -> bool:
@@ -69,14 +68,10 @@ def is_failure(ending: Ending) -> bool:
     return ending.ended is Ended.FAILED or not ending.was_asked
 
 
-def _wait_s(restart: Restart, failures: int) -> float:
-    return float(restart.wait_s * 2.0 ** min(failures - 1, 20))
-
-
 def _must_have_committed(ending: Ending, job: TrainerJob) -> bool:
-    if job.elastic or ending.started_s is None:
+    if ending.started_s is None:
         return False
-    return ending.ended_s - ending.started_s >= _COMMITS * job.checkpoint.every_s
+    return job.must_have_committed(ending.ended_s - ending.started_s)
 
 
 def _said(reason: str, message: str) -> str:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from freetrain.pack.record import End
+from freetrain.pack.tries import how_it_failed
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -15,9 +18,17 @@ def pack_line(pack: Record) -> str:
     lines = pack.members.values()
     if not lines:
         return "no member was started so far"
-    failed = sum(line.end == "failed" for line in lines)
+    failed = [(name, line) for name, line in pack.members.items() if _failed(line)]
     over = f"{sum(line.is_over for line in lines)} of {len(lines)} members are over"
-    return f"{over}, {failed} failed" if failed else over
+    if not failed:
+        return over
+    # Those that are tried again may be well in a moment.
+    ended = [
+        f"; {name} {how_it_failed(line)}"
+        for name, line in failed
+        if line.again_s is None
+    ]
+    return f"{over}, {len(failed)} failed{''.join(ended)}"
 
 
 def member_lines(pack: Record) -> Iterator[str]:
@@ -38,6 +49,9 @@ def pack_record(pack: Record) -> dict[str, Any]:
                 "step": line.steps,
                 "samples": line.samples,
                 "share": None if line.end else pack.shares.get(name),
+                "failures": line.failures,
+                "message": line.message or None,
+                "is_tried_again": line.again_s is not None,
             }
             for name, line in pack.members.items()
         ],
@@ -46,6 +60,13 @@ def pack_record(pack: Record) -> dict[str, Any]:
 
 def _stand(line: Line, share: float | None) -> str:
     step = f"step {line.steps:,}"
+    if _failed(line):
+        again = "is tried again, " if line.again_s is not None else ""
+        return f"{again}{step}, {how_it_failed(line)}"
     if line.end:
         return f"{line.end}, {step}"
     return step if share is None else f"{step}, {share:.0%} of the CPUs"
+
+
+def _failed(line: Line) -> bool:
+    return line.end == End.FAILED

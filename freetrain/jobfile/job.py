@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from slurm.records import Gres
 
 
+_COMMITS = 2  # intervals in which there was one for sure
+_MOST_DOUBLINGS = 20
+
+
 class Launcher(StrEnum):
     """What starts a world's processes on its nodes."""
 
@@ -168,6 +172,14 @@ class Restart:
     attempts: int = 3
     wait_s: float = 30.0
 
+    def is_used_up(self, failures: int) -> bool:
+        """Tell whether it is not started again after so many failures in a row."""
+        return failures >= max(1, self.attempts)
+
+    def pause_s(self, failures: int) -> float:
+        """Return the time before the next start after so many, at least one."""
+        return float(self.wait_s * 2.0 ** min(failures - 1, _MOST_DOUBLINGS))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
@@ -265,3 +277,7 @@ class TrainerJob:
     def measure(self) -> Quality:
         """Which metric says how good it is."""
         return self.quality or Quality()
+
+    def must_have_committed(self, ran_s: float) -> bool:
+        """Tell whether a program that tells of no commit made one in so long a run."""
+        return not self.elastic and ran_s >= _COMMITS * self.checkpoint.every_s

@@ -62,13 +62,17 @@ class Crew:
         self.members: dict[str, Member] = {}
         self._node = node
 
-    def start(self, job: TrainerJob) -> Berth:
+    def start(self, job: TrainerJob, *, after: int = 0) -> Berth:
         """Start a trainer.
+
+        Args:
+            job: The trainer.
+            after: The number of its last fragment, 0 for none.
 
         Raises:
             OSError: It cannot be started.
         """
-        node, berth = self._node, self._berth(job)
+        node, berth = self._node, self._berth(job, after)
         prefix = node.means.admit(job.name)
         variables = member_environment(berth, node.environment, node.packer)
         try:
@@ -124,15 +128,16 @@ class Crew:
         self._kill(list(self.members.values()))
         self._node.means.close()
 
-    def _berth(self, job: TrainerJob) -> Berth:
+    def _berth(self, job: TrainerJob, after: int) -> Berth:
         folder = member_folder(self._node.run, job.name)
         path = job.checkpoint.path
         run = (
             RunDir(path) if job.elastic and path is not None else RunDir(folder / "run")
         )
         # Above the pack's own, so that the logs of a program that knows nothing of
-        # generations are told apart by them.
-        number = max(self._node.generation, run.newest_generation() + 1)
+        # generations are told apart by them; and one that failed before it claimed
+        # its number has an outcome there.
+        number = max(self._node.generation, run.newest_generation() + 1, after + 1)
         return Berth(job, run, job.logs or folder / "logs", number)
 
     def _pids(self) -> dict[str, tuple[int, ...]]:

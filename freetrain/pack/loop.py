@@ -7,8 +7,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from freetrain.pack.record import End, Line, tell_progress, write_record
+from freetrain.pack.tries import count_failure, how_it_failed
 from freetrain.priority.flowcon_growth import Seen
 from freetrain.quality.outlook import Better
+from freetrain.toml.wording import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,6 +58,8 @@ class Loop:
         self._sharing = sharing
         self._record = record
         self._say = say
+        self._is_shared = False
+        self._waiting: dict[str, TrainerJob] = {}  # that failed, until they are due
         self._zero_s = node.clock.elapsed_s() - record.ran_s
         self._looked_s = self._kept_s = -math.inf
         self._busy_s = self._now_s()
@@ -78,16 +82,17 @@ class Loop:
             self._keep()
 
     def _step(self) -> None:
-        for job in self._intake.arrivals():
+        for job in (*self._intake.arrivals(), *self._due()):
             self._take(job)
         self._notice_ends()
         self._look()
 
     def _is_idle(self) -> bool:
         now_s = self._now_s()
-        if self._crew.members:
+        is_busy = bool(self._crew.members or self._waiting)
+        if is_busy:
             self._busy_s = now_s
-        return now_s - self._busy_s >= self._pack.stay_s and not self._crew.members
+        return now_s - self._busy_s >= self._pack.stay_s and not is_busy
 
     def _stop(self) -> bool:
         asked_s = self._node.clock.elapsed_s()
@@ -112,43 +117,72 @@ class Loop:
         due_s = self._node.means.turn(self._node.clock.elapsed_s())
         self._node.clock.sleep(min(TURN_S, due_s))
 
+    def _due(self) -> list[TrainerJob]:
+        """Take out those that failed and whose pause is over."""
+        lines, now_s = self._record.members, self._now_s()
+        due = [n for n in self._waiting if (lines[n].again_s or 0.0) <= now_s]
+        return [self._waiting.pop(name) for name in due]
+
     def _take(self, job: TrainerJob) -> None:
-        line = self._record.members.get(job.name)
-        if line is not None and line.is_over:
+        now_s = self._now_s()
+        line = self._record.members.setdefault(job.name, Line(arrived_s=now_s))
+        if line.is_over:
             return
-        if line is None:
-            line = self._record.members[job.name] = Line(arrived_s=self._now_s())
-        line.ended_s, line.end = None, ""
+        if line.again_s is not None and line.again_s > now_s:
+            self._waiting[job.name] = job
+            return
+        line.ended_s, line.end, line.message = None, "", ""
+        line.again_s, line.started_s = None, now_s
         try:
-            berth = self._crew.start(job)
+            berth = self._crew.start(job, after=line.generation)
         except OSError as error:
-            self._say(f"{job.name} cannot be started: {error}")
+            line.message = one_line(f"it cannot be started: {error}")
+            self._count_failure(job, line.committed_step)
             self._over(job.name, End.FAILED)
             return
+        line.generation = berth.generation
         self._say(f"{job.name} started, generation {berth.generation}")
 
     def _notice_ends(self) -> None:
         for member, end in self._crew.ended():
             self._hear(member)
+            if end is End.FAILED:
+                self._record.members[member.name].message = member.why_failed()
+                if not member.is_asked:
+                    self._count_failure(member.berth.job, member.committed_step)
             self._over(member.name, end)
+
+    def _count_failure(self, job: TrainerJob, committed_step: int) -> None:
+        line, now_s = self._record.members[job.name], self._now_s()
+        count_failure(line, job, committed_step=committed_step, now_s=now_s)
+        if line.again_s is not None:
+            self._waiting[job.name] = job
 
     def _over(self, name: str, end: End) -> None:
         line = self._record.members[name]
         line.ended_s, line.end = self._now_s(), str(end)
-        self._say(f"{name} {end}")
+        how = how_it_failed(line) if end is End.FAILED else str(end)
+        self._say(f"{name} {how}")
+        if line.again_s is not None:
+            pause_s = line.again_s - line.ended_s
+            self._say(f"{name} is started again in {pause_s:.3g} s")
+        self._looked_s = -math.inf  # what it did last is to be told
         self._keep()
 
     def _look(self) -> None:
         now_s = self._now_s()
-        is_due = self._sharing.is_due(self._crew.members, now_s)
+        members = self._crew.members
+        is_due = bool(members) and self._sharing.is_due(members, now_s)
         if now_s - self._looked_s < LOOK_S and not is_due:
             return
         self._looked_s = now_s
         self._crew.count()
-        for member in self._crew.members.values():
+        for member in members.values():
             self._hear(member)
-        if is_due and self._crew.members:
+        if is_due:
             self._share(now_s)
+        elif members and not self._is_shared:  # as the generation before shared
+            self._set_shares()
         self._tell()
         if now_s - self._kept_s >= STAND_S:
             self._keep()
@@ -169,16 +203,20 @@ class Loop:
             )
             for member in members
         ]
-        shares = self._record.shares = self._sharing.look(seen, now_s)
+        self._record.shares = self._sharing.look(seen, now_s)
         for member in members:
             member.forget(self._sharing.measured_s(member.name))
+        self._set_shares()
+        if now_s - self._kept_s >= KEEP_S:
+            self._keep()
+
+    def _set_shares(self) -> None:
+        shares, self._is_shared = self._record.shares, True
         try:
             self._node.means.set_shares(shares)
         except OSError as error:
             self._say(f"shares could not be set, and stay as they were: {error}")
         self._say(", ".join(self._words(name, part) for name, part in shares.items()))
-        if now_s - self._kept_s >= KEEP_S:
-            self._keep()
 
     def _words(self, name: str, share: float) -> str:
         return f"{name} {share:.0%} ({self._sharing.words(name)})"

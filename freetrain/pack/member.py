@@ -13,7 +13,9 @@ from freetrain.elastic.outcome import Ending, read_outcome
 from freetrain.exchange.layout import generation_name
 from freetrain.pack.processes import tell, used_s
 from freetrain.pack.record import End
+from freetrain.progress.growing_file import read_tail
 from freetrain.progress.reader import Reader
+from freetrain.toml.wording import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
 MOST_VALUES = 20_000
 """Values of the metric that are kept between two looks; the oldest go first."""
 
+LONGEST_WHY = 200
+"""Characters that are kept of why a member failed."""
+
+_TAIL_BYTES = 4_096
 
 _OVER = {Ending.FINISHED: End.FINISHED, Ending.DO_NOT_RESTART: End.GAVE_UP}
 """What an elastic program's own word makes of its end, whatever its exit status."""
@@ -46,6 +52,11 @@ class Berth:
     run: RunDir
     logs: Path
     generation: int
+
+    @property
+    def log(self) -> Path:
+        """The file of what it prints."""
+        return self.logs / f"{generation_name(self.generation)}.log"
 
 
 @dataclass(slots=True)
@@ -127,6 +138,25 @@ class Member:
             run.control.mkdir(parents=True, exist_ok=True)
             run.stop_request(self.berth.generation).touch()
 
+    @property
+    def committed_step(self) -> int:
+        """Steps that its newest checkpoint has; 0 where it tells of none."""
+        with suppress(OSError):
+            if self.is_elastic and (found := self.berth.run.committed()):
+                return found[-1].step
+        return 0
+
+    def why_failed(self) -> str:
+        """Return why it ended: in its own words where it left any."""
+        said = self._said()
+        if said is not None and said.message:
+            return one_line(said.message)[:LONGEST_WHY]
+        status, line = self.process.returncode, last_line(self.berth.log)
+        if status is not None and status < 0:
+            how = f"signal {-status}, {signal.strsignal(-status) or 'unknown'}"
+            return f"{how}; {line}" if line else how
+        return line or f"exit status {status}"
+
     def ended(self) -> End | None:
         """Return how it ended; None while it runs."""
         status = self.process.poll()
@@ -147,6 +177,13 @@ class Member:
         return None
 
 
+def last_line(log: Path) -> str:
+    """Return the last line with something in it; empty where there is none."""
+    text = read_tail(log, _TAIL_BYTES).decode("utf-8", "replace")
+    lines = [line for line in map(one_line, text.splitlines()) if line]
+    return lines[-1][:LONGEST_WHY] if lines else ""
+
+
 def start(argv: Sequence[str], berth: Berth, environment: Mapping[str, str]) -> Member:
     """Start a member in a session of its own, printing into its log.
 
@@ -159,7 +196,7 @@ def start(argv: Sequence[str], berth: Berth, environment: Mapping[str, str]) -> 
     reader = Reader(berth.job, run, logs)
     while reader.is_behind:  # what earlier fragments told
         reader.read()
-    with (logs / f"{generation_name(berth.generation)}.log").open("ab") as log:
+    with berth.log.open("ab") as log:
         process = subprocess.Popen(  # noqa: S603 -- the user's own command, no shell
             argv,
             cwd=berth.job.directory,

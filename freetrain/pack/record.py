@@ -35,9 +35,16 @@ class Line:
     Attributes:
         arrived_s: When it was first started, seconds of the pack's running time.
         ended_s: When it ended last; None while it runs.
-        end: How; empty while it runs.
+        end: How; empty while it runs. Who failed is started again.
         steps: Steps done, as far as it told.
         samples: Samples done, likewise.
+        generation: The number of its newest fragment.
+        started_s: When that was started.
+        failures: How often it failed in a row, without a commit in between.
+        committed_step: Steps that were committed when it failed last.
+        again_s: When it is started again after a failure; None where it is not, or
+            not before the pack's next generation.
+        message: Why it failed last; empty while it runs. Hostile text.
     """
 
     arrived_s: float
@@ -45,6 +52,12 @@ class Line:
     end: str = ""
     steps: int = 0
     samples: float = 0.0
+    generation: int = 0
+    started_s: float = 0.0
+    failures: int = 0
+    committed_step: int = 0
+    again_s: float | None = None
+    message: str = ""
 
     @property
     def is_over(self) -> bool:

@@ -30,6 +30,7 @@ from freetrain.pack.loop import Loop
 from freetrain.pack.processes import left_behind, tell, this_packer
 from freetrain.pack.record import End, read_record
 from freetrain.pack.sharing import sharing_of
+from freetrain.pack.tries import how_it_failed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -135,11 +136,13 @@ def _run(fragment: Fragment, signals: StopSignals) -> Ending:
     is_over = loop.run(lambda: signals.came or file.is_there() or is_superseded())
     if is_superseded():
         return Ending.SUPERSEDED
-    failed = [n for n, line in record.members.items() if line.end == End.FAILED]
+    failed = [
+        f"{name} {how_it_failed(line)}"
+        for name, line in record.members.items()
+        if line.end == End.FAILED
+    ]
     if is_over and failed:
-        raise MembersFailedError(
-            f"failed: {', '.join(failed)}; see their logs in {run.path}"
-        )
+        raise MembersFailedError(f"{'; '.join(failed)}. Their logs are in {run.path}")
     return Ending.FINISHED if is_over else Ending.RESCALED
 
 

@@ -109,6 +109,29 @@ def test_status_and_explain_tell_of_members(tmp_path: Path, small: StateDir) -> 
     assert "It is a pack: 1 of 2 members are over.\na: finished, step 300\n" in why
 
 
+def test_how_often_and_why_a_member_failed_is_told(
+    tmp_path: Path, small: StateDir
+) -> None:
+    run_dir = small.trainer("small").run
+    run_dir.create()
+    again = Line(arrived_s=0.0, ended_s=9.0, end="failed", steps=7, failures=2)
+    again.again_s, again.message = 60.0, "KeyError: 'x'"
+    ended = Line(arrived_s=0.0, ended_s=9.0, end="failed", failures=3)
+    ended.message = "ValueError: \x1b[31mno"
+    write_record(run_dir, Record(members={"a": again, "b": ended}))
+    why = r"failed 3 times: ValueError: \x1b[31mno"
+
+    calls = (("status",), ("status", "small"), ("explain", "small"))
+    said = [" ".join(run(*call, cwd=tmp_path).stdout.split()) for call in calls]
+    assert f"small: 0 of 2 members are over, 2 failed; b {why} " in said[0]
+    assert "a: is tried again, step 7, failed 2 times: KeyError: 'x' b:" in said[1]
+    assert all(f"b: step 0, {why}" in one for one in said[1:])
+    (told,) = run_json("status", cwd=tmp_path)["trainers"]
+    a, b = told["pack"]["members"]
+    assert (a["failures"], a["is_tried_again"], b["is_tried_again"]) == (2, True, False)
+    assert a["message"] == "KeyError: 'x'"
+
+
 def test_members_are_told_to_programs_too(tmp_path: Path, small: StateDir) -> None:
     stand(small)
 

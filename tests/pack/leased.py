@@ -56,6 +56,17 @@ FAILS = """
 import pathlib, sys
 sys.exit(0 if pathlib.Path({flag!r}).exists() else 3)
 """
+TELLS = """
+import time
+for step in range(100_000):
+    time.sleep(0.01)
+    print("step", step, "loss", {loss}, flush=True)
+"""
+TOLD = r"""
+[progress]
+format = "pattern"
+pattern = 'step (?P<step>\d+) loss (?P<loss>.*)'
+"""
 TICK_EVERY_S = 1.0
 
 
@@ -94,12 +105,15 @@ class LeasedPack:
         long = COUNTS.format(samples=SAMPLES, epochs=long_epochs, step_s=0.02)
         self.stage.job("short", short)
         self.stage.job("long", long)
-        self.stage.job("fails", FAILS.format(flag=str(self.flag)))
+        fails = FAILS.format(flag=str(self.flag))
+        self.stage.job("fails", fails, more='[restart]\nwait = "0.5s"\n')
+        self.hand_in('members = ["short.toml", "long.toml", "fails.toml"]\n')
+
+    def hand_in(self, members: str) -> None:
+        """Submit a pack of *members*, which share one CPU by turns."""
         folder = self.stage.folder
-        (folder / "pack.toml").write_text(
-            'members = ["short.toml", "long.toml", "fails.toml"]\n'
-            'means = "duty-cycle"\ncpus = 1\ninterval = "1s"\n'
-        )
+        means = 'means = "duty-cycle"\ncpus = 1\ninterval = "1s"\n'
+        (folder / "pack.toml").write_text(f"{members}{means}")
         path = folder / "job.toml"
         path.write_text(
             f'name = "{NAME}"\n[nodes]\nmax = 1\n[launch]\nlauncher = "pack"\n'
@@ -153,6 +167,12 @@ class LeasedPack:
         """Return what each generation of a member printed."""
         logs = member_folder(self.trainer.run, member) / "logs"
         return {int(path.stem): path.read_text() for path in logs.glob("*.log")}
+
+    def shares_said(self, *, after: int) -> list[str]:
+        """Return the lines on shares that packers printed after a generation."""
+        logs = sorted(self.trainer.logs.glob("*.log"))
+        later = [log.read_text() for log in logs if int(log.stem) > after]
+        return [line for said in later for line in said.splitlines() if "%" in line]
 
     def used(self, member: str) -> set[int]:
         """Return how often samples were used, as a member that is finished says."""
@@ -216,6 +236,37 @@ def loses_its_lease_and_goes_on(
 
     _goes_on_to_its_end(pack, epochs)
     assert list(pack.printed("short")) == [1]  # what was over is not started again
+    # What failed is, once more than its attempts.
+    assert sorted(pack.printed("fails")) == [1, 2, 3, 4]
+
+
+def shares_by_growth_in_every_lease(
+    pack: LeasedPack, take_away: Callable[[str], None]
+) -> None:
+    """Train two of which one still grows, in two leases after each other.
+
+    Args:
+        pack: Nothing of it is submitted yet.
+        take_away: Has somebody else need a node that is named.
+    """
+    for name, loss in (("falls", "0.999 ** step"), ("flat", "1.0 if step else 9.0")):
+        pack.stage.job(name, TELLS.format(loss=loss), more=TOLD)
+    pack.hand_in('members = ["falls.toml", "flat.toml"]\n')
+    pack.ticks_until("shares by growth", lambda: _is_by_growth(pack))
+    before = pack.record.sharing
+    take_away(pack.node())
+    pack.ticks_until("generation 1 to be over", lambda: pack.ending(1))
+
+    pack.ticks_until("it to go on", lambda: pack.shares_said(after=1))
+
+    assert before["tracks"]
+    first, *_ = pack.shares_said(after=1)
+    assert "flat 25% (completing" in first, "what was known of it is known there"
+
+
+def _is_by_growth(pack: LeasedPack) -> bool:
+    shares = pack.record.shares
+    return shares.get("falls") == 0.75 and shares.get("flat") == 0.25
 
 
 def goes_on_after_its_packer_was_killed(pack: LeasedPack) -> None:
@@ -251,6 +302,9 @@ def _goes_on_to_its_end(pack: LeasedPack, epochs: int) -> None:
 
 
 def _is_in_the_middle(pack: LeasedPack) -> bool:
-    ends = pack.ends
-    others = ends.get("short") == "finished" and ends.get("fails") == "failed"
-    return others and pack.steps("long") > 20
+    fails, short = (pack.record.members.get(name) for name in ("fails", "short"))
+    if short is None or short.end != "finished":
+        return False
+    # It was started again, in this generation, until that was of no use any more.
+    is_hopeless = fails is not None and fails.failures == 3 and fails.again_s is None
+    return is_hopeless and pack.steps("long") > 20

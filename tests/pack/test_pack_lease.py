@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +16,7 @@ from tests.pack.leased import (
     leased_pack,
     loses_its_lease_and_goes_on,
     now_s,
+    shares_by_growth_in_every_lease,
 )
 
 if TYPE_CHECKING:
@@ -38,24 +40,32 @@ def pack(standin: StandIn, tmp_path: Path) -> LeasedPack:
     return leased_pack(tmp_path, {**os.environ, "PATH": path}, longest_s=240.0)
 
 
+def take_away(standin: StandIn, node: str) -> None:
+    """Let somebody else's job have *node* at once."""
+    theirs = Job(
+        job_id=0,
+        name="theirs",
+        user="others",
+        partition="main",
+        limit_s=3_600.0,
+        submit_s=now_s(),
+        due_s=now_s(),
+        wanted=[node],
+        run_s=600.0,
+    )
+    standin.add([theirs])
+
+
 def test_members_of_a_pack_lose_nothing_with_a_lease(
     standin: StandIn, pack: LeasedPack
 ) -> None:
-    def take_away(node: str) -> None:
-        theirs = Job(
-            job_id=0,
-            name="theirs",
-            user="others",
-            partition="main",
-            limit_s=3_600.0,
-            submit_s=now_s(),
-            due_s=now_s(),
-            wanted=[node],
-            run_s=600.0,
-        )
-        standin.add([theirs])
+    loses_its_lease_and_goes_on(pack, partial(take_away, standin))
 
-    loses_its_lease_and_goes_on(pack, take_away)
+
+def test_flowcons_shares_hold_in_a_lease_and_go_to_the_next(
+    standin: StandIn, pack: LeasedPack
+) -> None:
+    shares_by_growth_in_every_lease(pack, partial(take_away, standin))
 
 
 def test_the_agent_sees_to_members_whose_packer_was_killed(pack: LeasedPack) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,11 +19,15 @@ from freetrain.pack.loop import Loop
 from freetrain.pack.pack import Pack
 from freetrain.pack.processes import tell, this_packer
 from freetrain.pack.record import Line, Record, read_record
-from freetrain.pack.sharing import FairSharing
+from freetrain.pack.sharing import FairSharing, sharing_of
+from freetrain.priority.flowcon_state import State, Track, to_json
 from tests.pack.packs import TOP
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
+
+    from freetrain.pack.means import Means
 
 TELLS = """
 import pathlib, sys, time
@@ -73,17 +78,18 @@ def a_job(name: str = "a", *, go: Path | str = "/nowhere") -> TrainerJob:
 
 def a_loop(
     folder: Path,
-    job: TrainerJob,
-    *,
+    *jobs: TrainerJob,
     clock: Clock | None = None,
-    lines: dict[str, Line] | None = None,
+    record: Record | None = None,
+    means: Means | None = None,
 ) -> Loop:
     said: list[str] = []
+    kept = record or Record()
     node = Node(
         run=RunDir(folder),
         generation=1,
         packer=this_packer("0123456789abcdef"),
-        means=DutyCycle(1, tell),
+        means=means or DutyCycle(1, tell),
         cpus=1,
         environment=dict(os.environ),
         clock=clock or Clock(),
@@ -92,9 +98,9 @@ def a_loop(
         Pack(),
         node,
         crew=Crew(node),
-        intake=Arriving(job),
-        sharing=FairSharing(),
-        record=Record(members=dict(lines or {})),
+        intake=Arriving(*jobs),
+        sharing=sharing_of(Pack(), kept.sharing) if kept.sharing else FairSharing(),
+        record=kept,
         say=said.append,
     )
 
@@ -113,7 +119,73 @@ def test_how_members_stand_is_kept_while_nobody_comes_or_goes(tmp_path: Path) ->
     assert it.now_s < 600.0
 
 
+class Noting(DutyCycle):
+    """Takes note of the shares that it is told to set."""
+
+    def __init__(self) -> None:
+        super().__init__(1, tell)
+        self.told: list[dict[str, float]] = []
+
+    def set_shares(self, shares: Mapping[str, float]) -> None:
+        self.told.append(dict(shares))
+        super().set_shares(shares)
+
+
+def test_the_shares_of_one_generation_are_those_of_the_next_from_its_beginning(
+    tmp_path: Path,
+) -> None:
+    shares = {"a": 0.75, "b": 0.25}
+    tracks = [Track(name=n, measured_s=0.0, share=part) for n, part in shares.items()]
+    remembered = to_json(State(tuple(tracks), due_s=1e6))
+    stopped = Line(arrived_s=0.0, ended_s=1.0, end="stopped")
+    it, means = Time(), Noting()
+    loop = a_loop(
+        tmp_path,
+        a_job("a"),
+        a_job("b"),
+        clock=it.clock(),
+        record=Record(
+            sharing=remembered,
+            shares=shares,
+            members={"a": stopped, "b": replace(stopped)},
+        ),
+        means=means,
+    )
+
+    loop.run(lambda: it.now_s > 5.0)
+
+    assert means.told[0] == shares
+    assert len(means.told) == 2  # and all the same, when they were asked to stop
+
+
+def test_a_pause_is_kept_from_one_generation_to_the_next(tmp_path: Path) -> None:
+    it = Time()
+    failed = replace(FAILED, again_s=50.0)
+
+    def is_started() -> bool:
+        line = read_record(RunDir(tmp_path)).members.get("a")
+        return (line is not None and not line.end) or it.now_s > 600.0
+
+    record = Record(members={"a": failed})
+    a_loop(tmp_path, a_job(), clock=it.clock(), record=record).run(is_started)
+
+    assert 50.0 <= it.now_s < 600.0
+
+
+def test_who_waits_to_be_started_again_keeps_its_pack_from_being_over(
+    tmp_path: Path,
+) -> None:
+    it = Time()
+    record = Record(members={"a": replace(FAILED, again_s=1e6)})
+
+    loop = a_loop(tmp_path, a_job(), clock=it.clock(), record=record)
+
+    assert loop.run(lambda: it.now_s > 20.0) is False
+    assert it.now_s > 20.0
+
+
 OVER = Line(arrived_s=0.0, ended_s=1.0, end="finished")
+FAILED = Line(arrived_s=0.0, ended_s=1.0, end="failed", failures=1)
 STOPPED = Line(arrived_s=0.0, ended_s=1.0, end="stopped")
 
 
@@ -130,6 +202,6 @@ STOPPED = Line(arrived_s=0.0, ended_s=1.0, end="stopped")
 def test_asked_at_once_a_pack_is_over_if_all_who_wait_are(
     tmp_path: Path, lines: dict[str, Line], *, is_over: bool
 ) -> None:
-    loop = a_loop(tmp_path, a_job("a"), lines=lines)
+    loop = a_loop(tmp_path, a_job("a"), record=Record(members=dict(lines)))
 
     assert loop.run(lambda: True) is is_over

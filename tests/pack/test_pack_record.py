@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from freetrain.elastic.run_dir import RunDir
-from freetrain.pack.record import member_folder, member_folders
+from freetrain.pack.record import (
+    Line,
+    Record,
+    member_folder,
+    member_folders,
+    read_record,
+    write_record,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,3 +31,21 @@ def test_a_file_where_members_would_be_is_no_member(tmp_path: Path) -> None:
     (tmp_path / "members").write_text("of mine")
 
     assert member_folders(RunDir(tmp_path)) == ()
+
+
+def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
+    failed = Line(arrived_s=1.0, end="failed", failures=2, again_s=9.0, message="no")
+    record = Record(ran_s=5.0, members={"a": failed, "b": Line(arrived_s=2.0)})
+    write_record(RunDir(tmp_path), record)
+
+    assert read_record(RunDir(tmp_path)) == record
+
+
+def test_what_an_earlier_release_kept_of_a_member_is_read(tmp_path: Path) -> None:
+    (tmp_path / "pack.json").write_text(
+        '{"members": {"a": {"arrived_s": 1.0, "ended_s": 2.0, "end": "failed", '
+        '"steps": 3, "samples": 4.0}}}'
+    )
+
+    (line,) = read_record(RunDir(tmp_path)).members.values()
+    assert (line.end, line.steps, line.failures, line.again_s) == ("failed", 3, 0, None)

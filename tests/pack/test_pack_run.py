@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+ONCE = "[restart]\nattempts = 1\n"
 SHORT = "print('step 1 loss 0.5', flush=True)"
 FOR_EVER = "import time, sys\nprint('up', flush=True)\nwhile True: time.sleep(0.05)\n"
 ELASTIC = """
@@ -33,6 +34,7 @@ with elastic.join(commit_every_s=0) as run:
         time.sleep(0.01)
         run.end_step(state, loss=1.0 / state["n"])
 """
+BRIEF = ELASTIC.replace("100_000", "3")
 TELLS = r"""
 [progress]
 format = "pattern"
@@ -89,7 +91,7 @@ def test_a_pack_is_finished_when_all_members_are(stage: Stage) -> None:
 def test_a_member_that_fails_lets_the_others_end_and_fails_the_pack(
     stage: Stage,
 ) -> None:
-    stage.job("bad", "raise SystemExit(3)")
+    stage.job("bad", "raise SystemExit(3)", more=ONCE)
     stage.job("good", f"import time; time.sleep(0.5)\n{SHORT}")
     pack = stage.start('members = ["bad.toml", "good.toml"]', FREETRAIN_GENERATION="7")
     stage.end(pack)
@@ -99,12 +101,69 @@ def test_a_member_that_fails_lets_the_others_end_and_fails_the_pack(
     assert "bad" in stage.outcome(7)["message"]
 
 
+def test_a_member_that_fails_is_started_again_a_few_times_and_then_says_why(
+    stage: Stage,
+) -> None:
+    stage.job(
+        "bad", "print('no data')\nraise SystemExit(3)", more='[restart]\nwait = "0.2s"'
+    )
+    stage.job("good", SHORT)
+    pack = stage.start('members = ["bad.toml", "good.toml"]')
+    said = stage.end(pack)
+
+    assert pack.returncode == 1
+    assert [said.count(f"bad started, generation {k}") for k in (1, 2, 3)] == [1, 1, 1]
+    assert "bad is started again in 0.2 s" in said
+    assert "bad is started again in 0.4 s" in said
+    assert said.count("bad started") == 3
+    assert "bad failed 3 times: no data" in stage.outcome(1)["message"]
+    line = stage.record()["members"]["bad"]
+    assert (line["end"], line["failures"], line["again_s"]) == ("failed", 3, None)
+
+
+def test_a_member_that_is_well_the_next_time_fails_nobody(stage: Stage) -> None:
+    flag = stage.folder / "flag"
+    once = f"import pathlib\nflag = pathlib.Path({str(flag)!r})\n"
+    stage.job(
+        "a",
+        f"{once}if not flag.exists():\n    flag.touch()\n    raise SystemExit(3)\n",
+        more='[restart]\nwait = "0.2s"',
+    )
+    pack = stage.start('members = ["a.toml"]')
+    said = stage.end(pack)
+
+    assert pack.returncode == 0, said
+    assert stage.ends() == {"a": "finished"}
+    assert stage.outcome(1)["outcome"] == "finished"
+
+
+def test_an_elastic_member_that_fails_before_it_begins_can_be_started_again(
+    stage: Stage,
+) -> None:
+    flag = stage.folder / "flag"
+    fails = f"""
+import os, pathlib
+from freetrain import elastic
+flag = pathlib.Path({str(flag)!r})
+if not flag.exists():
+    flag.touch()
+    os.environ["FREETRAIN_WORLD_SIZE"] = "2"  # refused, and so it says in its outcome
+"""
+    stage.job("a", f"{fails}\n{BRIEF}", more='[restart]\nwait = "0.2s"')
+    pack = stage.start('members = ["a.toml"]')
+    said = stage.end(pack)
+
+    assert "a failed once: " in said
+    assert stage.ends() == {"a": "finished"}, said
+
+
 def test_the_next_generation_starts_only_those_that_are_not_over(stage: Stage) -> None:
     stage.job("done", SHORT)
     flag = stage.folder / "flag"
     stage.job(
         "twice",
         f"import pathlib, sys\nsys.exit(not pathlib.Path({str(flag)!r}).exists())",
+        more=ONCE,
     )
     text = 'members = ["done.toml", "twice.toml"]'
     stage.end(stage.start(text))
@@ -149,6 +208,23 @@ def test_a_member_that_does_not_stop_is_killed_in_time(stage: Stage) -> None:
     stage.end(pack)
     assert stage.outcome(1)["outcome"] == "rescaled"
     assert not stage.processes()
+
+
+def test_killed_for_not_stopping_in_time_a_member_has_not_failed_by_itself(
+    stage: Stage,
+) -> None:
+    busy = ELASTIC.replace(
+        "time.sleep(0.01)", "print('up', flush=True); time.sleep(99)"
+    )
+    stage.job("busy", busy, more='[stop]\nkill_after = "1s"\n')
+    pack = stage.start('members = ["busy.toml"]')
+    until(lambda: "up" in log_of(stage, "busy"))
+    pack.send_signal(signal.SIGTERM)
+    stage.end(pack)
+    assert stage.outcome(1)["outcome"] == "rescaled"
+    line = stage.record()["members"]["busy"]
+    assert (line["end"], line["failures"]) == ("failed", 0)
+    assert line["message"] == "signal 9, Killed; up"
 
 
 def test_what_a_member_leaves_running_is_ended_with_it(stage: Stage) -> None:
@@ -279,6 +355,7 @@ def test_a_program_that_is_not_there_fails_alone(stage: Stage) -> None:
     path = stage.folder / "none.toml"
     path.write_text(
         'name = "none"\ncommand = ["/no/such"]\nelastic = false\n[nodes]\nmax = 1\n'
+        f"{ONCE}"
     )
     pack = stage.start('members = ["none.toml", "a.toml"]')
     stage.end(pack)
