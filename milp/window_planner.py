@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from milp.problem import NodeClass, Problem, TrainerState
 from milp.verify import constraint_violations
+from milp.window_chances import Chances
 from milp.window_search import Climb
-from milp.window_seats import Chances, Worths
 from milp.window_table import Table
+from milp.window_worths import Worths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -67,7 +68,7 @@ class WindowPlanner:
         present.settle()
         kept_gain = present.value
         counts = [seat.nodes for seat in present.seats]
-        kept = tuple([dict(seat.mine) for seat in present.seats])
+        kept = tuple([seat.mine for seat in present.seats])
         tables = [present]
         for start in starts:
             if list(start) != counts:
@@ -114,7 +115,7 @@ def _changed(
     moved = [
         (f"trainer {place}", trainer, new)
         for place, (trainer, new) in enumerate(pairs)
-        if trainer.held != new
+        if new is not trainer.held and new != trainer.held
     ]
     touched = sorted(
         {

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from bisect import insort
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from collections.abc import Set as AbstractSet
 
     from milp.window_seats import Seat
@@ -30,7 +31,10 @@ class Move(NamedTuple):
     taken: int = 0
 
 
-_NOTHING = Move(0.0, -1, -1, 0)
+_Step: TypeAlias = tuple[float, int, int, int]
+"""A move to or from what is free, as a plain tuple: most are made and never asked."""
+
+_NOTHING: _Step = 0.0, -1, -1, 0
 
 
 class Climb:
@@ -43,8 +47,8 @@ class Climb:
 
     def __init__(self, table: Table) -> None:
         self._table = table
-        self._takes: dict[int, Move] = {}
-        self._gifts: dict[int, Move] = {}
+        self._takes: dict[int, _Step] = {}
+        self._gifts: dict[int, _Step] = {}
         self._step = 0
         self._moved_at: dict[int, int] = {}
         self._won_at: dict[tuple[int, int, int], int] = {}
@@ -59,11 +63,12 @@ class Climb:
         Args:
             stop: Tells that there is no more time; asked before every move.
         """
-        least = _WORTH_IT * (1.0 + sum([abs(seat.value) for seat in self._table.seats]))
+        least = _WORTH_IT * (1.0 + self._table.chances.magnitude)
         for moves in range(_MOST_MOVES):
             if stop is not None and stop():
                 return moves
-            best = max([*self._takes.values(), *self._gifts.values(), _NOTHING])
+            steps = [*self._takes.values(), *self._gifts.values(), _NOTHING]
+            best = Move(*max(steps))
             if best.gain <= least:
                 # These take longest to look at, and seldom help.
                 best = self._best_transfer()
@@ -89,7 +94,7 @@ class Climb:
             self._won_at[move.place, move.k, move.more] = self._step
 
     def _look_again(self, move: Move, touched: set[int]) -> None:
-        same = [place for place, take in self._takes.items() if take.k == move.k]
+        same = [place for _, place, k, _ in self._takes.values() if k == move.k]
         touched.update(same)
         self._look_at_takes(touched)
         if move.k in self._table.free:
@@ -105,7 +110,7 @@ class Climb:
                 known[seat] = seat.best_take(free)
             gained, k, more = known[seat]
             if more:
-                self._takes[place] = Move(gained, place, k, more)
+                self._takes[place] = gained, place, k, more
             else:
                 self._takes.pop(place, None)
 
@@ -116,7 +121,7 @@ class Climb:
             if place in seen:
                 continue
             value, more = seat.with_up_to(k, nodes)
-            take = Move(value - seat.value, place, k, more)
+            take = value - seat.value, place, k, more
             if take > self._takes.get(place, _NOTHING):
                 self._takes[place] = take
 
@@ -125,35 +130,47 @@ class Climb:
         for place in places:
             gained, k, spare = seats[place].best_gift()
             if spare:
-                self._gifts[place] = Move(gained, place, k, -spare)
+                self._gifts[place] = gained, place, k, -spare
             else:
                 self._gifts.pop(place, None)
 
     def _best_transfer(self) -> Move:
-        best, seats = _NOTHING, self._table.seats
-        for place in sorted(self._table.moved):
+        best, table = Move(*_NOTHING), self._table
+        seats, moved = table.seats, sorted(table.moved)
+        for place in moved:
             giver = seats[place]
             for k in giver.taken():
                 spare = giver.spare(k)
                 lost = giver.with_more(k, -spare) - giver.value
-                for to in self._rivals(place, k, spare):
-                    if to == place:
-                        continue
+                for to in self._rivals(place, k, spare, moved):
                     value, taken = seats[to].with_up_to(k, spare)
                     gained = lost + value - seats[to].value
                     if gained > best.gain:
                         best = Move(gained, place, k, -spare, to, taken)
         return best
 
-    def _rivals(self, place: int, k: int, spare: int) -> Iterable[int]:
+    def _rivals(
+        self, place: int, k: int, spare: int, moved: Sequence[int]
+    ) -> list[int]:
         """Return who may gain more by *spare* nodes of class *k* than who has them.
 
         Where all of the class was free, and went to who gained most by it, those who
-        did not move since gain less. Of those who share a seat one is as good as any.
+        did not move since gain less. Of those who never moved one gains most.
         """
         won_at = self._won_at.get((place, k, spare))
         if won_at is not None and won_at == self._moved_at[place]:
             return sorted(j for j, at in self._moved_at.items() if at > won_at)
-        seats = self._table.seats
-        first = dict(zip(reversed(seats), range(len(seats) - 1, -1, -1), strict=True))
-        return sorted(first.values())
+        rivals = [to for to in moved if to != place]
+        still = self._still(k, spare)
+        if still >= 0:
+            insort(rivals, still)
+        return rivals
+
+    def _still(self, k: int, spare: int) -> int:
+        """Return who of those that never moved gains most by nodes; -1 for nobody."""
+        moved = self._table.moved
+        for places in self._table.chances.takers(k, spare):
+            for place in places:
+                if place not in moved:
+                    return place
+        return -1

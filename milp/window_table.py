@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from milp.window import Stay, Window
-    from milp.window_seats import Chances
+    from milp.window_chances import Chances
 
 
 _FEW = 3
@@ -19,16 +20,17 @@ class Table:
     """A plan under search, at first what is held now.
 
     Attributes:
+        chances: What is expected.
         seats: By trainer; those that did not move are shared with other tables.
         free: Nodes that nobody has, by class; none of them 0.
         moved: Trainers whose seats moved.
     """
 
     def __init__(self, window: Window, chances: Chances) -> None:
+        self.chances = chances
         self.free = dict(window.free)
         self.seats = list(chances.seats)
         self.moved: set[int] = set()
-        self._chances = chances
 
     @property
     def value(self) -> float:
@@ -45,7 +47,7 @@ class Table:
             return self.free
         first: dict[Stay | int, int] = {}
         for k, nodes in self.free.items():
-            stay = self._chances.untouched.get(k)
+            stay = self.chances.untouched.get(k)
             first.setdefault(k if stay is None or nodes < stay.nodes else stay, k)
         return {k: self.free[k] for k in first.values()}
 
@@ -64,9 +66,8 @@ class Table:
     def settle(self) -> None:
         """Let trainers that hold what is not a size fall back to the next below."""
         for place, seat in enumerate(self.seats):
-            size = seat.fallback()
-            if size < seat.nodes:
-                self.shed(place, seat.nodes - size)
+            if seat.value == -math.inf:
+                self.shed(place, seat.nodes - seat.fallback())
 
     def reach(self, counts: Sequence[int]) -> None:
         """Give each trainer as many nodes as *counts* says, whole classes first."""
@@ -81,7 +82,7 @@ class Table:
 
     def shed(self, place: int, surplus: int) -> None:
         """Let a trainer give whole classes that fit, the shortest-lived first."""
-        life_s = self._chances.life_s
+        life_s = self.chances.life_s
         while surplus:
             mine = self.seats[place].mine
             fitting = [k for k, n in mine.items() if n <= surplus]
@@ -95,7 +96,7 @@ class Table:
 
         Where none fits, it takes part of its own, or of the longest-lived.
         """
-        free, life_s = self.free, self._chances.life_s
+        free, life_s = self.free, self.chances.life_s
         while wanted:
             mine = self.seats[place].mine
             fitting = [k for k, n in free.items() if n <= wanted]

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -7,9 +8,10 @@ from hypothesis import strategies as st
 from milp.curve import custom
 from milp.verify import constraint_violations
 from milp.window import Holder, Holding, Stay, Window, gain, total_gain
+from milp.window_chances import Chances
 from milp.window_planner import WindowPlanner, violations
-from milp.window_seats import Chances, Worths
 from milp.window_table import Table
+from milp.window_worths import Worths
 from tests.milp.window_figures import wrong_gain
 from tests.milp.windows import rows_of, whole_problem, windows
 
@@ -77,6 +79,27 @@ def test_a_plan_gains_no_less_than_any_start_it_is_given(
 @given(windows())
 def test_the_same_window_has_the_same_plan(window: Window) -> None:
     assert WindowPlanner().plan(window) == WindowPlanner().plan(window)
+
+
+@given(windows(), st.sampled_from([0.5, 1.0, 2.0]), st.integers(0, 5))
+def test_what_is_kept_from_one_window_says_nothing_false_of_the_next(
+    window: Window, factor: float, first: int
+) -> None:
+    stays = {
+        k: replace(one, life_s=factor * one.life_s, hit=one.hit / (1.0 + factor))
+        for k, one in window.stays.items()
+    }
+    others = window.trainers[first:] + window.trainers[:first]
+    later = replace(
+        window,
+        stays=stays,
+        trainers=others,
+        change_weight=window.change_weight * factor,
+    )
+    planner = WindowPlanner()
+    planner.plan(window)
+
+    assert planner.plan(later) == WindowPlanner().plan(later)
 
 
 def test_a_class_that_leaves_together_is_one_hit_however_many_nodes_it_has() -> None:

@@ -1,10 +1,19 @@
 """Each kind of move, where it is the only one that helps."""
 
+from collections.abc import Iterator
+from itertools import permutations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
 from milp.curve import custom
-from milp.window import Holder, Holding, Stay, Window
+from milp.verify import constraint_violations
+from milp.window import Holder, Holding, Stay, Window, gain, total_gain
+from milp.window_chances import Chances
 from milp.window_search import Climb
-from milp.window_seats import Chances, Worths
 from milp.window_table import Table
+from milp.window_worths import Worths
+from tests.milp.windows import rows_of, whole_problem, windows
 
 
 def holder(worth: list[float], held: dict[int, int] | None = None) -> Holder:
@@ -59,6 +68,50 @@ def test_of_equal_trainers_that_wait_each_is_served() -> None:
     plan = searched(table_of({0: 1, 1: 1, 2: 1}, {0: 1, 1: 1, 2: 1}, *waiting))
 
     assert sorted(k for mine in plan for k in mine) == [0, 1, 2]
+
+
+@given(windows(), st.data())
+def test_in_the_end_nobody_gains_more_by_what_another_one_took(
+    window: Window, data: st.DataObject
+) -> None:
+    table = Table(window, Chances(window, Worths()))
+    table.settle()
+    pool, start = sum(stay.nodes for stay in window.stays.values()), []
+    for one in window.trainers:
+        fitting = [n for n in (0, *one.curve.sizes) if n <= pool]
+        start.append(data.draw(st.sampled_from(fitting)))
+        pool -= start[-1]
+    table.reach(start)
+
+    plan = searched(table)
+
+    gained = total_gain(window, plan)
+    magnitude = sum(abs(gain(window, j, own)) for j, own in enumerate(plan))
+    for other in transferred(window, plan):
+        assert total_gain(window, other) <= gained + 1e-6 * (1.0 + magnitude)
+
+
+def transferred(window: Window, plan: list[Holding]) -> Iterator[list[Holding]]:
+    """Yield all plans in which what one took of a class is another one's."""
+    problem = whole_problem(window)
+    for giver, to in permutations(range(len(plan)), 2):
+        held, most = window.trainers[giver].held, window.trainers[to].curve.sizes[-1]
+        room = most - sum(plan[to].values())
+        for k, mine in plan[giver].items():
+            spare = mine - held.get(k, 0)
+            taken = min(spare, room)
+            if taken <= 0:
+                continue
+            other = list(plan)
+            other[giver] = changed(plan[giver], k, -spare)
+            other[to] = changed(plan[to], k, taken)
+            if not constraint_violations(problem, rows_of(window, other)):
+                yield other
+
+
+def changed(own: Holding, k: int, more: int) -> Holding:
+    counts = {**own, k: own.get(k, 0) + more}
+    return {k: n for k, n in counts.items() if n}
 
 
 def test_searching_one_table_leaves_another_of_the_same_window_alone() -> None:

@@ -1,0 +1,92 @@
+"""What is worked out once for all plans of a window."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from milp.window_seats import Seat
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from milp.window import Stay, Window
+    from milp.window_worths import Terms, Worths
+
+
+class Chances:
+    """Lives and hits by class, worked out once in a search; and the seats at first.
+
+    Attributes:
+        life_s: Mean seconds that a node stays, by class.
+        untouched: What is expected of classes of which nobody holds any.
+        seats: Everybody's, with what is held now; never to be moved. Trainers that
+            hold nothing and are equal otherwise share one: half of 40 trainers on
+            Summit wait.
+        magnitude: Of what they gain.
+    """
+
+    def __init__(self, window: Window, worths: Worths) -> None:
+        stays = window.stays
+        self.life_s = {k: stay.life_s for k, stay in stays.items()}
+        self.untouched = {
+            k: stays[k] for k, nodes in window.free.items() if nodes == stays[k].nodes
+        }
+        self._hits = _Hits(stays, worths)
+        self.seats = self._seats(window, worths)
+        values = [abs(seat.value) for seat in self.seats]
+        self.magnitude = sum([one for one in values if one < math.inf])
+        self._stays = stays
+        self._sharing: dict[Seat, list[int]] = {}
+        self._takers: dict[tuple[int, int], list[list[int]]] = {}
+
+    def takers(self, k: int, nodes: int) -> Sequence[Sequence[int]]:
+        """Return who gains by *nodes* more of class *k*, who gains most first.
+
+        All hold what they hold now: transfers ask again and again, in every plan.
+
+        Returns:
+            Trainers that share a seat together, ascending.
+        """
+        known = self._takers.get((k, nodes))
+        if known is None:
+            known = self._takers[k, nodes] = self._ordered(k, nodes)
+        return known
+
+    def _ordered(self, k: int, nodes: int) -> list[list[int]]:
+        if not self._sharing:
+            for place, seat in enumerate(self.seats):
+                self._sharing.setdefault(seat, []).append(place)
+        takers, others = [], self._stays[k].nodes - nodes
+        for seat, places in self._sharing.items():
+            # Who holds more than the others have gave some: it has moved.
+            if seat.mine.get(k, 0) <= others:
+                less = seat.value - seat.with_up_to(k, nodes)[0]
+                if less < 0.0:
+                    takers.append((less, places))
+        return [places for _, places in sorted(takers)]
+
+    def _seats(self, window: Window, worths: Worths) -> tuple[Seat, ...]:
+        seats = []
+        waiting: dict[Terms, Seat] = {}
+        for terms in worths.terms(window):
+            seat = None if terms.held else waiting.get(terms)
+            if seat is None:
+                seat = Seat(terms, self.life_s, self._hits)
+                if not terms.held:
+                    waiting[terms] = seat
+            seats.append(seat)
+        return tuple(seats)
+
+
+class _Hits(dict[int, list[float]]):
+    """Makes a class's hits when they are asked for first."""
+
+    def __init__(self, stays: Mapping[int, Stay], worths: Worths) -> None:
+        super().__init__()
+        self._stays = stays
+        self._worths = worths
+
+    def __missing__(self, k: int) -> list[float]:
+        made = self[k] = self._worths.hits(self._stays[k])
+        return made
