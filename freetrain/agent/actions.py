@@ -23,6 +23,22 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
+class StartSpare:
+    """Start a spare for the trainer of a generation.
+
+    Attributes:
+        assigned: The generation.
+    """
+
+    assigned: Assigned
+
+
+@dataclass(frozen=True, slots=True)
+class EndSpare:
+    """Have this lease's spare make no more ranks, and end when those it made have."""
+
+
+@dataclass(frozen=True, slots=True)
 class AskToStop:
     """Ask a world that this agent launched to commit and end."""
 
@@ -121,6 +137,8 @@ class EndOwnJob:
 
 Action = (
     Launch
+    | StartSpare
+    | EndSpare
     | AskToStop
     | RequestStop
     | Kill

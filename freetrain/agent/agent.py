@@ -82,6 +82,14 @@ class Agent:
         memory = self._memory
         for running in memory.worlds.values():
             running.look(memory.now_s)
+        spare = memory.spare
+        if spare is not None and not spare.has_ended:
+            code = spare.process.poll()
+            spare.has_ended = code is not None
+            if spare.has_ended and not spare.is_asked:
+                self._edge.say(f"the spare of {spare.trainer} ended: exit code {code}")
+        if spare is not None and spare.has_ended and spare.is_asked:
+            memory.spare = None
 
     def _forget_worlds(self, seen: Seen) -> None:
         """Forget worlds that are gone, and said to be."""
@@ -143,6 +151,7 @@ class Agent:
             bound_s=bound_s,
             idle_s=memory.now_s - memory.busy_s,
             ended_leases=frozenset(memory.ended_leases),
+            spare=None if memory.spare is None else memory.spare.seen(),
         )
 
     def _trainers(self, folders: Sequence[Folder]) -> tuple[TrainerSeen, ...]:
@@ -151,6 +160,7 @@ class Agent:
             processes=self._node.mine,
             is_leaving=self._memory.leaving_since_s is not None,
             home=self._home(folders),
+            has_spare=self._memory.spare is not None,
         )
         found: list[TrainerSeen] = []
         for folder in folders:

@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING
 from freetrain.agent.actions import (
     AskToStop,
     EndLease,
+    EndSpare,
     Kill,
     Launch,
     Propose,
     RequestStop,
+    StartSpare,
     Sweep,
     SweepAll,
     WriteEnding,
     WriteNotice,
 )
 from freetrain.agent.composing import drafted, judged, not_started
-from freetrain.agent.memory import Running
+from freetrain.agent.memory import Running, Spare
 from freetrain.errors import FreeTrainError
 from freetrain.exchange.layout import lease_name
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from freetrain.agent.lease import Lease
     from freetrain.agent.memory import Memory
     from freetrain.agent.node import Node
+    from freetrain.exchange.assigned import Assigned
     from freetrain.exchange.ending import Ending
 
 
@@ -84,6 +87,10 @@ class CarryOut:
                 self._edge.end_lease(action.member)
             case SweepAll():
                 self._node.kill_all()
+            case StartSpare():
+                self._start_spare(action.assigned)
+            case EndSpare():
+                self._end_spare()
             case _:
                 raise AssertionError(f"the loop itself does {action}")
 
@@ -105,6 +112,18 @@ class CarryOut:
         nodes = ",".join(member.node for member in assigned.members)
         after = f", after generation {action.after}" if action.after else ""
         self._say(where, f"launched on {nodes}{after}")
+
+    def _start_spare(self, assigned: Assigned) -> None:
+        job = self._board.job(assigned.trainer)
+        process = self._edge.start_spare(job, assigned, self._lease.key)
+        self._memory.spare = Spare(assigned.trainer, assigned.generation, process)
+        self._edge.say(f"a spare of {assigned.trainer} was started")
+
+    def _end_spare(self) -> None:
+        spare = self._memory.spare
+        if spare is not None:
+            spare.is_asked = True
+            spare.process.ask_to_stop()
 
     def _ask(self, action: AskToStop) -> None:
         running = self._memory.worlds[action.trainer, action.generation]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from freetrain.agent.heading import heading
 from freetrain.agent.leaving import leaving, notices
 from freetrain.agent.orphans import orphans_of, see_to_orphans
+from freetrain.agent.sparing import sparing
 from freetrain.agent.succession import cause_of, succession
 
 if TYPE_CHECKING:
@@ -47,4 +48,4 @@ def decide(
             age_s = ages_s.get(cause, 0.0)
             actions += succession(seen, trainer, patience, cause=cause, age_s=age_s)
         actions += see_to_orphans(seen, trainer, patience, ages_s=ages_s)
-    return (*actions, *leaving(seen, patience))
+    return (*actions, *sparing(seen), *leaving(seen, patience))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from freetrain.agent.processes import Marked, Signal
+    from freetrain.broker.lease import LeaseKey
     from freetrain.exchange.assigned import Assigned, Member
     from freetrain.jobfile.job import TrainerJob
     from freetrain.launch.world import World
@@ -30,6 +31,17 @@ class Edge(Protocol):
         self, job: TrainerJob, assigned: Assigned, *, after: int | None
     ) -> World:
         """Start a world.
+
+        Raises:
+            FreeTrainError: It cannot be started as things are.
+            OSError: A file of it could not be written.
+        """
+        ...
+
+    def start_spare(
+        self, job: TrainerJob, assigned: Assigned, lease: LeaseKey
+    ) -> World:
+        """Start a spare in *lease*, this one, for the trainer of *assigned*.
 
         Raises:
             FreeTrainError: It cannot be started as things are.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from freetrain.agent.seen import GenerationSeen, TrainerSeen
-from freetrain.agent.verdict import judge
+from freetrain.agent.verdict import is_failure, judge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -78,30 +78,36 @@ class Self:
         is_leaving: Whether this lease leaves all its trainers.
         home: The trainer that it stays with otherwise; survivors and broker may have
             given it to two at once.
+        has_spare: Whether there is, or was, a spare.
     """
 
     me: LeaseKey
     processes: Sequence[Marked]
     is_leaving: bool
     home: str
+    has_spare: bool = False
 
 
 def gather(board: Board, folder: Folder, memory: Memory, own: Self) -> TrainerSeen:
     """Return all that is known of the trainer of *folder*."""
     name, job = folder.name, board.job(folder.name)
     kept = {r.generation for r in memory.worlds.values() if r.trainer == name}
-    look = _Look(board, folder, memory, board.notices(name), _count(own, name))
+    wants_spare = bool(job.launch.spare) and not own.has_spare
+    told, counted = board.notices(name), _count(own, name)
+    look = _Look(board, folder, memory, told, counted, wants_spare=wants_spare)
     earlier = sorted({*folder.open, *kept} - {folder.newest})
     newest = look.generation(folder.newest)
     is_running = newest.world is not None and newest.world.exit_s is None
     running_s = newest.world.age_s if newest.world and is_running else 0.0
+    history = _history(board, folder)
     is_astray = name != own.home and own.me in newest.assigned.keys
     return TrainerSeen(
         job=job,
         newest=newest,
         earlier=tuple(look.generation(number) for number in earlier),
         previous=_previous(board, folder),
-        verdict=judge(_history(board, folder), job),
+        verdict=judge(history, job),
+        failed=max((one.generation for one in history if is_failure(one)), default=0),
         is_done=board.is_done(name, running_s=running_s),
         since_end_s=memory.age_s(("end", name, max(folder.over, default=0))),
         must_leave=own.is_leaving or is_astray,
@@ -116,17 +122,19 @@ class _Look:
     memory: Memory
     told: frozenset[tuple[int, LeaseKey]]
     counted: Mapping[int, int]
+    wants_spare: bool
 
     def generation(self, number: int) -> GenerationSeen:
         board, name = self.board, self.folder.name
         running = self.memory.worlds.get((name, number))
+        is_waited_for = running is not None or self.wants_spare
         return GenerationSeen(
             assigned=board.assigned(name, number),
             age_s=self.memory.age_s(("generation", name, number)),
             is_over=number in self.folder.over,
             outcome=board.outcome(name, number),
             is_ready=board.is_ready(name, number),
-            has_begun=running is not None and board.has_begun(name, number),
+            has_begun=is_waited_for and board.has_begun(name, number),
             is_stop_requested=board.is_stop_requested(name, number),
             notices=frozenset(key for of, key in self.told if of == number),
             processes=self.counted.get(number, 0),

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from freetrain.agent.ear import Ear
     from freetrain.agent.processes import Marked, Signal
+    from freetrain.broker.lease import LeaseKey
     from freetrain.exchange.assigned import Assigned, Member
     from freetrain.jobfile.job import TrainerJob
     from freetrain.launch.world import Launcher, World
@@ -89,6 +90,12 @@ class Machine:
     ) -> World:
         """Start a world."""
         return self._launcher.launch(job, assigned, after=after)
+
+    def start_spare(
+        self, job: TrainerJob, assigned: Assigned, lease: LeaseKey
+    ) -> World:
+        """Start a spare in *lease*, which is this node's."""
+        return self._launcher.start_spare(job, assigned, lease)
 
     def processes(self) -> tuple[Marked, ...]:
         """Return the marked processes of this node, but for the agent's own."""

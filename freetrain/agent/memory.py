@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from freetrain.agent.pulse import Pulse
-from freetrain.agent.seen import WorldSeen
+from freetrain.agent.seen import SpareSeen, WorldSeen
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable
@@ -63,6 +63,29 @@ class Running:
 
 
 @dataclass(slots=True)
+class Spare:
+    """A spare that this agent started.
+
+    Attributes:
+        trainer: Whose ranks it makes.
+        generation: The one that it was started beside.
+        process: What was started.
+        is_asked: Whether it was told to make no more.
+        has_ended: Whether it was seen gone.
+    """
+
+    trainer: str
+    generation: int
+    process: World
+    is_asked: bool = False
+    has_ended: bool = False
+
+    def seen(self) -> SpareSeen:
+        """Return what decisions need of it."""
+        return SpareSeen(self.trainer, self.generation, is_asked=self.is_asked)
+
+
+@dataclass(slots=True)
 class Memory:
     """Everything that outlives a look; the files have the rest.
 
@@ -74,6 +97,7 @@ class Memory:
         ended_leases: Silent leases whose jobs it ended.
         leaving_since_s: When it was told to leave.
         busy_s: When it last had a trainer.
+        spare: The spare that it has, or had and did not tell to end.
     """
 
     now_s: float
@@ -83,6 +107,7 @@ class Memory:
     ended_leases: set[LeaseKey] = field(default_factory=set)
     leaving_since_s: float | None = None
     busy_s: float = 0.0
+    spare: Spare | None = None
     _since_s: dict[Hashable, float] = field(default_factory=dict)
     _asked: set[Hashable] = field(default_factory=set)
 

@@ -60,7 +60,7 @@ class Node:
             return
         self.swept = {folder.name: self._swept(folder) for folder in folders}
         ours = [p for p in self.processes if self._is_ours(p)]
-        live = [p for p in ours if not self._is_over(p)]
+        live = [p for p in ours if p.mark.generation and not self._is_over(p)]
         stuck = self._stopped.stuck(tuple(live), now_s=self._edge.elapsed_s())
         self.stuck = frozenset((p.mark.trainer, p.mark.generation) for p in stuck)
 
@@ -123,7 +123,9 @@ class Node:
 
     def _swept(self, folder: Folder) -> int:
         present = (
-            p.mark.generation for p in self.mine if p.mark.trainer == folder.name
+            p.mark.generation
+            for p in self.mine
+            if p.mark.trainer == folder.name and p.mark.generation  # a spare has none
         )
         live = min(folder.open, default=folder.newest)
         return min(live, *present, folder.newest) - 1

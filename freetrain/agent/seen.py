@@ -74,6 +74,21 @@ class WorldSeen:
     exit_code: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class SpareSeen:
+    """This lease's spare.
+
+    Attributes:
+        trainer: Whose ranks it makes.
+        generation: The one that it was started beside.
+        is_asked: Whether it was told to make no more.
+    """
+
+    trainer: str
+    generation: int
+    is_asked: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationSeen:
     """One generation that matters.
@@ -134,6 +149,7 @@ class TrainerSeen:
             has, ascending.
         previous: The one right before the newest; None where there is none.
         verdict: Whether it is to be launched again.
+        failed: Its newest generation that failed; 0 for none.
         is_done: Whether its work is done.
         since_end_s: Since this agent first saw its newest ending.
         must_leave: Whether this lease must leave it, for another or for good.
@@ -145,6 +161,7 @@ class TrainerSeen:
     earlier: tuple[GenerationSeen, ...] = ()
     previous: Assigned | None = None
     verdict: Verdict = GO_ON
+    failed: int = 0
     is_done: bool = False
     since_end_s: float = 0.0
     must_leave: bool = False
@@ -180,6 +197,7 @@ class Seen:
         bound_s: How long leaving may take.
         idle_s: Since it last had a trainer.
         ended_leases: Leases whose jobs it has ended already.
+        spare: Its spare, also one that has ended by itself; None without one.
     """
 
     me: LeaseKey
@@ -190,6 +208,7 @@ class Seen:
     bound_s: float = 30.0
     idle_s: float = 0.0
     ended_leases: frozenset[LeaseKey] = frozenset()
+    spare: SpareSeen | None = None
 
     def peer(self, key: LeaseKey) -> Peer:
         """Return what is known of *key*; this lease itself is there, of course."""

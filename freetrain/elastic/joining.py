@@ -12,7 +12,7 @@ from freetrain.elastic.begin import begin, begin_nothing
 from freetrain.elastic.clock import Clock
 from freetrain.elastic.end import end, fail
 from freetrain.elastic.find_world import find_world
-from freetrain.elastic.launch import read_launch
+from freetrain.elastic.launch import SPARE, read_launch
 from freetrain.elastic.run_dir import RunDir
 from freetrain.elastic.setting import Setting
 from freetrain.elastic.stop import StopSignals
@@ -60,6 +60,7 @@ def join(  # noqa: PLR0913  # all of them have defaults
         LaunchError: The launch is wrong; nothing was trained.
         NotCommittedError: The training is over, but its end could not be kept.
     """
+    _spare(environment)
     launch = read_launch(environment)
     setting = Setting(
         launch=launch,
@@ -90,6 +91,15 @@ def join(  # noqa: PLR0913  # all of them have defaults
         if not isinstance(error, SystemExit) or error.code:
             fail(setting, ranks, fragment, error)
         raise
+
+
+def _spare(environment: Mapping[str, str]) -> None:
+    """Where this process is a spare, go on only in the ranks that it becomes."""
+    if environment.get(SPARE) and environment is os.environ:
+        # Imported here: only spares need it.
+        from freetrain.elastic.spare import become_a_rank  # noqa: PLC0415
+
+        become_a_rank(os.environ)
 
 
 def _first(launcher: float | None, program: float) -> float:

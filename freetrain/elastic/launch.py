@@ -20,6 +20,8 @@ WORLD_SIZE = "FREETRAIN_WORLD_SIZE"
 STOP_SIGNALS = "FREETRAIN_STOP_SIGNALS"
 COMMIT_EVERY_S = "FREETRAIN_COMMIT_EVERY_S"
 PROGRESS_EVERY_S = "FREETRAIN_PROGRESS_EVERY_S"
+SPARE = "FREETRAIN_SPARE"
+"""Set for a spare, and not for the ranks that it becomes."""
 
 # NCCL and several schedulers use USR1 themselves (submitit issue 1701); KILL and
 # STOP cannot be caught.

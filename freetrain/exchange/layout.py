@@ -117,6 +117,11 @@ class LeaseDir:
         """What the agent did, a line each."""
         return self.path / "agent.log"
 
+    @property
+    def spare_log(self) -> Path:
+        """What spares print before they join."""
+        return self.path / "spare.log"
+
     def create(self) -> None:
         """Create the folder, open to its owner only.
 

@@ -24,6 +24,10 @@ def check(job: TrainerJob, document: Table) -> None:
     """
     _check_nodes(job.nodes, document.inner("nodes"))
     _check_launch(job.launch, document.inner("launch"))
+    if job.launch.spare and not job.elastic:
+        document.inner("launch").refuse(
+            "spare = true is for programs that join, and elastic = false"
+        )
     if job.launch.launcher is Launcher.PACK:
         _check_pack(job, document)
     else:
@@ -59,6 +63,8 @@ def _check_pack(job: TrainerJob, document: Table) -> None:
         document.refuse("members of a pack have commands, the pack itself has none")
     if not job.elastic:
         document.refuse("elastic = false, and a pack stops and goes on by itself")
+    if launch.spare:
+        table.refuse("spare = true, and a pack has no ranks that could begin in one")
     if job.nodes.sizes != (1,):
         document.inner("nodes").refuse("a pack is on one node, expected max = 1")
 

@@ -64,6 +64,10 @@ class Launch:
         processes_per_node: Processes on each node, 1 or more.
         ahead: Whether an elastic program's next world starts while the last one still
             trains, and waits for it in ``elastic.join``.
+        spare: Whether on each node a process waits that has done all that the program
+            does before ``elastic.join``, and of which the next ranks are forked. None
+            for no; it is not written, so that agents of an earlier release, which
+            run while the program is upgraded, can read the file.
         threads: What OMP_NUM_THREADS is set to; None leaves it alone.
         executable: The launcher's program; empty for its usual name.
         options: Further words for the launcher, before the program's command.
@@ -75,6 +79,7 @@ class Launch:
     launcher: Launcher = Launcher.MPIRUN
     processes_per_node: int = 1
     ahead: bool = True
+    spare: bool | None = None
     threads: int | None = None
     executable: str = ""
     options: tuple[str, ...] = ()

@@ -86,6 +86,7 @@ def _launch(places: Places) -> tuple[Key, ...]:
         Key("launcher", one_of(job.Launcher), "launcher"),
         Key("processes_per_node", whole(1, MOST_PROCESSES), "processes_per_node"),
         Key("ahead", yes_or_no(), "ahead"),
+        Key("spare", yes_or_no(), "spare"),
         Key("threads", whole(1, MOST_PROCESSES), "threads"),
         Key("executable", argument(), "executable"),
         Key("options", arguments(), "options"),

@@ -21,7 +21,7 @@ def custom_argv(request: WorldRequest) -> tuple[str, ...]:
         "agent": str(request.agent_path),
     }
     words = (word.format_map(values) for word in request.job.launch.command)
-    return (*words, *request.job.command)
+    return (*words, *request.command)
 
 
 def custom_hostfile(request: WorldRequest) -> PlannedFile:

@@ -15,12 +15,14 @@ from freetrain.launch.find_tool import find_tool
 from freetrain.launch.port import free_port
 from freetrain.launch.request import WORLD_MARK, HeadNode, WorldRequest
 from freetrain.launch.session import start
+from freetrain.launch.spare import plan_spare
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
     from random import Random
 
+    from freetrain.broker.lease import LeaseKey
     from freetrain.exchange.assigned import Assigned
     from freetrain.exchange.layout import StateDir, TrainerDir
     from freetrain.jobfile.job import TrainerJob
@@ -55,8 +57,31 @@ class LocalLauncher:
             UnreadableFileError: The submitter's variables cannot be read.
             OSError: A file of it could not be written.
         """
+        request = self._request(job, assigned, after=after)
+        tool = find_tool(job, launcher_environment(request), head=self.head)
+        mark = request.marks(request.members[0])[WORLD_MARK]
+        return start(plan_world(request, tool), mark=f"{WORLD_MARK}={mark}")
+
+    def start_spare(
+        self, job: TrainerJob, assigned: Assigned, lease: LeaseKey
+    ) -> Session:
+        """Start a spare on this node, that of *lease*.
+
+        Raises:
+            CannotLaunchError: It cannot be started as things are.
+            UnreadableFileError: The submitter's variables cannot be read.
+            OSError: A file of it could not be written.
+        """
+        plan = plan_spare(
+            self._request(job, assigned), lease, log=self.state.lease(lease).spare_log
+        )
+        return start(plan, mark=f"{WORLD_MARK}={plan.environment[WORLD_MARK]}")
+
+    def _request(
+        self, job: TrainerJob, assigned: Assigned, *, after: int | None = None
+    ) -> WorldRequest:
         folder = self.state.trainer(assigned.trainer)
-        request = WorldRequest(
+        return WorldRequest(
             job=job,
             assigned=assigned,
             folder=folder,
@@ -65,9 +90,6 @@ class LocalLauncher:
             after=after,
             port=free_port(self.rng),
         )
-        tool = find_tool(job, launcher_environment(request), head=self.head)
-        mark = request.marks(request.members[0])[WORLD_MARK]
-        return start(plan_world(request, tool), mark=f"{WORLD_MARK}={mark}")
 
 
 def this_node(

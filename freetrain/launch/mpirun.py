@@ -43,7 +43,7 @@ def plan_mpirun(request: WorldRequest, tool: Tool) -> WorldPlan:
     ranks = ("-n", str(request.processes), *request.job.launch.options)
     passed_on = _PASSED_ON[tool.flavour]
     signal = asked_by(request.job, passed_on)
-    command = request.job.command
+    command = request.command
     around: tuple[PlannedFile, ...] = ()
     if _SEPARATOR in command or must_translate(request.job, passed_on):
         path = request.world_folder / "rank.json"

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from freetrain.elastic import rank
 from freetrain.exchange.layout import lease_name
 from freetrain.launch.errors import CannotLaunchError
 from freetrain.launch.places import log_of, run_dir_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from freetrain.elastic.run_dir import RunDir
     from freetrain.exchange.assigned import Assigned, Member
     from freetrain.exchange.layout import TrainerDir
     from freetrain.jobfile.job import TrainerJob
 
+_RANK = str(Path(rank.__file__).resolve())
 # As Slurm's own NodeNames are; a host file, `srun -w` and `--host` would read more
 # into a comma, a colon, a bracket or a leading dash.
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}", re.ASCII)
@@ -93,6 +95,13 @@ class WorldRequest:
     def processes(self) -> int:
         """How many ranks it has."""
         return len(self.assigned.members) * self.job.launch.processes_per_node
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """What is started as a rank: the program, or what asks a spare for it."""
+        if not self.job.launch.spare:
+            return self.job.command
+        return (self.head.python, "-I", "-S", _RANK, *self.job.command)
 
     @property
     def run_dir(self) -> RunDir:

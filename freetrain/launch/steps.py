@@ -86,7 +86,7 @@ def _torchrun(request: WorldRequest, tool: Tool, node_rank: int) -> Iterator[Com
         "max-restarts": 0,
     }
     words = [f"--{name}={value}" for name, value in settings.items()]
-    argv = (tool.path, *words, *launch.options, "--no-python", *request.job.command)
+    argv = (tool.path, *words, *launch.options, "--no-python", *request.command)
     yield Command(argv, tuple(_brought(request).items()))
 
 
@@ -106,7 +106,7 @@ def _ranks(request: WorldRequest, tool: Tool, node_rank: int) -> Iterator[Comman
             "LOCAL_WORLD_SIZE": count,
         }
         variables = _brought(request) | {k: str(v) for k, v in said.items()}
-        yield Command(request.job.command, tuple(variables.items()), f"rank {rank}")
+        yield Command(request.command, tuple(variables.items()), f"rank {rank}")
 
 
 def _brought(request: WorldRequest) -> dict[str, str]:

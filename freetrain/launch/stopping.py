@@ -47,7 +47,7 @@ def around_rank(request: WorldRequest, hears: Signals | None) -> str:
     """
     return render_orders(
         Orders(
-            commands=(Command(request.job.command),),
+            commands=(Command(request.command),),
             hears=() if hears is None else (hears.name.removeprefix("SIG"),),
             sends=str(request.job.stop.signal),
             has_groups=True,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from freetrain.broker.lease import LeaseKey
     from freetrain.exchange.assigned import Assigned
     from freetrain.jobfile.job import TrainerJob
 
@@ -59,5 +60,21 @@ class Launcher(Protocol):
             CannotLaunchError: It cannot be started as things are; the message is
                 for the user. Nothing was started.
             OSError: A file of it could not be written. Nothing was started.
+        """
+        ...
+
+    def start_spare(
+        self, job: TrainerJob, assigned: Assigned, lease: LeaseKey
+    ) -> World:
+        """Start a spare on this node, that of *lease*; asked to stop it makes no more.
+
+        Args:
+            job: The trainer.
+            assigned: A generation of its that *lease* is a member of.
+            lease: This node's.
+
+        Raises:
+            CannotLaunchError: It cannot be started as things are.
+            OSError: A file of it could not be written.
         """
         ...

@@ -19,6 +19,7 @@ from freetrain.exchange.assigned import BROKER, Assigned, Member
 from freetrain.exchange.heartbeat import AgentState
 from freetrain.jobfile.job import Nodes, Stop, TrainerJob
 from tests.agent.model_board import ModelBoard
+from tests.agent.model_spare import ModelSpare
 from tests.agent.model_world import ModelWorld
 
 if TYPE_CHECKING:
@@ -66,6 +67,12 @@ class ModelLease:
     told_s: float | None = None
     dies_s: float | None = None
     ended_s: float | None = None
+    spares: list[ModelSpare] = field(default_factory=list)
+
+    @property
+    def spare(self) -> str:
+        """The trainer whose spare it has; empty for none."""
+        return "".join(s.trainer for s in self.spares if s.exit_code is None)
 
 
 @dataclass(slots=True)
@@ -242,6 +249,16 @@ class ModelEdge:
         cluster.launched_s.append(cluster.now_s)
         cluster.worlds[where] = world
         return world
+
+    def start_spare(
+        self, job: TrainerJob, assigned: Assigned, lease: LeaseKey
+    ) -> ModelSpare:
+        assert job.name == assigned.trainer
+        assert lease == self.key
+        assert not self.cluster.leases[lease].spare
+        spare = ModelSpare(assigned.trainer)
+        self.cluster.leases[lease].spares.append(spare)
+        return spare
 
     def processes(self) -> tuple[Marked, ...]:
         return tuple(

@@ -1,5 +1,6 @@
 """Job files as tests write them, and strategies that make up any."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
@@ -42,6 +43,7 @@ launcher = "srun"
 processes_per_node = 2
 threads = 8
 ahead = false
+spare = false
 executable = "/opt/slurm/bin/srun"
 options = ["--cpu-bind=cores"]
 
@@ -174,6 +176,7 @@ packs = st.builds(
     threads=st.none() | st.integers(1, 4_096),
     pack=paths,
 )
+spares = st.none() | st.booleans()
 works = st.builds(
     jobs.Work,
     samples=st.none() | numbers,
@@ -247,7 +250,10 @@ def trainer_jobs(draw: st.DrawFn) -> TrainerJob:
         order=draw(st.sampled_from(jobs.Order)),
         scaling=draw(curves),
         deadline=draw(st.none() | deadlines),
-        launch=draw(packs if is_pack else launches),
+        launch=replace(
+            draw(packs if is_pack else launches),
+            spare=draw(spares) if is_elastic and not is_pack else None,
+        ),
         work=draw(works),
         checkpoint=jobs.Checkpoint(
             path=draw(st.none() | paths), every_s=draw(durations)

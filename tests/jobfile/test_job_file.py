@@ -56,7 +56,7 @@ def test_a_job_file_says_how_a_trainer_runs() -> None:
 
     assert job.launch.launcher is jobs.Launcher.SRUN
     assert (job.launch.processes_per_node, job.launch.threads) == (2, 8)
-    assert not job.launch.ahead
+    assert (job.launch.ahead, job.launch.spare) == (False, False)
     assert (job.work.epochs, job.work.time_limit_s) == (20, 172_800.0)
     assert job.checkpoint == jobs.Checkpoint(
         path=Path("/scratch/ada/digits"), every_s=30.0

@@ -214,6 +214,7 @@ def test_a_file_that_describes_no_trainer_is_refused(text: str, said: str) -> No
         ({"launch": "processes_per_node = 2"}, "a pack takes no options, executable"),
         ({"launch": "options = ['-x']"}, "a pack takes no options, executable"),
         ({"launch": "executable = 'x'"}, "a pack takes no options, executable"),
+        ({"launch": "spare = true"}, "a pack has no ranks that could begin in one"),
         ({"more": "[quality]\nmetric = 'loss'"}, "[quality]: a pack tells no metrics"),
         ({"more": "[target]\ndeliver = 1.0"}, "[target]: a pack tells no metrics"),
     ],
@@ -295,6 +296,7 @@ def test_one_wrong_character_never_surprises(at: int, char: str) -> None:
 @pytest.mark.parametrize(
     ("tables", "said"),
     [
+        ("[launch]\nspare = true", "[launch]: spare = true is for programs that join"),
         ("[target]\ndeliver = 1", "nobody knows the metric without a table [progress]"),
         (
             (

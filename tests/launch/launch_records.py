@@ -27,7 +27,7 @@ def member(node: str, job_id: int = 7) -> Member:
 def job(launcher: Launcher = Launcher.MPIRUN, **changes: Any) -> TrainerJob:  # noqa: ANN401
     of_launch: dict[str, Any] = {
         name: changes.pop(name)
-        for name in ("processes_per_node", "threads", "executable", "options")
+        for name in ("processes_per_node", "threads", "executable", "options", "spare")
         if name in changes
     }
     of_launch |= {"command": changes.pop("via")} if "via" in changes else {}

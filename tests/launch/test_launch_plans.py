@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 from signal import Signals
@@ -12,11 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from freetrain.elastic import rank
 from freetrain.elastic.launch import read_launch
 from freetrain.jobfile.job import Launcher, StopSignal
 from freetrain.launch.build import plan_world
 from freetrain.launch.environment import launcher_environment
 from freetrain.launch.errors import CannotLaunchError
+from freetrain.launch.spare import plan_spare
 from freetrain.launch.starter import parse_orders
 from freetrain.launch.tool import Flavour, Tool, flavour_of
 from tests.launch.launch_records import FOLDER, PACK, job, request
@@ -340,3 +343,35 @@ def test_orders_are_read_as_they_were_written() -> None:
     for one in plan.files:
         if one.path.suffix == ".json":
             assert json.loads(one.content)["commands"]
+
+
+@pytest.mark.parametrize(("launcher", "tool"), TOOLS[:-1])
+def test_ranks_ask_the_spare_of_their_node_where_the_job_file_wants_one(
+    launcher: Launcher, tool: Tool
+) -> None:
+    with_spare, without = (
+        plan_world(request(job(launcher, spare=spare)), tool) for spare in (True, None)
+    )
+
+    def words(plan: WorldPlan) -> str:
+        files = (shlex.join(plan.argv), *(one.content for one in plan.files))
+        return re.sub(r'[",\s]+', " ", "\n".join(files))
+
+    asks = f"/venv/bin/python -I -S {rank.__file__} python train.py"
+    assert asks in words(with_spare)
+    assert "rank.py" not in words(without)
+
+
+def test_a_spare_is_the_program_itself_on_the_node_of_its_lease() -> None:
+    a_request = request(job(spare=True), after=2)
+    own = a_request.members[1].key
+
+    plan = plan_spare(a_request, own, log=Path("/lease/spare.log"))
+
+    assert plan.argv == job().command
+    assert plan.directory == job().directory
+    assert (plan.log, plan.stop_signal) == (Path("/lease/spare.log"), Signals.SIGTERM)
+    assert plan.stop_file is None  # that of a world would end the world
+    assert plan.environment["FREETRAIN_SPARE"] == "1"
+    assert plan.environment["FREETRAIN_LEASE"] == "uuid-n2-0"
+    assert plan.environment["FREETRAIN_WORLD"] == "digits/0000000000"

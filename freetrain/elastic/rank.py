@@ -1,0 +1,270 @@
+"""What a launcher starts as a rank where a spare may be there to do its work.
+
+Run as a file of its own, ``python -I -S rank.py COMMAND…``: it asks the spare of this
+node's lease for a process, and hands over all that makes a rank this one: variables,
+folder, masks, what it reads from and writes to. Then it stands for that process: it
+passes signals on, and ends as it ends. Where there is no spare, or none that answers,
+it becomes COMMAND itself. What the spare does is ``freetrain.elastic.spare``.
+
+A launch waits for it once a rank, so it imports little: dataclasses, typing and json
+would double the time that it takes.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+from contextlib import suppress
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LEASE = "FREETRAIN_LEASE"
+"""The variable that names the lease of a process' node."""
+
+TAKEN = b"+"
+"""A spare's answer once it has made a process."""
+
+STATUS = struct.Struct("!i")
+"""What it says last: how the process ended, as ``os.waitpid`` tells it."""
+
+_PASSED_ON = (
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGCONT,
+)
+_ANSWER_S = 2.0
+_MOST_FILES = 4
+_SIZE = struct.Struct("!Q")
+_FILE = struct.Struct("i")
+_PEER = struct.Struct("3i")  # pid, uid, gid
+
+
+class ClosedError(Exception):
+    """The other end is gone in the middle of a message."""
+
+
+PMI_FILE = b"PMI_FD"
+"""The variable by which MPICH's launchers name the open file that they talk over."""
+
+
+class Asked:
+    """What makes a process the rank that it is to be, but for its open files.
+
+    Attributes:
+        variables: All variables.
+        folder: Where it is.
+        umask: Its mask of permissions.
+        blocked: Signals that are blocked, by number.
+        processors: Processors that it may use.
+    """
+
+    __slots__ = ("blocked", "folder", "processors", "umask", "variables")
+
+    def __init__(
+        self,
+        *,
+        variables: dict[bytes, bytes],
+        folder: bytes,
+        umask: int,
+        blocked: Sequence[int],
+        processors: Sequence[int],
+    ) -> None:
+        """Take all of it; see above why this is no dataclass."""
+        self.variables = variables
+        self.folder = folder
+        self.umask = umask
+        self.blocked = tuple(blocked)
+        self.processors = tuple(processors)
+
+
+def address(lease: str) -> str:
+    """Return where the spare of *lease* listens.
+
+    An abstract name, which is gone with the process, and is this node's alone. It is
+    anybody's, too: both ends look whose the other one is.
+    """
+    return f"\0freetrain-spare-{lease}"
+
+
+def is_of_this_user(peer: socket.socket) -> bool:
+    """Tell whether the process at the other end belongs to this user."""
+    said = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+    return bool(_PEER.unpack(said)[1] == os.geteuid())
+
+
+def send_asked(peer: socket.socket, asked: Asked) -> None:
+    """Send *asked*, and this process' standard files and PMI's.
+
+    Raises:
+        OSError: The other end is gone, or one of the files is not open.
+    """
+    lists = (asked.blocked, asked.processors)
+    texts = [b"%d" % asked.umask, *(_numbers_as(one) for one in lists), asked.folder]
+    texts += [b"%s=%s" % one for one in asked.variables.items()]
+    content = b"\0".join(texts)
+    pmi = asked.variables.get(PMI_FILE, b"")
+    numbers = (0, 1, 2, int(pmi)) if pmi.isdigit() else (0, 1, 2)
+    files = b"".join(map(_FILE.pack, numbers))
+    rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, files)
+    peer.sendmsg([_SIZE.pack(len(content))], [rights])
+    peer.sendall(content)
+
+
+def receive_asked(peer: socket.socket) -> tuple[Asked, tuple[int, ...]]:
+    """Return what was sent, and the numbers that its files have here, in order.
+
+    Raises:
+        ClosedError: The other end is gone.
+        OSError, ValueError: It is no such message.
+    """
+    room = socket.CMSG_SPACE(_MOST_FILES * _FILE.size)
+    head, rights, _, _ = peer.recvmsg(_SIZE.size, room)
+    here = b"".join(content for *_, content in rights)
+    if len(head) < _SIZE.size:
+        raise ClosedError
+    content = _exactly(peer, _SIZE.unpack(head)[0])
+    umask, blocked, processors, folder, *variables = content.split(b"\0")
+    asked = Asked(
+        variables=dict(_pair(one) for one in variables if one),
+        folder=folder,
+        umask=int(umask),
+        blocked=_numbers(blocked),
+        processors=_numbers(processors),
+    )
+    return asked, tuple(one[0] for one in _FILE.iter_unpack(here))
+
+
+def _pair(text: bytes) -> tuple[bytes, bytes]:
+    name, _, value = text.partition(b"=")
+    return name, value
+
+
+def _numbers_as(numbers: Sequence[int]) -> bytes:
+    return b",".join(b"%d" % one for one in numbers)
+
+
+def _numbers(text: bytes) -> tuple[int, ...]:
+    return tuple(map(int, text.split(b","))) if text else ()
+
+
+def _exactly(peer: socket.socket, size: int) -> bytes:
+    parts = []
+    while size and (part := peer.recv(size)):
+        parts.append(part)
+        size -= len(part)
+    if size:
+        raise ClosedError
+    return b"".join(parts)
+
+
+class Stub:
+    """Stands for a process that a spare made."""
+
+    def __init__(self, spare: socket.socket) -> None:
+        """Take the connection to the spare."""
+        self._spare = spare
+        self._woken, self._wakes = socket.socketpair()
+        self._wakes.settimeout(0.0)  # as signal.set_wakeup_fd wants it
+        self._before = {one: signal.getsignal(one) for one in _PASSED_ON}
+
+    def hear(self) -> None:
+        """Keep signals for the process from now on; those blocked stay so."""
+        signal.set_wakeup_fd(self._wakes.fileno(), warn_on_full_buffer=False)
+        for one in _PASSED_ON:
+            signal.signal(one, lambda *_: None)
+
+    def be_deaf(self) -> None:
+        """Let signals do what they did before."""
+        signal.set_wakeup_fd(-1)
+        for one, before in self._before.items():
+            signal.signal(one, before)
+
+    def stand(self) -> int:
+        """Pass signals on until the process has ended; return how it did.
+
+        Raises:
+            ClosedError: The spare is gone, and with it the process.
+            OSError: Likewise.
+        """
+        said = b""
+        while len(said) < STATUS.size:
+            ready = select.select([self._spare, self._woken], [], [])[0]
+            if self._woken in ready:
+                self._spare.sendall(self._woken.recv(64))
+            if self._spare in ready:
+                said += _exactly(self._spare, 1)
+        return int(STATUS.unpack(said)[0])
+
+
+def _stub() -> Stub | None:
+    """Return what stands for a process that a spare made; None without one."""
+    spare = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    spare.settimeout(_ANSWER_S)
+    try:
+        spare.connect(address(os.environ[LEASE]))
+    except (OSError, KeyError):
+        return None
+    stub = Stub(spare)
+    stub.hear()  # before there is a process that they are for
+    with suppress(OSError):
+        if is_of_this_user(spare):
+            send_asked(spare, _this_process())
+            if spare.recv(1) == TAKEN:
+                spare.settimeout(None)
+                return stub
+    spare.close()
+    stub.be_deaf()
+    return None
+
+
+def _this_process() -> Asked:
+    umask = os.umask(0o077)
+    os.umask(umask)
+    return Asked(
+        variables=dict(os.environb),
+        folder=os.getcwdb(),  # noqa: PTH109 -- pathlib takes longer than all of this
+        umask=umask,
+        blocked=sorted(signal.pthread_sigmask(signal.SIG_BLOCK, ())),
+        processors=sorted(os.sched_getaffinity(0)),
+    )
+
+
+def _end_as(status: int) -> int:
+    """Return the exit status of a process that ended so, or end as it did."""
+    if not os.WIFSIGNALED(status):
+        return os.waitstatus_to_exitcode(status)
+    number = os.WTERMSIG(status)
+    with suppress(OSError):  # there is nothing to set for KILL
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+    os.kill(os.getpid(), number)
+    return 128 + number
+
+
+def main(argv: Sequence[str]) -> int:
+    """Be the rank that *argv* says, by its spare or by itself."""
+    command = list(argv[1:])
+    stub = _stub()
+    if stub is None:
+        for one in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them
+            signal.signal(one, signal.SIG_DFL)
+        os.execvp(command[0], command)  # noqa: S606 -- a list, and no shell
+    try:
+        return _end_as(stub.stand())
+    except (ClosedError, OSError):
+        sys.stderr.write("freetrain: the spare of this rank is gone, and the rank\n")
+        return 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv))
