@@ -51,6 +51,9 @@ min = 1
 max = {most}
 {nodes}
 
+[launch]
+{launch}
+
 [checkpoint]
 every = "1s"
 
@@ -137,13 +140,14 @@ class Stage:
             timeout=120,
         )
 
-    def submit(
+    def submit(  # noqa: PLR0913  # all of them have defaults
         self,
         name: str,
         *,
         most: int = 4,
         top: str = "",
         nodes: str = "",
+        launch: str = "",
         program: Path = PROGRAM,
         **environment: str,
     ) -> None:
@@ -154,6 +158,7 @@ class Stage:
             most: The most nodes it runs on.
             top: Further lines above the tables.
             nodes: Further lines of the table ``[nodes]``.
+            launch: Lines of the table ``[launch]``.
             program: What it runs.
             environment: Variables of its program, beside those it needs here.
         """
@@ -169,6 +174,7 @@ class Stage:
             environment="\n".join(f'{k} = "{v}"' for k, v in variables.items()),
             most=most,
             nodes=nodes,
+            launch=launch,
         )
         (folder / "job.toml").write_text(job, encoding="utf-8")
         done = self.freetrain("submit", str(folder / "job.toml"))

@@ -42,6 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                     stubborn=asked.stubborn,
                     trainers=asked.trainers,
                     light=asked.light,
+                    spare=asked.spare,
                 )
                 told = _MEASURES[asked.what](cluster, folder, wanted)
             elif asked.what == "meet":
@@ -102,6 +103,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--light", action="store_true", help="trainers import little, for harm"
+    )
+    parser.add_argument(
+        "--spare", action="store_true", help="trainers keep spares, for harm"
     )
     parser.add_argument(
         "--priority", nargs="+", default=["fair", "slaq"], help="for quality"

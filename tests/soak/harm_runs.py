@@ -49,6 +49,7 @@ class Measurement:
             spin, and all nodes share one machine: a start among others' ranks
             takes several times as long as on nodes of its own.
         light: Whether they import little (``light_program``).
+        spare: Whether they keep spares.
     """
 
     seed: int
@@ -59,6 +60,7 @@ class Measurement:
     stubborn: bool = False
     trainers: int = len(TRAINERS)
     light: bool = False
+    spare: bool = False
 
 
 def measure_harm(cluster: Cluster, folder: Path, wanted: Measurement) -> Iterator[str]:
@@ -114,15 +116,17 @@ def _freetrain(stage: Stage, wanted: Measurement) -> Iterator[None]:
     """Have trainers that could use everything, as long as the block lasts."""
     stage.set_up(lease=LEASE[Variant.SHARED in stage.cluster.variants])
     names = TRAINERS[: wanted.trainers]
+    launch = "spare = true" if wanted.spare else ""
     for name in names:
         if wanted.stubborn:
             stage.submit(name, most=8, program=_STUBBORN, top="elastic = false")
         elif wanted.light:
-            stage.submit(name, most=8, program=LIGHT)
+            stage.submit(name, most=8, launch=launch, program=LIGHT)
         else:
             stage.submit(
                 name,
                 most=8,
+                launch=launch,
                 DIGITS_EPOCHS="4000",
                 DIGITS_COUNTED="0",  # 6 MB a second to disk, of each, stall everybody
                 DIGITS_STEP_S="0.2",
