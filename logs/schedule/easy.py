@@ -105,8 +105,9 @@ class EasyPlacer:
             _backfill(machine, reservation)
             self.plan = (_planned_head(machine, reservation),)
 
-    def anew(self) -> EasyPlacer:
+    def anew(self, wakes_s: float) -> EasyPlacer:
         """Return one that has planned nothing; each pass plans anew."""
+        del wakes_s
         return EasyPlacer()
 
 

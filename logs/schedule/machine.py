@@ -81,8 +81,13 @@ class Placer(Protocol):
         """Start what can start now; told whether jobs ended or arrived now."""
         ...
 
-    def anew(self) -> Placer:
-        """Return one of the same kind that has planned nothing, and plans at once."""
+    def anew(self, wakes_s: float) -> Placer:
+        """Return one of the same kind that has planned nothing.
+
+        Args:
+            wakes_s: When it is to look at the whole queue next, if it does not at
+                every call; ``-inf`` for at once.
+        """
         ...
 
 

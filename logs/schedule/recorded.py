@@ -87,8 +87,9 @@ class RecordedPlacer:
         for job in tuple(machine.waiting):
             machine.start(job, self._pick(machine, job))
 
-    def anew(self) -> RecordedPlacer:
+    def anew(self, wakes_s: float) -> RecordedPlacer:
         """Return itself: it never plans."""
+        del wakes_s
         return self
 
     def _pick(self, machine: Machine, job: int) -> UnitSet:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from logs.schedule.guests import NoGuests
@@ -32,6 +32,7 @@ class Moment:
         waiting: Length of the queue afterwards.
         free: Units that no job holds afterwards.
         plan: The scheduler's plan for the waiting jobs afterwards.
+        put_off: Jobs that did not start, and would have, were nothing leased then.
     """
 
     time_s: float
@@ -41,6 +42,7 @@ class Moment:
     waiting: int
     free: UnitSet
     plan: tuple[PlannedJob, ...]
+    put_off: tuple[int, ...] = ()
 
 
 class Simulation:
@@ -123,7 +125,7 @@ class Simulation:
     def _without_leases(self, now_s: float) -> Moment:
         machine = self._machine.without_leases()
         machine.now_s = now_s
-        placer = self._placer.anew()
+        placer = self._placer.anew(-math.inf)
         if machine.waiting:
             placer.place(machine, ended=True, arrived=True)
         return _seen(machine, placer, (), ())
@@ -133,8 +135,20 @@ class Simulation:
     ) -> Moment:
         machine = self._machine
         self._unleased.clear()
+        would_start = self._unhindered(changed=changed, arrived=bool(arrived))
         self._placer.place(machine, ended=changed, arrived=bool(arrived))
-        return _seen(machine, self._placer, ended, arrived)
+        moment = _seen(machine, self._placer, ended, arrived)
+        put_off = would_start.difference(job.job for job in moment.started)
+        return replace(moment, put_off=tuple(sorted(put_off))) if put_off else moment
+
+    def _unhindered(self, *, changed: bool, arrived: bool) -> frozenset[int]:
+        """Return the jobs that the pass which is due would start without leases."""
+        if not (self._machine.leased and self._machine.waiting):
+            return frozenset()
+        machine = self._machine.without_leases()
+        placer = self._placer.anew(self._placer.wakes_s)
+        placer.place(machine, ended=changed, arrived=arrived)
+        return frozenset(job.job for job in machine.take_started())
 
     @property
     def next_s(self) -> float:

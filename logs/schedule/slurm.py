@@ -82,10 +82,10 @@ class SlurmPlacer:
         if machine.now_s >= self.wakes_s:
             self._cycle(machine)
 
-    def anew(self) -> SlurmPlacer:
-        """Return one that has planned nothing, and runs a cycle at once."""
+    def anew(self, wakes_s: float) -> SlurmPlacer:
+        """Return one that has planned nothing, with its next cycle at *wakes_s*."""
         other = SlurmPlacer(self._parameters)
-        other.wakes_s = -math.inf
+        other.wakes_s = wakes_s
         return other
 
     def _note(self, machine: Machine, *, free_changed: bool) -> None:

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from freetrain.replay.loop.leases import Leases
     from freetrain.replay.loop.nodes import Nodes
@@ -28,6 +28,14 @@ class Hold(Protocol):
 
     def watch(self, moment: Moment) -> None:
         """Take note of what happened to jobs."""
+        ...
+
+    def waited_s(self, starts_s: Mapping[int, float]) -> dict[int, float]:
+        """Return how long each job waited for leases to go, by job that met any.
+
+        Args:
+            starts_s: When each job started, by job.
+        """
         ...
 
     def plan(self, moment: Moment, now_s: float) -> Sequence[PlannedJob]:
@@ -61,15 +69,18 @@ class Unseen:
 
     Attributes:
         units: None.
-        waited_s: Nobody: `Trainees` notes who waits for a notice.
     """
 
     def __init__(self) -> None:
         self.units: UnitSet = 0
-        self.waited_s: dict[int, float] = {}
 
     def watch(self, moment: Moment) -> None:
         """Take note of nothing."""
+
+    def waited_s(self, starts_s: Mapping[int, float]) -> dict[int, float]:
+        """Name nobody: `Trainees` notes who waits for a notice."""
+        del starts_s
+        return {}
 
     def plan(self, moment: Moment, now_s: float) -> Sequence[PlannedJob]:
         """Return the scheduler's own plan: it knows nothing of leases."""
@@ -97,10 +108,6 @@ class AsJobs:
 
     At each tick the jobs that could start at once, were nothing leased, get the nodes
     that they would start on.
-
-    Attributes:
-        waited_s: How long each job waited for us to go, by job that met us: from
-            when it could have started first, had we not been there.
     """
 
     def __init__(
@@ -112,7 +119,6 @@ class AsJobs:
         start_s: float,
     ) -> None:
         self.units: UnitSet = 0
-        self.waited_s: dict[int, float] = {}
         self._simulation = simulation
         self._nodes = nodes
         self._leases = leases
@@ -121,15 +127,14 @@ class AsJobs:
         self._told_s: dict[int, float] = {}
 
     def watch(self, moment: Moment) -> None:
-        """Note who started at last, and who could have but for us."""
-        for started in moment.started:
-            since_s = self._could_s.pop(started.job, None)
-            if since_s is not None:
-                self.waited_s[started.job] = started.start_s - since_s
-        if self.units:
-            for job in self._simulation.unleased(moment.time_s).started:
-                if job.units & self.units:
-                    self._could_s.setdefault(job.job, moment.time_s)
+        """Note who would have started but for us."""
+        for job in moment.put_off:
+            self._could_s.setdefault(job, moment.time_s)
+
+    def waited_s(self, starts_s: Mapping[int, float]) -> dict[int, float]:
+        """Count from when the scheduler would have started a job but for leases."""
+        waits = ((job, starts_s[job] - s) for job, s in self._could_s.items())
+        return {job: wait_s for job, wait_s in waits if wait_s > 0}
 
     def plan(self, moment: Moment, now_s: float) -> Sequence[PlannedJob]:
         """Return what would be planned were nothing leased."""

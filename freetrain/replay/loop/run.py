@@ -111,7 +111,7 @@ def run_in_the_loop(
         harm=harm_of(
             with_us_s,
             stage.alone_s,
-            trainees.waited_s | hold.waited_s,
+            trainees.waited_s | hold.waited_s(with_us_s),
             bound_s=loop.longest_wait_s,
         ),
     )

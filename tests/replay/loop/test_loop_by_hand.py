@@ -235,3 +235,30 @@ def test_leases_are_given_back_when_the_broker_goes() -> None:
     # It leaves at 170 s: the job of 160 s has the nodes then, and not at 180 s.
     made = play(stage_of(PAIR, 2, until_s=170.0), [trainer()], WITH_LEASES_AS_JOBS)
     assert made.harm.most_s == pytest.approx(10.0)
+
+
+OVERTAKEN = [
+    J(0.0, 120.0, 2, 1000.0),
+    J(10.0, 50.0, 3, 100.0),
+    J(20.0, 100.0, 2, 100.0),
+]
+"""The first ends early, just as backfill looks. The second could have all three nodes
+then, but for a lease that is to end before 1,020 s, so that the third goes ahead."""
+
+
+@pytest.mark.parametrize("until_s", [600.0, 150.0])
+def test_who_is_overtaken_waits_for_us_until_it_starts(until_s: float) -> None:
+    stage = stage_of(OVERTAKEN, 3, until_s=until_s, method=Method.SLURM)
+    made = play(stage, [trainer()], WITH_LEASES_AS_JOBS)
+    # It starts when the third ends, at 220 s, whether the broker is there still or not.
+    assert (made.harm.met, made.harm.waited_most_s) == (1, 100.0)
+    assert made.harm.waited_longer == 1
+
+
+def test_nobody_waits_for_us_before_the_scheduler_looks() -> None:
+    jobs = [J(0.0, 1000.0, 2, 1000.0), J(5.0, 50.0, 3, 100.0), J(61.0, 9.0, 1, 60.0)]
+    stage = stage_of(jobs, 3, until_s=300.0, method=Method.SLURM)
+    made = play(stage, [trainer()], WITH_LEASES_AS_JOBS)
+    # The third is behind the second, so that backfill would start it, at 90 s; the
+    # tick at 120 s gives the node up.
+    assert (made.harm.met, made.harm.waited_most_s) == (1, 30.0)
