@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from freetrain.quality.history import History
     from freetrain.quality.outlook import Better, Point
 
-_VERSION = 1
+_VERSION = 2
 """Of the form and of the fits: nothing that another one kept is believed."""
 
 

@@ -13,6 +13,7 @@ from freetrain.quality.interval import (
     Spread,
     growth_of,
     spread_of,
+    usual_growth,
 )
 from tests.quality.told import noisy, steps
 
@@ -84,10 +85,30 @@ def test_the_fewer_points_the_less_a_trainer_is_taken_to_be_unlike_others(
 
     found = [spread_of(course(np.linspace(1, 0, n)), outcomes).growth for n in counts]
 
-    off = [abs(growth - growth_of(outcomes)) for growth in found]
-    assert off == sorted(off, reverse=True)
-    assert abs(found[0] - USUAL_GROWTH) < abs(found[-1] - USUAL_GROWTH)
-    assert off[-1] < 0.1 * abs(growth_of(outcomes) - USUAL_GROWTH)
+    itself = growth_of(outcomes)
+    shares = [
+        (growth - itself) / (usual_growth(n) - itself)
+        for growth, n in zip(found, counts, strict=True)
+    ]
+    assert shares == sorted(shares, reverse=True)
+    assert 0.5 < shares[0] < 1
+    assert 0 < shares[-1] < 0.1
+
+
+def test_of_few_values_much_may_come_that_nothing_was_seen_of() -> None:
+    after = {count: usual_growth(count) for count in (3, 5, 8, 14, 100)}
+
+    assert after[3] > 20 * after[14]
+    assert after[5] > 5 * after[14]
+    assert after[8] > 2 * after[14]
+    assert after[14] == after[100] == USUAL_GROWTH
+
+
+@pytest.mark.parametrize("count", [3, 4])
+def test_where_no_forecast_could_be_tried_growth_is_what_is_usual_of_so_few(
+    count: int,
+) -> None:
+    assert spread_of(course(np.linspace(1, 0, count)), []).growth == usual_growth(count)
 
 
 def test_a_share_of_a_few_samples_is_known_no_better_than_by_one_of_them() -> None:

@@ -226,3 +226,11 @@ def test_a_target_is_reached_by_what_is_as_good_or_better(
     reached = [better.is_reached(0.5, v) for v in (good, 0.5, bad, math.nan)]
 
     assert reached == [True, True, False, False]
+
+
+def test_after_four_values_of_a_long_descent_its_end_is_not_ruled_out() -> None:
+    values = np.exp(-steps(20) / 6)
+
+    expected = fitted(values[:4]).expected(20 * STEP)
+
+    assert expected.low < values[-1]

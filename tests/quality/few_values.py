@@ -1,0 +1,118 @@
+"""How well intervals hold after few values: ``python -m tests.quality.few_values``.
+
+Every curve as if it had been evaluated 12, 20 and 30 times in all, and then cut after
+few of those: what comes later is held against the interval of 90 %. Curves weigh the
+same. Constants were chosen on half of them, and the other half is given apart.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from freetrain.quality.estimate import outlook_of
+from tests.quality.curves import WholeCurve, real_curves, recorded_curves
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from freetrain.quality.fitted import FittedOutlook
+
+EVALUATIONS = (12, 20, 30)
+TOLD = (3, 4, 5, 6, 7, 8, 10, 12)
+
+MOST_SEEN = 0.7
+"""Share of a curve: of what is left beyond, there is too little to be missed."""
+
+OUTSIDE = 20.0
+"""What a unit outside of an interval of 90 % costs, over one of width (Gneiting and
+Raftery, 2007)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """How one interval did.
+
+    Attributes:
+        share: Of the later values, that it held.
+        score: Width, and 20 times what was outside, as a share of the curve's range.
+    """
+
+    share: float
+    score: float
+
+
+def is_chosen_on(curve: WholeCurve) -> bool:
+    """Tell whether constants may be chosen by looking at *curve*.
+
+    Loss and validation of the same training are on the same side.
+    """
+    training = curve.name.rsplit(" ", 1)[0]
+    return int(sha256(training.encode()).hexdigest(), 16) % 2 == 0
+
+
+def rarely(curve: WholeCurve, evaluations: int) -> WholeCurve:
+    """Return *curve* as if it had been evaluated so often in all, evenly."""
+    count = len(curve.values)
+    kept = np.round(np.arange(1, evaluations + 1) * count / evaluations).astype(int) - 1
+    return replace(curve, samples=curve.samples[kept], values=curve.values[kept])
+
+
+def held(curve: WholeCurve, told: int) -> Held:
+    """Return how the interval after the first *told* values of *curve* did."""
+    outlook = outlook_of(curve.points(told), curve.better)
+    assert outlook is not None
+    low, high = _ends(outlook, curve.samples[told:].tolist())
+    later = curve.values[told:]
+    outside = np.maximum(np.maximum(low - later, later - high), 0.0)
+    score = np.mean(high - low + OUTSIDE * outside) / np.ptp(curve.values)
+    return Held(float(np.mean(outside == 0)), float(score))
+
+
+def _ends(
+    outlook: FittedOutlook, samples: Iterable[float]
+) -> tuple[np.ndarray, np.ndarray]:
+    expected = [outlook.expected(where) for where in samples]
+    return np.array([e.low for e in expected]), np.array([e.high for e in expected])
+
+
+def lines(curves: tuple[WholeCurve, ...]) -> Iterator[str]:
+    """Yield a table: shares held and scores by values told, for *curves*."""
+    yield "| | " + " | ".join(f"{told} told" for told in TOLD) + " |"
+    yield "|---" * (len(TOLD) + 1) + "|"
+    columns = [_column(curves, told) for told in TOLD]
+    shares = (f"{np.mean([one.share for one in all_]):.0%}" for all_ in columns)
+    yield "| in the 90 % interval | " + " | ".join(shares) + " |"
+    scores = (f"{np.mean([one.score for one in all_]):.2f}" for all_ in columns)
+    yield "| score | " + " | ".join(scores) + " |"
+
+
+def _column(curves: tuple[WholeCurve, ...], told: int) -> list[Held]:
+    return [
+        held(rarely(curve, evaluations), told)
+        for curve in curves
+        for evaluations in EVALUATIONS
+        if told < MOST_SEEN * evaluations and evaluations <= len(curve.values)
+    ]
+
+
+def main() -> int:
+    beside = Path(__file__).resolve().parents[3] / "shared"
+    shared = Path(os.environ.get("FREETRAIN_SHARED", beside))
+    curves = (*real_curves(shared), *recorded_curves())
+    for name, chosen in (("chosen on", True), ("left alone", False)):
+        half = tuple(curve for curve in curves if is_chosen_on(curve) is chosen)
+        sys.stdout.write(f"{name}: {len(half)} curves\n")
+        for line in lines(half):
+            sys.stdout.write(f"{line}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
