@@ -67,6 +67,8 @@ class Planner:
         limit_s: Time that solver calls may take together for one problem,
             seconds; the dynamic program needs none.
         model_solver: Runs the MILPs instead of the one that *solver* names.
+        verifies: Whether problems and plans are checked; False only for a search that
+            begins from these plans and has its own verified.
 
     Raises:
         SolverUnavailableError: HiGHS is asked for and not installed.
@@ -78,7 +80,9 @@ class Planner:
         *,
         limit_s: float = 10.0,
         model_solver: ModelSolver | None = None,
+        verifies: bool = True,
     ) -> None:
+        self._verifies = verifies
         self._exact = ExactSolver() if solver is SolverName.EXACT else None
         self._limit_s = limit_s
         self._model_solver = model_solver
@@ -91,10 +95,11 @@ class Planner:
         Raises:
             MalformedProblemError: The problem contradicts itself.
         """
-        check_problem(problem)
+        if self._verifies:
+            check_problem(problem)
         if self._exact is not None and len(problem.classes) == 1:
-            plan = self._exact.solve(problem)
-            return _checked(problem, Answer(plan, Outcome.PROVEN))
+            answer = Answer(self._exact.solve(problem), Outcome.PROVEN)
+            return _checked(problem, answer) if self._verifies else answer
         try:
             proposal = self._propose(problem)
         except (SolverFailedError, SolverUnavailableError) as error:

@@ -7,7 +7,7 @@ which class each trainer has. Symbols in brackets are those of docs/lookahead.md
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,8 +18,7 @@ Holding: TypeAlias = "Mapping[int, int]"
 """Nodes by class, none of them 0."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stay:
+class Stay(NamedTuple):
     """A class of nodes, and what is expected of it until the horizon.
 
     Attributes:

@@ -78,7 +78,7 @@ def answer_window(
     Args:
         window: What is to be planned.
         starts: Node counts by trainer to begin from besides the present plan, for
-            example the published planner's. They must fit the pool.
+            example the published planner's.
         limit_s: Seconds that all of this may take; at 0 the present plan stays, or
             what the first glance finds.
         clock: Seconds that only go up, for example ``time.monotonic``.

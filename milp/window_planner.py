@@ -60,7 +60,7 @@ class WindowPlanner:
         Args:
             window: What is to be planned.
             starts: Node counts by trainer to begin from besides, for example those
-                of the published planner. They must fit the pool.
+                of the published planner; one that does not fit the pool is left out.
             stop: Tells that there is no more time; the best plan so far is returned.
         """
         chances = Chances(window, self._worths)
@@ -69,9 +69,10 @@ class WindowPlanner:
         kept_gain = present.value
         counts = [seat.nodes for seat in present.seats]
         kept = tuple([seat.mine for seat in present.seats])
-        tables = [present]
+        tables, stock = [present], sum(counts) + sum(present.free.values())
         for start in starts:
-            if list(start) != counts:
+            fits = min(start, default=0) >= 0 and sum(start) <= stock
+            if fits and list(start) != counts:
                 table = Table(window, chances)
                 table.reach(start)
                 tables.append(table)

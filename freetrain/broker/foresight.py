@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from freetrain.broker.pool import Classes
@@ -145,7 +145,7 @@ def _foreseen(
         expected = list(found[key].prospects.values())
         stay = _stay(expected, len(nodes), is_end_known=until >= 0)
         useful_s = max(0.0, stay.life_s - wait_s) if waits else stay.life_s
-        stays.append(replace(stay, life_s=useful_s))
+        stays.append(stay._replace(life_s=useful_s))
         index.update(dict.fromkeys((node.name for node in nodes), k))
     return Foreseen(
         Classes(

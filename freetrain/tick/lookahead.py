@@ -183,7 +183,7 @@ class Lookahead:
         """
         stay = self._stays[k]
         hits = stay.hits()[problem.classes[k].nodes]
-        return replace(stay, nodes=problem.classes[k].nodes, hit=hits)
+        return stay._replace(nodes=problem.classes[k].nodes, hit=hits)
 
     def _holder(self, trainer: TrainerState) -> Holder:
         return Holder(

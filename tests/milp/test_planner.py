@@ -5,6 +5,7 @@ import pulp
 import pytest
 from hypothesis import given, settings
 
+from milp.curve import custom
 from milp.errors import MalformedProblemError
 from milp.keep import keep
 from milp.planner import Answer, Outcome, Planner, SolverName
@@ -142,6 +143,20 @@ def test_a_plan_of_the_exact_solver_is_verified_too() -> None:
 
     assert result.outcome is Outcome.KEPT
     assert "claims a gain of 1.0" in result.reason
+
+
+def test_what_the_exact_solver_says_can_be_had_unverified_and_then_is_the_same() -> (
+    None
+):
+    curve = custom([0.0, 2.0, 3.0, 5.0])
+    trainers = tuple(TrainerState(f"t{k}", curve, (1,), 1.0, 1.0) for k in range(3))
+    sound = Problem((NodeClass("idle", 6),), trainers, 10.0)
+    broken = Problem((NodeClass("idle", 2),), trainers, 10.0)
+
+    assert Planner(verifies=False).plan(sound) == Planner().plan(sound)
+    assert Planner(verifies=False).plan(broken).outcome is Outcome.PROVEN
+    with pytest.raises(MalformedProblemError):
+        Planner().plan(broken)
 
 
 def test_a_problem_that_contradicts_itself_reaches_no_solver() -> None:

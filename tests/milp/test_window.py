@@ -76,6 +76,17 @@ def test_a_plan_gains_no_less_than_any_start_it_is_given(
     )
 
 
+@given(windows(), st.sampled_from([-1, 1_000]))
+def test_a_start_that_does_not_fit_the_pool_is_left_out(
+    window: Window, count: int
+) -> None:
+    start = [count for _ in window.trainers]
+
+    plan = WindowPlanner().plan(window, (start,))
+
+    assert plan == WindowPlanner().plan(window)
+
+
 @given(windows())
 def test_the_same_window_has_the_same_plan(window: Window) -> None:
     assert WindowPlanner().plan(window) == WindowPlanner().plan(window)
@@ -86,7 +97,7 @@ def test_what_is_kept_from_one_window_says_nothing_false_of_the_next(
     window: Window, factor: float, first: int
 ) -> None:
     stays = {
-        k: replace(one, life_s=factor * one.life_s, hit=one.hit / (1.0 + factor))
+        k: one._replace(life_s=factor * one.life_s, hit=one.hit / (1.0 + factor))
         for k, one in window.stays.items()
     }
     others = window.trainers[first:] + window.trainers[:first]

@@ -84,7 +84,7 @@ def test_the_program_has_as_many_variables_as_are_counted_beforehand(
         return
     # Where nothing is hit one piece is enough, but for worths below 0.
     signed = [replace(one, curve=times(one.curve, sign)) for one in window.trainers]
-    stays = {k: replace(one, hit=hits * one.hit) for k, one in window.stays.items()}
+    stays = {k: one._replace(hit=hits * one.hit) for k, one in window.stays.items()}
     window = replace(window, stays=stays, trainers=tuple(signed))
     options = options_of(window, Pool.of(window))
     rows = every_row(options)

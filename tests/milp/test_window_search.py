@@ -95,10 +95,13 @@ def transferred(window: Window, plan: list[Holding]) -> Iterator[list[Holding]]:
     """Yield all plans in which what one took of a class is another one's."""
     problem = whole_problem(window)
     for giver, to in permutations(range(len(plan)), 2):
-        held, most = window.trainers[giver].held, window.trainers[to].curve.sizes[-1]
-        room = most - sum(plan[to].values())
+        held, taker = window.trainers[giver].held, window.trainers[to]
         for k, mine in plan[giver].items():
             spare = mine - held.get(k, 0)
+            room = taker.curve.sizes[-1] - sum(plan[to].values())
+            if any(plan[to].get(own, 0) < n for own, n in taker.held.items()):
+                # Whoever gave takes back what it held, and no more.
+                room = min(room, taker.held.get(k, 0) - plan[to].get(k, 0))
             taken = min(spare, room)
             if taken <= 0:
                 continue

@@ -55,7 +55,8 @@ class LookaheadPolicy:
 
     Args:
         forecaster: What it learns and goes by.
-        published: The published planner.
+        published: The published planner, which need not verify: what comes of its
+            counts is verified.
         worth: What trainers' work is worth.
         weights: What it goes by.
         windows: What searches for plans; None for the usual.

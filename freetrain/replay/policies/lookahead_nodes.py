@@ -8,7 +8,7 @@ from freetrain.forecast.clusters import close_to_each_other
 from freetrain.replay.policies.interface import Change
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from freetrain.forecast.interface import Forecaster
     from freetrain.replay.policies.interface import View
@@ -34,24 +34,20 @@ def changes_to_holdings(
         for place, (trainer, new) in enumerate(
             zip(window.trainers, holdings, strict=True)
         )
-        if trainer.held != new
+        if new is not trainer.held and new != trainer.held
     ]
     if not moved:
         return ()
-    cluster = forecaster.cluster
-    pool: dict[int, list[int]] = {}
-    for node in view.free:
-        pool.setdefault(cluster(node), []).append(node)
-    dropped: dict[int, list[int]] = {}
-    for place, held, new in moved:
-        own = sorted(view.trainers[place].held)
-        gone = [k for k, nodes in held.items() if new.get(k, 0) < nodes]
-        dropped[place] = []
-        for k in sorted(gone):
-            mine = [node for node in own if cluster(node) == k]
-            chosen = _together(mine, held[k] - new.get(k, 0), forecaster)
-            dropped[place] += chosen
-            pool[k] = sorted([*pool.get(k, []), *chosen])
+    wanted = {k for _, held, new in moved for k, n in new.items() if n > held.get(k, 0)}
+    pool = _free(view.free, wanted, forecaster)
+    dropped = {
+        place: _dropped(view.trainers[place].held, held, new, forecaster)
+        for place, held, new in moved
+    }
+    for k in wanted:
+        given = [node for own in dropped.values() for node in own.get(k, ())]
+        if given:
+            pool[k] = sorted([*pool[k], *given])
     changes = []
     for place, held, new in moved:
         taken: list[int] = []
@@ -61,10 +57,35 @@ def changes_to_holdings(
                 chosen = _together(pool[k], more, forecaster)
                 taken += chosen
                 pool[k] = sorted(set(pool[k]).difference(chosen))
-        changes.append(
-            Change(place, tuple(sorted(dropped[place])), tuple(sorted(taken)))
-        )
+        gone = sorted(node for own in dropped[place].values() for node in own)
+        changes.append(Change(place, tuple(gone), tuple(sorted(taken))))
     return tuple(changes)
+
+
+def _free(
+    free: Sequence[int], wanted: Iterable[int], forecaster: Forecaster
+) -> dict[int, Sequence[int]]:
+    """Return the free nodes of the clusters that are *wanted*, ascending."""
+    pool: dict[int, list[int]] = {k: [] for k in wanted}
+    cluster = forecaster.cluster
+    for node in free if pool else ():
+        k = cluster(node)
+        if k in pool:
+            pool[k].append(node)
+    return dict(pool)
+
+
+def _dropped(
+    nodes: Collection[int], held: Holding, new: Holding, forecaster: Forecaster
+) -> dict[int, Sequence[int]]:
+    """Return which of its *nodes* a trainer gives up, by cluster."""
+    dropped: dict[int, Sequence[int]] = {}
+    for k, count in held.items():
+        given = count - new.get(k, 0)
+        if given > 0:
+            mine = sorted(node for node in nodes if forecaster.cluster(node) == k)
+            dropped[k] = _together(mine, given, forecaster)
+    return dropped
 
 
 def _together(

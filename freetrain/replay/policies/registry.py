@@ -58,7 +58,7 @@ def lookahead_by(
     regroups: bool = False,
 ) -> Policy:
     """Return the policy ``lookahead`` with *forecaster*, whose horizon is ours."""
-    planner, weights = _planner(settings, clock, use), Weights()
+    planner, weights = _planner(settings, clock, use, verifies=False), Weights()
     asked = Watched(forecaster) if settings.record_forecasts else forecaster
     return _watched(
         settings,
@@ -100,10 +100,14 @@ def _outlooks() -> Outlooks:
 
 
 def _planner(
-    settings: ReplaySettings, clock: Callable[[], float], use: SolverUse
+    settings: ReplaySettings,
+    clock: Callable[[], float],
+    use: SolverUse,
+    *,
+    verifies: bool = True,
 ) -> MeasuredPlanner:
-    name = SolverName(settings.solver.value)
-    planner = Planner(name, limit_s=settings.solver_limit_s)
+    name, limit_s = SolverName(settings.solver.value), settings.solver_limit_s
+    planner = Planner(name, limit_s=limit_s, verifies=verifies)
     return MeasuredPlanner(planner, use, clock)
 
 
