@@ -15,6 +15,7 @@ from freetrain.agent.memory import Memory
 from freetrain.agent.node import Node
 from freetrain.agent.peer_watch import PeerWatch
 from freetrain.agent.seen import Seen
+from freetrain.agent.spare_watch import look_at_spare
 from freetrain.errors import FreeTrainError
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ class Agent:
         memory, edge = self._memory, self._edge
         memory.begin(now_s=edge.elapsed_s(), unix_s=edge.unix_s())
         self._look_at_worlds()
+        self._hear()
+        look_at_spare(self._lease.key, self._board, edge, memory)
         folders = self._discovery.folders(self._memory)
         self._scan(folders)
         seen = self._see(folders)
@@ -82,14 +85,6 @@ class Agent:
         memory = self._memory
         for running in memory.worlds.values():
             running.look(memory.now_s)
-        spare = memory.spare
-        if spare is not None and not spare.has_ended:
-            code = spare.process.poll()
-            spare.has_ended = code is not None
-            if spare.has_ended and not spare.is_asked:
-                self._edge.say(f"the spare of {spare.trainer} ended: exit code {code}")
-        if spare is not None and spare.has_ended and spare.is_asked:
-            memory.spare = None
 
     def _forget_worlds(self, seen: Seen) -> None:
         """Forget worlds that are gone, and said to be."""
@@ -184,6 +179,16 @@ class Agent:
                 claims.append((newest.created_s, folder.name))
         return max(claims)[1] if claims else ""
 
+    def _hear(self) -> None:
+        """Hear of the end before anything is decided: others wait for this lease."""
+        if self._edge.is_told_to_leave():
+            self._leave("Slurm takes the node")
+
+    def _leave(self, why: str) -> None:
+        if self._memory.leaving_since_s is None:
+            self._memory.leaving_since_s = self._memory.now_s
+            self._edge.say(f"leaving: {why}")
+
     def _leaving(self, trainers: Sequence[TrainerSeen]) -> tuple[float | None, float]:
         """Return for how long this lease has been leaving, and how long it may."""
         memory, lease = self._memory, self._lease
@@ -192,12 +197,9 @@ class Agent:
         )
         margin_s = limit_margin_s(limit_s=lease.limit_s, kill_after_s=kill_after_s)
         is_near = memory.now_s - self._started_s >= lease.limit_s - margin_s
-        is_told = self._edge.is_told_to_leave()
-        if memory.leaving_since_s is None and (is_told or is_near):
-            memory.leaving_since_s = memory.now_s
-            why = "Slurm takes the node" if is_told else "the time limit is near"
-            self._edge.say(f"leaving: {why}")
-        grace_s = lease.grace_s if is_told else margin_s
+        if is_near:
+            self._leave("the time limit is near")
+        grace_s = lease.grace_s if self._edge.is_told_to_leave() else margin_s
         bound_s = leave_bound_s(kill_after_s=kill_after_s, grace_s=grace_s)
         since_s = memory.leaving_since_s
         return (None if since_s is None else memory.now_s - since_s), bound_s

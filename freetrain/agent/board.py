@@ -67,6 +67,18 @@ class Board(Protocol):
         """Return the last heartbeat of *lease*."""
         ...
 
+    def spare_of(self, lease: LeaseKey) -> str:
+        """Return the trainer whose spare waits in *lease*; empty for none."""
+        ...
+
+    def tell_spare(self, lease: LeaseKey, trainer: str) -> None:
+        """Say whose spare waits in *lease*; empty for nobody's.
+
+        Raises:
+            OSError: It could not be written.
+        """
+        ...
+
     def is_done(self, trainer: str, *, running_s: float) -> bool:
         """Tell whether the work is done, with a world that ran for *running_s*."""
         ...

@@ -98,7 +98,13 @@ class CarryOut:
         assigned, memory = action.assigned, self._memory
         job = self._board.job(assigned.trainer)
         try:
-            world = self._edge.launch(job, assigned, after=action.after)
+            is_forked = bool(job.launch.spare) and all(
+                self._board.spare_of(member.key) == assigned.trainer
+                for member in assigned.members
+            )
+            world = self._edge.launch(
+                job, assigned, after=action.after, is_forked=is_forked
+            )
         except (OSError, FreeTrainError) as error:
             ending = not_started(
                 assigned.generation, error, author=self._name, unix_s=memory.unix_s
@@ -111,7 +117,8 @@ class CarryOut:
         )
         nodes = ",".join(member.node for member in assigned.members)
         after = f", after generation {action.after}" if action.after else ""
-        self._say(where, f"launched on {nodes}{after}")
+        how = ", as forks of spares" if is_forked else ""
+        self._say(where, f"launched on {nodes}{after}{how}")
 
     def _start_spare(self, assigned: Assigned) -> None:
         job = self._board.job(assigned.trainer)
@@ -123,6 +130,7 @@ class CarryOut:
         spare = self._memory.spare
         if spare is not None:
             spare.is_asked = True
+            self._board.tell_spare(self._lease.key, "")
             spare.process.ask_to_stop()
 
     def _ask(self, action: AskToStop) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -137,6 +138,16 @@ class DiskBoard:
     def beat(self, lease: LeaseKey) -> Heartbeat | None:
         """Return the last heartbeat of *lease*."""
         return read_heartbeat(self._state.lease(lease).heartbeat)
+
+    def spare_of(self, lease: LeaseKey) -> str:
+        """Return the trainer whose spare waits in *lease*; empty for none."""
+        with suppress(FileNotFoundError):
+            return self._state.lease(lease).spare.read_text(encoding="utf-8")
+        return ""
+
+    def tell_spare(self, lease: LeaseKey, trainer: str) -> None:
+        """Say whose spare waits in *lease*; empty for nobody's."""
+        self._state.lease(lease).spare.write_text(trainer, encoding="utf-8")
 
     def is_done(self, trainer: str, *, running_s: float) -> bool:
         """Tell whether the work is done, with a world that ran for *running_s*."""

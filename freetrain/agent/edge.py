@@ -28,7 +28,12 @@ class Edge(Protocol):
         ...
 
     def launch(
-        self, job: TrainerJob, assigned: Assigned, *, after: int | None
+        self,
+        job: TrainerJob,
+        assigned: Assigned,
+        *,
+        after: int | None,
+        is_forked: bool,
     ) -> World:
         """Start a world.
 
@@ -47,6 +52,10 @@ class Edge(Protocol):
             FreeTrainError: It cannot be started as things are.
             OSError: A file of it could not be written.
         """
+        ...
+
+    def is_spare_ready(self, lease: LeaseKey) -> bool:
+        """Tell whether the spare in *lease*, this one, waits for ranks to make."""
         ...
 
     def processes(self) -> tuple[Marked, ...]:

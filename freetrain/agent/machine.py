@@ -11,6 +11,8 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 from freetrain.agent.processes import marked_processes, send
+from freetrain.elastic.rank import listens
+from freetrain.exchange.layout import lease_name
 from slurm.errors import SlurmError
 from slurm.records import JobKey
 
@@ -86,16 +88,25 @@ class Machine:
         return self._is_told
 
     def launch(
-        self, job: TrainerJob, assigned: Assigned, *, after: int | None
+        self,
+        job: TrainerJob,
+        assigned: Assigned,
+        *,
+        after: int | None,
+        is_forked: bool,
     ) -> World:
         """Start a world."""
-        return self._launcher.launch(job, assigned, after=after)
+        return self._launcher.launch(job, assigned, after=after, is_forked=is_forked)
 
     def start_spare(
         self, job: TrainerJob, assigned: Assigned, lease: LeaseKey
     ) -> World:
         """Start a spare in *lease*, which is this node's."""
         return self._launcher.start_spare(job, assigned, lease)
+
+    def is_spare_ready(self, lease: LeaseKey) -> bool:
+        """Tell whether the spare in *lease*, which is this node's, can be asked."""
+        return listens(lease_name(lease))
 
     def processes(self) -> tuple[Marked, ...]:
         """Return the marked processes of this node, but for the agent's own."""

@@ -72,6 +72,7 @@ class Spare:
         process: What was started.
         is_asked: Whether it was told to make no more.
         has_ended: Whether it was seen gone.
+        is_ready: Whether it was seen to wait for ranks to make.
     """
 
     trainer: str
@@ -79,6 +80,7 @@ class Spare:
     process: World
     is_asked: bool = False
     has_ended: bool = False
+    is_ready: bool = False
 
     def seen(self) -> SpareSeen:
         """Return what decisions need of it."""

@@ -96,6 +96,16 @@ def address(lease: str) -> str:
     return f"\0freetrain-spare-{lease}"
 
 
+def listens(lease: str) -> bool:
+    """Tell whether a spare of *lease* can be asked on this node."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as spare:
+        spare.settimeout(_ANSWER_S)
+        with suppress(OSError):
+            spare.connect(address(lease))
+            return is_of_this_user(spare)
+    return False
+
+
 def is_of_this_user(peer: socket.socket) -> bool:
     """Tell whether the process at the other end belongs to this user."""
     said = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)

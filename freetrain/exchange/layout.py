@@ -118,6 +118,11 @@ class LeaseDir:
         return self.path / "agent.log"
 
     @property
+    def spare(self) -> Path:
+        """Names the trainer whose spare waits on the lease's node; missing for none."""
+        return self.path / "spare"
+
+    @property
     def spare_log(self) -> Path:
         """What spares print before they join."""
         return self.path / "spare.log"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import socket
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from freetrain.exchange.environment import read_environment
@@ -48,7 +48,12 @@ class LocalLauncher:
     rng: Random
 
     def launch(
-        self, job: TrainerJob, assigned: Assigned, *, after: int | None = None
+        self,
+        job: TrainerJob,
+        assigned: Assigned,
+        *,
+        after: int | None = None,
+        is_forked: bool = False,
     ) -> Session:
         """Start the world of *assigned*; returns as soon as its launcher runs.
 
@@ -57,7 +62,8 @@ class LocalLauncher:
             UnreadableFileError: The submitter's variables cannot be read.
             OSError: A file of it could not be written.
         """
-        request = self._request(job, assigned, after=after)
+        request = self._request(job, assigned)
+        request = replace(request, after=after, is_forked=is_forked)
         tool = find_tool(job, launcher_environment(request), head=self.head)
         mark = request.marks(request.members[0])[WORLD_MARK]
         return start(plan_world(request, tool), mark=f"{WORLD_MARK}={mark}")
@@ -77,9 +83,7 @@ class LocalLauncher:
         )
         return start(plan, mark=f"{WORLD_MARK}={plan.environment[WORLD_MARK]}")
 
-    def _request(
-        self, job: TrainerJob, assigned: Assigned, *, after: int | None = None
-    ) -> WorldRequest:
+    def _request(self, job: TrainerJob, assigned: Assigned) -> WorldRequest:
         folder = self.state.trainer(assigned.trainer)
         return WorldRequest(
             job=job,
@@ -87,7 +91,6 @@ class LocalLauncher:
             folder=folder,
             environment=_submitters(folder, self.head.environment),
             head=self.head,
-            after=after,
             port=free_port(self.rng),
         )
 

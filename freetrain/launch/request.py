@@ -56,6 +56,8 @@ class WorldRequest:
         environment: The variables of whoever submitted it.
         head: The node that launches.
         after: The generation that it waits for before it trains; None for none.
+        is_forked: Whether every node of it has a spare. Where one has none the others
+            would wait for it, and MPI waits by spinning.
         port: A TCP port of the head's node that nobody listens on, where ranks
             that bring their own rendezvous may meet.
     """
@@ -66,6 +68,7 @@ class WorldRequest:
     environment: Mapping[str, str]
     head: HeadNode
     after: int | None = None
+    is_forked: bool = False
     port: int = 0
 
     @property
@@ -99,7 +102,7 @@ class WorldRequest:
     @property
     def command(self) -> tuple[str, ...]:
         """What is started as a rank: the program, or what asks a spare for it."""
-        if not self.job.launch.spare:
+        if not self.is_forked:
             return self.job.command
         return (self.head.python, "-I", "-S", _RANK, *self.job.command)
 

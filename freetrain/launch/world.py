@@ -46,7 +46,12 @@ class Launcher(Protocol):
     """Starts worlds."""
 
     def launch(
-        self, job: TrainerJob, assigned: Assigned, *, after: int | None
+        self,
+        job: TrainerJob,
+        assigned: Assigned,
+        *,
+        after: int | None,
+        is_forked: bool,
     ) -> World:
         """Start the world of *assigned*; returns as soon as its launcher runs.
 
@@ -55,6 +60,7 @@ class Launcher(Protocol):
             assigned: Its generation, with one member or more.
             after: The generation that the world waits for before it trains
                 (``FREETRAIN_AFTER``), None where it need not.
+            is_forked: Whether each of its nodes has a spare for its ranks.
 
         Raises:
             CannotLaunchError: It cannot be started as things are; the message is

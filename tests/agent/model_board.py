@@ -45,6 +45,7 @@ class ModelBoard:
     committed: dict[str, int] = field(default_factory=dict)
     beats: dict[LeaseKey, Heartbeat] = field(default_factory=dict)
     done: set[str] = field(default_factory=set)
+    spares: dict[LeaseKey, str] = field(default_factory=dict)
 
     def trainers(self) -> tuple[str, ...]:
         return tuple(sorted(self.jobs))
@@ -83,6 +84,12 @@ class ModelBoard:
 
     def beat(self, lease: LeaseKey) -> Heartbeat | None:
         return self.beats.get(lease)
+
+    def spare_of(self, lease: LeaseKey) -> str:
+        return self.spares.get(lease, "")
+
+    def tell_spare(self, lease: LeaseKey, trainer: str) -> None:
+        self.spares[lease] = trainer
 
     def is_done(self, trainer: str, *, running_s: float) -> bool:
         del running_s

@@ -228,7 +228,12 @@ class ModelEdge:
         return self.cluster.leases[self.key].told_s is not None
 
     def launch(
-        self, job: TrainerJob, assigned: Assigned, *, after: int | None
+        self,
+        job: TrainerJob,
+        assigned: Assigned,
+        *,
+        after: int | None,
+        is_forked: bool,
     ) -> ModelWorld:
         cluster, where = self.cluster, (assigned.trainer, assigned.generation)
         others = tuple(
@@ -244,6 +249,7 @@ class ModelEdge:
         world = ModelWorld(
             cluster, where, tuple(m.key for m in assigned.members), after
         )
+        world.is_forked = is_forked
         world.elastic, world.fails_s = job.elastic, cluster.fails_s
         world.ignores_stop, world.hangs = cluster.ignores_stop, cluster.hangs
         cluster.launched_s.append(cluster.now_s)
@@ -259,6 +265,9 @@ class ModelEdge:
         spare = ModelSpare(assigned.trainer)
         self.cluster.leases[lease].spares.append(spare)
         return spare
+
+    def is_spare_ready(self, lease: LeaseKey) -> bool:
+        return bool(self.cluster.leases[lease].spare)
 
     def processes(self) -> tuple[Marked, ...]:
         return tuple(

@@ -32,6 +32,7 @@ class ModelWorld:
         ignores_stop: Whether it does not obey.
         fails_s: After which time of training it fails by itself.
         hangs: Whether it never begins.
+        is_forked: Whether its ranks are forks of spares.
     """
 
     cluster: ModelCluster
@@ -46,6 +47,7 @@ class ModelWorld:
     ignores_stop: bool = False
     fails_s: float = 1e9
     hangs: bool = False
+    is_forked: bool = False
     pid: int = 1
     _started_s: float = 0.0
     _asked_s: float | None = None

@@ -57,6 +57,20 @@ def test_a_spare_outlives_its_generation_and_goes_where_its_lease_is_given_away(
     assert spares(cluster) == [TRAINER, OTHER]
 
 
+def test_a_world_is_forked_where_every_lease_of_it_has_a_spare() -> None:
+    cluster = cluster_of(TRAINER)
+    one, two, three = *cluster.leases, cluster.add_lease()
+    for keys in ((one, two), (one, two, three), (two, three)):
+        cluster.assign(*keys)
+        newest = cluster.newest().generation
+        while cluster.training() != [newest]:
+            cluster.step()
+        cluster.run(2)
+
+    forked = [world.is_forked for world in cluster.worlds.values()]
+    assert forked == [False, False, True]  # the third lease had no spare at first
+
+
 def test_a_spare_that_ended_by_itself_is_not_started_again() -> None:
     cluster = cluster_of(TRAINER)
     one, _ = cluster.leases
@@ -67,6 +81,7 @@ def test_a_spare_that_ended_by_itself_is_not_started_again() -> None:
     cluster.run(5)
 
     assert len(cluster.leases[one].spares) == 1
+    assert not cluster.board.spare_of(one)
     assert "the spare of" in "\n".join(cluster.log)
 
 

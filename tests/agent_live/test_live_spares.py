@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slurm
 
 
 def forked(ground: Ground) -> tuple[Member, ...]:
-    """Have three leases train in a second generation, its ranks forked; return them."""
+    """Return three leases of which two train in a third generation of forks."""
     job = a_live_job(ground.state.path)
     ground.prepare(replace(job, launch=replace(job.launch, spare=True)))
     leases = ground.leases(3)
@@ -32,9 +32,11 @@ def forked(ground: Ground) -> tuple[Member, ...]:
     wait_for("spares", lambda: _listening(leases[:2]) and not _listening(leases[2:]))
     ground.assign(*leases)
     ground.wait_for_training(2)
-    made = [_is_fork(ground, 2, rank) for rank in range(3)]
-    assert made == [True, True, False], ground.words()  # the third had no spare yet
+    assert not _is_fork(ground, 2, 0)  # the third has no spare to fork of
     wait_for("a third spare", lambda: _listening(leases))
+    ground.assign(*leases[:2])
+    ground.wait_for_training(3)
+    assert [_is_fork(ground, 3, rank) for rank in range(2)] == [True, True]
     return leases
 
 
@@ -43,10 +45,10 @@ def test_ranks_of_later_worlds_are_forks_and_no_step_is_lost(ground: Ground) -> 
 
     ground.tell(leases[0])
     wait_for("the lease to end", lambda: ground.is_over(leases[0]))
-    ground.wait_for_training(3)
+    ground.wait_for_training(4)
 
-    assert [_is_fork(ground, 3, rank) for rank in range(2)] == [True, True]
-    assert ground.wait_for_ending(2).ended is Ended.RESCALED, ground.words()
+    assert _is_fork(ground, 4, 0)
+    assert ground.wait_for_ending(3).ended is Ended.RESCALED, ground.words()
     lines = map(json.loads, ground.progress().splitlines())
     steps = [line["step"] for line in lines if "loss" in line]
     assert steps == sorted(set(steps))
@@ -58,12 +60,12 @@ def test_a_forked_rank_that_is_stopped_is_seen_to_be_one_of_its_generation(
 ) -> None:
     leases = forked(ground)
 
-    ground.signal(ground.pid_of_rank(2, 1), signal.SIGSTOP)
-    ground.wait_for_training(3)
+    ground.signal(ground.pid_of_rank(3, 1), signal.SIGSTOP)
+    ground.wait_for_training(4)
 
-    ending = ground.wait_for_ending(2)
+    ending = ground.wait_for_ending(3)
     assert (ending.ended, ending.lost_lease) == (Ended.KILLED, False), ground.words()
-    assert ground.newest().keys == {lease.key for lease in leases}
+    assert ground.newest().keys == {lease.key for lease in leases[:2]}
 
 
 def test_a_spare_that_is_killed_costs_a_generation_and_no_lease(
@@ -71,12 +73,12 @@ def test_a_spare_that_is_killed_costs_a_generation_and_no_lease(
 ) -> None:
     leases = forked(ground)
 
-    ground.signal(_parent(ground.pid_of_rank(2, 0)), signal.SIGKILL)
-    ground.wait_for_training(3)
+    ground.signal(_parent(ground.pid_of_rank(3, 0)), signal.SIGKILL)
+    ground.wait_for_training(4)
 
-    ending = ground.wait_for_ending(2)
+    ending = ground.wait_for_ending(3)
     assert (ending.ended, ending.lost_lease) == (Ended.KILLED, False), ground.words()
-    assert ground.newest().keys == {lease.key for lease in leases}
+    assert ground.newest().keys == {lease.key for lease in leases[:2]}
 
 
 def _listening(leases: tuple[Member, ...]) -> bool:

@@ -27,7 +27,7 @@ def member(node: str, job_id: int = 7) -> Member:
 def job(launcher: Launcher = Launcher.MPIRUN, **changes: Any) -> TrainerJob:  # noqa: ANN401
     of_launch: dict[str, Any] = {
         name: changes.pop(name)
-        for name in ("processes_per_node", "threads", "executable", "options", "spare")
+        for name in ("processes_per_node", "threads", "executable", "options")
         if name in changes
     }
     of_launch |= {"command": changes.pop("via")} if "via" in changes else {}
@@ -54,6 +54,7 @@ def request(  # noqa: PLR0913  # all of them have defaults
     environment: dict[str, str] | None = None,
     folder: Path = FOLDER,
     after: int | None = None,
+    is_forked: bool = False,
     environment_: dict[str, str] | None = None,
     **head: Any,  # noqa: ANN401
 ) -> WorldRequest:
@@ -78,5 +79,6 @@ def request(  # noqa: PLR0913  # all of them have defaults
         environment=environment if environment is not None else {"PATH": "/usr/bin"},
         head=HeadNode(**(of_head | head)),
         after=after,
+        is_forked=is_forked,
         port=20_123,
     )

@@ -346,11 +346,12 @@ def test_orders_are_read_as_they_were_written() -> None:
 
 
 @pytest.mark.parametrize(("launcher", "tool"), TOOLS[:-1])
-def test_ranks_ask_the_spare_of_their_node_where_the_job_file_wants_one(
+def test_ranks_ask_the_spares_of_their_nodes_where_all_have_one(
     launcher: Launcher, tool: Tool
 ) -> None:
     with_spare, without = (
-        plan_world(request(job(launcher, spare=spare)), tool) for spare in (True, None)
+        plan_world(request(job(launcher), is_forked=is_forked), tool)
+        for is_forked in (True, False)
     )
 
     def words(plan: WorldPlan) -> str:
@@ -363,7 +364,7 @@ def test_ranks_ask_the_spare_of_their_node_where_the_job_file_wants_one(
 
 
 def test_a_spare_is_the_program_itself_on_the_node_of_its_lease() -> None:
-    a_request = request(job(spare=True), after=2)
+    a_request = request(after=2)
     own = a_request.members[1].key
 
     plan = plan_spare(a_request, own, log=Path("/lease/spare.log"))
