@@ -128,11 +128,14 @@ class _Look:
         board, name = self.board, self.folder.name
         running = self.memory.worlds.get((name, number))
         is_waited_for = running is not None or self.wants_spare
+        outcome = board.outcome(name, number)
+        said_s = self.memory.age_s(("outcome", name, number)) if outcome else 0.0
         return GenerationSeen(
             assigned=board.assigned(name, number),
             age_s=self.memory.age_s(("generation", name, number)),
             is_over=number in self.folder.over,
-            outcome=board.outcome(name, number),
+            outcome=outcome,
+            said_s=said_s,
             is_ready=board.is_ready(name, number),
             has_begun=is_waited_for and board.has_begun(name, number),
             is_stop_requested=board.is_stop_requested(name, number),

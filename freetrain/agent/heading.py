@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from freetrain.broker.lease import LeaseKey
     from freetrain.exchange.assigned import Member
 
+_HEAD_LAST = 3.0
 _CLEAN_UP_S = 3.0  # beyond the grace of a sweep: what KILL does not end stays
 
 
@@ -140,13 +141,31 @@ def _why_kill(
     why = _why_never_begin(trainer, generation, world, patience)
     if why:
         return why
-    if seen.leaving_s is not None and seen.leaving_s >= seen.bound_s:
-        return "its head must leave now"
+    why = _why_not_wait(seen, trainer, generation, patience)
+    if why:
+        return why
     if world.asked_s is not None:
         limit_s = _stop_limit_s(seen, trainer, generation, patience)
         if world.asked_s >= limit_s:
             return f"it did not stop within {limit_s:g} s"
     return ""
+
+
+def _why_not_wait(
+    seen: Seen, trainer: TrainerSeen, generation: GenerationSeen, patience: Patience
+) -> str:
+    """Return why a world is killed for the sake of those who wait for its nodes."""
+    members = generation.assigned.members
+    is_left = any(seen.is_leaving(trainer, generation, m.key) for m in members)
+    if is_left and trainer.job.elastic and not generation.has_begun:
+        return "a lease leaves, and it has not begun"
+    if seen.leaving_s is None:
+        return ""
+    # Not before the other nodes that leave: a step whose client was killed first takes
+    # two seconds to end.
+    if generation.has_said_goodbye(_HEAD_LAST * patience.farewell_s):
+        return "its head must leave, and all is committed"
+    return "its head must leave now" if seen.leaving_s >= seen.bound_s else ""
 
 
 def _is_stuck(seen: Seen, trainer: TrainerSeen, generation: GenerationSeen) -> bool:

@@ -54,7 +54,7 @@ def leaving(seen: Seen, patience: Patience) -> tuple[Action, ...]:
     if seen.leaving_s >= seen.bound_s + _LAST_S:
         last = tuple(_last_words(seen))
         return (SweepAll(), *last, EndOwnJob("the time to leave is up"))
-    if all(_is_free(seen, trainer) for trainer in seen.trainers):
+    if all(_is_free(seen, trainer, patience) for trainer in seen.trainers):
         return (EndOwnJob("told to leave"),)
     return (SweepAll(),) if seen.leaving_s >= seen.bound_s else ()
 
@@ -80,14 +80,22 @@ def _has_part(seen: Seen, generation: GenerationSeen) -> bool:
     return not generation.is_over and seen.me in generation.assigned.keys
 
 
-def _is_free(seen: Seen, trainer: TrainerSeen) -> bool:
+def _is_free(seen: Seen, trainer: TrainerSeen, patience: Patience) -> bool:
     """Tell whether *trainer* needs nothing of this lease any more."""
     if seen.me in trainer.newest.assigned.keys:
         return False
-    return not any(_is_busy(seen, generation) for generation in trainer.generations)
+    return not any(_is_busy(seen, one, patience) for one in trainer.generations)
 
 
-def _is_busy(seen: Seen, generation: GenerationSeen) -> bool:
+def _is_busy(seen: Seen, generation: GenerationSeen, patience: Patience) -> bool:
+    """Tell whether *generation* still needs this lease.
+
+    What a program does after it has committed may take seconds, and others wait.
+    """
     if generation.is_over or seen.me not in generation.assigned.keys:
         return False
-    return generation.is_headed_by(seen.me) or generation.processes > 0
+    if generation.is_headed_by(seen.me):
+        return True
+    return generation.processes > 0 and not generation.has_said_goodbye(
+        patience.farewell_s
+    )

@@ -26,6 +26,10 @@ class Patience:
             imports take minutes on some file systems; an mpirun whose ranks end at
             once may wait for them for ever.
         turn_s: Between what one survivor would do and the next one's doing it.
+        gather_s: For other leases to get their notice too, before one that leaves makes
+            the next generation: Slurm takes several at once.
+        farewell_s: For processes of a world that has committed to end by themselves,
+            on a node that leaves; its head waits three times as long.
         rescue_s: For a world whose head is lost to commit and end.
         idle_s: Without work, before the lease is given back.
         sweep_grace_s: Between TERM and KILL for processes of a world that is over.
@@ -40,6 +44,8 @@ class Patience:
     ahead_patience_s: float = 30.0
     begin_patience_s: float = 600.0
     turn_s: float = 1.0
+    gather_s: float = 0.15
+    farewell_s: float = 0.3
     rescue_s: float = 2.0
     idle_s: float = 900.0
     sweep_grace_s: float = 2.0

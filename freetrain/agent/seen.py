@@ -98,6 +98,7 @@ class GenerationSeen:
         age_s: Since this agent first saw it.
         is_over: Whether it has an ending.
         outcome: How its world ended, by its own word; empty while it left none.
+        said_s: Since this agent first saw that word; 0 while there is none.
         is_ready: Whether its world, launched ahead, waits with all ranks.
         has_begun: Whether its program left a sign of life, or could not.
         is_stop_requested: Whether the request to stop is there for its world.
@@ -110,6 +111,7 @@ class GenerationSeen:
     age_s: float = 0.0
     is_over: bool = False
     outcome: str = ""
+    said_s: float = 0.0
     is_ready: bool = False
     has_begun: bool = False
     is_stop_requested: bool = False
@@ -126,6 +128,10 @@ class GenerationSeen:
     def ended_well(self) -> bool:
         """Whether its world says that it ended, and not by an error."""
         return self.outcome not in {"", _FAILED}
+
+    def has_said_goodbye(self, patience_s: float) -> bool:
+        """Tell whether all is committed, and that was *patience_s* ago."""
+        return self.ended_well and self.said_s >= patience_s
 
     @property
     def has_members(self) -> bool:

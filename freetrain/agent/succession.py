@@ -55,8 +55,8 @@ def succession(
 ) -> tuple[Propose, ...]:
     """Return the next generation, if it is this agent's turn to make it.
 
-    A lease that leaves says so at once; of the others the first does, and the next
-    ones only if nothing has come of it.
+    A lease that leaves does, as soon as others that leave with it can have said so; of
+    the others the first does, and the next ones only if nothing has come of it.
 
     Args:
         seen: All that is known.
@@ -134,7 +134,7 @@ def _delay_s(
     if seen.me not in trainer.newest.assigned.keys:
         return None
     if trainer.must_leave:
-        return 0.0
+        return patience.gather_s if cause.why is Why.LEAVING else 0.0
     order = [member.key for member in survivors]
     if seen.me not in order:
         return None

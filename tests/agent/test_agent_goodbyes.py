@@ -1,0 +1,92 @@
+"""How soon a lease that is told to leave is gone, and what becomes of its world."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from freetrain.agent.actions import AskToStop, EndOwnJob, Kill
+from freetrain.agent.decide import decide
+from freetrain.agent.patience import Patience
+from freetrain.agent.seen import GenerationSeen, Seen, TrainerSeen, WorldSeen
+from tests.agent.model_cluster import TRAINER, ModelCluster, a_job
+from tests.agent.test_agent_decide import ME, OTHER, generation
+
+PATIENCE = Patience(farewell_s=0.3)
+RUNNING = WorldSeen(age_s=9.0)
+
+
+def decided(generation_8: GenerationSeen, *, leaving_s: float | None) -> set[type]:
+    """Return the kinds of things done where generation 9 has only the other lease."""
+    trainer = TrainerSeen(
+        job=a_job("t"),
+        newest=generation(9, OTHER),
+        earlier=(generation_8,),
+        must_leave=leaving_s is not None,
+    )
+    seen = Seen(me=ME, trainers=(trainer,), peers={}, leaving_s=leaving_s, bound_s=10.0)
+    actions = decide(seen, PATIENCE, ages_s={})
+    return {type(one) for one in actions} & {AskToStop, EndOwnJob, Kill}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "said_s", "goes"),
+    [
+        ("", 0.0, False),
+        ("rescaled", 0.1, False),
+        ("rescaled", 0.4, True),
+        ("failed", 0.4, False),  # nobody knows what is safe
+    ],
+)
+def test_a_lease_does_not_wait_for_what_programs_do_once_they_have_committed(
+    outcome: str, said_s: float, *, goes: bool
+) -> None:
+    lingering = replace(
+        generation(8, OTHER, ME), outcome=outcome, said_s=said_s, processes=2
+    )
+
+    assert (EndOwnJob in decided(lingering, leaving_s=1.0)) == goes
+
+
+def test_a_head_that_leaves_kills_what_lingers_after_the_others_have_gone() -> None:
+    def done(said_s: float, *, leaving_s: float | None = 2.0) -> set[type]:
+        lingering = replace(
+            generation(8, ME, OTHER),
+            outcome="rescaled",
+            said_s=said_s,
+            has_begun=True,
+            world=replace(RUNNING, asked_s=1.0),
+        )
+        return decided(lingering, leaving_s=leaving_s)
+
+    assert Kill not in done(0.6)
+    assert Kill in done(1.0)
+    assert Kill not in done(1.0, leaving_s=None)  # nobody waits
+
+
+def test_a_world_that_has_not_begun_is_killed_when_a_lease_of_it_leaves() -> None:
+    """Asked to stop it would import and connect first, which nobody needs to see."""
+    starting = replace(generation(8, ME, OTHER), world=RUNNING)
+    training = replace(starting, has_begun=True)
+
+    assert decided(starting, leaving_s=0.1) == {Kill}
+    assert decided(training, leaving_s=0.1) == {AskToStop}
+
+
+def test_leases_that_get_their_notice_together_are_left_out_together() -> None:
+    cluster = ModelCluster()
+    cluster.add_trainer()
+    keys = [cluster.add_lease() for _ in range(5)]
+    cluster.assign(*keys)
+    cluster.run_until(lambda: cluster.training() == [1])
+    cluster.run(1)
+
+    cluster.tell(keys[0])
+    cluster.run(0.1)
+    cluster.tell(keys[1])
+    cluster.tell(keys[2])
+    cluster.run_until(lambda: cluster.training() == [2], limit_s=3)
+
+    assert cluster.newest(TRAINER).keys == set(keys[3:])
+    assert cluster.board.generations(TRAINER) == (1, 2)
