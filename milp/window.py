@@ -39,12 +39,8 @@ class Stay(NamedTuple):
         Nodes of a class leave together, so that many are hit hardly more often than
         few: h(x) = p (1 - (1-f)^x) / (1 - (1-f)^m), which is p for all of them.
         """
-        return self.hits_of(gone(self.share, self.nodes))
-
-    def hits_of(self, gone: Sequence[float]) -> list[float]:
-        """Return the same from what :func:`gone` says of its share and nodes."""
-        hit, whole = self.hit, gone[-1]
-        return [hit * one / whole for one in gone]
+        some = gone(self.share, self.nodes)
+        return [self.hit * one / some[-1] for one in some]
 
 
 def gone(share: float, nodes: int) -> list[float]:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from milp.window_seats import Seat
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from milp.window import Stay, Window
+    from milp.window import Window
     from milp.window_worths import Terms, Worths
 
 
@@ -18,7 +18,7 @@ class Chances:
     """Lives and hits by class, worked out once in a search; and the seats at first.
 
     Attributes:
-        life_s: Mean seconds that a node stays, by class.
+        expected: Lives and hits, by class.
         untouched: What is expected of classes of which nobody holds any.
         seats: Everybody's, with what is held now; never to be moved. Trainers that
             hold nothing and are equal otherwise share one: half of 40 trainers on
@@ -28,11 +28,10 @@ class Chances:
 
     def __init__(self, window: Window, worths: Worths) -> None:
         stays = window.stays
-        self.life_s = {k: stay.life_s for k, stay in stays.items()}
+        self.expected = {k: worths.expected(stay) for k, stay in stays.items()}
         self.untouched = {
             k: stays[k] for k, nodes in window.free.items() if nodes == stays[k].nodes
         }
-        self._hits = _Hits(stays, worths)
         self.seats = self._seats(window, worths)
         values = [abs(seat.value) for seat in self.seats]
         self.magnitude = sum([one for one in values if one < math.inf])
@@ -72,21 +71,8 @@ class Chances:
         for terms in worths.terms(window):
             seat = None if terms.held else waiting.get(terms)
             if seat is None:
-                seat = Seat(terms, self.life_s, self._hits)
+                seat = Seat(terms, self.expected)
                 if not terms.held:
                     waiting[terms] = seat
             seats.append(seat)
         return tuple(seats)
-
-
-class _Hits(dict[int, list[float]]):
-    """Makes a class's hits when they are asked for first."""
-
-    def __init__(self, stays: Mapping[int, Stay], worths: Worths) -> None:
-        super().__init__()
-        self._stays = stays
-        self._worths = worths
-
-    def __missing__(self, k: int) -> list[float]:
-        made = self[k] = self._worths.hits(self._stays[k])
-        return made

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from milp.window import Holding
-    from milp.window_worths import Terms
+    from milp.window_worths import Expected, Terms
 
 _NO_ROOM = (-math.inf, 0)
 
@@ -27,11 +27,10 @@ class Seat:
     __slots__ = (
         "_above",
         "_below",
+        "_expected",
         "_gift",
         "_hits",
-        "_hits_of",
         "_known",
-        "_life_of",
         "_life_s",
         "_terms",
         "held",
@@ -40,19 +39,15 @@ class Seat:
         "value",
     )
 
-    def __init__(
-        self,
-        terms: Terms,
-        life_of: Mapping[int, float],
-        hits_of: Mapping[int, list[float]],
-    ) -> None:
-        self._terms, self._life_of, self._hits_of = terms, life_of, hits_of
+    def __init__(self, terms: Terms, expected: Mapping[int, Expected]) -> None:
+        self._terms, self._expected = terms, expected
         self.held: Holding = terms.held
         self.mine: Holding = terms.held
         life_s = hits = 0.0
         for k, nodes in terms.held.items():
-            life_s += nodes * life_of[k]
-            hits += hits_of[k][nodes]
+            stays_s, hit, whole, gone = expected[k]
+            life_s += nodes * stays_s
+            hits += hit * gone[nodes] / whole
         self._life_s, self._hits = life_s, hits
         self._above = self._below = 0
         self.nodes = terms.before
@@ -64,7 +59,7 @@ class Seat:
         """Return a seat that moves apart from this one."""
         made = object.__new__(Seat)
         made._terms, made.held, made.mine = self._terms, self.held, self.mine
-        made._life_of, made._hits_of = self._life_of, self._hits_of
+        made._expected = self._expected
         made._life_s, made._hits = self._life_s, self._hits
         made._above, made._below = self._above, self._below
         made.nodes, made.value = self.nodes, self.value
@@ -117,10 +112,11 @@ class Seat:
         worth = terms.worth[nodes]
         if worth == -math.inf:
             return worth
-        mine, hits = self.mine.get(k, 0), self._hits_of[k]
-        life_s = (self._life_s + more * self._life_of[k]) / nodes
-        hit = self._hits + hits[mine + more] - hits[mine]
-        return worth * (life_s - terms.loss_s * hit - terms.start_s) - cost
+        mine = self.mine.get(k, 0)
+        stays_s, hit, whole, gone = self._expected[k]
+        life_s = (self._life_s + more * stays_s) / nodes
+        hits = self._hits + hit * gone[mine + more] / whole - hit * gone[mine] / whole
+        return worth * (life_s - terms.loss_s * hits - terms.start_s) - cost
 
     def with_up_to(self, k: int, nodes: int) -> tuple[float, int]:
         """Return its value with as many of *nodes* of class *k* as it has room for.
@@ -176,12 +172,12 @@ class Seat:
         self._gift = None
         self._known.clear()
         mine, held = self.mine.get(k, 0), self.held.get(k, 0)
-        hits = self._hits_of[k]
+        stays_s, hit, whole, gone = self._expected[k]
         self._above += (mine + more > held) - (mine > held)
         self._below += (mine + more < held) - (mine < held)
         self.nodes += more
-        self._life_s += more * self._life_of[k]
-        self._hits += hits[mine + more] - hits[mine]
+        self._life_s += more * stays_s
+        self._hits += hit * gone[mine + more] / whole - hit * gone[mine] / whole
         changed = {**self.mine, k: mine + more}
         if not mine + more:
             del changed[k]

@@ -82,11 +82,11 @@ class Table:
 
     def shed(self, place: int, surplus: int) -> None:
         """Let a trainer give whole classes that fit, the shortest-lived first."""
-        life_s = self.chances.life_s
+        expected = self.chances.expected
         while surplus:
             mine = self.seats[place].mine
             fitting = [k for k, n in mine.items() if n <= surplus]
-            k = min(fitting or mine, key=lambda k: (life_s[k], -mine[k], k))
+            k = min(fitting or mine, key=lambda k: (expected[k][0], -mine[k], k))
             given = min(mine[k], surplus)
             surplus -= given
             self.move(place, k, -given)
@@ -96,15 +96,15 @@ class Table:
 
         Where none fits, it takes part of its own, or of the longest-lived.
         """
-        free, life_s = self.free, self.chances.life_s
+        free, expected = self.free, self.chances.expected
         while wanted:
             mine = self.seats[place].mine
             fitting = [k for k, n in free.items() if n <= wanted]
             known = [k for k in fitting if k in mine]
             if fitting:
-                k = max(known or fitting, key=lambda k: (free[k], life_s[k], k))
+                k = max(known or fitting, key=lambda k: (free[k], expected[k][0], k))
             else:
-                k = max(free, key=lambda k: (k in mine, life_s[k], k))
+                k = max(free, key=lambda k: (k in mine, expected[k][0], k))
             taken = min(free[k], wanted)
             wanted -= taken
             self.move(place, k, taken)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from milp.window import gone
 
@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from milp.window import Holder, Holding, Stay, Window
 
 _MOST_CURVES = 10_000
+
+Expected: TypeAlias = tuple[float, float, float, list[float]]
+"""Of a class: life, hit and, of all its nodes and of 0 .. all, what ``gone`` says.
+
+As few nodes of it are ever asked for, ``Stay.hits`` would take longer.
+"""
 
 
 @dataclass(slots=True, eq=False)
@@ -115,11 +121,12 @@ class Worths:
             ]
         return known
 
-    def hits(self, stay: Stay) -> list[float]:
-        """Return ``stay.hits()``; shares change seldom, and powers take long."""
-        known = self._gone.get((stay.share, stay.nodes))
+    def expected(self, stay: Stay) -> Expected:
+        """Return what is expected of a class; shares change seldom."""
+        nodes, life_s, hit, share = stay
+        known = self._gone.get((share, nodes))
         if known is None:
             if len(self._gone) >= _MOST_CURVES:
                 self._gone.clear()
-            known = self._gone[stay.share, stay.nodes] = gone(stay.share, stay.nodes)
-        return stay.hits_of(known)
+            known = self._gone[share, nodes] = gone(share, nodes)
+        return life_s, hit, known[-1], known

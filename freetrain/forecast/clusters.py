@@ -38,14 +38,14 @@ def close_to_each_other(affinity: NDArray[np.float64], nodes: int) -> list[int]:
     """
     if nodes >= len(affinity):
         return list(range(len(affinity)))
-    pairs = affinity - 2.0 * np.eye(len(affinity))
+    pairs = affinity.copy()
+    np.fill_diagonal(pairs, -np.inf)
     chosen = [int(pairs.max(axis=1).argmax())]
     summed = pairs[chosen[0]].copy()
     while len(chosen) < nodes:
         nearest = int(summed.argmax())
         chosen.append(nearest)
         summed += pairs[nearest]
-        summed[chosen] = -np.inf
     return sorted(chosen)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from math import exp, expm1
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from freetrain.forecast.kept import amounts_above_0
@@ -83,10 +84,10 @@ class Hazard:
         """Take note that a cluster of *nodes* lost none between two ages."""
         row = self._exposure_s[_size_class(nodes)]
         place = _age_class(from_s)
-        while from_s < to_s:
-            until_s = min(to_s, _ENDS_S[place])
-            row[place] += until_s - from_s
-            from_s, place = until_s, place + 1
+        while to_s > _ENDS_S[place]:
+            row[place] += _ENDS_S[place] - from_s
+            from_s, place = _ENDS_S[place], place + 1
+        row[place] += max(0.0, to_s - from_s)
 
     def hit(self, nodes: int, age_s: float, lost: int) -> None:
         """Take note that a cluster of *nodes* lost some of them at an age."""
@@ -108,10 +109,12 @@ class Hazard:
         place, at_s, end_s = _age_class(age_s), age_s, age_s + horizon_s
         expected, life_s = 0.0, 0.0
         while at_s < end_s:
-            until_s = min(end_s, _ENDS_S[place])
+            until_s = _ENDS_S[place]
+            if end_s < until_s:
+                until_s = end_s
             rate, span_s = hits[place] / exposure_s[place], until_s - at_s
-            gone = -math.expm1(-share * rate * span_s)
-            life_s += math.exp(-share * expected) * gone / (share * rate)
+            gone = -expm1(-share * rate * span_s)
+            life_s += exp(-share * expected) * gone / (share * rate)
             expected += rate * span_s
             at_s, place = until_s, place + 1
         return Risk(expected, min(life_s, horizon_s), share)

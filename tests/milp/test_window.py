@@ -132,7 +132,9 @@ def test_hits_from_shares_seen_before_are_the_same_to_the_last_digit(
     worths = Worths()
 
     for stay in [*window.stays.values(), *window.stays.values()]:
-        assert worths.hits(stay) == stay.hits()
+        life_s, hit, whole, gone = worths.expected(stay)
+        assert life_s == stay.life_s
+        assert [hit * one / whole for one in gone] == stay.hits()
 
 
 def test_the_gain_is_work_over_lives_less_losses_and_changes() -> None:
