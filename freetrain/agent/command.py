@@ -45,6 +45,9 @@ usage: python -m freetrain.agent STATE_DIR UUID TASK LIMIT_MIN GRACE_S
 LAUNCH_AGENT = "FREETRAIN_LAUNCH_AGENT"
 """Names the site's own launch agent, if it has one."""
 
+TO_SWEEP = 75
+"""The exit status of an agent that could not end everything of its lease."""
+
 _UUID = re.compile(r"[A-Za-z0-9-]{1,64}", re.ASCII)
 _SLURM_TIMEOUT_S = 10.0
 _ARGUMENTS = {"run": 5, "sweep": 3}
@@ -79,8 +82,8 @@ def main(argv: Sequence[str]) -> int:
         patience = read_patience(os.environ.get(VARIABLE, ""))
         if call.is_sweep:
             _sweep(call, patience)
-        else:
-            _run(call, patience)
+        elif not _run(call, patience):
+            return TO_SWEEP
     except FreeTrainError as error:
         sys.stderr.write(f"error: {error}\n")
         return error.exit_code
@@ -131,7 +134,8 @@ def own_job(environment: Mapping[str, str]) -> JobKey | None:
     return JobKey(int(raw), f"{array}_{task}" if is_task else raw)
 
 
-def _run(call: Call, patience: Patience) -> None:
+def _run(call: Call, patience: Patience) -> bool:
+    """Be the agent; return whether nothing is left that must be swept."""
     folder = call.state.lease(call.key)
     folder.create()
     machine = _machine(call, is_listening=True)
@@ -145,27 +149,34 @@ def _run(call: Call, patience: Patience) -> None:
         grace_s=call.grace_s,
     )
     machine.say(f"began on {lease.node} for {call.limit_s / 60:g} min")
-    Agent(lease, _board(call), machine, patience).run()
+    if not Agent(lease, _board(call), machine, patience).run():
+        return False
+    _remove_groups()
+    return True
 
 
 def _sweep(call: Call, patience: Patience) -> None:
     """End what the lease left, and say that it is gone: its agent may not have."""
-    # Imported here: an agent's start is waited for, and only its sweep needs them.
-    from freetrain.pack.cgroup_place import own_places  # noqa: PLC0415
-    from freetrain.pack.folders import KernelFolders  # noqa: PLC0415
-    from freetrain.pack.leftovers import remove_empty_groups  # noqa: PLC0415
-
     machine, board = _machine(call), _board(call)
     node = Node(call.key, board, machine, patience)
     until_s = time.monotonic() + patience.sweep_grace_s
     while not node.end_all() and time.monotonic() < until_s:
         machine.wait(patience.poll_s)
     node.kill_all()
-    remove_empty_groups(own_places(), KernelFolders())
+    _remove_groups()
     beat = board.beat(call.key)
     if beat is not None and beat.state is not AgentState.ENDED:
         gone = replace(beat, beat=beat.beat + 1, state=AgentState.ENDED)
         board.write_beat(call.key, gone)
+
+
+def _remove_groups() -> None:
+    # Imported here: an agent's start is waited for, and only its end needs them.
+    from freetrain.pack.cgroup_place import own_places  # noqa: PLC0415
+    from freetrain.pack.folders import KernelFolders  # noqa: PLC0415
+    from freetrain.pack.leftovers import remove_empty_groups  # noqa: PLC0415
+
+    remove_empty_groups(own_places(), KernelFolders())
 
 
 def _ear(job: JobKey | None, environment: Mapping[str, str]) -> Ear | None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 _AGAIN_S = 5.0
+_CLOSE_S = 1.0
 _TOLD = frozenset({signal.SIGTERM, 128 + signal.SIGTERM, -signal.SIGTERM})
 _LONG_S = 10**9
 
@@ -57,8 +58,11 @@ class Ear:
         return self._has_heard
 
     def close(self) -> None:
-        """Stop listening."""
+        """Stop listening, kindly: a step whose client was killed takes long to end."""
         if self._step is not None:
+            self._step.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                self._step.wait(_CLOSE_S)
             self._step.kill()
             self._step.wait()
 

@@ -74,6 +74,10 @@ class Edge(Protocol):
         """Begin to end the job of a silent lease; does not wait for it."""
         ...
 
+    def stop_listening(self) -> None:
+        """End what listens for Slurm's announcement, which is a step of the job."""
+        ...
+
     def end_own_job(self) -> None:
         """End this lease's own job; returns where that failed."""
         ...

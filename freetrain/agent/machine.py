@@ -127,10 +127,13 @@ class Machine:
         except (SlurmError, ValueError) as error:
             self.say(f"job {key.display_id} could not be ended: {error}")
 
-    def end_own_job(self) -> None:
-        """End this lease's own job; returns where that failed."""
+    def stop_listening(self) -> None:
+        """End what listens for Slurm's announcement, which is a step of the job."""
         if self._ear is not None:
             self._ear.close()
+
+    def end_own_job(self) -> None:
+        """End this lease's own job; returns where that failed."""
         if self._own_job is not None:
             self._cancel(self._own_job)
 

@@ -27,9 +27,9 @@ def lease_script(outside: Outside, site: Site) -> str:
     every step gets TERM, and its mpirun would end the world before it has committed.
     It starts a step that listens (``freetrain.agent.ear``). The script itself must
     outlive the signals at the end, so it catches TERM: caught signals are as usual
-    again in what it starts, ignored ones would not be. Whatever
-    became of the agent, what it left is swept, and the job did not fail. Python must
-    not take a module from the folder in which somebody called the tick (``-P``).
+    again in what it starts, ignored ones would not be. What an agent left that did
+    not come to its end is swept, and the job did not fail. Python must not take a
+    module from the folder in which somebody called the tick (``-P``).
 
     Args:
         outside: Where programs are.
@@ -54,7 +54,7 @@ def lease_script(outside: Outside, site: Site) -> str:
         f"cd {state} || exit 0",
         "trap : TERM",
         "task=${SLURM_ARRAY_TASK_ID:-0}",
-        f"{agent} {lease}",
+        f"{agent} {lease} && exit 0",
         f'{agent} sweep {state} "$1" "$task"',
         "exit 0",
     ]

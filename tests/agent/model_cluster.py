@@ -68,6 +68,7 @@ class ModelLease:
     dies_s: float | None = None
     ended_s: float | None = None
     spares: list[ModelSpare] = field(default_factory=list)
+    is_forced: bool = False
 
     @property
     def spare(self) -> str:
@@ -287,7 +288,11 @@ class ModelEdge:
         self.cluster.log.append(f"{self.cluster.now_s:.1f} end lease {member.key.task}")
         self.cluster.end_lease(member.key)
 
+    def stop_listening(self) -> None:
+        pass
+
     def end_own_job(self) -> None:
+        self.cluster.leases[self.key].is_forced = True
         self.cluster.end_lease(self.key)
 
     def wait(self, seconds: float) -> None:

@@ -90,3 +90,17 @@ def test_leases_that_get_their_notice_together_are_left_out_together() -> None:
 
     assert cluster.newest(TRAINER).keys == set(keys[3:])
     assert cluster.board.generations(TRAINER) == (1, 2)
+
+
+def test_a_job_is_ended_by_force_only_where_something_of_it_is_left() -> None:
+    """Slurm takes a second to do so, and none where the batch script ends."""
+    cluster = ModelCluster()
+    cluster.add_trainer()
+    one, two = (cluster.add_lease() for _ in range(2))
+    cluster.assign(one, two)
+    cluster.run_until(lambda: cluster.training() == [1])
+
+    cluster.tell(two)
+    cluster.run_until(lambda: not cluster.leases[two].is_alive)
+
+    assert not cluster.leases[two].is_forced

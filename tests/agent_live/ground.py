@@ -71,7 +71,7 @@ class Ground:
             f"#!/bin/sh\nexport PATH='{os.environ['PATH']}' HOME='{Path.home()}'\n"
             f"export {VARIABLE}={PATIENCE} PYTHONPATH='{TOP}'\n"
             f"task=${{SLURM_ARRAY_TASK_ID:-0}}\ntrap : TERM\n"
-            f"{python} {self.state.path} {agent}\n"
+            f"{python} {self.state.path} {agent} && exit 0\n"
             f'{python} sweep {self.state.path} "$1" "$task"\nexit 0\n',
             encoding="utf-8",
         )

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from freetrain.agent.command import TO_SWEEP
 from freetrain.broker.limits import Mode
 from freetrain.errors import BadConfigurationError
 from freetrain.jobfile.job import Nodes, RescaleCosts, TrainerJob
@@ -215,12 +216,14 @@ def test_the_planner_is_the_one_that_the_site_names() -> None:
     assert made == [(SolverName.HIGHS, 3.0)]
 
 
-def test_no_path_breaks_out_of_the_lease_script(tmp_path: Path) -> None:
+@pytest.mark.parametrize("status", [0, TO_SWEEP])
+def test_no_path_breaks_out_of_the_lease_script(tmp_path: Path, status: int) -> None:
     odd = tmp_path / "a b'; touch broken; $(touch broken) \\ %j"
     odd.mkdir()
     world = tick_world(tmp_path)
     python = odd / "python"
-    python.write_text('#!/bin/sh\nprintf "<%s>" "$@" >> "$0.called"\n')
+    note = 'printf "<%s>" "$@" >> "$0.called"'
+    python.write_text(f"#!/bin/sh\n{note}\nexit {status}\n")
     python.chmod(0o755)
     srun = odd / "srun"
     srun.write_text('#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\n"$@"\n')
@@ -236,7 +239,8 @@ def test_no_path_breaks_out_of_the_lease_script(tmp_path: Path) -> None:
     called = (odd / "python.called").read_text()
     run = ("-P", "-m", "freetrain.agent", str(odd), "u", "0", "5", "15")
     sweep = ("-P", "-m", "freetrain.agent", "sweep", str(odd), "u", "0")
-    assert called == "".join(f"<{word}>" for word in (*run, *sweep))
+    words = (*run, *sweep) if status else run  # what ended well left nothing
+    assert called == "".join(f"<{word}>" for word in words)
     assert not list(tmp_path.rglob("broken"))
     assert path.stat().st_mode & 0o777 == 0o700
     text = path.read_text()
