@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from freetrain.exchange.assigned import Member
 
 _HEAD_LAST = 3.0
+# A step whose client is killed before it was told of the step's end takes two seconds
+# more to end, and so does the lease that the step is in.
+_CLIENTS_S = 1.0
 _CLEAN_UP_S = 3.0  # beyond the grace of a sweep: what KILL does not end stays
 
 
@@ -161,8 +164,7 @@ def _why_not_wait(
         return "a lease leaves, and it has not begun"
     if seen.leaving_s is None:
         return ""
-    # Not before the other nodes that leave: a step whose client was killed first takes
-    # two seconds to end.
+    # Not before the other nodes that leave, whose steps have their clients here.
     if generation.has_said_goodbye(_HEAD_LAST * patience.farewell_s):
         return "its head must leave, and all is committed"
     return "its head must leave now" if seen.leaving_s >= seen.bound_s else ""
@@ -244,6 +246,8 @@ def _gone(
     """Clean up after a world whose launcher is gone, then say how it ended."""
     exit_s = world.exit_s or 0.0
     tidy: list[Action] = []
+    if world.killed_s is None and world.lingers and exit_s < _CLIENTS_S:
+        return ()
     if world.killed_s is None:
         tidy.append(Kill(trainer.name, generation.number, ""))
     if generation.processes and exit_s < patience.sweep_grace_s + _CLEAN_UP_S:

@@ -30,6 +30,7 @@ class Running:
         why_killed: Why, for people; empty if it was not.
         exit_s: When its launcher was first seen gone.
         exit_code: The launcher's exit status.
+        lingers: Whether something of its session was left when last looked at.
     """
 
     trainer: str
@@ -42,13 +43,16 @@ class Running:
     why_killed: str = ""
     exit_s: float | None = None
     exit_code: int | None = None
+    lingers: bool = False
 
     def look(self, now_s: float) -> None:
-        """See whether the launcher is still there."""
+        """See whether the launcher is still there, and then what is left of it."""
         if self.exit_s is None:
             self.exit_code = self.world.poll()
             if self.exit_code is not None:
                 self.exit_s = now_s
+        if self.exit_s is not None and self.killed_s is None:
+            self.lingers = self.world.lingers()
 
     def seen(self, now_s: float) -> WorldSeen:
         """Return what decisions need of it."""
@@ -59,6 +63,7 @@ class Running:
             killed_s=None if self.killed_s is None else now_s - self.killed_s,
             exit_s=None if self.exit_s is None else now_s - self.exit_s,
             exit_code=self.exit_code,
+            lingers=self.lingers,
         )
 
 

@@ -64,6 +64,7 @@ class WorldSeen:
         killed_s: Since it was killed; None if it was not.
         exit_s: Since its launcher was first seen gone; None while it runs.
         exit_code: The launcher's exit status.
+        lingers: Whether clients of its steps are left, where the launcher is gone.
     """
 
     age_s: float
@@ -72,6 +73,7 @@ class WorldSeen:
     killed_s: float | None = None
     exit_s: float | None = None
     exit_code: int | None = None
+    lingers: bool = False
 
 
 @dataclass(frozen=True, slots=True)

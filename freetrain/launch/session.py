@@ -62,6 +62,10 @@ class Session:
             folder.mkdir(parents=True, exist_ok=True, mode=_PRIVATE)
             self._plan.stop_file.touch()
 
+    def lingers(self) -> bool:
+        """Tell whether a process of the session is left, but for the launcher."""
+        return any(pid != self.pid and self._is_of_ours(pid) for pid in self._members())
+
     def kill(self) -> None:
         """Kill every process of the session, in whichever group, now."""
         for _ in range(_ROUNDS):

@@ -34,6 +34,10 @@ class World(Protocol):
         """
         ...
 
+    def lingers(self) -> bool:
+        """Tell whether a process of the launcher's session is left on this node."""
+        ...
+
     def kill(self) -> None:
         """Kill every process of the launcher's session on this node, now.
 

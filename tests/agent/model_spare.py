@@ -25,5 +25,8 @@ class ModelSpare:
     def ask_to_stop(self) -> None:
         self.exit_code = 0
 
+    def lingers(self) -> bool:
+        return False
+
     def kill(self) -> None:
         self.exit_code = -9

@@ -71,6 +71,9 @@ class ModelWorld:
     def ask_to_stop(self) -> None:
         self._asked_s = self.cluster.now_s if self._asked_s is None else self._asked_s
 
+    def lingers(self) -> bool:
+        return bool(self.ranks - {self.members[0]})  # clients of their steps
+
     def kill(self) -> None:
         if self.exit_code is None:
             self.exit_code = -9

@@ -74,6 +74,21 @@ def test_a_world_that_has_not_begun_is_killed_when_a_lease_of_it_leaves() -> Non
     assert decided(training, leaving_s=0.1) == {AskToStop}
 
 
+def test_clients_of_steps_may_hear_of_their_ends_before_they_are_killed() -> None:
+    """Slurm ends a step, and the lease it is in, two seconds later without."""
+
+    def done(*, lingers: bool, exit_s: float) -> set[type]:
+        world = replace(RUNNING, exit_s=exit_s, exit_code=0, lingers=lingers)
+        over = replace(
+            generation(8, ME, OTHER), outcome="rescaled", has_begun=True, world=world
+        )
+        return decided(over, leaving_s=1.0)
+
+    assert done(lingers=True, exit_s=0.4) == set()
+    assert Kill in done(lingers=True, exit_s=1.0)
+    assert Kill in done(lingers=False, exit_s=0.1)
+
+
 def test_leases_that_get_their_notice_together_are_left_out_together() -> None:
     cluster = ModelCluster()
     cluster.add_trainer()
