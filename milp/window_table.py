@@ -75,10 +75,10 @@ class Table:
             surplus = self.seats[place].nodes - nodes
             if surplus > 0:
                 self.shed(place, surplus)
-        short = [(n - self.seats[j].nodes, -j) for j, n in enumerate(counts)]
+        pairs = enumerate(zip(counts, self.seats, strict=True))
+        short = [(n - seat.nodes, -j) for j, (n, seat) in pairs if n > seat.nodes]
         for wanted, place in sorted(short, reverse=True):
-            if wanted > 0:
-                self._fill(-place, wanted)
+            self._fill(-place, wanted)
 
     def shed(self, place: int, surplus: int) -> None:
         """Let a trainer give whole classes that fit, the shortest-lived first."""

@@ -25,19 +25,18 @@ class Affinity:
     """
 
     def __init__(self) -> None:
-        self._left = np.zeros((0, 0), dtype=np.uint16)
-        self._together = np.zeros((0, 0), dtype=np.uint16)
+        # Of each pair, events at which the first left, and at which both did.
+        self._counts = np.zeros((0, 0, 2), dtype=np.uint16)
 
     def saw(self, left: Sequence[int], idle: NDArray[np.intp]) -> None:
         """Take note that *left* left while *idle* were idle, *left* among them."""
         self._reach(int(idle.max()) + 1)
         gone = np.asarray(left, dtype=np.intp)
         # Adding to whole rows takes less than picking out of them who was idle.
-        once = np.zeros(len(self._left), dtype=np.uint16)
-        once[idle] = 1
-        self._left[gone] += once
-        # As np.ix_ would have it, which takes longer than what it is for.
-        self._together[gone[:, None], gone] += np.uint16(1)
+        once = np.zeros((len(self._counts), 2), dtype=np.uint16)
+        once[idle, 0] = 1
+        once[gone, 1] = 1
+        self._counts[gone] += once
 
     def of(self, nodes: Sequence[int]) -> NDArray[np.float64]:
         """Return the affinity S of each pair of *nodes*.
@@ -50,16 +49,16 @@ class Affinity:
         """
         self._reach(max(nodes, default=-1) + 1)
         places = np.asarray(nodes, dtype=np.intp)
-        rows = places[:, None]
-        return affinity_of(self._left[rows, places], self._together[rows, places])
+        # As np.ix_ would have it, which takes longer than what it is for.
+        counts = self._counts[places[:, None], places]
+        return affinity_of(counts[:, :, 0], counts[:, :, 1])
 
     def _reach(self, nodes: int) -> None:
-        known = len(self._left)
+        known = len(self._counts)
         if nodes <= known:
             return
         more = (0, max(nodes, known * 5 // 4) - known)
-        self._left = np.pad(self._left, (more, more))
-        self._together = np.pad(self._together, (more, more))
+        self._counts = np.pad(self._counts, (more, more, (0, 0)))
 
 
 def affinity_of(left: NDArray[Any], together: NDArray[Any]) -> NDArray[np.float64]:
@@ -69,7 +68,10 @@ def affinity_of(left: NDArray[Any], together: NDArray[Any]) -> NDArray[np.float6
         left: Events at which the first left while the second was idle, by pair.
         together: Events at which both left, by pair.
     """
-    both = together.astype(np.float64)
-    either = left.astype(np.float64)
-    events = either + either.T - both
-    return (_SAID_TOGETHER + both) / (_SAID_EVENTS + events)
+    both, either = together.astype(np.float64), left.astype(np.float64)
+    events = either + either.T
+    events -= both
+    events += _SAID_EVENTS
+    both += _SAID_TOGETHER
+    both /= events
+    return both

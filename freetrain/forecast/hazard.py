@@ -109,9 +109,7 @@ class Hazard:
         place, at_s, end_s = _age_class(age_s), age_s, age_s + horizon_s
         expected, life_s = 0.0, 0.0
         while at_s < end_s:
-            until_s = _ENDS_S[place]
-            if end_s < until_s:
-                until_s = end_s
+            until_s = min(end_s, _ENDS_S[place])
             rate, span_s = hits[place] / exposure_s[place], until_s - at_s
             gone = -expm1(-share * rate * span_s)
             life_s += exp(-share * expected) * gone / (share * rate)

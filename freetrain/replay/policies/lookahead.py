@@ -111,15 +111,11 @@ class LookaheadPolicy:
     def _window(self, view: View, trainers: Sequence[Holder]) -> Window:
         free = dict(Counter(map(self._forecaster.cluster, view.free)))
         used = set(free).union(*[trainer.held for trainer in trainers])
+        prospect, members = self._forecaster.prospect, self._forecaster.members
         return Window(
-            stays={k: self._stay(k) for k in sorted(used)},
+            stays={k: Stay(len(members(k)), *prospect(k)) for k in sorted(used)},
             free=free,
             trainers=tuple(trainers),
             hit_weight=self._weights.hit,
             change_weight=self._weights.change,
         )
-
-    def _stay(self, cluster: int) -> Stay:
-        nodes = len(self._forecaster.members(cluster))
-        prospect = self._forecaster.prospect(cluster)
-        return Stay(nodes, prospect.life_s, prospect.hit, prospect.share)
