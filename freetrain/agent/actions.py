@@ -65,6 +65,17 @@ class Kill:
 
 
 @dataclass(frozen=True, slots=True)
+class KillRanks:
+    """Kill the ranks on this node of a world that has committed and lingers.
+
+    Its daemons and clients end by that in their order.
+    """
+
+    trainer: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
 class Sweep:
     """End what is left on this node of a world that is over."""
 
@@ -142,6 +153,7 @@ Action = (
     | AskToStop
     | RequestStop
     | Kill
+    | KillRanks
     | Sweep
     | WriteNotice
     | Propose

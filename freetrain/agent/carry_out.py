@@ -10,6 +10,7 @@ from freetrain.agent.actions import (
     EndLease,
     EndSpare,
     Kill,
+    KillRanks,
     Launch,
     Propose,
     RequestStop,
@@ -87,6 +88,8 @@ class CarryOut:
                 self._edge.end_lease(action.member)
             case SweepAll():
                 self._node.kill_all()
+            case KillRanks():
+                self._node.kill_ranks((action.trainer, action.generation))
             case StartSpare():
                 self._start_spare(action.assigned)
             case EndSpare():

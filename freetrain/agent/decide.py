@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from freetrain.agent.heading import heading
-from freetrain.agent.leaving import leaving, notices
+from freetrain.agent.leaving import goodbyes, leaving, notices
 from freetrain.agent.orphans import orphans_of, see_to_orphans
 from freetrain.agent.sparing import sparing
 from freetrain.agent.succession import cause_of, succession
@@ -42,6 +42,7 @@ def decide(
     actions: list[Action] = []
     for trainer in seen.trainers:
         actions += notices(seen, trainer)
+        actions += goodbyes(seen, trainer, patience)
         actions += heading(seen, trainer, patience)
         cause = cause_of(seen, trainer, patience)
         if cause is not None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from freetrain.broker.lease import LeaseKey
     from freetrain.exchange.assigned import Member
 
-_HEAD_LAST = 3.0
+_HEAD_LAST = 5.0
 # A step whose client is killed before it was told of the step's end takes two seconds
 # more to end, and so does the lease that the step is in.
 _CLIENTS_S = 1.0

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from freetrain.agent.actions import EndOwnJob, SweepAll, WriteEnding, WriteNotice
+from freetrain.agent.actions import (
+    EndOwnJob,
+    KillRanks,
+    SweepAll,
+    WriteEnding,
+    WriteNotice,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,6 +20,7 @@ if TYPE_CHECKING:
     from freetrain.agent.seen import GenerationSeen, Seen, TrainerSeen
 
 _LAST_S = 1.0
+_LAST = 3.0  # farewells, until a lease no longer waits for daemons either
 _LEAST_BOUND_S = 0.5
 
 
@@ -43,6 +50,28 @@ def notices(seen: Seen, trainer: TrainerSeen) -> tuple[WriteNotice, ...]:
         WriteNotice(trainer.name, generation.number)
         for generation in trainer.generations
         if _has_part(seen, generation) and seen.me not in generation.notices
+    )
+
+
+def goodbyes(
+    seen: Seen, trainer: TrainerSeen, patience: Patience
+) -> tuple[KillRanks, ...]:
+    """Return the worlds whose ranks linger here while others wait for a node of theirs.
+
+    What a program does after it has committed may take seconds. All ranks are killed,
+    as a world ends only as a whole, and nothing but ranks: a launcher that loses its
+    daemons takes longer to end.
+    """
+    return tuple(
+        KillRanks(trainer.name, generation.number)
+        for generation in trainer.generations
+        if generation.processes
+        and not generation.is_over
+        and generation.has_said_goodbye(patience.farewell_s)
+        and any(
+            seen.is_leaving(trainer, generation, member.key)
+            for member in generation.assigned.members
+        )
     )
 
 
@@ -88,14 +117,10 @@ def _is_free(seen: Seen, trainer: TrainerSeen, patience: Patience) -> bool:
 
 
 def _is_busy(seen: Seen, generation: GenerationSeen, patience: Patience) -> bool:
-    """Tell whether *generation* still needs this lease.
-
-    What a program does after it has committed may take seconds, and others wait.
-    """
+    """Tell whether *generation* still needs this lease."""
     if generation.is_over or seen.me not in generation.assigned.keys:
         return False
     if generation.is_headed_by(seen.me):
         return True
-    return generation.processes > 0 and not generation.has_said_goodbye(
-        patience.farewell_s
-    )
+    last_s = _LAST * patience.farewell_s
+    return generation.processes > 0 and not generation.has_said_goodbye(last_s)

@@ -78,6 +78,12 @@ class Node:
         """Kill what there is of one generation, at once."""
         self._kill(lambda p: (p.mark.trainer, p.mark.generation) == where)
 
+    def kill_ranks(self, where: Where) -> None:
+        """Kill the ranks that this lease has of one generation, at once."""
+        self._kill(
+            lambda p: (p.mark.trainer, p.mark.generation) == where and p.mark.is_rank
+        )
+
     def kill_all(self) -> None:
         """Kill everything of this lease, at once."""
         self._kill(lambda p: p.mark.lease == self._me)

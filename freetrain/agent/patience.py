@@ -28,8 +28,8 @@ class Patience:
         turn_s: Between what one survivor would do and the next one's doing it.
         gather_s: For other leases to get their notice too, before one that leaves makes
             the next generation: Slurm takes several at once.
-        farewell_s: For processes of a world that has committed to end by themselves,
-            on a node that leaves; its head waits three times as long.
+        farewell_s: For ranks of a world that has committed to end by themselves,
+            where a lease of it leaves; three times as long for its daemons.
         rescue_s: For a world whose head is lost to commit and end.
         idle_s: Without work, before the lease is given back.
         sweep_grace_s: Between TERM and KILL for processes of a world that is over.

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from freetrain.agent.actions import AskToStop, EndOwnJob, Kill
+from freetrain.agent.actions import AskToStop, EndOwnJob, Kill, KillRanks
 from freetrain.agent.decide import decide
 from freetrain.agent.patience import Patience
 from freetrain.agent.seen import GenerationSeen, Seen, TrainerSeen, WorldSeen
@@ -27,16 +27,16 @@ def decided(generation_8: GenerationSeen, *, leaving_s: float | None) -> set[typ
     )
     seen = Seen(me=ME, trainers=(trainer,), peers={}, leaving_s=leaving_s, bound_s=10.0)
     actions = decide(seen, PATIENCE, ages_s={})
-    return {type(one) for one in actions} & {AskToStop, EndOwnJob, Kill}
+    return {type(one) for one in actions} & {AskToStop, EndOwnJob, Kill, KillRanks}
 
 
 @pytest.mark.parametrize(
     ("outcome", "said_s", "goes"),
     [
         ("", 0.0, False),
-        ("rescaled", 0.1, False),
-        ("rescaled", 0.4, True),
-        ("failed", 0.4, False),  # nobody knows what is safe
+        ("rescaled", 0.6, False),
+        ("rescaled", 1.0, True),
+        ("failed", 1.0, False),  # nobody knows what is safe
     ],
 )
 def test_a_lease_does_not_wait_for_what_programs_do_once_they_have_committed(
@@ -47,6 +47,24 @@ def test_a_lease_does_not_wait_for_what_programs_do_once_they_have_committed(
     )
 
     assert (EndOwnJob in decided(lingering, leaving_s=1.0)) == goes
+
+
+def test_ranks_that_linger_are_killed_on_every_node_while_somebody_waits_for_one() -> (
+    None
+):
+    def killed(said_s: float, *, is_told: bool) -> bool:
+        lingering = replace(
+            generation(8, OTHER, ME),
+            outcome="rescaled",
+            said_s=said_s,
+            processes=2,
+            notices=frozenset({OTHER} if is_told else ()),
+        )
+        return KillRanks in decided(lingering, leaving_s=None)
+
+    assert killed(0.4, is_told=True)
+    assert not killed(0.2, is_told=True)
+    assert not killed(0.4, is_told=False)
 
 
 def test_a_head_that_leaves_kills_what_lingers_after_the_others_have_gone() -> None:
@@ -60,9 +78,9 @@ def test_a_head_that_leaves_kills_what_lingers_after_the_others_have_gone() -> N
         )
         return decided(lingering, leaving_s=leaving_s)
 
-    assert Kill not in done(0.6)
-    assert Kill in done(1.0)
-    assert Kill not in done(1.0, leaving_s=None)  # nobody waits
+    assert Kill not in done(1.0)
+    assert Kill in done(1.6)
+    assert Kill not in done(1.6, leaving_s=None)  # nobody waits
 
 
 def test_a_world_that_has_not_begun_is_killed_when_a_lease_of_it_leaves() -> None:
