@@ -67,6 +67,9 @@ _ENVIRONMENT = {
     # All nodes are one host here, which these collectives take for a hint, and crash
     # (Open MPI 5.0.11, mca_coll_han_comm_create).
     "OMPI_MCA_coll": "^han",
+    # It looks for a second, in every start, for fabrics that are not there.
+    "OMPI_MCA_btl": "self,tcp",
+    "OMPI_MCA_mpi_yield_when_idle": "1",  # all ranks share two processors
     "OPENBLAS_NUM_THREADS": "1",
     "PYTHONPATH": str(TOP),
 }
