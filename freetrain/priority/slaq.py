@@ -10,7 +10,8 @@ import numpy as np
 from freetrain.errors import UsageError
 from freetrain.priority.claims import Answer, Claim, ratings
 from freetrain.priority.curves import Curves
-from freetrain.priority.interface import Basis, Rated
+from freetrain.priority.fair import level_nodes
+from freetrain.priority.interface import Basis, Rated, Rating
 from freetrain.priority.slaq_horizon import horizons_s, whole_samples
 from freetrain.priority.slaq_usual import NEW, trust, usual_gains
 from freetrain.priority.standing import (
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 MOST_ASKED = 17
 """Amounts of work within a horizon at which an outlook is asked."""
 
+ROOM = "there are nodes for all that it can use, so it counts by its speed-up"
+
 UNASKED = frozenset({Standing.DIVERGING, Standing.PLATEAUED})
 """Who stands so is not asked what it gains."""
 
@@ -39,7 +42,8 @@ class Slaq:
     """O_j(n) = what is expected to be gained on n nodes within H, over H.
 
     What is gained is a share of the way to the expected end. Of who has told little,
-    as much is expected as trainings usually gain.
+    as much is expected as trainings usually gain. Whose largest size is within its
+    equal share of the nodes counts by its speed-up: it takes nothing from the others.
 
     Args:
         horizon_s: [H] How far ahead, seconds; 0 for half of each trainer's work.
@@ -58,8 +62,23 @@ class Slaq:
     def rate(self, look: Look, _memory: Memory, /) -> Rated:
         """Rate contenders by the quality that they will gain."""
         horizons = self._horizons_s(look)
-        answers = list(map(self._answer, look.contenders, horizons))
+        level = level_nodes([one.sizes[-1] for one in look.contenders], look.nodes)
+        answers = [
+            self._with_room(one, self._answer(one, horizon_s), level)
+            for one, horizon_s in zip(look.contenders, horizons, strict=True)
+        ]
         return Rated(ratings(look.contenders, answers, self._curves), {})
+
+    def _with_room(self, one: Contender, answer: Answer, level: float) -> Answer:
+        """Return *answer*, or a rating by speed-up of whom all its nodes are there for.
+
+        What is gained within a horizon is nearly all gained on half of the nodes, and
+        the rest of them stood idle: one trainer held 4 of 64 for an hour that way, the
+        other 60 free, and could have used 8.
+        """
+        if one.sizes[-1] > level or answer in (Standing.DIVERGING, Standing.NO_LOSS):
+            return answer
+        return Rating(curve=self._curves.speed_up(one), reason=ROOM)
 
     def _horizons_s(self, look: Look) -> Sequence[float]:
         if self._horizon_s:

@@ -40,7 +40,7 @@ right by chance, intervals were far too narrow. docs/loss-curves.md has the figu
 FEW_POINTS = 14
 """With fewer, the usual growth goes with the square of what is lacking: most of the
 descent may still come, and heights are measured by the little that was seen of it. Of
-trainings that had told four values, five in six came out of the intervals without."""
+what came after four values, without it, seven tenths were outside of the interval."""
 
 DOUBT_OF_GAIN = 0.3
 """Of the gain that is forecast: that may always be less, or more."""

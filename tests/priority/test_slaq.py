@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from freetrain.errors import UsageError
+from freetrain.priority.hysteresis import Steady
 from freetrain.priority.interface import Contender
-from freetrain.priority.slaq import Slaq, qualities
+from freetrain.priority.slaq import ROOM, Slaq, qualities
 from freetrain.priority.slaq_horizon import horizons_s
 from freetrain.priority.slaq_min import SlaqMin
 from freetrain.priority.slaq_usual import HALF_TRUSTED, USUAL
@@ -34,7 +35,7 @@ def gentle(name: str = "gentle", **changes: object) -> Contender:
 
 def test_worth_is_the_share_of_its_way_expected_to_be_gained() -> None:
     one = steep(total_samples=4e5)
-    (rating,) = Slaq(horizon_s=1e3).rate(look(one), {}).ratings
+    (rating,) = Slaq(horizon_s=1e3).rate(look(one, nodes=7), {}).ratings
     assert one.outlook is not None
     told = len(one.outlook.points)
 
@@ -83,7 +84,7 @@ def test_of_newcomers_the_shorter_training_comes_first() -> None:
 
 
 def test_newcomers_are_taken_to_learn_as_is_usual_and_are_no_floor() -> None:
-    seen = look(contender("new", done_samples=0.0, total_samples=1e6))
+    seen = look(contender("new", done_samples=0.0, total_samples=1e6), nodes=7)
     (rating,) = Slaq().rate(seen, {}).ratings
     assert rating.floor == 0
     assert "as trainings usually do" in rating.reason
@@ -149,7 +150,7 @@ def test_a_diverging_trainer_comes_after_one_on_a_plateau() -> None:
 
 def test_a_rising_loss_is_worth_nothing_rather_than_less() -> None:
     rising = FakeOutlook(truth=lambda s: abs(s - 1e5) / 1e5 + 0.1, done=1e5)
-    (rating,) = Slaq().rate(look(contender("a", outlook=rising)), {}).ratings
+    (rating,) = Slaq().rate(look(contender("a", outlook=rising), nodes=7), {}).ratings
     assert rating.is_background
 
 
@@ -172,7 +173,8 @@ def test_who_has_told_too_little_gets_its_smallest_size_beside_steep_ones(
 
 def test_a_gain_too_small_to_matter_is_a_plateau() -> None:
     outlook = FakeOutlook(truth=exponential(at=2e4), done=1e5)  # 0.7 % to go
-    (rating,) = Slaq().rate(look(contender("a", outlook=outlook)), {}).ratings
+    seen = look(contender("a", outlook=outlook), nodes=7)
+    (rating,) = Slaq().rate(seen, {}).ratings
     assert rating.is_background
 
 
@@ -210,12 +212,42 @@ def test_a_trainer_without_a_loss_counts_as_the_middle_one_of_the_others() -> No
 
 def test_work_beyond_the_end_of_the_training_is_worth_nothing() -> None:
     short = steep(total_samples=1e5 + 200 * T_FWD_S)
-    worth = Slaq().rate(look(short), {}).ratings[0].curve.value_per_s
+    worth = Slaq().rate(look(short, nodes=7), {}).ratings[0].curve.value_per_s
     assert worth[2] < worth[3] == worth[8]
 
 
+@BOTH
+def test_whoever_can_have_all_its_nodes_takes_them_though_half_gain_as_much(
+    priority: Slaq | SlaqMin,
+) -> None:
+    late = gentle(total_samples=1.01e6, held=4, grow_s=30.0)
+    steady = Steady(priority)
+    assert planned(look(late), steady.rate(look(late), {}).ratings) == {"gentle": 8}
+
+
+def test_who_can_have_all_its_nodes_leaves_the_rest_to_those_who_gain() -> None:
+    small = contender(
+        "small",
+        sizes=(1, 2),
+        samples_per_s=speeds(2),
+        outlook=FakeOutlook(truth=flat(), done=1e5),
+    )
+    seen = look(small, steep(), nodes=8)
+    ratings = Slaq().rate(seen, {}).ratings
+    assert [rating.reason == ROOM for rating in ratings] == [True, False]
+    assert planned(seen, ratings) == {"small": 2, "steep": 6}
+
+
+def test_room_for_all_is_no_reason_to_reward_who_diverges() -> None:
+    broken = FakeOutlook(truth=flat(), done=1e5, is_diverging=True)
+    seen = look(contender("broken", outlook=broken), steep(), nodes=99)
+    lost, learning = Slaq().rate(seen, {}).ratings
+    assert lost.is_background
+    assert learning.reason == ROOM
+
+
 def test_a_longer_horizon_sees_steep_ones_flatten() -> None:
-    seen = look(steep())
+    seen = look(steep(), nodes=7)
     near = Slaq(horizon_s=1.0).rate(seen, {}).ratings[0].curve.value_per_s
     far = Slaq(horizon_s=1e5).rate(seen, {}).ratings[0].curve.value_per_s
     assert far[8] / far[1] < 0.5 * near[8] / near[1]
