@@ -1,18 +1,22 @@
-"""When jobs that must wait for others could start, were our leases away.
+"""When waiting jobs could start, were our leases away: a plan like backfill's.
 
-Backfill plans with the time limits of our leases, and lets others go ahead of a job
-whose planned start they put off. Such a lease delays the job without holding a node
-that it could have now, so it must go as well.
+Jobs get their nodes in order of priority, each the earliest that stay free for all of
+its limit, and hold them against whoever comes after. Backfill itself plans around our
+leases, by their limits: it moves others to where they would not be without us, and
+lets some go ahead of a job whose start it put off. So what it planned says little of
+who could start now, and a lease that puts a start off must go, too.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from logs.schedule.timeline import Gap, Need
 
 MOST_BOOKINGS = 50
 """Jobs in order of priority that are booked for; each costs a look at every node."""
@@ -24,6 +28,9 @@ YOUNG_S = 120.0
 """A lease that began after the job and has run for less is left alone: backfill let
 it begin, and a plan that is late for reasons unseen here must not end leases over and
 over."""
+
+_LONGEST_S = 1e9
+"""Stands for no limit: thirty years."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +44,21 @@ class Span:
 
     start_s: float
     end_s: float
+
+
+class Backfill(NamedTuple):
+    """How Slurm's backfill plans.
+
+    Attributes:
+        grain_s: In slots of this length.
+        window_s: No start further ahead than this; nothing is held for those.
+    """
+
+    grain_s: float = 1.0
+    window_s: float = math.inf
+
+
+TO_THE_SECOND = Backfill()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,30 +80,73 @@ class Wish:
     planned_s: float | None
 
 
-@dataclass(slots=True)
 class Bookings:
     """Who gets which node when, by the limits of others' jobs and in their order.
 
-    Attributes:
+    Args:
         now_s: The moment of the snapshot, Unix time.
-        free_s: By node: when it comes free, our leases not counted, Unix time; a node
-            that is missing never does.
+        free_s: By node, in Slurm's order: when it comes free, our leases not counted,
+            Unix time; a node that is missing never does.
         leases: By node: how long our lease there lasts.
+        closed_s: By node: from when on nobody may have it, where there is such a time.
+        backfill: How it plans.
     """
 
-    now_s: float
-    free_s: dict[str, float]
-    leases: Mapping[str, Span]
-    _from_s: dict[str, float] = field(default_factory=dict)
-    _made: int = 0
+    def __init__(
+        self,
+        now_s: float,
+        free_s: Mapping[str, float],
+        leases: Mapping[str, Span],
+        *,
+        closed_s: Mapping[str, float] | None = None,
+        backfill: Backfill = TO_THE_SECOND,
+    ) -> None:
+        # It brings NumPy along, and a tick at which nobody waits needs neither.
+        from logs.schedule.timeline import Timeline  # noqa: PLC0415
 
-    def leaves(self, node: str, limit_s: float) -> bool:
-        """Tell whether a job that starts on *node* now is over before its booking."""
-        return self.now_s + limit_s <= self._from_s.get(node, math.inf)
+        self._now_s = now_s
+        self._leases = leases
+        self._window_s = backfill.window_s
+        self._names = [name for name in free_s if free_s[name] < math.inf]
+        self._bit = {name: 1 << k for k, name in enumerate(self._names)}
+        free = self._bits(name for name in self._names if free_s[name] <= now_s)
+        busy = [name for name in self._names if free_s[name] > now_s]
+        ends = [(free_s[name], self._bit[name]) for name in busy]
+        self._timeline = Timeline(now_s, free, ends, backfill.grain_s)
+        for name, from_s in (closed_s or {}).items():
+            self._timeline.close(self._bit.get(name, 0), max(from_s, now_s))
+        self._made = 0
+        self._moving: dict[str, None] = {}
 
-    def start(self, nodes: Iterable[str], limit_s: float) -> None:
-        """Write down that a job of *limit_s* starts on *nodes* now."""
-        self.free_s.update(dict.fromkeys(nodes, self.now_s + limit_s))
+    @property
+    def moving(self) -> tuple[str, ...]:
+        """Nodes whose leases outlast the start of a job that is booked there.
+
+        Backfill plans that job elsewhere or later, perhaps where somebody behind it
+        could start now.
+        """
+        return tuple(self._moving)
+
+    def start(
+        self, wish: Wish, preferred: Sequence[str], *, beside: int = 0
+    ) -> tuple[str, ...] | None:
+        """Return the nodes on which a job could start now, which it has from now on.
+
+        Args:
+            wish: What the job needs.
+            preferred: Nodes that it could run on and that are idle or ours, whichever
+                is to be given first in front.
+            beside: How many nodes it could have besides, of which others hold a part.
+
+        Returns:
+            As many of *preferred* as it can use; None where it cannot start.
+        """
+        need = self._need(wish, preferred, beside=beside)
+        gap = self._timeline.place(0, need, now_s=self._now_s)
+        if gap is None:
+            return None
+        got = [name for name in preferred if self._bit[name] & gap.units]
+        return self._book(gap, got[: wish.nodes])
 
     def book(self, wish: Wish, suiting: Iterable[str]) -> tuple[str, ...]:
         """Book the earliest nodes, and return those whose leases put the job off.
@@ -90,35 +155,60 @@ class Bookings:
             wish: What the job needs.
             suiting: Nodes that it could run on, whoever holds them.
         """
-        if not self.leases or self._made >= MOST_BOOKINGS:
+        if self._made >= MOST_BOOKINGS:
             return ()
         self._made += 1
-        known = [name for name in suiting if name in self.free_s]
-        start_s = self._start_s(wish, known)
-        if math.isinf(start_s):
+        need = self._need(wish, suiting)
+        if len(wish.insists) > need.must.bit_count():
             return ()
-        known = [name for name in known if self.free_s[name] <= start_s]
-        known.sort(key=lambda n: (n not in wish.insists, self._is_late(n, start_s), n))
-        booked = known[: wish.nodes]
-        for name in booked:
-            self.free_s[name] = start_s + wish.limit_s
-            self._from_s[name] = min(start_s, self._from_s.get(name, math.inf))
+        gap = self._timeline.find_among(need, now_s=self._now_s)
+        if gap is None:
+            return ()
+        start_s = self._timeline.starts_s(gap.at) if gap.at else self._now_s
+        if start_s > self._now_s + self._window_s:
+            return ()
+        names = [name for name in self._names if self._bit[name] & gap.units]
+        names.sort(key=lambda name: name not in wish.insists)
+        # Backfill takes the first, whoever is there; we count on the kindest.
+        booked = self._book(gap, names[: wish.nodes])
+        self._moving |= dict.fromkeys(n for n in booked if self._moves(n, start_s))
         if wish.planned_s is None or wish.planned_s <= start_s + PUT_OFF_S:
             return ()
-        return tuple(n for n in booked if self._puts_off(n, start_s, wish))
+        names.sort(key=lambda n: (n not in wish.insists, self._is_late(n, start_s)))
+        return tuple(n for n in names[: wish.nodes] if self._puts_off(n, start_s, wish))
 
-    def _start_s(self, wish: Wish, known: Sequence[str]) -> float:
-        """Return when enough of *known* are free together; inf for never."""
-        if len(known) < wish.nodes or not wish.insists <= set(known):
-            return math.inf
-        enough_s = sorted(self.free_s[name] for name in known)[wish.nodes - 1]
-        return max([enough_s, *(self.free_s[name] for name in wish.insists)])
+    def _need(self, wish: Wish, suiting: Iterable[str], *, beside: int = 0) -> Need:
+        from logs.schedule.timeline import Need  # noqa: PLC0415 - as above
+
+        among = self._bits(suiting)
+        return Need(
+            size=max(0, wish.nodes - beside),
+            request_s=min(wish.limit_s, _LONGEST_S),
+            among=among,
+            must=among & self._bits(wish.insists),
+        )
+
+    def _book(self, gap: Gap, names: Sequence[str]) -> tuple[str, ...]:
+        self._timeline.book(gap, self._bits(names))
+        return tuple(names)
+
+    def _bits(self, names: Iterable[str]) -> int:
+        bits = 0
+        for name in names:
+            bits |= self._bit.get(name, 0)
+        return bits
 
     def _is_late(self, name: str, start_s: float) -> bool:
-        return name in self.leases and self.leases[name].end_s > start_s
+        return name in self._leases and self._leases[name].end_s > start_s
+
+    def _moves(self, name: str, start_s: float) -> bool:
+        """Tell whether there is a late lease, and an old one."""
+        if not self._is_late(name, start_s):
+            return False
+        return self._leases[name].start_s <= self._now_s - YOUNG_S
 
     def _puts_off(self, name: str, start_s: float, wish: Wish) -> bool:
         if not self._is_late(name, start_s):
             return False
-        old_s = max(wish.since_s, self.now_s - YOUNG_S)
-        return self.leases[name].start_s <= old_s
+        old_s = max(wish.since_s, self._now_s - YOUNG_S)
+        return self._leases[name].start_s <= old_s

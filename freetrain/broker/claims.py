@@ -4,62 +4,31 @@ A pending job of anybody that could start now, were our leases away, gets its no
 idle ones first, then leased ones. When in doubt it could start: a node given up in
 vain costs training, one kept in vain costs somebody's waiting. One that must wait for
 others gets the leases because of which backfill plans it later than it had to.
+What backfill planned does not say who could start: it plans around our leases.
 """
 
 from __future__ import annotations
 
 import math
-import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from freetrain.broker.booking import Bookings, Span, Wish
-from freetrain.broker.lease import uuid_in
-from slurm.errors import UnreadableOutputError
+from freetrain.broker.booking import TO_THE_SECOND, Backfill, Bookings, Span, Wish
+from freetrain.broker.waiting import (
+    could_start,
+    insisted,
+    is_lease,
+    needed,
+    suits,
+    tasks,
+)
 from slurm.holes import HoleEnd
-from slurm.hostlist import expand
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from slurm.holes import Hole
     from slurm.records import JobRecord, Node
-
-_HELD_BACK = (
-    "Assoc",
-    "BeginTime",
-    "BurstBuffer",
-    "DeadLine",
-    "Dependency",
-    "Federation",
-    "InvalidAccount",
-    "InvalidQOS",
-    "JobArrayTaskLimit",
-    "JobHeld",
-    "Licenses",
-    "MaxBillingPerAccount",
-    "MaxCpuPerAccount",
-    "MaxGRESPerAccount",
-    "MaxJobsPerAccount",
-    "MaxMemPerAccount",
-    "MaxNodePerAccount",
-    "PartitionDown",
-    "PartitionInactive",
-    "PartitionNodeLimit",
-    "PartitionTimeLimit",
-    "QOS",
-    "Reservation",
-    "Cleaning",
-)
-"""Beginnings of the reasons for which a job waits whatever nodes are free.
-
-Source: job_reason_string of Slurm 21.08 to 26.05. A reason that is not among them
-does not hold a job back.
-"""
-
-_WORD = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
-_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", re.ASCII)
-_UUID = re.compile(r"[0-9a-f-]{32,36}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +58,9 @@ class Ground:
 
     Attributes:
         holes: Every hole, those under our leases included; into one that ends
-            with a planned start or a reservation only jobs are let that are over
-            by then, as Slurm does it. No margin is taken off: it does not bind
-            others.
+            with a reservation, or the planned start of a job that is not among those
+            asked about, only jobs are let that are over by then, as Slurm does it. No
+            margin is taken off: it does not bind others.
         nodes: Every node by name.
         leased: Nodes that our leases hold.
         partly: Nodes that others' jobs hold a part of: a job that shares nodes
@@ -99,6 +68,7 @@ class Ground:
         spans: How long leases hold their nodes, by node.
         busy_until_s: When nodes that others hold come free by the limits of their
             jobs, by node, Unix time.
+        backfill: How others' starts are planned.
     """
 
     holes: Sequence[Hole]
@@ -107,6 +77,7 @@ class Ground:
     partly: frozenset[str] = frozenset()
     spans: Mapping[str, Span] = field(default_factory=dict)
     busy_until_s: Mapping[str, float] = field(default_factory=dict)
+    backfill: Backfill = TO_THE_SECOND
 
 
 def find_claims(
@@ -119,9 +90,11 @@ def find_claims(
     """Return which nodes the pending jobs of others could start on.
 
     Jobs come in order of priority. One that finds too few nodes claims none, but for
-    those of leases that put its planned start off; who comes after it must be over
-    by the time at which it could start. Leases of other users' FreeTrain claim none
-    either: they would take ours, we theirs, and so on.
+    those of leases that put its planned start off; who comes after it must leave it
+    the nodes that it could have first. One that finds nodes on which backfill has
+    planned another claims also those of leases that move plans of jobs before it.
+    Leases of other users' FreeTrain claim none: they would take ours, we theirs, and
+    so on.
 
     Args:
         jobs: All jobs of a snapshot.
@@ -129,26 +102,32 @@ def find_claims(
         is_ours: Tells our own leases.
         now_s: When the snapshot was taken, Unix time.
     """
-    holes = {hole.node for hole in ground.holes}
+    waiting = sorted(
+        (
+            job
+            for job in jobs
+            if not is_ours(job) and not is_lease(job) and could_start(job, now_s)
+        ),
+        key=lambda job: (-(job.priority or 0), job.job_id),
+    )
+    if not waiting or not ground.holes:
+        return NO_CLAIMS
     taken: dict[str, int] = {}
     fitting: dict[tuple[object, ...], _Fitting] = {}
-    free_s = {**ground.busy_until_s, **dict.fromkeys(holes, now_s)}
-    bookings = Bookings(now_s, free_s, ground.spans)
-    waiting = (
-        job
-        for job in jobs
-        if not is_ours(job) and not _is_lease(job) and could_start(job, now_s)
-    )
-    for job in sorted(waiting, key=lambda j: (-(j.priority or 0), j.job_id)):
-        if len(taken) == len(holes):
+    bookings = _bookings(waiting, ground, now_s)
+    planned = {
+        hole.node: hole for hole in ground.holes if hole.ends_by is HoleEnd.PLANNED_JOB
+    }
+    for job in waiting:
+        if len(taken) == len(ground.holes):
             break
         kind = _kind(job)
         if kind not in fitting:
-            fitting[kind] = _fitting(job, ground, now_s)
-        if not _claim(job, fitting[kind], taken, bookings):
-            suiting = (n.name for n in ground.nodes.values() if _suits(job, n))
-            in_the_way = bookings.book(_wish(job), suiting)
-            taken.update(dict.fromkeys(in_the_way, job.job_id))
+            fitting[kind] = _fitting(job, ground)
+        got = tuple(_claim(job, fitting[kind], bookings))
+        if any(_is_planned_away(planned.get(name), job, now_s) for name in got):
+            got += bookings.moving
+        taken.update(dict.fromkeys(got, job.job_id))
     leased = ground.leased
     return Claims(
         leased={name: by for name, by in taken.items() if name in leased},
@@ -156,55 +135,55 @@ def find_claims(
     )
 
 
-def could_start(job: JobRecord, now_s: float) -> bool:
-    """Tell whether nothing but nodes keeps *job* from starting."""
-    if not job.is_pending or job.priority == 0:
-        return False
-    if job.eligible_s is not None and job.eligible_s > now_s:
-        return False
-    return not job.reason.startswith(_HELD_BACK)
-
-
-def _is_lease(job: JobRecord) -> bool:
-    return _UUID.fullmatch(uuid_in(job.name) or "") is not None
+def _bookings(waiting: Sequence[JobRecord], ground: Ground, now_s: float) -> Bookings:
+    """Return who has what when, but for leases and for *waiting*."""
+    free_s = {**ground.busy_until_s, **{hole.node: now_s for hole in ground.holes}}
+    asked = {str(job.job_id) for job in waiting}
+    closed_s = {
+        hole.node: hole.end_s
+        for hole in ground.holes
+        if hole.end_s is not None and _is_bound(hole) and hole.blocker not in asked
+    }
+    return Bookings(
+        now_s,
+        {name: free_s[name] for name in ground.nodes if name in free_s},
+        ground.spans,
+        closed_s=closed_s,
+        backfill=ground.backfill,
+    )
 
 
 def _kind(job: JobRecord) -> tuple[object, ...]:
     """Return what decides which nodes fit, so that it is worked out once."""
-    plan = (job.job_id, job.planned_nodes) if job.is_planned else ()
     asked = (job.features, job.gres_per_node, job.requested_nodes, job.node_count)
-    return (job.partitions, *asked, job.limit_s, plan)
+    return (job.partitions, *asked)
 
 
 @dataclass(frozen=True, slots=True)
 class _Fitting:
-    """Nodes that a job could start on.
+    """Nodes that suit a job.
 
     Attributes:
         names: Those that are idle or ours; in the order in which they are claimed.
+            None where it insists on one that it cannot have now.
         others: How many there are that others hold a part of.
+        suiting: All of them, whoever holds them.
     """
 
     names: tuple[str, ...]
     others: int
+    suiting: tuple[str, ...]
 
 
-def _fitting(job: JobRecord, ground: Ground, now_s: float) -> _Fitting:
-    """Return the nodes that *job* could start on, idle ones first.
-
-    None where it insists on one that it cannot have now.
-    """
-    fitting = [
-        hole
-        for hole in ground.holes
-        if hole.node in ground.nodes
-        and _suits(job, ground.nodes[hole.node])
-        and _lasts(job, hole, now_s)
-    ]
-    # Given up first is what would have ended soonest.
-    insists = _names(job.requested_nodes)
+def _fitting(job: JobRecord, ground: Ground) -> _Fitting:
+    """Return the nodes that suit *job*, those that are idle in front."""
+    suiting = {node.name for node in ground.nodes.values() if suits(job, node)}
+    everywhere = tuple(sorted(suiting))
+    fitting = [hole for hole in ground.holes if hole.node in suiting]
+    insists = insisted(job)
     if not insists <= ground.partly.union(hole.node for hole in fitting):
-        return _Fitting((), 0)
+        return _Fitting((), 0, everywhere)
+    # Given up first is what would have ended soonest.
     fitting.sort(
         key=lambda hole: (
             hole.node not in insists,
@@ -213,94 +192,55 @@ def _fitting(job: JobRecord, ground: Ground, now_s: float) -> _Fitting:
             hole.node,
         )
     )
-    partly = (ground.nodes[name] for name in ground.partly)
     return _Fitting(
         names=tuple(hole.node for hole in fitting),
-        others=sum(_suits(job, node) for node in partly),
+        others=len(suiting & ground.partly),
+        suiting=everywhere,
     )
 
 
-def _suits(job: JobRecord, node: Node) -> bool:
-    if job.partitions and not set(job.partitions) & set(node.partitions):
-        return False
-    if _WORD.fullmatch(job.features) and job.features not in node.features:
-        return False
-    names = {gres.name for gres in node.gres}
-    if job.gres_per_node and not any(name in job.gres_per_node for name in names):
-        return False
-    insists = _names(job.requested_nodes)
-    return node.name in insists or len(insists) < _needed(job)
-
-
-def _names(expression: str) -> frozenset[str]:
-    try:
-        return frozenset(expand(expression))
-    except UnreadableOutputError:
-        return frozenset()
-
-
-def _lasts(job: JobRecord, hole: Hole, now_s: float) -> bool:
-    """Tell whether *job* would be over before somebody else's planned start."""
-    if hole.ends_by is HoleEnd.PLANNED_JOB and hole.blocker == str(job.job_id):
-        return True
-    limit_s = 0.0 if job.limit_s is None else job.limit_s
-    return now_s + limit_s <= _life_end_s(hole)
+def _is_bound(hole: Hole) -> bool:
+    """Tell whether others must be gone too; limits of our partition bind only us."""
+    return hole.ends_by in {HoleEnd.PLANNED_JOB, HoleEnd.RESERVATION}
 
 
 def _life_end_s(hole: Hole) -> float:
-    """Return when others must be gone; limits of our partition do not bind them."""
-    if hole.ends_by in {HoleEnd.PLANNED_JOB, HoleEnd.RESERVATION}:
-        return math.inf if hole.end_s is None else hole.end_s
-    return math.inf
+    return math.inf if hole.end_s is None or not _is_bound(hole) else hole.end_s
 
 
-def _needed(job: JobRecord) -> int:
-    """Return how many nodes *job* takes; those that it insists on are part of them."""
-    return max(job.node_count, 1)
+def _is_planned_away(hole: Hole | None, job: JobRecord, now_s: float) -> bool:
+    """Tell whether backfill means somebody else to start before *job* would be over.
 
-
-def _claim(
-    job: JobRecord, fitting: _Fitting, taken: dict[str, int], bookings: Bookings
-) -> bool:
-    """Write down in *taken* what *job* gets, if it is enough, and tell whether."""
-    needed, limit_s = _needed(job), job.limit_s or 0.0
-    if needed > len(fitting.names) + fitting.others:
+    Then it does not start *job* there, unless it plans anew without the leases because
+    of which it planned so.
+    """
+    if hole is None or hole.end_s is None or hole.blocker == str(job.job_id):
         return False
-    left = [
-        name
-        for name in fitting.names
-        if name not in taken and bookings.leaves(name, limit_s)
-    ]
-    room = (len(left) + fitting.others) // needed
-    tasks = min(room, _tasks(job, most=room))
-    got = left[: tasks * needed]
-    taken.update(dict.fromkeys(got, job.job_id))
-    bookings.start(got, limit_s)
-    return tasks > 0
+    return hole.end_s < now_s + (job.limit_s or 0.0)
+
+
+def _claim(job: JobRecord, fitting: _Fitting, bookings: Bookings) -> Iterator[str]:
+    """Yield the nodes that *job* gets: for each task that could start now.
+
+    Where none could, those whose leases put it off.
+    """
+    wish, room = _wish(job), len(fitting.names) + fitting.others
+    now = replace(wish, limit_s=job.limit_s or 0.0)  # in doubt it is soon over
+    for task in range(tasks(job, most=room)):
+        got = bookings.start(now, fitting.names, beside=fitting.others)
+        if got is not None:
+            yield from got
+            continue
+        if task == 0:
+            yield from bookings.book(wish, fitting.suiting)
+        return
 
 
 def _wish(job: JobRecord) -> Wish:
     return Wish(
-        nodes=_needed(job),
-        insists=_names(job.requested_nodes),
+        nodes=needed(job),
+        insists=insisted(job),
         limit_s=math.inf if job.limit_s is None else job.limit_s,
         since_s=max(job.submit_s or 0.0, job.eligible_s or 0.0),
         planned_s=job.start_s if job.is_planned else None,
     )
-
-
-def _tasks(job: JobRecord, *, most: int) -> int:
-    """Return how many tasks of *job* could start together; *most* where unclear.
-
-    Source: what squeue prints of waiting tasks, ``1-9,12%2``; it cuts long lists.
-    """
-    if not job.array_tasks:
-        return 1
-    told, _, together = job.array_tasks.partition("%")
-    parts = [_RANGE.fullmatch(part) for part in told.split(",")]
-    known = [part for part in parts if part is not None]
-    if len(known) < len(parts):
-        return most
-    count = sum(int(part[2] or part[1]) - int(part[1]) + 1 for part in known)
-    allowed = int(together) if together.isdecimal() else count
-    return max(1, min(count, allowed))

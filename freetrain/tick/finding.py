@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from freetrain.broker.booking import Span
+from freetrain.broker.booking import Backfill, Span
 from freetrain.broker.claims import NO_CLAIMS, Ground, find_claims
 from freetrain.broker.limits import Mode
 from freetrain.tick.limits import margin_s
@@ -81,6 +81,10 @@ class Finder:
                 if one.start_s is not None and one.end_s is not None
             },
             busy_until_s=_busy_until_s(jobs, self.is_ours),
+            backfill=Backfill(
+                grain_s=observed.config.bf_resolution_s,
+                window_s=observed.config.bf_window_s,
+            ),
         )
         return find_claims(jobs, ground, is_ours=self.is_ours, now_s=observed.now_s)
 

@@ -120,7 +120,9 @@ class SlurmPlacer:
         tested = self._tested
         stands = machine.now_s < self._valid_s and queue[: len(tested)] == tested
         if timeline is None or not stands:
-            timeline = Timeline(machine, self._parameters.bf_resolution_s)
+            ends = ((job.expected_end_s, job.units) for job in machine.running.values())
+            slot_s = self._parameters.bf_resolution_s
+            timeline = Timeline(machine.now_s, machine.free, ends, slot_s)
             self._timeline = timeline
             self._tested = []
             self._valid_s = math.inf

@@ -7,7 +7,8 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from logs.schedule.machine import Machine
+    from collections.abc import Iterable
+
     from logs.schedule.unitset import UnitSet
 
 
@@ -25,24 +26,51 @@ class Gap(NamedTuple):
     units: UnitSet
 
 
+class Need(NamedTuple):
+    """What a job needs.
+
+    Attributes:
+        size: How many units.
+        request_s: For how long.
+        among: Units that suit it.
+        must: Those of them that it insists on.
+    """
+
+    size: int
+    request_s: float
+    among: UnitSet
+    must: UnitSet = 0
+
+
 class Timeline:
     """The free units from now to the end of time, stretch by stretch.
 
     Slot k begins at k × resolution. Running jobs hold their units to the end of
     the slot in which their request ends, and one that is past its request to the
     end of the present slot. The last stretch has everything free.
+
+    Args:
+        now_s: The moment.
+        free: Units that nobody holds now.
+        ends: When running jobs are expected to end, each with its units.
+        resolution_s: Length of a slot.
     """
 
-    def __init__(self, machine: Machine, resolution_s: float) -> None:
+    def __init__(
+        self,
+        now_s: float,
+        free: UnitSet,
+        ends: Iterable[tuple[float, UnitSet]],
+        resolution_s: float,
+    ) -> None:
         self._resolution_s = resolution_s
-        base = math.floor(machine.now_s / resolution_s)
+        base = math.floor(now_s / resolution_s)
         self._slots = [base]
-        self._free = [machine.free]
-        self._counts = [machine.free.bit_count()]
+        self._free = [free]
+        self._counts = [free.bit_count()]
         self._floors: dict[tuple[int, float], int] = {}
         for slot, units in sorted(
-            (max(self._slot(job.expected_end_s), base + 1), job.units)
-            for job in machine.running.values()
+            (max(self._slot(end_s), base + 1), units) for end_s, units in ends
         ):
             self._release(slot, units)
 
@@ -75,6 +103,28 @@ class Timeline:
                 self._floors[size, request_s] = slots[at]
                 return Gap(at, end_slot, units)
             at = then if counts[then] < size else at + 1
+
+    def find_among(self, need: Need, *, now_s: float) -> Gap | None:
+        """Return the earliest place where *need* is met; None for never."""
+        places = (self.place(at, need, now_s=now_s) for at in range(len(self._slots)))
+        return next((gap for gap in places if gap is not None), None)
+
+    def place(self, at: int, need: Need, *, now_s: float) -> Gap | None:
+        """Return the place that begins with stretch *at*; None if *need* is not met."""
+        units, then = self._free[at] & need.among, at
+        end_slot = self._end_slot(at, need.request_s, now_s)
+        while units.bit_count() >= need.size and not need.must & ~units:
+            then += 1
+            if then == len(self._slots) or self._slots[then] >= end_slot:
+                return Gap(at, end_slot, units)
+            units &= self._free[then]
+        return None
+
+    def close(self, units: UnitSet, from_s: float) -> None:
+        """Take *units* for ever from the slot on in which *from_s* lies, or begins."""
+        for stretch in range(self._cut(self._slot(from_s)), len(self._slots)):
+            self._free[stretch] &= ~units
+            self._counts[stretch] = self._free[stretch].bit_count()
 
     def book(self, gap: Gap, units: UnitSet) -> None:
         """Take *units* of *gap* for as long as it lasts."""

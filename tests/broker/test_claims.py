@@ -7,8 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from freetrain.broker.booking import Bookings, Span, Wish
-from freetrain.broker.claims import Ground, could_start, find_claims
+from freetrain.broker.booking import Backfill, Bookings, Span, Wish
+from freetrain.broker.claims import Ground, find_claims
+from freetrain.broker.waiting import could_start
+from slurm.holes import HoleEnd
 from slurm.records import Gres, JobRecord, Node
 from slurm.states import JobState
 from tests.broker.broker_records import NOW_S, UID, hole
@@ -220,6 +222,62 @@ def test_nobody_gets_leases_who_would_go_ahead_of_a_job_that_waits_for_others() 
 
     assert put_off(planned(250), short) == {"n1"}
     assert put_off(planned(250), long) == set()
+
+
+def test_leases_go_that_move_the_plan_of_a_job_before_one_that_could_start() -> None:
+    # Without the lease of n2 backfill would plan the first there, not on n1, where the
+    # second could start.
+    nodes = {name: NODES[name] for name in ("n0", "n1", "n2")}
+    busy_s = {"n0": NOW_S + 200}
+    first = waiting(1, nodes=2, requested_nodes="n[0,2]", start_s=NOW_S + 240)
+    first = replace(first, planned_nodes="n[0-1]")
+    second = waiting(2, limit_s=3_000.0, priority=1)
+
+    def claims(planned_s: float) -> set[str]:
+        there = replace(hole("n1", NOW_S + planned_s), blocker="1")
+        ground = Ground(
+            holes=(there, hole("n2")),
+            nodes=nodes,
+            leased=frozenset({"n2"}),
+            spans={"n2": Span(NOW_S - 600, NOW_S + 3_600)},
+            busy_until_s=busy_s,
+        )
+        jobs = [first, second]
+        found = find_claims(jobs, ground, is_ours=lambda _: False, now_s=NOW_S)
+        return set(found.nodes)
+
+    assert claims(planned_s=240.0) == {"n1", "n2"}
+    assert claims(planned_s=3_001.0) == {"n1"}
+
+
+def test_a_start_beyond_what_backfill_plans_holds_nothing() -> None:
+    nodes = {name: NODES[name] for name in ("n0", "n1")}
+    ground = Ground(
+        holes=(hole("n1"),),
+        nodes=nodes,
+        leased=frozenset({"n1"}),
+        busy_until_s={"n0": NOW_S + 3_600},
+        backfill=Backfill(window_s=1_800.0),
+    )
+    wide, long = waiting(nodes=2), waiting(2, limit_s=9_000.0, priority=1)
+
+    claims = find_claims([wide, long], ground, is_ours=lambda _: False, now_s=NOW_S)
+    assert claims.leased == {"n1": 2}
+
+
+def test_who_is_planned_around_leases_keeps_nobody_before_it_from_starting() -> None:
+    # Backfill has planned a job of low priority after the lease of n1.
+    nodes = {name: NODES[name] for name in ("n1",)}
+    behind = waiting(2, priority=1, start_s=NOW_S + 300, planned_nodes="n1")
+    planned_hole = replace(
+        hole("n1", NOW_S + 300), ends_by=HoleEnd.PLANNED_JOB, blocker="2"
+    )
+    ground = Ground((planned_hole,), nodes, frozenset({"n1"}))
+
+    claims = find_claims(
+        [waiting(1), behind], ground, is_ours=lambda _: False, now_s=NOW_S
+    )
+    assert claims.leased == {"n1": 1}
 
 
 def test_a_job_is_booked_where_leases_end_in_time_anyway() -> None:
