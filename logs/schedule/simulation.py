@@ -72,7 +72,6 @@ class Simulation:
         self._placer = placer
         due = [(placer.arrives_s(jobs[index]), index) for index in admitted]
         self._arrivals = sorted(due, reverse=True)
-        self._unleased: dict[float, Moment] = {}
 
     def __iter__(self) -> Iterator[Moment]:
         """Step until the end."""
@@ -113,28 +112,10 @@ class Simulation:
         self._machine.release(units)
         return self._pass((), (), changed=True)
 
-    def unleased(self, now_s: float) -> Moment:
-        """Return what would be started and planned now, were nothing leased.
-
-        Worked out once for a time, as long as nothing happens.
-        """
-        if now_s not in self._unleased:
-            self._unleased = {now_s: self._without_leases(now_s)}
-        return self._unleased[now_s]
-
-    def _without_leases(self, now_s: float) -> Moment:
-        machine = self._machine.without_leases()
-        machine.now_s = now_s
-        placer = self._placer.anew(-math.inf)
-        if machine.waiting:
-            placer.place(machine, ended=True, arrived=True)
-        return _seen(machine, placer, (), ())
-
     def _pass(
         self, ended: tuple[int, ...], arrived: tuple[int, ...], *, changed: bool
     ) -> Moment:
         machine = self._machine
-        self._unleased.clear()
         would_start = self._unhindered(changed=changed, arrived=bool(arrived))
         self._placer.place(machine, ended=changed, arrived=bool(arrived))
         moment = _seen(machine, self._placer, ended, arrived)
@@ -149,6 +130,16 @@ class Simulation:
         placer = self._placer.anew(self._placer.wakes_s)
         placer.place(machine, ended=changed, arrived=arrived)
         return frozenset(job.job for job in machine.take_started())
+
+    @property
+    def machine(self) -> Machine:
+        """The machine as it is now, to look at."""
+        return self._machine
+
+    @property
+    def plan(self) -> tuple[PlannedJob, ...]:
+        """What the scheduler has planned for the jobs that wait."""
+        return self._placer.plan
 
     @property
     def next_s(self) -> float:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Protocol
 
+from freetrain.broker.booking import Span
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from freetrain.replay.loop.leases import Leases
     from freetrain.replay.loop.nodes import Nodes
+    from freetrain.replay.loop.queue import Queue
     from logs.schedule.machine import PlannedJob
     from logs.schedule.simulation import Moment, Simulation
     from logs.schedule.unitset import UnitSet
@@ -106,8 +108,8 @@ class Unseen:
 class AsJobs:
     """Mode ``yield``: leases are jobs, for which others wait until they are given up.
 
-    At each tick the jobs that could start at once, were nothing leased, get the nodes
-    that they would start on.
+    A lease tells its limit when it begins, and ends then at the latest. At each tick
+    those go that the broker makes room by for others.
     """
 
     def __init__(
@@ -115,6 +117,7 @@ class AsJobs:
         simulation: Simulation,
         nodes: Nodes,
         leases: Leases,
+        queue: Queue,
         *,
         start_s: float,
     ) -> None:
@@ -122,9 +125,10 @@ class AsJobs:
         self._simulation = simulation
         self._nodes = nodes
         self._leases = leases
+        self._queue = queue
         self._start_s = start_s
         self._could_s: dict[int, float] = {}
-        self._told_s: dict[int, float] = {}
+        self._spans: dict[int, Span] = {}
 
     def watch(self, moment: Moment) -> None:
         """Note who would have started but for us."""
@@ -137,54 +141,42 @@ class AsJobs:
         return {job: wait_s for job, wait_s in waits if wait_s > 0}
 
     def plan(self, moment: Moment, now_s: float) -> Sequence[PlannedJob]:
-        """Return what would be planned were nothing leased."""
-        del moment
-        return self._simulation.unleased(now_s).plan
+        """Return the scheduler's plan, which is made around leases."""
+        del now_s
+        return moment.plan
 
     def yield_claimed(self, now_s: float) -> tuple[Sequence[int], Sequence[Moment]]:
-        """Give up what waiting jobs would start on, and lease none of it."""
-        claimed: UnitSet = 0
-        for job in self._simulation.unleased(now_s).started:
-            claimed |= job.units
+        """Give up what waiting jobs have a claim to, and lease none of it."""
+        claimed = self._queue.claimed(self._spans, now_s)
         self._leases.claimed = frozenset(self._nodes.touched(claimed))
         given = sorted(self._leases.claimed.intersection(self._leases.nodes))
         self._leases.drop(given)
-        # First who stays says until when: else a job that is planned where a lease
-        # will end keeps the one that gets its nodes now from starting.
-        told = self._tell(now_s, self._leases.nodes & self._told_s.keys())
-        back = self._release(self._nodes.units(given) & self.units, now_s)
-        return given, [*told, *back]
+        self._forget()
+        return given, self._release(self._nodes.units(given) & self.units, now_s)
 
     def hand_over(self, now_s: float) -> Sequence[Moment]:
-        """Give back what is not leased any more, and let what is new be jobs.
-
-        A lease that must end sooner than it said says so: users can shorten limits,
-        and not extend them.
-        """
+        """Give back what is not leased any more, and let what is new be jobs."""
         held = self._leases.nodes
-        self._told_s = {n: s for n, s in self._told_s.items() if n in held}
+        self._forget()
         back = self._release(self.units & ~self._nodes.units(held), now_s)
-        return [*back, *self._tell(now_s, held)]
-
-    def _tell(self, now_s: float, nodes: Iterable[int]) -> list[Moment]:
-        """Let leases of *nodes* be jobs until they are to end, as far as it is news."""
         by_end: dict[float, list[int]] = {}
-        for node in nodes:
-            until_s = self._leases.usable_until_s(node)
-            if until_s < self._told_s.get(node, math.inf):
-                self._told_s[node] = until_s
-                by_end.setdefault(until_s, []).append(node)
-        return [
-            self._lease(together, until_s, now_s)
-            for until_s, together in sorted(by_end.items())
-        ]
+        for node in held - self._spans.keys():
+            by_end.setdefault(self._leases.usable_until_s(node), []).append(node)
+        begun = (self._lease(*one, now_s) for one in sorted(by_end.items()))
+        return [*back, *begun]
 
-    def _lease(self, nodes: Sequence[int], until_s: float, now_s: float) -> Moment:
+    def _forget(self) -> None:
+        held = self._leases.nodes
+        self._spans = {node: span for node, span in self._spans.items() if node in held}
+
+    def _lease(self, until_s: float, nodes: Sequence[int], now_s: float) -> Moment:
+        """Let new leases of *nodes* be jobs with a limit."""
+        self._leases.limit(nodes, until_s)
+        end_s = until_s + self._start_s
+        self._spans |= dict.fromkeys(nodes, Span(now_s, end_s))
         units = self._nodes.units(nodes)
         self.units |= units
-        return self._simulation.lease(
-            units, until_s=until_s + self._start_s, now_s=now_s
-        )
+        return self._simulation.lease(units, until_s=end_s, now_s=now_s)
 
     def give_all_back(self, now_s: float) -> Sequence[Moment]:
         """Let all leases end."""

@@ -92,6 +92,10 @@ class Leases:
             if self._latest_s[node] >= least_s and node not in self.claimed
         ]
 
+    def limit(self, nodes: Iterable[int], until_s: float) -> None:
+        """Let the leases of *nodes* end at *until_s*, whatever is planned later."""
+        self._limit_s.update(dict.fromkeys(nodes, until_s))
+
     def keep(self, held: Iterable[int], now_s: float) -> None:
         """Lease what is *held*, and nothing else, from now on."""
         longest_s, before = now_s + self._settings.longest_s, self._limit_s

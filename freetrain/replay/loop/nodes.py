@@ -22,10 +22,12 @@ class Nodes:
 
     Attributes:
         count: How many there are.
+        unit_count: How many allocation units they have together.
     """
 
     def __init__(self, layout: Layout) -> None:
         self.count = len(layout.names)
+        self.unit_count = layout.units
         self._layout = layout
         self._every = (1 << layout.units) - 1
 

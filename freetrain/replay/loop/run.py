@@ -14,6 +14,7 @@ from freetrain.replay.loop.hole_use import HoleUse
 from freetrain.replay.loop.leases import Leases
 from freetrain.replay.loop.policy import TickedPolicy
 from freetrain.replay.loop.promised import PromisedForecaster
+from freetrain.replay.loop.queue import Queue
 from freetrain.replay.loop.settings import Mode, check_policy
 from freetrain.replay.loop.source import Broker, LoopSource
 from freetrain.replay.policies.lookahead import HORIZON_S
@@ -124,7 +125,8 @@ def _on_stage(
     if loop.mode is Mode.PREEMPT:
         return stage.branch(trainees), Unseen()
     simulation = stage.branch()
-    hold = AsJobs(simulation, stage.nodes, leases, start_s=stage.start_s)
+    queue = Queue(simulation, stage.nodes, knows_plans=loop.knows_plans)
+    hold = AsJobs(simulation, stage.nodes, leases, queue, start_s=stage.start_s)
     return simulation, hold
 
 

@@ -211,13 +211,15 @@ def test_nodes_that_a_waiting_job_could_start_on_are_not_leased() -> None:
     assert made.harm.most_s <= 60.0
 
 
-def test_leases_end_before_what_would_be_planned_without_them() -> None:
+def test_a_lease_that_puts_a_start_off_goes_and_the_next_one_ends_before_it() -> None:
     made = play(
         stage_of(PLANNED, 2, until_s=240.0),
         [trainer()],
         replace(WITH_LEASES_AS_JOBS, margin_s=30.0, shortest_s=0.0),
     )
-    assert made.replay.used_node_s == 170.0
+    # Held from 0 s for four hours, behind which the second job is planned. The tick at
+    # 60 s gives the node up, and that at 120 s takes it until 30 s before 200 s.
+    assert made.replay.used_node_s == 60.0 + 50.0
     assert made.harm.met == made.harm.later == 0
 
 
@@ -238,27 +240,27 @@ def test_leases_are_given_back_when_the_broker_goes() -> None:
 
 
 OVERTAKEN = [
-    J(0.0, 120.0, 2, 1000.0),
+    J(0.0, 180.0, 2, 1000.0),
     J(10.0, 50.0, 3, 100.0),
     J(20.0, 100.0, 2, 100.0),
 ]
 """The first ends early, just as backfill looks. The second could have all three nodes
-then, but for a lease that is to end before 1,020 s, so that the third goes ahead."""
+then, but for a lease of 120 s that is to end before 1,020 s: the third goes ahead."""
 
 
-@pytest.mark.parametrize("until_s", [600.0, 150.0])
+@pytest.mark.parametrize("until_s", [600.0, 210.0])
 def test_who_is_overtaken_waits_for_us_until_it_starts(until_s: float) -> None:
     stage = stage_of(OVERTAKEN, 3, until_s=until_s, method=Method.SLURM)
     made = play(stage, [trainer()], WITH_LEASES_AS_JOBS)
-    # It starts when the third ends, at 220 s, whether the broker is there still or not.
+    # It starts when the third ends, at 280 s, whether the broker is there still or not.
     assert (made.harm.met, made.harm.waited_most_s) == (1, 100.0)
     assert made.harm.waited_longer == 1
 
 
 def test_nobody_waits_for_us_before_the_scheduler_looks() -> None:
-    jobs = [J(0.0, 1000.0, 2, 1000.0), J(5.0, 50.0, 3, 100.0), J(61.0, 9.0, 1, 60.0)]
+    jobs = [J(0.0, 1000.0, 2, 1000.0), J(5.0, 50.0, 3, 100.0), J(121.0, 9.0, 1, 60.0)]
     stage = stage_of(jobs, 3, until_s=300.0, method=Method.SLURM)
     made = play(stage, [trainer()], WITH_LEASES_AS_JOBS)
-    # The third is behind the second, so that backfill would start it, at 90 s; the
-    # tick at 120 s gives the node up.
+    # The third is behind the second, so that backfill would start it, at 150 s; the
+    # tick at 180 s gives the node up, which is leased from 120 s on.
     assert (made.harm.met, made.harm.waited_most_s) == (1, 30.0)

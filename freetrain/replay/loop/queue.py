@@ -1,0 +1,122 @@
+"""The simulated queue as a tick sees it, and the nodes that are others' by it.
+
+The broker's own code says whom it makes room for, from the records that Slurm tells;
+so what is measured in a loop is what a tick would do.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from freetrain.broker.booking import Backfill
+from freetrain.broker.claims import Ground, find_claims
+from logs.schedule.slurm import SlurmParameters
+from logs.schedule.unitset import members, unit_set
+from slurm.holes import Hole, HoleEnd
+from slurm.records import JobRecord, Node
+from slurm.states import JobState, NodeState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from freetrain.broker.booking import Span
+    from freetrain.replay.loop.nodes import Nodes
+    from logs.schedule.machine import Machine
+    from logs.schedule.simulation import Simulation
+    from logs.schedule.unitset import UnitSet
+
+_PENDING = frozenset({JobState.PENDING})
+_PARTITIONS = ("all",)
+_BACKFILL = Backfill(
+    SlurmParameters().bf_resolution_s, 60.0 * SlurmParameters().bf_window_min
+)
+
+
+class Queue:
+    """Tells which nodes waiting jobs have a claim to.
+
+    Every allocation unit stands for a node of Slurm's.
+
+    Args:
+        simulation: The machine and its scheduler.
+        nodes: Its nodes.
+        knows_plans: Whether planned starts are told.
+    """
+
+    def __init__(
+        self, simulation: Simulation, nodes: Nodes, *, knows_plans: bool
+    ) -> None:
+        self._simulation = simulation
+        self._nodes = nodes
+        self._knows_plans = knows_plans
+        self._names = [f"{unit:08}" for unit in range(nodes.unit_count)]
+        self._records = {
+            name: Node(name, frozenset({NodeState.IDLE}), partitions=_PARTITIONS)
+            for name in self._names
+        }
+
+    def claimed(self, leases: Mapping[int, Span], now_s: float) -> UnitSet:
+        """Return the units that are not ours to hold.
+
+        Args:
+            leases: By node: since when and until when it is leased, seconds of the log.
+            now_s: When the broker looks, likewise.
+        """
+        machine = self._simulation.machine
+        spans = {
+            self._names[unit]: span
+            for node, span in leases.items()
+            for unit in members(self._nodes.units((node,)))
+        }
+        idle = [self._names[unit] for unit in members(machine.free)]
+        ground = Ground(
+            holes=self._holes((*idle, *spans), now_s),
+            nodes=self._records,
+            leased=frozenset(spans),
+            spans=spans,
+            busy_until_s=dict(self._busy(machine)),
+            backfill=_BACKFILL,
+        )
+        found = find_claims(
+            self._waiting(machine), ground, is_ours=lambda _: False, now_s=now_s
+        )
+        return unit_set(int(name) for name in found.nodes)
+
+    def _holes(self, names: Sequence[str], now_s: float) -> list[Hole]:
+        """Return the holes of the units *names*, with what is planned there."""
+        ends = {name: Hole(name, now_s, math.inf, HoleEnd.OPEN) for name in names}
+        plan = self._simulation.plan if self._knows_plans else ()
+        for one in sorted(plan, key=lambda job: job.start_s, reverse=True):
+            by = str(one.job + 1)
+            for unit in members(one.units):
+                name = self._names[unit]
+                if name in ends:
+                    end = Hole(name, now_s, one.start_s, HoleEnd.PLANNED_JOB, by)
+                    ends[name] = end
+        return list(ends.values())
+
+    def _busy(self, machine: Machine) -> Iterator[tuple[str, float]]:
+        for number, running in machine.running.items():
+            if number >= 0:
+                end_s = max(running.expected_end_s, machine.now_s)
+                for unit in members(running.units):
+                    yield self._names[unit], end_s
+
+    def _waiting(self, machine: Machine) -> Iterator[JobRecord]:
+        """Yield the queue, first in line first."""
+        plan = self._simulation.plan if self._knows_plans else ()
+        planned_s = {job.job: job.start_s for job in plan}
+        for place, job in enumerate(machine.waiting):
+            yield JobRecord(
+                job_id=job + 1,
+                display_id=str(job + 1),
+                states=_PENDING,
+                partitions=_PARTITIONS,
+                priority=len(machine.waiting) - place,
+                node_count=machine.size[job],
+                limit_s=machine.request_s[job],
+                submit_s=machine.jobs[job].submit_s,
+                start_s=planned_s.get(job),
+                planned_nodes=self._names[0] if job in planned_s else "",
+            )
