@@ -31,6 +31,8 @@ _SHARED = {
     # "Nodes" that are one machine confuse Open MPI 5.0.11's hierarchical collectives:
     # the first barrier between two of them hangs.
     "OMPI_MCA_coll": "^han",
+    # It looks for fabrics, for a second in every start where there is none.
+    "OMPI_MCA_btl": "^ofi",
     "OPENBLAS_NUM_THREADS": "1",
 }
 INSTALL = "python -m pip install 'freetrain[mpi]'"
