@@ -39,8 +39,8 @@ def close_to_each_other(affinity: NDArray[np.float64], nodes: int) -> list[int]:
     if nodes >= len(affinity):
         return list(range(len(affinity)))
     pairs = affinity.copy()
-    np.fill_diagonal(pairs, -np.inf)
-    chosen = [int(pairs.max(axis=1).argmax())]
+    pairs.flat[:: len(pairs) + 1] = -np.inf
+    chosen = [int(pairs.argmax()) // len(pairs)]
     summed = pairs[chosen[0]].copy()
     while len(chosen) < nodes:
         nearest = int(summed.argmax())
