@@ -73,8 +73,8 @@ class Slaq:
         """Return *answer*, or a rating by speed-up of whom all its nodes are there for.
 
         What is gained within a horizon is nearly all gained on half of the nodes, and
-        the rest of them stood idle: one trainer held 4 of 64 for an hour that way, the
-        other 60 free, and could have used 8.
+        the rest of them stood idle: one trainer held 4 of 64 for twenty minutes that
+        way, the other 60 free, and could have used 8.
         """
         if one.sizes[-1] > level or answer in (Standing.DIVERGING, Standing.NO_LOSS):
             return answer
