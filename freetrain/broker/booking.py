@@ -116,6 +116,7 @@ class Bookings:
         for name, from_s in (closed_s or {}).items():
             self._timeline.close(self._bit.get(name, 0), max(from_s, now_s))
         self._made = 0
+        self._sets: dict[tuple[str, ...], int] = {}
         self._moving: dict[str, None] = {}
 
     @property
@@ -167,7 +168,9 @@ class Bookings:
         start_s = self._timeline.starts_s(gap.at) if gap.at else self._now_s
         if start_s > self._now_s + self._window_s:
             return ()
-        names = [name for name in self._names if self._bit[name] & gap.units]
+        from logs.schedule.unitset import members  # noqa: PLC0415 - as above
+
+        names = [self._names[place] for place in members(gap.units)]
         names.sort(key=lambda name: name not in wish.insists)
         # Backfill takes the first, whoever is there; we count on the kindest.
         booked = self._book(gap, names[: wish.nodes])
@@ -180,7 +183,7 @@ class Bookings:
     def _need(self, wish: Wish, suiting: Iterable[str], *, beside: int = 0) -> Need:
         from logs.schedule.timeline import Need  # noqa: PLC0415 - as above
 
-        among = self._bits(suiting)
+        among = self._all(suiting)
         return Need(
             size=max(0, wish.nodes - beside),
             request_s=min(wish.limit_s, _LONGEST_S),
@@ -191,6 +194,13 @@ class Bookings:
     def _book(self, gap: Gap, names: Sequence[str]) -> tuple[str, ...]:
         self._timeline.book(gap, self._bits(names))
         return tuple(names)
+
+    def _all(self, names: Iterable[str]) -> int:
+        """Return the bits of *names*, which are asked for again and again."""
+        known = tuple(names)
+        if known not in self._sets:
+            self._sets[known] = self._bits(known)
+        return self._sets[known]
 
     def _bits(self, names: Iterable[str]) -> int:
         bits = 0

@@ -137,7 +137,9 @@ def find_claims(
 
 def _bookings(waiting: Sequence[JobRecord], ground: Ground, now_s: float) -> Bookings:
     """Return who has what when, but for leases and for *waiting*."""
-    free_s = {**ground.busy_until_s, **{hole.node: now_s for hole in ground.holes}}
+    soon_s = math.nextafter(now_s, math.inf)  # who is past its limit is still there
+    busy_s = {name: max(end_s, soon_s) for name, end_s in ground.busy_until_s.items()}
+    free_s = {**busy_s, **{hole.node: now_s for hole in ground.holes}}
     asked = {str(job.job_id) for job in waiting}
     closed_s = {
         hole.node: hole.end_s
@@ -155,8 +157,8 @@ def _bookings(waiting: Sequence[JobRecord], ground: Ground, now_s: float) -> Boo
 
 def _kind(job: JobRecord) -> tuple[object, ...]:
     """Return what decides which nodes fit, so that it is worked out once."""
-    asked = (job.features, job.gres_per_node, job.requested_nodes, job.node_count)
-    return (job.partitions, *asked)
+    asked = (job.partitions, job.features, job.gres_per_node, job.requested_nodes)
+    return (*asked, job.node_count) if job.requested_nodes else asked
 
 
 @dataclass(frozen=True, slots=True)

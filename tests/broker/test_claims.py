@@ -265,6 +265,19 @@ def test_a_start_beyond_what_backfill_plans_holds_nothing() -> None:
     assert claims.leased == {"n1": 2}
 
 
+def test_a_node_that_somebody_holds_past_its_limit_is_not_free_yet() -> None:
+    ground = Ground(
+        holes=(hole("n1"),),
+        nodes={name: NODES[name] for name in ("n0", "n1")},
+        leased=frozenset({"n1"}),
+        busy_until_s={"n0": NOW_S - 1},
+    )
+    wide, short = waiting(nodes=2), waiting(2, limit_s=1.0, priority=1)
+
+    claims = find_claims([wide, short], ground, is_ours=lambda _: False, now_s=NOW_S)
+    assert claims.leased == {"n1": 2}
+
+
 def test_who_is_planned_around_leases_keeps_nobody_before_it_from_starting() -> None:
     # Backfill has planned a job of low priority after the lease of n1.
     nodes = {name: NODES[name] for name in ("n1",)}
