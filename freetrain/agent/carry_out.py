@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from freetrain.exchange.ending import Ending
 
 
+_SPARE_AGAIN_S = 60.0
+
+
 class CarryOut:
     """Does one action after the other; what fails is said, and decided again."""
 
@@ -49,6 +52,7 @@ class CarryOut:
         self._memory = memory
         self._node = node
         self._name = lease_name(lease.key)
+        self._spare_due_s = memory.now_s
 
     def one(self, action: Action) -> None:
         """Do *action*, or say why it could not be done."""
@@ -124,8 +128,14 @@ class CarryOut:
         self._say(where, f"launched on {nodes}{after}{how}")
 
     def _start_spare(self, assigned: Assigned) -> None:
+        if self._memory.now_s < self._spare_due_s:
+            return
         job = self._board.job(assigned.trainer)
-        process = self._edge.start_spare(job, assigned, self._lease.key)
+        try:
+            process = self._edge.start_spare(job, assigned, self._lease.key)
+        except (OSError, FreeTrainError):
+            self._spare_due_s = self._memory.now_s + _SPARE_AGAIN_S
+            raise
         self._memory.spare = Spare(assigned.trainer, assigned.generation, process)
         self._edge.say(f"a spare of {assigned.trainer} was started")
 
@@ -133,8 +143,8 @@ class CarryOut:
         spare = self._memory.spare
         if spare is not None:
             spare.is_asked = True
-            self._board.tell_spare(self._lease.key, "")
             spare.process.ask_to_stop()
+            self._board.tell_spare(self._lease.key, "")
 
     def _ask(self, action: AskToStop) -> None:
         running = self._memory.worlds[action.trainer, action.generation]

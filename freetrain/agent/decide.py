@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from freetrain.agent.heading import heading
 from freetrain.agent.leaving import goodbyes, leaving, notices
 from freetrain.agent.orphans import orphans_of, see_to_orphans
-from freetrain.agent.sparing import sparing
+from freetrain.agent.sparing import UNSEEN, is_unseen, sparing
 from freetrain.agent.succession import cause_of, succession
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ def conditions(seen: Seen, patience: Patience) -> frozenset[object]:
         if cause is not None:
             found.add(cause)
         found.update(orphans_of(seen, trainer, patience))
+    if is_unseen(seen):
+        found.add(UNSEEN)
     return frozenset(found)
 
 
@@ -49,4 +51,5 @@ def decide(
             age_s = ages_s.get(cause, 0.0)
             actions += succession(seen, trainer, patience, cause=cause, age_s=age_s)
         actions += see_to_orphans(seen, trainer, patience, ages_s=ages_s)
-    return (*actions, *sparing(seen), *leaving(seen, patience))
+    actions += sparing(seen, patience, unseen_s=ages_s.get(UNSEEN, 0.0))
+    return (*actions, *leaving(seen, patience))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from freetrain.agent.board import Board
-    from freetrain.agent.memory import Memory
+    from freetrain.agent.memory import Memory, Running
     from freetrain.agent.processes import Marked
     from freetrain.broker.lease import LeaseKey
     from freetrain.exchange.assigned import Assigned
@@ -127,7 +127,6 @@ class _Look:
     def generation(self, number: int) -> GenerationSeen:
         board, name = self.board, self.folder.name
         running = self.memory.worlds.get((name, number))
-        is_waited_for = running is not None or self.wants_spare
         outcome = board.outcome(name, number)
         said_s = self.memory.age_s(("outcome", name, number)) if outcome else 0.0
         return GenerationSeen(
@@ -137,12 +136,22 @@ class _Look:
             outcome=outcome,
             said_s=said_s,
             is_ready=board.is_ready(name, number),
-            has_begun=is_waited_for and board.has_begun(name, number),
+            has_begun=self._has_begun(number, running, outcome),
             is_stop_requested=board.is_stop_requested(name, number),
             notices=frozenset(key for of, key in self.told if of == number),
             processes=self.counted.get(number, 0),
             world=None if running is None else running.seen(self.memory.now_s),
         )
+
+    def _has_begun(self, number: int, running: Running | None, outcome: str) -> bool:
+        """Tell whether a world has begun, where that matters to this agent."""
+        name = self.folder.name
+        if running is None:
+            is_asked = self.wants_spare and not outcome
+            return bool(outcome) or (is_asked and self.board.has_begun(name, number))
+        if not running.has_begun:
+            running.has_begun = bool(outcome) or self.board.has_begun(name, number)
+        return running.has_begun
 
 
 def _count(own: Self, trainer: str) -> dict[int, int]:

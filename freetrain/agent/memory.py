@@ -31,6 +31,8 @@ class Running:
         exit_s: When its launcher was first seen gone.
         exit_code: The launcher's exit status.
         lingers: Whether something of its session was left when last looked at.
+        has_begun: Whether its program ever left a sign of life: what it leaves goes
+            when the next generation begins.
     """
 
     trainer: str
@@ -44,6 +46,7 @@ class Running:
     exit_s: float | None = None
     exit_code: int | None = None
     lingers: bool = False
+    has_begun: bool = False
 
     def look(self, now_s: float) -> None:
         """See whether the launcher is still there, and then what is left of it."""

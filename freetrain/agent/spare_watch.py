@@ -26,9 +26,9 @@ def _look(spare: Spare, me: LeaseKey, board: Board, edge: Edge) -> None:
     code = spare.process.poll()
     try:
         if code is None and not spare.is_asked and not spare.is_ready:
-            spare.is_ready = edge.is_spare_ready(me)
-            if spare.is_ready:
+            if edge.is_spare_ready(me):
                 board.tell_spare(me, spare.trainer)
+                spare.is_ready = True
         elif code is not None and not spare.is_asked:
             edge.say(f"the spare of {spare.trainer} ended: exit code {code}")
             board.tell_spare(me, "")

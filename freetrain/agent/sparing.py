@@ -13,13 +13,31 @@ from freetrain.agent.actions import EndSpare, StartSpare
 
 if TYPE_CHECKING:
     from freetrain.agent.actions import Action
+    from freetrain.agent.patience import Patience
     from freetrain.agent.seen import Seen, SpareSeen, TrainerSeen
 
 
-def sparing(seen: Seen) -> tuple[Action, ...]:
+UNSEEN = "the trainer of the spare is not seen"
+"""May be so for a moment, where its files cannot be read; remembered."""
+
+_LOOKS = 3.0
+
+
+def is_unseen(seen: Seen) -> bool:
+    """Tell whether nothing is known of the trainer whose spare this lease has."""
+    names = {trainer.name for trainer in seen.trainers}
+    return seen.spare is not None and seen.spare.trainer not in names
+
+
+def sparing(seen: Seen, patience: Patience, *, unseen_s: float) -> tuple[Action, ...]:
     """Return what this agent does about its spare.
 
     One that ended by itself is not started again: it would do the same.
+
+    Args:
+        seen: All that is known.
+        patience: Times to go by.
+        unseen_s: For how long its trainer has not been seen.
     """
     wanted = next((one for one in seen.trainers if _is_wanted(seen, one)), None)
     if seen.spare is None:
@@ -27,6 +45,8 @@ def sparing(seen: Seen) -> tuple[Action, ...]:
             return ()
         return (StartSpare(wanted.newest.assigned),)
     if seen.spare.is_asked or (wanted and _is_of_use(seen.spare, wanted)):
+        return ()
+    if is_unseen(seen) and unseen_s < _LOOKS * patience.scan_s:
         return ()
     return (EndSpare(),)
 

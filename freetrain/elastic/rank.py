@@ -139,19 +139,27 @@ def receive_asked(peer: socket.socket) -> tuple[Asked, tuple[int, ...]]:
     """
     room = socket.CMSG_SPACE(_MOST_FILES * _FILE.size)
     head, rights, _, _ = peer.recvmsg(_SIZE.size, room)
-    here = b"".join(content for *_, content in rights)
-    if len(head) < _SIZE.size:
-        raise ClosedError
-    content = _exactly(peer, _SIZE.unpack(head)[0])
+    here = _FILE.iter_unpack(b"".join(content for *_, content in rights))
+    files = tuple(one[0] for one in here)
+    try:
+        if len(head) < _SIZE.size:
+            raise ClosedError  # noqa: TRY301 - what came with it is closed below
+        return _parsed(_exactly(peer, _SIZE.unpack(head)[0])), files
+    except BaseException:
+        for one in files:
+            os.close(one)
+        raise
+
+
+def _parsed(content: bytes) -> Asked:
     umask, blocked, processors, folder, *variables = content.split(b"\0")
-    asked = Asked(
+    return Asked(
         variables=dict(_pair(one) for one in variables if one),
         folder=folder,
         umask=int(umask),
         blocked=_numbers(blocked),
         processors=_numbers(processors),
     )
-    return asked, tuple(one[0] for one in _FILE.iter_unpack(here))
 
 
 def _pair(text: bytes) -> tuple[bytes, bytes]:
@@ -198,6 +206,10 @@ class Stub:
         signal.set_wakeup_fd(-1)
         for one, before in self._before.items():
             signal.signal(one, before)
+        self._woken.settimeout(0.0)
+        with suppress(BlockingIOError):
+            for number in self._woken.recv(64):
+                os.kill(os.getpid(), number)
 
     def stand(self) -> int:
         """Pass signals on until the process has ended; return how it did.
@@ -210,7 +222,8 @@ class Stub:
         while len(said) < STATUS.size:
             ready = select.select([self._spare, self._woken], [], [])[0]
             if self._woken in ready:
-                self._spare.sendall(self._woken.recv(64))
+                with suppress(OSError):  # it has ended, and how is to be read yet
+                    self._spare.sendall(self._woken.recv(64))
             if self._spare in ready:
                 said += _exactly(self._spare, 1)
         return int(STATUS.unpack(said)[0])

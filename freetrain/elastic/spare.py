@@ -10,12 +10,14 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+import select
 import selectors
 import signal
 import socket
 import sys
 import threading
 from contextlib import suppress
+from io import TextIOWrapper
 from pathlib import Path
 from stat import S_ISFIFO, S_ISREG, S_ISSOCK
 from typing import TYPE_CHECKING, NoReturn
@@ -43,7 +45,8 @@ UNFIT = 69
 
 _STANDARD = 2  # files up to here are replaced by a rank's own
 _PATIENCE_S = 2.0
-_MOST_WAITING = 64
+_MOST_WAITING = 4_096  # more ranks than a node has
+_DRIVERS = ("/dev/nvidia-uvm", "/dev/kfd")  # torch.cuda.is_available() is enough
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 
 
@@ -71,6 +74,7 @@ def become_a_rank(variables: MutableMapping[str, str]) -> None:
     except (OSError, ValueError, KeyError) as error:
         warn(f"this process cannot be a spare: {error!r}. Ranks start without one.")
         _leave(UNFIT)
+    _flush()  # else ranks would say it again
     # Ranks share its memory for as long as nobody writes there, and the collector does.
     gc.freeze()
     asked = spare.wait()
@@ -97,10 +101,13 @@ def _shared() -> Iterator[str]:
     """Tell of open files whose position all ranks that are made here would share."""
     for entry in Path("/proc/self/fd").iterdir():
         with suppress(OSError):
+            where = str(entry.readlink())
+            if where.startswith(_DRIVERS):
+                yield f"CUDA or ROCm was started ({where} is open)"
             mode = entry.stat().st_mode
             is_shared = S_ISREG(mode) or S_ISSOCK(mode) or S_ISFIFO(mode)
             if is_shared and int(entry.name) > _STANDARD:
-                yield f"{entry.readlink()} was opened"
+                yield f"{where} was opened"
 
 
 class _Spare:
@@ -154,13 +161,21 @@ class _Spare:
             except (ClosedError, OSError, ValueError):
                 peer.close()
                 return None
-            spare, pid = os.getpid(), os.fork()
+            spare = os.getpid()
+            try:
+                pid = os.fork() if _is_waiting(peer) else None
+            except OSError:
+                pid = None
             if pid == 0:
                 self._be(asked, (peer, here), spare=spare)
                 return asked
+            # Kept here, they would be open for as long as this process is.
             for one in here:
                 os.close(one)
-            self._mind(pid, peer)
+            if pid is None:
+                peer.close()
+            else:
+                self._mind(pid, peer)
         return None
 
     def _receive(self, peer: socket.socket) -> tuple[Asked, tuple[int, ...]]:
@@ -218,6 +233,7 @@ class _Spare:
         """Make this fork the rank of *asked*, but for its variables."""
         peer, here = came
         try:
+            os.setpgid(0, 0)  # what is done to its group is not done to the spare
             signal.set_wakeup_fd(-1)
             _die_with(spare)
             self._selector.close()
@@ -230,6 +246,12 @@ class _Spare:
             _leave(1)
 
 
+def _is_waiting(peer: socket.socket) -> bool:
+    """Tell whether who asked still wants a process, and has not helped itself."""
+    is_readable = bool(select.select([peer], [], [], 0.0)[0])
+    return not is_readable or peer.recv(1, socket.MSG_PEEK) != b""
+
+
 def _die_with(spare: int) -> None:
     """Have this process killed when the spare is: nobody would mind it any more."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -238,7 +260,6 @@ def _die_with(spare: int) -> None:
 
 
 def _take_on(asked: Asked, here: Sequence[int]) -> None:
-    os.setpgid(0, 0)  # what it does to its group is not done to the spare
     for wanted, one in enumerate(here[: _STANDARD + 1]):
         os.dup2(one, wanted)
         os.close(one)
@@ -248,6 +269,8 @@ def _take_on(asked: Asked, here: Sequence[int]) -> None:
     os.umask(asked.umask)
     os.sched_setaffinity(0, asked.processors)
     wear(_world(asked))
+    if isinstance(sys.stdout, TextIOWrapper):  # it was made for the spare's output
+        sys.stdout.reconfigure(line_buffering=os.isatty(1))
     signal.pthread_sigmask(signal.SIG_SETMASK, asked.blocked)
 
 
@@ -255,7 +278,11 @@ def _world(asked: Asked) -> str:
     return os.fsdecode(asked.variables.get(WORLD.encode(), b""))
 
 
-def _leave(status: int) -> NoReturn:
+def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
+
+
+def _leave(status: int) -> NoReturn:
+    _flush()
     os._exit(status)

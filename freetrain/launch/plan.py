@@ -39,6 +39,8 @@ class WorldPlan:
         stop_signal: What asks it to stop; None where the launcher would take the
             signal for itself, and end the world.
         stop_file: Whose being there asks it to stop; None where nobody looks.
+        has_group: Whether the signal is for all that it starts, too, and not only for
+            the launcher: a program may be a script around another.
     """
 
     argv: tuple[str, ...]
@@ -48,3 +50,4 @@ class WorldPlan:
     files: tuple[PlannedFile, ...] = ()
     stop_signal: Signals | None = None
     stop_file: Path | None = None
+    has_group: bool = False

@@ -56,11 +56,17 @@ class Session:
         """
         if self._plan.stop_signal is not None and not self._signalled:
             self._signalled = True
-            self._process.send_signal(self._plan.stop_signal)
+            self._signal(self._plan.stop_signal)
         if self._plan.stop_file is not None:
             folder = self._plan.stop_file.parent
             folder.mkdir(parents=True, exist_ok=True, mode=_PRIVATE)
             self._plan.stop_file.touch()
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._plan.has_group and self.poll() is None:
+            os.killpg(self.pid, number)
+        else:
+            self._process.send_signal(number)
 
     def lingers(self) -> bool:
         """Tell whether a process of the session is left, but for the launcher."""

@@ -40,4 +40,5 @@ def plan_spare(request: WorldRequest, lease: LeaseKey, *, log: Path) -> WorldPla
         directory=request.job.directory,
         log=log,
         stop_signal=SIGTERM,
+        has_group=True,
     )

@@ -10,6 +10,7 @@ from freetrain.agent.actions import AskToStop, EndOwnJob, Kill, KillRanks
 from freetrain.agent.decide import decide
 from freetrain.agent.patience import Patience
 from freetrain.agent.seen import GenerationSeen, Seen, TrainerSeen, WorldSeen
+from freetrain.exchange.ending import Ended
 from tests.agent.model_cluster import TRAINER, ModelCluster, a_job
 from tests.agent.test_agent_decide import ME, OTHER, generation
 
@@ -137,3 +138,23 @@ def test_a_job_is_ended_by_force_only_where_something_of_it_is_left() -> None:
     cluster.run_until(lambda: not cluster.leases[two].is_alive)
 
     assert not cluster.leases[two].is_forced
+
+
+def test_a_world_that_began_has_begun_though_its_successor_removed_the_sign_of_it() -> (
+    None
+):
+    cluster = ModelCluster()
+    cluster.add_trainer()
+    one, two = (cluster.add_lease() for _ in range(2))
+    cluster.assign(one, two)
+    cluster.run_until(lambda: cluster.training() == [1])
+    cluster.run(1)
+    cluster.board.begun.clear()
+    cluster.board.ready.clear()
+
+    cluster.tell(two)
+    cluster.run_until(lambda: cluster.training() == [2])
+    cluster.run(2)
+
+    ending = cluster.board.over[TRAINER, 1]
+    assert (ending.ended, ending.was_asked) == (Ended.RESCALED, True)

@@ -124,3 +124,16 @@ def test_a_trainer_that_asks_for_no_spare_gets_none() -> None:
     cluster.run(3)
 
     assert cluster.leases[key].spares == []
+
+
+def test_one_look_at_files_that_cannot_be_read_costs_no_spare() -> None:
+    cluster = cluster_of(TRAINER)
+    one, _ = cluster.leases
+    cluster.assign(*cluster.leases)
+    cluster.run_until(lambda: cluster.leases[one].spare == TRAINER)
+
+    cluster.leases[one].cut_until_s = cluster.now_s + 0.5
+    cluster.run(3)
+
+    assert len(cluster.leases[one].spares) == 1
+    assert cluster.leases[one].spare == TRAINER

@@ -21,6 +21,7 @@ STARTED_AS = os.getpid()
 
 def before() -> object:
     """Do what the test wants done before the program joins."""
+    sys.stdout.write("before join\n")
     match os.environ.get("TEST_BEFORE"):
         case "file":
             return tempfile.TemporaryFile()

@@ -29,6 +29,12 @@ def marks(lease: str, generation: str) -> dict[str, str]:
     return {"FREETRAIN_LEASE": lease, "FREETRAIN_WORLD": f"{TRAINER}/{generation}"}
 
 
+def _buffered() -> dict[str, str]:
+    """Return variables with which Python writes as it does by itself."""
+    found = clean_environment()
+    return {k: v for k, v in found.items() if k != "PYTHONUNBUFFERED"}
+
+
 @dataclass(frozen=True)
 class Rank:
     """What a launcher started as a rank.
@@ -47,8 +53,11 @@ class Rank:
 
     def said(self) -> dict[str, Any]:
         """What it says of itself, once it does."""
-        wait_until(self.lines)
-        return dict(json.loads(self.lines()[0]))
+        wait_until(self._said)
+        return dict(json.loads(self._said()[0]))
+
+    def _said(self) -> list[str]:
+        return [line for line in self.lines() if line.startswith("{")]
 
 
 @dataclass(frozen=True)
@@ -86,7 +95,7 @@ class Spare:
             process = subprocess.Popen(  # noqa: S603 -- our own program
                 command,
                 cwd=REPOSITORY,
-                env=clean_environment() | own,
+                env=_buffered() | own,
                 stdin=given_file,
                 stdout=output,
                 stderr=output,
@@ -110,7 +119,7 @@ def start_spare(folder: Path, *program: str, **extra: str) -> Spare:
         process = subprocess.Popen(  # noqa: S603 -- our own program
             (sys.executable, *program),
             cwd=REPOSITORY,
-            env=clean_environment() | extra | own,
+            env=_buffered() | extra | own,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

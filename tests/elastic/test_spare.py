@@ -69,6 +69,7 @@ def test_a_rank_is_a_fork_of_the_spare_with_all_that_makes_it_this_rank(
     assert (said["says"], said["spare"]) == ("später\nja", None)
     assert said["mark"] == "FREETRAIN_WORLD=t/0000000007"
     assert rank.lines()[1:] == ["read hello"]
+    assert spare.log.read_text() == "before join\n"  # once, and nowhere else
 
 
 def test_a_stub_ends_as_its_rank_does(spare: Spare) -> None:
@@ -112,6 +113,31 @@ def test_a_spare_that_is_told_to_end_makes_no_more_ranks_and_waits_for_those_it_
     rank.process.send_signal(signal.SIGUSR2)
     assert ended(rank) == 5
     assert spare.process.wait(60) == 0
+
+
+def test_whoever_has_helped_itself_gets_no_process(spare: Spare) -> None:
+    """It would print what the rank prints, and talk to the rank's PMI."""
+    spare.process.send_signal(signal.SIGSTOP)
+    late = spare.rank(*COMMAND, TEST_SAYS="late")
+    assert ended(late) == 0
+    spare.process.send_signal(signal.SIGCONT)
+
+    assert spare.rank(*COMMAND).said()["started_as"] == spare.process.pid
+    assert sum("late" in line for line in late.lines()) == 1
+
+
+def test_a_spare_ends_with_its_group_as_scripts_around_programs_want_it(
+    spare: Spare,
+) -> None:
+    """Ranks do not: they are in groups of their own."""
+    rank = waiting(spare)
+
+    os.killpg(spare.process.pid, signal.SIGTERM)
+
+    wait_until(lambda: not spare.listens)
+    assert is_there(rank.said()["pid"])
+    rank.process.send_signal(signal.SIGUSR2)
+    assert ended(rank) == 5
 
 
 @pytest.mark.parametrize("name", ["FREETRAIN_WORLD", "FREETRAIN_LEASE"])
