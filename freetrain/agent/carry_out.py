@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -104,11 +105,8 @@ class CarryOut:
     def _launch(self, action: Launch) -> None:
         assigned, memory = action.assigned, self._memory
         job = self._board.job(assigned.trainer)
+        is_forked = bool(job.launch.spare) and self._have_spares(assigned)
         try:
-            is_forked = bool(job.launch.spare) and all(
-                self._board.spare_of(member.key) == assigned.trainer
-                for member in assigned.members
-            )
             world = self._edge.launch(
                 job, assigned, after=action.after, is_forked=is_forked
             )
@@ -126,6 +124,15 @@ class CarryOut:
         after = f", after generation {action.after}" if action.after else ""
         how = ", as forks of spares" if is_forked else ""
         self._say(where, f"launched on {nodes}{after}{how}")
+
+    def _have_spares(self, assigned: Assigned) -> bool:
+        """Tell whether each lease has a spare; one that cannot be read has none."""
+        with suppress(OSError, ValueError):
+            return all(
+                self._board.spare_of(member.key) == assigned.trainer
+                for member in assigned.members
+            )
+        return False
 
     def _start_spare(self, assigned: Assigned) -> None:
         if self._memory.now_s < self._spare_due_s:

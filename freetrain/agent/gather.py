@@ -147,8 +147,8 @@ class _Look:
         """Tell whether a world has begun, where that matters to this agent."""
         name = self.folder.name
         if running is None:
-            is_asked = self.wants_spare and not outcome
-            return bool(outcome) or (is_asked and self.board.has_begun(name, number))
+            has_said = bool(outcome)
+            return has_said or (self.wants_spare and self.board.has_begun(name, number))
         if not running.has_begun:
             running.has_begun = bool(outcome) or self.board.has_begun(name, number)
         return running.has_begun

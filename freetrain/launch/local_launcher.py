@@ -63,7 +63,8 @@ class LocalLauncher:
             OSError: A file of it could not be written.
         """
         request = self._request(job, assigned)
-        request = replace(request, after=after, is_forked=is_forked)
+        port = free_port(self.rng)
+        request = replace(request, after=after, is_forked=is_forked, port=port)
         tool = find_tool(job, launcher_environment(request), head=self.head)
         mark = request.marks(request.members[0])[WORLD_MARK]
         return start(plan_world(request, tool), mark=f"{WORLD_MARK}={mark}")
@@ -91,7 +92,6 @@ class LocalLauncher:
             folder=folder,
             environment=_submitters(folder, self.head.environment),
             head=self.head,
-            port=free_port(self.rng),
         )
 
 

@@ -122,8 +122,10 @@ def test_whoever_has_helped_itself_gets_no_process(spare: Spare) -> None:
     assert ended(late) == 0
     spare.process.send_signal(signal.SIGCONT)
 
-    assert spare.rank(*COMMAND).said()["started_as"] == spare.process.pid
+    assert waiting(spare).said()["started_as"] == spare.process.pid
     assert sum("late" in line for line in late.lines()) == 1
+    stat = Path(f"/proc/{spare.process.pid}/stat").read_text().rpartition(")")[2]
+    assert stat.split()[8] == "0"  # page faults of children that have ended: of none
 
 
 def test_a_spare_ends_with_its_group_as_scripts_around_programs_want_it(
@@ -131,6 +133,7 @@ def test_a_spare_ends_with_its_group_as_scripts_around_programs_want_it(
 ) -> None:
     """Ranks do not: they are in groups of their own."""
     rank = waiting(spare)
+    assert os.getpgid(rank.said()["pid"]) != os.getpgid(spare.process.pid)
 
     os.killpg(spare.process.pid, signal.SIGTERM)
 
