@@ -56,7 +56,9 @@ class Options(NamedTuple):
     def of(self, place: int) -> Options:
         """Return the rows of trainer *place* alone."""
         kind = self.kind[place]
-        rows = slice(self.first[kind], self.ends[kind])
+        is_last = kind + 1 == len(self.first)
+        end = len(self.size) if is_last else self.first[kind + 1]
+        rows = slice(self.first[kind], end)
         return Options(
             self.pool,
             _ONE,

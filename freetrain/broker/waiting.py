@@ -72,6 +72,8 @@ def suits(job: JobRecord, node: Node) -> bool:
     names = {gres.name for gres in node.gres}
     if job.gres_per_node and not any(name in job.gres_per_node for name in names):
         return False
+    if not job.requested_nodes:  # as nearly always, and nodes are many
+        return True
     insists = insisted(job)
     return node.name in insists or len(insists) < needed(job)
 

@@ -64,20 +64,25 @@ class Slaq:
         horizons = self._horizons_s(look)
         level = level_nodes([one.sizes[-1] for one in look.contenders], look.nodes)
         answers = [
-            self._with_room(one, self._answer(one, horizon_s), level)
+            self._rated(one, horizon_s, level)
             for one, horizon_s in zip(look.contenders, horizons, strict=True)
         ]
         return Rated(ratings(look.contenders, answers, self._curves), {})
 
-    def _with_room(self, one: Contender, answer: Answer, level: float) -> Answer:
-        """Return *answer*, or a rating by speed-up of whom all its nodes are there for.
+    def _rated(self, one: Contender, horizon_s: float, level: float) -> Answer:
+        """Return the answer, or a rating by speed-up where all its nodes are there.
 
         What is gained within a horizon is nearly all gained on half of the nodes, and
         the rest of them stood idle: one trainer held 4 of 64 for twenty minutes that
         way, the other 60 free, and could have used 8.
         """
-        if one.sizes[-1] > level or answer in (Standing.DIVERGING, Standing.NO_LOSS):
-            return answer
+        if one.sizes[-1] > level:
+            return self._answer(one, horizon_s)
+        untold = (Standing.DIVERGING, Standing.NO_LOSS)
+        if standing(one) in untold:  # others need not be asked, which takes long
+            answer = self._answer(one, horizon_s)
+            if answer in untold:
+                return answer
         return Rating(curve=self._curves.speed_up(one), reason=ROOM)
 
     def _horizons_s(self, look: Look) -> Sequence[float]:

@@ -124,7 +124,7 @@ class Simulation:
 
     def _unhindered(self, *, changed: bool, arrived: bool) -> frozenset[int]:
         """Return the jobs that the pass which is due would start without leases."""
-        if not (self._machine.leased and self._machine.waiting):
+        if not (self._machine.waiting and self._machine.leased):
             return frozenset()
         machine = self._machine.without_leases()
         placer = self._placer.anew(self._placer.wakes_s)

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from freetrain.replay.loop.leases import Leases
     from freetrain.replay.loop.nodes import Nodes
     from freetrain.replay.loop.queue import Queue
-    from logs.schedule.machine import PlannedJob
     from logs.schedule.simulation import Moment, Simulation
     from logs.schedule.unitset import UnitSet
 
@@ -37,15 +36,6 @@ class Hold(Protocol):
 
         Args:
             starts_s: When each job started, by job.
-        """
-        ...
-
-    def plan(self, moment: Moment, now_s: float) -> Sequence[PlannedJob]:
-        """Return what is planned now, as far as leases are not in the way of it.
-
-        Args:
-            moment: The last thing that happened.
-            now_s: When the broker looks.
         """
         ...
 
@@ -83,11 +73,6 @@ class Unseen:
         """Name nobody: `Trainees` notes who waits for a notice."""
         del starts_s
         return {}
-
-    def plan(self, moment: Moment, now_s: float) -> Sequence[PlannedJob]:
-        """Return the scheduler's own plan: it knows nothing of leases."""
-        del now_s
-        return moment.plan
 
     def yield_claimed(self, now_s: float) -> tuple[Sequence[int], Sequence[Moment]]:
         """Give up nothing: jobs take what they need."""
@@ -139,11 +124,6 @@ class AsJobs:
         """Count from when the scheduler would have started a job but for leases."""
         waits = ((job, starts_s[job] - s) for job, s in self._could_s.items())
         return {job: wait_s for job, wait_s in waits if wait_s > 0}
-
-    def plan(self, moment: Moment, now_s: float) -> Sequence[PlannedJob]:
-        """Return the scheduler's plan, which is made around leases."""
-        del now_s
-        return moment.plan
 
     def yield_claimed(self, now_s: float) -> tuple[Sequence[int], Sequence[Moment]]:
         """Give up what waiting jobs have a claim to, and lease none of it."""

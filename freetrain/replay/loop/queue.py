@@ -64,6 +64,8 @@ class Queue:
             now_s: When the broker looks, likewise.
         """
         machine = self._simulation.machine
+        if not machine.waiting:
+            return 0
         spans = {
             self._names[unit]: span
             for node, span in leases.items()

@@ -71,7 +71,7 @@ class LoopSource:
 
     def events(self) -> Iterator[PoolEvent]:
         """Yield the events, each played by the engine before the next one is made."""
-        self._look(0.0)
+        self._look()
         yield self._tick(PoolEvent(0.0, _indices(self._idle), ()))
         yield from self._hand_over(0.0)
         tick_s = self._settings.tick_s
@@ -107,7 +107,7 @@ class LoopSource:
         yield from self._hand_over(now_s)
 
     def _ticks(self, now_s: float) -> Iterator[PoolEvent]:
-        self._look(now_s)
+        self._look()
         if self._leases.next_end_s <= now_s:
             yield from self._end_leases(now_s)
         given, moments = self._hold.yield_claimed(now_s + self._start_s)
@@ -148,12 +148,11 @@ class LoopSource:
         self._policy.tick_s = event.time_s
         return event
 
-    def _look(self, now_s: float) -> None:
-        """See what is planned, as of now."""
+    def _look(self) -> None:
+        """See what is planned, as of the last thing that happened."""
         if self._moment is None or not self._settings.knows_plans:
             return
-        planned = self._hold.plan(self._moment, now_s + self._start_s)
-        self._leases.see(map(self._seen, planned))
+        self._leases.see(map(self._seen, self._moment.plan))
 
     def _seen(self, planned: PlannedJob) -> PlannedStart:
         start_s = planned.start_s - self._start_s
