@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pulp
 
+from milp.scale import scale_of
 from milp.solver import whole
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from milp.problem import Problem, TrainerState
 
 # Solvers' tolerances are absolute and suit objectives of about this magnitude.
-_LARGEST_GAIN = 1e4
 
 
 class CountModel(NamedTuple):
@@ -55,7 +55,7 @@ class CountModel(NamedTuple):
 
 def _scale(options: Sequence[Mapping[int, float]]) -> float:
     largest = max((abs(g) for row in options for g in row.values()), default=0.0)
-    return _LARGEST_GAIN / largest if largest > 0 else 1.0
+    return scale_of(largest)
 
 
 def build(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pulp
 
+from milp.scale import scale_of
 from milp.solver import whole
 from milp.window_pieces import Pieces
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from milp.window_pieces import Piece
 
 # Solvers' tolerances are absolute and suit objectives of about this magnitude.
-_LARGEST_GAIN = 1e4
 
 
 class _Part(NamedTuple):
@@ -121,7 +121,7 @@ def build(window: Window, options: Options, rows: Sequence[Sequence[int]]) -> Pr
     base = options.base[[row for own in rows for row in own]]
     largest = max((abs(gain) for gain in base.tolist()), default=0.0)
     largest = max(largest, float(abs(options.slope).max(initial=0.0)))
-    scale = _LARGEST_GAIN / largest if largest > 0.0 else 1.0
+    scale = scale_of(largest)
     writer = _Writer(window, options, model, scale)
     made = [writer.trainer(place, own) for place, own in enumerate(rows)]
     writer.finish()

@@ -12,7 +12,7 @@ from milp.problem import Curve
 from milp.proposal import Found
 from milp.solver import Cbc
 from milp.verify import constraint_violations
-from milp.window import Holding, Stay, Window, total_gain
+from milp.window import Holder, Holding, Stay, Window, total_gain
 from milp.window_answer import answer_window
 from milp.window_options import Options, options_of
 from milp.window_pieces import MOST_ERROR, Pieces
@@ -123,3 +123,17 @@ def test_pieces_of_one_node_each_have_no_error(
     assert [(piece.start, piece.nodes) for piece in made] == [
         (n, 1) for n in range(nodes)
     ]
+
+
+def test_worths_next_to_nothing_make_a_program_all_the_same() -> None:
+    """Scaled up they would be without end, and no program takes that."""
+    curve = custom([0.0, 2.3e-308])
+    window = Window(
+        stays={0: Stay(1, 1.0, 0.0, 1.0)},
+        free={0: 1},
+        trainers=(Holder(curve, {}, up_s=0.0, down_s=0.0, start_s=0.0, loss_s=0.0),),
+        hit_weight=0.0,
+        change_weight=1.0,
+    )
+
+    assert whole_program(window).scale == 1.0
