@@ -11,6 +11,8 @@ from freetrain.cli import options
 from freetrain.cli.output import write_file, write_out
 from freetrain.cli.priority_settings import given_settings
 from freetrain.cli.request import DRAWN, ReplayRequest
+from freetrain.cli.unused import refuse_unused
+from freetrain.errors import UsageError
 from freetrain.quality.outlook import Better
 from freetrain.replay.settings import ReplaySettings
 
@@ -28,8 +30,17 @@ freetrain contest specon --against fair --pool 20 --count 40 --seeds 5 --process
 Contestants = Annotated[
     list[str], typer.Argument(metavar="PRIORITY...", help="As --priority of replay.")
 ]
+POOL = 20
+"""Nodes, where neither they nor a log are named."""
+
 Pool = Annotated[
-    int, typer.Option(metavar="N", min=1, help="Nodes that nobody takes away.")
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        help="Nodes that nobody takes away.",
+        show_default=str(POOL),
+    ),
 ]
 Log = Annotated[
     Path | None,
@@ -67,7 +78,7 @@ def contest(  # noqa: PLR0913 - one parameter an option, as Typer wants it
         str, typer.Option(metavar="NAME", help="The priority they are held against.")
     ] = "fair",
     settings: options.PrioritySettings = None,
-    pool: Pool = 20,
+    pool: Pool = None,
     log: Log = None,
     nodes: options.Nodes = None,
     start: options.StartS = 0.0,
@@ -93,10 +104,12 @@ def contest(  # noqa: PLR0913 - one parameter an option, as Typer wants it
 
     world: World = ctx.obj
     names = [name for name in dict.fromkeys(priorities) if name != against]
+    _refuse_nothing(names, pool, log, against=against)
+    nodes_of_its_own = pool or POOL
     request = ReplayRequest(
         log=None if log is None else world.cwd / log,
-        named=f"{pool} nodes" if log is None else str(log),
-        pool=pool if log is None else None,
+        named=f"{nodes_of_its_own} nodes" if log is None else str(log),
+        pool=nodes_of_its_own if log is None else None,
         trainers=f"{DRAWN}{count}",
         curves=None if curves is None else str(curves),
         better=better,
@@ -118,6 +131,7 @@ def contest(  # noqa: PLR0913 - one parameter an option, as Typer wants it
             record_steps=False,
         ),
     )
+    refuse_unused(request)
     wanted = Contest(
         request=request,
         loads=tuple(load),
@@ -133,3 +147,22 @@ def contest(  # noqa: PLR0913 - one parameter an option, as Typer wants it
         write_out(world, text)
     else:
         write_file(world.cwd / out, text.encode("utf-8"), force=force)
+
+
+def _refuse_nothing(
+    names: list[str], pool: int | None, log: Path | None, *, against: str
+) -> None:
+    """Refuse a contest of one, and two pools.
+
+    Raises:
+        UsageError: It is one of these.
+    """
+    if not names:
+        raise UsageError(
+            f"{against} would be held against itself; nothing was replayed. Name "
+            f"another priority, or another --against."
+        )
+    if pool is not None and log is not None:
+        raise UsageError(
+            "expected either --log or --pool, and not both; nothing was replayed."
+        )

@@ -11,6 +11,7 @@ from freetrain.cli.loop_request import check_loop, loop_settings, policies_in_th
 from freetrain.cli.output import check_folder, write_folder, write_out
 from freetrain.cli.priority_settings import given_settings
 from freetrain.cli.request import ReplayRequest, is_drawn
+from freetrain.cli.unused import refuse_unused
 from freetrain.cli.world import World
 from freetrain.errors import UsageError
 from freetrain.quality.outlook import Better
@@ -97,7 +98,7 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
         load=load,
         curves=None if curves is None else str(curves),
         better=better,
-        policies=tuple(policy or ()),
+        policies=_also(against, policy or []),
         priorities=_with(against, priority or [DEFAULT_PRIORITY]),
         priority_settings=given_settings(settings or ()),
         against=against,
@@ -120,10 +121,12 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
             record_forecasts=log is not None and (as_json or out is not None),
         ),
     )
+    if loop is not None:
+        check_loop(request)
+    refuse_unused(request)
     if loop is None:
         run_and_show(request, world, as_json=as_json, out=out, force=force)
         return
-    check_loop(request)
     request = replace(request, policies=policies_in_the_loop(request.policies))
     from freetrain.cli.loop import run_loop_and_show  # noqa: PLC0415 - as below
 
@@ -155,6 +158,22 @@ def _with(against: str | None, priorities: list[str]) -> tuple[str, ...]:
     """Return *priorities*, each once, and the one that they are held against."""
     also = [] if against is None or against in options.POLICY_NAMES else [against]
     return tuple(dict.fromkeys([*priorities, *also]))
+
+
+def _also(against: str | None, policies: list[str]) -> tuple[str, ...]:
+    """Return *policies*, and the one that they are held against.
+
+    Raises:
+        UsageError: They are held against a priority that none of them goes by.
+    """
+    if against in options.POLICY_NAMES:
+        return tuple(dict.fromkeys([*policies, against]))
+    if against is not None and "freetrain" not in policies:
+        raise UsageError(
+            f"--against {against} is no policy, and only the policy freetrain goes by "
+            f"other priorities; nothing was replayed. Add --policy freetrain."
+        )
+    return tuple(policies)
 
 
 def run_and_show(

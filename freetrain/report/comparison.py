@@ -37,7 +37,8 @@ class Comparison:
         trainer_count: How many there are.
         parallel: How many may run at a time.
         results: One a policy or priority, in the order asked for, at least one.
-        against: Which of them the others are held against, by name; None for none.
+        against: Which of them the others are held against: a policy, or a priority
+            that the policy freetrain goes by; None for none.
     """
 
     command: str
@@ -63,7 +64,12 @@ class Comparison:
     @property
     def baseline(self) -> ReplayResult | None:
         """The result that the others are held against, if any."""
-        named = (r for r in self.results if self.against in (self.name(r), r.priority))
+        named = (
+            one
+            for one in self.results
+            if self.against == one.policy
+            or (one.policy == "freetrain" and self.against == one.priority)
+        )
         return next(named, None)
 
     @property

@@ -7,17 +7,8 @@ import pytest
 
 from tests.cli.worlds import run, written
 
-CONTEST = (
-    "contest",
-    "weight",
-    "speedup",
-    "--count",
-    "3",
-    "--pool",
-    "4",
-    "--seeds",
-    "2",
-)
+DRAWS = ("contest", "weight", "speedup", "--count", "3", "--seeds", "2")
+CONTEST = (*DRAWS, "--pool", "4")
 
 
 def curves(folder: Path) -> None:
@@ -67,7 +58,7 @@ def test_a_contest_is_the_same_in_one_process_and_in_two(tmp_path: Path) -> None
 
 
 def test_a_contest_may_be_held_in_the_holes_of_a_log(tmp_path: Path) -> None:
-    ran = run(*CONTEST, "--log", "holes.csv", "--curves", "c", "--json", cwd=tmp_path)
+    ran = run(*DRAWS, "--log", "holes.csv", "--curves", "c", "--json", cwd=tmp_path)
 
     assert ran.code == 0
     assert len(json.loads(ran.stdout)) == 4
@@ -94,6 +85,25 @@ def test_drawn_trainers_are_replayed_against_a_baseline(tmp_path: Path) -> None:
     assert [r["priority"] for r in records] == ["weight", "fair"]
     assert records[0]["quality"]["time_to"]["finish"]["trainers"] == 4
     assert records[1]["against"]["time_to"]["finish"]["slower"] == 0
+
+
+def test_a_policy_that_others_are_held_against_is_replayed_too(tmp_path: Path) -> None:
+    words = ("replay", "--pool", "4", "--trainers", "quality:4", "--curves", "c")
+    asked = (*words, "--policy", "freetrain", "--against", "equal", "--json")
+
+    records = json.loads(run(*asked, cwd=tmp_path).stdout)
+
+    assert [r["policy"] for r in records] == ["freetrain", "equal"]
+    assert [r["against"]["name"] for r in records] == ["equal", "equal"]
+
+
+def test_a_policy_that_goes_by_no_priority_is_not_held_for_one(tmp_path: Path) -> None:
+    words = ("replay", "--pool", "4", "--trainers", "quality:4", "--curves", "c")
+    asked = (*words, "--policy", "equal", "--policy", "freetrain", "--priority", "fair")
+
+    ran = run(*asked, "--against", "fair", "--json", cwd=tmp_path)
+
+    assert {r["against"]["name"] for r in json.loads(ran.stdout)} == {"freetrain"}
 
 
 def test_the_recorded_curves_are_there_to_draw_from(tmp_path: Path) -> None:
@@ -142,6 +152,15 @@ def test_curves_that_fall_are_the_same_training_as_those_that_rise(
         ("contest weight --load 0", 64, "Invalid value for '--load'"),
         ("contest wait", 64, "no priority 'wait'. Choose one of"),
         ("contest", 64, "Missing argument 'PRIORITY...'"),
+        ("contest fair", 64, "fair would be held against itself; nothing was"),
+        (
+            "contest slaq --log holes.csv --pool 4",
+            64,
+            "either --log or --pool, and not",
+        ),
+        ("contest slaq --nodes 4", 64, "--nodes is for replays of a log; nothing was"),
+        ("contest slaq --start 9", 64, "--start is for replays of a log; nothing was"),
+        ("contest slaq --better lower", 64, "--better is for --curves; nothing was"),
     ],
 )
 def test_what_makes_no_sense_is_refused(
