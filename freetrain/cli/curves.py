@@ -1,6 +1,7 @@
 """``freetrain curves``: what trainers' losses say of what is to come."""
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -28,7 +29,10 @@ def curves(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     ] = None,
     *,
     as_json: options.AsJson = False,
-    out: options.OutFile = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw them, too: a page without network."),
+    ] = None,
     force: options.Force = False,
     config: options.Config = None,
 ) -> None:

@@ -55,7 +55,7 @@ def demo(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     out: options.OutFolder = None,
     force: options.Force = False,
 ) -> None:
-    """Replay the sample week that ships under every policy; or, --live, train here."""
+    """Replay the sample week that ships under four policies; or, --live, train here."""
     world: World = ctx.obj
     if live:
         # Imported here, so that help and completion stay quick.

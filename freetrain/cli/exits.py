@@ -67,7 +67,8 @@ def exit_code(error: Exception) -> int:
 def error_line(error: Exception) -> str:
     """Return *error* as one line: what happened, what was not done, what to do."""
     if isinstance(error, typer.TyperException):
-        said = error.format_message().rstrip(".")
+        # Typer 0.29 checks choices by Pydantic, which names the exception's class.
+        said = error.format_message().replace(": Value error, ", ": ", 1).rstrip(".")
         stop = "" if said.endswith("?") else "."
         return one_line(f"{said}{stop} Nothing was done. `freetrain -h` shows how.")
     if isinstance(error, UnreadableLogError):

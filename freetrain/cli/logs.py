@@ -29,13 +29,13 @@ def logs(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     generation: Annotated[
         int | None,
         typer.Option(
-            metavar="G", min=1, help="Only this one.", show_default="(all of them)"
+            metavar="G", min=1, help="Only this one.", show_default="all of them"
         ),
     ] = None,
     tail: Annotated[
         int | None,
         typer.Option(
-            metavar="N", min=0, help="Only the last N lines.", show_default="(all)"
+            metavar="N", min=0, help="Only the last N lines.", show_default="all"
         ),
     ] = None,
     agent: Annotated[

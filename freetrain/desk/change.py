@@ -15,7 +15,7 @@ from freetrain.desk.leaving import empty_after, leave
 from freetrain.errors import UsageError
 from freetrain.exchange.assigned import GO_ON, create_assigned, newest_assigned
 from freetrain.store.database import transaction
-from freetrain.store.open_store import open_store
+from freetrain.store.open_store import check_exists, open_store
 from freetrain.store.trainers import TrainerState, put_trainers, trainers
 from freetrain.toml.wording import closest, shown
 
@@ -76,10 +76,12 @@ def change(
 
     Raises:
         UsageError: There is no trainer of such a name; nothing was changed.
+        StoreMissingError: There is no state; none was made.
         StoreError: The state cannot be used; nothing was changed.
         TryLaterError: It is written down, but their worlds could not be told yet.
         OSError: Likewise.
     """
+    check_exists(state.path)  # opening it to write would make one
     with open_store(state.path, uid=uid) as connection, transaction(connection):
         rows = [_named(connection, name) for name in dict.fromkeys(names)]
         changed = [_changed(row, verb, now_s) for row in rows]

@@ -44,6 +44,20 @@ def open_store(
         connection.close()
 
 
+def check_exists(path: Path) -> None:
+    """Refuse a directory *path* without a state, in which there is no trainer.
+
+    Raises:
+        StoreMissingError: There is none.
+    """
+    if not (path / DATABASE).exists():
+        raise StoreMissingError(
+            f"there is no state in {path} yet, and so no trainer. Nothing was done. "
+            f"Submit a trainer first, or name the configuration that you use with "
+            f"--config."
+        )
+
+
 @contextmanager
 def read_store(
     path: Path, *, uid: int, wait_s: float = 5.0
@@ -62,11 +76,7 @@ def read_store(
         StoreMissingError: There is no state.
         StoreError: It is unsafe, damaged, a newer one's, or cannot be read.
     """
-    if not (path / DATABASE).exists():
-        raise StoreMissingError(
-            f"there is no state in {path} yet, so there is nothing to show. Submit a "
-            f"trainer first, or name the configuration that you use with --config."
-        )
+    check_exists(path)
     check_directory(path, uid=uid)
     with closing(connect_reading(path / DATABASE, wait_s=wait_s)) as connection:
         check_version(connection)

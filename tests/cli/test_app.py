@@ -56,6 +56,7 @@ def test_every_verb_explains_itself_with_an_example(
     shown = capsys.readouterr().out
     assert ran.code == 0
     assert "Examples" in shown
+    assert "((" not in shown, "a default's own brackets beside Typer's"
     assert f"freetrain {' '.join(verb)}" in shown.split("Examples")[1]
 
 

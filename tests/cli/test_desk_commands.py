@@ -248,7 +248,11 @@ def test_in_a_pipe_watching_shows_it_once(tmp_path: Path, digits: StateDir) -> N
     assert digits.path.exists()
 
 
-def test_without_a_state_status_says_what_to_do(tmp_path: Path) -> None:
-    at_home(tmp_path)
+@pytest.mark.parametrize("words", [("status",), ("cancel", "a"), ("resume", "a")])
+def test_without_a_state_it_is_said_what_to_do_and_none_is_made(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    state = at_home(tmp_path)
 
-    assert "Submit a trainer first" in refused("status", cwd=tmp_path, code=66)
+    assert "Submit a trainer first" in refused(*words, cwd=tmp_path, code=66)
+    assert not state.path.exists()
