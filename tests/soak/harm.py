@@ -25,12 +25,15 @@ class Delay:
             Measured from the beginning of each run.
         met_lease: Whether nodes that it got had held a lease while it waited.
         met_request: Whether a lease waited in the queue while it did.
+        kept_s: How much of its wait in the second was after nobody but leases held
+            its nodes. The rest of a delay is that of those it stood in line behind.
     """
 
     name: str
     delay_s: float
     met_lease: bool
     met_request: bool = False
+    kept_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +64,24 @@ def delays(without: Run, run: Run) -> tuple[Delay, ...]:
         raise ValueError(f"different jobs: {sorted(before.keys() ^ after.keys())}")
     met = {job.name for job in run.others if met_lease(job, run.leases)}
     beside = {job.name for job in run.others if met_request(job, run.leases)}
+    kept = {job.name: kept_s(job, run.others) for job in run.others}
     return tuple(
-        Delay(name, after[name] - before[name], name in met, name in beside)
+        Delay(name, after[name] - before[name], name in met, name in beside, kept[name])
         for name in sorted(before)
     )
+
+
+def kept_s(job: JobSeen, others: Iterable[JobSeen]) -> float:
+    """Return for how long *job* waited though none of *others* held its nodes."""
+    if job.started_s is None:
+        return math.nan
+    gone_s = [
+        one.ended_s
+        for one in others
+        if one is not job and one.nodes & job.nodes and _precedes(one, job.started_s)
+    ]
+    free_s = max((s for s in gone_s if s is not None), default=-math.inf)
+    return max(0.0, job.started_s - max(free_s, job.submitted_s))
 
 
 def met_lease(job: JobSeen, leases: Iterable[JobSeen]) -> bool:
@@ -106,6 +123,10 @@ def _starts(run: Run) -> dict[str, float]:
         for job in run.others
         if job.started_s is not None
     }
+
+
+def _precedes(one: JobSeen, start_s: float) -> bool:
+    return one.started_s is not None and one.started_s < start_s
 
 
 def _waited_until(lease: JobSeen) -> float:

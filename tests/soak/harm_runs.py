@@ -18,7 +18,7 @@ from tests.soak.harm import Delay, Spread, delays, spread
 from tests.soak.pauses import Direction, Pause, pauses, read_worked, trained
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from tests.cluster.cluster import Cluster
@@ -83,13 +83,15 @@ def measure_harm(cluster: Cluster, folder: Path, wanted: Measurement) -> Iterato
             harm += delays(first, run)
             yield from _work_told(stage, run, hole_s=scale * HOLE_S)
         cluster.clear()
-    yield ""
-    yield "| start later by, s | jobs | median | 95 % | most |"
-    yield "|---|---|---|---|---|"
-    yield _row("without FreeTrain, against without", floor)
-    yield _row("with, met no lease", [d for d in harm if not d.met_lease])
-    yield _row("with, met a lease", [d for d in harm if d.met_lease])
-    yield _row("with, while a lease waited", [d for d in harm if d.met_request])
+    rows = {
+        "without FreeTrain, against without": floor,
+        "with, met no lease": [d for d in harm if not d.met_lease],
+        "with, met a lease": [d for d in harm if d.met_lease],
+        "with, while a lease waited": [d for d in harm if d.met_request],
+    }
+    yield from _table("start later by, s", rows, lambda delay: delay.delay_s)
+    what = "wait while nobody but leases holds their nodes, s"
+    yield from _table(what, rows, lambda delay: delay.kept_s)
 
 
 def measure_coverage(
@@ -173,7 +175,13 @@ def pause_told(some: Sequence[Pause]) -> str:
     )
 
 
-def _row(what: str, some: Sequence[Delay]) -> str:
-    told: Spread = spread([delay.delay_s for delay in some])
-    figures = f"{told.median_s:.2f} | {told.high_s:.2f} | {told.most_s:.2f}"
-    return f"| {what} | {told.count} | {figures} |"
+def _table(
+    what: str, rows: Mapping[str, Sequence[Delay]], value: Callable[[Delay], float]
+) -> Iterator[str]:
+    yield ""
+    yield f"| {what} | jobs | median | 95 % | most |"
+    yield "|---|---|---|---|---|"
+    for name, some in rows.items():
+        told: Spread = spread([value(delay) for delay in some])
+        figures = f"{told.median_s:.2f} | {told.high_s:.2f} | {told.most_s:.2f}"
+        yield f"| {name} | {told.count} | {figures} |"

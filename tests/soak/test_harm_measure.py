@@ -33,8 +33,8 @@ def test_a_delay_is_counted_from_the_beginning_of_each_run() -> None:
     run = Run(5_000.0, 5_100.0, (other("1", 5_010, 5_010.5), other("0", 5_000, 5_004)))
 
     assert delays(without, run) == (
-        Delay("other-0", 3.0, met_lease=False),
-        Delay("other-1", -0.5, met_lease=False),
+        Delay("other-0", 3.0, met_lease=False, kept_s=4.0),
+        Delay("other-1", -0.5, met_lease=False, kept_s=0.5),
     )
 
 
@@ -57,7 +57,7 @@ def test_a_job_met_a_lease_that_held_its_node_while_it_waited(
 
     (delay,) = delays(Run(0, 99, (job,)), Run(0, 99, (job,), (held,)))
 
-    assert delay == Delay("other-0", 0.0, met_lease=met)
+    assert delay == Delay("other-0", 0.0, met_lease=met, kept_s=4.0)
 
 
 @pytest.mark.parametrize(
@@ -75,6 +75,25 @@ def test_a_job_met_a_request_that_waited_while_it_did(
     met: bool,  # noqa: FBT001 -- a parameter of the test
 ) -> None:
     assert met_request(other("0", 10, 14), (request_,)) is met
+
+
+@pytest.mark.parametrize(
+    ("before", "kept_s"),
+    [
+        (JobSeen("other-1", frozenset({"n1", "n2"}), 0, 0, 13), 1.0),  # held its node
+        (JobSeen("other-1", frozenset({"n2"}), 0, 0, 13), 4.0),  # held another
+        (JobSeen("other-1", frozenset({"n1"}), 0, 0, 5), 4.0),  # was long over
+        (JobSeen("other-1", frozenset({"n1"}), 11, 20, 30), 4.0),  # came after it
+    ],
+)
+def test_time_behind_others_on_its_nodes_is_nothing_that_leases_kept_a_job(
+    before: JobSeen, kept_s: float
+) -> None:
+    job = other("0", 10, 14)
+
+    run = Run(0, 99, (job, before))
+
+    assert delays(run, run)[0].kept_s == kept_s
 
 
 def test_runs_of_different_jobs_are_not_compared() -> None:
