@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 _LINE = re.compile(r"^(\S+)\s*= ?(.*)$", re.MULTILINE)
 _VERSION = re.compile(r"slurm\S* (\d+)\.(\d+)\.(\S+)")
-_NO_TIMEOUT = 65534.0  # NO_VAL16, which 22.05 prints where no time-out is set
 _MINUTE_S = 60.0
 _DEFAULT_WINDOW_MIN = 1440
 _DEFAULT_RESOLUTION_S = 60
@@ -63,15 +62,12 @@ class ClusterConfig:
         priority_type: For example ``priority/multifactor``.
         preempt_type: For example ``preempt/partition_prio``.
         preempt_mode: For example ``CANCEL``.
-        preempt_parameters: As written.
         private_data: Kinds of records that users see their own of only.
         kill_wait_s: Between a job's TERM and its KILL.
         complete_wait_s: How long ending jobs hold up the schedulers.
         over_time_limit_s: How long jobs may overrun their limit.
-        epilog_timeout_s: How long an epilog may take, ``math.inf`` for no bound.
         has_epilog: Whether an epilog runs on the nodes.
         max_array_size: One more than the largest index of a job array.
-        min_job_age_s: How long Slurm remembers jobs that ended.
     """
 
     cluster: str
@@ -83,15 +79,12 @@ class ClusterConfig:
     priority_type: str
     preempt_type: str
     preempt_mode: str
-    preempt_parameters: str
     private_data: tuple[str, ...]
     kill_wait_s: float
     complete_wait_s: float
     over_time_limit_s: float
-    epilog_timeout_s: float
     has_epilog: bool
     max_array_size: int
-    min_job_age_s: float
 
     @property
     def bf_window_s(self) -> float:
@@ -178,15 +171,12 @@ def _config(settings: dict[str, str]) -> ClusterConfig:
         priority_type=settings["PriorityType"],
         preempt_type=settings["PreemptType"],
         preempt_mode=settings["PreemptMode"],
-        preempt_parameters=text_or_empty(settings.get("PreemptParameters", "")),
         private_data=_private(settings["PrivateData"]),
         kill_wait_s=_seconds(settings["KillWait"]),
         complete_wait_s=_seconds(settings["CompleteWait"]),
         over_time_limit_s=_seconds(settings["OverTimeLimit"]),
-        epilog_timeout_s=_epilog_timeout_s(settings),
         has_epilog=_has_epilog(settings),
         max_array_size=int(settings["MaxArraySize"]),
-        min_job_age_s=_seconds(settings["MinJobAge"]),
     )
 
 
@@ -203,12 +193,6 @@ def _private(text: str) -> tuple[str, ...]:
 
 def _seconds(text: str) -> float:
     return duration_s(text) or 0.0
-
-
-def _epilog_timeout_s(settings: dict[str, str]) -> float:
-    text = settings.get("EpilogTimeout", settings.get("PrologEpilogTimeout", ""))
-    timeout_s = duration_s(text)
-    return math.inf if timeout_s in {None, _NO_TIMEOUT} else float(timeout_s or 0.0)
 
 
 def _has_epilog(settings: dict[str, str]) -> bool:

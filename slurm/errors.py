@@ -8,25 +8,15 @@ SlurmError
 └── UnreadableOutputError   our bug or a new Slurm; keep the text, change nothing
 """
 
-from typing import ClassVar
-
 _SHOWN_CHARACTERS = 200
 
 
 class SlurmError(Exception):
-    """Something between us and Slurm went wrong.
-
-    Attributes:
-        transient: Whether the same request may work later.
-    """
-
-    transient: ClassVar[bool] = False
+    """Something between us and Slurm went wrong."""
 
 
 class SlurmUnavailableError(SlurmError):
     """Slurm did not answer; what was asked may or may not have happened."""
-
-    transient = True
 
 
 class SlurmMissingError(SlurmUnavailableError):
@@ -35,8 +25,6 @@ class SlurmMissingError(SlurmUnavailableError):
 
 class RequestsSpentError(SlurmError):
     """We have asked as much as we may; this request was not sent."""
-
-    transient = True
 
 
 class SlurmRefusedError(SlurmError):

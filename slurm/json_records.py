@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from typing import TYPE_CHECKING, TypeVar
 
-from slurm.config import Release
 from slurm.errors import SlurmRefusedError, UnreadableOutputError
 from slurm.gres import read_gres
 from slurm.json_values import at, minutes_s, number, text, time_s, whole, words
@@ -21,7 +19,6 @@ from slurm.states import job_states, node_states
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_RELEASE = re.compile(r"(\d+)\.(\d+)\.(\S+)")
 
 T = TypeVar("T")
 
@@ -55,20 +52,6 @@ def parse_partitions_json(answer: str) -> tuple[Partition, ...]:
 def parse_reservations_json(answer: str) -> tuple[Reservation, ...]:
     """Return the reservations of an answer; raises like ``parse_jobs_json``."""
     return _read(answer, "reservations", _reservation)
-
-
-def parse_release_json(answer: str) -> Release:
-    """Return the release that an answer's ``meta`` tells (``Slurm`` until 23.02).
-
-    Raises:
-        UnreadableOutputError: It tells none.
-    """
-    meta = at(_load(answer, "meta"), "meta")
-    name = at(meta, "slurm", "release") or at(meta, "Slurm", "release")
-    found = _RELEASE.fullmatch(str(name))
-    if found is None:
-        raise _unreadable("meta", 0, answer, "there is no release in it")
-    return Release(int(found[1]), int(found[2]), found[3])
 
 
 def _read(answer: str, kind: str, read: Callable[[object], T]) -> tuple[T, ...]:

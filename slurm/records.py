@@ -246,9 +246,6 @@ class Sdiag:
         bf_active: Whether a backfill cycle was under way.
         bf_cycles: Backfill cycles counted.
         bf_last_cycle_s: When the last one was, None before the first.
-        bf_last_depth: Jobs that it looked at.
-        bf_last_queue_length: Jobs that waited then.
-        server_threads: Requests that slurmctld was serving.
     """
 
     taken_s: float
@@ -256,6 +253,3 @@ class Sdiag:
     bf_active: bool
     bf_cycles: int
     bf_last_cycle_s: float | None
-    bf_last_depth: int = 0
-    bf_last_queue_length: int = 0
-    server_threads: int = 0

@@ -10,12 +10,9 @@ from slurm.records import Sdiag
 
 _TAKEN = re.compile(r"^sdiag output at .*\((\d+)\)$", re.MULTILINE)
 _SINCE = re.compile(r"^Data since .*\((\d+)\)$", re.MULTILINE)
-_THREADS = re.compile(r"^Server thread count:\s*(\d+)$", re.MULTILINE)
 _BACKFILL = re.compile(r"^Backfilling stats( \(WARNING)?.*$", re.MULTILINE)
 _CYCLES = re.compile(r"^\tTotal cycles: (\d+)$", re.MULTILINE)
 _LAST = re.compile(r"^\tLast cycle when: (?:N/A|.*\((\d+)\))$", re.MULTILINE)
-_DEPTH = re.compile(r"^\tLast depth cycle: (\d+)$", re.MULTILINE)
-_QUEUE = re.compile(r"^\tLast queue length: (\d+)$", re.MULTILINE)
 
 
 def sdiag_argv() -> list[str]:
@@ -41,9 +38,6 @@ def parse_sdiag(text: str) -> Sdiag:
         bf_active=backfill[1] is not None,
         bf_cycles=int(_find(_CYCLES, text, at)[1]),
         bf_last_cycle_s=None if last is None else float(last),
-        bf_last_depth=int(_find(_DEPTH, text, at)[1]),
-        bf_last_queue_length=int(_find(_QUEUE, text, at)[1]),
-        server_threads=int(_find(_THREADS, text)[1]),
     )
 
 

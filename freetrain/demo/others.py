@@ -38,11 +38,6 @@ class Stay:
     end_s: float
     nodes: tuple[str, ...]
 
-    @property
-    def has_notice(self) -> bool:
-        """Whether it waits in the queue before it starts, with a plan."""
-        return self.submit_s < self.start_s
-
 
 def stays(*, seconds: float, seed: int) -> tuple[Stay, ...]:
     """Return a little more than *seconds* of other people's jobs, by start.

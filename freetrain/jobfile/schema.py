@@ -31,8 +31,6 @@ LONGEST_S = 3_650 * 86_400.0
 MOST_HOOK_S = 60.0
 """Ticks wait for hooks, and others for ticks."""
 
-SHORTEST_COMMIT_S = 1.0
-
 
 def schema(places: Places) -> Schema[job.TrainerJob]:
     """Return the keys of a job file whose paths start from *places*."""

@@ -83,11 +83,6 @@ def generate(model: WorkloadModel) -> JobTrace:
     )
 
 
-def offered_load(trace: JobTrace, span_s: float) -> float:
-    """Return the node-seconds that *trace* submits over those of the machine."""
-    return sum(job.run_s * job.units for job in trace.jobs) / (trace.units * span_s)
-
-
 def _draft_enough(model: WorkloadModel) -> tuple[list[_Draft], float]:
     wanted_node_s = model.load * model.nodes * model.span_s
     streams = [_drafts(model, number) for number in range(len(model.classes))]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +10,6 @@ from logs.generate.lublin import generate
 from logs.generate.model import BATCH, INTERACTIVE, WorkloadModel
 from logs.schedule.build import schedule
 from logs.schedule.result import Method
-from logs.swf import write_swf
 
 if TYPE_CHECKING:
     from logs.trace import JobTrace
@@ -32,23 +30,6 @@ log begins: 89 % of the week's node-time is used, no day under 80 %.
 
 SAMPLE_NAME = "week-512.swf"
 """Plain text: it can be read and compared, and no compressor's version is in it."""
-
-
-def write_sample(folder: Path) -> Path:
-    """Write the sample week into *folder*, and return its path.
-
-    The bytes are the same every time. A file of that name is replaced as a whole.
-
-    Raises:
-        OSError: The folder cannot be made or written; an old sample is still whole.
-    """
-    text = io.StringIO()
-    write_swf(sample_trace(), text)
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / SAMPLE_NAME
-    partial = path.with_suffix(".partial")
-    partial.write_bytes(text.getvalue().encode("ascii"))
-    return partial.replace(path)
 
 
 def shipped_sample() -> Path:

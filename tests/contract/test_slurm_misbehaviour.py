@@ -89,10 +89,8 @@ def test_a_controller_that_is_away_is_tried_again_later(
 ) -> None:
     fake_slurm.script("squeue", act)
 
-    with pytest.raises(SlurmUnavailableError, match="Try again later") as caught:
+    with pytest.raises(SlurmUnavailableError, match="Try again later"):
         impatient(fake_slurm, _SOON_S).snapshot()
-
-    assert caught.value.transient
 
 
 @pytest.mark.parametrize("act", [Act.HANG_AFTER, Act.EMPTY, Act.HALF, Act.GARBAGE])
@@ -128,7 +126,6 @@ def test_a_refusal_tells_what_slurm_said(
     with pytest.raises(SlurmRefusedError, match="permission denied") as caught:
         backend.submit(lease(name))
 
-    assert not caught.value.transient
     assert "permission denied" in caught.value.said
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logs.generate.arrivals import day_shares
-from logs.generate.lublin import generate, offered_load
+from logs.generate.lublin import generate
 from logs.generate.model import (
     ALL_JOBS,
     BATCH,
@@ -14,6 +14,7 @@ from logs.generate.model import (
     JobClass,
     WorkloadModel,
 )
+from logs.trace import JobTrace
 
 TYPED = (BATCH, INTERACTIVE)
 models = st.builds(
@@ -48,6 +49,11 @@ def test_every_job_fits_the_machine_the_span_and_its_own_limit(
     assert [job.job_id for job in trace.jobs] == [
         str(n) for n in range(1, len(trace.jobs) + 1)
     ]
+
+
+def offered_load(trace: JobTrace, span_s: float) -> float:
+    """Return the node-seconds that *trace* submits over those of the machine."""
+    return sum(job.run_s * job.units for job in trace.jobs) / (trace.units * span_s)
 
 
 @settings(deadline=None, max_examples=40)

@@ -1,14 +1,11 @@
 from itertools import accumulate
-from pathlib import Path
 
 import pytest
 
 from logs.generate.sample import (
     SAMPLE_MODEL,
-    SAMPLE_NAME,
     sample_trace,
     shipped_sample,
-    write_sample,
 )
 from logs.read import read_trace
 from logs.trace import JobTrace
@@ -19,20 +16,6 @@ def sample() -> JobTrace:
     trace = read_trace(shipped_sample())
     assert isinstance(trace, JobTrace)
     return trace
-
-
-def test_the_shipped_sample_is_made_anew_to_the_byte(tmp_path: Path) -> None:
-    path = write_sample(tmp_path / "new folder")
-
-    assert path == tmp_path / "new folder" / SAMPLE_NAME
-    assert path.read_bytes() == shipped_sample().read_bytes()
-    assert list(path.parent.iterdir()) == [path]
-
-
-def test_the_sample_replaces_an_older_one(tmp_path: Path) -> None:
-    (tmp_path / SAMPLE_NAME).write_text("old", encoding="ascii")
-
-    assert write_sample(tmp_path).stat().st_size > 100_000
 
 
 def test_reading_the_sample_gives_the_jobs_that_were_written(sample: JobTrace) -> None:

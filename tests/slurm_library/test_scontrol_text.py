@@ -223,7 +223,14 @@ def test_sdiag_tells_whether_backfill_is_at_work() -> None:
     assert quiet.taken_s > quiet.since_s
     assert torn.bf_last_cycle_s == 1_795_249_270.0
     assert torn.bf_cycles > 0
-    assert torn.server_threads > 0
+
+
+def test_sdiag_need_not_tell_what_nobody_reads() -> None:
+    text = recorded("torn", "sdiag-before.txt")
+    lines = [line for line in text.splitlines() if "Server thread count" not in line]
+
+    assert len(lines) == len(text.splitlines()) - 1
+    assert parse_sdiag("\n".join(lines) + "\n") == parse_sdiag(text)
 
 
 def test_sdiag_before_the_first_backfill_cycle_tells_no_time() -> None:
@@ -255,7 +262,7 @@ def test_the_configuration_has_what_the_broker_asks_for(scenario: str) -> None:
         30,
         5,
     )
-    assert (config.has_epilog, config.epilog_timeout_s) == (False, math.inf)
+    assert not config.has_epilog
     assert config.overrun_s(partitions[1], epilog_s=8.0) == 5.0
     assert config.private_data == (("jobs",) if scenario == "private" else ())
 
@@ -264,12 +271,10 @@ def test_what_a_job_may_overrun_adds_up() -> None:
     text = recorded("quiet", "config.txt")
     text = text.replace("OverTimeLimit           = 0 min", "OverTimeLimit = 2 min")
     text = text.replace("Epilog                  = (null)", "Epilog[0] = /etc/epilog")
-    text = text.replace("PrologEpilogTimeout     = 65534", "EpilogTimeout = 40")
     config = parse_config(text)
     main = parse_partitions(recorded("quiet", "partitions.txt"))[0]
 
     assert config.overrun_s(main, epilog_s=8.0) == 120.0 + 5.0 + 8.0
-    assert config.epilog_timeout_s == 40.0
 
 
 def test_without_backfill_there_is_no_window() -> None:
