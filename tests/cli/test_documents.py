@@ -1,5 +1,6 @@
 """No command goes undocumented, and no document shows a command that fails."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -7,6 +8,7 @@ from types import ModuleType
 import pytest
 import typer
 
+import freetrain
 from tests.cli.calls import options, parse, verb_modules, verbs
 from tests.cli.worlds import run
 
@@ -80,6 +82,14 @@ def test_every_file_a_document_points_at_is_there() -> None:
             target = part.partition(")")[0].partition("#")[0]
             if target and "://" not in target:
                 assert (path.parent / target).exists(), f"{path.name}: {target}"
+
+
+def test_every_package_is_in_the_list_of_packages() -> None:
+    folder = Path(str(freetrain.__file__)).parent
+    packages = {path.parent.name for path in folder.glob("*/__init__.py")}
+
+    told = set(re.findall(r"``([a-z]+)``", str(freetrain.__doc__)))
+    assert told == packages
 
 
 def test_the_screen_in_the_readme_is_what_the_demo_prints(tmp_path: Path) -> None:
