@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from freetrain.report.comparison import name_among
 from freetrain.report.rows import percent
 from freetrain.toml.duration import render_duration
 
@@ -45,7 +46,7 @@ def cautions(timeline: PoolTimeline) -> tuple[str, ...]:
 def ran_out(results: Sequence[ReplayResult], trainers: int, span_s: float) -> str:
     """Return which of *results* finished all *trainers* before the span was over."""
     early = [
-        f"{result.policy} {render_duration(result.end_s)}"
+        f"{name_among(result, results)} {render_duration(result.end_s)}"
         for result in results
         if result.finished == trainers and result.end_s < span_s
     ]

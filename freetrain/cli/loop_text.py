@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from freetrain.cli.screen import figures
+from freetrain.report.comparison import name_among
 from freetrain.report.rows import percent, scaled
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ def loop_text(
 ) -> str:
     """Return what was played and two tables, for *world*'s terminal."""
     console = world.out()
+    replays = [one.replay for one in results]
+    named = [(name_among(one.replay, replays), one) for one in results]
     seen = "sees plans" if loop.knows_plans else "is blind to plans"
     with console.capture() as captured:
         console.print(read_as, soft_wrap=True)
@@ -49,17 +52,17 @@ def loop_text(
             f"The broker ticks every {loop.tick_s:g} s and {seen}; mode {loop.mode}.",
             soft_wrap=True,
         )
-        console.print(figures(TRAINED, [_trained(one) for one in results]))
+        console.print(figures(TRAINED, [_trained(*one) for one in named]))
         console.print()
-        console.print(figures(HARMED, [_harmed(one) for one in results]))
+        console.print(figures(HARMED, [_harmed(*one) for one in named]))
         console.print(f"\n{LEGEND}", soft_wrap=True)
     return captured.get()
 
 
-def _trained(result: LoopResult) -> tuple[str, ...]:
+def _trained(name: str, result: LoopResult) -> tuple[str, ...]:
     replay = result.replay
     return (
-        replay.policy,
+        name,
         scaled(replay.samples),
         f"{replay.preemptions:,}",
         scaled(replay.preempt_samples),
@@ -68,10 +71,10 @@ def _trained(result: LoopResult) -> tuple[str, ...]:
     )
 
 
-def _harmed(result: LoopResult) -> tuple[str, ...]:
+def _harmed(name: str, result: LoopResult) -> tuple[str, ...]:
     harm = result.harm
     return (
-        result.replay.policy,
+        name,
         f"{harm.met:,}",
         f"{harm.waited_mean_s:.1f}",
         f"{harm.waited_most_s:.1f}",

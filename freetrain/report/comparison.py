@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from freetrain.forecast.reliability import ForecastRecord
@@ -57,9 +59,8 @@ class Comparison:
     against: str | None = None
 
     def name(self, result: ReplayResult) -> str:
-        """Return what to call *result*: its policy, else its priority."""
-        alike = sum(one.policy == result.policy for one in self.results)
-        return result.policy if alike == 1 else result.priority
+        """Return what to call *result*."""
+        return name_among(result, self.results)
 
     @property
     def baseline(self) -> ReplayResult | None:
@@ -92,6 +93,12 @@ class Comparison:
     def shown_s(self) -> float:
         """Seconds from the start that drawings over time can show, above 0."""
         return min(self.span_s, self.longest.end_s) or self.span_s
+
+
+def name_among(result: ReplayResult, results: Sequence[ReplayResult]) -> str:
+    """Return what to call *result*: its policy, or its priority if others have that."""
+    alike = sum(one.policy == result.policy for one in results)
+    return result.policy if alike == 1 else result.priority
 
 
 def hole_lengths_s(timeline: PoolTimeline) -> NDArray[np.float64]:

@@ -1,5 +1,7 @@
 """What is said where figures are larger than a site can expect."""
 
+from dataclasses import replace
+
 from freetrain.cli.cautions import cautions, ran_out
 from freetrain.replay.timeline import PoolTimeline
 from logs.fragments import read_fragments
@@ -54,3 +56,12 @@ def test_policies_that_ran_out_of_trainers_are_told() -> None:
         "--requeue keeps them coming."
     )
     assert ran_out(results, trainers=91, span_s=3 * 86400) == ""
+
+
+def test_priorities_that_ran_out_of_trainers_are_told_apart() -> None:
+    one = result("freetrain", days=2.0)
+    results = (one, replace(one, priority="fair"))
+
+    said = ran_out(results, trainers=90, span_s=3 * 86400)
+
+    assert "after: throughput 2 d, fair 2 d. " in said

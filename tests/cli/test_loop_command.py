@@ -88,6 +88,15 @@ def test_the_tables_fit_into_80_columns(tmp_path: Path) -> None:
         assert sum(line.split()[:1] == [policy] for line in lines) == 2
 
 
+def test_priorities_are_told_apart_in_a_loop(tmp_path: Path) -> None:
+    words = ("--policy", "freetrain", "--priority", "weight", "--priority", "speedup")
+
+    lines = run(*LOOP, *words, cwd=tmp_path).stdout.splitlines()
+
+    for name in ("weight", "speedup"):
+        assert sum(line.split()[:1] == [name] for line in lines) == 2
+
+
 def test_a_loop_that_yields_is_played_too(tmp_path: Path) -> None:
     ran = run(*LOOP[:-1], "yield", "--policy", "lookahead", cwd=tmp_path)
 
