@@ -18,9 +18,9 @@ from freetrain.elastic.durable import replaced, sync_folder
 from freetrain.exchange.assigned import GO_ON, USER, Assigned, create_assigned
 from freetrain.exchange.environment import render_environment
 from freetrain.store.database import transaction
-from freetrain.store.directory import create_private
+from freetrain.store.directory import check_directory, create_private
 from freetrain.store.leases import leases
-from freetrain.store.open_store import open_store, read_store
+from freetrain.store.open_store import has_state, open_store, read_store
 from freetrain.store.trainers import (
     TrainerRow,
     TrainerState,
@@ -31,8 +31,10 @@ from freetrain.store.trainers import (
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
+    from freetrain.broker.lease import LeaseKey
     from freetrain.desk.submission import Submission
     from freetrain.exchange.layout import StateDir, TrainerDir
 
@@ -62,8 +64,10 @@ def preview(state: StateDir, submission: Submission, *, uid: int) -> Submitted:
     Raises:
         FreeTrainError: As ``submit``.
     """
-    if not state.path.exists():
-        return _judged(submission, Found(state=state.path))
+    if not has_state(state.path):
+        if state.path.exists():
+            check_directory(state.path, uid=uid)
+        return _judged(submission, _found(state, submission, {}, frozenset()))
     with read_store(state.path, uid=uid) as connection:
         return _judged(submission, look(connection, state, submission))
 
@@ -92,16 +96,26 @@ def look(
         StoreError: The state could not be read.
         OSError: A folder could not be read.
     """
-    name = submission.job.name
     rows = {row.name: row for row in trainers(connection)}
-    folder = state.trainer(name)
     held = {lease.key for lease in leases(connection, ending_after_s=math.inf)}
+    return _found(state, submission, rows, held)
+
+
+def _found(
+    state: StateDir,
+    submission: Submission,
+    rows: Mapping[str, TrainerRow],
+    held: Collection[LeaseKey],
+) -> Found:
+    """Return the same of all trainers *rows* by name, and of leases *held*."""
+    name = submission.job.name
+    folder = state.trainer(name)
     newest = next_generation(folder) - 1
     kept = left_over(folder.run.path, folder.logs)
     return Found(
         state=state.path,
-        row=rows.pop(name, None),
-        others=tuple(rows.values()),
+        row=rows.get(name),
+        others=tuple(row for row in rows.values() if row.name != name),
         is_over=is_over(folder, held),
         left=_named(submission, state),
         kept=LeftOver(kept.step, max(kept.generation, newest), kept.has_logs),

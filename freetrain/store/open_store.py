@@ -44,13 +44,18 @@ def open_store(
         connection.close()
 
 
+def has_state(path: Path) -> bool:
+    """Tell whether directory *path* has a state; doctor and cron make it without."""
+    return (path / DATABASE).exists()
+
+
 def check_exists(path: Path) -> None:
     """Refuse a directory *path* without a state, in which there is no trainer.
 
     Raises:
         StoreMissingError: There is none.
     """
-    if not (path / DATABASE).exists():
+    if not has_state(path):
         raise StoreMissingError(
             f"there is no state in {path} yet, and so no trainer. Nothing was done. "
             f"Submit a trainer first, or name the configuration that you use with "

@@ -10,7 +10,6 @@ import pytest
 
 from freetrain.desk.places import left_over
 from freetrain.desk.submission import Begin, Wish
-from freetrain.desk.submit import preview
 from freetrain.errors import BadConfigurationError, TryLaterError, UsageError
 from freetrain.exchange.assigned import GO_ON, USER, newest_assigned
 from freetrain.exchange.ending import Ended
@@ -24,7 +23,6 @@ from tests.desk.desks import (
     UID,
     a_job,
     a_state,
-    a_submission,
     assign,
     end,
     hold_leases,
@@ -65,15 +63,6 @@ def test_submitted_twice_it_is_one(tmp_path: Path) -> None:
     assert again.begin is Begin.SAME
     assert rows(state) == before
     assert read_environment(state.trainer("digits"))["PATH"] != "/other"
-
-
-def test_a_preview_makes_nothing(tmp_path: Path) -> None:
-    state = a_state(tmp_path)
-
-    told = preview(state, a_submission(state, a_job(tmp_path)), uid=UID)
-
-    assert told.begin is Begin.NEW
-    assert not state.path.exists()
 
 
 def test_a_name_that_is_taken_is_refused_with_what_differs(tmp_path: Path) -> None:
