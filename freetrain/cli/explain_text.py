@@ -94,12 +94,12 @@ def _trainer(one: Standing, seen: Overview) -> Iterator[str]:
         yield from _rating(line, seen)
         yield from _expected(line, seen)
     elif is_wanted and one.doing is Doing.WAITING:
-        yield "No tick has seen it yet."
+        yield "No tick has seen it yet; `freetrain cron show` tells what makes ticks."
     yield from (f"{said[:1].upper()}{said[1:]}" for said in aim_lines(one, seen))
     if one.pack is not None:
         yield f"It is a pack: {pack_line(one.pack)}."
         yield from member_lines(one.pack)
-    if is_wanted and seen.is_tick_missing:
+    if is_wanted and seen.page is not None and seen.is_tick_missing:
         yield "No tick for ten minutes or more: nothing changes without one."
 
 

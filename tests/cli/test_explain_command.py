@@ -117,7 +117,8 @@ def test_without_a_name_every_hole_has_a_reason(
 def test_before_the_first_tick_it_says_so(tmp_path: Path, digits: StateDir) -> None:
     shown = run("explain", cwd=tmp_path).stdout
 
-    assert "No tick has seen it yet." in shown
+    assert "No tick has seen it yet; `freetrain cron show` tells" in shown
+    assert "ten minutes" not in shown
     assert "`freetrain holes` looks now." in shown
     assert digits.path.exists()
 
