@@ -48,7 +48,7 @@ def curves_text(found: Sequence[Curves]) -> RenderableType:
 def _one(one: Curves) -> Iterator[RenderableType]:
     yield _line(f"{one.name}: {one.metric}, where {one.better} is better")
     if not one.told:
-        yield _line("No value was told so far. It is rated by its speed.")
+        yield _line("No value was told so far.")
         return
     yield _table(one)
     if one.is_diverging:
@@ -93,7 +93,7 @@ def _ahead(outlook: FittedOutlook) -> Iterator[tuple[str, str, str, str]]:
 def outlook_lines(one: Curves) -> Iterator[str]:
     """Yield what is expected of *one*, a sentence a line."""
     if one.outlook is None:
-        yield "Its values say nothing of what is to come: it is rated by its speed."
+        yield "Its values say nothing of what is to come."
         return
     odd = sum(not math.isfinite(point.value) for point in one.told)
     left_out = f", {odd} left out that are no numbers" if odd else ""

@@ -58,7 +58,7 @@ def trainer_part(
 def _learned(curves: Curves) -> Iterator[str]:
     yield from speed_lines(curves)
     if not curves.told:
-        yield f"No {curves.metric} was told so far, so it is rated by its throughput."
+        yield f"No {curves.metric} was told so far."
     else:
         yield from outlook_lines(curves)
 

@@ -135,7 +135,7 @@ class Rated:
 class Priority(Protocol):
     """Says what trainers deserve. Pure: the same look and memory, the same answer.
 
-    A trainer without a usable loss is rated by its throughput, and the reason says so.
+    A trainer without a usable loss is rated, too, and the reason says by what.
 
     Attributes:
         name: What configuration and results call it.
