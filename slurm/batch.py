@@ -54,7 +54,6 @@ class LeaseRequest:
         account: Account to charge, empty for the default.
         features: Feature expression, empty for none.
         gres: Generic resources, for example ``gpu:a100:2``, empty for none.
-        export: Environment passed on: ``NONE``, or names and ``NAME=value``.
         excluded: Nodes that none of them may get, a hostlist, empty for none.
     """
 
@@ -75,7 +74,6 @@ class LeaseRequest:
     account: str = ""
     features: str = ""
     gres: str = ""
-    export: str = "NONE"
     excluded: str = ""
 
 
@@ -201,7 +199,7 @@ def _options(request: LeaseRequest) -> list[str]:
         "comment": request.comment,
         "partition": request.partition,
         "output": request.output,
-        "export": request.export,
+        "export": "NONE",  # the script says what it needs, whoever submits it
         "qos": request.qos,
         "account": request.account,
         "constraint": request.features,
@@ -232,7 +230,7 @@ def _check_request(request: LeaseRequest) -> None:
     _check(request.output.startswith("/"), "absolute output path", request.output)
     for option in (
         *("comment", "partition", "script", "output", "qos"),
-        *("account", "features", "gres", "export", "excluded"),
+        *("account", "features", "gres", "excluded"),
     ):
         _check_value(option, getattr(request, option))
     for argument in request.arguments:

@@ -15,13 +15,12 @@ def can_express(request: LeaseRequest) -> bool:
     """Tell whether pyslurm can submit *request* as sbatch would.
 
     It takes a memory of 0 for none given, so that whole nodes would come with the
-    default memory; it reads a list of variables, and of nodes, in its own way; and
-    it cuts comments and arguments that are not ASCII.
+    default memory; it reads a list of nodes in its own way; and it cuts comments and
+    arguments that are not ASCII.
     """
     texts = (request.comment, request.output, request.features, *request.arguments)
     return (
         not request.exclusive
-        and request.export == "NONE"
         and not request.excluded
         and all(text.isascii() for text in texts)
         and all(map(_GRES.fullmatch, filter(None, request.gres.split(","))))
@@ -46,7 +45,7 @@ def description(request: LeaseRequest) -> dict[str, object]:
         "script_args": list(request.arguments),
     }
     always: dict[str, object] = {
-        "environment": request.export,
+        "environment": "NONE",
         "is_requeueable": False,
         "name": request.name,
         "nice": request.nice,

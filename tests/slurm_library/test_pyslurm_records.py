@@ -180,7 +180,7 @@ def lease(**changes: object) -> LeaseRequest:
         {"exclusive": True},
         {"comment": "é"},
         {"arguments": ("漢",)},
-        {"export": "A=1"},
+        {"excluded": "n1"},
         {"gres": "gpu"},
         {"gres": "a:b:c:1"},
     ],
