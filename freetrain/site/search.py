@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -81,7 +82,7 @@ def find_site(around: Surroundings, *, asked: Path | None = None) -> Site:
     Raises:
         MissingInputError: The file asked for is not there, or one cannot be read.
         BadConfigurationError: It does not describe a site; or nobody asked for it
-            and it belongs to somebody else, who could make us run anything.
+            and it is somebody else's, or anybody's, who could make us run anything.
     """
     for candidate in candidates(around, asked=asked):
         if candidate.is_asked_for or _is_there(candidate.path, uid=around.uid):
@@ -109,6 +110,11 @@ def _is_there(path: Path, *, uid: int) -> bool:
         raise BadConfigurationError(
             f"{path}: belongs to user {found.st_uid}, expected you or root. "
             f"{FILE.consequence} If you trust it, name it with --config."
+        )
+    if found.st_mode & stat.S_IWOTH:
+        raise BadConfigurationError(
+            f"{path}: anybody may write to it (mode {stat.S_IMODE(found.st_mode):04o}). "
+            f"{FILE.consequence} Run `chmod o-w` on it, or name it with --config."
         )
     return True
 

@@ -113,6 +113,20 @@ def test_a_file_of_somebody_else_is_refused_unless_asked_for(tmp_path: Path) -> 
     assert find_site(other, asked=path).caps.leases == 1
 
 
+def test_a_file_that_anybody_may_write_is_refused_unless_asked_for(
+    tmp_path: Path,
+) -> None:
+    path = write(tmp_path / "here" / "freetrain.toml", leases=1)
+    path.chmod(0o664)  # as with a group of one's own
+    assert find_site(around(tmp_path)).caps.leases == 1
+
+    path.chmod(0o666)
+    with pytest.raises(BadConfigurationError, match="anybody may write to it"):
+        find_site(around(tmp_path))
+
+    assert find_site(around(tmp_path), asked=path).caps.leases == 1
+
+
 def test_relative_paths_start_at_the_file_and_tilde_at_home(tmp_path: Path) -> None:
     path = tmp_path / "etc" / "freetrain.toml"
     path.parent.mkdir()
