@@ -111,9 +111,10 @@ def _is_there(path: Path, *, uid: int) -> bool:
             f"{path}: belongs to user {found.st_uid}, expected you or root. "
             f"{FILE.consequence} If you trust it, name it with --config."
         )
-    if found.st_mode & stat.S_IWOTH:
+    mode = stat.S_IMODE(found.st_mode)
+    if mode & stat.S_IWOTH:
         raise BadConfigurationError(
-            f"{path}: anybody may write to it (mode {stat.S_IMODE(found.st_mode):04o}). "
+            f"{path}: anybody may write to it (mode {mode:04o}). "
             f"{FILE.consequence} Run `chmod o-w` on it, or name it with --config."
         )
     return True
