@@ -98,6 +98,8 @@ def _lines(seen: Overview) -> Iterator[str]:
         reason = reason_of(one, seen)
         if reason:
             yield f"{one.row.name}: {reason}"
+        if one.doing is Doing.FAILED:
+            yield f"{one.row.name}: `freetrain logs {one.row.name}` shows why."
         for said in aim_lines(one, seen):
             yield f"{one.row.name}: {said}"
         if one.pack is not None:

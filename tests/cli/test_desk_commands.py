@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.exchange.assigned import newest_assigned
+from freetrain.store.trainers import TrainerState
 from freetrain.tick.page import TrainerLine
 from tests.cli.desk_files import JOB, at_home, refused, run_json
 from tests.cli.worlds import NOW_S, Terminal, run
-from tests.desk.desks import a_page, assign, put_page
+from tests.desk.desks import a_page, assign, put_page, put_state
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -222,6 +223,17 @@ def test_status_of_one_shows_where_it_is(tmp_path: Path, digits: StateDir) -> No
 
     assert "generation 1   n1, n2" in shown
     assert str(digits.trainer("digits").run.path) in shown
+
+
+def test_of_a_failure_it_is_told_where_to_look(
+    tmp_path: Path, digits: StateDir
+) -> None:
+    assert "freetrain logs" not in run("status", cwd=tmp_path).stdout
+
+    put_state(digits, "digits", TrainerState.FAILED)
+
+    shown = run("status", cwd=tmp_path).stdout
+    assert "digits: `freetrain logs digits` shows why.\n" in shown
 
 
 def test_watching_ends_quietly_when_interrupted(
