@@ -29,7 +29,6 @@ class WindowPlan:
         gain: What they gain, W0.
         kept: The present plan; who holds what is no size falls back to the next below.
         kept_gain: What it gains; never more than ``gain``.
-        moves: How many improvements the search made.
         refused: Why the search's plan was refused and the present one kept; empty
             as long as there is no defect.
     """
@@ -38,7 +37,6 @@ class WindowPlan:
     gain: float
     kept: tuple[Holding, ...]
     kept_gain: float
-    moves: int
     refused: tuple[str, ...] = ()
 
 
@@ -76,13 +74,14 @@ class WindowPlanner:
                 table = Table(window, chances)
                 table.reach(start)
                 tables.append(table)
-        moves = sum([Climb(table).run(stop) for table in tables])
+        for table in tables:
+            Climb(table).run(stop)
         best = max(tables, key=lambda table: table.value)
         holdings = tuple([seat.mine for seat in best.seats])
         broken = violations(window, holdings, claimed=best.value, least=kept_gain)
         if broken:
-            return WindowPlan(kept, kept_gain, kept, kept_gain, moves, broken)
-        return WindowPlan(holdings, best.value, kept, kept_gain, moves)
+            return WindowPlan(kept, kept_gain, kept, kept_gain, broken)
+        return WindowPlan(holdings, best.value, kept, kept_gain)
 
 
 def violations(

@@ -57,25 +57,24 @@ class Climb:
             self._look_at_takes(places)
         self._look_at_gifts([j for j in places if table.seats[j].mine])
 
-    def run(self, stop: Callable[[], bool] | None = None) -> int:
-        """Move until nothing improves the plan; return how many moves that took.
+    def run(self, stop: Callable[[], bool] | None = None) -> None:
+        """Move until nothing improves the plan.
 
         Args:
             stop: Tells that there is no more time; asked before every move.
         """
         least = _WORTH_IT * (1.0 + self._table.chances.magnitude)
-        for moves in range(_MOST_MOVES):
+        for _ in range(_MOST_MOVES):
             if stop is not None and stop():
-                return moves
+                return
             steps = [*self._takes.values(), *self._gifts.values(), _NOTHING]
             best = Move(*max(steps))
             if best.gain <= least:
                 # These take longest to look at, and seldom help.
                 best = self._best_transfer()
                 if best.gain <= least:
-                    return moves
+                    return
             self._make(best)
-        return _MOST_MOVES
 
     def _make(self, move: Move) -> None:
         self._step += 1
