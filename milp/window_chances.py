@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from milp.window_seats import Seat
 
@@ -12,6 +12,13 @@ if TYPE_CHECKING:
 
     from milp.window import Window
     from milp.window_worths import Terms, Worths
+
+
+Step: TypeAlias = tuple[float, int, int, int]
+"""What is gained where a trainer takes nodes of a class that are free, or gives some:
+gain, trainer, class, nodes; a plain tuple, as most are made and never asked."""
+
+NOTHING: Step = 0.0, -1, -1, 0
 
 
 class Chances:
@@ -24,6 +31,7 @@ class Chances:
             hold nothing and are equal otherwise share one: half of 40 trainers on
             Summit wait.
         magnitude: Of what they gain.
+        gifts: The best gift of each trainer that holds a size and gains by one.
     """
 
     def __init__(self, window: Window, worths: Worths) -> None:
@@ -35,6 +43,12 @@ class Chances:
         self.seats = self._seats(window, worths)
         values = [abs(seat.value) for seat in self.seats]
         self.magnitude = sum([one for one in values if one < math.inf])
+        self.gifts = {
+            place: gift
+            for place, seat in enumerate(self.seats)
+            if seat.value > -math.inf
+            and (gift := best_gift(place, seat)) is not NOTHING
+        }
         self._stays = stays
         self._sharing: dict[Seat, list[int]] = {}
         self._takers: dict[tuple[int, int], list[list[int]]] = {}
@@ -76,3 +90,12 @@ class Chances:
                     waiting[terms] = seat
             seats.append(seat)
         return tuple(seats)
+
+
+def best_gift(place: int, seat: Seat) -> Step:
+    """Return the best of what trainer *place* may give, as it sits."""
+    best = NOTHING
+    for gained, k, spare in seat.gifts():
+        if gained > best[0]:
+            best = gained, place, k, -spare
+    return best

@@ -15,7 +15,7 @@ from milp.window_worths import Worths
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from milp.window import Holding, Window
+    from milp.window import Holder, Holding, Window
 
 _ROUNDING = 1e-9
 
@@ -64,20 +64,22 @@ class WindowPlanner:
         chances = Chances(window, self._worths)
         present = Table(window, chances)
         present.settle()
-        kept_gain = present.value
+        kept, kept_gain = present.holdings(), present.value
         counts = [seat.nodes for seat in present.seats]
-        kept = tuple([seat.mine for seat in present.seats])
-        tables, stock = [present], sum(counts) + sum(present.free.values())
+        stock = sum(counts) + sum(present.free.values())
+        Climb(present).run(stop)
+        tables = [present]
         for start in starts:
             fits = min(start, default=0) >= 0 and sum(start) <= stock
             if fits and list(start) != counts:
                 table = Table(window, chances)
                 table.reach(start)
-                tables.append(table)
-        for table in tables:
-            Climb(table).run(stop)
+                # From where the first search ended nothing leads on.
+                if table.holdings() != present.holdings():
+                    Climb(table).run(stop)
+                    tables.append(table)
         best = max(tables, key=lambda table: table.value)
-        holdings = tuple([seat.mine for seat in best.seats])
+        holdings = best.holdings()
         broken = violations(window, holdings, claimed=best.value, least=kept_gain)
         if broken:
             return WindowPlan(kept, kept_gain, kept, kept_gain, broken)
@@ -98,8 +100,13 @@ def violations(
         claimed: What it is said to gain, W0.
         least: What keeping the present plan gains.
     """
-    problem, counts = _changed(window, holdings)
-    broken = constraint_violations(problem, counts)
+    pairs = enumerate(zip(window.trainers, holdings, strict=True))
+    moved = [
+        (place, trainer, new)
+        for place, (trainer, new) in pairs
+        if new is not trainer.held and new != trainer.held
+    ]
+    broken = constraint_violations(*_changed(window, moved)) if moved else ()
     if broken:
         return broken
     if claimed < least - _ROUNDING * (1.0 + abs(least)):
@@ -108,35 +115,32 @@ def violations(
 
 
 def _changed(
-    window: Window, holdings: Sequence[Holding]
+    window: Window, moved: Sequence[tuple[int, Holder, Holding]]
 ) -> tuple[Problem, list[list[int]]]:
-    """Return what changes as a problem of few trainers and classes."""
-    pairs = list(zip(window.trainers, holdings, strict=True))
-    moved = [
-        (f"trainer {place}", trainer, new)
-        for place, (trainer, new) in enumerate(pairs)
-        if new is not trainer.held and new != trainer.held
-    ]
-    touched = sorted(
-        {
-            k
-            for _, trainer, new in moved
-            for k in {*trainer.held, *new}
-            if trainer.held.get(k, 0) != new.get(k, 0)
-        }
-    )
+    """Return what changes as a problem of few trainers and classes.
+
+    Args:
+        window: The problem.
+        moved: Trainers that change, with their places and their new holdings.
+    """
+    changed = [trainer.held.items() ^ new.items() for _, trainer, new in moved]
+    touched = sorted({k for items in changed for k, _ in items})
     capacity = [
         window.free.get(k, 0) + sum([one.held.get(k, 0) for _, one, _ in moved])
         for k in touched
     ]
     states, rows = [], []
-    for name, trainer, new in moved:
+    for place, trainer, new in moved:
         held = [trainer.held.get(k, 0) for k in touched]
         row = [new.get(k, 0) for k in touched]
         rest = sum(trainer.held.values()) - sum(held)
         states.append(
             TrainerState(
-                name, trainer.curve, (*held, rest), trainer.up_s, trainer.down_s
+                f"trainer {place}",
+                trainer.curve,
+                (*held, rest),
+                trainer.up_s,
+                trainer.down_s,
             )
         )
         rows.append([*row, sum(new.values()) - sum(row)])

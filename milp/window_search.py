@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from bisect import insort
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
+
+from milp.window_chances import NOTHING, best_gift
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from collections.abc import Set as AbstractSet
 
+    from milp.window_chances import Step
     from milp.window_seats import Seat
     from milp.window_table import Table
 
@@ -31,12 +34,6 @@ class Move(NamedTuple):
     taken: int = 0
 
 
-_Step: TypeAlias = tuple[float, int, int, int]
-"""A move to or from what is free, as a plain tuple: most are made and never asked."""
-
-_NOTHING: _Step = 0.0, -1, -1, 0
-
-
 class Climb:
     """Improves a plan by one move after the other, the best one each time.
 
@@ -47,15 +44,14 @@ class Climb:
 
     def __init__(self, table: Table) -> None:
         self._table = table
-        self._takes: dict[int, _Step] = {}
-        self._gifts: dict[int, _Step] = {}
+        self._takes: dict[int, Step] = {}
+        self._gifts = dict(table.chances.gifts)
         self._step = 0
         self._moved_at: dict[int, int] = {}
         self._won_at: dict[tuple[int, int, int], int] = {}
-        places = range(len(table.seats))
         if table.free:
-            self._look_at_takes(places)
-        self._look_at_gifts([j for j in places if table.seats[j].mine])
+            self._look_at_takes(range(len(table.seats)))
+        self._look_at_gifts(table.moved)
 
     def run(self, stop: Callable[[], bool] | None = None) -> None:
         """Move until nothing improves the plan.
@@ -67,13 +63,12 @@ class Climb:
         for _ in range(_MOST_MOVES):
             if stop is not None and stop():
                 return
-            steps = [*self._takes.values(), *self._gifts.values(), _NOTHING]
-            best = Move(*max(steps))
+            steps = [*self._takes.values(), *self._gifts.values(), NOTHING]
+            step = max(steps)
+            # Transfers take longest to look at, and seldom help.
+            best = Move(*step) if step[0] > least else self._best_transfer()
             if best.gain <= least:
-                # These take longest to look at, and seldom help.
-                best = self._best_transfer()
-                if best.gain <= least:
-                    return
+                return
             self._make(best)
 
     def _make(self, move: Move) -> None:
@@ -121,26 +116,23 @@ class Climb:
                 continue
             value, more = seat.with_up_to(k, nodes)
             take = value - seat.value, place, k, more
-            if take > self._takes.get(place, _NOTHING):
+            if take > self._takes.get(place, NOTHING):
                 self._takes[place] = take
 
     def _look_at_gifts(self, places: Iterable[int]) -> None:
-        seats = self._table.seats
         for place in places:
-            gained, k, spare = seats[place].best_gift()
-            if spare:
-                self._gifts[place] = gained, place, k, -spare
-            else:
+            gift = best_gift(place, self._table.seats[place])
+            if gift is NOTHING:
                 self._gifts.pop(place, None)
+            else:
+                self._gifts[place] = gift
 
     def _best_transfer(self) -> Move:
-        best, table = Move(*_NOTHING), self._table
+        best, table = Move(*NOTHING), self._table
         seats, moved = table.seats, sorted(table.moved)
         for place in moved:
             giver = seats[place]
-            for k in giver.taken():
-                spare = giver.spare(k)
-                lost = giver.with_more(k, -spare) - giver.value
+            for lost, k, spare in giver.gifts() if giver.takes else ():
                 for to in self._rivals(place, k, spare, moved):
                     value, taken = seats[to].with_up_to(k, spare)
                     gained = lost + value - seats[to].value

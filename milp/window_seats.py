@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from milp.window import Holding
     from milp.window_worths import Expected, Terms
@@ -28,7 +28,7 @@ class Seat:
         "_above",
         "_below",
         "_expected",
-        "_gift",
+        "_gifts",
         "_hits",
         "_known",
         "_life_s",
@@ -52,7 +52,7 @@ class Seat:
         self._above = self._below = 0
         self.nodes = terms.before
         self.value = self._value()
-        self._gift: tuple[float, int, int] | None = None
+        self._gifts: list[tuple[float, int, int]] | None = None
         self._known: dict[tuple[int, int], tuple[float, int]] = {}
 
     def copy(self) -> Seat:
@@ -63,7 +63,7 @@ class Seat:
         made._life_s, made._hits = self._life_s, self._hits
         made._above, made._below = self._above, self._below
         made.nodes, made.value = self.nodes, self.value
-        made._gift, made._known = self._gift, {}
+        made._gifts, made._known = self._gifts, {}
         return made
 
     def fallback(self) -> int:
@@ -87,17 +87,10 @@ class Seat:
         # Off its sizes it gains nothing, however bad the prospects.
         return worth * useful_s - cost if worth > -math.inf else worth
 
-    def spare(self, k: int) -> int:
-        """Return how many nodes of class *k* it may give without migrating (M4)."""
-        mine = self.mine.get(k, 0)
-        return mine - self.held.get(k, 0) if self._above else mine
-
-    def taken(self) -> list[int]:
-        """Return the classes of which it has more than it holds now."""
-        if not self._above:
-            return []
-        held = self.held
-        return [k for k, n in self.mine.items() if n > held.get(k, 0)]
+    @property
+    def takes(self) -> bool:
+        """Whether it has more of a class than it holds now."""
+        return self._above > 0
 
     def with_more(self, k: int, more: int) -> float:
         """Return what it would gain with *more* nodes of class *k*, or fewer.
@@ -150,26 +143,26 @@ class Seat:
                 best = value - present, k, more
         return best
 
-    def best_gift(self) -> tuple[float, int, int]:
-        """Return the best of giving all of a class that it may give.
+    def gifts(self) -> Sequence[tuple[float, int, int]]:
+        """Return what it gains by giving all that it may of a class, by class.
+
+        Who takes gives no more than it takes (M4). Kept until it moves: what is no
+        gain as a gift may be one where another takes it.
 
         Returns:
-            What is gained, the class, and how many nodes; zeros where nothing gains.
+            What is gained, the class, and how many nodes, above 0.
         """
-        if self._gift is None:
-            best = 0.0, -1, 0
+        if self._gifts is None:
+            gifts = self._gifts = []
             for k, mine in self.mine.items():
                 spare = mine - self.held.get(k, 0) if self._above else mine
                 if spare > 0:
-                    gained = self.with_more(k, -spare) - self.value
-                    if gained > best[0]:
-                        best = gained, k, spare
-            self._gift = best
-        return self._gift
+                    gifts.append((self.with_more(k, -spare) - self.value, k, spare))
+        return self._gifts
 
     def move(self, k: int, more: int) -> None:
         """Take *more* nodes of class *k*, or give some."""
-        self._gift = None
+        self._gifts = None
         self._known.clear()
         mine, held = self.mine.get(k, 0), self.held.get(k, 0)
         stays_s, hit, whole, gone = self._expected[k]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from milp.window import Stay, Window
+    from milp.window import Holding, Stay, Window
     from milp.window_chances import Chances
 
 
@@ -36,6 +36,10 @@ class Table:
     def value(self) -> float:
         """What the plan gains."""
         return sum([seat.value for seat in self.seats])
+
+    def holdings(self) -> tuple[Holding, ...]:
+        """Return nodes by trainer and class; equal where everybody has the same."""
+        return tuple([seat.mine for seat in self.seats])
 
     def offers(self) -> Mapping[int, int]:
         """Return free nodes by class; of classes that are alike the first alone.

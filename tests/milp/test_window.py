@@ -1,5 +1,6 @@
 import math
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -85,6 +86,21 @@ def test_a_start_that_does_not_fit_the_pool_is_left_out(
     plan = WindowPlanner().plan(window, (start,))
 
     assert plan == WindowPlanner().plan(window)
+
+
+def test_a_start_that_the_search_came_to_is_not_searched_again() -> None:
+    window = window_of({0: FOR_EVER}, {0: 4}, holder({}))
+    plan, asked = WindowPlanner().plan(window), [0, 0, 0]
+
+    def goes_on(place: int) -> bool:
+        asked[place] += 1
+        return False
+
+    assert plan.holdings == ({0: 4},)
+    for place, starts in enumerate(((), ((4,),), ((2,),))):
+        stop = partial(goes_on, place)
+        assert WindowPlanner().plan(window, starts, stop=stop) == plan
+    assert asked[0] == asked[1] < asked[2]
 
 
 @given(windows())
