@@ -31,12 +31,12 @@ class Affinity:
     def saw(self, left: Sequence[int], idle: NDArray[np.intp]) -> None:
         """Take note that *left* left while *idle* were idle, *left* among them."""
         self._reach(int(idle.max()) + 1)
-        gone = np.asarray(left, dtype=np.intp)
         # Adding to whole rows takes less than picking out of them who was idle.
         once = np.zeros((len(self._counts), 2), dtype=np.uint16)
         once[idle, 0] = 1
-        once[gone, 1] = 1
-        self._counts[gone] += once
+        once[left, 1] = 1
+        for node in left:
+            self._counts[node] += once
 
     def of(self, nodes: Sequence[int]) -> NDArray[np.float64]:
         """Return the affinity S of each pair of *nodes*.

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
+
+
+class Arrivals(NamedTuple):
+    """Nodes that became idle together.
+
+    Attributes:
+        nodes: Their numbers, ascending.
+        affinity: By pair of them, shape (nodes, nodes).
+    """
+
+    nodes: NDArray[np.intp]
+    affinity: NDArray[np.float64]
+
+    def among(self, some: Sequence[int]) -> NDArray[np.float64]:
+        """Return the affinity by pair of *some* of the nodes."""
+        places = self.nodes.searchsorted(some)
+        return self.affinity[places[:, None], places]
 
 
 def split(affinity: NDArray[np.float64], least: float) -> list[list[int]]:

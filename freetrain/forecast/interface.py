@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
+    from collections.abc import Set as AbstractSet
 
     import numpy as np
     from numpy.typing import NDArray
@@ -73,7 +74,7 @@ class Forecaster(Protocol):
         """Return the cluster of an idle node; numbers are not used again."""
         ...
 
-    def members(self, cluster: int) -> Collection[int]:
+    def members(self, cluster: int) -> AbstractSet[int]:
         """Return the nodes of *cluster* that are still idle."""
         ...
 

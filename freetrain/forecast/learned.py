@@ -11,12 +11,13 @@ import numpy as np
 
 from freetrain.forecast.affinity import Affinity
 from freetrain.forecast.calibration import Calibration
-from freetrain.forecast.clusters import split
+from freetrain.forecast.clusters import Arrivals, split
 from freetrain.forecast.hazard import Hazard
 from freetrain.forecast.interface import Prospect
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from numpy.typing import NDArray
 
@@ -44,6 +45,7 @@ class _Cluster:
         counted_s: Up to what age its exposure is counted.
         prospect: What was expected of it last, if still of use.
         until_s: Up to what time that is of use.
+        arrivals: Those who became idle with it; None if not kept.
     """
 
     nodes: set[int]
@@ -51,6 +53,7 @@ class _Cluster:
     counted_s: float = 0.0
     prospect: Prospect | None = None
     until_s: float = -math.inf
+    arrivals: Arrivals | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +111,7 @@ class LearnedForecaster:
         self._calibration = Calibration(kept["calibration"])
         self._clusters: dict[int, _Cluster] = {}
         self._cluster_of: dict[int, int] = {}
+        self._prospects: dict[tuple[int, float], Prospect] = {}
         self._numbers = 0
         self._said: deque[_Said] = deque()
         self._check_s = 0.0
@@ -119,6 +123,7 @@ class LearnedForecaster:
         self, now_s: float, *, joined: Collection[int], left: Collection[int]
     ) -> None:
         """Learn from an event; see ``Forecaster``."""
+        self._prospects.clear()
         self._settle(now_s)
         if left:
             self._part(sorted(left))
@@ -175,7 +180,7 @@ class LearnedForecaster:
         """Return the cluster of an idle node."""
         return self._cluster_of[node]
 
-    def members(self, cluster: int) -> Collection[int]:
+    def members(self, cluster: int) -> AbstractSet[int]:
         """Return the nodes of *cluster* that are still idle."""
         return self._clusters[cluster].nodes
 
@@ -186,12 +191,18 @@ class LearnedForecaster:
         """
         known = self._clusters[cluster]
         if known.prospect is None or self._now_s > known.until_s:
-            age_s = self._now_s - known.since_s
-            risk = self._hazard.risk(len(known.nodes), age_s, self._horizon_s)
-            hit = -math.expm1(-risk.hits)
-            known.prospect = Prospect(risk.life_s, hit, risk.share)
-            known.until_s = self._now_s + _FRESH * age_s
+            known.prospect = self._prospect(len(known.nodes), known.since_s)
+            known.until_s = self._now_s + _FRESH * (self._now_s - known.since_s)
         return known.prospect
+
+    def _prospect(self, nodes: int, since_s: float) -> Prospect:
+        """Return what is expected of a cluster; the same for all that are alike."""
+        made = self._prospects.get((nodes, since_s))
+        if made is None:
+            risk = self._hazard.risk(nodes, self._now_s - since_s, self._horizon_s)
+            made = Prospect(risk.life_s, -math.expm1(-risk.hits), risk.share)
+            self._prospects[nodes, since_s] = made
+        return made
 
     def survival(self, node: int, horizon_s: float) -> float:
         """Return the probability that an idle node stays *horizon_s* more."""
@@ -199,7 +210,14 @@ class LearnedForecaster:
         return self._calibration.of(self._survival(known, horizon_s))
 
     def affinity(self, nodes: Sequence[int]) -> NDArray[np.float64]:
-        """Return how likely pairs leave together; strangers 0.3."""
+        """Return how likely pairs leave together; strangers 0.3.
+
+        Nodes of one cluster are as they were when they became idle: what two of them
+        are to each other changes only as either leaves.
+        """
+        known = self._clusters.get(self._cluster_of.get(min(nodes, default=-1), -1))
+        if known and known.arrivals and known.nodes.issuperset(nodes):
+            return known.arrivals.among(nodes)
         return self._affinity.of(nodes)
 
     def _survival(self, cluster: _Cluster, horizon_s: float) -> float:
@@ -248,13 +266,16 @@ class LearnedForecaster:
     def _group(self, joined: Sequence[int]) -> None:
         for first in range(0, len(joined), _MOST_AT_ONCE):
             nodes = joined[first : first + _MOST_AT_ONCE]
-            for places in self._split(nodes):
+            if len(nodes) == 1 or not self._knows_pairs:
+                self._found(_Cluster(set(nodes), self._now_s))
+                continue
+            affinity = self._affinity.of(nodes)
+            arrivals = Arrivals(np.asarray(nodes, dtype=np.intp), affinity)
+            for places in split(affinity, LEAST_AFFINITY):
                 members = {nodes[place] for place in places}
-                self._clusters[self._numbers] = _Cluster(members, self._now_s)
-                self._cluster_of.update(dict.fromkeys(members, self._numbers))
-                self._numbers += 1
+                self._found(_Cluster(members, self._now_s, arrivals=arrivals))
 
-    def _split(self, nodes: Sequence[int]) -> list[list[int]]:
-        if len(nodes) == 1 or not self._knows_pairs:
-            return [list(range(len(nodes)))]
-        return split(self._affinity.of(nodes), LEAST_AFFINITY)
+    def _found(self, cluster: _Cluster) -> None:
+        self._clusters[self._numbers] = cluster
+        self._cluster_of.update(dict.fromkeys(cluster.nodes, self._numbers))
+        self._numbers += 1

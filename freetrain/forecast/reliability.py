@@ -11,6 +11,7 @@ from freetrain.forecast.answers import Answers
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
+    from collections.abc import Set as AbstractSet
 
     import numpy as np
     from numpy.typing import NDArray
@@ -138,7 +139,7 @@ class Watched:
         """Return the cluster of an idle node."""
         return self._forecaster.cluster(node)
 
-    def members(self, cluster: int) -> Collection[int]:
+    def members(self, cluster: int) -> AbstractSet[int]:
         """Return the nodes of *cluster* that are still idle."""
         return self._forecaster.members(cluster)
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from freetrain.forecast.affinity import Affinity
 from freetrain.forecast.interface import Forecaster
 from freetrain.forecast.learned import LearnedForecaster
 from freetrain.replay.timeline import PoolEvent
@@ -112,6 +113,26 @@ def test_strangers_are_clusters_of_their_own() -> None:
     forecaster.see(0.0, joined=(4, 7), left=())
 
     assert forecaster.cluster(4) != forecaster.cluster(7)
+
+
+@given(histories())
+def test_pairs_are_what_is_counted_of_them_whenever_they_are_asked_for(
+    events: list[PoolEvent],
+) -> None:
+    forecaster, counted = LearnedForecaster(HORIZON_S), Affinity()
+    seen: list[PoolEvent] = []
+    for event in events:
+        if event.left:
+            counted.saw(event.left, np.array(idle_after(seen), dtype=np.intp))
+        forecaster.see(event.time_s, joined=event.joined, left=event.left)
+        seen.append(event)
+        idle = idle_after(seen)
+        for nodes in (idle, *_clusters(forecaster, idle)):
+            assert np.array_equal(forecaster.affinity(nodes), counted.of(nodes))
+
+
+def _clusters(forecaster: LearnedForecaster, idle: list[int]) -> list[list[int]]:
+    return [sorted(forecaster.members(k)) for k in set(map(forecaster.cluster, idle))]
 
 
 def test_without_pairs_whoever_came_together_is_a_cluster() -> None:

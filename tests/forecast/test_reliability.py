@@ -1,4 +1,5 @@
 from collections.abc import Collection, Sequence
+from collections.abc import Set as AbstractSet
 
 import numpy as np
 import pytest
@@ -28,7 +29,7 @@ class Counting:
     def cluster(self, node: int) -> int:
         return node
 
-    def members(self, cluster: int) -> Collection[int]:
+    def members(self, cluster: int) -> AbstractSet[int]:
         return {cluster}
 
     def prospect(self, cluster: int) -> Prospect:

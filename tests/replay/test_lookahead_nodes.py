@@ -1,4 +1,5 @@
 from collections.abc import Collection, Sequence
+from collections.abc import Set as AbstractSet
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +27,9 @@ class Pairs:
         del node
         return 0
 
-    def members(self, cluster: int) -> Collection[int]:
-        raise NotImplementedError
+    def members(self, cluster: int) -> AbstractSet[int]:
+        del cluster
+        return frozenset(range(10))
 
     def prospect(self, cluster: int) -> Prospect:
         raise NotImplementedError

@@ -8,6 +8,7 @@ from freetrain.forecast.promises import Promise, Promises, departures_per_s
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
+    from collections.abc import Set as AbstractSet
 
     import numpy as np
     from numpy.typing import NDArray
@@ -65,7 +66,7 @@ class PromisedForecaster:
         """Return the group of an idle node."""
         return self._group_of[node]
 
-    def members(self, cluster: int) -> Collection[int]:
+    def members(self, cluster: int) -> AbstractSet[int]:
         """Return the nodes of a group."""
         return self._groups[cluster]
 

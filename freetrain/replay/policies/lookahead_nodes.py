@@ -8,7 +8,8 @@ from freetrain.forecast.clusters import close_to_each_other
 from freetrain.replay.policies.interface import Change
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
 
     from freetrain.forecast.interface import Forecaster
     from freetrain.replay.policies.interface import View
@@ -39,7 +40,10 @@ def changes_to_holdings(
     if not moved:
         return ()
     wanted = {k for _, held, new in moved for k, n in new.items() if n > held.get(k, 0)}
-    pool = _free(view.free, wanted, forecaster)
+    free = set(view.free)
+    pool: dict[int, Sequence[int]] = {
+        k: sorted(free & forecaster.members(k)) for k in wanted
+    }
     dropped = {
         place: _dropped(view.trainers[place].held, held, new, forecaster)
         for place, held, new in moved
@@ -62,28 +66,15 @@ def changes_to_holdings(
     return tuple(changes)
 
 
-def _free(
-    free: Sequence[int], wanted: Iterable[int], forecaster: Forecaster
-) -> dict[int, Sequence[int]]:
-    """Return the free nodes of the clusters that are *wanted*, ascending."""
-    pool: dict[int, list[int]] = {k: [] for k in wanted}
-    cluster = forecaster.cluster
-    for node in free if pool else ():
-        k = cluster(node)
-        if k in pool:
-            pool[k].append(node)
-    return dict(pool)
-
-
 def _dropped(
-    nodes: Collection[int], held: Holding, new: Holding, forecaster: Forecaster
+    nodes: AbstractSet[int], held: Holding, new: Holding, forecaster: Forecaster
 ) -> dict[int, Sequence[int]]:
     """Return which of its *nodes* a trainer gives up, by cluster."""
     dropped: dict[int, Sequence[int]] = {}
     for k, count in held.items():
         given = count - new.get(k, 0)
         if given > 0:
-            mine = sorted(node for node in nodes if forecaster.cluster(node) == k)
+            mine = sorted(nodes & forecaster.members(k))
             dropped[k] = _together(mine, given, forecaster)
     return dropped
 
