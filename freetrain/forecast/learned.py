@@ -85,6 +85,8 @@ class LearnedForecaster:
         horizon_s: Of prospects, seconds.
         knows_pairs: Whether affinity is learned; without, everyone who became idle
             together is a cluster. For ablation.
+        checks: Whether survivals are foretold and held against what comes, by which
+            those that are told are corrected; plans go by prospects alone.
         pairs: What knows affinities; None for counts of all pairs ever seen.
         state: What ``to_state`` gave, which is everything but the affinities; None
             to begin.
@@ -100,6 +102,7 @@ class LearnedForecaster:
         horizon_s: float,
         *,
         knows_pairs: bool = True,
+        checks: bool = True,
         pairs: Pairs | None = None,
         state: Mapping[str, Any] | None = None,
     ) -> None:
@@ -114,6 +117,7 @@ class LearnedForecaster:
         self._prospects: dict[tuple[int, float], Prospect] = {}
         self._numbers = 0
         self._said: deque[_Said] = deque()
+        self._checks = checks
         self._check_s = 0.0
         self._now_s = 0.0
         if state is not None:
@@ -129,7 +133,7 @@ class LearnedForecaster:
             self._part(sorted(left))
         if joined:
             self._group(sorted(joined))
-        if now_s >= self._check_s:
+        if self._checks and now_s >= self._check_s:
             self._say()
 
     def to_state(self) -> dict[str, Any]:

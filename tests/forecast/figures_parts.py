@@ -208,7 +208,7 @@ def _events_s(day: float, parallel: int, *, ours: bool = True) -> list[float]:
     published = Planner(verifies=not ours)
     planner = MeasuredPlanner(published, SolverUse(), time.perf_counter)
     worth = SteadyWorth(priority_named("throughput"), GivenSpeeds(), t_fwd_s=120.0)
-    forecaster = LearnedForecaster(Weights().horizon_s)
+    forecaster = LearnedForecaster(Weights().horizon_s, checks=False)
     engine = Engine(
         pool_from(day, SPEED_DAYS),
         builtin_trainers("hps"),

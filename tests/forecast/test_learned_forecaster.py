@@ -135,6 +135,21 @@ def _clusters(forecaster: LearnedForecaster, idle: list[int]) -> list[list[int]]
     return [sorted(forecaster.members(k)) for k in set(map(forecaster.cluster, idle))]
 
 
+@given(histories())
+def test_who_checks_nothing_expects_the_same_and_corrects_nothing(
+    events: list[PoolEvent],
+) -> None:
+    checked, unchecked = shown(events), LearnedForecaster(HORIZON_S, checks=False)
+    for event in events:
+        unchecked.see(event.time_s, joined=event.joined, left=event.left)
+
+    for node in idle_after(events):
+        expected = unchecked.prospect(unchecked.cluster(node))
+        assert expected == checked.prospect(checked.cluster(node))
+        raw = (1.0 - expected.hit) ** expected.share
+        assert unchecked.survival(node, HORIZON_S) == pytest.approx(raw)
+
+
 def test_without_pairs_whoever_came_together_is_a_cluster() -> None:
     forecaster = LearnedForecaster(HORIZON_S, knows_pairs=False)
 

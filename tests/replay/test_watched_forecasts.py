@@ -4,10 +4,16 @@ from dataclasses import replace
 
 import pytest
 
+from freetrain.forecast.answers import Reliability
+from freetrain.forecast.learned import LearnedForecaster
+from freetrain.forecast.reliability import Watched
+from freetrain.replay.policies.lookahead import HORIZON_S
 from freetrain.replay.result import ReplayResult
 from freetrain.replay.settings import Accounting
+from freetrain.replay.timeline import PoolTimeline
+from tests.forecast.pools import watch
 from tests.replay.test_replay_golden import COSTS, generated_pool
-from tests.replay.worlds import linear, replay, trainer
+from tests.replay.worlds import linear, replay, trace_of, trainer
 
 
 def replayed(*, policy: str = "lookahead", **choices: bool) -> ReplayResult:
@@ -41,6 +47,21 @@ def test_what_was_recorded_rests_on_the_nodes_of_the_log() -> None:
     assert {name for cell in record.affinity.cells for name in cell} == {
         f"n{node}" for node in range(12)
     }
+
+
+def test_survivals_that_are_recorded_were_corrected_by_what_came_before() -> None:
+    recorded = replayed(record_forecasts=True).forecasts
+    said = {checks: told_by(checks=checks).deciles for checks in (False, True)}
+
+    assert recorded is not None
+    assert recorded.reliability.deciles == said[True] != said[False]
+
+
+def told_by(*, checks: bool) -> Reliability:
+    """Return how reliable a forecaster is that is shown the pool alone."""
+    pool = PoolTimeline.from_trace(trace_of(generated_pool()))
+    watched = Watched(LearnedForecaster(HORIZON_S, checks=checks))
+    return watch((e for e in pool.events() if e.time_s < pool.horizon_s), watched)
 
 
 def test_a_policy_without_forecasts_records_none() -> None:

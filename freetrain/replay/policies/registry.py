@@ -46,7 +46,8 @@ def _freetrain(
 def _lookahead(
     settings: ReplaySettings, clock: Callable[[], float], use: SolverUse
 ) -> Policy:
-    return lookahead_by(LearnedForecaster(HORIZON_S), settings, clock, use)
+    forecaster = LearnedForecaster(HORIZON_S, checks=settings.record_forecasts)
+    return lookahead_by(forecaster, settings, clock, use)
 
 
 def lookahead_by(
