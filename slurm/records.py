@@ -245,7 +245,8 @@ class Sdiag:
         since_s: Since when it counts; changes when it restarts or resets.
         bf_active: Whether a backfill cycle was under way.
         bf_cycles: Backfill cycles counted.
-        bf_last_cycle_s: When the last one was, None before the first.
+        bf_last_cycle_s: When the last one began, None before the first.
+        bf_last_took_s: How long it took, seconds.
     """
 
     taken_s: float
@@ -253,3 +254,4 @@ class Sdiag:
     bf_active: bool
     bf_cycles: int
     bf_last_cycle_s: float | None
+    bf_last_took_s: float

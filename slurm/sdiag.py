@@ -12,7 +12,9 @@ _TAKEN = re.compile(r"^sdiag output at .*\((\d+)\)$", re.MULTILINE)
 _SINCE = re.compile(r"^Data since .*\((\d+)\)$", re.MULTILINE)
 _BACKFILL = re.compile(r"^Backfilling stats( \(WARNING)?.*$", re.MULTILINE)
 _CYCLES = re.compile(r"^\tTotal cycles: (\d+)$", re.MULTILINE)
+_TOOK = re.compile(r"^\tLast cycle:\s+(\d+)$", re.MULTILINE)
 _LAST = re.compile(r"^\tLast cycle when: (?:N/A|.*\((\d+)\))$", re.MULTILINE)
+_MICRO = 1e6
 
 
 def sdiag_argv() -> list[str]:
@@ -38,6 +40,7 @@ def parse_sdiag(text: str) -> Sdiag:
         bf_active=backfill[1] is not None,
         bf_cycles=int(_find(_CYCLES, text, at)[1]),
         bf_last_cycle_s=None if last is None else float(last),
+        bf_last_took_s=float(_find(_TOOK, text, at)[1]) / _MICRO,
     )
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 EXAMPLES = """
 freetrain tick --dry-run
 
-freetrain tick --follow-up 20s --config ~/.config/freetrain/freetrain.toml
+freetrain tick --follow-up 55s --config ~/.config/freetrain/freetrain.toml
 """
 
 Wait = Annotated[
@@ -24,7 +24,8 @@ Wait = Annotated[
     typer.Option(
         metavar="TIME",
         parser=options.duration_s,
-        help="Having asked for leases, wait so long for their agents, and tick again.",
+        help="Stay so long, to tick again once new leases have begun, and where "
+        "leases make room for others before each look of Slurm's backfill.",
     ),
 ]
 

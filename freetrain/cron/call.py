@@ -17,8 +17,6 @@ LOG = "cron.log"
 
 MARK_CHARACTERS = 10
 
-# Of a hole of five minutes, a minute's wait for the next tick would be a fifth.
-_FOLLOW_UP = ("--follow-up", "20s")
 _SECRET = "SLURM_JWT"  # noqa: S105 -- the name of a variable, and kept out
 
 
@@ -60,15 +58,20 @@ class TickCall:
         digest = hashlib.sha256(f"{self.uid}:".encode() + bytes(self.state)).digest()
         return int.from_bytes(digest[:4]) % every_s
 
-    def argv(self, *, delay_s: int = 0) -> tuple[str, ...]:
+    def argv(self, *, stays_s: int, delay_s: int = 0) -> tuple[str, ...]:
         """Return the words that run it, without anything of the caller's environment.
 
         A crontab may set SHELL, PATH or HOME before our line to anything at all.
 
+        Args:
+            stays_s: For how long it may follow itself up.
+            delay_s: How long to sleep first.
+
         Raises:
             CronUnfitError: A path holds what no table can.
         """
-        tick = [str(self.python), "-P", "-m", "freetrain", "tick", *_FOLLOW_UP]
+        follow_up = ("--follow-up", f"{stays_s}s")
+        tick = [str(self.python), "-P", "-m", "freetrain", "tick", *follow_up]
         if self.config is not None:
             tick += ["--config", str(self.config)]
         wait = f"sleep {delay_s}; " if delay_s else ""

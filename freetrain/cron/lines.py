@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 LONGEST_COMMAND_BYTES = 990
 """Vixie's cron, which Debian and others ship, takes commands of up to 998 bytes."""
 
+_BEFORE_NEXT_S = 5
+"""A tick does not follow itself up when the next is so near."""
+
 _SCRON_LIMIT_MIN = 10
+_SCRON_STAYS_S = 540
 
 
 def crontab_block(call: TickCall, *, every_s: int) -> Block:
@@ -29,7 +33,8 @@ def crontab_block(call: TickCall, *, every_s: int) -> Block:
     lines = []
     for entry in entries(every_s, jitter_s=call.jitter_s(every_s)):
         # cron turns a bare % into a line break, whatever stands around it
-        command = shlex.join(call.argv(delay_s=entry.delay_s)).replace("%", r"\%")
+        words = call.argv(stays_s=_stays_s(every_s), delay_s=entry.delay_s)
+        command = shlex.join(words).replace("%", r"\%")
         _check_length(command)
         lines.append(f"{entry.fields} {command}")
     return Block(call.mark, tuple(lines))
@@ -47,7 +52,8 @@ def scrontab_block(call: TickCall, *, every_s: int) -> Block:
             f"installed; use a minute or more."
         )
     (entry,) = entries(every_s, jitter_s=call.jitter_s(every_s))
-    command = shlex.join(call.argv(delay_s=entry.delay_s))
+    stays_s = min(_stays_s(every_s), _SCRON_STAYS_S)
+    command = shlex.join(call.argv(stays_s=stays_s, delay_s=entry.delay_s))
     if "$" in command:  # scrontab puts its own variables in, quoted or not
         raise CronUnfitError(
             f"{call.state} or another path holds a $, which scrontab expands. Nothing "
@@ -78,7 +84,7 @@ def unit_files(call: TickCall, *, every_s: int) -> Mapping[str, str]:
             f"{SHORTEST_S}s to 60min."
         )
     name = unit_name(call)
-    words = " ".join(map(_unit_word, call.argv()))
+    words = " ".join(map(_unit_word, call.argv(stays_s=_stays_s(every_s))))
     service = (
         "[Unit]",
         "Description=FreeTrain: one tick of the broker",
@@ -100,6 +106,10 @@ def unit_files(call: TickCall, *, every_s: int) -> Mapping[str, str]:
         f"{name}.service": "\n".join(service) + "\n",
         f"{name}.timer": "\n".join(timer) + "\n",
     }
+
+
+def _stays_s(every_s: int) -> int:
+    return every_s - _BEFORE_NEXT_S
 
 
 def _unit_word(word: str) -> str:

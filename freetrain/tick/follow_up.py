@@ -1,9 +1,15 @@
-"""A tick, and once its leases have begun a second one that puts them to use."""
+"""A tick, and those that follow it up before somebody else starts the next.
+
+One as soon as its leases have begun, which puts them to use. And where each tick makes
+room for others, one just before each of backfill's cycles, so that nobody whom leases
+keep waiting is overtaken.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from freetrain.broker.cycles import APART_S
 from freetrain.broker.lease import LeaseKey, uuid_in
 from freetrain.exchange.layout import StateDir
 from freetrain.tick.tick import tick
@@ -18,41 +24,72 @@ if TYPE_CHECKING:
 
 _LOOK_EVERY_S = 0.25
 
+_PATIENCE_S = 20.0
+"""Agents that have not begun by then wait for the next tick."""
+
 _REST_S = 3.0
 """Who has begun does not wait longer than this for the next that begins."""
+
+_AT_ONCE_S = 2.0
+"""A cycle so soon after a look that it would be too late."""
 
 
 def tick_and_follow_up(
     site: Site, outside: Outside, *, within_s: float, wait: Callable[[float], None]
 ) -> tuple[TickReport, ...]:
-    """Run a tick; where it asked for leases, wait for their agents and run another.
+    """Run a tick, and more that follow it up.
 
-    Without the second one, new leases idle until cron starts the next tick. Nothing
-    is held meanwhile: somebody else may tick, and a kill loses nothing.
+    Where it asked for leases, wait for their agents and run another: without it, new
+    leases idle until cron starts the next. Where leases make room for others, run
+    another just before each of backfill's cycles. Nothing is held meanwhile: somebody
+    else may tick, and a kill loses nothing.
 
     Args:
         site: The site's settings.
         outside: Clocks, numbers and Slurm.
-        within_s: The longest to wait, seconds.
+        within_s: None begins later than so long after the first, seconds.
         wait: Waits so many seconds.
 
     Returns:
-        One report or two. There is no second where no agent was heard.
+        The reports of all of them.
 
     Raises:
-        FreeTrainError, SlurmError: As ``tick`` does, in either.
+        FreeTrainError, SlurmError: As ``tick`` does, in any of them.
     """
-    first = tick(site, outside)
-    folder = StateDir(site.state_directory)
-    beats = [folder.lease(key).heartbeat for key in _asked(first.requests)]
-    end_s = until_s = outside.clock() + within_s
+    began_s = outside.clock()
+    end_s = began_s + within_s
+    reports = [tick(site, outside)]
+    if _heard(reports[0], StateDir(site.state_directory), outside, end_s, wait):
+        began_s = outside.clock()
+        reports.append(tick(site, outside))
+    rest_s = _AT_ONCE_S
+    while (cycles := reports[-1].cycles) is not None:
+        look_s = began_s + cycles.next_look_s(rest_s=rest_s)
+        if look_s > end_s:
+            break
+        wait(max(0.0, look_s - outside.clock()))
+        began_s, rest_s = outside.clock(), APART_S
+        reports.append(tick(site, outside))
+    return tuple(reports)
+
+
+def _heard(
+    report: TickReport,
+    folder: StateDir,
+    outside: Outside,
+    end_s: float,
+    wait: Callable[[float], None],
+) -> bool:
+    """Wait for the agents of the leases that were asked for; tell whether one came."""
+    beats = [folder.lease(key).heartbeat for key in _asked(report.requests)]
+    until_s = end_s = min(end_s, outside.clock() + _PATIENCE_S)
     heard = 0
     while heard < len(beats) and outside.clock() < until_s:
         wait(_LOOK_EVERY_S)
         before, heard = heard, sum(beat.exists() for beat in beats)
         if heard > before:
             until_s = min(end_s, outside.clock() + _REST_S)
-    return (first, tick(site, outside)) if heard else (first,)
+    return heard > 0
 
 
 def _asked(requests: Sequence[LeaseRequest]) -> Iterator[LeaseKey]:

@@ -12,7 +12,9 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from freetrain.broker.cycles import cycles_of
 from freetrain.broker.lease import LeaseState
+from freetrain.broker.limits import Mode
 from freetrain.errors import FreeTrainError
 from freetrain.exchange.layout import StateDir
 from freetrain.store.counters import Counter, add_to_counters, counters
@@ -40,8 +42,11 @@ from slurm.errors import SlurmError, UnreadableOutputError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from freetrain.broker.cycles import Cycles
     from freetrain.site.settings import Site
     from freetrain.store.turn import Turn
+    from freetrain.tick.carry_out import Done
+    from freetrain.tick.observe import Observed
     from freetrain.tick.outside import Outside
     from freetrain.tick.page import Page
     from slurm.batch import LeaseRequest
@@ -60,10 +65,13 @@ class TickReport:
     Attributes:
         page: All of it.
         requests: What sbatch was asked, or in a dry run would be.
+        cycles: When backfill is due, where somebody could be overtaken because of
+            leases: each tick makes room, and there are some.
     """
 
     page: Page
     requests: tuple[LeaseRequest, ...]
+    cycles: Cycles | None = None
 
 
 def tick(site: Site, outside: Outside, *, dry_run: bool = False) -> TickReport:
@@ -113,7 +121,14 @@ def _tick(run: Run, began_s: float) -> TickReport:
         deliver(run, observed)
     if done.error is not None:
         raise done.error
-    return TickReport(page, tuple(done.requests))
+    return TickReport(page, tuple(done.requests), _cycles(observed, page, done))
+
+
+def _cycles(observed: Observed, page: Page, done: Done) -> Cycles | None:
+    has_leases = page.leases or done.requests
+    if observed.limits.mode is not Mode.YIELD or not has_leases:
+        return None
+    return cycles_of(observed.snapshot.after, observed.config)
 
 
 def _tell(run: Run, page: Page) -> None:

@@ -66,7 +66,8 @@ def test_hostile_paths_arrive_as_they_are(state: str, config: str) -> None:
 
     words = shlex.split(as_cron_does(line.split(maxsplit=5)[5]))
 
-    assert tuple(words) in {call.argv(delay_s=second) for second in range(60)}
+    seconds = range(60)
+    assert tuple(words) in {call.argv(stays_s=55, delay_s=s) for s in seconds}
     tick, log = shlex.split(words[-1]), f">>/s/{state}/cron.log"
     assert tick[-4:] == ["--config", f"/c/{config}", log, "2>&1"]
 
@@ -81,7 +82,7 @@ def test_a_shell_runs_the_line_in_a_bare_environment(tmp_path: Path) -> None:
     )
     python.chmod(0o755)
     call = a_call(folder, python=python, config=folder / "c.toml")
-    command = shlex.join(call.argv())
+    command = shlex.join(call.argv(stays_s=20))
 
     subprocess.run(  # noqa: S602 -- what cron does is what is tested
         command,
@@ -146,6 +147,21 @@ def test_a_scrontab_entry_asks_for_a_small_job() -> None:
     assert all(option.startswith("#SCRON --") for option in options)
     assert any("--ntasks=1" in option for option in options)
     assert "freetrain tick" in line
+
+
+def test_a_tick_follows_itself_up_until_shortly_before_the_next() -> None:
+    assert "--follow-up 55s " in crontab_block(a_call(), every_s=60).lines[0]
+    assert all(
+        "--follow-up 10s " in line for line in crontab_block(a_call(), every_s=15).lines
+    )
+    assert "--follow-up 25s " in str(unit_files(a_call(), every_s=30))
+
+
+def test_a_tick_that_is_a_job_is_over_before_its_limit() -> None:
+    *options, line = scrontab_block(a_call(), every_s=3_600).lines
+
+    assert any("--time=10 " in option for option in options)
+    assert "--follow-up 540s " in line
 
 
 def test_a_scrontab_takes_no_less_than_a_minute_and_no_dollar() -> None:

@@ -45,6 +45,7 @@ def statistics(
         bf_active=is_active,
         bf_cycles=int(last_s),
         bf_last_cycle_s=last_s,
+        bf_last_took_s=0.0,
     )
 
 

@@ -1,11 +1,16 @@
-"""A second tick once the leases of the first have begun, against the fake Slurm."""
+"""Ticks that follow up a first one, against the fake Slurm."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
 
+from freetrain.broker.cycles import APART_S
+from freetrain.site.settings import LeaseSettings, Mode
+from freetrain.store.trainers import TrainerState
 from freetrain.tick.follow_up import tick_and_follow_up
 from tests.tick.tick_worlds import TickWorld, tick_world
 
@@ -80,3 +85,65 @@ def test_nobody_waits_who_did_not_ask_to(world: TickWorld) -> None:
     assert follow(world, waits.append, within_s=0.0) == 1
 
     assert not waits
+
+
+class Passing:
+    """A clock that stands but for waits and commands, and the looks it has seen."""
+
+    def __init__(self, world: TickWorld) -> None:
+        self.world = world
+        self.outside = replace(world.outside, clock=lambda: world.now_s)
+        self.looks_s: list[float] = []
+
+    def wait(self, seconds: float) -> None:
+        self.world.now_s += seconds
+        self.world.beat()
+        self.looks_s.append(self.world.now_s)
+
+    def looks_after(self, within_s: float) -> list[float]:
+        """Follow up; return when it looked before cycles, seconds after it began."""
+        began_s, site = self.world.now_s, self.world.site
+        tick_and_follow_up(site, self.outside, within_s=within_s, wait=self.wait)
+        return [look_s - began_s for look_s in self.looks_s]
+
+
+def leased(quick_folder: Path, mode: Mode) -> Passing:
+    """Return a world in which a lease trains."""
+    lease = LeaseSettings(partition="freetrain", mode=mode)
+    world = tick_world(quick_folder, lease=lease)
+    world.submit("a", most=1)
+    world.tick()
+    world.beat()
+    world.tick()
+    return Passing(world)
+
+
+def test_leases_that_make_room_are_looked_at_again_but_not_all_the_time(
+    quick_folder: Path,
+) -> None:
+    """The stand-in's backfill looks every second."""
+    looks_s = leased(quick_folder, Mode.YIELD).looks_after(100.0)
+
+    assert 4 <= len(looks_s) <= 1 + 100 / APART_S
+    assert all(b - a >= APART_S for a, b in pairwise(looks_s))
+
+
+def test_nobody_looks_again_where_slurm_preempts(quick_folder: Path) -> None:
+    assert not leased(quick_folder, Mode.PREEMPT).looks_after(100.0)
+
+
+def test_nobody_looks_again_later_than_was_asked_for(quick_folder: Path) -> None:
+    assert len(leased(quick_folder, Mode.YIELD).looks_after(20.0)) == 1
+
+
+def test_nobody_looks_again_for_others_where_there_are_no_leases(
+    quick_folder: Path,
+) -> None:
+    passing = leased(quick_folder, Mode.YIELD)
+    passing.world.set_state("a", TrainerState.CANCELLED)
+    passing.world.tick()
+    passing.world.now_s += 60.0
+    passing.world.tick()
+
+    assert not passing.world.running()
+    assert not passing.looks_after(100.0)
