@@ -2,7 +2,8 @@
 
 Each job of four nodes is submitted by itself, so that what it waits for is known: for
 nobody on idle nodes; for jobs whose steps end at Slurm's first signal, which is as
-quick as anybody leaves; and for leases in which a trainer runs.
+quick as anybody leaves; and for leases in which a trainer runs. In one shared partition
+also for somebody who has all nodes, alone and together with leases that wait.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import time
 from statistics import median
 from typing import TYPE_CHECKING
 
+from freetrain.site.settings import LeaseSettings
+from slurm.batch import LeaseRequest, sbatch_argv
 from tests.cluster.settings import NODES, Variant
 from tests.cluster.waiting import wait_for
 from tests.e2e.stage import Stage
@@ -23,7 +26,10 @@ if TYPE_CHECKING:
     from tests.cluster.cluster import Cluster
 
 _NAME = "ada"
+_OURS = "freetrain"
+_WAITING = "freetrain-waiting"
 _WIDTH = 4
+_BEFORE_S = 10.0
 _SETTLING_S = 6.0
 """Longer than the longest of Slurm's cycles, so that each job finds it at rest."""
 
@@ -38,6 +44,11 @@ def meet(
         waits_s = [others.meet(others.fill) for _ in range(repeats)]
         yield _told("jobs that end at the first signal", waits_s)
         others.clear()
+    else:
+        waits_s = [others.follow(lambda: None) for _ in range(repeats)]
+        yield _told("after somebody's end", waits_s)
+        waits_s = [others.follow(others.ask_for_leases) for _ in range(repeats)]
+        yield _told("the same, beside leases that wait", waits_s)
     stage = Stage(cluster, folder / "stage")
     stage.folder.mkdir()
     stage.set_up(lease=LEASE[Variant.SHARED in cluster.variants])
@@ -68,38 +79,70 @@ class _Others:
         """Return how long after sbatch a job runs, once all is prepared, seconds."""
         prepare()
         time.sleep(_SETTLING_S)
-        self._count += 1
-        began = self._folder / f"began-{self._count}"
         began_s = time.time()  # noqa: TID251 -- the real one
-        self._submit("main", f"date +%s.%N > {began}", f"--nodes={_WIDTH}", "--time=1")
-        wait_for("the job", lambda: began.exists() and began.read_text(), limit_s=600)
-        return float(began.read_text()) - began_s
+        return _told_by(self._one(_WIDTH)) - began_s
+
+    def follow(self, prepare: Callable[[], None]) -> float:
+        """Return how long after another's end a job begins that waited for it."""
+        time.sleep(_SETTLING_S)
+        before = self._one(len(NODES), f"sleep {_BEFORE_S:g}")
+        wait_for("nodes to be taken", lambda: self._running("main"))
+        prepare()
+        began_s = _told_by(self._one(_WIDTH))
+        self._cluster.run("scancel", f"--name={_WAITING}")
+        wait_for("no job", lambda: not self._running("main"), limit_s=600)
+        return began_s - _told_by(before)
+
+    def ask_for_leases(self) -> None:
+        """Ask for one on every node, as the tick does; they wait."""
+        script = self._folder / "lease"
+        script.write_text("#!/bin/sh\nexec sleep 60\n", encoding="ascii")
+        request = LeaseRequest(
+            name=_WAITING,
+            comment="",
+            partition="main",
+            limit_min=1,
+            nice=LeaseSettings().nice,
+            script=str(script),
+            tasks=len(NODES),
+        )
+        self._cluster.run(*sbatch_argv(request))
 
     def fill(self) -> None:
         """Have every node held by a job that is preempted, and leaves at once."""
         self.clear()
         last = len(NODES) - 1
         every = (f"--array=0-{last}", "--exclusive", "--time=60")
-        self._submit("freetrain", "srun sleep 3600", *every)
-        wait_for("jobs on every node", lambda: self._running() == len(NODES))
+        self._submit(_OURS, "srun sleep 3600", *every)
+        wait_for("jobs on every node", lambda: self._running(_OURS) == len(NODES))
 
     def clear(self) -> None:
         """End them."""
-        self._cluster.run("scancel", "--partition=freetrain")
-        wait_for("no job", lambda: self._running() == 0, limit_s=600)
+        self._cluster.run("scancel", f"--partition={_OURS}")
+        wait_for("no job", lambda: not self._running(_OURS), limit_s=600)
 
-    def _running(self) -> int:
-        said = self._cluster.run(
-            "squeue",
-            "--noheader",
-            "--partition=freetrain",
-            "--states=running,completing",
-        )
+    def _running(self, partition: str) -> int:
+        where = ("--noheader", f"--partition={partition}")
+        said = self._cluster.run("squeue", *where, "--states=running,completing")
         return len(said.splitlines())
+
+    def _one(self, width: int, script: str = ":") -> Path:
+        """Submit a job that says in the file returned when it has done *script*."""
+        self._count += 1
+        done = self._folder / f"done-{self._count}"
+        size = (f"--nodes={width}", "--time=1")
+        self._submit("main", f"{script}; date +%s.%N > {done}", *size)
+        return done
 
     def _submit(self, partition: str, script: str, *options: str) -> None:
         quiet = ("--chdir=/", "--output=/dev/null", f"--partition={partition}")
         self._cluster.run("sbatch", *quiet, *options, f"--wrap={script}")
+
+
+def _told_by(file: Path) -> float:
+    """Return the Unix time that a job writes to *file*."""
+    wait_for("the job", lambda: file.exists() and file.read_text(), limit_s=600)
+    return float(file.read_text())
 
 
 def _told(what: str, waits_s: Sequence[float]) -> str:
