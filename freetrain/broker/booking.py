@@ -24,11 +24,6 @@ MOST_BOOKINGS = 50
 PUT_OFF_S = 60.0
 """A planned start that is later by less may be backfill's grain, or limits' minutes."""
 
-YOUNG_S = 120.0
-"""A lease that began after the job and has run for less is left alone: backfill let
-it begin, and a plan that is late for reasons unseen here must not end leases over and
-over."""
-
 _LONGEST_S = 1e9
 """Stands for no limit: thirty years."""
 
@@ -69,14 +64,12 @@ class Wish:
         nodes: How many nodes.
         insists: Nodes that must be among them.
         limit_s: For how long.
-        since_s: Since when it waits, Unix time.
         planned_s: When backfill means to start it; None for no plan.
     """
 
     nodes: int
     insists: frozenset[str]
     limit_s: float
-    since_s: float
     planned_s: float | None
 
 
@@ -118,6 +111,12 @@ class Bookings:
         self._made = 0
         self._sets: dict[tuple[str, ...], int] = {}
         self._moving: dict[str, None] = {}
+        self._booked_s: dict[str, float] = {}
+
+    @property
+    def booked_s(self) -> Mapping[str, float]:
+        """When nodes are booked for a job that cannot start now, first, Unix time."""
+        return self._booked_s
 
     @property
     def moving(self) -> tuple[str, ...]:
@@ -174,11 +173,13 @@ class Bookings:
         names.sort(key=lambda name: name not in wish.insists)
         # Backfill takes the first, whoever is there; we count on the kindest.
         booked = self._book(gap, names[: wish.nodes])
-        self._moving |= dict.fromkeys(n for n in booked if self._moves(n, start_s))
+        for name in booked:
+            self._booked_s[name] = min(start_s, self._booked_s.get(name, math.inf))
+        self._moving |= dict.fromkeys(n for n in booked if self._is_late(n, start_s))
         if wish.planned_s is None or wish.planned_s <= start_s + PUT_OFF_S:
             return ()
         names.sort(key=lambda n: (n not in wish.insists, self._is_late(n, start_s)))
-        return tuple(n for n in names[: wish.nodes] if self._puts_off(n, start_s, wish))
+        return tuple(n for n in names[: wish.nodes] if self._is_late(n, start_s))
 
     def _need(self, wish: Wish, suiting: Iterable[str], *, beside: int = 0) -> Need:
         from logs.schedule.timeline import Need  # noqa: PLC0415 - as above
@@ -210,15 +211,3 @@ class Bookings:
 
     def _is_late(self, name: str, start_s: float) -> bool:
         return name in self._leases and self._leases[name].end_s > start_s
-
-    def _moves(self, name: str, start_s: float) -> bool:
-        """Tell whether there is a late lease, and an old one."""
-        if not self._is_late(name, start_s):
-            return False
-        return self._leases[name].start_s <= self._now_s - YOUNG_S
-
-    def _puts_off(self, name: str, start_s: float, wish: Wish) -> bool:
-        if not self._is_late(name, start_s):
-            return False
-        old_s = max(wish.since_s, self._now_s - YOUNG_S)
-        return self._leases[name].start_s <= old_s

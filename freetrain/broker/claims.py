@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from freetrain.broker.booking import TO_THE_SECOND, Backfill, Bookings, Span, Wish
 from freetrain.broker.waiting import (
@@ -25,7 +25,7 @@ from freetrain.broker.waiting import (
 from slurm.holes import HoleEnd
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from slurm.holes import Hole
     from slurm.records import JobRecord, Node
@@ -33,21 +33,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """Nodes that pending jobs could start on now.
+    """Nodes that pending jobs could start on now, and those that they wait for.
 
     Attributes:
         leased: Leased nodes that must be given up, each with the job's number.
         idle: Idle nodes that must be left alone, each with the job's number.
+        booked_s: When nodes are booked for jobs that must wait for others, were our
+            leases away, by node, Unix time. A lease that begins now should be gone by
+            then: what backfill planned last may be older than what it will plan next.
     """
 
     leased: Mapping[str, int]
     idle: Mapping[str, int]
+    booked_s: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def nodes(self) -> frozenset[str]:
         """All nodes that are not ours to plan with."""
         return frozenset((*self.leased, *self.idle))
 
+
+_Rank: TypeAlias = "Callable[[Hole], tuple[bool, float, str]]"
+"""Sorts holes, those first that are to be given first."""
+
+_Order: TypeAlias = "Callable[[Ground], _Rank]"
 
 NO_CLAIMS = Claims({}, {})
 
@@ -93,6 +102,8 @@ def find_claims(
     those of leases that put its planned start off; who comes after it must leave it
     the nodes that it could have first. One that finds nodes on which backfill has
     planned another claims also those of leases that move plans of jobs before it.
+    Idle nodes are claimed before leased ones, unless that keeps anybody from starting
+    whom Slurm, which takes the first in its order, would start.
     Leases of other users' FreeTrain claim none: they would take ours, we theirs, and
     so on.
 
@@ -112,27 +123,61 @@ def find_claims(
     )
     if not waiting or not ground.holes:
         return NO_CLAIMS
+    shared = _share(waiting, ground, now_s, order=_idle_first)
+    if shared.started:
+        as_slurm = _share(waiting, ground, now_s, order=_slurms_order)
+        if as_slurm.started - shared.started:
+            shared = as_slurm
+    leased = ground.leased
+    return Claims(
+        leased={name: by for name, by in shared.taken.items() if name in leased},
+        idle={name: by for name, by in shared.taken.items() if name not in leased},
+        booked_s=shared.booked_s,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """Who gets which nodes.
+
+    Attributes:
+        taken: Nodes that are given up or left alone, each with the job's number.
+        started: Jobs that could start on them.
+        booked_s: When the others have their nodes, by node, Unix time.
+    """
+
+    taken: Mapping[str, int]
+    started: frozenset[int]
+    booked_s: Mapping[str, float]
+
+
+def _share(
+    waiting: Sequence[JobRecord], ground: Ground, now_s: float, *, order: _Order
+) -> _Shared:
+    """Let each job have what it could start on, the first in *order*."""
     taken: dict[str, int] = {}
+    started = set()
     fitting: dict[tuple[object, ...], _Fitting] = {}
     bookings = _bookings(waiting, ground, now_s)
     planned = {
         hole.node: hole for hole in ground.holes if hole.ends_by is HoleEnd.PLANNED_JOB
     }
+    rank = order(ground)
     for job in waiting:
         if len(taken) == len(ground.holes):
             break
         kind = _kind(job)
         if kind not in fitting:
-            fitting[kind] = _fitting(job, ground)
-        got = tuple(_claim(job, fitting[kind], bookings))
+            fitting[kind] = _fitting(job, ground, rank)
+        got = _start(job, fitting[kind], bookings)
+        if got is not None:
+            started.add(job.job_id)
+        else:
+            got = bookings.book(_wish(job), fitting[kind].suiting)
         if any(_is_planned_away(planned.get(name), job, now_s) for name in got):
             got += bookings.moving
         taken.update(dict.fromkeys(got, job.job_id))
-    leased = ground.leased
-    return Claims(
-        leased={name: by for name, by in taken.items() if name in leased},
-        idle={name: by for name, by in taken.items() if name not in leased},
-    )
+    return _Shared(taken, frozenset(started), bookings.booked_s)
 
 
 def _bookings(waiting: Sequence[JobRecord], ground: Ground, now_s: float) -> Bookings:
@@ -177,27 +222,35 @@ class _Fitting:
     suiting: tuple[str, ...]
 
 
-def _fitting(job: JobRecord, ground: Ground) -> _Fitting:
-    """Return the nodes that suit *job*, those that are idle in front."""
+def _fitting(job: JobRecord, ground: Ground, rank: _Rank) -> _Fitting:
+    """Return the nodes that suit *job*, those in front that it is to have first."""
     suiting = {node.name for node in ground.nodes.values() if suits(job, node)}
     everywhere = tuple(sorted(suiting))
     fitting = [hole for hole in ground.holes if hole.node in suiting]
     insists = insisted(job)
     if not insists <= ground.partly.union(hole.node for hole in fitting):
         return _Fitting((), 0, everywhere)
-    # Given up first is what would have ended soonest.
-    fitting.sort(
-        key=lambda hole: (
-            hole.node not in insists,
-            hole.node in ground.leased,
-            _life_end_s(hole),
-            hole.node,
-        )
-    )
+    fitting.sort(key=lambda hole: (hole.node not in insists, rank(hole)))
     return _Fitting(
         names=tuple(hole.node for hole in fitting),
         others=len(suiting & ground.partly),
         suiting=everywhere,
+    )
+
+
+def _slurms_order(ground: Ground) -> _Rank:
+    """Rank nodes as Slurm lists them."""
+    places = {name: place for place, name in enumerate(ground.nodes)}
+    return lambda hole: (False, places.get(hole.node, math.inf), hole.node)
+
+
+def _idle_first(ground: Ground) -> _Rank:
+    """Rank idle ones first; given up first is what would have ended soonest."""
+    slurms = _slurms_order(ground)
+    return lambda hole: (
+        (True, _life_end_s(hole), hole.node)
+        if hole.node in ground.leased
+        else slurms(hole)
     )
 
 
@@ -221,21 +274,19 @@ def _is_planned_away(hole: Hole | None, job: JobRecord, now_s: float) -> bool:
     return hole.end_s < now_s + (job.limit_s or 0.0)
 
 
-def _claim(job: JobRecord, fitting: _Fitting, bookings: Bookings) -> Iterator[str]:
-    """Yield the nodes that *job* gets: for each task that could start now.
-
-    Where none could, those whose leases put it off.
-    """
+def _start(
+    job: JobRecord, fitting: _Fitting, bookings: Bookings
+) -> tuple[str, ...] | None:
+    """Return the nodes of each task that could start now; None where none could."""
     wish, room = _wish(job), len(fitting.names) + fitting.others
     now = replace(wish, limit_s=job.limit_s or 0.0)  # in doubt it is soon over
-    for task in range(tasks(job, most=room)):
-        got = bookings.start(now, fitting.names, beside=fitting.others)
-        if got is not None:
-            yield from got
-            continue
-        if task == 0:
-            yield from bookings.book(wish, fitting.suiting)
-        return
+    got: tuple[str, ...] | None = None
+    for _ in range(tasks(job, most=room)):
+        more = bookings.start(now, fitting.names, beside=fitting.others)
+        if more is None:
+            break
+        got = (*(got or ()), *more)
+    return got
 
 
 def _wish(job: JobRecord) -> Wish:
@@ -243,6 +294,5 @@ def _wish(job: JobRecord) -> Wish:
         nodes=needed(job),
         insists=insisted(job),
         limit_s=math.inf if job.limit_s is None else job.limit_s,
-        since_s=max(job.submit_s or 0.0, job.eligible_s or 0.0),
         planned_s=job.start_s if job.is_planned else None,
     )

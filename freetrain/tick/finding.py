@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from freetrain.broker.booking import Backfill, Span
@@ -11,7 +11,7 @@ from freetrain.broker.claims import NO_CLAIMS, Ground, find_claims
 from freetrain.broker.limits import Mode
 from freetrain.tick.limits import margin_s
 from slurm.errors import SlurmRefusedError
-from slurm.holes import find_holes
+from slurm.holes import HoleEnd, find_holes
 from slurm.hostlist import expand
 from slurm.requirement import Requirement
 from slurm.states import NodeState
@@ -88,6 +88,22 @@ class Finder:
         )
         return find_claims(jobs, ground, is_ours=self.is_ours, now_s=observed.now_s)
 
+    def before_bookings(
+        self, holes: Mapping[str, Iterable[Hole]], claims: Claims
+    ) -> dict[str, tuple[Hole, ...]]:
+        """Let holes end in time for jobs that are booked there, by shape.
+
+        What backfill has planned may be older than that, or be around our leases.
+        Where we hold a lease its end is known to backfill, and claims say whether it
+        must go.
+        """
+        observed = self.observed
+        early_s = margin_s(self.site, observed.config, observed.partition)
+        return {
+            shape: tuple(_before(hole, claims.booked_s, early_s) for hole in found)
+            for shape, found in holes.items()
+        }
+
     def _every_hole(self, shapes: Mapping[str, Requirement]) -> tuple[Hole, ...]:
         """Return the holes of every partition that leases are in, whatever is asked."""
         observed = self.observed
@@ -114,6 +130,15 @@ class Finder:
             margin_s=early_s if is_left_early else 0.0,
             window_s=config.bf_window_s,
         )
+
+
+def _before(hole: Hole, booked_s: Mapping[str, float], early_s: float) -> Hole:
+    if hole.held_by or hole.end_s is None or hole.node not in booked_s:
+        return hole
+    end_s = booked_s[hole.node] - early_s
+    if end_s >= hole.end_s:
+        return hole
+    return replace(hole, end_s=end_s, ends_by=HoleEnd.PLANNED_JOB, blocker="")
 
 
 def _busy_until_s(

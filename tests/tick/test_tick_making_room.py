@@ -98,3 +98,26 @@ def test_a_lease_that_outlasts_its_deadline_by_hours_is_still_ours(
 
     (job,) = world.live()
     assert [lease.job for lease in page.leases] == [str(job.job_id)]
+
+
+def test_a_lease_that_begins_is_over_before_somebody_who_waits_could_start(
+    world: TickWorld,
+) -> None:
+    # One of the eight nodes that somebody needs is held for half an hour; what backfill
+    # planned last is of before that was known.
+    world.site = replace(world.site, holes=HoleSettings(margin_s=300.0))
+    everywhere = [f"n{k}" for k in range(1, 9)]
+    held = {"wanted": ["n8"], "due_s": world.now_s, "run_s": 1_800.0}
+    world.slurm.standin.add(
+        [
+            theirs(world, partition="main", limit_s=1_800.0, **held),
+            theirs(world, wanted=everywhere, due_s=world.now_s + 6_000.0),
+        ]
+    )
+    world.submit("a", most=2)
+
+    world.tick()
+
+    limits_s = [job.limit_s for job in world.live() if job.user != "bob"]
+    assert limits_s
+    assert max(limits_s) <= 1_500.0

@@ -128,7 +128,10 @@ class AsJobs:
     def yield_claimed(self, now_s: float) -> tuple[Sequence[int], Sequence[Moment]]:
         """Give up what waiting jobs have a claim to, and lease none of it."""
         claimed = self._queue.claimed(self._spans, now_s)
-        self._leases.claimed = frozenset(self._nodes.touched(claimed))
+        self._leases.claimed = frozenset(self._nodes.touched(claimed.units))
+        self._leases.booked_s = {
+            node: start_s - self._start_s for node, start_s in claimed.booked_s.items()
+        }
         given = sorted(self._leases.claimed.intersection(self._leases.nodes))
         self._leases.drop(given)
         self._forget()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, KeysView, Sequence
+    from collections.abc import Iterable, KeysView, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -37,10 +37,13 @@ class Leases:
 
     Attributes:
         claimed: Nodes that waiting jobs could start on now; nothing for us.
+        booked_s: When nodes are booked for jobs that must wait for others, by node,
+            seconds of the replay; a lease that begins now ends before that.
     """
 
     def __init__(self, nodes: int, settings: LoopSettings) -> None:
         self.claimed: frozenset[int] = frozenset()
+        self.booked_s: Mapping[int, float] = {}
         self._settings = settings
         self._planned_s = [math.inf] * nodes
         self._planned_by = [0] * nodes
@@ -89,7 +92,8 @@ class Leases:
         return [
             node
             for node in nodes
-            if self._latest_s[node] >= least_s and node not in self.claimed
+            if min(self._latest_s[node], self._booked_s(node)) >= least_s
+            and node not in self.claimed
         ]
 
     def limit(self, nodes: Iterable[int], until_s: float) -> None:
@@ -99,7 +103,10 @@ class Leases:
     def keep(self, held: Iterable[int], now_s: float) -> None:
         """Lease what is *held*, and nothing else, from now on."""
         longest_s, before = now_s + self._settings.longest_s, self._limit_s
-        self._limit_s = {node: before.get(node, longest_s) for node in held}
+        self._limit_s = {
+            node: before.get(node, min(longest_s, self._booked_s(node)))
+            for node in held
+        }
         self._look()
 
     def drop(self, nodes: Sequence[int]) -> None:
@@ -115,6 +122,10 @@ class Leases:
         if now_s < self._next_end_s:
             return set()
         return {node for node in self._limit_s if self.usable_until_s(node) <= now_s}
+
+    def _booked_s(self, node: int) -> float:
+        """Return when a lease of *node* that begins now should have ended."""
+        return self.booked_s.get(node, math.inf) - (self._settings.margin_s or 0.0)
 
     def _look(self) -> None:
         self._next_end_s = min(

@@ -7,7 +7,7 @@ so what is measured in a loop is what a tick would do.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from freetrain.broker.booking import Backfill
 from freetrain.broker.claims import Ground, find_claims
@@ -33,6 +33,18 @@ _BACKFILL = Backfill(
 )
 
 
+class Claimed(NamedTuple):
+    """What waiting jobs have a claim to.
+
+    Attributes:
+        units: Those that are not ours to hold.
+        booked_s: When others are booked for jobs, by node, seconds of the log.
+    """
+
+    units: UnitSet
+    booked_s: Mapping[int, float]
+
+
 class Queue:
     """Tells which nodes waiting jobs have a claim to.
 
@@ -56,8 +68,8 @@ class Queue:
             for name in self._names
         }
 
-    def claimed(self, leases: Mapping[int, Span], now_s: float) -> UnitSet:
-        """Return the units that are not ours to hold.
+    def claimed(self, leases: Mapping[int, Span], now_s: float) -> Claimed:
+        """Return what is not ours to hold, and what is not for long.
 
         Args:
             leases: By node: since when and until when it is leased, seconds of the log.
@@ -65,7 +77,7 @@ class Queue:
         """
         machine = self._simulation.machine
         if not machine.waiting:
-            return 0
+            return Claimed(0, {})
         spans = {
             self._names[unit]: span
             for node, span in leases.items()
@@ -83,7 +95,11 @@ class Queue:
         found = find_claims(
             self._waiting(machine), ground, is_ours=lambda _: False, now_s=now_s
         )
-        return unit_set(int(name) for name in found.nodes)
+        booked_s: dict[int, float] = {}
+        for name, start_s in found.booked_s.items():
+            (node,) = self._nodes.touched(1 << int(name))
+            booked_s[node] = min(start_s, booked_s.get(node, math.inf))
+        return Claimed(unit_set(int(name) for name in found.nodes), booked_s)
 
     def _holes(self, names: Sequence[str], now_s: float) -> list[Hole]:
         """Return the holes of the units *names*, with what is planned there."""

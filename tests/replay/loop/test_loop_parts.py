@@ -42,6 +42,17 @@ def test_only_nodes_worth_a_lease_that_nobody_claims_are_open() -> None:
     assert leases.open(range(4), 100.0) == [1, 3]
 
 
+def test_a_new_lease_ends_its_margin_before_somebody_is_booked_there() -> None:
+    leases = Leases(4, BOUND)
+    leases.keep([0], 0.0)
+    leases.booked_s = {0: 200.0, 1: 189.0, 2: 190.0}
+
+    assert leases.open(range(1, 4), 100.0) == [2, 3]
+    leases.keep([0, 2, 3], 100.0)
+    ends_s = [leases.usable_until_s(node) for node in (0, 2, 3)]
+    assert ends_s == [math.inf, 160.0, math.inf]
+
+
 def test_leases_end_with_their_limit_or_before_the_plan_whichever_is_sooner() -> None:
     leases = Leases(4, LoopSettings(margin_s=30.0, longest_s=100.0))
     leases.keep([0, 1], 10.0)

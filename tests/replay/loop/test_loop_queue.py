@@ -54,7 +54,7 @@ def test_who_could_start_first_without_leases_gets_the_nodes_for_it(
     spans = dict.fromkeys(members(leased), Span(since_s, since_s + lasts_s))
 
     queue = Queue(simulation, nodes, knows_plans=True)
-    claimed = queue.claimed(spans, machine.now_s)
+    claimed = queue.claimed(spans, machine.now_s).units
 
     started = unleased(simulation)
     event(f"{min(len(started), 2)} could start")
