@@ -26,8 +26,19 @@ TickS = Annotated[
         "--tick",
         metavar="S",
         help="In the loop: seconds between two looks of the broker.",
-        show_default="60",
+        show_default="60, or 30 under yield",
         callback=above_zero,
+    ),
+]
+LeadS = Annotated[
+    float | None,
+    typer.Option(
+        "--lead",
+        metavar="S",
+        help="yield: the broker looks so long before multiples of --tick, at which "
+        "backfill does.",
+        show_default="5",
+        callback=zero_or_more,
     ),
 ]
 NoticeS = Annotated[

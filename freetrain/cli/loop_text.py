@@ -45,11 +45,14 @@ def loop_text(
     console = world.out()
     replays = [one.replay for one in results]
     named = [(name_among(one.replay, replays), one) for one in results]
+    ticks = f"every {loop.tick_s:g} s"
+    if loop.lead_s is not None:
+        ticks += f", {loop.lead_s:g} s early,"
     seen = "sees plans" if loop.knows_plans else "is blind to plans"
     with console.capture() as captured:
         console.print(read_as, soft_wrap=True)
         console.print(
-            f"The broker ticks every {loop.tick_s:g} s and {seen}; mode {loop.mode}.",
+            f"The broker ticks {ticks} and {seen}; mode {loop.mode}.",
             soft_wrap=True,
         )
         console.print(figures(TRAINED, [_trained(*one) for one in named]))

@@ -11,6 +11,12 @@ from freetrain.errors import UsageError
 TICK_S = 60.0
 """As often as cron can call a tick."""
 
+CYCLE_S = 30.0
+"""As often as Slurm's backfill looks, by default."""
+
+LEAD_S = 5.0
+"""How long before a cycle a look comes that has its leases gone by then."""
+
 NOTICE_S = 30.0
 """Slurm's KillWait, where a partition has no GraceTime."""
 
@@ -46,6 +52,9 @@ class LoopSettings:
         mode: Who takes leases away.
         knows_plans: Whether the broker sees what the scheduler plans.
         tick_s: Seconds from one look of the broker to the next.
+        lead_s: How long before multiples of ``tick_s`` of the log's time the broker
+            looks, as backfill's cycles are at multiples of their interval; None where
+            looks count from the start of the replay.
         notice_s: Mode ``preempt``: how long a job waits for our leases at most.
         commit_s: From the notice until a trainer has committed and gone.
         margin_s: How long before a planned start a lease ends; None where leases do
@@ -60,6 +69,7 @@ class LoopSettings:
     mode: Mode = Mode.PREEMPT
     knows_plans: bool = True
     tick_s: float = TICK_S
+    lead_s: float | None = None
     notice_s: float = NOTICE_S
     commit_s: float = COMMIT_S
     margin_s: float | None = None
@@ -72,6 +82,7 @@ class LoopSettings:
             if not value > 0 or math.isinf(self.tick_s):
                 raise _refusal(what, value, "above 0")
         for what, value in (
+            ("a tick's lead", self.lead_s or 0.0),
             ("notice", self.notice_s),
             ("a commit", self.commit_s),
             ("a lease's margin", self.margin_s or 0.0),
@@ -102,11 +113,19 @@ def usual_settings(mode: Mode) -> LoopSettings:
     """Return what suits *mode*.
 
     Leases that are preempted harm nobody beyond the notice, and plans that move would
-    end many in vain: on two days of Theta that costs more than it spares.
+    end many in vain: on two days of Theta that costs more than it spares. Where leases
+    are jobs, a look comes before each cycle of backfill, in which others could go ahead
+    of who waits for a lease.
     """
     if mode is Mode.PREEMPT:
         return LoopSettings()
-    return LoopSettings(mode=mode, margin_s=MARGIN_S, longest_s=LONGEST_S)
+    return LoopSettings(
+        mode=mode,
+        tick_s=CYCLE_S,
+        lead_s=LEAD_S,
+        margin_s=MARGIN_S,
+        longest_s=LONGEST_S,
+    )
 
 
 def check_policy(name: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -74,7 +76,8 @@ class LoopSource:
         self._look()
         yield self._tick(PoolEvent(0.0, _indices(self._idle), ()))
         yield from self._hand_over(0.0)
-        tick_s = self._settings.tick_s
+        ticks_s = self._ticks_s()
+        tick_s = next(ticks_s)
         while True:
             jobs_s = self._simulation.next_s - self._start_s
             ends_s = self._leases.next_end_s
@@ -87,8 +90,18 @@ class LoopSource:
                 yield self._jobs(now_s)
             if tick_s <= now_s:
                 yield from self._ticks(now_s)
-                tick_s += self._settings.tick_s
+                tick_s = next(ticks_s)
         yield PoolEvent(self.horizon_s, (), ())
+
+    def _ticks_s(self) -> Iterator[float]:
+        """Yield when the broker ticks after the first time, at 0."""
+        every_s, lead_s = self._settings.tick_s, self._settings.lead_s
+        if lead_s is None:
+            yield from (number * every_s for number in count(1))
+            return
+        begins_s = self._start_s + lead_s
+        first = math.floor(begins_s / every_s) + 1
+        yield from (number * every_s - begins_s for number in count(first))
 
     def finish(self, now_s: float) -> None:
         """Let the broker go, and with it its leases."""

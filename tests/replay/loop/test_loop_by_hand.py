@@ -13,7 +13,7 @@ from freetrain.errors import UsageError
 from freetrain.replay.loop.settings import LoopSettings, Mode, usual_settings
 from freetrain.replay.loop.stage import Stage
 from freetrain.replay.timeline import DAY_S
-from logs.schedule import Method
+from logs.schedule import Method, SlurmParameters
 from tests.replay.loop.worlds_loop import UNBOUND, J, play, stage_of, trace_of
 from tests.replay.worlds import trainer
 
@@ -184,14 +184,14 @@ def test_policies_that_cannot_wait_for_a_tick_are_refused(policy: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"tick_s": 0.0}, {"notice_s": -1.0}, {"margin_s": -1.0}]
+    "wrong", [{"tick_s": 0.0}, {"lead_s": -1.0}, {"notice_s": -1.0}, {"margin_s": -1.0}]
 )
 def test_settings_that_mean_nothing_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="Nothing was replayed"):
         LoopSettings(**wrong)
 
 
-WITH_LEASES_AS_JOBS = usual_settings(Mode.YIELD)
+WITH_LEASES_AS_JOBS = replace(usual_settings(Mode.YIELD), tick_s=60.0, lead_s=None)
 
 
 def test_where_leases_are_jobs_others_wait_for_the_next_tick() -> None:
@@ -233,6 +233,17 @@ def test_a_blind_broker_that_yields_delays_a_planned_job_to_the_next_tick() -> N
     assert (made.harm.met, made.harm.waited_most_s, made.harm.most_s) == (1, 40.0, 40.0)
 
 
+def test_a_lease_that_begins_while_somebody_waits_ends_before_that_could_start() -> (
+    None
+):
+    # Node 1 comes free at 50 s, and node 0 by 180 s; what is planned is not told.
+    jobs = [J(0.0, 180.0, 1, 180.0), J(0.0, 50.0, 1, 50.0), J(10.0, 50.0, 2, 50.0)]
+    loop = replace(WITH_LEASES_AS_JOBS, knows_plans=False, shortest_s=0.0)
+    made = play(stage_of(jobs, 2, until_s=230.0), [trainer()], loop)
+    assert made.replay.used_node_s == 90.0
+    assert made.harm.met == made.harm.later == 0
+
+
 def test_leases_are_given_back_when_the_broker_goes() -> None:
     # It leaves at 170 s: the job of 160 s has the nodes then, and not at 180 s.
     made = play(stage_of(PAIR, 2, until_s=170.0), [trainer()], WITH_LEASES_AS_JOBS)
@@ -255,6 +266,54 @@ def test_who_is_overtaken_waits_for_us_until_it_starts(until_s: float) -> None:
     # It starts when the third ends, at 280 s, whether the broker is there still or not.
     assert (made.harm.met, made.harm.waited_most_s) == (1, 100.0)
     assert made.harm.waited_longer == 1
+
+
+EARLY = [replace(OVERTAKEN[0], run_s=172.0), *OVERTAKEN[1:]]
+"""Here the first ends before backfill looks."""
+
+
+@pytest.mark.parametrize(
+    ("loop", "waits_s"),
+    [
+        # Leases leave at 175 s, and backfill looks at 180 s.
+        (replace(WITH_LEASES_AS_JOBS, tick_s=30.0, lead_s=5.0), 3.0),
+        # The look at 165 s sees nothing to do.
+        (replace(WITH_LEASES_AS_JOBS, tick_s=30.0, lead_s=15.0), 108.0),
+        (WITH_LEASES_AS_JOBS, 108.0),
+    ],
+)
+def test_nobody_is_overtaken_whom_a_look_before_backfill_sees(
+    loop: LoopSettings, waits_s: float
+) -> None:
+    stage = stage_of(EARLY, 3, until_s=600.0, method=Method.SLURM)
+    made = play(stage, [trainer()], loop)
+    assert (made.harm.met, made.harm.waited_most_s) == (1, waits_s)
+
+
+@pytest.mark.parametrize(
+    ("start_s", "until_s", "lead_s", "used_s"),
+    [
+        (0.0, 130.0, None, 10.0),  # 60 and 120 s
+        (0.0, 130.0, 5.0, 15.0),  # 55 and 115 s
+        (50.0, 80.0, None, 20.0),  # 110 s
+        (50.0, 80.0, 5.0, 15.0),  # 55 and 115 s
+        (50.0, 80.0, 10.0, 20.0),  # 110 s: 50 s is where it begins
+    ],
+)
+def test_looks_are_early_by_the_clock_of_the_log(
+    start_s: float, until_s: float, lead_s: float | None, used_s: float
+) -> None:
+    loop = replace(WITH_LEASES_AS_JOBS, lead_s=lead_s)
+    stage = stage_of([J(0.0, 100.0, 2)], 2, until_s=until_s, start_s=start_s)
+    made = play(stage, [trainer()], loop)
+    assert made.replay.used_node_s == 2 * used_s
+
+
+def test_under_yield_a_look_comes_before_each_cycle_of_backfill() -> None:
+    usual = usual_settings(Mode.YIELD)
+    assert usual.tick_s == SlurmParameters().bf_interval_s
+    assert 0.0 < (usual.lead_s or 0.0) < usual.tick_s
+    assert usual_settings(Mode.PREEMPT).lead_s is None
 
 
 def test_nobody_waits_for_us_before_the_scheduler_looks() -> None:
