@@ -32,8 +32,8 @@ def line_of(page: Page) -> str:
     ]
     if page.is_torn:
         parts.append("a look during backfill")
-    if page.brake:
-        parts.append(f"asking for no more: {page.brake}")
+    if page.held_back:
+        parts.append(f"asking for no more: {page.held_back}")
     parts += [f"problem: {problem}" for problem in page.problems]
     return "; ".join(parts)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from freetrain.exchange.errors import UnreadableFileError
 from freetrain.forecast.delays import Interval
 from freetrain.forecast.interface import Expected
+from freetrain.store.trainers import TrainerState
 from freetrain.tick.came import CameLine
 
 if TYPE_CHECKING:
@@ -180,6 +181,12 @@ class Page:
     came: tuple[CameLine, ...] = ()
     promises: tuple[Interval, ...] = ()
     version: int = VERSION
+
+    @property
+    def held_back(self) -> str:
+        """What keeps leases from those who want nodes; empty where nobody does."""
+        is_wanted = any(one.state == TrainerState.WANTED for one in self.trainers)
+        return self.brake if is_wanted else ""
 
 
 def rendered(page: Page) -> str:

@@ -114,6 +114,19 @@ def test_without_a_name_every_hole_has_a_reason(
     assert max(map(len, shown.splitlines())) <= 80
 
 
+@pytest.mark.parametrize(("state", "is_told"), [("wanted", True), ("failed", False)])
+def test_what_keeps_leases_away_is_told_where_somebody_wants_nodes(
+    tmp_path: Path, digits: StateDir, state: str, *, is_told: bool
+) -> None:
+    line = TrainerLine(name="digits", state=state)
+    holes = (hole(1, HoleReason.UNWANTED),)
+    put_page(digits, a_page(trainers=(line,), holes=holes, brake="a pause"))
+
+    shown = run("explain", cwd=tmp_path).stdout
+
+    assert ("No more leases are asked for: a pause." in shown) is is_told
+
+
 def test_before_the_first_tick_it_says_so(tmp_path: Path, digits: StateDir) -> None:
     shown = run("explain", cwd=tmp_path).stdout
 
