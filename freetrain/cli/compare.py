@@ -16,6 +16,7 @@ from freetrain.cli.load import (
 )
 from freetrain.cli.progress import progress
 from freetrain.cli.team import team
+from freetrain.cli.unused import refuse_against
 from freetrain.replay.run import run_replay
 from freetrain.replay.timeline import DAY_S, PoolTimeline
 from freetrain.report.comparison import Comparison, hole_lengths_s
@@ -65,6 +66,7 @@ def compare(request: ReplayRequest, world: World) -> Compared:
     began_s = world.clock()
     timeline, left_out = pool_of(request, world)
     trainers = team(request, world.cwd, mean_nodes=timeline.mean_nodes)
+    refuse_against(request, trainers)
     trainers, made_smaller = fitted(trainers, len(timeline.node_names))
     told = made_smaller if RIGID in request.policies else ()
     load_s = world.clock() - began_s

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from freetrain.cli.request import is_drawn
+from freetrain.cli.request import DRAWN, is_drawn
 from freetrain.errors import UsageError
 from freetrain.quality.outlook import Better
+from freetrain.toml.wording import one_line
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from freetrain.cli.request import ReplayRequest
+    from freetrain.trainers.spec import TrainerSpec
 
 
 def refuse_unused(request: ReplayRequest) -> None:
@@ -24,6 +28,21 @@ def refuse_unused(request: ReplayRequest) -> None:
                 raise UsageError(
                     f"{option} is for {needed}; nothing was replayed. Leave it out."
                 )
+
+
+def refuse_against(request: ReplayRequest, trainers: Iterable[TrainerSpec]) -> None:
+    """Refuse a baseline where none of *trainers* has what is held against it.
+
+    Raises:
+        UsageError: None has a quality curve.
+    """
+    if request.against is None or any(one.quality is not None for one in trainers):
+        return
+    raise UsageError(
+        f"--against is for trainers with quality curves, and of "
+        f"{one_line(request.trainers)} none has one; nothing was replayed. Leave it "
+        f"out, or say --trainers {DRAWN}20."
+    )
 
 
 def _unused(request: ReplayRequest) -> dict[str, dict[str, bool]]:
