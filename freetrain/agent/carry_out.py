@@ -194,7 +194,8 @@ class CarryOut:
     def _end(self, ending: Ending, trainer: str) -> None:
         if self._board.end(trainer, ending):
             where = (trainer, ending.generation)
-            self._say(where, f"over: {ending.ended} {ending.message}".rstrip())
+            why = f": {ending.message}" if ending.message else ""
+            self._say(where, f"over: {ending.ended.words}{why}")
 
     def _say(self, where: tuple[str, int], text: str) -> None:
         self._edge.say(f"{where[0]}/{where[1]}: {text}")

@@ -51,7 +51,7 @@ def _generation(one: Standing, now_s: float) -> Iterator[tuple[str, str]]:
         made = _when(newest.created_s, now_s)
         yield "", f"made {made} by {maker_text(newest.author)}: {newest.reason}"
     if ending is not None:
-        said = f"{ending.ended} {_when(ending.ended_s, now_s)}"
+        said = f"{ending.ended.words} {_when(ending.ended_s, now_s)}"
         told = f": {ending.message}" if ending.message else ""
         yield f"generation {ending.generation}", f"{said}{told}"
 

@@ -144,7 +144,8 @@ def _more(watch: Watch, mark: Mark) -> str:
             said = f": {made.generation}, on {nodes}, by {maker_text(made.author)}"
         case Mark.OVER if watch.ending is not None:
             one = watch.ending
-            said = f": {one.ended}, step {one.step:,}, committed {one.committed_step:,}"
+            said = f": {one.ended.words}, step {one.step:,}"
+            said += f", committed {one.committed_step:,}"
         case Mark.BACK:
             said = f", from step {watch.restored_step or 0:,} on"
         case _:

@@ -157,7 +157,7 @@ def _how_it_ended(ending: Ending) -> str:
     """Return the steps too, of those that are known: some programs tell of none."""
     step = f", step {ending.step:,}" if ending.step else ""
     committed = f", committed {ending.committed_step:,}"
-    return f"{ending.ended}{step}{committed if ending.committed_step else ''}"
+    return f"{ending.ended.words}{step}{committed if ending.committed_step else ''}"
 
 
 def _tick(page: Page, seen: Overview) -> list[str]:

@@ -40,4 +40,4 @@ def _told(one: Standing, line: TrainerLine | None) -> str:
 
 def _last_words(one: Standing) -> str:
     ending = one.worlds.ending
-    return "" if ending is None else f"{ending.ended}: {ending.message}"
+    return "" if ending is None else f"{ending.ended.words}: {ending.message}"

@@ -25,6 +25,11 @@ class Ended(StrEnum):
     KILLED = "killed"  # it left no word: crash, kill, or a lost lease
     NOT_LAUNCHED = "not launched"  # a later generation came before it began
 
+    @property
+    def words(self) -> str:
+        """What people are told: nobody need have killed what left no word."""
+        return "ended without a word" if self is Ended.KILLED else str(self)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:

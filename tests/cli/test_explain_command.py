@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
@@ -74,7 +75,8 @@ def test_a_trainer_is_explained_by_the_tick_and_by_its_files(
     assert "Why: leases for it are on their way." in lines
     assert "1 now, 5 planned; 6 meet its requirement; it can use 1 to 8." in lines
     assert "did not know of 1 newer generation yet" in lines
-    assert "generation 1 killed, step 10, committed 10: \\x1b[2J forged line" in lines
+    assert "generation 1 ended without a word, step 10, committed 10: " in lines
+    assert "committed 10: \\x1b[2J forged line" in lines
     assert "generation 2 on n1, by broker: a lease is lost" in lines
     assert "2030-03-17 17:46:41Z" in lines
     assert "\x1b" not in shown
@@ -96,6 +98,20 @@ def test_a_generation_that_agents_made_is_told_without_their_long_names(
     assert "generation 1 failed: exit code 1" in told
     assert "by its agents: " in more
     assert "asks for 1 to 8 nodes" in more
+
+
+@pytest.mark.parametrize("verb", ["explain", "status"])
+def test_nobody_is_said_to_have_killed_what_ended_by_itself(
+    tmp_path: Path, digits: StateDir, verb: str
+) -> None:
+    none = {"step": 0, "committed_step": 0}
+    assign(digits, "digits", 1, nodes=1)
+    end(digits, "digits", 1, Ended.KILLED, message="exit code 3", **none)
+
+    told = " ".join(run(verb, "digits", cwd=tmp_path).stdout.split())
+
+    assert re.search(r"generation 1 ended without a word.*: exit code 3", told)
+    assert "killed" not in told
 
 
 def test_without_a_name_every_hole_has_a_reason(
