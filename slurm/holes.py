@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from slurm.errors import SlurmRefusedError, UnreadableOutputError
+from slurm.errors import UnreadableOutputError
 from slurm.hostlist import expand
+from slurm.partitions import choose_partition
 from slurm.snapshot import first_starts, plans_of
 from slurm.states import NodeState
 
@@ -120,7 +121,7 @@ def find_holes(
         UnreadableOutputError: The snapshot tells no planned nodes, as the JSON
             of Slurm before 23.02 does, or a list of nodes in it is unreadable.
     """
-    partition = _partition(snapshot, requirement.partition)
+    partition = choose_partition(snapshot.partitions, requirement.partition)
     if not partition.is_up:
         return ()
     _check_plans_are_told(snapshot)
@@ -154,17 +155,6 @@ def _hole(
     if not is_known:
         return Hole(name, now_s, None, HoleEnd.UNKNOWN_PLANNER, held_by=held_by)
     return Hole(name, now_s, bound.end_s, bound.ends_by, bound.blocker, held_by)
-
-
-def _partition(snapshot: Snapshot, name: str) -> Partition:
-    for partition in snapshot.partitions:
-        if partition.name == name:
-            return partition
-    known = ", ".join(sorted(partition.name for partition in snapshot.partitions))
-    raise SlurmRefusedError(
-        f"Slurm has no partition {name!r} that we may see; nothing was looked for. "
-        f"Name one of: {known}."
-    )
 
 
 def _check_plans_are_told(snapshot: Snapshot) -> None:

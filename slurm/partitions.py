@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from slurm.errors import SlurmRefusedError
 from slurm.fields import read_records
 from slurm.records import Partition
 from slurm.values import duration_s, text_or_empty
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 _MINUTE_S = 60.0
 
@@ -37,6 +38,30 @@ def named_or_default(partitions: Iterable[Partition], name: str) -> Partition | 
     """
     fitting = (p for p in partitions if (p.name == name if name else p.is_default))
     return next(fitting, None)
+
+
+def choose_partition(
+    partitions: Collection[Partition], name: str, *, where: str = ""
+) -> Partition:
+    """Return the partition *name*, the cluster's default for an empty name.
+
+    Args:
+        partitions: Those that we may see.
+        name: Which; empty for the default one.
+        where: Where people name another, for the message: ``"with --partition"``.
+
+    Raises:
+        SlurmRefusedError: There is no such partition.
+    """
+    found = named_or_default(partitions, name)
+    if found is not None:
+        return found
+    known = ", ".join(sorted(one.name for one in partitions))
+    asked = f"no partition {name!r}" if name else "no default partition"
+    raise SlurmRefusedError(
+        f"Slurm has {asked} that we may see; nothing was done. Name one of "
+        f"{' '.join(filter(None, (known, where)))}."
+    )
 
 
 def _partition(fields: dict[str, str], record: str) -> Partition:

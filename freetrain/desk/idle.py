@@ -11,21 +11,23 @@ from freetrain.broker.lease import uuid_in
 from freetrain.jobfile.job import Nodes
 from freetrain.jobfile.requirement import requirement_of
 from freetrain.tick.limits import margin_s
-from slurm.errors import SlurmRefusedError
 from slurm.holes import HoleEnd, find_holes
-from slurm.partitions import named_or_default
+from slurm.partitions import choose_partition
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Iterable
 
     from freetrain.site.settings import Site
     from slurm.config import ClusterConfig
     from slurm.holes import Hole
-    from slurm.records import JobRecord, Partition
+    from slurm.records import JobRecord
     from slurm.snapshot import Snapshot
 
 LENGTHS_S = (120.0, 600.0, 1_800.0, 3_600.0, 14_400.0, 43_200.0, 86_400.0)
 """For how long people ask for nodes."""
+
+WHERE_NAMED = "with --partition, or under [lease] in freetrain.toml"
+"""Where people name the partition whose holes they look for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +111,8 @@ def idle_of(
         SlurmRefusedError: There is no such partition.
         UnreadableOutputError: Planned nodes cannot be told.
     """
-    found = _partition(snapshot.partitions, partition or site.lease.partition)
+    name = partition or site.lease.partition
+    found = choose_partition(snapshot.partitions, name, where=WHERE_NAMED)
     asked = requirement_of(
         Nodes(max_nodes=1, partition=found.name),
         site.lease,
@@ -180,15 +183,3 @@ def why_it_ends(hole: Hole) -> str:
             return "a job that is hidden from you"
         case HoleEnd.OPEN:
             return "nobody waits for it"
-
-
-def _partition(partitions: Collection[Partition], name: str) -> Partition:
-    found = named_or_default(partitions, name)
-    if found is not None:
-        return found
-    known = ", ".join(sorted(one.name for one in partitions))
-    asked = f"no partition {name!r}" if name else "no default partition"
-    raise SlurmRefusedError(
-        f"Slurm has {asked} that we may see; nothing was looked for. Name one of "
-        f"{known} with --partition, or under [lease] in freetrain.toml."
-    )

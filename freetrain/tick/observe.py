@@ -19,12 +19,11 @@ from freetrain.store.trainers import TrainerState, trainers
 from freetrain.tick.hearing import Hearing, hear
 from freetrain.tick.limits import limits_of
 from freetrain.tick.standing import Outcome, Standing, read_standing
-from slurm.errors import SlurmRefusedError
-from slurm.partitions import named_or_default
+from slurm.partitions import choose_partition
 from slurm.snapshot import carry_plans, plans_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
 
     from freetrain.broker.lease import Intent, Lease
     from freetrain.broker.limits import Limits
@@ -37,6 +36,9 @@ if TYPE_CHECKING:
 
 REMEMBERED_S = 3_600.0
 """Jobs are gone from Slurm long before an hour after their deadline."""
+
+WHERE_NAMED = "under [lease] in freetrain.toml"
+"""Where people name the partition that leases go to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +97,9 @@ def observe(run: Run) -> Observed:
     since_s = now_s - REMEMBERED_S
     known = intents(run.state, ending_after_s=since_s)
     before = leases(run.state, ending_after_s=since_s)
-    partition = _partition(snapshot.partitions, run.site.lease.partition)
+    partition = choose_partition(
+        snapshot.partitions, run.site.lease.partition, where=WHERE_NAMED
+    )
     limits = limits_of(
         run.site,
         config,
@@ -144,19 +148,6 @@ def _aimed(standing: Standing, learned: Learned | None) -> Standing:
     metric = "" if job is None else job.measure.metric
     said = f"its final target is reached: {metric} {learned.past.final.value:.6g}"
     return replace(standing, outcome=Outcome(TrainerState.FINISHED, said))
-
-
-def _partition(partitions: Collection[Partition], name: str) -> Partition:
-    """Return the partition for leases; the cluster's default where none is named."""
-    partition = named_or_default(partitions, name)
-    if partition is not None:
-        return partition
-    known = ", ".join(sorted(one.name for one in partitions))
-    asked = f"no partition {name!r}" if name else "no default partition"
-    raise SlurmRefusedError(
-        f"Slurm has {asked} that we may see; nothing was done. Set partition under "
-        f"[lease] in freetrain.toml to one of: {known}."
-    )
 
 
 def _refused_array(intent: Intent) -> bool:

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm.config import config_argv, parse_config, parse_version, version_argv
-from slurm.errors import SlurmError, UnreadableOutputError
+from slurm.errors import SlurmError, SlurmRefusedError, UnreadableOutputError
 from slurm.nodes import nodes_argv, parse_nodes
-from slurm.partitions import parse_partitions, partitions_argv
+from slurm.partitions import choose_partition, parse_partitions, partitions_argv
 from slurm.records import Gres, Node
 from slurm.reservations import parse_reservations, reservations_argv
 from slurm.sdiag import parse_sdiag, sdiag_argv
@@ -180,6 +180,32 @@ def test_whole_nodes_are_a_field_of_their_own_from_26_05_on() -> None:
         told = told.replace(old, new)
 
     assert parse_partitions(told)[0].oversubscribe == "EXCLUSIVE"
+
+
+def test_a_partition_is_chosen_by_its_name_or_is_the_default_one() -> None:
+    partitions = parse_partitions(recorded("quiet", "partitions.txt"))
+
+    assert choose_partition(partitions, "gpu").name == "gpu"
+    assert choose_partition(partitions, "").name == "main"
+
+
+@pytest.mark.parametrize(
+    ("first", "name", "said"),
+    [
+        (0, "gone", "no partition 'gone' that we may see; nothing was done. Name"),
+        (1, "", "no default partition that we may see; nothing was done. Name one"),
+    ],
+)
+def test_a_partition_that_is_not_there_is_refused_and_those_that_are_are_named(
+    first: int, name: str, said: str
+) -> None:
+    partitions = parse_partitions(recorded("quiet", "partitions.txt"))[first:]
+
+    with pytest.raises(SlurmRefusedError, match=said) as refused:
+        choose_partition(partitions, name, where="with --partition")
+
+    assert "debug, freetrain, gpu" in str(refused.value)
+    assert str(refused.value).endswith(" with --partition.")
 
 
 def test_partitions_tell_limits_tiers_and_grace_times() -> None:
