@@ -18,6 +18,11 @@ every other time, so that strangers are not put into one cluster (facts of six d
 Summit: within a group 0.04 of pairs of low affinity leave together, 0.5 of high)."""
 
 
+_LEFT, _TOGETHER = 1 << 16, 1
+"""What an event adds to the number of a pair: the first left, and both did. To pick
+pairs out of a large table takes longest, so that they share one number."""
+
+
 class Affinity:
     """Counts, for every pair of nodes, departures of either and of both.
 
@@ -25,16 +30,15 @@ class Affinity:
     """
 
     def __init__(self) -> None:
-        # Of each pair, events at which the first left, and at which both did.
-        self._counts = np.zeros((0, 0, 2), dtype=np.uint16)
+        self._counts = np.zeros((0, 0), dtype=np.uint32)
 
     def saw(self, left: Sequence[int], idle: NDArray[np.intp]) -> None:
         """Take note that *left* left while *idle* were idle, *left* among them."""
         self._reach(int(idle.max()) + 1)
         # Adding to whole rows takes less than picking out of them who was idle.
-        once = np.zeros((len(self._counts), 2), dtype=np.uint16)
-        once[idle, 0] = 1
-        once[left, 1] = 1
+        once = np.zeros(len(self._counts), dtype=np.uint32)
+        once[idle] = _LEFT
+        once[np.asarray(left, dtype=np.intp)] += _TOGETHER
         for node in left:
             self._counts[node] += once
 
@@ -49,16 +53,16 @@ class Affinity:
         """
         self._reach(max(nodes, default=-1) + 1)
         places = np.asarray(nodes, dtype=np.intp)
-        # As np.ix_ would have it, which takes longer than what it is for.
-        counts = self._counts[places[:, None], places]
-        return affinity_of(counts[:, :, 0], counts[:, :, 1])
+        pairs = places[:, None] * len(self._counts) + places
+        counts = self._counts.take(pairs)
+        return affinity_of(counts // _LEFT, counts % _LEFT)
 
     def _reach(self, nodes: int) -> None:
         known = len(self._counts)
         if nodes <= known:
             return
-        more = (0, max(nodes, known * 5 // 4) - known)
-        self._counts = np.pad(self._counts, (more, more, (0, 0)))
+        more = max(nodes, known * 5 // 4) - known
+        self._counts = np.pad(self._counts, (0, more))
 
 
 def affinity_of(left: NDArray[Any], together: NDArray[Any]) -> NDArray[np.float64]:
