@@ -16,6 +16,7 @@ from freetrain.exchange.heartbeat import AgentState, read_heartbeat
 from freetrain.exchange.layout import lease_name
 from freetrain.launch.places import logs_of, run_dir_of
 from freetrain.progress.reader import Reader
+from freetrain.store.trainers import TrainerState
 from freetrain.toml.wording import closest, shown
 
 if TYPE_CHECKING:
@@ -38,6 +39,10 @@ class Mark(StrEnum):
     LEFT = "its agent left"
     GONE = "the lease was gone from Slurm"
     BACK = "it trained again"
+
+
+_ENDED = {TrainerState.FINISHED, TrainerState.FAILED, TrainerState.CANCELLED}
+"""They do not train again by themselves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,9 +83,14 @@ def choose(state: StateDir, standing: Standing, *, lease: str = "") -> Drill:
 
     Raises:
         TryLaterError: It does not train now, so there is nothing to rehearse.
-        UsageError: It has no such lease.
+        UsageError: It has ended, or has no such lease.
     """
     name, newest, job = standing.row.name, standing.worlds.newest, standing.job
+    if _has_ended(standing):
+        raise UsageError(
+            f"{name} is {standing.doing}: only what trains can rehearse losing a node. "
+            f"Nothing was done. Name one that trains; `freetrain status` shows them."
+        )
     if standing.doing is not Doing.TRAINING or newest is None or job is None:
         raise TryLaterError(
             f"{name} is {standing.doing}: only what trains can rehearse losing a node. "
@@ -88,6 +98,12 @@ def choose(state: StateDir, standing: Standing, *, lease: str = "") -> Drill:
         )
     member = _member(newest, lease) if lease else newest.members[-1]
     return Drill(state=state, job=job, assigned=newest, member=member)
+
+
+def _has_ended(standing: Standing) -> bool:
+    """Tell it of those too that gave up, and whose state no tick has changed yet."""
+    is_told = standing.doing in {Doing.FINISHED, Doing.FAILED}
+    return is_told or standing.row.state in _ENDED
 
 
 def _member(assigned: Assigned, named: str) -> Member:

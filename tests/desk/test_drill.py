@@ -13,7 +13,17 @@ from freetrain.errors import TryLaterError, UsageError
 from freetrain.exchange.ending import Ended
 from freetrain.exchange.heartbeat import AgentState, Heartbeat, write_heartbeat
 from freetrain.jobfile.job import Nodes
-from tests.desk.desks import NOW_S, a_job, a_state, assign, end, rows, submitted
+from freetrain.store.trainers import TrainerState
+from tests.desk.desks import (
+    NOW_S,
+    a_job,
+    a_state,
+    assign,
+    end,
+    put_state,
+    rows,
+    submitted,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,6 +83,34 @@ def test_the_last_lease_is_taken_unless_one_is_named(state: StateDir) -> None:
 
 def test_only_what_trains_can_be_drilled(state: StateDir) -> None:
     with pytest.raises(TryLaterError, match="digits is waiting"):
+        drill(state)
+
+
+@pytest.mark.parametrize("became", ["finished", "failed", "cancelled"])
+@pytest.mark.parametrize("leaves_a_world", [False, True])
+def test_what_has_ended_is_not_worth_another_try(
+    state: StateDir, became: str, *, leaves_a_world: bool
+) -> None:
+    if leaves_a_world:
+        training(state)
+    put_state(state, "digits", TrainerState(became))
+
+    with pytest.raises(UsageError, match=r"Nothing was done\. Name one that trains"):
+        drill(state)
+
+
+def test_what_its_program_gave_up_is_not_either(state: StateDir) -> None:
+    training(state)
+    end(state, "digits", 1, Ended.DO_NOT_RESTART)
+
+    with pytest.raises(UsageError, match="digits is failed"):
+        drill(state)
+
+
+def test_what_is_paused_may_train_again(state: StateDir) -> None:
+    put_state(state, "digits", TrainerState.PAUSED)
+
+    with pytest.raises(TryLaterError, match="digits is paused"):
         drill(state)
 
 
