@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from freetrain.broker.booking import TO_THE_SECOND, Backfill, Bookings, Span, Wish
 from freetrain.broker.waiting import (
     could_start,
+    gres_on_each,
     insisted,
     is_lease,
     needed,
@@ -202,7 +203,7 @@ def _bookings(waiting: Sequence[JobRecord], ground: Ground, now_s: float) -> Boo
 
 def _kind(job: JobRecord) -> tuple[object, ...]:
     """Return what decides which nodes fit, so that it is worked out once."""
-    asked = (job.partitions, job.features, job.gres_per_node, job.requested_nodes)
+    asked = (job.partitions, job.features, gres_on_each(job), job.requested_nodes)
     return (*asked, job.node_count) if job.requested_nodes else asked
 
 

@@ -70,12 +70,22 @@ def suits(job: JobRecord, node: Node) -> bool:
     if _WORD.fullmatch(job.features) and job.features not in node.features:
         return False
     names = {gres.name for gres in node.gres}
-    if job.gres_per_node and not any(name in job.gres_per_node for name in names):
+    gres = gres_on_each(job)
+    if gres and not any(name in gres for name in names):
         return False
     if not job.requested_nodes:  # as nearly always, and nodes are many
         return True
     insists = insisted(job)
     return node.name in insists or len(insists) < needed(job)
+
+
+def gres_on_each(job: JobRecord) -> str:
+    """Return what *job* asks of each of its nodes, as Slurm writes it.
+
+    What a job of several nodes asks for as a whole may all be on one of them.
+    """
+    of_whole = job.gres_per_job if needed(job) == 1 else ""
+    return ",".join(filter(None, (job.gres_per_node, of_whole)))
 
 
 def insisted(job: JobRecord) -> frozenset[str]:

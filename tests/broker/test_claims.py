@@ -91,6 +91,8 @@ def test_a_node_must_be_in_the_partition_and_have_what_is_asked() -> None:
     assert claimed(waiting(features="slow")) == (set(), set())
     assert claimed(waiting(features="slow|fast")) == (set(), {"n0"})
     assert claimed(waiting(gres_per_node="gres/gpu:1")) == (set(), set())
+    assert claimed(waiting(gres_per_job="gres/gpu:1")) == (set(), set())
+    assert claimed(waiting(gres_per_job="gres/gpu:1", nodes=2)) == ({"n1"}, {"n0"})
     assert claimed(waiting(requested_nodes="n2")) == ({"n2"}, set())
     assert claimed(waiting(requested_nodes="n[[")) == (set(), {"n0"})
 
