@@ -132,7 +132,7 @@ def decide(
         rank=partial(foresight.rank, now_s=look.now_s) if foresight else None,
     )
     if foresight is None:
-        classes = classify(pool, now_s=look.now_s, rungs_s=limits.rungs_s)
+        classes = classify(pool, now_s=look.now_s)
     else:
         classes, planner = foresight.prepare(pool, now_s=look.now_s)
     answer = planner.plan(problem_of(look.trainers, classes, t_fwd_s=t_fwd_s))

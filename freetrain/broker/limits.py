@@ -46,8 +46,6 @@ class Limits:
         most_failed_starts: Failed starts in a row before the broker pauses.
         pause_s: The first pause; each further failure doubles it.
         most_pause_s: The longest pause.
-        rungs_s: Remaining lives at which node classes are told apart, ascending,
-            for a planner that makes use of it; none for one that does not.
     """
 
     mode: Mode = Mode.PREEMPT
@@ -75,4 +73,3 @@ class Limits:
     most_failed_starts: int = 3
     pause_s: float = 300.0
     most_pause_s: float = 3_600.0
-    rungs_s: tuple[float, ...] = ()

@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from freetrain.broker.limits import Limits
     from slurm.holes import Hole
 
-RUNGS_S = tuple(60.0 * m for m in (2, 3, 5, 8, 12, 20, 30, 45, 60, 90, 120, 240))
-"""Lives, in seconds, at which one node class may end and the next begin."""
-
 _LEFT = 0.5  # of the least limit; a lease with less left is not worth a start
 
 
@@ -200,49 +197,29 @@ def _too_short(
     return Refusal.TOO_SHORT if node.end_s - now_s < needed_s else None
 
 
-def classify(
-    pool: Pool,
-    *,
-    now_s: float,
-    rungs_s: Sequence[float] = (),
-    most: int = 8,
-) -> Classes:
-    """Sort nodes of the same use, and about the same remaining life, into classes.
+def classify(pool: Pool, *, now_s: float) -> Classes:
+    """Sort nodes of the same use into classes.
 
-    A planner that gains nothing by a longer life is better off without *rungs_s*:
-    one class is solved exactly and at once, and the nodes of a class are given out
-    longest life first.
-
-    Where that makes more than *most* classes, every second rung is left out until
-    it does not; classes that differ in use are never merged.
+    Lives are not told apart: a planner that gains nothing by a longer one solves one
+    class exactly and at once, and the nodes of a class are given out longest life
+    first. Who looks ahead makes its own classes (``Foresight.prepare``).
     """
-    while True:
-        keys = {node.name: _key(node, now_s, rungs_s) for node in pool.nodes}
-        distinct = sorted(set(keys.values()))
-        if len(distinct) <= most or not rungs_s:
-            break
-        rungs_s = rungs_s[1::2]
+    keys = {node.name: tuple(sorted(node.shapes)) for node in pool.nodes}
+    distinct = sorted(set(keys.values()))
     at = {key: index for index, key in enumerate(distinct)}
     index = {name: at[key] for name, key in keys.items()}
     return Classes(
         pool=pool,
         classes=_node_classes(pool, index, distinct, now_s),
-        shapes=tuple(frozenset(shapes) for shapes, _ in distinct),
+        shapes=tuple(map(frozenset, distinct)),
         index=index,
     )
-
-
-def _key(
-    node: PoolNode, now_s: float, rungs_s: Sequence[float]
-) -> tuple[tuple[str, ...], int]:
-    rung = sum(node.end_s - now_s >= rung_s for rung_s in rungs_s)
-    return tuple(sorted(node.shapes)), rung
 
 
 def _node_classes(
     pool: Pool,
     index: Mapping[str, int],
-    distinct: Sequence[tuple[tuple[str, ...], int]],
+    distinct: Sequence[tuple[str, ...]],
     now_s: float,
 ) -> tuple[NodeClass, ...]:
     counts = [0] * len(distinct)
@@ -252,6 +229,6 @@ def _node_classes(
         counts[k] += 1
         lives_s[k] = min(lives_s[k], max(0.0, node.end_s - now_s))
     return tuple(
-        NodeClass(f"{'+'.join(shapes)} rung {rung}", count, life_s)
-        for (shapes, rung), count, life_s in zip(distinct, counts, lives_s, strict=True)
+        NodeClass("+".join(shapes), count, life_s)
+        for shapes, count, life_s in zip(distinct, counts, lives_s, strict=True)
     )
