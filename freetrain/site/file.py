@@ -1,4 +1,4 @@
-"""Reading ``freetrain.toml``, and writing what was read."""
+"""Reading ``freetrain.toml``."""
 
 from __future__ import annotations
 
@@ -72,11 +72,3 @@ def default_site(home: Path | None) -> Site:
         BadConfigurationError: *home* is unknown.
     """
     return parse_site(b"", path=DEFAULTS, places=Places(Path("/"), home))
-
-
-def render_site(site: Site) -> str:
-    """Return *site* as the canonical file: every value said, every path absolute.
-
-    Read again it gives an equal site, but for the path it was read from.
-    """
-    return schema(Places(Path("/"))).render(site)
