@@ -79,9 +79,11 @@ def curve_values(
     is told of e and ``I(n) use / trial``, up to the cap. As sizes get known, that
     becomes e.
 
-    A trainer that waits because it seems slow is not asked again: it would wait for
-    ever on one bad size. Where its smallest size is as good as unknown, it hopes, at
-    all sizes alike, for what that many nodes bring elsewhere.
+    Only those that run try sizes: of those that wait, whoever is known least would
+    hope most, and each would have its turn. But a trainer that waits because it seems
+    slow is not asked again, for ever on one bad size. Where its smallest size is as
+    good as unknown, it hopes, at all sizes alike, for what that many nodes bring
+    elsewhere.
 
     Args:
         known: Speeds, and how sure they are.
@@ -98,6 +100,8 @@ def curve_values(
     if not known.measured or (is_unsure and not stake.held):
         elsewhere = stake.smallest * stake.node_per_s
         hoped = np.full(len(speeds), max(elsewhere, speeds[stake.smallest]))
+    elif not stake.held:
+        return speeds
     else:
         hoped = _hoped(known, profiling, stake)
     values: NDArray[np.float64] = speeds + hoped

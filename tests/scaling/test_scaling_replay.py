@@ -142,6 +142,16 @@ def test_an_interval_that_ends_in_a_loss_says_nothing() -> None:
     assert told[3] == pytest.approx(TRUE_PER_S[3], rel=0.01)
 
 
+def test_of_two_that_wait_the_one_that_trained_longer_is_told_quicker() -> None:
+    short, long = (
+        look(*watch([2] * events + [0]), now_s=100.0 * (events + 1)).samples_per_s[2]
+        for events in (3, 30)
+    )
+
+    assert short < 0.995 * long
+    assert long < TRUE_PER_S[2]
+
+
 @pytest.mark.shared
 @pytest.mark.long
 @pytest.mark.parametrize("is_real", [True, False])

@@ -9,6 +9,7 @@ import numpy as np
 
 from freetrain.replay.policies.interface import Foretelling
 from freetrain.scaling.assumed import ASSUMED_RESCALE_S, ASSUMED_START_S
+from freetrain.scaling.caution import cautious
 from freetrain.scaling.estimate import estimate
 from freetrain.scaling.fragment import Fragment, Mark, Rescale, seen_in
 from freetrain.scaling.learned import LearnedScaling
@@ -207,6 +208,7 @@ class LearnedSpeeds:
             smallest=sizes[0],
             node_per_s=self._node_per_s,
         )
+        known = cautious(known, held=course.nodes)
         values = curve_values(known, profiling=self._profiling, stake=stake)
         last = course.scaling
         if last is not None and _is_same(values, last.samples_per_s):

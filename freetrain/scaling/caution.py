@@ -1,0 +1,33 @@
+"""Speeds of trainers that wait, as a planner is told them: less where not sure.
+
+A planner takes what seems best, and of many that wait and are much alike that is the
+one whose estimate errs upwards most: mostly whoever was measured least, or on many
+nodes only. So nodes went round them all, few were finished, and they kept their
+places from others. The optimiser's curse: Smith and Winkler, Management Science 52
+(2006).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from freetrain.scaling.estimate import Estimate
+
+
+def cautious(known: Estimate, *, held: int) -> Estimate:
+    """Return *known* as a planner is to see it of a trainer that holds *held* nodes.
+
+    Who waits, and was measured, has every speed one standard deviation lower. Who
+    was never measured keeps what is expected of it: lowered too, nobody new would be
+    tried where others wait. Who runs is known where it is: lowered elsewhere, it
+    would cling to sizes that it has seen.
+    """
+    if held or not known.measured:
+        return known
+    samples_per_s = known.samples_per_s * np.exp(-known.log_sd)
+    samples_per_s.flags.writeable = False
+    return replace(known, samples_per_s=samples_per_s)

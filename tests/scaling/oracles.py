@@ -1,0 +1,137 @@
+"""What learned scaling loses to what is not known: ``python -m tests.scaling.oracles``.
+
+``imagenet``, 40 at a time, the six days of ``tests.scaling.summit``, in the set's own
+order and in shuffled ones. Each row knows a part of the truth; none profiles.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from freetrain.replay.policies.learned import LearnedSpeeds, _is_same
+from freetrain.replay.policies.speeds import GivenSpeeds
+from freetrain.replay.timeline import PoolTimeline
+from freetrain.scaling.estimate import estimate
+from freetrain.scaling.profiling import Profiling
+from freetrain.trainers.builtin import builtin_trainers
+from freetrain.trainers.spec import Scaling
+from logs.read import read_trace
+from logs.trace import IdleTrace
+from tests.scaling.summit import START_S, Case, play
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from freetrain.replay.policies.interface import TrainerView, View
+    from freetrain.replay.policies.learned import _Course
+    from freetrain.replay.policies.speeds import Speeds
+    from freetrain.scaling.prior import Prior
+    from freetrain.trainers.spec import TrainerSpec
+
+_SHUFFLES = 3
+
+
+class OnceSeen(LearnedSpeeds):
+    """Knows a trainer's true curve as soon as it was measured at all."""
+
+    def _told(self, course: _Course, trainer: TrainerView, now_s: float) -> Scaling:
+        if course.learned.seen:
+            return trainer.spec.scaling
+        return super()._told(course, trainer, now_s)
+
+
+class Plain(LearnedSpeeds):
+    """Tells the best estimate, without caution."""
+
+    def _told(self, course: _Course, trainer: TrainerView, now_s: float) -> Scaling:
+        sizes = trainer.spec.scaling.sizes
+        prior = self._expected(trainer)
+        known = estimate(course.learned, sizes[-1], now_s=now_s, prior=prior)
+        last = course.scaling
+        if last is not None and _is_same(known.samples_per_s, last.samples_per_s):
+            return last
+        return Scaling(trainer.spec.name, known.samples_per_s, sizes)
+
+    def _expected(self, trainer: TrainerView) -> Prior:
+        del trainer
+        return self._prior
+
+
+class TrueLevel(Plain):
+    """Knows from the beginning how quick a trainer is on one node."""
+
+    def _expected(self, trainer: TrainerView) -> Prior:
+        one_node_per_s = float(trainer.spec.scaling.samples_per_s[1])
+        return replace(self._prior, one_node_per_s=one_node_per_s, one_node_log_sd=0.01)
+
+
+class Erring:
+    """Knows true curves up to one wrong factor a trainer, of 1 % or so, for good."""
+
+    def __init__(self) -> None:
+        self._random = np.random.default_rng(0)
+        self._kept: dict[int, Scaling] = {}
+
+    def scalings(self, view: View) -> Sequence[Scaling]:
+        return [self._scaling(trainer) for trainer in view.trainers]
+
+    def _scaling(self, trainer: TrainerView) -> Scaling:
+        if trainer.serial not in self._kept:
+            true = trainer.spec.scaling
+            speeds = true.samples_per_s * np.exp(0.01 * self._random.normal())
+            self._kept[trainer.serial] = Scaling(true.model, speeds, true.sizes)
+        return self._kept[trainer.serial]
+
+
+def ways() -> Iterator[tuple[str, Speeds]]:
+    """Yield what is known: name, and who knows it."""
+    yield "all, but for 1 %", Erring()
+    yield "speed on one node", TrueLevel()
+    yield "all, once measured", OnceSeen()
+    yield "nothing, not cautious", Plain()
+    yield "nothing", LearnedSpeeds()
+    yield "nothing, profiling", LearnedSpeeds(Profiling())
+
+
+def orders() -> Iterator[tuple[TrainerSpec, ...]]:
+    """Yield the trainers in their own order, then shuffled."""
+    trainers = builtin_trainers("imagenet")
+    yield trainers
+    for seed in range(1, _SHUFFLES + 1):
+        shuffled = list(trainers)
+        random.Random(seed).shuffle(shuffled)  # noqa: S311  # no secret
+        yield tuple(
+            replace(one, arrival_s=place.arrival_s)
+            for one, place in zip(shuffled, trainers, strict=True)
+        )
+
+
+def main() -> int:
+    beside = Path(__file__).resolve().parents[3] / "shared"
+    shared = Path(os.environ.get("FREETRAIN_SHARED", beside))
+    trace = read_trace(shared / "logs" / "summit_2021-02.fragments.csv.gz")
+    assert isinstance(trace, IdleTrace)
+    timeline = PoolTimeline.from_trace(trace, start_s=START_S, nodes=1024, days=6)
+    for order, trainers in enumerate(orders()):
+        case = Case(trainers, 40)
+        true = play(timeline, case, GivenSpeeds())
+        sys.stdout.write(f"order {order} all: {true.finished} finished\n")
+        for name, speeds in ways():
+            tally = play(timeline, case, speeds)
+            share = 100 * tally.samples / true.samples
+            sys.stdout.write(
+                f"order {order} {name:22} {share:6.2f} %, {tally.finished} finished\n"
+            )
+            sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
