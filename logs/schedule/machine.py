@@ -159,8 +159,7 @@ class Machine:
         return units
 
     def lease(self, units: UnitSet, until_s: float) -> None:
-        """Let a guest hold *units*, free or leased, as a job asking for so long."""
-        self.release(units & self.leased)
+        """Let a guest hold *units*, all free, as a job asking for so long."""
         self._leases += 1
         number = -self._leases
         self.running[number] = Running(number, self.now_s, until_s, until_s, units)

@@ -97,7 +97,7 @@ class Simulation:
         return self._pass(ended, arrived, changed=bool(ended))
 
     def lease(self, units: UnitSet, *, until_s: float, now_s: float) -> Moment:
-        """Let somebody hold *units*, free or leased, as a job that asked for so long.
+        """Let somebody hold *units*, all free, as a job that asked for so long.
 
         Not before the last moment, and not after the next. They are held until
         `release`, whatever was asked for. The placer makes a pass.

@@ -65,16 +65,6 @@ def test_jobs_wait_for_units_that_are_leased_until_they_are_released() -> None:
     assert [(job.job, job.start_s) for job in given.started] == [(1, 12.0)]
 
 
-def test_a_lease_that_ends_sooner_than_it_said_is_planned_with_at_once() -> None:
-    simulation = simulation_of((0.0, 50.0, 1), (5.0, 10.0, 2), units=2)
-    simulation.step()
-    simulation.lease(0b10, until_s=100.0, now_s=2.0)
-    simulation.step()
-    sooner = simulation.lease(0b10, until_s=30.0, now_s=6.0)
-
-    assert [(job.job, job.start_s) for job in sooner.plan] == [(1, 50.0)]
-
-
 def test_part_of_a_lease_can_be_released() -> None:
     simulation = simulation_of((0.0, 10.0, 1), (5.0, 10.0, 1), units=3)
     simulation.step()

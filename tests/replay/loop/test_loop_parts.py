@@ -128,8 +128,7 @@ def test_a_machine_knows_what_is_left_of_a_lease() -> None:
     machine.release(0b010)
     assert (machine.leased, machine.free) == (0b100, 0b011)
 
-    machine.lease(0b100, 30.0)
-    assert [lease.expected_end_s for lease in machine.running.values()] == [30.0]
+    assert [lease.expected_end_s for lease in machine.running.values()] == [100.0]
     assert machine.without_leases().free == 0b111
     assert machine.leased == 0b100
     assert machine.next_end_s == math.inf
