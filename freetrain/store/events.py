@@ -1,4 +1,4 @@
-"""What happened, for ``explain`` and for the caps over time."""
+"""What happened, for the caps over time and for whoever opens the store."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from freetrain.broker.pace import Pace
 from freetrain.store.database import translated
-from freetrain.store.rows import columns, select
+from freetrain.store.rows import columns
 
 if TYPE_CHECKING:
     import sqlite3
@@ -57,17 +57,6 @@ def add_events(connection: sqlite3.Connection, events: Iterable[Event]) -> None:
         f"INSERT INTO events ({', '.join(_COLUMNS)}) VALUES (?, ?, ?, ?, ?)",  # noqa: S608
         [[getattr(event, name) for name in _COLUMNS] for event in events],
     )
-
-
-def events_of(connection: sqlite3.Connection, subject: str) -> tuple[Event, ...]:
-    """Return what happened to *subject*, the oldest first.
-
-    Raises:
-        StoreError: It could not be read.
-    """
-    where = "WHERE subject = ?"
-    rows = select(connection, "events", _COLUMNS, where=where, values=(subject,))
-    return tuple(Event(at, EventKind(kind), *rest) for at, kind, *rest in rows)
 
 
 def drop_events(connection: sqlite3.Connection, *, before_s: float) -> None:

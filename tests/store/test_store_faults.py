@@ -21,10 +21,11 @@ from freetrain.store.errors import (
     StoreUnsafeError,
     StoreUnwritableError,
 )
-from freetrain.store.events import Event, EventKind, add_events, events_of
+from freetrain.store.events import Event, EventKind, add_events
 from freetrain.store.migrations import STEPS, migrate, version
 from freetrain.store.open_store import open_store
 from tests.store.faulty_connection import DeadError, FaultyConnection
+from tests.store.happened import events_of
 
 if TYPE_CHECKING:
     import sqlite3

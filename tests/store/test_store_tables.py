@@ -19,7 +19,6 @@ from freetrain.store.events import (
     EventKind,
     add_events,
     drop_events,
-    events_of,
     pace,
 )
 from freetrain.store.intents import intents, put_intents
@@ -37,6 +36,7 @@ from freetrain.store.trainers import (
     put_trainers,
     trainers,
 )
+from tests.store.happened import events_of
 from tests.store.store_records import (
     EVENTS,
     INTENTS,

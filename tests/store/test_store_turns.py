@@ -11,10 +11,11 @@ import pytest
 
 from freetrain.store.database import connect
 from freetrain.store.errors import StoreBusyError
-from freetrain.store.events import Event, EventKind, add_events, events_of
+from freetrain.store.events import Event, EventKind, add_events
 from freetrain.store.local_lock import Locking, local_lock
 from freetrain.store.migrations import migrate
 from freetrain.store.turn import Ticker, end_turn, take_turn, writing
+from tests.store.happened import events_of
 
 if TYPE_CHECKING:
     import sqlite3

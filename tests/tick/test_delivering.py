@@ -14,12 +14,13 @@ import pytest
 
 from freetrain.elastic.checkpoint import read_checkpoint
 from freetrain.store.deliveries import Delivery, Stage, deliveries
-from freetrain.store.events import EventKind, events_of
+from freetrain.store.events import EventKind
 from freetrain.store.open_store import read_store
 from freetrain.store.trainers import TrainerState
 from freetrain.tick.delivering import NOBODY_KNOWS
 from freetrain.tick.hooks import call_hook
 from freetrain.tick.outside import HookCall
+from tests.store.happened import events_of
 from tests.tick.tellers import commit, tell
 from tests.tick.test_tick_kills import copied, killed_at
 from tests.tick.tick_worlds import UID, TickWorld, tick_world

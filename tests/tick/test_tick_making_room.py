@@ -11,8 +11,9 @@ from freetrain.broker.actions import Why
 from freetrain.exchange.heartbeat import AgentState
 from freetrain.site.settings import HoleSettings, Mode
 from freetrain.standin import keeping
-from freetrain.store.events import events_of, pace
+from freetrain.store.events import pace
 from freetrain.store.open_store import read_store
+from tests.store.happened import events_of
 from tests.tick.tick_worlds import UID, TickWorld, lease_of, theirs, tick_world
 
 if TYPE_CHECKING:

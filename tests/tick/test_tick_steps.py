@@ -20,11 +20,12 @@ from freetrain.site.settings import (
 )
 from freetrain.standin import keeping
 from freetrain.standin.records import JobState
-from freetrain.store.events import EventKind, events_of, pace
+from freetrain.store.events import EventKind, pace
 from freetrain.store.open_store import read_store
 from freetrain.store.trainers import TrainerState
 from freetrain.tick.page import read_page
 from freetrain.tick.script import MODE
+from tests.store.happened import events_of
 from tests.tick.tick_worlds import UID, TickWorld, lease_of, theirs, tick_world
 
 if TYPE_CHECKING:

@@ -17,13 +17,14 @@ from freetrain.broker.actions import Why
 from freetrain.exchange.assigned import newest_assigned
 from freetrain.exchange.ending import Ended, read_ending
 from freetrain.jobfile.job import Nodes
-from freetrain.store.events import EventKind, events_of
+from freetrain.store.events import EventKind
 from freetrain.store.intents import intents
 from freetrain.store.open_store import read_store
 from tests.agent_live.ground import MPIRUN, TRAINER, a_live_job
 from tests.cluster.settings import Variant
 from tests.cluster.waiting import wait_for
 from tests.slurm_live.sites import Site
+from tests.store.happened import events_of
 from tests.tick_live.live_broker import LiveBroker
 
 if TYPE_CHECKING:
