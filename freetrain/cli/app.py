@@ -128,9 +128,9 @@ def cron_verbs(ctx: typer.Context) -> None:
 
 
 app.add_typer(schedule, name="cron")
-schedule.command(epilog=_examples(cron.EXAMPLES))(cron.show)
-schedule.command(epilog=_examples(cron.EXAMPLES))(cron.install)
-schedule.command(epilog=_examples(cron.EXAMPLES))(cron.remove)
+schedule.command(epilog=_examples(cron.SHOW_EXAMPLES))(cron.show)
+schedule.command(epilog=_examples(cron.INSTALL_EXAMPLES))(cron.install)
+schedule.command(epilog=_examples(cron.REMOVE_EXAMPLES))(cron.remove)
 
 
 def main(argv: Sequence[str] | None = None, *, world: World | None = None) -> int:

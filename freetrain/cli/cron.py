@@ -15,14 +15,20 @@ from freetrain.errors import FreeTrainError
 if TYPE_CHECKING:
     from freetrain.cron.ticks import Ticks
 
-EXAMPLES = """
+SHOW_EXAMPLES = """
 freetrain cron show
 
+freetrain cron show --kind systemd --every 30s
+"""
+INSTALL_EXAMPLES = """
 freetrain cron install --every 30s --config freetrain.toml
 
 freetrain cron install --kind systemd
-
+"""
+REMOVE_EXAMPLES = """
 freetrain cron remove
+
+freetrain cron remove --kind systemd
 """
 
 

@@ -1,15 +1,11 @@
 """What can be called: the verbs there are, and command lines as documents show them."""
 
-import importlib
-import pkgutil
 import shlex
 from collections.abc import Iterator
-from types import ModuleType
 
 import typer
 from typer.core import TyperGroup
 
-import freetrain.cli
 from freetrain.cli.app import app
 
 
@@ -26,24 +22,25 @@ def _verbs(command: object, words: tuple[str, ...] = ()) -> Iterator[tuple[str, 
         yield words
 
 
-def options(words: tuple[str, ...]) -> set[str]:
-    """Return the long names of the options of one verb."""
+def _command(words: tuple[str, ...]) -> object:
     command: object = typer.main.get_command(app)
     for word in words:
         assert isinstance(command, TyperGroup)
         command = command.commands[word]
-    params = getattr(command, "params", ())
+    return command
+
+
+def options(words: tuple[str, ...]) -> set[str]:
+    """Return the long names of the options of one verb."""
+    params = getattr(_command(words), "params", ())
     names = (name for param in params for name in param.opts + param.secondary_opts)
     return {name for name in names if name.startswith("--")}
 
 
-def verb_modules() -> list[ModuleType]:
-    """Return the modules that show examples in the help of a verb."""
-    found = (
-        importlib.import_module(f"freetrain.cli.{one.name}")
-        for one in pkgutil.iter_modules(freetrain.cli.__path__)
-    )
-    return [module for module in found if hasattr(module, "EXAMPLES")]
+def examples(words: tuple[str, ...]) -> list[str]:
+    """Return the command lines that the help of one verb shows as examples."""
+    shown = str(getattr(_command(words), "epilog", "")).splitlines()
+    return [line for line in shown if line.startswith("freetrain ")]
 
 
 def parse(line: str) -> None:

@@ -3,13 +3,12 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import typer
 
 import freetrain
-from tests.cli.calls import options, parse, verb_modules, verbs
+from tests.cli.calls import examples, options, parse, verbs
 from tests.cli.worlds import run
 
 TOP = Path(__file__).resolve().parents[2]
@@ -66,9 +65,15 @@ def test_every_command_a_document_shows_can_be_called(path: Path) -> None:
         parse(line)
 
 
-@pytest.mark.parametrize("module", verb_modules())
-def test_every_example_of_the_help_can_be_called(module: ModuleType) -> None:
-    for line in filter(None, module.EXAMPLES.splitlines()):
+@pytest.mark.parametrize("verb", verbs())
+def test_the_help_of_every_verb_has_examples_of_it_that_can_be_called(
+    verb: tuple[str, ...],
+) -> None:
+    shown = examples(verb)
+
+    assert shown
+    for line in shown:
+        assert tuple(line.split()[1:])[: len(verb)] == verb, line
         parse(line)
 
 
