@@ -20,6 +20,9 @@ DEFAULT = ("planner", "replay", "tick", "window")
 def main(arguments: list[str]) -> int:
     beside = Path(__file__).resolve().parents[3] / "shared"
     shared = Path(os.environ.get("FREETRAIN_SHARED", beside))
+    if {"-h", "--help"} & set(arguments):
+        sys.stdout.write(f"{__doc__}\nWithout a section: {', '.join(DEFAULT)}.\n")
+        return 0
     for name in arguments or DEFAULT:
         if find_spec(f"tests.bench.{name}") is None:
             sys.stderr.write(f"there is no section {name} in tests/bench\n")
