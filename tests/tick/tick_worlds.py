@@ -227,3 +227,14 @@ def again(folder: Path, *, is_at_hand: bool = True, **site: object) -> TickWorld
         is_at_hand=is_at_hand,
         site=replace(plain, **{"lease": lease, **site}),  # type: ignore[arg-type]
     )
+
+
+def running(world: TickWorld, name: str = "a", most: int = 2) -> Assigned:
+    """Let a trainer run on *most* nodes."""
+    world.submit(name, most=most)
+    world.tick()
+    world.beat()
+    world.tick()
+    newest = world.newest(name)
+    assert newest is not None
+    return newest
