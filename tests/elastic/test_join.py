@@ -1,8 +1,7 @@
-"""The context of one process: what a program sees, and what it leaves behind."""
+"""The context of one process: how a training ends, and what is refused."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from typing import TYPE_CHECKING, Any
@@ -14,90 +13,15 @@ from freetrain import elastic
 from freetrain.elastic import (
     ChangedTrainingError,
     GenerationTakenError,
-    LaunchError,
-    NotCommittedError,
     ProgramError,
     WorldMismatchError,
 )
-from freetrain.elastic.clock import Clock
+from tests.elastic.joining import EPOCHS, SAMPLES, ask, committed, outcome, train
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-SAMPLES = 10
-EPOCHS = 4
-
-
-class Ticking:
-    """A clock that goes on by a tenth of a second whenever it is read."""
-
-    def __init__(self) -> None:
-        self.now_s = 1000.0
-
-    def read(self) -> float:
-        self.now_s += 0.1
-        return self.now_s
-
-    def clock(self) -> Clock:
-        return Clock(unix_s=self.read, elapsed_s=self.read)
-
-
-@pytest.fixture(autouse=True)
-def _old_handlers() -> Iterator[None]:
-    """Put signal handlers back: under a launcher, join() leaves its own."""
-    before = {s: signal.getsignal(s) for s in (signal.SIGTERM, signal.SIGUSR2)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
-
-
-def _nothing(_run: elastic.Fragment, _step: int) -> None:
-    """Let a step pass."""
-
-
-def train(
-    folder: Path,
-    at_step: Callable[[elastic.Fragment, int], None] = _nothing,
-    *,
-    environment: dict[str, str] | None = None,
-    changes: dict[str, int] | None = None,
-) -> elastic.Fragment:
-    """Train to the end or to a stop, calling *at_step* in every step."""
-    numbers = {"samples": SAMPLES, "global_batch": 3, "epochs": EPOCHS} | (
-        changes or {}
-    )
-    with elastic.join(
-        run_dir=folder,
-        progress_every_s=0,
-        environment=environment or {},
-        clock=Ticking().clock(),
-    ) as run:
-        state = run.restore({"sum": 0})
-        for batch in run.batches(**numbers):
-            at_step(run, batch.step)
-            state["sum"] += int(batch.indices.sum())
-            run.end_step(state, loss=1 / (batch.step + 1))
-    return run
-
-
-def lines(folder: Path) -> list[dict[str, Any]]:
-    text = (folder / "progress.jsonl").read_text()
-    return [json.loads(line) for line in text.splitlines()]
-
-
-def outcome(folder: Path, generation: int = 1) -> dict[str, Any]:
-    path = folder / "outcomes" / f"{generation:010d}.json"
-    return dict(json.loads(path.read_text()))
-
-
-def ask(folder: Path, generation: int = 1) -> None:
-    (folder / "control" / f"{generation:010d}.stop").touch()
-
-
-def committed(folder: Path) -> elastic.Checkpoint:
-    newest = max((folder / "checkpoints").glob("*.npz"))
-    return elastic.read_checkpoint(newest.read_bytes())
+pytestmark = pytest.mark.usefixtures("old_handlers")
 
 
 def test_a_training_left_alone_finishes_and_is_committed(tmp_path: Path) -> None:
@@ -326,106 +250,3 @@ def test_a_generation_that_failed_before_it_began_is_not_begun_again(
 
     with pytest.raises(GenerationTakenError, match="has ended already"):
         train(tmp_path, environment={"FREETRAIN_GENERATION": "1"})
-
-
-def test_progress_lines_say_where_training_is(tmp_path: Path) -> None:
-    train(tmp_path)
-
-    start, first, *_, last = lines(tmp_path)
-    assert start["event"] == "start"
-    assert first == {
-        "t": first["t"],
-        "step": 1,
-        "samples": 3,
-        "epoch": 0,
-        "generation": 1,
-        "world_size": 1,
-        "loss": 1.0,
-    }
-    assert (last["step"], last["samples"], last["epoch"]) == (16, 40, 3)
-
-
-def test_a_rewind_is_visible_and_time_never_runs_backwards(tmp_path: Path) -> None:
-    def at_step(_run: elastic.Fragment, step: int) -> None:
-        if step == 5:
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        train(tmp_path, at_step)
-    train(tmp_path)
-
-    start = next(line for line in lines(tmp_path)[1:] if "event" in line)
-    assert start["rewound_from_step"] == 5
-    assert (start["step"], start["generation"]) == (0, 2)
-    times = [line["t"] for line in lines(tmp_path)]
-    assert times == sorted(times)
-
-
-def test_values_that_are_not_finite_are_valid_json_and_flagged(tmp_path: Path) -> None:
-    with elastic.join(run_dir=tmp_path, environment={}) as run:
-        state = run.restore({})
-        for _ in run.batches(samples=1, global_batch=1, epochs=1):
-            run.end_step(state, loss=float("nan"), gap=float("-inf"), good=2.0)
-
-    line = lines(tmp_path)[-1]
-    assert (line["loss"], line["gap"], line["good"]) == (None, None, 2.0)
-    assert line["nonfinite"] == {"loss": "nan", "gap": "-inf"}
-
-
-def test_a_line_that_a_crash_cut_off_does_not_spoil_the_next(tmp_path: Path) -> None:
-    (tmp_path / "progress.jsonl").write_text('{"t": 5, "st')
-
-    train(tmp_path)
-
-    torn, start, *_ = (tmp_path / "progress.jsonl").read_text().splitlines()
-    assert torn == '{"t": 5, "st'
-    assert json.loads(start)["event"] == "start"
-
-
-def test_lines_are_throttled_but_for_the_ends_of_epochs(tmp_path: Path) -> None:
-    with elastic.join(run_dir=tmp_path, environment={}, progress_every_s=1e6) as run:
-        state = run.restore({})
-        for _ in run.batches(samples=9, global_batch=3, epochs=2):
-            run.end_step(state, loss=1.0)
-
-    assert [line["step"] for line in lines(tmp_path)] == [0, 1, 3, 6]
-
-
-def test_a_metric_with_the_name_of_a_field_is_refused(tmp_path: Path) -> None:
-    with elastic.join(run_dir=tmp_path, environment={}) as run:
-        state = run.restore({})
-        next(run.batches(samples=9, global_batch=3, epochs=2))
-
-        with pytest.raises(ProgramError, match="generation"):
-            run.end_step(state, generation=4.0)
-
-
-def test_a_full_disk_costs_progress_lines_only(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "progress.jsonl").symlink_to("/dev/full")
-
-    train(tmp_path)
-
-    assert outcome(tmp_path)["outcome"] == "finished"
-    assert caplog.text.count("progress lines cannot be written") == 1
-
-
-def test_where_nothing_can_be_kept_training_goes_on_and_fails_at_its_end(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "control").write_text("a file where a folder should be made")
-
-    with pytest.raises(NotCommittedError, match="last 16 steps could not be kept"):
-        train(tmp_path)
-
-    assert "cannot be written" in caplog.text
-
-
-def test_a_run_directory_that_cannot_be_read_is_not_taken_for_an_empty_one(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "checkpoints").write_text("a file where a folder should be")
-
-    with pytest.raises(LaunchError, match="cannot be read"):
-        train(tmp_path)
