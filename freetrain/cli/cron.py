@@ -9,6 +9,7 @@ import typer
 from freetrain.cli import options
 from freetrain.cli.output import write_out
 from freetrain.cli.world import World
+from freetrain.cron.errors import CronUnavailableError
 from freetrain.cron.kinds import Kind, fitting
 from freetrain.errors import FreeTrainError
 
@@ -104,7 +105,13 @@ def remove(
     """Take the entry out again; without --kind from wherever it is."""
     world: World = ctx.obj
     ticks = _ticks(world, config)
-    for one in [kind] if kind else ticks.kinds_here():
+    kinds = (kind,) if kind else ticks.kinds_here()
+    if not kinds:
+        raise CronUnavailableError(
+            "no program is on the PATH that keeps ticks; nothing was removed. Call it "
+            "on the host where they were installed."
+        )
+    for one in kinds:
         if ticks.remove(one):
             write_out(world, f"Removed ({one}).\n")
         else:

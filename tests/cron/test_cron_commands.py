@@ -132,6 +132,17 @@ def test_without_any_program_there_is_a_clear_refusal(tmp_path: Path) -> None:
     assert "no program `crontab`" in asked.stderr
 
 
+def test_where_nothing_keeps_ticks_nobody_is_told_that_they_are_removed(
+    tmp_path: Path,
+) -> None:
+    environ = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
+
+    ran = run("cron", "remove", cwd=tmp_path, environ=environ)
+
+    assert (ran.code, ran.stdout) == (69, "")
+    assert "nothing was removed" in ran.stderr
+
+
 def test_without_a_home_nothing_is_installed(tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text('state_directory = "s"\n')
 
