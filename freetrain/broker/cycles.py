@@ -24,7 +24,7 @@ LEAD_S = 5.0
 """A tick, the commit, and the end of a lease, which Slurm's logs show to take 1 to 2 s
 together; every second more lets more happen unseen."""
 
-APART_S = 15.0
+APART_S = 5.0
 """Looks before cycles are further apart than this, however often backfill looks."""
 
 
