@@ -1,8 +1,9 @@
 """Whom the broker makes room for where Slurm cannot preempt leases.
 
 A pending job of anybody that could start now, were our leases away, gets its nodes:
-idle ones first, then leased ones. When in doubt it could start: a node given up in
-vain costs training, one kept in vain costs somebody's waiting. One that must wait for
+idle ones first, then leased ones, or those that Slurm would take where that lets more
+start. When in doubt it could start: a node given up in vain costs training, one kept
+in vain costs somebody's waiting. One that must wait for
 others gets the leases because of which backfill plans it later than it had to.
 What backfill planned does not say who could start: it plans around our leases.
 """
