@@ -59,7 +59,6 @@ _Rank: TypeAlias = "Callable[[Hole], tuple[bool, float, str]]"
 """Sorts holes, those first that are to be given first."""
 
 _Order: TypeAlias = "Callable[[Ground], _Rank]"
-
 NO_CLAIMS = Claims({}, {})
 
 
@@ -130,10 +129,10 @@ def find_claims(
         as_slurm = _share(waiting, ground, now_s, order=_slurms_order)
         if as_slurm.started - shared.started:
             shared = as_slurm
-    leased = ground.leased
+    taken, leased = shared.taken, ground.leased
     return Claims(
-        leased={name: by for name, by in shared.taken.items() if name in leased},
-        idle={name: by for name, by in shared.taken.items() if name not in leased},
+        leased={name: by for name, by in taken.items() if name in leased},
+        idle={name: by for name, by in taken.items() if name not in leased},
         booked_s=shared.booked_s,
     )
 
