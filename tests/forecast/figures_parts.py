@@ -35,7 +35,7 @@ from tests.forecast.figures_pool import OURS, gain_text, pool_from
 from tests.milp.window_figures import bound
 
 SPEED_DAYS = 2.0
-SPEED_TURNS = 5
+SPEED_TURNS = 12
 
 
 @dataclass(frozen=True, slots=True)
