@@ -1,4 +1,4 @@
-"""Speed at every node count, from those that were measured; ADR 41 says why so."""
+"""Speed at every node count, from those that were measured; ADR 0041 says why so."""
 
 from __future__ import annotations
 
