@@ -70,11 +70,22 @@ def show(
     chosen = kind or fitting(ticks.programs)
     write_out(world, ticks.preview(chosen, every_s=every))
     try:
-        found = "is" if ticks.installed(chosen) else "is not"
+        found = _found(ticks, chosen, every_s=every)
     except FreeTrainError as error:
         world.stderr.write(f"Whether it is installed cannot be seen: {error}\n")
     else:
-        world.stderr.write(f"It {found} installed ({chosen}).\n")
+        world.stderr.write(f"{found}\n")
+
+
+def _found(ticks: Ticks, kind: Kind, *, every_s: int) -> str:
+    if not ticks.installed(kind):
+        return f"It is not installed ({kind})."
+    if ticks.is_as_shown(kind, every_s=every_s):
+        return f"It is installed ({kind})."
+    return (
+        f"Another one is installed ({kind}), with another interval or by an older "
+        f"release: `freetrain cron install` would write this in its place."
+    )
 
 
 def install(

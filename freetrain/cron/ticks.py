@@ -83,6 +83,19 @@ class Ticks:
             return tuple(text.splitlines())
         return lines_between(Table(kind, self.programs).read(), self.call.mark)
 
+    def is_as_shown(self, kind: Kind, *, every_s: int) -> bool:
+        """Tell whether what is installed is what ``preview`` shows.
+
+        Raises:
+            FreeTrainError: The table cannot be read.
+            CronUnfitError: The interval or a path does not fit.
+        """
+        if kind is Kind.SYSTEMD:
+            units = Units(self.units, self.programs)
+            files = unit_files(self.call, every_s=every_s)
+            return all(units.read(name) == text for name, text in files.items())
+        return self.installed(kind) == _BLOCKS[kind](self.call, every_s=every_s).lines
+
     def kinds_here(self) -> tuple[Kind, ...]:
         """Return the kinds that can be asked for on this machine."""
         return tuple(kind for kind in Kind if self.programs.find(PROGRAM[kind]))

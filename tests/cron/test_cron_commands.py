@@ -87,7 +87,19 @@ def test_showing_changes_nothing_and_is_what_install_writes(
     assert not (crontab.folder / ".freetrain").exists()
     cron(crontab, "install")
     assert crontab.table == shown.stdout.encode()
-    assert "is installed" in cron(crontab, "show").stderr
+    assert "It is installed" in cron(crontab, "show").stderr
+
+
+def test_showing_tells_when_something_else_is_installed(crontab: FakeTable) -> None:
+    cron(crontab, "install", "--every", "30s")
+    before = crontab.table
+
+    shown = cron(crontab, "show").stderr
+
+    assert "Another one is installed" in shown
+    assert "freetrain cron install" in shown
+    assert crontab.table == before
+    assert "It is installed" in cron(crontab, "show", "--every", "30s").stderr
 
 
 def test_a_crontab_that_is_closed_to_us_is_reported(crontab: FakeTable) -> None:
@@ -191,6 +203,8 @@ def test_units_are_written_followed_and_removed(tmp_path: Path) -> None:
 
     assert ticks.install(Kind.SYSTEMD, every_s=60)
     assert ticks.installed(Kind.SYSTEMD)
+    assert ticks.is_as_shown(Kind.SYSTEMD, every_s=60)
+    assert not ticks.is_as_shown(Kind.SYSTEMD, every_s=90)
     assert not ticks.install(Kind.SYSTEMD, every_s=60)
     assert ticks.remove(Kind.SYSTEMD)
     assert not ticks.remove(Kind.SYSTEMD)
