@@ -77,7 +77,7 @@ def show(
         world.stderr.write(f"{found}\n")
 
 
-def _found(ticks: Ticks, kind: Kind, *, every_s: int) -> str:
+def _found(ticks: "Ticks", kind: Kind, *, every_s: int) -> str:
     if not ticks.installed(kind):
         return f"It is not installed ({kind})."
     if ticks.is_as_shown(kind, every_s=every_s):
