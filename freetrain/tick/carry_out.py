@@ -94,7 +94,7 @@ def _end(run: Run, observed: Observed, action: Cancel) -> int:
 def _submit(
     run: Run, observed: Observed, decided: Decided, action: Submit, done: Done
 ) -> None:
-    excluded = kept_off(decided, action.shape)
+    excluded = kept_off(decided, action)
     intent = intent_of(action, run.outside.new_uuid(), observed.now_s)
     if excluded:
         intent = sooner(intent)

@@ -10,6 +10,8 @@ from slurm.batch import MAX_VALUE_BYTES
 from slurm.hostlist import collapse
 
 if TYPE_CHECKING:
+    from freetrain.broker.actions import Submit
+    from freetrain.broker.decide import Look
     from freetrain.broker.lease import Intent
     from freetrain.broker.pool import Pool
     from freetrain.tick.decision import Decided
@@ -18,26 +20,44 @@ PATIENCE_S = 180.0
 """A few cycles of backfill, which is 30 s and more by default."""
 
 
-def kept_off(decided: Decided, shape: str) -> str:
-    """Return the holes that leases of *shape* are not meant for, as a hostlist.
+def kept_off(decided: Decided, action: Submit) -> str:
+    """Return the holes that the leases of *action* are not meant for, as a hostlist.
 
-    Slurm chooses the node of a lease. Where holes are told apart by what is expected
-    of them, it must not choose one that the plan left alone: the next plan would give
-    the lease up and ask for another. Nodes that come free later are not kept from.
+    Slurm chooses the node of a lease. It must not choose one that the lease would
+    hold for longer than we know, and Slurm does not, that it may; nor, where holes
+    are told apart by what is expected of them, one that the plan left alone: the next
+    tick would give the lease up and ask for another. Nodes that come free later are
+    not kept from.
 
     Returns:
         Empty where any hole will do, and where the list is too long for Slurm.
     """
-    outlook, decision = decided.outlook, decided.decision
-    if outlook is None or outlook.forecast.is_learning:
-        return ""
-    requests = (one for one in decision.wanted.requests if one.shape == shape)
-    wanted = {node for one in requests for node in one.nodes}
     try:
-        text = collapse(_idle(decision.classes.pool) - wanted)
+        text = collapse(_booked(decided.look, action) | _left_alone(decided, action))
     except ValueError:
         return ""
     return text if len(text) <= MAX_VALUE_BYTES else ""
+
+
+def _booked(look: Look, action: Submit) -> set[str]:
+    """Return the holes that are over before the lease, as somebody is booked there."""
+    until_s = look.now_s + 60.0 * action.limit_min
+    return {
+        hole.node
+        for hole in look.holes[action.shape]
+        if hole.node in look.claims.booked_s
+        and hole.end_s is not None
+        and hole.end_s < until_s
+    }
+
+
+def _left_alone(decided: Decided, action: Submit) -> set[str]:
+    outlook, decision = decided.outlook, decided.decision
+    if outlook is None or outlook.forecast.is_learning:
+        return set()
+    requests = (one for one in decision.wanted.requests if one.shape == action.shape)
+    wanted = {node for one in requests for node in one.nodes}
+    return _idle(decision.classes.pool) - wanted
 
 
 def _idle(pool: Pool) -> set[str]:

@@ -101,6 +101,31 @@ def test_a_lease_that_outlasts_its_deadline_by_hours_is_still_ours(
     assert [lease.job for lease in page.leases] == [str(job.job_id)]
 
 
+def test_a_lease_that_lasts_is_kept_off_nodes_on_which_somebody_is_booked(
+    world: TickWorld,
+) -> None:
+    # Somebody needs seven nodes, of which two are held for half an hour. Slurm will
+    # take the first seven then, so that the last of the eight is free for longer.
+    world.site = replace(world.site, holes=HoleSettings(margin_s=300.0))
+    held = {"partition": "main", "limit_s": 1_800.0, "run_s": 1_800.0}
+    waits = [f"n{k}" for k in range(1, 8)]
+    world.slurm.standin.add(
+        [
+            theirs(world, wanted=["n1"], due_s=world.now_s, **held),
+            theirs(world, wanted=["n2"], due_s=world.now_s, **held),
+            theirs(world, wanted=waits, due_s=world.now_s + 6_000.0),
+        ]
+    )
+    world.submit("a", most=2)
+
+    world.tick()
+
+    asked = [job for job in world.live() if job.user != "bob"]
+    lasting = [job for job in asked if job.limit_s > 1_500.0]
+    assert len(asked) == 2
+    assert [job.nodes for job in lasting] == [["n8"]]
+
+
 def test_a_lease_that_begins_is_over_before_somebody_who_waits_could_start(
     world: TickWorld,
 ) -> None:
