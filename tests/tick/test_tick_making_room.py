@@ -105,7 +105,8 @@ def test_a_lease_that_lasts_is_kept_off_nodes_on_which_somebody_is_booked(
     world: TickWorld,
 ) -> None:
     # Somebody needs seven nodes, of which two are held for half an hour. Slurm will
-    # take the first seven then, so that the last of the eight is free for longer.
+    # take the first seven then, so that the last of the eight is free for longer; so
+    # far it means to start that job hours later, and lets leases begin anywhere.
     world.site = replace(world.site, holes=HoleSettings(margin_s=300.0))
     held = {"partition": "main", "limit_s": 1_800.0, "run_s": 1_800.0}
     waits = [f"n{k}" for k in range(1, 8)]
@@ -113,7 +114,7 @@ def test_a_lease_that_lasts_is_kept_off_nodes_on_which_somebody_is_booked(
         [
             theirs(world, wanted=["n1"], due_s=world.now_s, **held),
             theirs(world, wanted=["n2"], due_s=world.now_s, **held),
-            theirs(world, wanted=waits, due_s=world.now_s + 6_000.0),
+            theirs(world, wanted=waits, due_s=world.now_s + 20_000.0),
         ]
     )
     world.submit("a", most=2)
