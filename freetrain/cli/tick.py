@@ -10,6 +10,8 @@ from freetrain.cli import options
 from freetrain.cli.output import write_out
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from freetrain.cli.world import World
     from freetrain.tick.tick import TickReport
 
@@ -47,34 +49,52 @@ def tick(
     # Imported here, so that help and completion stay quick.
     from freetrain.cli.site import site_of  # noqa: PLC0415
     from freetrain.tick.follow_up import tick_and_follow_up  # noqa: PLC0415
-    from freetrain.tick.line import line_of  # noqa: PLC0415
-    from freetrain.tick.page import record_of  # noqa: PLC0415
     from freetrain.tick.real_outside import real_outside  # noqa: PLC0415
     from freetrain.tick.tick import tick as run_tick  # noqa: PLC0415
-    from slurm.batch import sbatch_argv  # noqa: PLC0415
 
     world: World = ctx.obj
     site, outside = site_of(world, config), real_outside(world.environ)
-    if dry_run:
-        reports: tuple[TickReport, ...] = (run_tick(site, outside, dry_run=True),)
-    else:
-        reports = tick_and_follow_up(
-            site, outside, within_s=follow_up, wait=world.sleep
-        )
-    requests = [request for report in reports for request in report.requests]
-    commands = [sbatch_argv(request) for request in requests]
-    if as_json:
-        page = record_of(reports[-1].page)
-        record = page | {"dry_run": dry_run, "commands": commands}
-        write_out(world, json.dumps(record, allow_nan=False) + "\n")
-        return
-    before = "dry run, nothing was done: " if dry_run else ""
-    said = [before + line_of(report.page) for report in reports]
-    said += [f"would run: {shlex.join(argv)}" for argv in commands if dry_run]
-    write_out(world, "".join(f"{one}\n" for one in map(_readable, said)))
+    reports: Iterable[TickReport] = (
+        (run_tick(site, outside, dry_run=True),)
+        if dry_run
+        else tick_and_follow_up(site, outside, within_s=follow_up, wait=world.sleep)
+    )
+    write = _write_record if as_json else _write_lines
+    write(world, reports, is_dry=dry_run)
+
+
+def _write_record(
+    world: "World", reports: "Iterable[TickReport]", *, is_dry: bool
+) -> None:
+    """Write the last tick's page, and the commands of all."""
+    from freetrain.tick.page import record_of  # noqa: PLC0415 - as above
+    from slurm.batch import sbatch_argv  # noqa: PLC0415 - as above
+
+    record: dict[str, object] = {}
+    commands: list[list[str]] = []
+    for report in reports:
+        commands += map(sbatch_argv, report.requests)
+        record = {**record_of(report.page), "dry_run": is_dry, "commands": commands}
+    write_out(world, json.dumps(record, allow_nan=False) + "\n")
+
+
+def _write_lines(
+    world: "World", reports: "Iterable[TickReport]", *, is_dry: bool
+) -> None:
+    """Write a line of each tick as soon as it is over; it may be long to the next."""
+    from freetrain.tick.line import line_of  # noqa: PLC0415 - as above
+    from slurm.batch import sbatch_argv  # noqa: PLC0415 - as above
+
+    before = "dry run, nothing was done: " if is_dry else ""
+    for report in reports:
+        write_out(world, _readable(before + line_of(report.page)))
+        for request in report.requests if is_dry else ():
+            write_out(
+                world, _readable(f"would run: {shlex.join(sbatch_argv(request))}")
+            )
 
 
 def _readable(text: str) -> str:
     from freetrain.toml.wording import one_line  # noqa: PLC0415 - as above
 
-    return one_line(text)
+    return one_line(text) + "\n"

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 from freetrain.broker.cycles import APART_S
 from freetrain.broker.lease import LeaseKey, uuid_in
 from freetrain.exchange.layout import StateDir
+from freetrain.store.errors import StoreBusyError
 from freetrain.tick.tick import tick
+from slurm.errors import SlurmError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -36,7 +38,7 @@ _AT_ONCE_S = 2.0
 
 def tick_and_follow_up(
     site: Site, outside: Outside, *, within_s: float, wait: Callable[[float], None]
-) -> tuple[TickReport, ...]:
+) -> Iterator[TickReport]:
     """Run a tick, and more that follow it up.
 
     Where it asked for leases, wait for their agents and run another: without it, new
@@ -50,27 +52,38 @@ def tick_and_follow_up(
         within_s: None begins later than so long after the first, seconds.
         wait: Waits so many seconds.
 
-    Returns:
-        The reports of all of them.
+    Yields:
+        The report of each, as soon as it is over.
 
     Raises:
-        FreeTrainError, SlurmError: As ``tick`` does, in any of them.
+        FreeTrainError, SlurmError: As ``tick`` does. Where Slurm does not answer a
+            look before a cycle, or somebody else ticks, the next is tried all the
+            same; raised is what stopped the last.
     """
     began_s = outside.clock()
     end_s = began_s + within_s
-    reports = [tick(site, outside)]
-    if _heard(reports[0], StateDir(site.state_directory), outside, end_s, wait):
+    report = tick(site, outside)
+    yield report
+    if _heard(report, StateDir(site.state_directory), outside, end_s, wait):
         began_s = outside.clock()
-        reports.append(tick(site, outside))
-    rest_s = _AT_ONCE_S
-    while (cycles := reports[-1].cycles) is not None:
-        look_s = began_s + cycles.next_look_s(rest_s=rest_s)
+        report = tick(site, outside)
+        yield report
+    rest_s, failed = _AT_ONCE_S, None
+    while report.cycles is not None:
+        over_s = outside.clock() - began_s
+        look_s = began_s + report.cycles.next_look_s(rest_s=over_s + rest_s)
         if look_s > end_s:
             break
-        wait(max(0.0, look_s - outside.clock()))
-        began_s, rest_s = outside.clock(), APART_S
-        reports.append(tick(site, outside))
-    return tuple(reports)
+        wait(look_s - outside.clock())
+        rest_s, tried_s = APART_S, outside.clock()
+        try:
+            report, began_s, failed = tick(site, outside), tried_s, None
+        except (SlurmError, StoreBusyError) as error:
+            failed = error
+            continue
+        yield report
+    if failed is not None:
+        raise failed
 
 
 def _heard(

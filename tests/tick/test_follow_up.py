@@ -12,11 +12,15 @@ from freetrain.broker.cycles import APART_S
 from freetrain.site.settings import LeaseSettings, Mode
 from freetrain.store.trainers import TrainerState
 from freetrain.tick.follow_up import tick_and_follow_up
+from slurm.errors import SlurmError
+from tests.fakes.slurm.state import Act
 from tests.tick.tick_worlds import TickWorld, tick_world
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from freetrain.tick.tick import TickReport
 
 
 @pytest.fixture
@@ -29,7 +33,7 @@ def follow(
 ) -> int:
     """Tick and follow up; return how many ticks that were."""
     done = tick_and_follow_up(world.site, world.outside, within_s=within_s, wait=wait)
-    return len(done)
+    return len(list(done))
 
 
 def test_new_leases_train_without_another_tick(world: TickWorld) -> None:
@@ -94,16 +98,22 @@ class Passing:
         self.world = world
         self.outside = replace(world.outside, clock=lambda: world.now_s)
         self.looks_s: list[float] = []
+        self.reports: list[TickReport] = []
+        self.before_look: dict[int, Act] = {}
 
     def wait(self, seconds: float) -> None:
         self.world.now_s += seconds
         self.world.beat()
+        if len(self.looks_s) in self.before_look:
+            self.world.slurm.script("squeue", self.before_look[len(self.looks_s)])
         self.looks_s.append(self.world.now_s)
 
     def looks_after(self, within_s: float) -> list[float]:
         """Follow up; return when it looked before cycles, seconds after it began."""
         began_s, site = self.world.now_s, self.world.site
-        tick_and_follow_up(site, self.outside, within_s=within_s, wait=self.wait)
+        self.reports = list(
+            tick_and_follow_up(site, self.outside, within_s=within_s, wait=self.wait)
+        )
         return [look_s - began_s for look_s in self.looks_s]
 
 
@@ -150,3 +160,38 @@ def test_nobody_looks_again_for_others_where_there_are_no_leases(
 
     assert not passing.world.running()
     assert not passing.looks_after(100.0)
+
+
+def test_a_slow_tick_is_not_followed_up_after_the_end(quick_folder: Path) -> None:
+    passing = leased(quick_folder, Mode.YIELD)  # a tick takes eight seconds there
+
+    assert not passing.looks_after(8.0)
+
+
+def test_looks_rest_after_a_slow_one_and_are_not_late_for_their_cycle(
+    quick_folder: Path,
+) -> None:
+    passing = leased(quick_folder, Mode.YIELD)
+
+    looks_s = passing.looks_after(100.0)
+
+    assert all(b - a >= APART_S + 8.0 for a, b in pairwise(looks_s))
+
+
+def test_a_look_that_slurm_does_not_answer_is_followed_by_the_next(
+    quick_folder: Path,
+) -> None:
+    passing = leased(quick_folder, Mode.YIELD)
+    passing.before_look = {0: Act.HANG}
+    looks_s = passing.looks_after(60.0)
+
+    assert len(looks_s) >= 3
+    assert len(passing.reports) == len(looks_s)  # the first tick, and all but one
+
+
+def test_the_last_look_that_fails_is_told(quick_folder: Path) -> None:
+    passing = leased(quick_folder, Mode.YIELD)
+    passing.before_look = {0: Act.HANG}
+
+    with pytest.raises(SlurmError):
+        passing.looks_after(12.0)
