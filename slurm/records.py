@@ -246,7 +246,7 @@ class Sdiag:
         bf_active: Whether a backfill cycle was under way.
         bf_cycles: Backfill cycles counted.
         bf_last_cycle_s: When the last one began, None before the first.
-        bf_last_took_s: How long it took, seconds.
+        bf_last_took_s: How long it worked, seconds; pauses in between not counted.
     """
 
     taken_s: float

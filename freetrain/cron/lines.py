@@ -21,7 +21,8 @@ _BEFORE_NEXT_S = 5
 """A tick does not follow itself up when the next is so near."""
 
 _SCRON_LIMIT_MIN = 10
-_SCRON_STAYS_S = 540
+_SCRON_STAYS_S = 20
+"""A tick that is a job holds a part of a node, which others may wait for."""
 
 
 def crontab_block(call: TickCall, *, every_s: int) -> Block:

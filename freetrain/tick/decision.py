@@ -69,7 +69,7 @@ def decide_on(
     finder = Finder(run.site, observed, is_ours)
     holes, problems = finder.holes(shapes)
     claims = finder.claims(shapes)
-    holes = finder.before_bookings(holes, claims)
+    holes = finder.before_bookings(holes, claims, shapes)
     nodes = {hole.node for found in holes.values() for hole in found}
     deserts = _deserts(run, observed, nodes=len(nodes))
     look = Look(

@@ -89,7 +89,10 @@ class Finder:
         return find_claims(jobs, ground, is_ours=self.is_ours, now_s=observed.now_s)
 
     def before_bookings(
-        self, holes: Mapping[str, Iterable[Hole]], claims: Claims
+        self,
+        holes: Mapping[str, Iterable[Hole]],
+        claims: Claims,
+        shapes: Mapping[str, Requirement],
     ) -> dict[str, tuple[Hole, ...]]:
         """Let holes end in time for jobs that are booked there, by shape.
 
@@ -97,10 +100,9 @@ class Finder:
         Where we hold a lease its end is known to backfill, and claims say whether it
         must go.
         """
-        observed = self.observed
-        early_s = margin_s(self.site, observed.config, observed.partition)
+        early_s = {shape: self._early_s(asked) for shape, asked in shapes.items()}
         return {
-            shape: tuple(_before(hole, claims.booked_s, early_s) for hole in found)
+            shape: tuple(_before(one, claims.booked_s, early_s[shape]) for one in found)
             for shape, found in holes.items()
         }
 
@@ -119,17 +121,20 @@ class Finder:
     def _holes_of(
         self, requirement: Requirement, *, is_left_early: bool = True
     ) -> tuple[Hole, ...]:
-        snapshot, config = self.observed.snapshot, self.observed.config
-        named = (p for p in snapshot.partitions if p.name == requirement.partition)
-        partition = next(named, self.observed.partition)
-        early_s = margin_s(self.site, config, partition)
         return find_holes(
-            snapshot,
+            self.observed.snapshot,
             requirement,
             is_ours=self.is_ours,
-            margin_s=early_s if is_left_early else 0.0,
-            window_s=config.bf_window_s,
+            margin_s=self._early_s(requirement) if is_left_early else 0.0,
+            window_s=self.observed.config.bf_window_s,
         )
+
+    def _early_s(self, requirement: Requirement) -> float:
+        """Return how long before their end holes of that partition are left."""
+        observed, name = self.observed, requirement.partition
+        named = (one for one in observed.snapshot.partitions if one.name == name)
+        partition = next(named, observed.partition)
+        return margin_s(self.site, observed.config, partition)
 
 
 def _before(hole: Hole, booked_s: Mapping[str, float], early_s: float) -> Hole:

@@ -157,11 +157,11 @@ def test_a_tick_follows_itself_up_until_shortly_before_the_next() -> None:
     assert "--follow-up 25s " in str(unit_files(a_call(), every_s=30))
 
 
-def test_a_tick_that_is_a_job_is_over_before_its_limit() -> None:
+def test_a_tick_that_is_a_job_itself_does_not_stay_for_long() -> None:
     *options, line = scrontab_block(a_call(), every_s=3_600).lines
 
     assert any("--time=10 " in option for option in options)
-    assert "--follow-up 540s " in line
+    assert "--follow-up 20s " in line
 
 
 def test_a_scrontab_takes_no_less_than_a_minute_and_no_dollar() -> None:
