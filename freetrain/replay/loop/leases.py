@@ -84,7 +84,9 @@ class Leases:
 
     def usable_until_s(self, node: int) -> float:
         """Return when the lease of *node* ends, or would if it were taken now."""
-        return min(self._limit_s.get(node, math.inf), self._latest_s[node])
+        limit_s = self._limit_s.get(node)
+        end_s = self._booked_s(node) if limit_s is None else limit_s
+        return min(end_s, self._latest_s[node])
 
     def open(self, nodes: Iterable[int], now_s: float) -> list[int]:
         """Return those of *nodes* whose hole is worth a lease."""
@@ -92,8 +94,7 @@ class Leases:
         return [
             node
             for node in nodes
-            if min(self._latest_s[node], self._booked_s(node)) >= least_s
-            and node not in self.claimed
+            if self.usable_until_s(node) >= least_s and node not in self.claimed
         ]
 
     def limit(self, nodes: Iterable[int], until_s: float) -> None:

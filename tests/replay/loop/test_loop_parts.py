@@ -48,6 +48,7 @@ def test_a_new_lease_ends_its_margin_before_somebody_is_booked_there() -> None:
     leases.booked_s = {0: 200.0, 1: 189.0, 2: 190.0}
 
     assert leases.open(range(1, 4), 100.0) == [2, 3]
+    assert leases.usable_until_s(2) == 160.0  # if it were leased now
     leases.keep([0, 2, 3], 100.0)
     ends_s = [leases.usable_until_s(node) for node in (0, 2, 3)]
     assert ends_s == [math.inf, 160.0, math.inf]
