@@ -14,7 +14,7 @@ from slurm.errors import SlurmRefusedError
 from slurm.holes import HoleEnd, find_holes
 from slurm.hostlist import expand
 from slurm.requirement import Requirement
-from slurm.states import NodeState
+from slurm.states import JobState, NodeState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -149,10 +149,15 @@ def _before(hole: Hole, booked_s: Mapping[str, float], early_s: float) -> Hole:
 def _busy_until_s(
     jobs: Iterable[JobRecord], is_ours: Callable[[JobRecord], bool]
 ) -> dict[str, float]:
-    """Return when nodes that others hold come free, by the limits of their jobs."""
+    """Return when nodes that others hold come free, by the limits of their jobs.
+
+    Nodes of our leases that are just ending are nobody's to start on either; but who
+    waits for them gets them in a moment.
+    """
     until_s: dict[str, float] = {}
     for job in jobs:
-        if job.holds_nodes and not is_ours(job):
+        is_leaving = JobState.COMPLETING in job.states
+        if job.holds_nodes and (is_leaving or not is_ours(job)):
             end_s = math.inf if job.end_s is None else job.end_s
             for name in expand(job.nodes):
                 until_s[name] = max(end_s, until_s.get(name, 0.0))

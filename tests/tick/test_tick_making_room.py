@@ -11,6 +11,7 @@ from freetrain.broker.actions import Why
 from freetrain.exchange.heartbeat import AgentState
 from freetrain.site.settings import HoleSettings, Mode
 from freetrain.standin import keeping
+from freetrain.standin.records import JobState
 from freetrain.store.events import pace
 from freetrain.store.open_store import read_store
 from tests.store.happened import events_of
@@ -99,6 +100,25 @@ def test_a_lease_that_outlasts_its_deadline_by_hours_is_still_ours(
 
     (job,) = world.live()
     assert [lease.job for lease in page.leases] == [str(job.job_id)]
+
+
+def test_nobody_gets_nodes_beside_leases_that_just_leave_for_somebody(
+    world: TickWorld,
+) -> None:
+    running(world, 6)
+    with keeping.opened(world.slurm.folder) as cluster:
+        for job in cluster.jobs[:2]:
+            job.state, job.end_s = JobState.CANCELLED, world.now_s
+            job.is_completing = True
+    everywhere = [f"n{k}" for k in range(1, 9)]
+    late_s = world.now_s + 20_000.0
+    world.slurm.standin.add([theirs(world, wanted=everywhere, due_s=late_s)])
+    world.submit("b", most=2)
+    before = len(world.slurm.calls("sbatch"))
+
+    world.tick()
+
+    assert len(world.slurm.calls("sbatch")) == before
 
 
 def test_a_lease_that_lasts_is_kept_off_nodes_on_which_somebody_is_booked(
