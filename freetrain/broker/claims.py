@@ -3,9 +3,9 @@
 A pending job of anybody that could start now, were our leases away, gets its nodes:
 idle ones first, then leased ones, or those that Slurm would take where that lets more
 start. When in doubt it could start: a node given up in vain costs training, one kept
-in vain costs somebody's waiting. One that must wait for
-others gets the leases because of which backfill plans it later than it had to.
-What backfill planned does not say who could start: it plans around our leases.
+in vain costs somebody's waiting. One that must wait for others gets the leases because
+of which backfill plans it later than it had to. What backfill planned does not say who
+could start: it plans around our leases.
 """
 
 from __future__ import annotations
@@ -58,7 +58,6 @@ class Claims:
 _Rank: TypeAlias = "Callable[[Hole], tuple[bool, float, str]]"
 """Sorts holes, those first that are to be given first."""
 
-_Order: TypeAlias = "Callable[[Ground], _Rank]"
 NO_CLAIMS = Claims({}, {})
 
 
@@ -124,9 +123,11 @@ def find_claims(
     )
     if not waiting or not ground.holes:
         return NO_CLAIMS
-    shared = _share(waiting, ground, now_s, order=_idle_first)
-    if shared.started:
-        as_slurm = _share(waiting, ground, now_s, order=_slurms_order)
+    fitting: dict[tuple[object, ...], _Fitting] = {}
+    shared = _share(waiting, ground, now_s, fitting, rank=_idle_first(ground))
+    if 0 < len(shared.started) < len(waiting):
+        rank = _slurms_order(ground)
+        as_slurm = _share(waiting, ground, now_s, fitting, rank=rank)
         if as_slurm.started - shared.started:
             shared = as_slurm
     taken, leased = shared.taken, ground.leased
@@ -153,28 +154,43 @@ class _Shared:
 
 
 def _share(
-    waiting: Sequence[JobRecord], ground: Ground, now_s: float, *, order: _Order
+    waiting: Sequence[JobRecord],
+    ground: Ground,
+    now_s: float,
+    fitting: dict[tuple[object, ...], _Fitting],
+    *,
+    rank: _Rank,
 ) -> _Shared:
-    """Let each job have what it could start on, the first in *order*."""
+    """Let each job have what it could start on, the first by *rank*.
+
+    Args:
+        waiting: Jobs in order of priority.
+        ground: Where they might start.
+        now_s: When the snapshot was taken, Unix time.
+        fitting: What suits whom, by kind of job; added to.
+        rank: Which nodes are to be given first.
+    """
     taken: dict[str, int] = {}
     started = set()
-    fitting: dict[tuple[object, ...], _Fitting] = {}
+    preferred: dict[tuple[object, ...], tuple[str, ...]] = {}
     bookings = _bookings(waiting, ground, now_s)
     planned = {
         hole.node: hole for hole in ground.holes if hole.ends_by is HoleEnd.PLANNED_JOB
     }
-    rank = order(ground)
     for job in waiting:
         if len(taken) == len(ground.holes):
             break
         kind = _kind(job)
         if kind not in fitting:
-            fitting[kind] = _fitting(job, ground, rank)
-        got = _start(job, fitting[kind], bookings)
+            fitting[kind] = _fitting(job, ground)
+        fits = fitting[kind]
+        if kind not in preferred:
+            preferred[kind] = fits.names(rank)
+        got = _start(job, preferred[kind], fits.others, bookings)
         if got is not None:
             started.add(job.job_id)
         else:
-            got = bookings.book(_wish(job), fitting[kind].suiting)
+            got = bookings.book(_wish(job), fits.suiting)
         if any(_is_planned_away(planned.get(name), job, now_s) for name in got):
             got += bookings.moving
         taken.update(dict.fromkeys(got, job.job_id))
@@ -212,31 +228,35 @@ class _Fitting:
     """Nodes that suit a job.
 
     Attributes:
-        names: Those that are idle or ours; in the order in which they are claimed.
-            None where it insists on one that it cannot have now.
+        holes: Those that are idle or ours; none where it insists on one that it
+            cannot have now.
+        insists: Those that it insists on.
         others: How many there are that others hold a part of.
         suiting: All of them, whoever holds them.
     """
 
-    names: tuple[str, ...]
+    holes: tuple[Hole, ...]
+    insists: frozenset[str]
     others: int
     suiting: tuple[str, ...]
 
+    def names(self, rank: _Rank) -> tuple[str, ...]:
+        """Return the nodes of the holes, in the order in which they are claimed."""
+        ranked = sorted(
+            self.holes, key=lambda hole: (hole.node not in self.insists, rank(hole))
+        )
+        return tuple(hole.node for hole in ranked)
 
-def _fitting(job: JobRecord, ground: Ground, rank: _Rank) -> _Fitting:
-    """Return the nodes that suit *job*, those in front that it is to have first."""
+
+def _fitting(job: JobRecord, ground: Ground) -> _Fitting:
+    """Return the nodes that suit *job*."""
     suiting = {node.name for node in ground.nodes.values() if suits(job, node)}
     everywhere = tuple(sorted(suiting))
-    fitting = [hole for hole in ground.holes if hole.node in suiting]
+    holes = tuple(hole for hole in ground.holes if hole.node in suiting)
     insists = insisted(job)
-    if not insists <= ground.partly.union(hole.node for hole in fitting):
-        return _Fitting((), 0, everywhere)
-    fitting.sort(key=lambda hole: (hole.node not in insists, rank(hole)))
-    return _Fitting(
-        names=tuple(hole.node for hole in fitting),
-        others=len(suiting & ground.partly),
-        suiting=everywhere,
-    )
+    if not insists <= ground.partly.union(hole.node for hole in holes):
+        return _Fitting((), insists, 0, everywhere)
+    return _Fitting(holes, insists, len(suiting & ground.partly), everywhere)
 
 
 def _slurms_order(ground: Ground) -> _Rank:
@@ -276,14 +296,14 @@ def _is_planned_away(hole: Hole | None, job: JobRecord, now_s: float) -> bool:
 
 
 def _start(
-    job: JobRecord, fitting: _Fitting, bookings: Bookings
+    job: JobRecord, preferred: Sequence[str], others: int, bookings: Bookings
 ) -> tuple[str, ...] | None:
     """Return the nodes of each task that could start now; None where none could."""
-    wish, room = _wish(job), len(fitting.names) + fitting.others
+    wish, room = _wish(job), len(preferred) + others
     now = replace(wish, limit_s=job.limit_s or 0.0)  # in doubt it is soon over
     got: tuple[str, ...] | None = None
     for _ in range(tasks(job, most=room)):
-        more = bookings.start(now, fitting.names, beside=fitting.others)
+        more = bookings.start(now, preferred, beside=others)
         if more is None:
             break
         got = (*(got or ()), *more)
