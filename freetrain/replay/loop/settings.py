@@ -6,16 +6,11 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
+from freetrain.broker.cycles import LEAD_S
 from freetrain.errors import UsageError
 
 TICK_S = 60.0
 """As often as cron can call a tick."""
-
-CYCLE_S = 30.0
-"""As often as Slurm's backfill looks, by default."""
-
-LEAD_S = 5.0
-"""How long before a cycle a look comes that has its leases gone by then."""
 
 NOTICE_S = 30.0
 """Slurm's KillWait, where a partition has no GraceTime."""
@@ -119,9 +114,12 @@ def usual_settings(mode: Mode) -> LoopSettings:
     """
     if mode is Mode.PREEMPT:
         return LoopSettings()
+    # It brings NumPy along, and help needs none.
+    from logs.schedule.slurm import SlurmParameters  # noqa: PLC0415
+
     return LoopSettings(
         mode=mode,
-        tick_s=CYCLE_S,
+        tick_s=SlurmParameters().bf_interval_s,
         lead_s=LEAD_S,
         margin_s=MARGIN_S,
         longest_s=LONGEST_S,
