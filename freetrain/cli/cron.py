@@ -10,7 +10,7 @@ from freetrain.cli import options
 from freetrain.cli.output import write_out
 from freetrain.cli.world import World
 from freetrain.cron.errors import CronUnavailableError
-from freetrain.cron.kinds import Kind, fitting
+from freetrain.cron.kinds import Found, Kind, fitting
 from freetrain.errors import FreeTrainError
 
 if TYPE_CHECKING:
@@ -57,6 +57,14 @@ Which = Annotated[
 ]
 
 
+_SAID = {
+    Found.NOTHING: "It is not installed ({kind}).",
+    Found.SAME: "It is installed ({kind}).",
+    Found.OTHER: "Another one is installed ({kind}), with another interval or by an "
+    "older release: `freetrain cron install` would write this in its place.",
+}
+
+
 def show(
     ctx: typer.Context,
     *,
@@ -70,22 +78,11 @@ def show(
     chosen = kind or fitting(ticks.programs)
     write_out(world, ticks.preview(chosen, every_s=every))
     try:
-        found = _found(ticks, chosen, every_s=every)
+        found = ticks.compare(chosen, every_s=every)
     except FreeTrainError as error:
         world.stderr.write(f"Whether it is installed cannot be seen: {error}\n")
     else:
-        world.stderr.write(f"{found}\n")
-
-
-def _found(ticks: "Ticks", kind: Kind, *, every_s: int) -> str:
-    if not ticks.installed(kind):
-        return f"It is not installed ({kind})."
-    if ticks.is_as_shown(kind, every_s=every_s):
-        return f"It is installed ({kind})."
-    return (
-        f"Another one is installed ({kind}), with another interval or by an older "
-        f"release: `freetrain cron install` would write this in its place."
-    )
+        world.stderr.write(f"{_SAID[found].format(kind=chosen)}\n")
 
 
 def install(

@@ -27,6 +27,14 @@ PROGRAM = {
 """What each needs; in order of preference."""
 
 
+class Found(StrEnum):
+    """What is installed, beside what would be."""
+
+    NOTHING = "nothing"
+    SAME = "the same"
+    OTHER = "another"  # with another interval, or by an older release
+
+
 def fitting(programs: Programs) -> Kind:
     """Return the first kind whose program is here.
 

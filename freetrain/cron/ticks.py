@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from freetrain.cron.block import Block, lines_between, put, without
-from freetrain.cron.kinds import PROGRAM, Kind
+from freetrain.cron.kinds import PROGRAM, Found, Kind
 from freetrain.cron.lines import crontab_block, scrontab_block, unit_files, unit_name
 from freetrain.cron.table import Table
 from freetrain.cron.units import Units
@@ -83,18 +83,21 @@ class Ticks:
             return tuple(text.splitlines())
         return lines_between(Table(kind, self.programs).read(), self.call.mark)
 
-    def is_as_shown(self, kind: Kind, *, every_s: int) -> bool:
-        """Tell whether what is installed is what ``preview`` shows.
+    def compare(self, kind: Kind, *, every_s: int) -> Found:
+        """Hold what is installed against what ``preview`` shows.
 
         Raises:
-            FreeTrainError: The table cannot be read.
-            CronUnfitError: The interval or a path does not fit.
+            FreeTrainError: The table cannot be read, or the interval does not fit.
         """
+        lines = self.installed(kind)
+        if not lines:
+            return Found.NOTHING
         if kind is Kind.SYSTEMD:
-            units = Units(self.units, self.programs)
             files = unit_files(self.call, every_s=every_s)
-            return all(units.read(name) == text for name, text in files.items())
-        return self.installed(kind) == _BLOCKS[kind](self.call, every_s=every_s).lines
+            is_same = not Units(self.units, self.programs).changed(files)
+        else:
+            is_same = lines == _BLOCKS[kind](self.call, every_s=every_s).lines
+        return Found.SAME if is_same else Found.OTHER
 
     def kinds_here(self) -> tuple[Kind, ...]:
         """Return the kinds that can be asked for on this machine."""

@@ -29,6 +29,10 @@ class Units:
         except FileNotFoundError:
             return ""
 
+    def changed(self, files: Mapping[str, str]) -> list[str]:
+        """Return the names of those of *files* that are not there, or not so."""
+        return [name for name, text in files.items() if self.read(name) != text]
+
     def install(self, files: Mapping[str, str], *, timer: str) -> bool:
         """Write *files* and start *timer*; tell whether a file changed.
 
@@ -36,7 +40,7 @@ class Units:
             CannotWriteError: The folder cannot be written.
             CronUnavailableError: The files are there, but systemd did not follow.
         """
-        changed = [name for name, text in files.items() if self.read(name) != text]
+        changed = self.changed(files)
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             for name in changed:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from freetrain.cron.errors import CronUnavailableError
-from freetrain.cron.kinds import Kind
+from freetrain.cron.kinds import Found, Kind
 from freetrain.cron.programs import RealPrograms
 from freetrain.cron.table import Table
 from freetrain.cron.ticks import Ticks
@@ -203,8 +203,8 @@ def test_units_are_written_followed_and_removed(tmp_path: Path) -> None:
 
     assert ticks.install(Kind.SYSTEMD, every_s=60)
     assert ticks.installed(Kind.SYSTEMD)
-    assert ticks.is_as_shown(Kind.SYSTEMD, every_s=60)
-    assert not ticks.is_as_shown(Kind.SYSTEMD, every_s=90)
+    assert ticks.compare(Kind.SYSTEMD, every_s=60) is Found.SAME
+    assert ticks.compare(Kind.SYSTEMD, every_s=90) is Found.OTHER
     assert not ticks.install(Kind.SYSTEMD, every_s=60)
     assert ticks.remove(Kind.SYSTEMD)
     assert not ticks.remove(Kind.SYSTEMD)
