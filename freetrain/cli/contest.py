@@ -42,15 +42,6 @@ Pool = Annotated[
         show_default=str(POOL),
     ),
 ]
-Curves = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="DIR",
-        readable=False,  # whoever opens it finds out, and exits with 66
-        help="Quality curves to draw from.",
-        show_default="the recorded ones",
-    ),
-]
 Log = Annotated[
     Path | None,
     typer.Option(
@@ -96,7 +87,7 @@ def contest(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     load: Loads = [1.0],  # noqa: B006 - Typer copies it
     seeds: Seeds = 5,
     seed: FirstSeed = 1,
-    curves: Curves = None,
+    curves: options.Curves = None,
     better: options.BetterValues = Better.HIGHER,
     every: options.EveryS = None,
     t_fwd: options.TFwdS = 120.0,

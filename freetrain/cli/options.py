@@ -190,7 +190,7 @@ Curves = Annotated[
     typer.Option(
         metavar="DIR",
         readable=False,  # whoever opens it finds out, and exits with 66
-        help="quality:N: quality curves to draw from.",
+        help="Trainers that are drawn: quality curves to draw from.",
         show_default="the recorded ones",
     ),
 ]
