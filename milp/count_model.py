@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from milp.problem import Problem, TrainerState
 
-# Solvers' tolerances are absolute and suit objectives of about this magnitude.
-
 
 class CountModel(NamedTuple):
     """A model and where to read its answer.

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from milp.window_options import Options
     from milp.window_pieces import Piece
 
-# Solvers' tolerances are absolute and suit objectives of about this magnitude.
-
 
 class _Part(NamedTuple):
     """A piece of one class at one size of one trainer.
