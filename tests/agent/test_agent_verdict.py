@@ -11,21 +11,10 @@ from freetrain.exchange.assigned import GAVE_UP
 from freetrain.exchange.ending import Ended, Ending
 from freetrain.jobfile.job import Checkpoint, Restart
 from tests.agent.model_cluster import a_job
+from tests.exchange.endings import an_ending
 
 JOB = replace(a_job(), restart=Restart(attempts=3, wait_s=10.0))
-CRASH = Ending(
-    generation=1,
-    ended=Ended.KILLED,
-    was_asked=False,
-    lost_lease=False,
-    exit_code=1,
-    step=0,
-    committed_step=0,
-    message="",
-    started_s=0.0,
-    ended_s=1.0,
-    author="",
-)
+CRASH = an_ending(1, Ended.KILLED, exit_code=1, author="")
 ERROR = replace(CRASH, ended=Ended.FAILED, message="KeyError: 'x'")
 RESCALE = replace(CRASH, ended=Ended.RESCALED, was_asked=True)
 

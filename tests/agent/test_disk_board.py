@@ -18,6 +18,7 @@ from freetrain.exchange.errors import UnreadableFileError
 from freetrain.exchange.layout import StateDir
 from freetrain.jobfile.file import render_job
 from tests.agent.model_cluster import a_job
+from tests.exchange.endings import an_ending
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,20 +56,8 @@ def assigned(generation: int) -> Assigned:
 
 
 def ending(generation: int, **values: object) -> Ending:
-    fields = {
-        "generation": generation,
-        "ended": Ended.KILLED,
-        "was_asked": False,
-        "lost_lease": False,
-        "exit_code": 1,
-        "step": 0,
-        "committed_step": 0,
-        "message": "",
-        "started_s": None,
-        "ended_s": 1.0,
-        "author": "",
-    }
-    return Ending(**(fields | values))  # type: ignore[arg-type]
+    plain = {"exit_code": 1, "started_s": None, "author": ""}
+    return an_ending(generation, Ended.KILLED, **(plain | values))
 
 
 def test_who_makes_a_generation_first_has_made_it(board: DiskBoard) -> None:

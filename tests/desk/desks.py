@@ -10,7 +10,7 @@ from freetrain.broker.lease import Intent, Lease, LeaseKey, LeaseState
 from freetrain.desk.submission import Submission
 from freetrain.desk.submit import submit
 from freetrain.exchange.assigned import BROKER, Assigned, Member, create_assigned
-from freetrain.exchange.ending import Ended, Ending, create_ending
+from freetrain.exchange.ending import Ended, create_ending
 from freetrain.exchange.layout import StateDir
 from freetrain.jobfile.job import Nodes, TrainerJob
 from freetrain.launch.places import logs_of, run_dir_of
@@ -20,6 +20,7 @@ from freetrain.store.leases import put_leases
 from freetrain.store.open_store import open_store
 from freetrain.store.trainers import TrainerRow, put_trainers, trainers
 from freetrain.tick.page import Page, rendered
+from tests.exchange.endings import an_ending
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -107,20 +108,10 @@ def end(
     **changes: Any,  # noqa: ANN401
 ) -> None:
     """Let a generation of *name* be over."""
-    ending = Ending(
-        generation=generation,
-        ended=how,
-        was_asked=False,
-        lost_lease=False,
-        exit_code=0,
-        step=10,
-        committed_step=10,
-        message="",
-        started_s=NOW_S,
-        ended_s=NOW_S + 60.0,
-        author="u1-0",
-    )
-    assert create_ending(state.trainer(name), replace(ending, **changes))
+    done = {"step": 10, "committed_step": 10, "author": "u1-0"}
+    done |= {"started_s": NOW_S, "ended_s": NOW_S + 60.0}
+    ending = an_ending(generation, how, **(done | changes))
+    assert create_ending(state.trainer(name), ending)
 
 
 def hold_leases(state: StateDir, count: int) -> None:

@@ -18,7 +18,7 @@ from freetrain.exchange.assigned import (
     newest_assigned,
     read_assigned,
 )
-from freetrain.exchange.ending import Ended, Ending, create_ending, read_ending
+from freetrain.exchange.ending import Ended, create_ending, read_ending
 from freetrain.exchange.errors import UnreadableFileError
 from freetrain.exchange.heartbeat import (
     Heartbeat,
@@ -26,6 +26,7 @@ from freetrain.exchange.heartbeat import (
     write_heartbeat,
 )
 from freetrain.exchange.layout import StateDir, TrainerDir
+from tests.exchange.endings import an_ending
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -121,19 +122,8 @@ def test_a_damaged_file_is_named_and_never_guessed_at(
 
 def test_an_ending_is_said_once(tmp_path: Path) -> None:
     folder = _folder(tmp_path)
-    first = Ending(
-        generation=1,
-        ended=Ended.RESCALED,
-        was_asked=True,
-        lost_lease=False,
-        exit_code=0,
-        step=10,
-        committed_step=10,
-        message="",
-        started_s=1.0,
-        ended_s=2.0,
-        author="u-0",
-    )
+    done = {"was_asked": True, "step": 10, "committed_step": 10, "author": "u-0"}
+    first = an_ending(1, Ended.RESCALED, started_s=1.0, ended_s=2.0, **done)
 
     assert read_ending(folder, 1) is None
     assert create_ending(folder, first)

@@ -10,9 +10,10 @@ import pytest
 from freetrain.broker.lease import LeaseKey
 from freetrain.elastic.run_dir import RunDir
 from freetrain.exchange.assigned import Assigned, Member, create_assigned
-from freetrain.exchange.ending import Ended, Ending, create_ending
+from freetrain.exchange.ending import Ended, create_ending
 from freetrain.exchange.layout import TrainerDir
 from tests.e2e.record import JobSeen, Run
+from tests.exchange.endings import an_ending
 from tests.soak.coverage import Coverage, coverage, holes
 from tests.soak.pauses import Direction, pauses, read_worked, trained
 
@@ -62,22 +63,8 @@ def assign(folder: TrainerDir, generation: int, nodes: Sequence[str]) -> None:
 
 
 def end(folder: TrainerDir, generation: int, ended: Ended) -> None:
-    create_ending(
-        folder,
-        Ending(
-            generation=generation,
-            ended=ended,
-            was_asked=True,
-            lost_lease=False,
-            exit_code=0,
-            step=0,
-            committed_step=0,
-            message="",
-            started_s=None,
-            ended_s=0.0,
-            author="u-0",
-        ),
-    )
+    asked = {"was_asked": True, "started_s": None, "ended_s": 0.0, "author": "u-0"}
+    create_ending(folder, an_ending(generation, ended, **asked))
 
 
 def tell(run: RunDir, generation: int, at_s: Sequence[float], **more: object) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.exchange.ending import Ended, Ending, create_ending
+from freetrain.exchange.ending import Ended, create_ending
 from freetrain.jobfile.job import (
     Nodes,
     Progress,
@@ -27,6 +27,7 @@ from freetrain.store.open_store import read_store
 from freetrain.store.pasts import past_of
 from freetrain.tick.measured import Measured, known_from, measured_by
 from freetrain.tick.worth import Way
+from tests.exchange.endings import an_ending
 from tests.tick.tellers import NOW_S, assigned, printed, printing, tell
 from tests.tick.tick_worlds import UID, TickWorld, tick_world
 
@@ -129,19 +130,7 @@ def test_a_program_that_tells_no_time_is_timed_by_the_ticks(world: TickWorld) ->
 
 
 def failed(world: TickWorld, generation: int) -> None:
-    ending = Ending(
-        generation=generation,
-        ended=Ended.FAILED,
-        was_asked=False,
-        lost_lease=False,
-        exit_code=1,
-        step=0,
-        committed_step=0,
-        message="",
-        started_s=0.0,
-        ended_s=1.0,
-        author="x-0",
-    )
+    ending = an_ending(generation, Ended.FAILED, exit_code=1)
     create_ending(world.folder.trainer("a"), ending)
 
 

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.exchange.ending import Ended, Ending, create_ending
+from freetrain.exchange.ending import Ended, create_ending
 from freetrain.exchange.layout import StateDir
 from freetrain.site.settings import PlannerSettings, PolicyName
 from freetrain.store.leases import leases
 from freetrain.store.open_store import read_store
 from freetrain.store.trainers import TrainerState
 from slurm.errors import SlurmUnavailableError
+from tests.exchange.endings import an_ending
 from tests.fakes.slurm.installing import FakeSlurm
 from tests.fakes.slurm.state import Act
 from tests.tick.tick_worlds import UID, TickWorld, lease_of, theirs, tick_world
@@ -63,19 +64,8 @@ def finishing(world: TickWorld) -> None:
     rest(world)
     newest = world.newest("b")
     assert newest is not None
-    ending = Ending(
-        generation=newest.generation,
-        ended=Ended.FINISHED,
-        was_asked=False,
-        lost_lease=False,
-        exit_code=0,
-        step=9,
-        committed_step=9,
-        message="",
-        started_s=0.0,
-        ended_s=1.0,
-        author="x",
-    )
+    done = {"step": 9, "committed_step": 9, "author": "x"}
+    ending = an_ending(newest.generation, Ended.FINISHED, **done)
     create_ending(world.folder.trainer("b"), ending)
 
 

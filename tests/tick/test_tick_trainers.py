@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.exchange.assigned import Assigned, create_assigned
-from freetrain.exchange.ending import Ended, Ending, create_ending
+from freetrain.exchange.ending import Ended, create_ending
 from freetrain.exchange.heartbeat import AgentState
 from freetrain.store.events import EventKind
 from freetrain.store.open_store import read_store
 from freetrain.store.trainers import TrainerState
+from tests.exchange.endings import an_ending
 from tests.store.happened import events_of
 from tests.tick.tick_worlds import UID, TickWorld, running, tick_world
 
@@ -28,19 +29,7 @@ def world(quick_folder: Path) -> TickWorld:
 def ended(world: TickWorld, name: str, how: Ended, message: str = "") -> None:
     newest = world.newest(name)
     assert newest is not None
-    ending = Ending(
-        generation=newest.generation,
-        ended=how,
-        was_asked=False,
-        lost_lease=False,
-        exit_code=None,
-        step=0,
-        committed_step=0,
-        message=message,
-        started_s=0.0,
-        ended_s=1.0,
-        author="x-0",
-    )
+    ending = an_ending(newest.generation, how, exit_code=None, message=message)
     create_ending(world.folder.trainer(name), ending)
 
 

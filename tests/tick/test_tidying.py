@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.exchange.assigned import Assigned, create_assigned, generations
-from freetrain.exchange.ending import Ended, Ending, create_ending
+from freetrain.exchange.ending import Ended, create_ending
 from freetrain.exchange.layout import StateDir, TrainerDir, generation_name, lease_name
 from freetrain.site.settings import Caps
 from freetrain.standin import keeping
@@ -21,6 +21,7 @@ from freetrain.store.leases import leases
 from freetrain.store.open_store import read_store
 from freetrain.store.outlooks import OutlookRow, outlook_kept, put_outlooks
 from freetrain.store.trainers import TrainerState, put_trainers
+from tests.exchange.endings import an_ending
 from tests.tick.tick_worlds import UID, TickWorld, tick_world
 
 if TYPE_CHECKING:
@@ -86,19 +87,8 @@ def many_generations(folder: StateDir, name: str, count: int) -> TrainerDir:
 
 
 def with_all_its_files(place: TrainerDir, generation: int) -> list[Path]:
-    ending = Ending(
-        generation=generation,
-        ended=Ended.RESCALED,
-        was_asked=True,
-        lost_lease=False,
-        exit_code=0,
-        step=1,
-        committed_step=1,
-        message="",
-        started_s=0.0,
-        ended_s=1.0,
-        author="x-0",
-    )
+    done = {"was_asked": True, "step": 1, "committed_step": 1}
+    ending = an_ending(generation, Ended.RESCALED, **done)
     create_ending(place, ending)
     world, name = place.world(generation), generation_name(generation)
     world.mkdir(parents=True)
