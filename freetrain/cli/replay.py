@@ -16,6 +16,7 @@ from freetrain.cli.world import World
 from freetrain.errors import UsageError
 from freetrain.quality.outlook import Better
 from freetrain.replay.settings import (
+    BY_PRIORITY,
     DEFAULT_PRIORITY,
     Accounting,
     ReplaySettings,
@@ -170,10 +171,11 @@ def _also(against: str | None, policies: list[str]) -> tuple[str, ...]:
     """
     if against in options.POLICY_NAMES:
         return tuple(dict.fromkeys([*policies, against]))
-    if against is not None and "freetrain" not in policies:
+    if against is not None and not set(BY_PRIORITY).intersection(policies):
         raise UsageError(
-            f"--against {against} is no policy, and only the policy freetrain goes by "
-            f"other priorities; nothing was replayed. Add --policy freetrain."
+            f"--against {against} is no policy, and only the policies "
+            f"{' and '.join(BY_PRIORITY)} go by priorities; nothing was replayed. Add "
+            f"--policy {BY_PRIORITY[0]}."
         )
     return tuple(policies)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from freetrain.cli.priority_settings import own_settings
 from freetrain.quality.outlook import Better
-from freetrain.replay.settings import DEFAULT_PRIORITY
+from freetrain.replay.settings import BY_PRIORITY, DEFAULT_PRIORITY
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,8 +39,8 @@ class ReplayRequest:
         curves: Of a drawn set: the folder of its curves; None for the recorded ones.
         better: Which of their values are good.
         policies: At least one, each once.
-        priorities: What the policy ``freetrain`` goes by, at least one, each once;
-            the others that ask the planner go by the first.
+        priorities: What the policies of ``BY_PRIORITY`` go by, at least one, each
+            once; ``static`` goes by the first.
         priority_settings: Settings of these by name; each has those that are its own.
         against: Which of these the others are held against, trainer by trainer.
         schedule: How jobs of a job log got their nodes.
@@ -73,7 +73,7 @@ class ReplayRequest:
 
     @property
     def entrants(self) -> tuple[ReplaySettings, ...]:
-        """What is replayed: each policy, and the policy freetrain by each priority.
+        """What is replayed: each policy, and those of ``BY_PRIORITY`` by each priority.
 
         Raises:
             UsageError: There is no such priority, or none of them has such a setting.
@@ -88,7 +88,7 @@ class ReplayRequest:
             )
             for policy in self.policies
             for priority in (
-                self.priorities if policy == "freetrain" else self.priorities[:1]
+                self.priorities if policy in BY_PRIORITY else self.priorities[:1]
             )
         )
 

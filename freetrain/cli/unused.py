@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from freetrain.cli.request import DRAWN, is_drawn
 from freetrain.errors import UsageError
 from freetrain.quality.outlook import Better
+from freetrain.replay.settings import BY_PRIORITY, DEFAULT_PRIORITY
 from freetrain.toml.wording import one_line
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ def _unused(request: ReplayRequest) -> dict[str, dict[str, bool]]:
     """Return by what is missing which options, that need it, are given."""
     has_log, has_draw = request.log is not None, is_drawn(request.trainers)
     has_curves, is_lower = request.curves is not None, request.better is Better.LOWER
+    rates = not set(BY_PRIORITY).isdisjoint(request.policies)
+    plans = rates or "static" in request.policies
     return {
         "replays of a log": {
             "--schedule": not has_log and request.schedule != "recorded",
@@ -61,4 +64,11 @@ def _unused(request: ReplayRequest) -> dict[str, dict[str, bool]]:
             "--curves": not has_draw and has_curves,
         },
         "--curves": {"--better": is_lower and not has_curves},
+        f"the policies {', '.join((*BY_PRIORITY, 'static'))}": {
+            "--priority": not plans and request.priorities != (DEFAULT_PRIORITY,)
+        },
+        f"the policies {', '.join(BY_PRIORITY)}": {
+            "a second --priority": not rates and len(request.priorities) > 1,
+            "--learned": not rates and request.settings.learns_speeds,
+        },
     }

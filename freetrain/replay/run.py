@@ -16,7 +16,12 @@ from freetrain.replay.policies.planning import SolverUse
 from freetrain.replay.policies.registry import POLICIES
 from freetrain.replay.result import Completion, ReplayResult
 from freetrain.replay.runs import Tally
-from freetrain.replay.settings import DEFAULT_PRIORITY, LOOK_EVERY_S, Accounting
+from freetrain.replay.settings import (
+    BY_PRIORITY,
+    DEFAULT_PRIORITY,
+    LOOK_EVERY_S,
+    Accounting,
+)
 from freetrain.replay.timeline import DAY_S, PoolTimeline
 from freetrain.trainers.spec import Costs
 
@@ -34,9 +39,6 @@ if TYPE_CHECKING:
     Clock = Callable[[], float]
     Progress = Callable[[float], None]
 
-
-_BY_RATINGS = ("freetrain", "lookahead")
-"""The policies that ask a priority for ratings."""
 
 _SETTLING_S = 14 * DAY_S
 """After this the speed on dedicated nodes is within 0.3 % of that over 90 days
@@ -138,7 +140,7 @@ def _with_looks(settings: ReplaySettings) -> ReplaySettings:
     is_steady = priority.basis is Basis.TRAINER
     if settings.policy == "static" and not is_steady:
         return replace(settings, priority=DEFAULT_PRIORITY, priority_settings=())
-    if is_steady or settings.look_every_s or settings.policy not in _BY_RATINGS:
+    if is_steady or settings.look_every_s or settings.policy not in BY_PRIORITY:
         return settings
     return replace(settings, look_every_s=LOOK_EVERY_S)
 

@@ -10,6 +10,9 @@ from freetrain.errors import UsageError
 
 DEFAULT_T_FWD_S = 120.0
 DEFAULT_PRIORITY = "throughput"
+BY_PRIORITY = ("freetrain", "lookahead")
+"""The policies that ask a priority for ratings; ``static`` takes the first's curves."""
+
 LOOK_EVERY_S = 60.0
 """As often as cron can call a tick."""
 
@@ -51,8 +54,8 @@ class ReplaySettings:
         solver_limit_s: How long one solver call may take, seconds.
         look_every_s: How long the policy is left unasked at most, seconds; None for
             a minute where ratings change with time, and for ever where they do not.
-        learns_speeds: Whether the policy freetrain learns speeds by node count from
-            what trainers do, instead of believing their users.
+        learns_speeds: Whether policies of ``BY_PRIORITY`` learn speeds by node count
+            from what trainers do, instead of believing their users.
         record_steps: Whether the result lists every step.
         record_forecasts: Whether a policy's forecasts are held against what came.
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from freetrain.replay.settings import BY_PRIORITY
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -40,7 +42,7 @@ class Comparison:
         parallel: How many may run at a time.
         results: One a policy or priority, in the order asked for, at least one.
         against: Which of them the others are held against: a policy, or a priority
-            that the policy freetrain goes by; None for none.
+            that one of the policies goes by, of several the first; None for none.
     """
 
     command: str
@@ -69,7 +71,7 @@ class Comparison:
             one
             for one in self.results
             if self.against == one.policy
-            or (one.policy == "freetrain" and self.against == one.priority)
+            or (one.policy in BY_PRIORITY and self.against == one.priority)
         )
         return next(named, None)
 
@@ -96,9 +98,16 @@ class Comparison:
 
 
 def name_among(result: ReplayResult, results: Sequence[ReplayResult]) -> str:
-    """Return what to call *result*: its policy, or its priority if others have that."""
-    alike = sum(one.policy == result.policy for one in results)
-    return result.policy if alike == 1 else result.priority
+    """Return what to call *result*: its policy, its priority, or both.
+
+    The policy where no other result has it; else the priority, with the policy before
+    it where several policies go by that.
+    """
+    if sum(one.policy == result.policy for one in results) == 1:
+        return result.policy
+    policies = {one.policy for one in results if one.policy in BY_PRIORITY}
+    both = f"{result.policy} {result.priority}"
+    return both if len(policies) > 1 else result.priority
 
 
 def hole_lengths_s(timeline: PoolTimeline) -> NDArray[np.float64]:

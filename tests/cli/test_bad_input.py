@@ -58,6 +58,18 @@ def one_line(stderr: str) -> str:
         ),
         ("replay --pool 4 --trainers quality:2 --better lower", "--better is for --cu"),
         ("replay holes.csv --policy equal --against slaq", "Add --policy freetrain."),
+        (
+            "replay holes.csv --policy equal --priority fair",
+            "--priority is for the policies freetrain, lookahead, static; nothing was",
+        ),
+        (
+            "replay holes.csv --policy static --priority throughput --priority fair",
+            "a second --priority is for the policies freetrain, lookahead; nothing was",
+        ),
+        (
+            "replay holes.csv --policy equal --learned",
+            "--learned is for the policies freetrain, lookahead; nothing was",
+        ),
         ("replay holes.csv --policy equal --against static", "and of hps none has one"),
         ("replay holes.csv --bogus", "No such option: --bogus"),
         ("replay holes.csv --nodes many", "Invalid value for '--nodes': "),

@@ -106,6 +106,35 @@ def test_a_policy_that_goes_by_no_priority_is_not_held_for_one(tmp_path: Path) -
     assert {r["against"]["name"] for r in json.loads(ran.stdout)} == {"freetrain"}
 
 
+def test_every_policy_that_goes_by_priorities_goes_by_each_of_them(
+    tmp_path: Path,
+) -> None:
+    words = ("replay", "--pool", "4", "--trainers", "quality:4", "--curves", "c")
+    asked = (*words, "--priority", "weight", "--against", "fair", "--policy")
+    both = ("lookahead", "--policy", "freetrain", "--policy", "static", "--json")
+
+    alone = json.loads(run(*asked, "lookahead", "--json", cwd=tmp_path).stdout)
+    records = json.loads(run(*asked, *both, cwd=tmp_path).stdout)
+    shown = run(*asked, *both[:-1], cwd=tmp_path).stdout
+
+    assert [r["priority"] for r in alone] == ["weight", "fair"]
+    assert {r["against"]["name"] for r in alone} == {"fair"}
+    assert [(r["policy"], r["priority"]) for r in records] == [
+        ("lookahead", "weight"),
+        ("lookahead", "fair"),
+        ("freetrain", "weight"),
+        ("freetrain", "fair"),
+        ("static", "weight"),
+    ]
+    assert {r["against"]["name"] for r in records} == {"lookahead fair"}
+    rows = shown.partition("efficiency:")[0].splitlines()[5:-1]
+    names = " ".join(line.split()[0] for line in rows)
+    assert names == (
+        "lookahead weight lookahead fair freetrain weight freetrain fair static"
+    )
+    assert max(map(len, rows)) <= 80
+
+
 def test_the_recorded_curves_are_there_to_draw_from(tmp_path: Path) -> None:
     words = ("replay", "--pool", "8", "--trainers", "quality:6", "--policy", "equal")
 
