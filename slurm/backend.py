@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from slurm.config import ClusterConfig, Release
     from slurm.records import JobKey, JobRecord
     from slurm.snapshot import Snapshot
+    from slurm.topology import Leaf
 
 
 class SlurmBackend(Protocol):
@@ -46,6 +47,14 @@ class SlurmBackend(Protocol):
 
     def config(self) -> ClusterConfig:
         """Return how the cluster is set up."""
+        ...
+
+    def topology(self) -> tuple[Leaf, ...]:
+        """Return the leaf switches, or blocks, that nodes are below.
+
+        None means that the site names none, or that Slurm did not get to tell them:
+        it answers both alike (``slurm.topology.must_have_leaves`` tells them apart).
+        """
         ...
 
     def snapshot(self) -> Snapshot:

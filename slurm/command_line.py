@@ -17,6 +17,7 @@ from slurm.errors import RequestsSpentError, SlurmRefusedError
 from slurm.sdiag import parse_sdiag, sdiag_argv
 from slurm.snapshot import Snapshot
 from slurm.squeue import parse_squeue, squeue_argv
+from slurm.topology import parse_topology, topology_argv
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from slurm.config import ClusterConfig, Release
     from slurm.records import JobKey, JobRecord, Sdiag
     from slurm.runner import Runner
+    from slurm.topology import Leaf
 
     T = TypeVar("T")
 
@@ -80,6 +82,10 @@ class CommandLine:
     def config(self) -> ClusterConfig:
         """Return how the cluster is set up."""
         return parse_config(self._ask(config_argv()))
+
+    def topology(self) -> tuple[Leaf, ...]:
+        """Return the leaf switches, or blocks, that nodes are below."""
+        return parse_topology(self._ask(topology_argv()))
 
     def snapshot(self) -> Snapshot:
         """Return one look, in six commands.

@@ -68,6 +68,7 @@ class ClusterConfig:
         over_time_limit_s: How long jobs may overrun their limit.
         has_epilog: Whether an epilog runs on the nodes.
         max_array_size: One more than the largest index of a job array.
+        topology_plugin: For example ``topology/tree``; empty where it is not told.
     """
 
     cluster: str
@@ -85,6 +86,7 @@ class ClusterConfig:
     over_time_limit_s: float
     has_epilog: bool
     max_array_size: int
+    topology_plugin: str = ""
 
     @property
     def bf_window_s(self) -> float:
@@ -177,6 +179,7 @@ def _config(settings: dict[str, str]) -> ClusterConfig:
         over_time_limit_s=_seconds(settings["OverTimeLimit"]),
         has_epilog=_has_epilog(settings),
         max_array_size=int(settings["MaxArraySize"]),
+        topology_plugin=text_or_empty(settings.get("TopologyPlugin", "")),
     )
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from slurm.pyslurm_records import JobLike
     from slurm.records import JobKey, JobRecord, Sdiag
     from slurm.runner import Runner
+    from slurm.topology import Leaf
 
 _GONE = frozenset({2017, 2021})
 """Slurm's numbers for a job that it does not know, and one that has ended."""
@@ -86,6 +87,10 @@ class Pyslurm:
     def config(self) -> ClusterConfig:
         """Return how the cluster is set up."""
         return self._programs.config()
+
+    def topology(self) -> tuple[Leaf, ...]:
+        """Return the leaf switches, or blocks, that nodes are below; a command."""
+        return self._programs.topology()
 
     def snapshot(self) -> Snapshot:
         """Return one look, in six requests: three of pyslurm, three commands."""

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 from slurm import recorder_text
 from slurm.config import config_argv, version_argv
 from slurm.dialects import JSON, TEXT
+from slurm.errors import UnreadableOutputError
 from slurm.recorder_disguise import Disguise
 from slurm.recorder_json import anonymised
 from slurm.sdiag import sdiag_argv
+from slurm.topology import topology_argv
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -56,6 +58,9 @@ RECORDED = (
     Recorded("sdiag-after.txt", tuple(sdiag_argv()), recorder_text.statistics),
     Recorded("config.txt", tuple(config_argv()), recorder_text.config),
     Recorded("version.txt", tuple(version_argv()), recorder_text.version),
+    Recorded(
+        "topology.txt", tuple(topology_argv()), recorder_text.topology, is_optional=True
+    ),
     _json("nodes", JSON.nodes.argv),
     _json("jobs", JSON.jobs.argv),
     _json("reservations", JSON.reservations.argv),
@@ -84,7 +89,8 @@ def recording(
             continue
         try:
             files[one.file] = one.change(mapping, answers[one.file])
-        except ValueError:  # a release that answers --json with text
+        # A release that answers --json with text, or tells a topology that is new.
+        except (ValueError, UnreadableOutputError):
             if not one.is_optional:
                 raise
         else:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _DEPENDENCY = re.compile(r"[a-z]+(?::[0-9_+*]+(?:\([a-z]+\))?)*")
 _RELEASE = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+(?:[.-]?(?:rc|pre)?[0-9]+)*")
-_PLUGIN = re.compile(r"(?:select|sched|priority|preempt)/[a-z_0-9]+")
+_PLUGIN = re.compile(r"(?:select|sched|priority|preempt|topology)/[a-z_0-9]+")
 _PARAMETER = re.compile(r"([a-z][a-z_0-9]*)(?:=([0-9]+))?")
 
 

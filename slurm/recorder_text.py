@@ -10,6 +10,7 @@ from slurm import recorder_words as known
 from slurm.config import parse_version
 from slurm.fields import check_whole, read_records, remark
 from slurm.squeue import TOLD, TYPED_WIDTHS, table
+from slurm.topology import parse_topology
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -106,6 +107,20 @@ _CONFIG: Mapping[str, Change] = {
     "SelectType": change.plugin,
     "SelectTypeParameters": change.select,
     "SLURM_VERSION": change.version,
+    "TopologyPlugin": change.plugin,
+}
+_SWITCH: Mapping[str, Change] = {
+    "SwitchName": change.hosts,
+    "Level": change.plain,
+    "LinkSpeed": change.plain,
+    "Nodes": change.hosts,
+    "Switches": change.hosts,
+}
+_BLOCK: Mapping[str, Change] = {
+    "BlockName": change.hosts,
+    "BlockIndex": change.plain,
+    "Nodes": change.hosts,
+    "BlockSize": change.plain,
 }
 
 
@@ -131,6 +146,22 @@ def reservations(disguise: Disguise, text: str) -> str:
     if text.strip() == _NO_RESERVATION:
         return f"{_NO_RESERVATION}\n"
     return _records(disguise, text, _RESERVATION, command="scontrol show reservations")
+
+
+def topology(disguise: Disguise, text: str) -> str:
+    """Return switches and blocks with what is harmless; nothing where none are told.
+
+    Raises:
+        UnreadableOutputError: Not such an answer, or cut short.
+    """
+    parse_topology(text)
+    lines = []
+    for line in text.splitlines():
+        changes = _BLOCK if line.startswith("BlockName=") else _SWITCH
+        if line.startswith(f"{next(iter(changes))}="):
+            fields = dict(field.split("=", 1) for field in line.split())
+            lines.append(" ".join(_fields(disguise, fields, line, changes)))
+    return "".join(f"{line}\n" for line in lines)
 
 
 def statistics(disguise: Disguise, text: str) -> str:

@@ -22,7 +22,7 @@ from freetrain.standin.records import FREETRAIN, MAIN, Cluster, Job, JobState
 from freetrain.standin.schedule import end
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from freetrain.standin.records import Part
@@ -64,6 +64,15 @@ class StandIn:
             for job in jobs:
                 job.job_id = cluster.take_id()
                 cluster.jobs.append(job)
+
+    def wire(self, leaves: Mapping[str, Sequence[str]]) -> None:
+        """Have nodes be below leaf switches, each with its name; none for no topology.
+
+        Raises:
+            OSError: The state is gone or cannot be kept.
+        """
+        with opened(self.folder) as cluster:
+            cluster.leaves = {name: list(nodes) for name, nodes in leaves.items()}
 
     def stop(self) -> None:
         """End every job, and return when no process of any is left.

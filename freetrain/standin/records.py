@@ -167,6 +167,7 @@ class Cluster:
         uid: That user's number.
         nodes: NodeNames, in order.
         parts: Partitions.
+        leaves: Nodes below each leaf switch, by its name; none for no topology.
         runs_jobs: Whether scripts are run; where not, a job lasts until it is
             ended.
         keeper: The process without which nothing here may go on.
@@ -182,6 +183,7 @@ class Cluster:
     uid: int
     nodes: list[str] = field(default_factory=lambda: list(NODES))
     parts: list[Part] = field(default_factory=lambda: [MAIN, FREETRAIN])
+    leaves: dict[str, list[str]] = field(default_factory=dict)
     runs_jobs: bool = True
     keeper: Process | None = None
     kill_wait_s: float = 5.0

@@ -65,7 +65,7 @@ def squeue(cluster: Cluster, argv: Sequence[str], now_s: float) -> str:
 
 
 def scontrol(cluster: Cluster, argv: Sequence[str], now_s: float) -> str:
-    """Tell nodes, reservations, partitions or the configuration.
+    """Tell nodes, reservations, partitions, the configuration or the topology.
 
     Raises:
         ComplaintError: Something else was asked for.
@@ -75,6 +75,7 @@ def scontrol(cluster: Cluster, argv: Sequence[str], now_s: float) -> str:
         "partitions": lambda: "".join(_part(cluster, part) for part in cluster.parts),
         "reservations": lambda: "No reservations in the system\n",
         "config": lambda: _config(cluster, now_s),
+        "topology": lambda: _topology(cluster),
     }
     asked = [word for word in argv if not word.startswith("-")]
     if asked[:1] != ["show"] or len(asked) < 2 or asked[1] not in tell:  # noqa: PLR2004
@@ -148,7 +149,24 @@ def _part(cluster: Cluster, part: Part) -> str:
     )
 
 
+def _topology(cluster: Cluster) -> str:
+    """Tell leaf switches below one more; nothing at all where there are none."""
+    if not cluster.leaves:
+        return ""
+    lines = [
+        f"SwitchName={name} Level=0 LinkSpeed=1 Nodes={','.join(nodes)}\n"
+        for name, nodes in cluster.leaves.items()
+    ]
+    return (
+        f"{''.join(lines)}SwitchName=spine Level=1 LinkSpeed=1 "
+        f"Nodes={','.join(cluster.nodes)} Switches={','.join(cluster.leaves)}\n"
+    )
+
+
 def _config(cluster: Cluster, now_s: float) -> str:
-    settings = _CONFIG | {"KillWait": f"{cluster.kill_wait_s:.0f} sec"}
+    settings = _CONFIG | {
+        "KillWait": f"{cluster.kill_wait_s:.0f} sec",
+        "TopologyPlugin": f"topology/{'tree' if cluster.leaves else 'none'}",
+    }
     lines = (f"{key:<24}= {value}\n" for key, value in sorted(settings.items()))
     return f"Configuration data as of {iso(now_s)}\n{''.join(lines)}\n"

@@ -37,12 +37,28 @@ class Variant(StrEnum):
     COMPLETE_WAIT = "complete-wait"
     FORCED_YIELDS = "forced-yields"
     PROMPT = "prompt"
+    TREE = "tree"
+    BLOCK = "block"
 
 
 _SCHEDULING = {
     Variant.FORCED_YIELDS: ",bf_yield_interval=1,bf_yield_sleep=300000",  # microseconds
     # The main scheduler looks at once where a job has ended, not up to 3 s later.
     Variant.PROMPT: ",batch_sched_delay=0",
+}
+
+
+_TOPOLOGY = {
+    Variant.TREE: """\
+SwitchName=rack1 Nodes=n[1-4]
+SwitchName=rack2 Nodes=n[5-8]
+SwitchName=spine Switches=rack[1-2]
+""",
+    Variant.BLOCK: """\
+BlockName=rack1 Nodes=n[1-4]
+BlockName=rack2 Nodes=n[5-8]
+BlockSizes=4,8
+""",
 }
 
 
@@ -94,6 +110,8 @@ def config_files(
             f"NodeName={name} Name=gpu Type=a100 File={devices}\n" for name in GPU_NODES
         )
         files |= {"gpu0": "", "gpu1": ""}
+    for variant in _TOPOLOGY.keys() & variants:
+        files["topology.conf"] = _TOPOLOGY[variant]
     if Variant.COMPLETE_WAIT in variants:
         files["epilog"] = f"#!/bin/sh\nexec sleep {EPILOG_S}\n"
     return files
@@ -179,6 +197,8 @@ def _options(layout: Layout, variants: Collection[Variant]) -> dict[str, object]
         settings["GresTypes"] = "gpu"
     if Variant.COMPLETE_WAIT in variants:
         settings |= {"CompleteWait": 20, "Epilog": layout.folder / "epilog"}
+    for variant in _TOPOLOGY.keys() & variants:
+        settings["TopologyPlugin"] = f"topology/{variant}"
     return settings
 
 

@@ -90,3 +90,10 @@ def test_variants_change_what_they_name() -> None:
     waits = config_files(layout, (Variant.COMPLETE_WAIT,))
     assert "CompleteWait=20" in waits["slurm.conf"]
     assert "sleep 8" in waits["epilog"]
+    tree = config_files(layout, (Variant.TREE,))
+    assert "TopologyPlugin=topology/tree" in tree["slurm.conf"]
+    assert "SwitchName=rack2 Nodes=n[5-8]" in tree["topology.conf"]
+    block = config_files(layout, (Variant.BLOCK,))
+    assert "TopologyPlugin=topology/block" in block["slurm.conf"]
+    assert "BlockSizes=4,8" in block["topology.conf"]
+    assert "Topology" not in plain

@@ -14,6 +14,7 @@ from freetrain.standin.installing import StandIn, at_work
 from freetrain.standin.installing import install as install_standin
 from slurm.command_line import CommandLine
 from slurm.subprocess_runner import SubprocessRunner
+from tests.cluster.settings import NODES, Variant
 from tests.contract.pyslurm_worlds import PyslurmWorld, pyslurm_world
 from tests.contract.slurm_worlds import World
 from tests.fakes.slurm.installing import USER, FakeSlurm, install
@@ -70,6 +71,28 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     cluster = request.getfixturevalue("cluster_of")()
     yield _world(cluster.environ, user, tmp_path)
     cluster.clear()
+
+
+@pytest.fixture(
+    params=["fake", "stand-in", pytest.param("real", marks=pytest.mark.slurm)]
+)
+def racked_world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+    """Nodes n1 to n4 are below the leaf switch rack1, n5 to n8 below rack2."""
+    racks = {"rack1": NODES[:4], "rack2": NODES[4:]}
+    user = pwd.getpwuid(os.getuid()).pw_name
+    if request.param == "fake":
+        fake: FakeSlurm = request.getfixturevalue("fake_slurm")
+        fake.standin.wire(racks)
+        yield _world(fake.environ, USER, tmp_path)
+    elif request.param == "stand-in":
+        standin: StandIn = request.getfixturevalue("standin")
+        standin.wire(racks)
+        yield _world(
+            {"PATH": f"{standin.path}{os.pathsep}{os.defpath}"}, user, tmp_path
+        )
+    else:
+        cluster = request.getfixturevalue("cluster_of")(Variant.TREE)
+        yield _world(cluster.environ, user, tmp_path)
 
 
 def _world(environ: Mapping[str, str], user: str, folder: Path) -> World:

@@ -13,6 +13,7 @@ from slurm.holes import find_holes
 from slurm.records import JobKey
 from slurm.requirement import Requirement
 from slurm.states import JobState, NodeState
+from slurm.topology import leaf_by_node, must_have_leaves
 
 if TYPE_CHECKING:
     from slurm.backend import SlurmBackend
@@ -60,6 +61,24 @@ def test_what_goes_beyond_the_allowed_requests_is_not_sent(world: World) -> None
 
 def test_release_and_configuration_agree(backend: SlurmBackend) -> None:
     assert backend.release().series == backend.config().release.series
+
+
+def test_leaf_switches_are_told_with_the_nodes_below_them(racked_world: World) -> None:
+    backend = racked_world.connect(None)
+
+    leaves = backend.topology()
+
+    assert must_have_leaves(backend.config())
+    assert [leaf.name for leaf in leaves] == ["rack1", "rack2"]
+    assert leaf_by_node(leaves) == {
+        f"n{n}": "rack1" if n <= 4 else "rack2" for n in range(1, 9)
+    }
+    assert backend.requests == 2
+
+
+def test_where_nodes_are_below_no_switch_none_is_told(backend: SlurmBackend) -> None:
+    assert backend.topology() == ()
+    assert not must_have_leaves(backend.config())
 
 
 def test_a_name_that_no_job_has_is_found_nowhere(

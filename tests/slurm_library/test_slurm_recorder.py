@@ -297,6 +297,7 @@ def test_an_answer_that_is_none_is_refused_and_not_recorded() -> None:
     with pytest.raises(UnreadableOutputError):
         recording(broken)
     assert "jobs.json" not in recording(answers("busy") | {"jobs.json": "secret"})
+    assert "topology.txt" not in recording(answers("busy") | {"topology.txt": "x\n"})
 
 
 def test_each_file_has_its_command_beside() -> None:
@@ -308,10 +309,10 @@ def test_each_file_has_its_command_beside() -> None:
     assert "squeue --all --local" in lines[2]
 
 
-def test_json_that_an_old_release_lacks_may_be_missing() -> None:
+def test_json_and_topology_that_not_every_site_has_may_be_missing() -> None:
     assert {one.file for one in RECORDED if one.is_optional} == {
         f"{section}.json" for section in ("nodes", "jobs", "reservations", "partitions")
-    }
+    } | {"topology.txt"}
 
 
 @pytest.mark.shared
