@@ -1,0 +1,153 @@
+"""Shares that growth earns, as the kernel gives them to a pack of real trainers."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from freetrain.elastic.clock import Clock
+from freetrain.errors import BadConfigurationError
+from freetrain.pack.cgroup import PREFIX
+from freetrain.pack.cgroup_place import own_places
+from freetrain.pack.choose import choose
+from freetrain.pack.folders import KernelFolders
+from freetrain.pack.lanes import whole_cpus
+from freetrain.pack.pack import MeansName
+from freetrain.pack.processes import marked, this_packer, used_s
+from freetrain.pack.run import pack_id, sweep
+from tests.pack.packs import Stage, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+TRAINS = """
+import time
+step = 0
+while True:
+    end_s = time.process_time() + 0.005
+    while time.process_time() < end_s:
+        pass
+    print("step", step, "loss", {loss}, flush=True)
+    step += 1
+"""
+TOLD = r"""
+[progress]
+format = "pattern"
+pattern = 'step (?P<step>\d+) loss (?P<loss>.*)'
+"""
+FLAT = tuple(f"flat{k}" for k in range(9))
+MEMBERS = ("falls", *FLAT)
+CPUS = {MeansName.AFFINITY: 2}  # whole ones; the others share one
+WEIGHT = {MeansName.CGROUP_V1: "cpu.shares", MeansName.CGROUP_V2: "cpu.weight"}
+ENOUGH_S = 1.5
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    """A pack of one trainer whose loss falls ever quicker, and nine that stopped."""
+    found = Stage(tmp_path)
+    found.job("falls", TRAINS.format(loss="-(1.01**step)"), more=TOLD)
+    for name in FLAT:
+        found.job(name, TRAINS.format(loss="10 if step < 5 else 1"), more=TOLD)
+    yield found
+    for pack in found.packs:
+        pack.kill()
+        pack.communicate()
+    sweep(this_packer(pack_id(found.run)), Clock())
+    assert not found.processes()
+
+
+@pytest.fixture(params=[name for name in MeansName if name is not MeansName.AUTO])
+def means(request: pytest.FixtureRequest) -> MeansName:
+    """A means that this machine has."""
+    name = MeansName(request.param)
+    cpus = sorted(os.sched_getaffinity(0))[: CPUS.get(name, 1)]
+    if len(cpus) < CPUS.get(name, 1):
+        pytest.skip(f"{name} needs two CPUs to tell anybody apart")
+    try:
+        choose(
+            name,
+            places=own_places(),
+            folders=KernelFolders(),
+            packer=this_packer(f"probe{os.getpid()}"),
+            cpus=cpus,
+        ).close()
+    except BadConfigurationError as error:
+        pytest.skip(str(error))
+    return name
+
+
+@pytest.mark.long
+def test_who_grows_is_given_most_of_the_cpus(stage: Stage, means: MeansName) -> None:
+    members = ", ".join(f'"{name}.toml"' for name in MEMBERS)
+    stage.start(
+        f'members = [{members}]\nmeans = "{means}"\ncpus = {CPUS.get(means, 1)}\n'
+        'interval = "0.5s"'
+    )
+    until(lambda: shares(stage).get("falls", 0.0) > 0.5)
+    kept, pids = stage.record(), processes(stage)
+    assert kept["means"] == means
+    assert kept["sharing"]["tracks"]
+    assert kept["shares"] == pytest.approx(
+        {name: 11 / 20 if name == "falls" else 1 / 20 for name in MEMBERS}
+    )
+
+    begun = {name: used_s((pid,)) for name, pid in pids.items()}
+    stopped = dict.fromkeys(MEMBERS, 0)
+
+    def used() -> dict[str, float]:
+        return {name: used_s((pid,)) - begun[name] for name, pid in pids.items()}
+
+    def has_run() -> bool:
+        for name, pid in pids.items():
+            stopped[name] += is_stopped(pid)
+        return sum(used().values()) > ENOUGH_S
+
+    until(has_run)
+    assert shares(stage) == kept["shares"]  # nobody's changed meanwhile
+    is_held_by_the_kernel(stage, means, kept["shares"], pids)
+    assert any(stopped.values()) == (means is MeansName.DUTY_CYCLE)
+    found = used()
+    # Eleven times as much, nine times by whole CPUs; a busy machine takes of that.
+    assert found["falls"] > 2 * max(found[name] for name in FLAT)
+
+
+def shares(stage: Stage) -> dict[str, float]:
+    """What the pack keeps; nothing before it kept any."""
+    if not (stage.run.path / "pack.json").exists():
+        return {}
+    found: dict[str, float] = stage.record()["shares"]
+    return found
+
+
+def processes(stage: Stage) -> dict[str, int]:
+    """The one process of each member."""
+    pack = pack_id(stage.run)
+    return {name: pid for pid, label, name in marked() if label.startswith(pack)}
+
+
+def is_stopped(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+def is_held_by_the_kernel(
+    stage: Stage, means: MeansName, parts: Mapping[str, float], pids: Mapping[str, int]
+) -> None:
+    """Compare *parts* with what the kernel has; of turns it knows nothing."""
+    if means is MeansName.AFFINITY:
+        cpus = sorted(os.sched_getaffinity(0))[:2]
+        dealt = {name: set(own) for name, own in whole_cpus(parts, cpus).items()}
+        assert dealt["falls"].isdisjoint(dealt[FLAT[0]])
+        assert {name: os.sched_getaffinity(pid) for name, pid in pids.items()} == dealt
+    elif means in WEIGHT:
+        (place,) = (place for place in own_places() if place.version is means)
+        (group,) = place.path.glob(f"{PREFIX}{pack_id(stage.run)}-*")
+        found: dict[str, Any] = {
+            name: int((group / name / WEIGHT[means]).read_text()) for name in parts
+        }
+        assert found == {name: round(10_000 * part) for name, part in parts.items()}
+        for name, pid in pids.items():
+            assert str(pid) in (group / name / "cgroup.procs").read_text().split()
