@@ -39,6 +39,7 @@ def outlook_record(one: Curves) -> dict[str, Any]:
         "family": one.outlook.family if one.outlook else None,
         "expected": expected,
         "aims": [_aim(aim) for aim in one.aims],
+        "bad_lines": one.bad_lines,
     }
 
 

@@ -48,12 +48,13 @@ def curves_text(found: Sequence[Curves]) -> RenderableType:
 def _one(one: Curves) -> Iterator[RenderableType]:
     yield _line(f"{one.name}: {one.metric}, where {one.better} is better")
     if not one.told:
-        yield _line("No value was told so far.")
+        for said in ("No value was told so far.", *bad_line_lines(one)):
+            yield _line(said)
         return
     yield _table(one)
     if one.is_diverging:
         yield _line(DIVERGING)
-    for said in (*outlook_lines(one), *speed_lines(one)):
+    for said in (*outlook_lines(one), *speed_lines(one), *bad_line_lines(one)):
         yield _line(said)
 
 
@@ -120,6 +121,16 @@ def speed_lines(one: Curves) -> Iterator[str]:
     if one.speeds:
         told = ", ".join(f"{amount(s)} on {nodes}" for nodes, s in one.speeds)
         yield f"{one.units.capitalize()} a second, measured: {told} nodes."
+
+
+def bad_line_lines(one: Curves) -> Iterator[str]:
+    """Yield how many lines were left out, in one line; nothing for none."""
+    if one.bad_lines:
+        lines = "line" if one.bad_lines == 1 else "lines"
+        yield (
+            f"Left out: {one.bad_lines:,} {lines} of its progress that could not be "
+            f"understood."
+        )
 
 
 def amount(value: float) -> str:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from freetrain.broker.explain import HoleReason
 from freetrain.cli.aim_text import aim_lines
-from freetrain.cli.curves_text import outlook_lines, speed_lines
+from freetrain.cli.curves_text import bad_line_lines, outlook_lines, speed_lines
 from freetrain.cli.expected_text import came_text, expected_lines
 from freetrain.cli.maker_text import maker_text
 from freetrain.cli.node_names import nodes_named
@@ -61,6 +61,7 @@ def _learned(curves: Curves) -> Iterator[str]:
         yield f"No {curves.metric} was told so far."
     else:
         yield from outlook_lines(curves)
+    yield from bad_line_lines(curves)
 
 
 def holes_part(seen: Overview) -> RenderableType:

@@ -86,6 +86,7 @@ class Curves:
         speeds: Work a second by node count, as measured.
         per_s: Its last speed; None where none was measured.
         aims: The values that are wanted of it.
+        bad_lines: Lines of its progress that could not be understood.
     """
 
     name: str
@@ -100,6 +101,7 @@ class Curves:
     speeds: tuple[tuple[int, float], ...]
     per_s: float | None
     aims: tuple[Aim, ...]
+    bad_lines: int = 0
 
     @property
     def forecast(self) -> Forecast | None:
@@ -158,6 +160,7 @@ def _curves(connection: sqlite3.Connection, row: TrainerRow) -> Curves | None:
         speeds=tuple((nodes, one.samples_per_s) for nodes, one in last_seen),
         per_s=per_s,
         aims=_aims(job, past, outlook, per_s),
+        bad_lines=0 if kept is None else int(kept.bookmark.get("bad_lines", 0)),
     )
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from freetrain.desk.submission import job_of
+from freetrain.progress.bookmark import Bookmark
 from freetrain.progress.record import Record
 from freetrain.scaling.fragment import Seen
 from freetrain.scaling.learned import LearnedScaling
@@ -45,7 +47,13 @@ def submitted(home: Path, job: str = TARGET) -> StateDir:
     return state
 
 
-def told(state: StateDir, losses: Iterable[float], *, is_measured: bool = True) -> None:
+def told(
+    state: StateDir,
+    losses: Iterable[float],
+    *,
+    is_measured: bool = True,
+    bad_lines: int = 0,
+) -> None:
     """Let the last tick have heard of these losses, a hundred samples each."""
     row = rows(state)["digits"]
     job = job_of(row)
@@ -60,7 +68,7 @@ def told(state: StateDir, losses: Iterable[float], *, is_measured: bool = True) 
     kept = PastRow(
         trainer="digits",
         submitted_s=row.submitted_s,
-        bookmark={},
+        bookmark=asdict(Bookmark(bad_lines=bad_lines)),
         past=past.to_state(),
         scaling=to_state(LearnedScaling(seen)),
     )
@@ -101,6 +109,24 @@ def test_values_told_and_expected_and_targets_are_shown(home: Path) -> None:
     kinds = [line.split()[-1] for line in shown.splitlines() if line.strip()]
     assert kinds.count("told") == 8
     assert kinds.count("expected") == 4
+
+
+@pytest.mark.parametrize("losses", [[], HALVING[:10]])
+def test_lines_that_nobody_understood_are_told_of(
+    home: Path, losses: list[float]
+) -> None:
+    state = submitted(home)
+    told(state, losses, bad_lines=1_234)
+    left_out = "Left out: 1,234 lines of its progress that could not be understood."
+
+    assert left_out in run("curves", cwd=home).stdout
+    assert left_out in run("explain", "digits", cwd=home).stdout
+    assert run_json("curves", cwd=home)[0]["bad_lines"] == 1_234
+
+    told(state, losses, bad_lines=1)
+    assert "Left out: 1 line of its" in run("curves", cwd=home).stdout
+    told(state, losses)
+    assert "Left out" not in run("curves", cwd=home).stdout
 
 
 def test_programs_get_all_of_it(home: Path) -> None:
