@@ -10,6 +10,8 @@ LONGEST_LINE_BYTES = 1 << 18
 _END = re.compile(rb"[\r\n]")
 # A crash on a network file system leaves NULs where data never arrived.
 _AROUND = b"\0 \t\v\f"
+# What spreadsheets put before the first column's name.
+_BYTE_ORDER_MARK = "\ufeff"
 
 
 @dataclass(slots=True)
@@ -47,4 +49,5 @@ class Lines:
             self.is_skipping = False
             self.too_long += 1
             return ""
-        return line.strip(_AROUND).decode("utf-8", errors="replace")
+        text = line.strip(_AROUND).decode("utf-8", errors="replace")
+        return text.removeprefix(_BYTE_ORDER_MARK)

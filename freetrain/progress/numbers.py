@@ -6,8 +6,8 @@ import math
 import re
 
 _THOUSANDS = re.compile(r"[+-]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]*)?", re.ASCII)
-# What \S+ in a pattern takes along: "Loss 0.52, accuracy ...".
-_AROUND = " \t\"'()[]{},;:"
+# What \S+ in a pattern takes along: "Loss 0.52, accuracy (93%)".
+_AROUND = " \t\"'()[]{},;:%"
 _LONGEST = 64
 # Above this a float does not tell one step from the next.
 _LARGEST_COUNT = 2.0**53

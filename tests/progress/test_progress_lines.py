@@ -66,5 +66,9 @@ def test_a_line_that_never_ends_takes_no_more_memory_than_the_longest() -> None:
         assert len(lines._rest) <= LONGEST_LINE_BYTES  # noqa: SLF001  # what it keeps
 
 
+def test_what_spreadsheets_put_before_a_table_is_no_part_of_it() -> None:
+    assert Lines().feed(b"\xef\xbb\xbfstep,loss\n1,2\n") == ("step,loss", "1,2")
+
+
 def test_nul_bytes_around_a_line_and_foreign_bytes_in_it_do_no_harm() -> None:
     assert fed([b"\0\0\0step 1\0\n", b"\xff\xfe step 2\n"]) == ("step 1", "�� step 2")

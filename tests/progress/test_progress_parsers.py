@@ -84,6 +84,7 @@ def test_the_start_of_a_generation_has_no_metrics() -> None:
         ("Infinity", math.inf),
         ("1,234,567", 1_234_567.0),
         (" [7] ", 7.0),
+        ("(93.5%)", 93.5),
         (3, 3.0),
         (10**400, math.inf),
     ],
