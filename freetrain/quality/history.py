@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from freetrain.quality.outlook import ABSURD
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
     from freetrain.quality.outlook import Point
-
-ABSURD = 1e100
-"""Values beyond this are overflows; their squares would be, too."""
 
 
 class History:

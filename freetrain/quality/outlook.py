@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+ABSURD = 1e100
+"""Values beyond this are overflows; their squares would be, too."""
+
+
 class Better(StrEnum):
     """Which values of a metric are the good ones."""
 

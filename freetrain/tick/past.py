@@ -6,11 +6,10 @@ priorities only ever compare a trainer's work with its own.
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from freetrain.quality.outlook import Point
+from freetrain.quality.outlook import ABSURD, Point
 from freetrain.tick.sieve import Sieve, sieve_from
 from freetrain.tick.stretch import Stretch, stretch_from
 
@@ -102,7 +101,7 @@ class Past:
         if value is None or self.work is None:
             return
         self.points.add([self.told_s or 0.0, self.work, value])
-        if job.target is not None and math.isfinite(value):
+        if job.target is not None and abs(value) <= ABSURD:
             self._compare(value, job.target, job.measure)
 
     def _measure(self, generation: int, record: Record, work: float | None) -> None:

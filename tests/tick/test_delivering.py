@@ -68,6 +68,18 @@ def test_nothing_is_delivered_before_the_target_is_reached(world: TickWorld) -> 
     assert world.hook_calls == []
 
 
+def test_an_overflow_reaches_no_target(world: TickWorld) -> None:
+    run_dir = wanting(world, f"final = 0.1\n{published(world)}")
+    tell(run_dir, 0.9, 0.8, -1e200)
+    commit(run_dir, 3)
+
+    world.tick()
+
+    assert delivery(world) is None
+    assert world.row("a").state is TrainerState.WANTED
+    assert world.hook_calls == []
+
+
 def test_the_checkpoint_is_published_and_the_hook_called_once(
     world: TickWorld,
 ) -> None:
