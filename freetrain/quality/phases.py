@@ -104,7 +104,10 @@ def _best_split(course: Course) -> tuple[int, float]:
 def _cost_of_smooth(course: Course) -> float:
     """Return what a cubic leaves: no family, but one phase all the same."""
     roots = np.sqrt(course.weights)
-    cubic = np.polynomial.Polynomial.fit(course.work, course.heights, 3, w=roots)
+    # Asked for all it knows, NumPy does not print that points are unevenly spread.
+    cubic, _ = np.polynomial.Polynomial.fit(
+        course.work, course.heights, 3, w=roots, full=True
+    )
     misses = roots * (course.heights - cubic(course.work)) / scatter_of(course)
     return float(8 * np.sum(np.sqrt(1 + misses**2) - 1))
 

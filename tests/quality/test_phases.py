@@ -54,6 +54,13 @@ def test_a_step_within_a_long_history_is_found_to_the_bin() -> None:
     assert abs(found - 9_800) < 20_000 / 40
 
 
+def test_work_that_leaps_is_fitted_without_a_warning() -> None:
+    samples = np.append(STEP * steps(20), 1e15)
+    values = np.append(noisy(SMOOTH["power"][:20], noise=0.3, seed=0), 0.5)
+
+    assert present_start(samples, values, Better.LOWER) <= 20
+
+
 def test_a_step_is_not_seen_before_it_happens() -> None:
     seen = noisy(stepped(50), noise=0.02, seed=0)[:50]
 
