@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from freetrain.replay.policies.worth import Worth
     from milp.window import Holder
 
-HORIZON_S = 400.0
+HORIZON_S = 500.0
 """Forecasts and plans reach this far, whatever T_fwd the published planner has."""
 
 HIT_WEIGHT = 0.25
 """A foreseeable loss is counted a quarter: losses of several clusters may be one."""
 
-CHANGE_WEIGHT = 1.3
-"""A change must gain 1.3 times what it costs."""
+CHANGE_WEIGHT = 1.2
+"""A change must gain 1.2 times what it costs."""
 
 
 @dataclass(frozen=True, slots=True)
