@@ -44,9 +44,9 @@ def expected_lines(
 
 
 def came_text(page: Page, now_s: float) -> list[str]:
-    """Return what came of the leases that ended last, and of promises."""
+    """Return what came of leases that ended last, of promises, and of neighbours."""
     leases = [_came(one, now_s) for one in page.came[:_MOST_CAME]]
-    return [*leases, *map(_promised, page.promises)]
+    return [*leases, *map(_promised, page.promises), *_leaves(page)]
 
 
 def _said(one: Expected, now_s: float) -> str:
@@ -80,6 +80,14 @@ def _promised(one: Interval) -> str:
         f"{one.early:.0%} left early and {one.late:.0%} late; eight of ten between "
         f"{_after(one.low_s)} and {_after(one.high_s)}, half by {_after(one.middle_s)}."
     )
+
+
+def _leaves(page: Page) -> Iterator[str]:
+    if page.leaves and page.leaf_rate is not None:
+        yield (
+            f"Slurm tells {page.leaves} leaf switches or blocks: two idle nodes below "
+            f"one left together {page.leaf_rate:.0%} of the times that either left."
+        )
 
 
 def _after(seconds: float) -> str:

@@ -49,6 +49,8 @@ def explain_record(
         "leases": [asdict(lease) for lease in page.leases] if page else [],
         "came": [asdict(one) for one in page.came] if page else [],
         "promises": [asdict(one) for one in page.promises] if page else [],
+        "leaves": page.leaves if page else 0,
+        "leaf_rate": page.leaf_rate if page else None,
     }
 
 

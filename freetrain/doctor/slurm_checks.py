@@ -16,6 +16,7 @@ from slurm.batch import sbatch_argv
 from slurm.choose import choose
 from slurm.dialects import JSON
 from slurm.errors import SlurmError, SlurmRefusedError
+from slurm.topology import leaf_by_node, may_have_leaves, must_have_leaves
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,6 +98,7 @@ def look_at_cluster(subject: Subject, seen: Seen) -> Iterator[Finding]:
         yield from cluster.look_at_mode(site, config, seen.partition, partitions)
         yield cluster.look_at_overrun(config, seen.partition)
         yield cluster.look_at_priority(site, config, seen.partition)
+    yield look_at_topology(subject, config)
     yield look_at_clock(seen.snapshot.time_s, subject.now_s())
 
 
@@ -109,6 +111,25 @@ def _look_at_release(subject: Subject, config: ClusterConfig) -> Finding:
             "Slurm allows two releases' difference; ask which the site means to use.",
         )
     return ok("slurmctld", f"{config.release}, cluster {config.cluster}")
+
+
+def look_at_topology(subject: Subject, config: ClusterConfig) -> Finding:
+    """Find whether Slurm tells which nodes are close; only lookahead goes by that."""
+    name, none = "topology", "no leaf switches or blocks are told, none are needed"
+    if not may_have_leaves(config):
+        return ok(name, none)
+    try:
+        leaves = subject.backend.topology()
+    except SlurmError as error:
+        return warn(name, str(error)[:_ANSWER_CHARACTERS], "Nothing: try again.")
+    if leaves:
+        nodes = len(leaf_by_node(leaves))
+        seen = f"{len(leaves)} leaf switches or blocks, of {nodes} nodes in all"
+        return ok(name, f'{seen}; the policy "lookahead" goes by them')
+    if must_have_leaves(config):
+        seen = f"{config.topology_plugin} is configured, and no leaf of it is told"
+        return warn(name, seen, "Ask the administrators; only forecasts miss it.")
+    return ok(name, none)
 
 
 def look_at_clock(slurm_s: float, here_s: float) -> Finding:

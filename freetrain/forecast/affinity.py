@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_SAID_TOGETHER = 0.6
-_SAID_EVENTS = 2.0
+SAID_TOGETHER = 0.6
+SAID_EVENTS = 2.0
 """What a pair is believed to have done before it was seen: less than leaving together
 every other time, so that strangers are not put into one cluster (facts of six days of
 Summit: within a group 0.04 of pairs of low affinity leave together, 0.5 of high)."""
@@ -51,11 +51,15 @@ class Affinity:
 
         where both were idle at the events that count. Symmetric, above 0, below 1.
         """
+        return affinity_of(*self.counts(nodes))
+
+    def counts(self, nodes: Sequence[int]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return what ``affinity_of`` takes, by pair of *nodes*."""
         self._reach(max(nodes, default=-1) + 1)
         places = np.asarray(nodes, dtype=np.intp)
         pairs = places[:, None] * len(self._counts) + places
         counts = self._counts.take(pairs)
-        return affinity_of(counts // _LEFT, counts % _LEFT)
+        return counts // _LEFT, counts % _LEFT
 
     def _reach(self, nodes: int) -> None:
         known = len(self._counts)
@@ -65,17 +69,23 @@ class Affinity:
         self._counts = np.pad(self._counts, (0, more))
 
 
-def affinity_of(left: NDArray[Any], together: NDArray[Any]) -> NDArray[np.float64]:
+def affinity_of(
+    left: NDArray[Any],
+    together: NDArray[Any],
+    *,
+    said: float | NDArray[np.float64] = SAID_TOGETHER,
+) -> NDArray[np.float64]:
     """Return the affinity S of pairs from their counts.
 
     Args:
         left: Events at which the first left while the second was idle, by pair.
         together: Events at which both left, by pair.
+        said: What pairs are believed to have done together before, by pair.
     """
     both, either = together.astype(np.float64), left.astype(np.float64)
     events = either + either.T
     events -= both
-    events += _SAID_EVENTS
-    both += _SAID_TOGETHER
+    events += SAID_EVENTS
+    both += said
     both /= events
     return both

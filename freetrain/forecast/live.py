@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from freetrain.forecast.interface import Expected, Prospect
 from freetrain.forecast.learned import LearnedForecaster
+from freetrain.forecast.leaves import LeafAffinity
 from freetrain.forecast.promises import Promises
 from freetrain.forecast.recent import RecentAffinity
 
@@ -64,6 +65,7 @@ class LiveForecast:
         names: Nodes ever seen idle; places are their numbers.
         pairs: What knows affinities.
         state: What ``to_state`` gave; None to begin.
+        leaf_of: The leaf switch, or block, of nodes by name; None where none are known.
 
     Raises:
         ValueError: The state is nothing of the kind, or another version's.
@@ -78,19 +80,24 @@ class LiveForecast:
         names: Sequence[str] = (),
         pairs: RecentAffinity | None = None,
         state: Mapping[str, Any] | None = None,
+        leaf_of: Mapping[str, str] | None = None,
     ) -> None:
         if state is not None and state["version"] != VERSION:
             raise ValueError(f"version {state['version']}, expected {VERSION}")
         kept = state or {"learned": None, "promises": None}
         self._horizon_s = horizon_s
         self._pairs = RecentAffinity() if pairs is None else pairs
+        self.names = list(names)
+        self._leaf_of = leaf_of or {}
+        self._leaves = LeafAffinity(self._pairs, self._leaf, state=kept.get("leaves"))
         self._learned = LearnedForecaster(
-            horizon_s, pairs=self._pairs, state=kept["learned"]
+            horizon_s,
+            pairs=self._leaves if self._leaf_of else self._pairs,
+            state=kept["learned"],
         )
         self._promises = Promises(kept["promises"])
         self._looked_s = -math.inf if state is None else float(state["looked_s"])
         self._watched_s = 0.0 if state is None else float(state["watched_s"])
-        self.names = list(names)
         self._number = {name: number for number, name in enumerate(self.names)}
         self._promised: Mapping[str, Promise] = {}
         self._by: Counter[str] = Counter()
@@ -101,6 +108,11 @@ class LiveForecast:
     def is_learning(self) -> bool:
         """Whether too little has been seen to plan by it."""
         return self._watched_s < LEAST_WATCHED_S
+
+    @property
+    def leaf_rate(self) -> float | None:
+        """How often pairs below one leaf leave together; None where none are known."""
+        return self._leaves.rate if self._leaf_of else None
 
     def intervals(self) -> tuple[Interval, ...]:
         """Return what came against what was promised, by lead."""
@@ -169,6 +181,7 @@ class LiveForecast:
             "watched_s": self._watched_s,
             "learned": self._learned.to_state(),
             "promises": self._promises.to_state(),
+            "leaves": self._leaves.to_state(),
         }
 
     def _pass(self, now_s: float) -> None:
@@ -184,6 +197,9 @@ class LiveForecast:
         if number == len(self.names):
             self.names.append(name)
         return number
+
+    def _leaf(self, number: int) -> str:
+        return self._leaf_of.get(self.names[number], "")
 
     def _idle(self, node: str) -> int | None:
         number = self._number.get(node)

@@ -7,7 +7,7 @@ the counts of any few nodes can be had from them at any time.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -47,13 +47,17 @@ class RecentAffinity:
 
     def of(self, nodes: Sequence[int]) -> NDArray[np.float64]:
         """Return the affinity S of each pair of *nodes*; as ``Affinity`` has it."""
+        return affinity_of(*self.counts(nodes))
+
+    def counts(self, nodes: Sequence[int]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return what ``affinity_of`` takes, by pair of *nodes*."""
         if self._seen is None:
             self._seen = list(self._load())
         events = [*self._seen, *self.fresh][-KEPT:]
         places = np.asarray(nodes, dtype=np.intp)
         left = _columns([event.left for event in events], places)
         idle = _columns([event.idle for event in events], places)
-        return affinity_of(left.T @ idle, left.T @ left)
+        return left.T @ idle, left.T @ left
 
 
 def _packed(nodes: NDArray[np.intp], count: int) -> bytes:

@@ -100,7 +100,7 @@ def decide_on(
         foresight=foresight,
     )
     unreadable = tuple(one.problem for one in observed.trainers if one.problem)
-    dropped = (outlook.problem,) if outlook is not None and outlook.problem else ()
+    dropped = () if outlook is None else outlook.problems
     return Decided(
         look=look,
         decision=decision,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from freetrain.broker.lease import LeaseKey, LeaseState
 from freetrain.forecast.live import LiveForecast, Sight
@@ -34,6 +34,7 @@ from freetrain.store.forecasts import (
     put_forecast,
     put_foreseen,
 )
+from freetrain.tick.leaves import leaves_of
 from freetrain.tick.lookahead import Ahead, Foresight
 from freetrain.tick.planners import InOrder
 from milp.planner import Planner, SolverName
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from freetrain.tick.deserts import Deserts
+    from freetrain.tick.leaves import Leaves
     from freetrain.tick.observe import Observed
     from freetrain.tick.run import Run
     from slurm.records import JobRecord
@@ -57,6 +59,8 @@ KEPT_S = 7 * 86_400.0
 
 MOST_ENDED = 20
 """Leases that ended last are told on the page; the store has many more."""
+
+_UNUSABLE = (ValueError, TypeError, KeyError, AttributeError, IndexError)
 
 LONGEST_S = 2.0
 """Longer than a search needs; whatever a proof would bring, others wait for ticks."""
@@ -72,6 +76,7 @@ class Outlook:
         known_names: How many of its names the store has.
         told: What was expected of leases that run or ended last, as the store has it.
         ended: The latter, the newest first.
+        leaves: Which leaf switches nodes are below; None where there are none.
         problem: Why what was kept could not be used; empty if it could.
     """
 
@@ -80,7 +85,19 @@ class Outlook:
     known_names: int
     told: Mapping[LeaseKey, Foreseen]
     ended: tuple[Foreseen, ...]
+    leaves: Leaves | None = None
     problem: str = ""
+
+    @property
+    def known_leaves(self) -> int:
+        """How many leaf switches, or blocks, nodes are known to be below."""
+        return 0 if self.leaves is None else len(self.leaves.told)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What could not be taken into account, for people."""
+        of_leaves = "" if self.leaves is None else self.leaves.problem
+        return tuple(filter(None, (self.problem, of_leaves)))
 
 
 def foresee(
@@ -92,7 +109,7 @@ def foresee(
         StoreError: The state cannot be read.
         UnreadableOutputError: Slurm's lists of nodes cannot be read.
     """
-    outlook = _kept(run.state, observed)
+    outlook = _kept(run, observed)
     idle = find_idle(observed.snapshot, is_ours=is_ours)
     sight = Sight(
         idle=idle.nodes,
@@ -135,6 +152,8 @@ def keep(state: sqlite3.Connection, outlook: Outlook, observed: Observed) -> Non
     if outlook.problem:
         forget_forecasts(state)
     kept = {"cluster": observed.config.cluster, **outlook.forecast.to_state()}
+    if outlook.leaves is not None:
+        kept["topology"] = outlook.leaves.to_state()
     put_forecast(state, kept)
     add_node_names(state, outlook.forecast.names, known=outlook.known_names)
     add_departures(state, outlook.pairs.fresh, keep=KEPT)
@@ -142,46 +161,72 @@ def keep(state: sqlite3.Connection, outlook: Outlook, observed: Observed) -> Non
     drop_foreseen(state, before_s=observed.now_s - KEPT_S)
 
 
-def _kept(state: sqlite3.Connection, observed: Observed) -> Outlook:
+def _kept(run: Run, observed: Observed) -> Outlook:
     """Return what was kept; a new one where it is of no use, with the reason."""
-    ended = foreseen_ended(state, most=MOST_ENDED)
-    every = (*foreseen_running(state), *ended)
-    told = {LeaseKey(one.uuid, one.task): one for one in every}
-    text, problem = forecast_state(state), ""
-    if text is not None:
-        names, pairs = node_names(state), RecentAffinity(partial(departures, state))
-        try:
-            forecast = _forecast(text, names, pairs, observed.config.cluster)
-            return Outlook(
-                forecast=forecast,
-                pairs=pairs,
-                known_names=len(names),
-                told=told,
-                ended=ended,
-            )
-        except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
-            problem = (
-                f"what was learned of nodes cannot be used ({error!r}); it is learned "
-                f"anew, and until then plans go by speed alone"
-            )
-    pairs = RecentAffinity()
+    ended = foreseen_ended(run.state, most=MOST_ENDED)
+    every = (*foreseen_running(run.state), *ended)
+    state, problem = _last(run.state, observed.config.cluster)
+    topology = None if state is None else state.get("topology")
+    now_s = observed.now_s
+    leaves = leaves_of(run.backend, observed.config, topology, now_s=now_s)
+    begin = partial(_begin, None if leaves is None else leaves.by_node)
+    try:
+        begun = begin(run.state, state)
+    except _UNUSABLE as error:
+        begun, problem = begin(run.state, None), _dropped(error)
     return Outlook(
-        forecast=LiveForecast(HORIZON_S, pairs=pairs),
-        pairs=pairs,
-        known_names=0,
-        told=told,
+        forecast=begun.forecast,
+        pairs=begun.pairs,
+        known_names=begun.known_names,
+        told={LeaseKey(one.uuid, one.task): one for one in every},
         ended=ended,
+        leaves=leaves,
         problem=problem,
     )
 
 
-def _forecast(
-    text: str, names: tuple[str, ...], pairs: RecentAffinity, cluster: str
-) -> LiveForecast:
-    state = json.loads(text)
-    if state["cluster"] != cluster:
-        raise ValueError(f"it is of cluster {state['cluster']!r}")
-    return LiveForecast(HORIZON_S, names=names, pairs=pairs, state=state)
+def _last(state: sqlite3.Connection, cluster: str) -> tuple[dict[str, Any] | None, str]:
+    """Return what was kept of *cluster*, and why it is of no use where it is not."""
+    text = forecast_state(state)
+    if text is None:
+        return None, ""
+    try:
+        kept: dict[str, Any] = json.loads(text)
+        if kept["cluster"] != cluster:
+            raise ValueError(f"it is of cluster {kept['cluster']!r}")
+    except _UNUSABLE as error:
+        return None, _dropped(error)
+    return kept, ""
+
+
+def _dropped(error: Exception) -> str:
+    return (
+        f"what was learned of nodes cannot be used ({error!r}); it is learned "
+        f"anew, and until then plans go by speed alone"
+    )
+
+
+class _Begun(NamedTuple):
+    """A forecast, its departures, and how many of its names the store has."""
+
+    forecast: LiveForecast
+    pairs: RecentAffinity
+    known_names: int
+
+
+def _begin(
+    leaf_of: Mapping[str, str] | None,
+    state: sqlite3.Connection,
+    kept: Mapping[str, Any] | None,
+) -> _Begun:
+    """Return a forecast that goes on from what was *kept*; None to begin anew."""
+    names = () if kept is None else node_names(state)
+    load = partial(departures, state)
+    pairs = RecentAffinity() if kept is None else RecentAffinity(load)
+    forecast = LiveForecast(
+        HORIZON_S, names=names, pairs=pairs, state=kept, leaf_of=leaf_of
+    )
+    return _Begun(forecast, pairs, len(names))
 
 
 def _changes(outlook: Outlook, observed: Observed) -> Iterator[Foreseen]:

@@ -153,6 +153,10 @@ class Page:
         priority: Who rated the trainers.
         came: What had been expected of leases that ended last, the newest first.
         promises: What came against what was promised.
+        leaves: Leaf switches, or blocks, whose nodes are taken to be close; 0 for
+            none known.
+        leaf_rate: How often two idle nodes below one of them left together, of the
+            times that either did, 0 to 1; None where none are known.
         version: Of this format.
     """
 
@@ -180,6 +184,8 @@ class Page:
     priority: str = ""
     came: tuple[CameLine, ...] = ()
     promises: tuple[Interval, ...] = ()
+    leaves: int = 0
+    leaf_rate: float | None = None
     version: int = VERSION
 
     @property

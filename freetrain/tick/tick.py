@@ -54,8 +54,9 @@ if TYPE_CHECKING:
 LONGEST_S = 600.0
 """A turn lasts so long; a tick that takes longer has lost it."""
 
-READING_REQUESTS = 8
-"""Commands of a tick that has nothing to do: the look, the settings, our jobs."""
+READING_REQUESTS = 9
+"""Commands of a tick that has nothing to do: the look, the settings, our jobs, and
+once an hour, where it looks ahead, the switches that nodes are below."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -219,6 +219,8 @@ def looked_ahead(state: StateDir) -> None:
         holes=holes,
         came=(CAME,),
         promises=(PROMISES,),
+        leaves=12,
+        leaf_rate=0.625,
     )
     put_page(state, page)
 
@@ -269,6 +271,10 @@ def test_what_was_expected_and_what_came_is_told_with_the_holes(
         "Of 12 nodes promised 10 min ahead or more, 50% left early and 25% late; "
         "eight of ten between 5 min early and 2 min late, half by 30 s early."
     ) in lines
+    assert (
+        "Slurm tells 12 leaf switches or blocks: two idle nodes below one left "
+        "together 62% of the times that either left."
+    ) in lines
 
 
 def test_programs_are_told_what_was_expected_and_what_came(
@@ -281,3 +287,4 @@ def test_programs_are_told_what_was_expected_and_what_came(
     assert [one["expected"]["leaves"] for one in record["holes"]] == [0.25, 0.25]
     assert record["came"] == [asdict(CAME)]
     assert record["promises"] == [asdict(PROMISES)]
+    assert (record["leaves"], record["leaf_rate"]) == (12, 0.625)

@@ -169,6 +169,18 @@ def test_a_whole_examination_on_the_stand_in_names_each_thing_once(
     assert found["mode"].verdict is Verdict.OK
     assert found["right to submit"].verdict is Verdict.OK, found["right to submit"]
     assert found["one-step run"].verdict is Verdict.SKIPPED
+    assert found["topology"].seen.startswith("no leaf switches")
+
+
+def test_leaf_switches_are_told_with_the_nodes_below_them(
+    standin: StandIn, tmp_path: Path
+) -> None:
+    standin.wire({"rack1": ["n1", "n2"], "rack2": ["n3"]})
+
+    found = by_name(list(examine(subject_on(standin, tmp_path, may_run=False))))
+
+    assert found["topology"].verdict is Verdict.OK
+    assert "2 leaf switches or blocks, of 3 nodes" in found["topology"].seen
 
 
 @pytest.mark.slurm

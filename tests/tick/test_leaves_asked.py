@@ -1,0 +1,237 @@
+"""When Slurm is asked which leaf switch nodes are below, and what is kept of that."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from freetrain.site.settings import PlannerSettings, PolicyName
+from freetrain.tick.leaves import ASKED_EVERY_S, Leaves, leaves_of
+from slurm.command_line import CommandLine
+from slurm.config import ClusterConfig, parse_config
+from slurm.errors import SlurmUnavailableError
+from slurm.topology import Leaf
+from tests.fakes.slurm.state import Act
+from tests.slurm_library.clusters import RECORDINGS, recorded
+from tests.tick.test_looking_ahead import kept, pass_by, taken
+from tests.tick.tick_worlds import TickWorld, tick_world
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+NOW_S = 1.9e9
+TOLD = (RECORDINGS / "tree" / "topology.txt").read_text("utf-8")
+RACKS = {"rack1": ["n1", "n2", "n3", "n4"], "rack2": ["n5", "n6", "n7", "n8"]}
+SHOW_TOPOLOGY = ["--oneliner", "show", "topology"]
+
+
+@dataclass(slots=True)
+class Runner:
+    """Answers one text to everything; None for no answer.
+
+    Attributes:
+        text: The answer.
+        asked: Every command line so far.
+    """
+
+    text: str | None = TOLD
+    asked: list[list[str]] = field(default_factory=list)
+
+    def run(self, argv: Sequence[str], *, timeout_s: float) -> str:
+        del timeout_s
+        self.asked.append(list(argv))
+        if self.text is None:
+            raise SlurmUnavailableError("no answer")
+        return self.text
+
+
+def config(plugin: str, *, major: int = 22) -> ClusterConfig:
+    plain = parse_config(recorded("quiet", "config.txt"))
+    release = replace(plain.release, major=major)
+    return replace(plain, topology_plugin=plugin, release=release)
+
+
+TREE = config("topology/tree")
+
+
+def found(
+    runner: Runner, config: ClusterConfig, state: object = None, *, now_s: float = NOW_S
+) -> Leaves | None:
+    return leaves_of(CommandLine(runner, user="ada"), config, state, now_s=now_s)
+
+
+def known(runner: Runner, config: ClusterConfig = TREE, **given: float) -> Leaves:
+    leaves = found(runner, config, **given)
+    assert leaves is not None
+    return leaves
+
+
+@pytest.mark.parametrize("plugin", ["topology/none", "topology/default", ""])
+def test_a_site_without_topology_is_not_asked(plugin: str) -> None:
+    runner = Runner()
+
+    assert found(runner, config(plugin)) is None
+    assert runner.asked == []
+
+
+def test_it_is_asked_once_an_hour_and_kept_as_json_meanwhile() -> None:
+    runner = Runner()
+    state = json.loads(json.dumps(known(runner).to_state()))
+    soon, late = NOW_S + ASKED_EVERY_S - 1.0, NOW_S + ASKED_EVERY_S
+
+    again = found(runner, TREE, state, now_s=soon)
+    assert again == known(Runner())
+    assert len(runner.asked) == 1
+
+    later = found(runner, TREE, state, now_s=late)
+    assert later == replace(known(Runner()), asked_s=late)
+    assert len(runner.asked) == 2
+
+
+def test_another_topology_and_a_clock_that_went_back_are_asked_for_at_once() -> None:
+    runner = Runner()
+    state = known(runner).to_state()
+
+    found(runner, config("topology/block"), state)
+    found(runner, TREE, state, now_s=NOW_S - 1.0)
+
+    assert len(runner.asked) == 3
+
+
+@pytest.mark.parametrize("text", [None, "", "\x1b[31m<html>502 Bad Gateway</html>\n"])
+def test_where_it_cannot_be_had_the_last_answer_holds_for_another_hour(
+    text: str | None,
+) -> None:
+    runner = Runner()
+    state, late = known(runner).to_state(), NOW_S + ASKED_EVERY_S
+    runner.text = text
+
+    leaves = found(runner, TREE, state, now_s=late)
+    first = known(Runner(text))
+
+    assert leaves is not None
+    assert leaves.by_node == known(Runner()).by_node
+    assert "not told" in leaves.problem
+    assert (first.by_node, first.told) == ({}, ())
+    assert "not told" in first.problem
+    after = found(runner, TREE, leaves.to_state(), now_s=late + 60.0)
+    assert after == replace(leaves, problem="")
+    assert len(runner.asked) == 2
+
+
+def test_from_25_05_on_silence_is_an_answer_and_a_file_in_yaml_is_found() -> None:
+    flat = config("topology/flat", major=25)
+
+    silent, told = known(Runner(""), flat), known(Runner(), flat)
+
+    assert (silent.by_node, silent.problem) == ({}, "")
+    assert set(told.by_node) == {f"n{n}" for n in range(1, 9)}
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        None,
+        7,
+        {},
+        {"plugin": "topology/tree", "asked_s": NOW_S, "told": [["s1", "n[1-"]]},
+        {"plugin": "topology/tree", "asked_s": "x", "told": []},
+        {"plugin": "topology/tree", "asked_s": NOW_S, "told": [["s1"]]},
+    ],
+)
+def test_what_was_kept_and_cannot_be_read_is_asked_for_anew(spoilt: object) -> None:
+    assert found(Runner(), TREE, spoilt) == known(Runner())
+
+
+@pytest.fixture
+def world(quick_folder: Path) -> TickWorld:
+    world = tick_world(quick_folder)
+    planner = PlannerSettings(policy=PolicyName.LOOKAHEAD)
+    return replace(world, site=replace(world.site, planner=planner))
+
+
+def topologies_asked(world: TickWorld) -> int:
+    return world.slurm.calls("scontrol").count(SHOW_TOPOLOGY)
+
+
+def test_a_tick_asks_once_an_hour_and_tells_how_many_leaves_it_knows(
+    world: TickWorld,
+) -> None:
+    world.slurm.standin.wire(RACKS)
+    first = world.tick()
+    requests = first.page.requests
+    world.now_s += 60.0
+    second = world.tick()
+    asked = topologies_asked(world)
+    pass_by(world, ASKED_EVERY_S)
+
+    assert (first.page.leaves, first.page.leaf_rate) == (2, 0.3)
+    assert (second.page.leaves, second.page.requests) == (2, requests - 1)
+    assert asked == 1
+    assert topologies_asked(world) == 2
+    assert not first.page.problems
+
+
+def test_a_tick_without_topology_asks_for_none_and_tells_none(world: TickWorld) -> None:
+    page = world.tick().page
+
+    assert topologies_asked(world) == 0
+    assert (page.leaves, page.leaf_rate, page.problems) == (0, None, ())
+    assert "topology" not in kept(world)
+
+
+def test_the_published_planner_asks_for_no_topology(quick_folder: Path) -> None:
+    world = tick_world(quick_folder)
+    world.slurm.standin.wire(RACKS)
+    world.tick()
+
+    assert topologies_asked(world) == 0
+
+
+def test_a_topology_that_is_not_told_stops_no_tick(world: TickWorld) -> None:
+    world.slurm.standin.wire(RACKS)
+    world.slurm.script("scontrol", *[Act.NORMAL] * 4, Act.HANG)
+
+    page = world.tick().page
+    world.now_s += 60.0
+    after = world.tick().page
+
+    assert any("switches" in problem for problem in page.problems)
+    assert (page.leaves, after.problems) == (0, ())
+
+
+def test_racks_that_leave_whole_become_what_is_usual_and_are_kept(
+    world: TickWorld,
+) -> None:
+    world.slurm.standin.wire(RACKS)
+    world.tick()
+    before = world.tick().page.leaf_rate
+    for rack in ("rack1", "rack2"):
+        taken(world, *RACKS[rack])
+
+    rate = world.tick().page.leaf_rate
+
+    assert before is not None
+    assert rate is not None
+    assert rate > before == 0.3
+    assert kept(world)["leaves"]["together"] > 1.9
+
+
+def test_what_was_learned_before_a_topology_was_known_is_kept(world: TickWorld) -> None:
+    world.tick()
+    world.now_s += 300.0
+    world.slurm.standin.wire(RACKS)
+
+    page = world.tick().page
+
+    assert page.leaves == 2
+    assert not page.problems
+    assert kept(world)["watched_s"] > 300.0
+
+
+def test_leaves_are_told_as_slurm_wrote_them() -> None:
+    assert known(Runner()).told == (Leaf("rack1", "n[1-4]"), Leaf("rack2", "n[5-8]"))
