@@ -169,6 +169,19 @@ def test_racks_that_were_never_seen_are_clusters_once_others_have_left_whole() -
     assert clusters(without, new) == {frozenset({node}) for node in new}
 
 
+def test_nodes_below_no_leaf_stay_strangers_where_racks_leave_whole() -> None:
+    def first_racks(node: int) -> str:
+        return rack(node) if node < 40 else ""
+
+    learned = LeafAffinity(Affinity(), first_racks)
+    for first in range(0, 32, RACK):
+        nodes = range(first, first + RACK)
+        learned.saw(nodes, np.array(nodes))
+
+    assert learned.of([36, 37])[0, 1] == learned.rate > 0.5
+    assert learned.of([40, 41])[0, 1] == 0.3
+
+
 def test_before_anything_was_seen_racks_are_strangers() -> None:
     forecaster = LearnedForecaster(400.0, pairs=LeafAffinity(Affinity(), rack))
 
