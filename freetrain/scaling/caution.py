@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from freetrain.scaling.estimate import Estimate
 
 
-_DEVIATIONS = 0.5
+DEVIATIONS = 0.5
 """A whole one cost ``hps``, 40 at a time, a per cent: nodes went to those that run
 rather than to those that wait, who would have made more of them."""
 
 
-def cautious(known: Estimate, *, held: int) -> Estimate:
+def cautious(known: Estimate, *, held: int, deviations: float = DEVIATIONS) -> Estimate:
     """Return *known* as a planner is to see it of a trainer that holds *held* nodes.
 
-    Who waits, and was measured, has every speed half a standard deviation lower. Who
+    Who waits, and was measured, has every speed lower by so many deviations. Who
     was never measured keeps what is expected of it: lowered too, nobody new would be
     tried where others wait. Who runs is known where it is: lowered elsewhere, it
     would cling to sizes that it has seen.
     """
     if held or not known.measured:
         return known
-    samples_per_s = known.samples_per_s * np.exp(-_DEVIATIONS * known.log_sd)
+    samples_per_s = known.samples_per_s * np.exp(-deviations * known.log_sd)
     samples_per_s.flags.writeable = False
     return replace(known, samples_per_s=samples_per_s)

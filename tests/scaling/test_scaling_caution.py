@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -60,6 +61,19 @@ def test_who_runs_does_not_cling_to_sizes_that_it_has_seen() -> None:
     known = estimate(learned_from(steady(4, 1000.0)), 64, now_s=0.0)
 
     assert cautious(known, held=4) is known
+
+
+def test_a_whole_deviation_is_twice_the_caution_of_half_of_one() -> None:
+    known = estimate(learned_from(steady(4, 1000.0)), 8, now_s=0.0)
+
+    none, half, whole = (
+        np.log(cautious(known, held=0, deviations=one).samples_per_s[ALL_NODES])
+        for one in (0.0, 0.5, 1.0)
+    )
+
+    assert (none == np.log(known.samples_per_s[ALL_NODES])).all()
+    assert none - whole == pytest.approx(2.0 * (none - half))
+    assert none - whole == pytest.approx(known.log_sd[ALL_NODES])
 
 
 def test_who_never_ran_keeps_what_is_expected_of_it() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from freetrain.replay.policies.interface import Foretelling
 from freetrain.scaling.assumed import ASSUMED_RESCALE_S, ASSUMED_START_S
-from freetrain.scaling.caution import cautious
+from freetrain.scaling.caution import DEVIATIONS, cautious
 from freetrain.scaling.estimate import estimate
 from freetrain.scaling.fragment import Fragment, Mark, Rescale, seen_in
 from freetrain.scaling.learned import LearnedScaling
@@ -107,8 +107,12 @@ class LearnedSpeeds:
     :class:`WatchedPolicy` does.
     """
 
-    def __init__(self, profiling: Profiling | None = None) -> None:
+    def __init__(
+        self, profiling: Profiling | None = None, *, deviations: float = DEVIATIONS
+    ) -> None:
+        """Take who is to try sizes, and by how much those that wait are lowered."""
         self._profiling = profiling
+        self._deviations = deviations
         self._courses: dict[int, _Course] = {}
         self._shown: dict[int, Shown] = {}
         self._prior: Prior = site_prior(())
@@ -208,7 +212,7 @@ class LearnedSpeeds:
             smallest=sizes[0],
             node_per_s=self._node_per_s,
         )
-        known = cautious(known, held=course.nodes)
+        known = cautious(known, held=course.nodes, deviations=self._deviations)
         values = curve_values(known, profiling=self._profiling, stake=stake)
         last = course.scaling
         if last is not None and _is_same(values, last.samples_per_s):
