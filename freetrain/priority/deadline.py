@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from freetrain.errors import UsageError
@@ -45,29 +46,37 @@ class Deadline:
 
     def rate(self, look: Look, _memory: Memory, /) -> Rated:
         """Rate contenders by what they need to be in time."""
-        floors = self._floors(look)
-        ratings = [self._rating(one, floors) for one in look.contenders]
+        needs = self._needs(look)
+        ratings = [self._rating(one, needs.get(one.name)) for one in look.contenders]
         return Rated(tuple(ratings), {})
 
-    def _floors(self, look: Look) -> dict[str, int]:
-        """Return the nodes needed by name, as far as there are nodes; 0 for in vain."""
-        floors, left = {}, look.nodes
+    def _needs(self, look: Look) -> dict[str, _Need]:
+        """Return the nodes that trainers need and get by name, while there are some."""
+        needs, left = {}, look.nodes
         for one in sorted(look.contenders, key=_earliest_first):
             if one.deadline_s is None or one.total_samples is None:
                 continue
             time_s = (1 - self._slack) * (one.deadline_s - look.now_s)
             needed = fewest_nodes(one, one.total_samples - one.done_samples, time_s)
             within = [n for n in one.sizes if n <= min(needed, left)]
-            floors[one.name] = max(within, default=0)
-            left -= floors[one.name]
-        return floors
+            needs[one.name] = _Need(needed, max(within, default=0))
+            left -= needs[one.name].floor
+        return needs
 
-    def _rating(self, one: Contender, floors: dict[str, int]) -> Rating:
+    def _rating(self, one: Contender, need: _Need | None) -> Rating:
         return Rating(
             curve=self._curves.speed_up(one),
-            floor=floors.get(one.name, 0),
-            reason=_reason(one, floors.get(one.name, 0)),
+            floor=0 if need is None else need.floor,
+            reason=_reason(one, need),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Need:
+    """Nodes that are in time, 0 for none, and how many of them earlier ones left."""
+
+    nodes: int
+    floor: int
 
 
 def fewest_nodes(contender: Contender, samples: float, time_s: float) -> int:
@@ -92,11 +101,14 @@ def _earliest_first(contender: Contender) -> tuple[float, str]:
     return (math.inf if deadline_s is None else deadline_s, contender.name)
 
 
-def _reason(contender: Contender, floor: int) -> str:
+def _reason(contender: Contender, need: _Need | None) -> str:
     if contender.deadline_s is None:
         return "no deadline, so it counts by its speed-up"
-    if contender.total_samples is None:
+    if need is None:
         return "nobody knows how much is left to do, so it counts by its speed-up"
-    if floor == 0:
+    if need.nodes == 0:
         return "its deadline cannot be met, so it counts by its speed-up"
-    return f"{floor} nodes towards its deadline"
+    if need.floor < need.nodes:
+        given = need.floor or "none"
+        return f"{need.nodes} nodes would meet its deadline; earlier ones leave {given}"
+    return f"{need.floor} nodes towards its deadline"

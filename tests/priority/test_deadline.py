@@ -40,9 +40,22 @@ def test_the_earliest_deadline_is_served_first() -> None:
     late = due("late", in_s=2000.0, samples=8e5)
     early = due("early", in_s=1000.0, samples=4e5)
     seen = look(late, early, nodes=8)
-    counts = planned(seen, Deadline().rate(seen, {}).ratings)
+    ratings = Deadline().rate(seen, {}).ratings
+    counts = planned(seen, ratings)
     assert counts["early"] == 5
     assert counts["late"] == 3
+    assert "5 nodes would meet its deadline; earlier ones leave 3" in ratings[0].reason
+    assert ratings[1].reason == "5 nodes towards its deadline"
+
+
+def test_a_deadline_that_earlier_ones_leave_no_node_for_is_not_called_hopeless() -> (
+    None
+):
+    late = due("late", in_s=2000.0, samples=8e5)
+    early = due("early", in_s=1000.0, samples=4e5)
+    first = Deadline().rate(look(late, early, nodes=5), {}).ratings[0]
+    assert first.floor == 0
+    assert first.reason == "5 nodes would meet its deadline; earlier ones leave none"
 
 
 def test_a_hopeless_trainer_starves_nobody() -> None:
