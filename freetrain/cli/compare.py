@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from freetrain.cli.cautions import cautions, ran_out
+from freetrain.cli.leaves import read_leaves
 from freetrain.cli.load import (
     counted,
     cut,
@@ -65,6 +66,7 @@ def compare(request: ReplayRequest, world: World) -> Compared:
     entrants = request.entrants  # refused before a log is read for nothing
     began_s = world.clock()
     timeline, left_out = pool_of(request, world)
+    entrants = _placed(entrants, request, timeline, world)
     trainers = team(request, world.cwd, mean_nodes=timeline.mean_nodes)
     refuse_against(request, trainers)
     trainers, made_smaller = fitted(trainers, len(timeline.node_names))
@@ -98,6 +100,24 @@ def pool_of(
     with progress(world, f"scheduling ({request.schedule})") as report:
         idle = idle_of(trace, Method(request.schedule), on_progress=report)
     return cut(idle, request), idle.left_out
+
+
+def _placed(
+    entrants: Sequence[ReplaySettings],
+    request: ReplayRequest,
+    timeline: PoolTimeline,
+    world: World,
+) -> tuple[ReplaySettings, ...]:
+    """Return *entrants* with the leaf switches that the nodes are below, if asked for.
+
+    Raises:
+        FreeTrainError: See ``read_leaves``.
+    """
+    if request.topology is None:
+        return tuple(entrants)
+    path, nodes = world.cwd / request.topology, timeline.node_names
+    leaves = read_leaves(path, nodes, named=request.topology)
+    return tuple(replace(one, leaves=leaves) for one in entrants)
 
 
 def _replay(

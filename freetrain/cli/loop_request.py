@@ -90,6 +90,7 @@ def check_loop(request: ReplayRequest) -> None:
         "--nodes: jobs need the whole machine": request.nodes is not None,
         "--every: it decides at ticks": request.settings.look_every_s is not None,
         "--against": request.against is not None,
+        "--topology: nodes of a log of jobs are any": request.topology is not None,
         "quality:N: a load needs a known pool": is_drawn(request.trainers),
     }
     for what, is_asked in refused.items():

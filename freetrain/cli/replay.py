@@ -7,6 +7,7 @@ from pathlib import Path
 import typer
 
 from freetrain.cli import loop_options, options
+from freetrain.cli.leaves import TopologyFile
 from freetrain.cli.loop_request import check_loop, loop_settings, policies_in_the_loop
 from freetrain.cli.output import check_folder, write_folder, write_out
 from freetrain.cli.priority_settings import given_settings
@@ -66,6 +67,7 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     every: options.EveryS = None,
     requeue: options.Requeue = False,
     learned: options.Learned = False,
+    topology: TopologyFile = None,
     t_fwd: options.TFwdS = 120.0,
     cost_factor: options.CostFactor = 1.0,
     solver: options.SolverName = Solver.EXACT,
@@ -100,6 +102,7 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
         trainers=trainers,
         load=load,
         curves=None if curves is None else str(curves),
+        topology=None if topology is None else str(topology),
         better=better,
         policies=_also(against, policy or []),
         priorities=_with(against, priority or [DEFAULT_PRIORITY]),

@@ -38,6 +38,7 @@ class ReplayRequest:
         load: Of a drawn set: the work that arrives, over what the nodes can do.
         curves: Of a drawn set: the folder of its curves; None for the recorded ones.
         better: Which of their values are good.
+        topology: The file of the leaf switches that nodes are below; None for none.
         policies: At least one, each once.
         priorities: What the policies of ``BY_PRIORITY`` go by, at least one, each
             once; ``static`` goes by the first.
@@ -59,6 +60,7 @@ class ReplayRequest:
     load: float = 1.0
     curves: str | None = None
     better: Better = Better.HIGHER
+    topology: str | None = None
     policies: tuple[str, ...]
     priorities: tuple[str, ...] = (DEFAULT_PRIORITY,)
     priority_settings: tuple[tuple[str, float], ...] = ()
@@ -106,6 +108,7 @@ class ReplayRequest:
             *(("--priority", priority) for priority in self.priorities),
             *(("--set", f"{k}={value:.15g}") for k, value in self.priority_settings),
             ("--against", self.against),
+            ("--topology", self.topology),
             ("--every", None if every_s is None else f"{every_s:.15g}"),
             ("--accounting", settings.accounting),
             ("--schedule", self.schedule),

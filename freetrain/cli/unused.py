@@ -58,6 +58,11 @@ def _unused(request: ReplayRequest) -> dict[str, dict[str, bool]]:
             "--nodes": not has_log and request.nodes is not None,
             "--start": not has_log and request.start_s > 0,
             "--skip-bad": not has_log and request.skip_bad > 0,
+            "--topology": not has_log and request.topology is not None,
+        },
+        "the policy lookahead": {
+            "--topology": request.topology is not None
+            and "lookahead" not in request.policies
         },
         "--trainers quality:N": {
             "--load": not has_draw and request.load != 1.0,

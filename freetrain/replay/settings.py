@@ -58,6 +58,9 @@ class ReplaySettings:
             from what trainers do, instead of believing their users.
         record_steps: Whether the result lists every step.
         record_forecasts: Whether a policy's forecasts are held against what came.
+        leaves: The leaf switch of each node that takes part, by index, for policies
+            that go by who leaves with whom; empty for those below none. Of no node
+            where it is not known.
 
     Raises:
         UsageError: A number is outside its range.
@@ -77,6 +80,7 @@ class ReplaySettings:
     learns_speeds: bool = False
     record_steps: bool = True
     record_forecasts: bool = False
+    leaves: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse numbers that mean nothing."""

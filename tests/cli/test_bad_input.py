@@ -47,6 +47,11 @@ def one_line(stderr: str) -> str:
         ("replay --pool 4 --schedule easy", "--schedule is for replays of a log; noth"),
         ("replay --pool 4 --nodes 2", "--nodes is for replays of a log; nothing was"),
         ("replay --pool 4 --start 9", "--start is for replays of a log; nothing was"),
+        ("replay --pool 4 --topology t", "--topology is for replays of a log; noth"),
+        (
+            "replay holes.csv --policy freetrain --topology t",
+            "--topology is for the policy lookahead; nothing was replayed",
+        ),
         ("replay --pool 4 --skip-bad 1", "--skip-bad is for replays of a log; nothing"),
         (
             "replay holes.csv --load 2",

@@ -131,6 +131,7 @@ def test_options_of_a_loop_need_one(
         (("--nodes", "2"), "jobs need the whole machine"),
         (("--policy", "static"), "the policy 'static' cannot be in the loop"),
         (("--against", "fair"), "does not go with --against"),
+        (("--topology", "t"), "does not go with --topology"),
         (("--every", "60"), "it decides at ticks"),
         (("--trainers", "quality:3"), "a load needs a known pool"),
         (("--in-the-loop", "yield", "--notice", "3"), "--notice is for --in-the-loop"),

@@ -5,7 +5,9 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from freetrain.forecast.affinity import Affinity
 from freetrain.forecast.learned import LearnedForecaster
+from freetrain.forecast.leaves import LeafAffinity
 from freetrain.forecast.reliability import Watched
 from freetrain.priority.interface import Basis
 from freetrain.priority.registry import priority_named
@@ -46,7 +48,12 @@ def _freetrain(
 def _lookahead(
     settings: ReplaySettings, clock: Callable[[], float], use: SolverUse
 ) -> Policy:
-    forecaster = LearnedForecaster(HORIZON_S, checks=settings.record_forecasts)
+    leaves, counted = settings.leaves, Affinity()
+    forecaster = LearnedForecaster(
+        HORIZON_S,
+        checks=settings.record_forecasts,
+        pairs=LeafAffinity(counted, leaves.__getitem__) if leaves else counted,
+    )
     return lookahead_by(forecaster, settings, clock, use)
 
 

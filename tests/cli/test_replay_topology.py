@@ -1,0 +1,95 @@
+"""``freetrain replay --topology``: look-ahead that knows which nodes are neighbours."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.cli.worlds import TRAINERS, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CONF = """\
+# Ten racks of four, as an administrator writes them
+SwitchName=rack0 Nodes=n[0-3]  # the old one
+
+"""
+CONF += "".join(
+    f"SwitchName=rack{k} Nodes=n[{4 * k}-{4 * k + 3}]\n" for k in range(1, 10)
+)
+CONF += "SwitchName=spine Switches=rack[0-9]\n"
+ALONE = "".join(f"SwitchName=s{k} Nodes=n{k}\n" for k in range(40))
+REPLAY = (
+    *("replay", "holes.csv", "--trainers", "trainers.toml", "--requeue"),
+    *("--policy", "lookahead"),
+)
+TIMES = ("wall_s", "load_s", "replay_s", "solver_s")
+
+
+def racks_that_never_met() -> str:
+    """Ten racks of four; each is idle once, alone, and leaves whole."""
+    rows = ["node,idle_start_s,idle_end_s"]
+    for rack in range(10):
+        start_s = 3_000 * rack
+        rows += [f"n{4 * rack + k},{start_s},{start_s + 2_000}" for k in range(4)]
+    return "\n".join(rows) + "\n"
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path) -> None:
+    (tmp_path / "holes.csv").write_text(racks_that_never_met())
+    (tmp_path / "trainers.toml").write_text(TRAINERS)
+    (tmp_path / "topology.conf").write_text(CONF)
+    (tmp_path / "alone").write_text(ALONE)
+
+
+def replayed(tmp_path: Path, *words: str) -> dict[str, Any]:
+    """Return the record but for what took how long."""
+    ran = run(*REPLAY, *words, "--json", cwd=tmp_path)
+    assert ran.code == 0, ran.stderr
+    (record,) = json.loads(ran.stdout)
+    return {name: value for name, value in record.items() if name not in TIMES}
+
+
+def test_who_is_near_whom_changes_what_is_expected(tmp_path: Path) -> None:
+    plain = replayed(tmp_path)
+    racks = replayed(tmp_path, "--topology", "topology.conf")
+    alone = replayed(tmp_path, "--topology", "alone")
+
+    assert alone == plain
+    assert racks["forecasts"] != plain["forecasts"]
+
+
+def test_the_report_names_the_topology_in_its_command(tmp_path: Path) -> None:
+    words = ("--topology", "topology.conf", "--out", "report")
+    ran = run(*REPLAY, *words, cwd=tmp_path)
+
+    told = (tmp_path / "report" / "summary.json").read_text()
+
+    assert ran.code == 0, ran.stderr
+    assert "--topology topology.conf" in told
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "code"),
+    [
+        (None, "cannot read racks: No such file", 66),
+        ("SwitchName=s0 Nodes=n[1-\n", "racks is no topology", 65),
+        ("<html>\n", "racks is no topology: expected SwitchName=", 65),
+        ("SwitchName=s0 Nodes=m[1-9]\n", "racks names no node of the log, whose f", 65),
+        ("", "racks names no node of the log", 65),
+    ],
+)
+def test_what_is_no_topology_of_that_machine_is_refused(
+    tmp_path: Path, text: str | None, said: str, code: int
+) -> None:
+    if text is not None:
+        (tmp_path / "racks").write_text(text)
+
+    ran = run(*REPLAY, "--topology", "racks", cwd=tmp_path)
+
+    assert (ran.code, ran.stdout) == (code, "")
+    assert said in ran.stderr
