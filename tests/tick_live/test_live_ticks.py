@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from freetrain.exchange.assigned import newest_assigned
+from freetrain.site.settings import PlannerSettings, PolicyName
 from slurm.errors import SlurmUnavailableError
 from slurm.records import JobKey
 from tests.cluster.cluster import restart_controller
@@ -126,6 +128,29 @@ def test_with_forced_yields_ticks_progress_and_take_no_hole_that_is_not_there(
     assert len(held) == 4
     limits_s = [60.0 * x.limit_min for page in pages for x in page.leases]
     assert all(limit_s <= 300.0 for limit_s in limits_s), "it outlasts the hole"
+
+
+def test_a_rack_that_somebody_takes_whole_is_learned_of_by_the_topology_told(
+    cluster_of: Callable[..., Cluster], folder: Path
+) -> None:
+    cluster = cluster_of(Variant.TREE)
+    broker = LiveBroker(cluster, folder)
+    ahead = PlannerSettings(policy=PolicyName.LOOKAHEAD)
+    broker.site = replace(broker.site, planner=ahead)
+    first = broker.tick()
+    cluster.run(
+        *("sbatch", "--partition=main", "--nodelist=n[1-4]", "--time=5"),
+        *("--chdir=/", "--output=/dev/null", "--wrap=sleep 300"),
+    )
+    try:
+        later = broker.ticks_until("n1 to n4 to leave", lambda p: p.leaf_rate != 0.3)
+    finally:
+        cluster.clear()
+
+    assert (first.leaves, first.leaf_rate) == (2, 0.3)
+    assert first.requests == later.requests + 1, "it is asked once an hour"
+    assert later.leaf_rate == pytest.approx((0.3 * 8 + 1) / (8 + 1))
+    assert first.problems == later.problems == ()
 
 
 def _is_planned(broker: LiveBroker) -> bool:
