@@ -22,6 +22,17 @@ DEVIATIONS = 0.5
 """A whole one cost ``hps``, 40 at a time, a per cent: nodes went to those that run
 rather than to those that wait, who would have made more of them."""
 
+BY_SAMPLES = frozenset({"throughput"})
+"""Priorities that hold samples a second of one trainer against those of another.
+
+A speed-up is divided by the speed on the smallest size. Who was measured on many nodes
+only is least sure there, so that lowered speeds make it seem to gain more, not less."""
+
+
+def deviations_for(priority: str) -> float:
+    """Return by how many deviations those that wait are lowered under *priority*."""
+    return DEVIATIONS if priority in BY_SAMPLES else 0.0
+
 
 def cautious(known: Estimate, *, held: int, deviations: float = DEVIATIONS) -> Estimate:
     """Return *known* as a planner is to see it of a trainer that holds *held* nodes.

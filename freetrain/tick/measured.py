@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from freetrain.errors import BadDataError
 from freetrain.scaling.assumed import ASSUMED_RESCALE_S, ASSUMED_START_S
+from freetrain.scaling.caution import cautious
 from freetrain.scaling.estimate import estimate
 from freetrain.scaling.fragment import Rescale
 from freetrain.scaling.learned import LearnedScaling
@@ -32,17 +33,31 @@ class Measured:
     """What trainers showed; a ``worth.Speeds``."""
 
     def __init__(
-        self, prior: Prior, *, now_s: float, profiling: Profiling | None = None
+        self,
+        prior: Prior,
+        *,
+        now_s: float,
+        profiling: Profiling | None = None,
+        deviations: float = 0.0,
     ) -> None:
-        """Take what is expected of trainers here, the moment, and who is to try."""
+        """Begin.
+
+        Args:
+            prior: What is expected of trainers here.
+            now_s: The moment.
+            profiling: Who is to try sizes; None for nobody.
+            deviations: By how much speeds of those that wait are lowered.
+        """
         self._prior = prior
         self._now_s = now_s
         self._profiling = profiling
+        self._deviations = deviations
 
     def of(self, job: TrainerJob, scaling: Mapping[str, Any], way: Way = IDLE) -> Speed:
         """Return what was measured of *job*, but for costs that it says itself.
 
-        Where trainers may try sizes, speeds of a running one hold what it may hope.
+        Speeds of one that waits are lowered as far as they are not sure. Where trainers
+        may try sizes, those of a running one hold what it may hope.
         """
         known = known_from(scaling)
         grow_s, shrink_s, start_s = costs_s(job.costs, _costs_s(known))
@@ -63,7 +78,11 @@ class Measured:
         if job.scaling and not known.seen:
             return speeds_of(job)
         most, user = job.nodes.sizes[-1], _user(job, known)
-        found = estimate(known, most, now_s=self._now_s, prior=self._prior, user=user)
+        found = cautious(
+            estimate(known, most, now_s=self._now_s, prior=self._prior, user=user),
+            held=way.held,
+            deviations=self._deviations,
+        )
         if self._profiling is None or not way.held or not known.seen:
             return found.samples_per_s
         stake = Stake(
@@ -81,11 +100,12 @@ def measured_by(
     *,
     now_s: float,
     profiling: Profiling | None = None,
+    deviations: float = 0.0,
 ) -> Measured:
     """Return speeds at a site where trainers have shown *scalings*."""
     shown = (shown_by(known_from(one), now_s=now_s) for one in scalings)
     prior = site_prior(one for one in shown if one is not None)
-    return Measured(prior, now_s=now_s, profiling=profiling)
+    return Measured(prior, now_s=now_s, profiling=profiling, deviations=deviations)
 
 
 def with_fragments(

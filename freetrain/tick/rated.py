@@ -61,12 +61,18 @@ def _speeds(run: Run, observed: Observed) -> Speeds:
     if not settings.learn:
         return AsSaid()
     # Imported here: who does not learn needs none of it.
+    from freetrain.scaling.caution import deviations_for  # noqa: PLC0415
     from freetrain.scaling.profiling import Profiling  # noqa: PLC0415
     from freetrain.tick.measured import measured_by  # noqa: PLC0415
 
     profiling = Profiling(trial_s=settings.t_fwd_s) if settings.profile else None
     scalings = latest_scalings(run.state)
-    return measured_by(scalings, now_s=observed.now_s, profiling=profiling)
+    return measured_by(
+        scalings,
+        now_s=observed.now_s,
+        profiling=profiling,
+        deviations=deviations_for(settings.priority),
+    )
 
 
 def priority_of(settings: PlannerSettings) -> Priority:

@@ -25,6 +25,7 @@ from freetrain.replay.policies.speeds import GivenSpeeds
 from freetrain.replay.runs import Tally
 from freetrain.replay.settings import ReplaySettings
 from freetrain.replay.timeline import PoolTimeline
+from freetrain.scaling.caution import deviations_for
 from freetrain.scaling.profiling import Profiling
 from freetrain.trainers.builtin import BUILTIN_NAMES, builtin_trainers
 from logs.read import read_trace
@@ -147,11 +148,13 @@ def _as_published(trainers: Sequence[TrainerSpec]) -> tuple[TrainerSpec, ...]:
     )
 
 
-def ways() -> Iterator[tuple[str, Speeds, bool]]:
+def ways(priority: str) -> Iterator[tuple[str, Speeds, bool]]:
     """Yield how to learn: name, who learns, and whether costs are learned too."""
-    yield "profiling", LearnedSpeeds(Profiling()), False
-    yield "profiling, costs learned", LearnedSpeeds(Profiling()), True
-    yield "no profiling", LearnedSpeeds(), False
+    deviations = deviations_for(priority)
+    for name, is_cost_learned in (("", False), (", costs learned", True)):
+        speeds = LearnedSpeeds(Profiling(), deviations=deviations)
+        yield f"profiling{name}", speeds, is_cost_learned
+    yield "no profiling", LearnedSpeeds(deviations=deviations), False
     yield "assumed, never learned", AssumedSpeeds(), False
 
 
@@ -178,7 +181,8 @@ def sets_of(words: Sequence[str]) -> Sequence[str]:
 def _rows(timeline: PoolTimeline, case: Case, title: str) -> Iterator[str]:
     true = play(timeline, case, GivenSpeeds())
     yield f"{title} true curves: {true.samples / 1e9:.3f}e9, {true.rescales} rescales"
-    for name, speeds, is_cost_learned in ways():
+    objective = "speedup" if case.is_speed_up else "throughput"
+    for name, speeds, is_cost_learned in ways(objective):
         costs = None
         if is_cost_learned and isinstance(speeds, LearnedSpeeds):
             costs = speeds.costs

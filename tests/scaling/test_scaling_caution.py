@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.scaling.caution import cautious
+from freetrain.priority.registry import PRIORITIES
+from freetrain.scaling.caution import cautious, deviations_for
 from freetrain.scaling.estimate import estimate
 from freetrain.scaling.learned import LearnedScaling
 from freetrain.scaling.prior import Prior
@@ -74,6 +75,11 @@ def test_a_whole_deviation_is_twice_the_caution_of_half_of_one() -> None:
     assert (none == np.log(known.samples_per_s[ALL_NODES])).all()
     assert none - whole == pytest.approx(2.0 * (none - half))
     assert none - whole == pytest.approx(known.log_sd[ALL_NODES])
+
+
+@pytest.mark.parametrize("priority", PRIORITIES)
+def test_only_who_compares_samples_is_cautious(priority: str) -> None:
+    assert deviations_for(priority) == (0.5 if priority == "throughput" else 0.0)
 
 
 def test_who_never_ran_keeps_what_is_expected_of_it() -> None:

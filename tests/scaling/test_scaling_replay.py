@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,12 +10,15 @@ from freetrain.replay.policies.counts import changes_to
 from freetrain.replay.policies.interface import View
 from freetrain.replay.policies.learned import LearnedSpeeds, WatchedPolicy
 from freetrain.replay.policies.speeds import GivenSpeeds
+from freetrain.replay.run import run_replay
+from freetrain.replay.settings import ReplaySettings
 from freetrain.replay.timeline import PoolTimeline
 from freetrain.scaling.profiling import Profiling
 from freetrain.trainers.builtin import builtin_trainers
 from freetrain.trainers.spec import Costs, Scaling, TrainerSpec
 from logs.read import read_trace
 from logs.trace import IdleTrace
+from tests.scaling.mixed import MIXED
 from tests.scaling.summit import START_S, Case, play
 
 if TYPE_CHECKING:
@@ -150,6 +153,29 @@ def test_of_two_that_wait_the_one_that_trained_longer_is_told_quicker() -> None:
 
     assert short < 0.997 * long
     assert long < TRUE_PER_S[2]
+
+
+@pytest.mark.parametrize(
+    ("priority", "deviations"), [("throughput", 0.5), ("speedup", 0.0)]
+)
+def test_replays_are_cautious_where_samples_of_trainers_are_compared(
+    priority: str, deviations: float
+) -> None:
+    timeline = PoolTimeline.dedicated(24, 12_000.0)
+    trainers = tuple(replace(one, samples=one.samples / 10) for one in MIXED[:40])
+    settings = ReplaySettings(
+        priority=priority, parallel=None, learns_speeds=True, solver_limit_s=60.0
+    )
+
+    asked = run_replay(timeline, trainers, settings, clock=lambda: 0.0)
+
+    case = Case(trainers, len(trainers), is_speed_up=priority == "speedup")
+    found = [
+        play(timeline, case, LearnedSpeeds(Profiling(), deviations=one)).samples
+        for one in (deviations, 0.5 - deviations)
+    ]
+    assert asked.samples == found[0]
+    assert asked.samples != found[1]
 
 
 @pytest.mark.shared

@@ -46,10 +46,10 @@ def world(quick_folder: Path) -> TickWorld:
     return tick_world(quick_folder, planner=PlannerSettings(learn=True))
 
 
-def kept(world: TickWorld) -> LearnedScaling:
-    """What the last tick remembered of the trainer's speed."""
+def kept(world: TickWorld, name: str = "a") -> LearnedScaling:
+    """What the last tick remembered of a trainer's speed."""
     with read_store(world.folder.path, uid=UID) as state:
-        row = past_of(state, "a", submitted_s=world.row("a").submitted_s)
+        row = past_of(state, name, submitted_s=world.row(name).submitted_s)
     assert row is not None
     return known_from(row.scaling)
 
@@ -214,6 +214,35 @@ def test_nobody_tries_sizes_where_rescales_cost_more_than_that_may_teach() -> No
     paid = MappingProxyType({Rescale.GROW: (Paid(0.0, 900.0),)})
 
     assert not hoped(Way(held=2), known=replace(ONE_SIZE, paid=paid)).any()
+
+
+def test_who_waits_and_was_seen_for_long_is_believed_more(quick_folder: Path) -> None:
+    """One of two has room: ``a``, seen for seconds, seems quicker than ``b``."""
+    settings = PlannerSettings(learn=True, priority="throughput")
+    world = tick_world(quick_folder, planner=settings)
+    for name, steps, step_s in (("a", 10, 0.98), ("b", 600, 1.0)):
+        world.submit(name, most=8, least=8)
+        assigned(world.folder.trainer(name), 1, 8, at_s=0.0)
+        tell(world.folder.trainer(name).run, *([0.5] * steps), step_s=step_s)
+        assigned(world.folder.trainer(name), 2, 0, at_s=700.0)
+
+    page = world.tick().page
+
+    quick, slow = (kept(world, name).seen[8][0].samples_per_s for name in "ab")
+    assert quick > 1.01 * slow
+    assert [line.name for line in page.trainers if line.planned_nodes] == ["b"]
+
+
+def test_who_runs_is_not_lowered_nor_anybody_where_samples_are_not_compared() -> None:
+    waits, runs, plain = (
+        Measured(Prior(), now_s=500.0, deviations=deviations)
+        .of(job(), to_state(ONE_SIZE), Way(held=held))
+        .samples_per_s
+        for deviations, held in ((0.5, 0), (0.5, 2), (0.0, 0))
+    )
+
+    assert (waits[1:] < plain[1:]).all()
+    assert (runs == plain).all()
 
 
 @pytest.mark.parametrize(("profile", "nodes"), [(False, 4), (True, 5)])

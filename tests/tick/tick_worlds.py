@@ -122,9 +122,12 @@ class TickWorld:
     def tick(self, *, dry_run: bool = False) -> TickReport:
         return tick(self.site, self.outside, dry_run=dry_run)
 
-    def submit(self, name: str, text: str = "", *, most: int = 2) -> None:
+    def submit(
+        self, name: str, text: str = "", *, most: int = 2, least: int = 1
+    ) -> None:
         """Write down a trainer, as ``freetrain submit`` does."""
-        whole = f'name = "{name}"\ncommand = "true"\n{text}\n[nodes]\nmax = {most}\n'
+        nodes = f"[nodes]\nmin = {least}\nmax = {most}\n"
+        whole = f'name = "{name}"\ncommand = "true"\n{text}\n{nodes}'
         job = parse_job(whole.encode(), path="job.toml", places=Places(Path("/")))
         self.folder.path.mkdir(mode=0o700, exist_ok=True)
         place = self.folder.trainer(name)

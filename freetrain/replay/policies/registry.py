@@ -20,6 +20,7 @@ from freetrain.replay.policies.scavenger import ScavengerPolicy
 from freetrain.replay.policies.speeds import GivenSpeeds
 from freetrain.replay.policies.static import StaticPolicy
 from freetrain.replay.policies.worth import RatedWorth, SteadyWorth
+from freetrain.scaling.caution import deviations_for
 from freetrain.scaling.profiling import Profiling
 from milp.planner import Planner, SolverName
 
@@ -87,7 +88,8 @@ def _watched(settings: ReplaySettings, make: Callable[[Worth], Policy]) -> Polic
     """Return the policy that *make* makes, with speeds as users gave or as learned."""
     if not settings.learns_speeds:
         return make(_worth(settings, GivenSpeeds()))
-    speeds = LearnedSpeeds(Profiling())
+    deviations = deviations_for(settings.priority)
+    speeds = LearnedSpeeds(Profiling(), deviations=deviations)
     return WatchedPolicy(make(_worth(settings, speeds)), speeds)
 
 
