@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from freetrain.priority.interface import Basis
+from freetrain.priority.registry import priority_named
+from freetrain.replay.settings import BY_PRIORITY
 from freetrain.report.comparison import name_among
 from freetrain.report.rows import percent
 from freetrain.toml.duration import render_duration
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
 
     from freetrain.replay.result import ReplayResult
     from freetrain.replay.timeline import PoolTimeline
+    from freetrain.trainers.spec import TrainerSpec
 
 HALF = 0.5
 """With this share of the nodes idle, something keeps the machine from working."""
@@ -56,6 +60,21 @@ def ran_out(results: Sequence[ReplayResult], trainers: int, span_s: float) -> st
         f"All trainers were done before the end, after: {', '.join(early)}. "
         f"--requeue keeps them coming."
     )
+
+
+def nothing_to_go_by(
+    results: Sequence[ReplayResult], trainers: Sequence[TrainerSpec]
+) -> tuple[str, ...]:
+    """Return which priorities among *results* look at what no trainer has."""
+    asked = {one.priority for one in results if one.policy in BY_PRIORITY}
+    by_losses = {n for n in asked if priority_named(n).basis is Basis.LOSSES}
+    said = []
+    if by_losses and all(one.quality is None for one in trainers):
+        names = ", ".join(sorted(by_losses))
+        said.append(f"No trainer tells a loss, which is what {names} would go by.")
+    if "deadline" in asked and all(one.deadline_s is None for one in trainers):
+        said.append("No trainer has a deadline, which is what deadline would go by.")
+    return tuple(said)
 
 
 def _without_a_log(timeline: PoolTimeline) -> str:

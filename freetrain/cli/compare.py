@@ -6,7 +6,7 @@ import importlib.metadata
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from freetrain.cli.cautions import cautions, ran_out
+from freetrain.cli.cautions import cautions, nothing_to_go_by, ran_out
 from freetrain.cli.leaves import read_leaves
 from freetrain.cli.load import (
     counted,
@@ -156,7 +156,7 @@ def describe(
         log=one_line(request.named),
         read_as=_read_as(request, timeline),
         left_out=left_out,
-        cautions=_cautions(request, timeline, results, trainers=len(trainers)),
+        cautions=_cautions(request, timeline, results, trainers=trainers),
         nodes=nodes,
         span_s=timeline.horizon_s,
         hole_lengths_s=hole_lengths_s(timeline),
@@ -189,9 +189,10 @@ def _cautions(
     timeline: PoolTimeline,
     results: Sequence[ReplayResult],
     *,
-    trainers: int,
+    trainers: Sequence[TrainerSpec],
 ) -> tuple[str, ...]:
+    in_vain = nothing_to_go_by(results, trainers)
     if request.log is None:
-        return ()
-    early = ran_out(results, trainers, timeline.horizon_s)
-    return tuple(filter(None, (*cautions(timeline), early)))
+        return in_vain
+    early = ran_out(results, len(trainers), timeline.horizon_s)
+    return tuple(filter(None, (*in_vain, *cautions(timeline), early)))

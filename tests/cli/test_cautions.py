@@ -1,10 +1,13 @@
 """What is said where figures are larger than a site can expect."""
 
 from dataclasses import replace
+from pathlib import Path
 
-from freetrain.cli.cautions import cautions, ran_out
+from freetrain.cli.cautions import cautions, nothing_to_go_by, ran_out
 from freetrain.replay.timeline import PoolTimeline
+from freetrain.trainers.builtin import builtin_trainers
 from logs.fragments import read_fragments
+from tests.cli.worlds import run
 from tests.logs.readers.log_content import content
 from tests.report.comparisons import result
 
@@ -56,6 +59,31 @@ def test_policies_that_ran_out_of_trainers_are_told() -> None:
         "--requeue keeps them coming."
     )
     assert ran_out(results, trainers=91, span_s=3 * 86400) == ""
+
+
+def test_priorities_that_have_nothing_to_go_by_are_told() -> None:
+    one = result("freetrain")
+    names = ("slaq", "weight", "deadline", "flowcon")
+    results = [replace(one, priority=name) for name in names]
+    trainers = builtin_trainers("hps")[:2]
+
+    assert nothing_to_go_by(results, trainers) == (
+        "No trainer tells a loss, which is what flowcon, slaq would go by.",
+        "No trainer has a deadline, which is what deadline would go by.",
+    )
+    late = replace(trainers[0], deadline_s=9.0)
+    assert len(nothing_to_go_by(results, [late, *trainers])) == 1
+    assert nothing_to_go_by([one, replace(results[0], policy="equal")], trainers) == ()
+
+
+def test_a_replay_says_that_its_trainers_tell_no_loss(tmp_path: Path) -> None:
+    words = ("replay", "--pool", "4", "--trainers", "mine.toml", "--priority", "slaq")
+    text = '[[trainer]]\nname = "a"\nsamples = 1e4\nmodel = "vgg16"\n'
+    (tmp_path / "mine.toml").write_text(text)
+
+    shown = run(*words, "--policy", "freetrain", cwd=tmp_path).stdout
+
+    assert "No trainer tells a loss, which is what slaq would go by." in shown
 
 
 def test_priorities_that_ran_out_of_trainers_are_told_apart() -> None:
