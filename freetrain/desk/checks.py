@@ -59,7 +59,7 @@ def remarks(
     beside: Path,
     mounts: str,
 ) -> tuple[str, ...]:
-    """Return what is no mistake here and may be one on compute nodes.
+    """Return what may be a mistake, and need not be one.
 
     Args:
         job: The trainer.
@@ -82,7 +82,23 @@ def remarks(
             f"compute nodes must see {', '.join(local)}, on a disk of this machine as "
             f"far as can be told"
         )
+    uncounted = _uncounted(job)
+    if uncounted:
+        found.append(
+            f"[work] {uncounted} ends nothing: [progress] does not tell how many are "
+            f"done, so it trains until its program ends"
+        )
     return tuple(found)
+
+
+def _uncounted(job: TrainerJob) -> str:
+    """Return what *job* is to end after and does not tell; empty where it does."""
+    if job.elastic:
+        return ""
+    told = job.progress.told if job.progress else frozenset()
+    if job.work.samples is not None and "samples" not in told:
+        return "samples"
+    return "epochs" if job.work.epochs is not None and "epoch" not in told else ""
 
 
 def _outermost(folders: Iterable[Path]) -> list[Path]:

@@ -93,6 +93,28 @@ def test_the_users_environment_is_kept_without_that_of_slurm_and_mpi(
 
 
 @pytest.mark.parametrize(
+    ("work", "fields", "is_told"),
+    [
+        ("samples = 9", 'step = "s"', False),
+        ("samples = 9", 'samples = "s"', True),
+        ("epochs = 9", 'step = "s"', False),
+        ("epochs = 9", 'epoch = "s"', True),
+        ('time_limit = "1h"', 'step = "s"', True),
+    ],
+)
+def test_work_that_nobody_can_count_is_told_of(
+    tmp_path: Path, work: str, fields: str, *, is_told: bool
+) -> None:
+    told = f'[progress]\nformat = "csv"\nfile = "m.csv"\nfields = {{ {fields} }}\n'
+    at_home(tmp_path, f"elastic = false\n{JOB}[work]\n{work}\n{told}")
+
+    remarks = run_json("submit", "job.toml", "--dry-run", cwd=tmp_path)["remarks"]
+
+    said = f"[work] {work.partition(' ')[0]} ends nothing"
+    assert any(one.startswith(said) for one in remarks) != is_told
+
+
+@pytest.mark.parametrize(
     ("changed", "code", "said"),
     [
         ({"python3": "no-such-python"}, 78, '"no-such-python" is not on your PATH'),
