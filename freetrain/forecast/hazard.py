@@ -82,17 +82,18 @@ class Hazard:
 
     def lived(self, nodes: int, from_s: float, to_s: float) -> None:
         """Take note that a cluster of *nodes* lost none between two ages."""
-        row = self._exposure_s[_size_class(nodes)]
-        place = _age_class(from_s)
+        row = self._exposure_s[bisect_right(SIZES, nodes) - 1]
+        place = bisect_right(AGES_S, from_s) - 1
         while to_s > _ENDS_S[place]:
             row[place] += _ENDS_S[place] - from_s
             from_s, place = _ENDS_S[place], place + 1
-        row[place] += max(0.0, to_s - from_s)
+        if to_s > from_s:
+            row[place] += to_s - from_s
 
     def hit(self, nodes: int, age_s: float, lost: int) -> None:
         """Take note that a cluster of *nodes* lost some of them at an age."""
-        size = _size_class(nodes)
-        self._hits[size][_age_class(age_s)] += 1.0
+        size = bisect_right(SIZES, nodes) - 1
+        self._hits[size][bisect_right(AGES_S, age_s) - 1] += 1.0
         self._share[size] += lost / nodes
         self._shares[size] += 1.0
 
@@ -103,24 +104,17 @@ class Hazard:
 
             Λ = ∫ λ(age + t) dt    L = ∫ exp(-f Λ(t)) dt    over t from 0 to horizon
         """
-        size = _size_class(nodes)
+        size = bisect_right(SIZES, nodes) - 1
         hits, exposure_s = self._hits[size], self._exposure_s[size]
         share = self._share[size] / self._shares[size]
-        place, at_s, end_s = _age_class(age_s), age_s, age_s + horizon_s
+        place, at_s = bisect_right(AGES_S, age_s) - 1, age_s
+        end_s = age_s + horizon_s
         expected, life_s = 0.0, 0.0
         while at_s < end_s:
             until_s = min(end_s, _ENDS_S[place])
             rate, span_s = hits[place] / exposure_s[place], until_s - at_s
-            gone = -expm1(-share * rate * span_s)
-            life_s += exp(-share * expected) * gone / (share * rate)
+            fall = share * rate
+            life_s -= exp(-share * expected) * expm1(-fall * span_s) / fall
             expected += rate * span_s
             at_s, place = until_s, place + 1
         return Risk(expected, min(life_s, horizon_s), share)
-
-
-def _size_class(nodes: int) -> int:
-    return bisect_right(SIZES, nodes) - 1
-
-
-def _age_class(age_s: float) -> int:
-    return bisect_right(AGES_S, age_s) - 1

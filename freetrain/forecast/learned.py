@@ -195,18 +195,18 @@ class LearnedForecaster:
         """
         known = self._clusters[cluster]
         if known.prospect is None or self._now_s > known.until_s:
-            known.prospect = self._prospect(len(known.nodes), known.since_s)
-            known.until_s = self._now_s + _FRESH * (self._now_s - known.since_s)
+            age_s = self._now_s - known.since_s
+            alike = len(known.nodes), age_s
+            made = self._prospects.get(alike)
+            if made is None:
+                made = self._prospects[alike] = self._prospect(*alike)
+            known.prospect = made
+            known.until_s = self._now_s + _FRESH * age_s
         return known.prospect
 
-    def _prospect(self, nodes: int, since_s: float) -> Prospect:
-        """Return what is expected of a cluster; the same for all that are alike."""
-        made = self._prospects.get((nodes, since_s))
-        if made is None:
-            risk = self._hazard.risk(nodes, self._now_s - since_s, self._horizon_s)
-            made = Prospect(risk.life_s, -math.expm1(-risk.hits), risk.share)
-            self._prospects[nodes, since_s] = made
-        return made
+    def _prospect(self, nodes: int, age_s: float) -> Prospect:
+        hits, life_s, share = self._hazard.risk(nodes, age_s, self._horizon_s)
+        return Prospect(life_s, -math.expm1(-hits), share)
 
     def survival(self, node: int, horizon_s: float) -> float:
         """Return the probability that an idle node stays *horizon_s* more."""
