@@ -36,7 +36,7 @@ class Chances:
 
     def __init__(self, window: Window, worths: Worths) -> None:
         stays = window.stays
-        self.expected = {k: worths.expected(stay) for k, stay in stays.items()}
+        self.expected = worths.expected(stays)
         self.untouched = {
             k: stays[k] for k, nodes in window.free.items() if nodes == stays[k].nodes
         }
@@ -46,7 +46,8 @@ class Chances:
         self.gifts = {
             place: gift
             for place, seat in enumerate(self.seats)
-            if seat.value > -math.inf
+            if seat.mine
+            and seat.value > -math.inf
             and (gift := best_gift(place, seat)) is not NOTHING
         }
         self._stays = stays
@@ -83,11 +84,12 @@ class Chances:
         seats = []
         waiting: dict[Terms, Seat] = {}
         for terms in worths.terms(window):
-            seat = None if terms.held else waiting.get(terms)
+            if terms.held:
+                seats.append(Seat(terms, self.expected))
+                continue
+            seat = waiting.get(terms)
             if seat is None:
-                seat = Seat(terms, self.expected)
-                if not terms.held:
-                    waiting[terms] = seat
+                seat = waiting[terms] = Seat(terms, self.expected)
             seats.append(seat)
         return tuple(seats)
 

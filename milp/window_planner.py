@@ -68,6 +68,7 @@ class WindowPlanner:
         counts = [seat.nodes for seat in present.seats]
         stock = sum(counts) + sum(present.free.values())
         Climb(present).run(stop)
+        ended = present.holdings()
         tables = [present]
         for start in starts:
             fits = min(start, default=0) >= 0 and sum(start) <= stock
@@ -75,8 +76,8 @@ class WindowPlanner:
                 table = Table(window, chances)
                 table.reach(start)
                 # From where the first search ended nothing leads on.
-                if table.holdings() != present.holdings():
-                    Climb(table).run(stop)
+                if table.holdings() != ended:
+                    Climb(table).run(stop, ended)
                     tables.append(table)
         best = max(tables, key=lambda table: table.value)
         holdings = best.holdings()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import insort
 from typing import TYPE_CHECKING, NamedTuple
 
 from milp.window_chances import NOTHING, best_gift
@@ -11,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from collections.abc import Set as AbstractSet
 
+    from milp.window import Holding
     from milp.window_chances import Step
     from milp.window_seats import Seat
     from milp.window_table import Table
@@ -53,11 +53,16 @@ class Climb:
             self._look_at_takes(range(len(table.seats)))
         self._look_at_gifts(table.moved)
 
-    def run(self, stop: Callable[[], bool] | None = None) -> None:
+    def run(
+        self,
+        stop: Callable[[], bool] | None = None,
+        ended: Sequence[Holding] = (),
+    ) -> None:
         """Move until nothing improves the plan.
 
         Args:
             stop: Tells that there is no more time; asked before every move.
+            ended: Where another search ended: nothing leads on from there.
         """
         least = _WORTH_IT * (1.0 + self._table.chances.magnitude)
         for _ in range(_MOST_MOVES):
@@ -70,6 +75,8 @@ class Climb:
             if best.gain <= least:
                 return
             self._make(best)
+            if self._table.holdings() == ended:
+                return
 
     def _make(self, move: Move) -> None:
         self._step += 1
@@ -128,21 +135,25 @@ class Climb:
                 self._gifts[place] = gift
 
     def _best_transfer(self) -> Move:
-        best, table = Move(*NOTHING), self._table
-        seats, moved = table.seats, sorted(table.moved)
+        best, most = Move(*NOTHING), 0.0
+        seats, moved = self._table.seats, sorted(self._table.moved)
         for place in moved:
             giver = seats[place]
-            for lost, k, spare in giver.gifts() if giver.takes else ():
-                for to in self._rivals(place, k, spare, moved):
-                    value, taken = seats[to].with_up_to(k, spare)
-                    gained = lost + value - seats[to].value
-                    if gained > best.gain:
-                        best = Move(gained, place, k, -spare, to, taken)
+            if not giver.takes:
+                continue
+            others = [to for to in moved if to != place]
+            for lost, k, spare in giver.gifts():
+                for to in self._rivals(place, k, spare, others):
+                    rival = seats[to]
+                    value, taken = rival.with_up_to(k, spare)
+                    gained = lost + value - rival.value
+                    if gained > most:
+                        best, most = Move(gained, place, k, -spare, to, taken), gained
         return best
 
     def _rivals(
-        self, place: int, k: int, spare: int, moved: Sequence[int]
-    ) -> list[int]:
+        self, place: int, k: int, spare: int, others: Sequence[int]
+    ) -> Sequence[int]:
         """Return who may gain more by *spare* nodes of class *k* than who has them.
 
         Where all of the class was free, and went to who gained most by it, those who
@@ -151,11 +162,8 @@ class Climb:
         won_at = self._won_at.get((place, k, spare))
         if won_at is not None and won_at == self._moved_at[place]:
             return sorted(j for j, at in self._moved_at.items() if at > won_at)
-        rivals = [to for to in moved if to != place]
         still = self._still(k, spare)
-        if still >= 0:
-            insort(rivals, still)
-        return rivals
+        return others if still < 0 else sorted([*others, still])
 
     def _still(self, k: int, spare: int) -> int:
         """Return who of those that never moved gains most by nodes; -1 for nobody."""

@@ -146,19 +146,43 @@ class Seat:
     def gifts(self) -> Sequence[tuple[float, int, int]]:
         """Return what it gains by giving all that it may of a class, by class.
 
-        Who takes gives no more than it takes (M4). Kept until it moves: what is no
-        gain as a gift may be one where another takes it.
+        Who takes gives no more than it takes (M4); what is no gain as a gift may be one
+        where another takes it. Of who takes nothing, gifts that are no gain are left
+        out. Kept until it moves.
 
         Returns:
             What is gained, the class, and how many nodes, above 0.
         """
         if self._gifts is None:
-            gifts = self._gifts = []
-            for k, mine in self.mine.items():
-                spare = mine - self.held.get(k, 0) if self._above else mine
-                if spare > 0:
-                    gifts.append((self.with_more(k, -spare) - self.value, k, spare))
+            value = self.value
+            self._gifts = [
+                (self.with_more(k, -spare) - value, k, spare)
+                for k, spare in (self._taken() if self._above else self._doubtful())
+            ]
         return self._gifts
+
+    def _taken(self) -> list[tuple[int, int]]:
+        """Return how many more nodes it has than it holds now, by class."""
+        held = self.held
+        more = [(k, mine - held.get(k, 0)) for k, mine in self.mine.items()]
+        return [one for one in more if one[1] > 0]
+
+    def _doubtful(self) -> list[tuple[int, int]]:
+        """Return all it has of the classes without which it might gain more.
+
+        Of most that is ruled out even if what is left was never hit.
+        """
+        terms, expected, life_s = self._terms, self._expected, self._life_s
+        least = self.value + terms.down
+        doubtful = []
+        for k, mine in self.mine.items():
+            left = self.nodes - mine
+            worth = terms.worth[left]
+            unhit = worth * (life_s - mine * expected[k][0])
+            # Where work is worth less than nothing, hits are a gain.
+            if unhit > least * left or worth < 0.0 or least < 0.0:
+                doubtful.append((k, mine))
+        return doubtful
 
     def move(self, k: int, more: int) -> None:
         """Take *more* nodes of class *k*, or give some."""

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from milp.window import gone
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from milp.problem import Curve
     from milp.window import Holder, Holding, Stay, Window
 
@@ -121,12 +123,14 @@ class Worths:
             ]
         return known
 
-    def expected(self, stay: Stay) -> Expected:
-        """Return what is expected of a class; shares change seldom."""
-        nodes, life_s, hit, share = stay
-        known = self._gone.get((share, nodes))
-        if known is None:
-            if len(self._gone) >= _MOST_CURVES:
-                self._gone.clear()
-            known = self._gone[share, nodes] = gone(share, nodes)
-        return life_s, hit, known[-1], known
+    def expected(self, stays: Mapping[int, Stay]) -> dict[int, Expected]:
+        """Return what is expected of classes; shares change seldom."""
+        expected = {}
+        for k, (nodes, life_s, hit, share) in stays.items():
+            known = self._gone.get((share, nodes))
+            if known is None:
+                if len(self._gone) >= _MOST_CURVES:
+                    self._gone.clear()
+                known = self._gone[share, nodes] = gone(share, nodes)
+            expected[k] = life_s, hit, known[-1], known
+        return expected

@@ -147,3 +147,23 @@ def test_of_classes_that_are_alike_one_is_offered_and_any_other_class_too() -> N
     assert table.offers() == {0: 1, 1: 2, 3: 2, 4: 2}
     for seat in table.seats:
         assert seat.best_take(table.offers()) == seat.best_take(table.free)
+
+
+def test_a_search_goes_no_further_from_where_another_one_ended() -> None:
+    table = table_of({0: 1, 1: 1}, {0: 1, 1: 1}, holder([0.0, 1.0, 2.0]))
+
+    Climb(table).run(ended=({0: 1},))
+
+    assert table.holdings() == ({0: 1},)
+
+
+@given(windows())
+def test_no_gift_that_is_a_gain_is_left_out(window: Window) -> None:
+    table = Table(window, Chances(window, Worths()))
+    table.settle()
+
+    for seat in table.seats:
+        gifts = {k for _, k, _ in seat.gifts()}
+        for k, mine in seat.mine.items():
+            gained = seat.with_more(k, -mine) - seat.value
+            assert k in gifts or gained <= 1e-6 * (1.0 + abs(seat.value))
