@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from freetrain.forecast.reliability import Watched
-from freetrain.replay.policies.lookahead_holders import Holders
+from freetrain.replay.policies.lookahead_holders import Holders, by_cluster
 from freetrain.replay.policies.lookahead_nodes import changes_to_holdings
 from milp.problem import NodeClass, Problem
 from milp.window import Stay, Window
@@ -109,7 +108,7 @@ class LookaheadPolicy:
         return changes_to_holdings(plan.holdings, window, view, self._forecaster)
 
     def _window(self, view: View, trainers: Sequence[Holder]) -> Window:
-        free = dict(Counter(map(self._forecaster.cluster, view.free)))
+        free = by_cluster(view.free, self._forecaster.cluster)
         used = set(free).union(*[trainer.held for trainer in trainers])
         prospect, members = self._forecaster.prospect, self._forecaster.members
         return Window(
