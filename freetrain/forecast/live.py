@@ -11,9 +11,10 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from freetrain.forecast.experience import Experience
 from freetrain.forecast.interface import Expected, Prospect
 from freetrain.forecast.learned import LearnedForecaster
 from freetrain.forecast.leaves import LeafAffinity
@@ -50,11 +51,13 @@ class Sight:
         idle: Nodes that are idle, or held by nobody but us.
         unclear: Nodes of which it cannot be told; they stay what they were.
         promised: What is promised of idle nodes.
+        held: Nodes that trainers train on, by trainer.
     """
 
     idle: frozenset[str]
     unclear: frozenset[str]
     promised: Mapping[str, Promise]
+    held: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 class LiveForecast:
@@ -96,6 +99,7 @@ class LiveForecast:
             state=kept["learned"],
         )
         self._promises = Promises(kept["promises"])
+        self._experience = Experience(kept.get("experience"))
         self._looked_s = -math.inf if state is None else float(state["looked_s"])
         self._watched_s = 0.0 if state is None else float(state["watched_s"])
         self._number = {name: number for number, name in enumerate(self.names)}
@@ -103,6 +107,8 @@ class LiveForecast:
         self._by: Counter[str] = Counter()
         if max(self._learned.idle(), default=-1) >= len(self.names):
             raise ValueError("idle nodes without a name")
+        if not self._experience.nodes.issubset(self._learned.idle()):
+            raise ValueError("a trainer on nodes that are not idle")
 
     @property
     def is_learning(self) -> bool:
@@ -113,6 +119,17 @@ class LiveForecast:
     def leaf_rate(self) -> float | None:
         """How often pairs below one leaf leave together; None where none are known."""
         return self._leaves.rate if self._leaf_of else None
+
+    @property
+    def hit_weight(self) -> float:
+        """[κ] What a foreseeable hit counts, by how trainers fared."""
+        return self._experience.hit_weight
+
+    @property
+    def change_weight(self) -> float:
+        """[η] What a change counts; 1 until enough was watched."""
+        learned = self._experience.change_weight(self._horizon_s)
+        return 1.0 if self.is_learning else learned
 
     def intervals(self) -> tuple[Interval, ...]:
         """Return what came against what was promised, by lead."""
@@ -128,8 +145,12 @@ class LiveForecast:
         self._promised = {n: p for n, p in sight.promised.items() if n in sight.idle}
         self._by = Counter(promise.by for promise in self._promised.values())
         promised = {self._number[name]: p for name, p in self._promised.items()}
+        self._experience.lose(left, self._learned.cluster)
         self._learned.see(now_s, joined=joined, left=left)
         self._promises.see(now_s, left=left, promised=promised)
+        self._experience.note(
+            now_s, {name: self._idle_of(own) for name, own in sight.held.items()}
+        )
         self._looked_s = now_s
 
     def group(self, node: str) -> str:
@@ -181,6 +202,7 @@ class LiveForecast:
             "watched_s": self._watched_s,
             "learned": self._learned.to_state(),
             "promises": self._promises.to_state(),
+            "experience": self._experience.to_state(),
             "leaves": self._leaves.to_state(),
         }
 
@@ -191,6 +213,7 @@ class LiveForecast:
         else:
             self._learned.forget_pool()
             self._promises.forget_pool()
+            self._experience.forget_pool()
 
     def _numbered(self, name: str) -> int:
         number = self._number.setdefault(name, len(self.names))
@@ -200,6 +223,10 @@ class LiveForecast:
 
     def _leaf(self, number: int) -> str:
         return self._leaf_of.get(self.names[number], "")
+
+    def _idle_of(self, nodes: frozenset[str]) -> frozenset[int]:
+        numbers = (self._idle(name) for name in nodes)
+        return frozenset(number for number in numbers if number is not None)
 
     def _idle(self, node: str) -> int | None:
         number = self._number.get(node)

@@ -15,11 +15,7 @@ from freetrain.broker.lease import LeaseKey, LeaseState
 from freetrain.forecast.live import LiveForecast, Sight
 from freetrain.forecast.promises import Promise
 from freetrain.forecast.recent import KEPT, RecentAffinity
-from freetrain.replay.policies.lookahead import (
-    CHANGE_WEIGHT,
-    HIT_WEIGHT,
-    HORIZON_S,
-)
+from freetrain.replay.policies.lookahead import HORIZON_S
 from freetrain.store.forecasts import (
     Foreseen,
     add_departures,
@@ -118,6 +114,11 @@ def foresee(
             name: Promise(plan.start_s, str(plan.job_id))
             for name, plan in idle.planned.items()
         },
+        held={
+            one.row.name: frozenset(member.node for member in one.newest.members)
+            for one in observed.trainers
+            if one.is_wanted and one.newest is not None
+        },
     )
     outlook.forecast.look(observed.now_s, sight)
     return outlook
@@ -135,8 +136,8 @@ def foresight(run: Run, outlook: Outlook, deserts: Deserts) -> Foresight:
     settings, is_learning = run.site.planner, outlook.forecast.is_learning
     ahead = Ahead(
         horizon_s=HORIZON_S,
-        hit_weight=HIT_WEIGHT,
-        change_weight=1.0 if is_learning else CHANGE_WEIGHT,
+        hit_weight=outlook.forecast.hit_weight,
+        change_weight=outlook.forecast.change_weight,
         losses_s=deserts.losses_s,
         limit_s=min(LONGEST_S, settings.solver_limit_s),
         clock=run.outside.clock,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from freetrain.broker.pool import Pool, PoolNode
 from freetrain.broker.wanted import Trainer, problem_of
 from freetrain.forecast.interface import Prospect
-from freetrain.replay.policies.lookahead import CHANGE_WEIGHT, HIT_WEIGHT, HORIZON_S
+from freetrain.replay.policies.lookahead import HORIZON_S
 from freetrain.tick.lookahead import Ahead, Foresight
 from freetrain.tick.planners import InOrder
 from milp.curve import throughput
@@ -23,6 +23,9 @@ from milp.planner import Planner
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+_HIT_WEIGHT, _CHANGE_WEIGHT = 0.4, 1.3
+"""About what is learned on Summit."""
 
 _TRAINERS = 100
 _NODES = 1_000
@@ -70,8 +73,8 @@ def _plan(groups: int, chance: random.Random) -> tuple[int, str, str]:
     trainers = [_trainer(k, chance) for k in range(_TRAINERS)]
     ahead = Ahead(
         horizon_s=HORIZON_S,
-        hit_weight=HIT_WEIGHT,
-        change_weight=CHANGE_WEIGHT,
+        hit_weight=_HIT_WEIGHT,
+        change_weight=_CHANGE_WEIGHT,
         losses_s={one.name: one.down_s for one in trainers},
         limit_s=_LIMIT_S,
         clock=time.monotonic,

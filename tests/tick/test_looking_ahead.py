@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from freetrain.forecast.experience import Experience
 from freetrain.site.settings import Caps, PlannerSettings, PolicyName
 from freetrain.standin import keeping
 from freetrain.store.database import transaction
@@ -72,6 +73,25 @@ def test_a_trainer_runs_as_under_the_published_planner(world: TickWorld) -> None
     assert "left out" not in page.planner_reason
 
 
+def test_how_trainers_fare_is_learned_from_look_to_look(world: TickWorld) -> None:
+    world.submit("a", most=3)
+    world.tick()
+    world.beat()
+    world.tick()
+    world.now_s += 60.0
+    world.beat()
+    world.tick()
+    world.now_s += 60.0
+    world.tick()
+
+    learned = kept(world)["experience"]
+    changes, trained_s = Experience().to_state()["changes"]
+
+    assert len(learned["held"]["a"]) == 3
+    assert learned["changes"][0] == changes
+    assert learned["changes"][1] >= trained_s + 60.0
+
+
 def test_a_dry_run_keeps_nothing(world: TickWorld) -> None:
     world.tick()
     before = kept(world)
@@ -84,7 +104,14 @@ def test_a_dry_run_keeps_nothing(world: TickWorld) -> None:
 
 @pytest.mark.parametrize(
     "spoilt",
-    [{"version": 99}, {"cluster": "elsewhere"}, {"learned": 7}, {"promises": {}}],
+    [
+        {"version": 99},
+        {"cluster": "elsewhere"},
+        {"learned": 7},
+        {"promises": {}},
+        {"experience": {"hits": 7}},
+        {"experience": {**Experience().to_state(), "held": {"a": [77]}}},
+    ],
 )
 def test_what_cannot_be_used_is_dropped_with_a_line(
     world: TickWorld, spoilt: dict[str, Any]

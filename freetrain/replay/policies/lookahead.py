@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from freetrain.forecast.experience import Experience
+from freetrain.forecast.interface import Prospect
+from freetrain.forecast.live import LEAST_WATCHED_S
 from freetrain.forecast.reliability import Watched
 from freetrain.replay.policies.lookahead_holders import Holders, by_cluster
-from freetrain.replay.policies.lookahead_nodes import changes_to_holdings
+from freetrain.replay.policies.lookahead_nodes import changes_to_holdings, held_after
 from milp.problem import NodeClass, Problem
 from milp.window import Stay, Window
 from milp.window_planner import WindowPlanner
@@ -24,30 +27,27 @@ if TYPE_CHECKING:
 HORIZON_S = 500.0
 """Forecasts and plans reach this far, whatever T_fwd the published planner has."""
 
-HIT_WEIGHT = 0.25
-"""A foreseeable loss is counted a quarter: losses of several clusters may be one."""
-
-CHANGE_WEIGHT = 1.2
-"""A change must gain 1.2 times what it costs."""
-
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """What the planner goes by; chosen on the first six days of Summit.
+    """What the planner goes by.
 
     Attributes:
-        horizon_s: How far forecasts reach, seconds.
-        hit: What a foreseeable loss counts.
-        change: What a change counts.
+        horizon_s: How far forecasts reach, seconds; chosen on six days of Summit.
+        hit: What a foreseeable loss counts; None for what trainers' fortunes say.
+        change: What a change counts; None likewise.
     """
 
     horizon_s: float = HORIZON_S
-    hit: float = HIT_WEIGHT
-    change: float = CHANGE_WEIGHT
+    hit: float | None = None
+    change: float | None = None
 
 
 class LookaheadPolicy:
     """Learns from every event, and plans by what it learned.
+
+    For the first hour nodes are planned with as if all stayed for the horizon, and a
+    change costs what it costs: a cold start then is the published objective.
 
     The published planner's counts for the same horizon are where the search starts
     from, besides the present plan.
@@ -82,6 +82,8 @@ class LookaheadPolicy:
         self._weights = weights
         self._holders = Holders()
         self._regroups = regroups
+        self._experience = Experience()
+        self._began_s: float | None = None
 
     @property
     def forecasts(self) -> Watched | None:
@@ -90,7 +92,13 @@ class LookaheadPolicy:
 
     def decide(self, view: View) -> Sequence[Change]:
         """Learn from what happened, plan, and choose nodes."""
+        self._experience.lose(view.left, self._forecaster.cluster)
         self._forecaster.see(view.now_s, joined=view.joined, left=view.left)
+        changes = self._planned(view)
+        self._experience.note(view.now_s, held_after(view.trainers, changes))
+        return changes
+
+    def _planned(self, view: View) -> Sequence[Change]:
         if not view.trainers or not view.idle_nodes:
             return ()
         if self._regroups:
@@ -109,12 +117,25 @@ class LookaheadPolicy:
 
     def _window(self, view: View, trainers: Sequence[Holder]) -> Window:
         free = by_cluster(view.free, self._forecaster.cluster)
-        used = set(free).union(*[trainer.held for trainer in trainers])
-        prospect, members = self._forecaster.prospect, self._forecaster.members
+        used = sorted(set(free).union(*[trainer.held for trainer in trainers]))
+        weights, members = self._weights, self._forecaster.members
+        if self._is_learning(view.now_s):
+            lasting = Prospect(weights.horizon_s, 0.0, 1.0)
+            stays = {k: Stay(len(members(k)), *lasting) for k in used}
+            hit, change = 0.0, 1.0
+        else:
+            prospect, known = self._forecaster.prospect, self._experience
+            stays = {k: Stay(len(members(k)), *prospect(k)) for k in used}
+            hit, change = known.hit_weight, known.change_weight(weights.horizon_s)
         return Window(
-            stays={k: Stay(len(members(k)), *prospect(k)) for k in sorted(used)},
+            stays=stays,
             free=free,
             trainers=tuple(trainers),
-            hit_weight=self._weights.hit,
-            change_weight=self._weights.change,
+            hit_weight=hit if weights.hit is None else weights.hit,
+            change_weight=change if weights.change is None else weights.change,
         )
+
+    def _is_learning(self, now_s: float) -> bool:
+        if self._began_s is None:
+            self._began_s = now_s
+        return now_s - self._began_s < LEAST_WATCHED_S
