@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from freetrain.cli.load import counted
 from freetrain.priority.interface import Basis
 from freetrain.priority.registry import priority_named
+from freetrain.replay.policies.lookahead import HORIZON_S
+from freetrain.replay.run import with_costs
 from freetrain.replay.settings import BY_PRIORITY
 from freetrain.report.comparison import name_among
 from freetrain.report.rows import percent
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from freetrain.replay.result import ReplayResult
+    from freetrain.replay.settings import ReplaySettings
     from freetrain.replay.timeline import PoolTimeline
     from freetrain.trainers.spec import TrainerSpec
 
@@ -35,7 +39,8 @@ def cautions(timeline: PoolTimeline) -> tuple[str, ...]:
     lasts_s = np.diff(until_s.clip(max=timeline.horizon_s))
     low = idle >= HALF * len(timeline.node_names)
     low_s = float(lasts_s[low].sum())
-    in_low = float((idle * lasts_s)[low].sum() / (idle * lasts_s).sum())
+    every = float((idle * lasts_s).sum())
+    in_low = float((idle * lasts_s)[low].sum()) / every if every else 0.0
     said = [_without_a_log(timeline)]
     if in_low >= WORTH_TELLING:
         said.append(
@@ -74,6 +79,33 @@ def nothing_to_go_by(
         said.append(f"No trainer tells a loss, which is what {names} would go by.")
     if "deadline" in asked and all(one.deadline_s is None for one in trainers):
         said.append("No trainer has a deadline, which is what deadline would go by.")
+    return tuple(said)
+
+
+def too_dear_to_start(
+    results: Sequence[ReplayResult],
+    trainers: Sequence[TrainerSpec],
+    settings: ReplaySettings,
+) -> tuple[str, ...]:
+    """Return which policies among *results* never start some of *trainers*.
+
+    Starting is weighed against what is gained within the look-ahead.
+    """
+    starts_s = [with_costs(one, settings).costs.start_s for one in trainers]
+    reach_s = {
+        "freetrain": (settings.t_fwd_s, "--t-fwd"),
+        "lookahead": (HORIZON_S, "its horizon"),
+    }
+    said = []
+    for name in dict.fromkeys(one.policy for one in results if one.policy in reach_s):
+        t_fwd_s, called = reach_s[name]
+        dear = sum(start_s >= t_fwd_s for start_s in starts_s)
+        if dear:
+            said.append(
+                f"Starting takes {dear} of {counted(len(trainers), 'trainer')} "
+                f"{render_duration(t_fwd_s)} ({called}) or longer, in which {name} "
+                f"counts gains: it never starts these."
+            )
     return tuple(said)
 
 

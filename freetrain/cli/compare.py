@@ -6,7 +6,12 @@ import importlib.metadata
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from freetrain.cli.cautions import cautions, nothing_to_go_by, ran_out
+from freetrain.cli.cautions import (
+    cautions,
+    nothing_to_go_by,
+    ran_out,
+    too_dear_to_start,
+)
 from freetrain.cli.leaves import read_leaves
 from freetrain.cli.load import (
     counted,
@@ -191,7 +196,10 @@ def _cautions(
     *,
     trainers: Sequence[TrainerSpec],
 ) -> tuple[str, ...]:
-    in_vain = nothing_to_go_by(results, trainers)
+    in_vain = (
+        *nothing_to_go_by(results, trainers),
+        *too_dear_to_start(results, trainers, request.settings),
+    )
     if request.log is None:
         return in_vain
     early = ran_out(results, len(trainers), timeline.horizon_s)

@@ -10,6 +10,7 @@ from freetrain.broker.lease import uuid_in
 from freetrain.broker.wanted import Trainer
 from freetrain.jobfile.job import Nodes
 from freetrain.jobfile.requirement import requirement_of
+from freetrain.site.settings import PolicyName
 from freetrain.tick.ahead import look_ahead
 from freetrain.tick.deserts import Deserts
 from freetrain.tick.finding import Finder
@@ -17,7 +18,7 @@ from freetrain.tick.planners import planner_of
 from freetrain.tick.shapes import shape_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from freetrain.broker.belief import Belief
     from freetrain.broker.claims import Claims
@@ -106,7 +107,7 @@ def decide_on(
         decision=decision,
         shapes=shapes,
         deserts=deserts,
-        problems=(*unreadable, *problems, *dropped),
+        problems=(*unreadable, *problems, *dropped, *_never_started(run.site, deserts)),
         outlook=outlook,
     )
 
@@ -172,6 +173,20 @@ def _trainer(
         start_s=contender.start_s,
         assignment=None if newest is None else newest.assignment,
     )
+
+
+def _never_started(site: Site, deserts: Deserts) -> Iterator[str]:
+    """Yield whose start costs all that is gained within the look-ahead."""
+    if site.planner.policy is not PolicyName.FREETRAIN:
+        return
+    t_fwd_s = site.planner.t_fwd_s
+    for name, one in deserts.contenders.items():
+        if one.start_s >= t_fwd_s:
+            yield (
+                f"{name}: starting takes {one.start_s:.0f} s, and what a start is "
+                f"worth is counted over {t_fwd_s:.0f} s, so that it is never started; "
+                f"set a longer t_fwd under [planner] in freetrain.toml"
+            )
 
 
 def _without_the_unreadable(observed: Observed, claims: Claims) -> Belief:

@@ -3,7 +3,13 @@
 from dataclasses import replace
 from pathlib import Path
 
-from freetrain.cli.cautions import cautions, nothing_to_go_by, ran_out
+from freetrain.cli.cautions import (
+    cautions,
+    nothing_to_go_by,
+    ran_out,
+    too_dear_to_start,
+)
+from freetrain.replay.settings import ReplaySettings
 from freetrain.replay.timeline import PoolTimeline
 from freetrain.trainers.builtin import builtin_trainers
 from logs.fragments import read_fragments
@@ -33,6 +39,38 @@ def test_outages_are_told_with_their_share_of_time_and_of_node_time() -> None:
 
 def test_a_short_outage_is_not_worth_telling() -> None:
     assert told("0,0,86400", *(f"{node},0,30" for node in range(1, 10))) == ()
+
+
+def test_nothing_is_said_of_a_span_in_which_nothing_is_idle() -> None:
+    log = content("# 10 nodes", "node,idle_start_s,idle_end_s", "0,5000,9000")
+    timeline = PoolTimeline.from_trace(read_fragments(log), days=0.01)
+
+    (said,) = cautions(timeline)
+
+    assert said.startswith("Nothing is idle in the first")
+
+
+def test_a_policy_that_never_starts_what_is_dear_to_start_is_told() -> None:
+    usual, *_ = builtin_trainers("hps")
+    dear = replace(usual, costs=replace(usual.costs, start_s=40.0))
+    results = [result(name, days=1.0) for name in ("freetrain", "lookahead", "equal")]
+
+    def told_at(cost_factor: float, t_fwd_s: float = 120.0) -> tuple[str, ...]:
+        settings = ReplaySettings(cost_factor=cost_factor, t_fwd_s=t_fwd_s)
+        return too_dear_to_start(results, [usual, dear], settings)
+
+    assert told_at(2.0) == ()
+    (one,) = told_at(3.0)
+    assert one == (
+        "Starting takes 1 of 2 trainers 2 min (--t-fwd) or longer, in which freetrain "
+        "counts gains: it never starts these."
+    )
+    assert told_at(3.0, t_fwd_s=121.0) == ()
+    both = told_at(30.0)
+    assert [one.split("which ")[1].split()[0] for one in both] == [
+        "freetrain",
+        "lookahead",
+    ]
 
 
 def test_a_replay_that_outlasts_its_log_is_told() -> None:

@@ -228,3 +228,21 @@ def test_who_was_first_with_a_generation_wins(world: TickWorld) -> None:
     assert world.newest("a") == theirs
     assert world.newest("b") is None, "it may count on what the other gives up"
     assert page.problems == ("somebody else gave a a new generation first",)
+
+
+def test_who_takes_longer_to_start_than_gains_are_counted_over_is_told(
+    world: TickWorld,
+) -> None:
+    world.submit("a", '[costs]\nstart = "3min"')
+    page = world.tick().page
+
+    assert page.done["leases asked for"] == 0
+    (said,) = page.problems
+    assert said.startswith("a: starting takes 180 s")
+    assert "counted over 120 s" in said
+
+    patient = replace(world.site.planner, t_fwd_s=600.0)
+    longer = replace(world, site=replace(world.site, planner=patient)).tick().page
+
+    assert longer.done["leases asked for"] > 0
+    assert longer.problems == ()
