@@ -70,9 +70,10 @@ def holes_part(seen: Overview) -> RenderableType:
     if page is None:
         why = seen.problem or "No tick has looked at Slurm so far"
         return _text(["", f"{why.rstrip('.')}. `freetrain holes` looks now."])
+    came = came_text(page, seen.now_s)
     if not page.holes:
-        return _text(["", *_tick(page, seen), "It saw no hole."])
-    said = [*expected_lines(page, seen.now_s), *came_text(page, seen.now_s)]
+        return _text(["", *came, *_tick(page, seen), "It saw no hole."])
+    said = [*expected_lines(page, seen.now_s), *came]
     return Group("", _table(page, seen.now_s), "", _text([*said, *_tick(page, seen)]))
 
 

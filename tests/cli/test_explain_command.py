@@ -277,6 +277,18 @@ def test_what_was_expected_and_what_came_is_told_with_the_holes(
     ) in lines
 
 
+def test_what_came_is_told_where_no_hole_is_left(
+    tmp_path: Path, digits: StateDir
+) -> None:
+    put_page(digits, a_page(at_s=NOW_S - 90.0, came=(CAME,), promises=(PROMISES,)))
+
+    lines = " ".join(run("explain", cwd=tmp_path).stdout.split())
+
+    assert "the lease on n9 was over after 10 min (preempted)" in lines
+    assert "Of 12 nodes promised 10 min ahead or more" in lines
+    assert "It saw no hole." in lines
+
+
 def test_programs_are_told_what_was_expected_and_what_came(
     tmp_path: Path, digits: StateDir
 ) -> None:
