@@ -44,7 +44,7 @@ class Experience:
         }
         self._sole, self._hits = amounts(kept["hits"], 2)
         self._changes, self._trained_s = amounts(kept["changes"], 2)
-        self._held = {
+        self._held: Mapping[str, frozenset[int]] = {
             name: frozenset(map(int, own)) for name, own in kept["held"].items()
         }
         self._at_s = None if kept["at_s"] is None else float(kept["at_s"])
@@ -95,10 +95,11 @@ class Experience:
             left: Who leaves.
             cluster: Returns the cluster of an idle node.
         """
+        if not left:
+            return
         for own in self._held.values():
-            gone = own.intersection(left)
-            if gone and len({cluster(node) for node in own}) > 1:
-                hit = len({cluster(node) for node in gone})
+            if not own.isdisjoint(left) and len({cluster(node) for node in own}) > 1:
+                hit = len({cluster(node) for node in own.intersection(left)})
                 self._hits += hit
                 self._sole += hit == 1
 
@@ -111,13 +112,16 @@ class Experience:
 
         Args:
             now_s: When, seconds; never earlier than the last.
-            held: Idle nodes by trainer, of those that are under way.
+            held: Idle nodes by trainer, of those that are under way; not to be
+                changed afterwards.
         """
         if self._at_s is not None:
             trains = sum([1 for own in self._held.values() if own])
             self._trained_s += trains * (now_s - self._at_s)
+        known = self._held.get
         for name, own in held.items():
-            before = self._held.get(name)
-            if before and own and len(before) != len(own):
+            before = known(name)
+            # Most hold what they held, in the very same set.
+            if before is not own and before and own and len(before) != len(own):
                 self._changes += 1.0
-        self._held, self._at_s = dict(held), now_s
+        self._held, self._at_s = held, now_s

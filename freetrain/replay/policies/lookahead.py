@@ -10,7 +10,7 @@ from freetrain.forecast.interface import Prospect
 from freetrain.forecast.live import LEAST_WATCHED_S
 from freetrain.forecast.reliability import Watched
 from freetrain.replay.policies.lookahead_holders import Holders, by_cluster
-from freetrain.replay.policies.lookahead_nodes import changes_to_holdings, held_after
+from freetrain.replay.policies.lookahead_nodes import changes_to_holdings
 from milp.problem import NodeClass, Problem
 from milp.window import Stay, Window
 from milp.window_planner import WindowPlanner
@@ -94,13 +94,15 @@ class LookaheadPolicy:
         """Learn from what happened, plan, and choose nodes."""
         self._experience.lose(view.left, self._forecaster.cluster)
         self._forecaster.see(view.now_s, joined=view.joined, left=view.left)
+        if not view.trainers or not view.idle_nodes:
+            self._experience.note(view.now_s, {})
+            return ()
         changes = self._planned(view)
-        self._experience.note(view.now_s, held_after(view.trainers, changes))
+        held = self._holders.after(view.trainers, changes)
+        self._experience.note(view.now_s, held)
         return changes
 
     def _planned(self, view: View) -> Sequence[Change]:
-        if not view.trainers or not view.idle_nodes:
-            return ()
         if self._regroups:
             self._holders = Holders()
         curves = self._worth.curves(view)

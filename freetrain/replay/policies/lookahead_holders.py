@@ -10,7 +10,7 @@ from milp.window import Holder
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from freetrain.replay.policies.interface import TrainerView
+    from freetrain.replay.policies.interface import Change, TrainerView
     from freetrain.trainers.spec import Costs
     from milp.problem import Curve
 
@@ -40,6 +40,19 @@ class Holders:
 
     def __init__(self) -> None:
         self._seen: dict[int, Seen] = {}
+
+    def after(
+        self, trainers: Sequence[TrainerView], changes: Sequence[Change]
+    ) -> dict[str, frozenset[int]]:
+        """Return the nodes by trainer once *changes* of *trainers* are made.
+
+        To be called with those that ``of`` was called with last.
+        """
+        held = {seen.state.name: seen.nodes for seen in self._seen.values()}
+        for change in changes:
+            name = self._seen[trainers[change.trainer].serial].state.name
+            held[name] = held[name].difference(change.drop).union(change.take)
+        return held
 
     def of(
         self,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from freetrain.forecast.interface import Forecaster
-    from freetrain.replay.policies.interface import TrainerView, View
+    from freetrain.replay.policies.interface import View
     from milp.window import Holding, Window
 
 
@@ -86,15 +86,3 @@ def _together(
         return nodes
     places = close_to_each_other(forecaster.affinity(nodes), wanted)
     return [nodes[place] for place in places]
-
-
-def held_after(
-    trainers: Sequence[TrainerView], changes: Sequence[Change]
-) -> dict[str, frozenset[int]]:
-    """Return the nodes of each trainer, by its serial, once *changes* are made."""
-    held = [frozenset(trainer.held) for trainer in trainers]
-    for change in changes:
-        own = held[change.trainer].difference(change.drop)
-        held[change.trainer] = own.union(change.take)
-    serials = [str(trainer.serial) for trainer in trainers]
-    return dict(zip(serials, held, strict=True))
