@@ -79,7 +79,7 @@ def test_a_whole_deviation_is_twice_the_caution_of_half_of_one() -> None:
 
 @pytest.mark.parametrize("priority", PRIORITIES)
 def test_only_who_compares_samples_is_cautious(priority: str) -> None:
-    assert deviations_for(priority) == (0.5 if priority == "throughput" else 0.0)
+    assert deviations_for(priority) == (1.0 if priority == "throughput" else 0.0)
 
 
 def test_who_never_ran_keeps_what_is_expected_of_it() -> None:

@@ -238,7 +238,7 @@ def test_who_runs_is_not_lowered_nor_anybody_where_samples_are_not_compared() ->
         Measured(Prior(), now_s=500.0, deviations=deviations)
         .of(job(), to_state(ONE_SIZE), Way(held=held))
         .samples_per_s
-        for deviations, held in ((0.5, 0), (0.5, 2), (0.0, 0))
+        for deviations, held in ((1.0, 0), (1.0, 2), (0.0, 0))
     )
 
     assert (waits[1:] < plain[1:]).all()
