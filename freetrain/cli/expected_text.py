@@ -86,7 +86,8 @@ def _leaves(page: Page) -> Iterator[str]:
     if page.leaves and page.leaf_rate is not None:
         yield (
             f"Slurm tells {page.leaves} leaf switches or blocks: two idle nodes below "
-            f"one left together {page.leaf_rate:.0%} of the times that either left."
+            f"one are taken to leave together {page.leaf_rate:.0%} of the times that "
+            f"either leaves."
         )
 
 

@@ -27,7 +27,7 @@ def read_leaves(path: Path, nodes: Sequence[str], *, named: str) -> tuple[str, .
     """Return the leaf of each of *nodes*; empty for those that *path* does not name.
 
     Args:
-        path: What ``scontrol show topology`` printed, or a topology.conf.
+        path: What ``scontrol show topology`` printed, or a file written like that.
         nodes: The nodes that take part.
         named: How the user named it.
 

@@ -86,7 +86,7 @@ def remarks(
     if uncounted:
         found.append(
             f"[work] {uncounted} ends nothing: [progress] does not tell how many are "
-            f"done, so it trains until its program ends"
+            f"done"
         )
     return tuple(found)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
 _SAID_SOLE, _SAID_HITS = 5.0, 20.0
-"""Believed before anything was seen: of four hits one comes alone, as on Summit."""
+"""Believed before anything was seen: of four hits one comes alone."""
 
 _SAID_CHANGES, _SAID_TRAINED_S = 1.0, 1_000.0
 """Likewise: a trainer is changed every 1,000 s."""

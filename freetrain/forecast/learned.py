@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 LEAST_AFFINITY = 0.5
 
+LEAST_WATCHED_S = 3_600.0
+"""Until an hour has been watched, nodes are planned with as if none of them left: so
+the published objective has it, and a cold start is no worse by that."""
+
 CHECKED_S = 600.0
 """Survival over this long is checked against what came, and corrected."""
 
@@ -90,6 +94,7 @@ class LearnedForecaster:
         pairs: What knows affinities; None for counts of all pairs ever seen.
         state: What ``to_state`` gave, which is everything but the affinities; None
             to begin.
+        learns_s: For so long after its first event prospects are that nobody leaves.
 
     Raises:
         ValueError: The state is nothing of the kind.
@@ -97,7 +102,7 @@ class LearnedForecaster:
         TypeError: Likewise.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - parts that a loop or a test replaces
         self,
         horizon_s: float,
         *,
@@ -105,8 +110,12 @@ class LearnedForecaster:
         checks: bool = True,
         pairs: Pairs | None = None,
         state: Mapping[str, Any] | None = None,
+        learns_s: float = 0.0,
     ) -> None:
         self._horizon_s = horizon_s
+        self._lasting = Prospect(horizon_s, 0.0, 1.0)
+        self._learns_s = learns_s
+        self._plain_until_s = math.inf if learns_s else -math.inf
         self._knows_pairs = knows_pairs
         self._affinity = Affinity() if pairs is None else pairs
         kept = state or {"hazard": None, "calibration": None}
@@ -127,6 +136,8 @@ class LearnedForecaster:
         self, now_s: float, *, joined: Collection[int], left: Collection[int]
     ) -> None:
         """Learn from an event; see ``Forecaster``."""
+        if self._plain_until_s == math.inf:
+            self._plain_until_s = now_s + self._learns_s
         self._prospects.clear()
         self._settle(now_s)
         if left:
@@ -193,6 +204,8 @@ class LearnedForecaster:
 
         Kept for a fiftieth of the cluster's age, as nothing changes much till then.
         """
+        if self._now_s < self._plain_until_s:
+            return self._lasting
         known = self._clusters[cluster]
         if known.prospect is None or self._now_s > known.until_s:
             age_s = self._now_s - known.since_s

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from freetrain.forecast.experience import Experience
 from freetrain.forecast.interface import Expected, Prospect
-from freetrain.forecast.learned import LearnedForecaster
+from freetrain.forecast.learned import LEAST_WATCHED_S, LearnedForecaster
 from freetrain.forecast.leaves import LeafAffinity
 from freetrain.forecast.promises import Promises
 from freetrain.forecast.recent import RecentAffinity
@@ -32,10 +32,6 @@ VERSION = 1
 LONGEST_GAP_S = 900.0
 """What happened between looks further apart is not known: a node may have left and
 come back."""
-
-LEAST_WATCHED_S = 3_600.0
-"""Until an hour has been watched, nodes are planned with as if none of them left but
-those promised away: so the published planner sees them, and it is no worse."""
 
 _EVEN = 0.5
 _LEAST = 1e-12

@@ -110,5 +110,5 @@ def _reason(contender: Contender, need: _Need | None) -> str:
         return "its deadline cannot be met, so it counts by its speed-up"
     if need.floor < need.nodes:
         given = need.floor or "none"
-        return f"{need.nodes} nodes would meet its deadline; earlier ones leave {given}"
+        return f"{need.nodes} nodes would meet its deadline; it can have {given} now"
     return f"{need.floor} nodes towards its deadline"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from freetrain.broker.lease import uuid_in
 from freetrain.broker.wanted import Trainer
 from freetrain.jobfile.job import Nodes
 from freetrain.jobfile.requirement import requirement_of
-from freetrain.site.settings import PolicyName
+from freetrain.site.settings import PlannerSettings, PolicyName
 from freetrain.tick.ahead import look_ahead
 from freetrain.tick.deserts import Deserts
 from freetrain.tick.finding import Finder
@@ -176,17 +177,30 @@ def _trainer(
 
 
 def _never_started(site: Site, deserts: Deserts) -> Iterator[str]:
-    """Yield whose start costs all that is gained within the look-ahead."""
-    if site.planner.policy is not PolicyName.FREETRAIN:
-        return
-    t_fwd_s = site.planner.t_fwd_s
+    """Yield who waits and costs more to start than is gained within the look-ahead."""
+    reach_s, advice = _reach(site.planner)
     for name, one in deserts.contenders.items():
-        if one.start_s >= t_fwd_s:
+        if not one.held and one.start_s >= reach_s:
             yield (
                 f"{name}: starting takes {one.start_s:.0f} s, and what a start is "
-                f"worth is counted over {t_fwd_s:.0f} s, so that it is never started; "
-                f"set a longer t_fwd under [planner] in freetrain.toml"
+                f"worth is counted over {reach_s:.0f} s, so that it is never started; "
+                f"{advice}"
             )
+
+
+def _reach(settings: PlannerSettings) -> tuple[float, str]:
+    """Return how far gains are counted at most, and what to do about it."""
+    if settings.policy is PolicyName.FREETRAIN:
+        return (
+            settings.t_fwd_s,
+            "set a longer t_fwd under [planner] in freetrain.toml",
+        )
+    if settings.policy is PolicyName.LOOKAHEAD:
+        # Imported here: it needs NumPy, which ticks that do not look ahead do not.
+        from freetrain.replay.policies.lookahead import HORIZON_S  # noqa: PLC0415
+
+        return HORIZON_S, 'policy = "freetrain" with a longer t_fwd starts it'
+    return math.inf, ""
 
 
 def _without_the_unreadable(observed: Observed, claims: Claims) -> Belief:

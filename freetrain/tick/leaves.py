@@ -80,7 +80,7 @@ def _asked(
     problem = ""
     try:
         told = backend.topology()
-        if not told and must_have_leaves(config):
+        if not told and (last or must_have_leaves(config)):
             problem = f"it names {config.topology_plugin} and tells no leaf of it"
     except SlurmError as error:
         told, problem = (), str(error)

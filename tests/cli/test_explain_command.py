@@ -272,8 +272,8 @@ def test_what_was_expected_and_what_came_is_told_with_the_holes(
         "eight of ten between 5 min early and 2 min late, half by 30 s early."
     ) in lines
     assert (
-        "Slurm tells 12 leaf switches or blocks: two idle nodes below one left "
-        "together 62% of the times that either left."
+        "Slurm tells 12 leaf switches or blocks: two idle nodes below one are taken to "
+        "leave together 62% of the times that either leaves."
     ) in lines
 
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from freetrain.forecast.interface import Prospect
-from freetrain.forecast.learned import LearnedForecaster
+from freetrain.forecast.learned import LEAST_WATCHED_S, LearnedForecaster
 from freetrain.priority.registry import priority_named
 from freetrain.replay.accounting import PublishedAccountant
 from freetrain.replay.engine import Engine
@@ -91,7 +91,9 @@ def play_part(part: Part, windows: WindowPlanner | None = None) -> float:
         priority_named(part.priority or OURS[part.jobs]), GivenSpeeds(), t_fwd_s=120.0
     )
     learned = LearnedForecaster if part.knows_lives else Everlasting
-    forecaster = learned(part.weights.horizon_s, knows_pairs=part.knows_pairs)
+    forecaster = learned(
+        part.weights.horizon_s, knows_pairs=part.knows_pairs, learns_s=LEAST_WATCHED_S
+    )
     planner = MeasuredPlanner(Planner(verifies=False), use, time.perf_counter)
     Engine(
         pool_from(part.day),
@@ -208,7 +210,9 @@ def _events_s(day: float, parallel: int, *, ours: bool = True) -> list[float]:
     published = Planner(verifies=not ours)
     planner = MeasuredPlanner(published, SolverUse(), time.perf_counter)
     worth = SteadyWorth(priority_named("throughput"), GivenSpeeds(), t_fwd_s=120.0)
-    forecaster = LearnedForecaster(Weights().horizon_s, checks=False)
+    forecaster = LearnedForecaster(
+        Weights().horizon_s, checks=False, learns_s=LEAST_WATCHED_S
+    )
     engine = Engine(
         pool_from(day, SPEED_DAYS),
         builtin_trainers("hps"),

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from freetrain.forecast.affinity import Affinity
-from freetrain.forecast.interface import Forecaster
+from freetrain.forecast.interface import Forecaster, Prospect
 from freetrain.forecast.learned import LearnedForecaster
 from freetrain.replay.timeline import PoolEvent
 from tests.forecast.pools import histories, idle_after
@@ -232,3 +232,21 @@ def test_what_came_of_survivals_foretold_corrects_later_ones() -> None:
     raw = (1.0 - expected.hit) ** (expected.share * 600.0 / HORIZON_S)
     assert raw > 0.1
     assert forecaster.survival(0, 600.0) < raw / 2
+
+
+def test_while_it_learns_nobody_is_expected_to_leave() -> None:
+    patient = LearnedForecaster(400.0, learns_s=3_600.0)
+    quick = LearnedForecaster(400.0)
+    for one in (patient, quick):
+        for turn in range(10):
+            one.see(1_000.0 + 350.0 * turn, joined=(1,), left=())
+            one.see(1_100.0 + 350.0 * turn, joined=(), left=(1,))
+        one.see(4_599.0, joined=(1,), left=())
+
+    assert patient.prospect(patient.cluster(1)) == Prospect(400.0, 0.0, 1.0)
+    for one in (patient, quick):
+        one.see(4_600.0, joined=(2,), left=())
+    for node in (1, 2):
+        learned = quick.prospect(quick.cluster(node))
+        assert patient.prospect(patient.cluster(node)) == learned
+        assert learned.hit > 0.0

@@ -44,7 +44,7 @@ def test_the_earliest_deadline_is_served_first() -> None:
     counts = planned(seen, ratings)
     assert counts["early"] == 5
     assert counts["late"] == 3
-    assert "5 nodes would meet its deadline; earlier ones leave 3" in ratings[0].reason
+    assert "5 nodes would meet its deadline; it can have 3 now" in ratings[0].reason
     assert ratings[1].reason == "5 nodes towards its deadline"
 
 
@@ -55,7 +55,7 @@ def test_a_deadline_that_earlier_ones_leave_no_node_for_is_not_called_hopeless()
     early = due("early", in_s=1000.0, samples=4e5)
     first = Deadline().rate(look(late, early, nodes=5), {}).ratings[0]
     assert first.floor == 0
-    assert first.reason == "5 nodes would meet its deadline; earlier ones leave none"
+    assert first.reason == "5 nodes would meet its deadline; it can have none now"
 
 
 def test_a_hopeless_trainer_starves_nobody() -> None:

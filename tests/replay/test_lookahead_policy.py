@@ -5,7 +5,6 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.forecast.interface import Prospect
 from freetrain.forecast.learned import LearnedForecaster
 from freetrain.priority.throughput import Throughput
 from freetrain.replay.accounting import PublishedAccountant
@@ -37,27 +36,15 @@ Pool = dict[int, Node]
 LOOKAHEAD = settings(policy="lookahead")
 
 
-class Asked(LearnedForecaster):
-    """Notes down when it is asked what to expect of a cluster."""
-
-    def __init__(self) -> None:
-        super().__init__(Weights().horizon_s)
-        self.asked_s: list[float] = []
-
-    def prospect(self, cluster: int) -> Prospect:
-        self.asked_s.append(self._now_s)
-        return super().prospect(cluster)
-
-
 class Recorded:
     """Looks ahead, and keeps what it decided."""
 
     name = "lookahead"
 
-    def __init__(self, forecaster: LearnedForecaster | None = None) -> None:
+    def __init__(self) -> None:
         planner = MeasuredPlanner(Planner(), SolverUse(), no_clock)
         worth = SteadyWorth(Throughput(), GivenSpeeds(), t_fwd_s=120.0)
-        forecaster = forecaster or LearnedForecaster(Weights().horizon_s)
+        forecaster = LearnedForecaster(Weights().horizon_s)
         self._policy = LookaheadPolicy(forecaster, planner, worth, Weights())
         self.decided: list[tuple[float, tuple[Change, ...]]] = []
 
@@ -71,18 +58,14 @@ def decisions(
     pool: Pool, team: Sequence[TrainerSpec]
 ) -> list[tuple[float, tuple[Change, ...]]]:
     recorded = Recorded()
-    play(recorded, pool, team)
-    return recorded.decided
-
-
-def play(policy: Recorded, pool: Pool, team: Sequence[TrainerSpec]) -> None:
     Engine(
         PoolTimeline.from_trace(trace_of(pool, nodes=6)),
         team,
-        policy=policy,
+        policy=recorded,
         accountant=PublishedAccountant(Tally(), notices_at_once=True),
         settings=ReplaySettings(),
     ).run()
+    return recorded.decided
 
 
 def steps(
@@ -184,13 +167,3 @@ def test_a_whole_cluster_does_not_go_to_one_where_two_gain_more_by_halves() -> N
     ]
 
     assert sorted(len(one.take) for one in takes(pool, team, 7000.0)) == [2, 2]
-
-
-def test_for_an_hour_nodes_are_planned_with_as_if_they_stayed() -> None:
-    forecaster = Asked()
-    pool: Pool = {0: [(0.0, 9_000.0)], 1: [(100.0, 3_000.0), (3_900.0, 8_000.0)]}
-
-    play(Recorded(forecaster), pool, [trainer("a", samples=1e9)])
-
-    assert forecaster.asked_s
-    assert min(forecaster.asked_s) == 3_900.0

@@ -102,6 +102,18 @@ def test_another_topology_and_a_clock_that_went_back_are_asked_for_at_once() -> 
     assert len(runner.asked) == 3
 
 
+def test_a_newer_slurm_that_says_nothing_any_more_takes_no_leaves_away() -> None:
+    newer = config("topology/flat", major=25)
+    newer = replace(newer, release=replace(newer.release, minor=5))
+    state = known(Runner(), newer).to_state()
+
+    silent = found(Runner(""), newer, state, now_s=NOW_S + ASKED_EVERY_S)
+
+    assert silent is not None
+    assert silent.told == known(Runner(), newer).told
+    assert "was not told" in silent.problem
+
+
 @pytest.mark.parametrize("text", [None, "", "\x1b[31m<html>502 Bad Gateway</html>\n"])
 def test_where_it_cannot_be_had_the_last_answer_holds_for_another_hour(
     text: str | None,

@@ -10,6 +10,7 @@ import pytest
 from freetrain.exchange.assigned import Assigned, create_assigned
 from freetrain.exchange.ending import Ended, create_ending
 from freetrain.exchange.heartbeat import AgentState
+from freetrain.site.settings import PolicyName
 from freetrain.store.events import EventKind
 from freetrain.store.open_store import read_store
 from freetrain.store.trainers import TrainerState
@@ -246,3 +247,22 @@ def test_who_takes_longer_to_start_than_gains_are_counted_over_is_told(
 
     assert longer.done["leases asked for"] > 0
     assert longer.problems == ()
+
+
+def test_who_trains_is_not_said_never_to_start(world: TickWorld) -> None:
+    running(world, "a", 2)
+    hasty = replace(world.site.planner, t_fwd_s=1.0)
+
+    page = replace(world, site=replace(world.site, planner=hasty)).tick().page
+
+    assert not [said for said in page.problems if "never started" in said]
+
+
+def test_looking_ahead_tells_of_a_start_beyond_its_horizon(world: TickWorld) -> None:
+    world.submit("a", '[costs]\nstart = "10min"')
+    ahead = replace(world.site.planner, policy=PolicyName.LOOKAHEAD)
+
+    page = replace(world, site=replace(world.site, planner=ahead)).tick().page
+
+    (said,) = page.problems
+    assert "counted over 500 s" in said

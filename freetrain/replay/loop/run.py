@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from freetrain.forecast.learned import LearnedForecaster
+from freetrain.forecast.learned import LEAST_WATCHED_S, LearnedForecaster
 from freetrain.replay.engine import Engine
 from freetrain.replay.loop.guests import Trainees
 from freetrain.replay.loop.harm import harm_of
@@ -149,6 +149,6 @@ def _policy(
     """Return the policy; ``lookahead`` goes by plans where *leases* knows of them."""
     if leases is None or settings.policy != "lookahead":
         return POLICIES[settings.policy](settings, clock, use)
-    learned = LearnedForecaster(HORIZON_S)
+    learned = LearnedForecaster(HORIZON_S, learns_s=LEAST_WATCHED_S)
     forecaster = PromisedForecaster(learned, leases, horizon_s=HORIZON_S)
     return lookahead_by(forecaster, settings, clock, use, regroups=True)

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from freetrain.forecast.experience import Experience
-from freetrain.forecast.interface import Prospect
-from freetrain.forecast.live import LEAST_WATCHED_S
+from freetrain.forecast.learned import LEAST_WATCHED_S
 from freetrain.forecast.reliability import Watched
 from freetrain.replay.policies.lookahead_holders import Holders, by_cluster
 from freetrain.replay.policies.lookahead_nodes import changes_to_holdings
@@ -46,8 +45,8 @@ class Weights:
 class LookaheadPolicy:
     """Learns from every event, and plans by what it learned.
 
-    For the first hour nodes are planned with as if all stayed for the horizon, and a
-    change costs what it costs: a cold start then is the published objective.
+    For the first hour a change counts what it costs. With a forecaster that learns
+    for as long, a cold start is planned by the published objective.
 
     The published planner's counts for the same horizon are where the search starts
     from, besides the present plan.
@@ -92,6 +91,8 @@ class LookaheadPolicy:
 
     def decide(self, view: View) -> Sequence[Change]:
         """Learn from what happened, plan, and choose nodes."""
+        if self._began_s is None:
+            self._began_s = view.now_s
         self._experience.lose(view.left, self._forecaster.cluster)
         self._forecaster.see(view.now_s, joined=view.joined, left=view.left)
         if not view.trainers or not view.idle_nodes:
@@ -120,24 +121,15 @@ class LookaheadPolicy:
     def _window(self, view: View, trainers: Sequence[Holder]) -> Window:
         free = by_cluster(view.free, self._forecaster.cluster)
         used = sorted(set(free).union(*[trainer.held for trainer in trainers]))
-        weights, members = self._weights, self._forecaster.members
-        if self._is_learning(view.now_s):
-            lasting = Prospect(weights.horizon_s, 0.0, 1.0)
-            stays = {k: Stay(len(members(k)), *lasting) for k in used}
-            hit, change = 0.0, 1.0
-        else:
-            prospect, known = self._forecaster.prospect, self._experience
-            stays = {k: Stay(len(members(k)), *prospect(k)) for k in used}
-            hit, change = known.hit_weight, known.change_weight(weights.horizon_s)
+        weights, known = self._weights, self._experience
+        prospect, members = self._forecaster.prospect, self._forecaster.members
+        change = 1.0
+        if view.now_s - (self._began_s or 0.0) >= LEAST_WATCHED_S:
+            change = known.change_weight(weights.horizon_s)
         return Window(
-            stays=stays,
+            stays={k: Stay(len(members(k)), *prospect(k)) for k in used},
             free=free,
             trainers=tuple(trainers),
-            hit_weight=hit if weights.hit is None else weights.hit,
+            hit_weight=known.hit_weight if weights.hit is None else weights.hit,
             change_weight=change if weights.change is None else weights.change,
         )
-
-    def _is_learning(self, now_s: float) -> bool:
-        if self._began_s is None:
-            self._began_s = now_s
-        return now_s - self._began_s < LEAST_WATCHED_S

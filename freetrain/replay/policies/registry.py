@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from freetrain.forecast.affinity import Affinity
-from freetrain.forecast.learned import LearnedForecaster
+from freetrain.forecast.learned import LEAST_WATCHED_S, LearnedForecaster
 from freetrain.forecast.leaves import LeafAffinity
 from freetrain.forecast.reliability import Watched
 from freetrain.priority.interface import Basis
@@ -53,6 +53,7 @@ def _lookahead(
     forecaster = LearnedForecaster(
         HORIZON_S,
         checks=settings.record_forecasts,
+        learns_s=LEAST_WATCHED_S,
         pairs=LeafAffinity(counted, leaves.__getitem__) if leaves else counted,
     )
     return lookahead_by(forecaster, settings, clock, use)
