@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from freetrain.cli.load import counted
 from freetrain.priority.interface import Basis
 from freetrain.priority.registry import priority_named
 from freetrain.replay.policies.lookahead import HORIZON_S
@@ -15,6 +14,7 @@ from freetrain.replay.settings import BY_PRIORITY
 from freetrain.report.comparison import name_among
 from freetrain.report.rows import percent
 from freetrain.toml.duration import render_duration
+from freetrain.toml.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,8 +39,9 @@ def cautions(timeline: PoolTimeline) -> tuple[str, ...]:
     lasts_s = np.diff(until_s.clip(max=timeline.horizon_s))
     low = idle >= HALF * len(timeline.node_names)
     low_s = float(lasts_s[low].sum())
-    every = float((idle * lasts_s).sum())
-    in_low = float((idle * lasts_s)[low].sum()) / every if every else 0.0
+    node_s = idle * lasts_s
+    every_s = float(node_s.sum())
+    in_low = float(node_s[low].sum()) / every_s if every_s else 0.0
     said = [_without_a_log(timeline)]
     if in_low >= WORTH_TELLING:
         said.append(

@@ -14,7 +14,6 @@ from freetrain.cli.cautions import (
 )
 from freetrain.cli.leaves import read_leaves
 from freetrain.cli.load import (
-    counted,
     cut,
     fitted,
     idle_of,
@@ -27,7 +26,7 @@ from freetrain.replay.run import run_replay
 from freetrain.replay.timeline import DAY_S, PoolTimeline
 from freetrain.report.comparison import Comparison, hole_lengths_s
 from freetrain.toml.duration import render_duration
-from freetrain.toml.wording import one_line
+from freetrain.toml.wording import counted, one_line
 from logs.schedule import Method
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from freetrain.report.rows import scaled
 from freetrain.toml.duration import render_duration
-from freetrain.toml.wording import one_line
+from freetrain.toml.wording import counted, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -126,10 +126,9 @@ def speed_lines(one: Curves) -> Iterator[str]:
 def bad_line_lines(one: Curves) -> Iterator[str]:
     """Yield how many lines were left out, in one line; nothing for none."""
     if one.bad_lines:
-        lines = "line" if one.bad_lines == 1 else "lines"
         yield (
-            f"Left out: {one.bad_lines:,} {lines} of its progress that could not be "
-            f"understood."
+            f"Left out: {counted(one.bad_lines, 'line')} of its progress that could "
+            f"not be understood."
         )
 
 

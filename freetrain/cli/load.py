@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from freetrain.errors import BadDataError, MissingInputError, UsageError
 from freetrain.replay.timeline import PoolTimeline
-from freetrain.toml.wording import closest
+from freetrain.toml.wording import closest, counted
 from freetrain.trainers.builtin import BUILTIN_NAMES, builtin_trainers
 from freetrain.trainers.file import read_trainers
 from logs.read import read_trace
@@ -173,8 +173,3 @@ def _not_placed(made: Schedule) -> tuple[str, ...]:
             f"by {over.worst_units:,} at the worst."
         )
     return tuple(said)
-
-
-def counted(number: int, noun: str) -> str:
-    """Return ``1 hole``, ``1,234 holes``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -9,7 +9,7 @@ import shlex
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from freetrain.cli.load import counted, load_trace, load_trainers
+from freetrain.cli.load import load_trace, load_trainers
 from freetrain.cli.loop_request import loop_words
 from freetrain.cli.output import check_folder, write_folder, write_out
 from freetrain.cli.progress import progress
@@ -21,7 +21,7 @@ from freetrain.replay.timeline import DAY_S
 from freetrain.report.forecast_record import FORECAST_PAGE, forecast_records
 from freetrain.report.record import full_record, steady_record
 from freetrain.toml.duration import render_duration
-from freetrain.toml.wording import one_line
+from freetrain.toml.wording import counted, one_line
 from logs.schedule import Method
 from logs.trace import JobTrace
 

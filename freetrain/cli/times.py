@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from freetrain.toml.wording import counted
+
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 _FEW = 10
 """Below so many of a unit the next smaller one is shown as well."""
@@ -45,6 +47,4 @@ def clock_text(time_s: float) -> str:
 
 def nodes_text(nodes: int) -> str:
     """Return ``1 node``, ``3 nodes`` or ``no node``."""
-    if nodes == 0:
-        return "no node"
-    return f"{nodes:,} node{'s' if nodes > 1 else ''}"
+    return counted(nodes, "node") if nodes else "no node"

@@ -27,6 +27,11 @@ def shown(value: object) -> str:
     return text[: LONGEST_SHOWN - 3] + "..." if cut else text
 
 
+def counted(number: int, noun: str) -> str:
+    """Return ``1 hole``, ``1,234 holes``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def one_line(text: str) -> str:
     """Return *text* on one line, with nothing in it that moves a terminal's cursor."""
     folded = " ".join(text.split())
