@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,10 +17,12 @@ from freetrain.replay.policies.worth import SteadyWorth
 from freetrain.replay.result import Step
 from freetrain.replay.run import run_replay
 from freetrain.replay.runs import Tally
-from freetrain.replay.settings import ReplaySettings
+from freetrain.replay.settings import Accounting, ReplaySettings
 from freetrain.replay.timeline import PoolTimeline
 from freetrain.trainers.spec import Costs, Scaling, TrainerSpec
 from milp.planner import Planner
+from milp.window import Window
+from milp.window_planner import WindowPlan, WindowPlanner
 from tests.replay.worlds import (
     linear,
     no_clock,
@@ -41,11 +43,13 @@ class Recorded:
 
     name = "lookahead"
 
-    def __init__(self) -> None:
+    def __init__(self, windows: WindowPlanner | None = None) -> None:
         planner = MeasuredPlanner(Planner(), SolverUse(), no_clock)
         worth = SteadyWorth(Throughput(), GivenSpeeds(), t_fwd_s=120.0)
         forecaster = LearnedForecaster(Weights().horizon_s)
-        self._policy = LookaheadPolicy(forecaster, planner, worth, Weights())
+        self._policy = LookaheadPolicy(
+            forecaster, planner, worth, Weights(), windows=windows
+        )
         self.decided: list[tuple[float, tuple[Change, ...]]] = []
 
     def decide(self, view: View) -> Sequence[Change]:
@@ -55,9 +59,9 @@ class Recorded:
 
 
 def decisions(
-    pool: Pool, team: Sequence[TrainerSpec]
+    pool: Pool, team: Sequence[TrainerSpec], *, windows: WindowPlanner | None = None
 ) -> list[tuple[float, tuple[Change, ...]]]:
-    recorded = Recorded()
+    recorded = Recorded(windows)
     Engine(
         PoolTimeline.from_trace(trace_of(pool, nodes=6)),
         team,
@@ -167,3 +171,51 @@ def test_a_whole_cluster_does_not_go_to_one_where_two_gain_more_by_halves() -> N
     ]
 
     assert sorted(len(one.take) for one in takes(pool, team, 7000.0)) == [2, 2]
+
+
+def test_a_replay_learns_for_an_hour_before_it_goes_by_what_leaves() -> None:
+    pool: Pool = {
+        0: [(0.0, 4_200.0)],
+        1: [(float(t), t + 65.0) for t in range(0, 4_000, 100)],
+    }
+    costs = Costs(grow_s=300.0, shrink_s=300.0)
+    one = replace(trainer("a"), samples=1e9, costs=costs, scaling=linear(most=2))
+    choice = ReplaySettings(policy="lookahead", accounting=Accounting.PUBLISHED_C)
+
+    used = {step.time_s: step.used_nodes for step in steps(pool, [one], choice)}
+
+    assert [used[t] for t in (2_900.0, 3_500.0)] == [2, 2]
+    assert [used[t] for t in (3_600.0, 3_900.0)] == [1, 1]
+
+
+class Weighed(WindowPlanner):
+    """Notes down what losses and changes count for in the windows that it plans."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights: list[tuple[float, float]] = []
+
+    def plan(
+        self,
+        window: Window,
+        starts: Sequence[Sequence[int]] = (),
+        *,
+        stop: Callable[[], bool] | None = None,
+    ) -> WindowPlan:
+        self.weights.append((window.hit_weight, window.change_weight))
+        return super().plan(window, starts, stop=stop)
+
+
+def test_what_changes_count_for_is_learned_and_told_after_an_hour() -> None:
+    pool: Pool = {
+        0: [(0.0, 9_000.0)],
+        1: [(float(t), t + 100.0) for t in range(0, 9_000, 200)],
+    }
+    windows = Weighed()
+
+    decisions(pool, [trainer("a", samples=1e9)], windows=windows)
+
+    early = [change for _, change in windows.weights[:30]]
+    assert early == [1.0] * 30
+    assert windows.weights[-1][1] > 1.5
+    assert {hit for hit, _ in windows.weights} != {0.25}, "hits come one by one"
