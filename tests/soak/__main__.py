@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from freetrain.site.settings import PolicyName
 from tests.cluster.holding import running_cluster
 from tests.cluster.machine import ClusterRefusedError, prepare, this_machine
 from tests.cluster.settings import Variant
@@ -43,6 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                     trainers=asked.trainers,
                     light=asked.light,
                     spare=asked.spare,
+                    policy=asked.policy,
                 )
                 told = _MEASURES[asked.what](cluster, folder, wanted)
             elif asked.what == "meet":
@@ -106,6 +108,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--spare", action="store_true", help="trainers keep spares, for harm"
+    )
+    parser.add_argument(
+        "--policy",
+        type=PolicyName,
+        choices=list(PolicyName),
+        default=PolicyName.FREETRAIN,
+        help="who plans, for harm",
     )
     parser.add_argument(
         "--priority", nargs="+", default=["fair", "slaq"], help="for quality"

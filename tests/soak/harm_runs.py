@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
+from freetrain.site.settings import PolicyName
 from tests.cluster.settings import NODES, Variant
 from tests.cluster.waiting import wait_for
 from tests.e2e.others import live_through
 from tests.e2e.stage import TOP, Stage
 from tests.e2e.workload import HOLE_S, make_workload
 from tests.soak.coverage import coverage
+from tests.soak.earlier import earlier_glances, remember, watched_s
 from tests.soak.harm import Delay, Spread, delays, spread
 from tests.soak.pauses import Direction, Pause, pauses, read_worked, trained
 
@@ -50,6 +52,8 @@ class Measurement:
             takes several times as long as on nodes of its own.
         light: Whether they import little (``light_program``).
         spare: Whether they keep spares.
+        policy: Who plans. Where it looks ahead, ticks have watched another workload
+            for two hours before (``earlier``).
     """
 
     seed: int
@@ -61,6 +65,7 @@ class Measurement:
     trainers: int = len(TRAINERS)
     light: bool = False
     spare: bool = False
+    policy: PolicyName = PolicyName.FREETRAIN
 
 
 def measure_harm(cluster: Cluster, folder: Path, wanted: Measurement) -> Iterator[str]:
@@ -116,7 +121,11 @@ def _live(
 @contextmanager
 def _freetrain(stage: Stage, wanted: Measurement) -> Iterator[None]:
     """Have trainers that could use everything, as long as the block lasts."""
-    stage.set_up(lease=LEASE[Variant.SHARED in stage.cluster.variants])
+    planner = f'[planner]\nlearn = false\npolicy = "{wanted.policy}"'
+    shared = Variant.SHARED in stage.cluster.variants
+    stage.set_up(lease=LEASE[shared], more=planner)
+    if wanted.policy is PolicyName.LOOKAHEAD:
+        _look_back(stage, wanted)
     names = TRAINERS[: wanted.trainers]
     launch = "spare = true" if wanted.spare else ""
     for name in names:
@@ -139,6 +148,20 @@ def _freetrain(stage: Stage, wanted: Measurement) -> Iterator[None]:
         wait_for("leases to go", lambda: not stage.leases(), limit_s=600, pause_s=1)
 
 
+def _look_back(stage: Stage, wanted: Measurement) -> None:
+    """Have ticks know what they would of a workload that went by before."""
+    first = stage.tick()
+    assert first.exit_code == 0, first.said
+    page = json.loads(stage.state.page.read_text(encoding="utf-8"))
+    glances = earlier_glances(
+        wanted.seed,
+        until_s=page["at_s"],
+        every_s=wanted.tick_every_s,
+        time_scale=wanted.time_scale,
+    )
+    remember(stage.state.path, glances)
+
+
 def _work_told(stage: Stage, run: Run, *, hole_s: float) -> Iterator[str]:
     """Yield what was trained, and how long rescales took."""
     spans: dict[str, list[Span]] = {}
@@ -153,6 +176,9 @@ def _work_told(stage: Stage, run: Run, *, hole_s: float) -> Iterator[str]:
     page = json.loads(stage.state.page.read_text(encoding="utf-8"))
     most = page["caps"]["churn_per_hour"]
     yield f"{len(run.leases)} leases; churn {page['churned']}, at most {most} an hour"
+    looked_s = watched_s(stage.state.path)
+    if looked_s is not None:
+        yield f"looked ahead, by {looked_s:.0f} s of looks at the end"
     told = coverage(run, spans, nodes=NODES, shortest_s=hole_s)
     yield (
         f"coverage of holes of {hole_s:g} s and more: {told.share:.1%} of "

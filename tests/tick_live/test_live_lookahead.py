@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.forecast.live import LiveForecast, Sight
-from freetrain.forecast.recent import KEPT, RecentAffinity
-from freetrain.replay.policies.lookahead import HORIZON_S
 from freetrain.site.settings import PlannerSettings, PolicyName
-from freetrain.store.database import transaction
-from freetrain.store.forecasts import (
-    add_departures,
-    forecast_state,
-    node_names,
-    put_forecast,
-)
-from freetrain.store.open_store import open_store
+from tests.soak.earlier import Glance, remember
 from tests.tick_live.live_broker import LiveBroker
 
 if TYPE_CHECKING:
@@ -45,25 +33,18 @@ def broker(cluster_of: Callable[..., Cluster], folder: Path) -> Iterator[LiveBro
     cluster.clear()
 
 
-def remember(broker: LiveBroker, *, until_s: float) -> None:
-    """Put two hours into the state in which half of the nodes went every 200 s."""
-    with open_store(broker.folder.path, uid=os.getuid()) as state, transaction(state):
-        kept = json.loads(forecast_state(state) or "")
-        pairs = RecentAffinity()
-        past = LiveForecast(HORIZON_S, names=node_names(state), pairs=pairs)
-        for look in range(37):
-            idle = _CALM | (frozenset() if look % 2 else _RESTLESS)
-            seen = Sight(idle=idle, unclear=frozenset(), promised={})
-            past.look(until_s - 200.0 * (36 - look), seen)
-        put_forecast(state, kept | past.to_state())
-        add_departures(state, pairs.fresh, keep=KEPT)
+def restless(*, until_s: float) -> Iterator[Glance]:
+    """Yield two hours of looks in which half of the nodes went every 200 s."""
+    for look in range(37):
+        idle = _CALM | (frozenset() if look % 2 else _RESTLESS)
+        yield Glance(until_s - 200.0 * (36 - look), idle)
 
 
 def test_leases_are_on_nodes_that_stay_and_not_where_slurm_would_begin(
     broker: LiveBroker,
 ) -> None:
     first = broker.tick()
-    remember(broker, until_s=first.at_s)
+    remember(broker.folder.path, restless(until_s=first.at_s))
     broker.submit("a", 4)
 
     page = broker.until_leased(4)

@@ -1,0 +1,108 @@
+"""What ticks learn from a workload of others that went by before.
+
+A cluster that is set up for a measurement has no past, and for the first hour of looks
+ticks plan by speed alone (docs/lookahead.md). So the looks of two hours before are made
+up: another workload of the same kind, on as many nodes, as the scheduler of
+``logs.schedule`` places it. The past is in the state directory when the first tick of
+the measurement begins, as it is where ticks have run for a day.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from freetrain.forecast.live import LiveForecast, Sight
+from freetrain.forecast.recent import KEPT, RecentAffinity
+from freetrain.replay.policies.lookahead import HORIZON_S
+from freetrain.store.database import transaction
+from freetrain.store.forecasts import (
+    add_departures,
+    add_node_names,
+    forecast_state,
+    node_names,
+    put_forecast,
+)
+from freetrain.store.open_store import open_store
+from logs.schedule.build import schedule
+from logs.schedule.holes import holes
+from logs.schedule.result import Method
+from logs.trace import Job, JobTrace
+from tests.cluster.settings import NODES
+from tests.e2e.workload import make_workload
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from tests.e2e.workload import Submission
+
+SPAN_S = 7_200.0
+OTHER_SEED = 1_000
+"""What is added to the seed of a workload for the one that went by before."""
+
+
+class Glance(NamedTuple):
+    """Which nodes were idle at a moment, Unix time."""
+
+    at_s: float
+    idle: frozenset[str]
+
+
+def earlier_glances(
+    seed: int, *, until_s: float, every_s: float, time_scale: float = 1.0
+) -> Iterator[Glance]:
+    """Yield what a look every *every_s* saw in the two hours up to *until_s*.
+
+    Args:
+        seed: Of the workload that comes; the one before has another.
+        until_s: When the last look was, Unix time.
+        every_s: Between two looks.
+        time_scale: What lengths of jobs and holes are multiplied by.
+    """
+    jobs = make_workload(seed + OTHER_SEED, span_s=SPAN_S, time_scale=time_scale)
+    trace = JobTrace("earlier", "made", tuple(map(_job, jobs)), units=len(NODES))
+    idle = holes(schedule(trace, Method.EASY))
+    spans = list(zip(idle.node.tolist(), idle.start_s, idle.end_s, strict=True))
+    for look in range(math.floor(SPAN_S / every_s), -1, -1):
+        at_s = SPAN_S - look * every_s
+        there = {NODES[n] for n, first_s, last_s in spans if first_s <= at_s < last_s}
+        yield Glance(until_s - look * every_s, frozenset(there))
+
+
+def remember(state: Path, glances: Iterable[Glance]) -> None:
+    """Put what *glances* tell into the state directory *state*, for what was there.
+
+    A tick that looks ahead must have begun it. No node was promised to anybody.
+    """
+    with open_store(state, uid=os.getuid()) as store, transaction(store):
+        begun = forecast_state(store)
+        assert begun is not None, "no tick looked ahead yet"
+        pairs = RecentAffinity()
+        known = node_names(store)
+        past = LiveForecast(HORIZON_S, names=known, pairs=pairs)
+        for at_s, idle in glances:
+            past.look(at_s, Sight(idle=idle, unclear=frozenset(), promised={}))
+        put_forecast(store, json.loads(begun) | past.to_state())
+        add_node_names(store, past.names, known=len(known))
+        add_departures(store, pairs.fresh, keep=KEPT)
+
+
+def watched_s(state: Path) -> float | None:
+    """Return for how long ticks watched by now; None where they do not look ahead."""
+    with open_store(state, uid=os.getuid()) as store:
+        kept = forecast_state(store)
+    return None if kept is None else float(json.loads(kept)["watched_s"])
+
+
+def _job(submission: Submission) -> Job:
+    return Job(
+        job_id=f"{submission.at_s:.6f} {submission.nodes}",
+        submit_s=submission.at_s,
+        start_s=None,
+        run_s=submission.run_s,
+        units=submission.nodes,
+        requested_s=60.0 * submission.limit_min,
+    )
