@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     import numpy as np
     from numpy.typing import NDArray
+
+
+DEFAULT_FORECASTER = "learned"
+"""A name in ``freetrain.forecast.registry``, which takes longer to import."""
+
+LEAST_WATCHED_S = 3_600.0
+"""Until an hour has been watched, nodes are planned with as if none of them left: so
+the published objective has it, and a cold start is no worse by that."""
 
 
 class Prospect(NamedTuple):
@@ -49,14 +57,19 @@ class Expected:
     is_learning: bool
 
 
-class Forecaster(Protocol):
-    """Says how long idle nodes stay, and which of them leave together.
+class Prospects(Protocol):
+    """What plans go by: how long idle nodes stay, and which of them leave together.
 
     Causal: answers follow from what it was told so far. Deterministic: two that were
-    told the same answer the same. A *cluster* is a set of idle nodes that became idle
-    together and are expected to leave together; every idle node is in one cluster,
-    which it leaves only by leaving.
+    told and asked the same answer the same. A *cluster* is a set of idle nodes that
+    became idle together and are expected to leave together; every idle node is in one
+    cluster, which it leaves only by leaving.
     """
+
+    @property
+    def is_learning(self) -> bool:
+        """Whether too little was seen to plan by it: nobody is expected to leave."""
+        ...
 
     def see(
         self, now_s: float, *, joined: Collection[int], left: Collection[int]
@@ -79,7 +92,11 @@ class Forecaster(Protocol):
         ...
 
     def prospect(self, cluster: int) -> Prospect:
-        """Return what is expected of *cluster* until the forecaster's horizon."""
+        """Return what is expected of *cluster* until the forecaster's horizon.
+
+        It may be what was told a little while ago, where little changed since: of all
+        answers the only one that may depend on when one asked before.
+        """
         ...
 
     def survival(self, node: int, horizon_s: float) -> float:
@@ -88,4 +105,71 @@ class Forecaster(Protocol):
 
     def affinity(self, nodes: Sequence[int]) -> NDArray[np.float64]:
         """Return how likely pairs leave together, 0 to 1, symmetric, by place."""
+        ...
+
+
+class Forecaster(Prospects, Protocol):
+    """Prospects that are learned from events, and can be kept between ticks.
+
+    ``tests/forecast/test_every_forecaster.py`` holds every one of
+    ``freetrain.forecast.registry`` to this.
+    """
+
+    def idle(self) -> Collection[int]:
+        """Return all idle nodes."""
+        ...
+
+    def to_state(self) -> dict[str, Any]:
+        """Return all that is known as JSON has it, but for counts of pairs."""
+        ...
+
+    def forget_pool(self) -> None:
+        """Forget who is idle and what was foretold, and nothing that was learned.
+
+        For a pool that was lost sight of: what came of it is not known.
+        """
+        ...
+
+
+class Pairs(Protocol):
+    """Knows how likely pairs of nodes leave together; see ``Affinity``."""
+
+    def saw(self, left: Sequence[int], idle: NDArray[np.intp]) -> None:
+        """Take note that *left* left while *idle* were idle, *left* among them."""
+        ...
+
+    def of(self, nodes: Sequence[int]) -> NDArray[np.float64]:
+        """Return the affinity of each pair of *nodes*, symmetric."""
+        ...
+
+
+class Maker(Protocol):
+    """Makes a forecaster."""
+
+    def __call__(
+        self,
+        horizon_s: float,
+        *,
+        pairs: Pairs,
+        checks: bool,
+        state: Mapping[str, Any] | None,
+        learns_s: float,
+    ) -> Forecaster:
+        """Return one that goes on from *state*.
+
+        Args:
+            horizon_s: Of prospects, seconds.
+            pairs: Counts departures by pair, for those who go by them: they tell it
+                of each. Kept by whoever made it, apart from the state.
+            checks: Whether survivals that are told will be asked for; plans go by
+                prospects alone.
+            state: What ``to_state`` gave; None to begin.
+            learns_s: For so long after its first event it is learning; 0 where
+                whoever asks knows that by itself.
+
+        Raises:
+            ValueError: The state is nothing of the kind.
+            KeyError: Likewise.
+            TypeError: Likewise.
+        """
         ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,11 +21,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-LEAST_AFFINITY = 0.5
+    from freetrain.forecast.interface import Pairs
 
-LEAST_WATCHED_S = 3_600.0
-"""Until an hour has been watched, nodes are planned with as if none of them left: so
-the published objective has it, and a cold start is no worse by that."""
+LEAST_AFFINITY = 0.5
 
 CHECKED_S = 600.0
 """Survival over this long is checked against what came, and corrected."""
@@ -68,18 +66,6 @@ class _Said:
     cluster: int
     nodes: int
     survival: float
-
-
-class Pairs(Protocol):
-    """Knows how likely pairs of nodes leave together; see ``Affinity``."""
-
-    def saw(self, left: Sequence[int], idle: NDArray[np.intp]) -> None:
-        """Take note that *left* left while *idle* were idle, *left* among them."""
-        ...
-
-    def of(self, nodes: Sequence[int]) -> NDArray[np.float64]:
-        """Return the affinity of each pair of *nodes*, symmetric."""
-        ...
 
 
 class LearnedForecaster:
@@ -131,6 +117,11 @@ class LearnedForecaster:
         self._now_s = 0.0
         if state is not None:
             self._restore(state)
+
+    @property
+    def is_learning(self) -> bool:
+        """Whether it has seen too little to plan by it."""
+        return self._now_s < self._plain_until_s
 
     def see(
         self, now_s: float, *, joined: Collection[int], left: Collection[int]

@@ -15,11 +15,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from freetrain.forecast.experience import Experience
-from freetrain.forecast.interface import Expected, Prospect
-from freetrain.forecast.learned import LEAST_WATCHED_S, LearnedForecaster
+from freetrain.forecast.interface import (
+    DEFAULT_FORECASTER,
+    LEAST_WATCHED_S,
+    Expected,
+    Prospect,
+)
 from freetrain.forecast.leaves import LeafAffinity
 from freetrain.forecast.promises import Promises
 from freetrain.forecast.recent import RecentAffinity
+from freetrain.forecast.registry import forecaster_named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -65,14 +70,17 @@ class LiveForecast:
         pairs: What knows affinities.
         state: What ``to_state`` gave; None to begin.
         leaf_of: The leaf switch, or block, of nodes by name; None where none are known.
+        forecaster: Who learns, by its name in ``freetrain.forecast.registry``.
 
     Raises:
-        ValueError: The state is nothing of the kind, or another version's.
+        UsageError: There is no such forecaster.
+        ValueError: The state is nothing of the kind, or another version's, or another
+            forecaster's.
         KeyError: Likewise.
         TypeError: Likewise.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - parts that a tick or a test replaces
         self,
         horizon_s: float,
         *,
@@ -80,19 +88,23 @@ class LiveForecast:
         pairs: RecentAffinity | None = None,
         state: Mapping[str, Any] | None = None,
         leaf_of: Mapping[str, str] | None = None,
+        forecaster: str = DEFAULT_FORECASTER,
     ) -> None:
-        if state is not None and state["version"] != VERSION:
-            raise ValueError(f"version {state['version']}, expected {VERSION}")
+        self._forecaster = forecaster
+        if state is not None:
+            _check_origin(state, forecaster)
         kept = state or {"learned": None, "promises": None}
         self._horizon_s = horizon_s
         self._pairs = RecentAffinity() if pairs is None else pairs
         self.names = list(names)
         self._leaf_of = leaf_of or {}
         self._leaves = LeafAffinity(self._pairs, self._leaf, state=kept.get("leaves"))
-        self._learned = LearnedForecaster(
+        self._learned = forecaster_named(forecaster)(
             horizon_s,
             pairs=self._leaves if self._leaf_of else self._pairs,
+            checks=True,
             state=kept["learned"],
+            learns_s=0.0,  # what was watched is counted here, gaps left out
         )
         self._promises = Promises(kept["promises"])
         self._experience = Experience(kept.get("experience"))
@@ -194,6 +206,7 @@ class LiveForecast:
         """Return all that is known as JSON has it, but for names and departures."""
         return {
             "version": VERSION,
+            "forecaster": self._forecaster,
             "looked_s": self._looked_s,
             "watched_s": self._watched_s,
             "learned": self._learned.to_state(),
@@ -259,3 +272,17 @@ class LiveForecast:
             lead_s=promise.end_s - self._looked_s,
             after_s=after_s,
         )
+
+
+def _check_origin(state: Mapping[str, Any], forecaster: str) -> None:
+    """Refuse what another version kept, or another forecaster learned.
+
+    Raises:
+        ValueError: It did.
+    """
+    if state["version"] != VERSION:
+        raise ValueError(f"version {state['version']}, expected {VERSION}")
+    # It was always this one before there was another to name.
+    origin = state.get("forecaster", DEFAULT_FORECASTER)
+    if origin != forecaster:
+        raise ValueError(f"it is of forecaster {origin!r}, and {forecaster!r} is asked")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from freetrain.forecast.affinity_map import AffinityMap
     from freetrain.forecast.answers import Reliability
     from freetrain.forecast.delays import Interval
-    from freetrain.forecast.interface import Forecaster, Prospect
+    from freetrain.forecast.interface import Prospect, Prospects
 
 HORIZON_S = 600.0
 """Survival over how long is asked for."""
@@ -107,7 +107,7 @@ class Watched:
 
     def __init__(
         self,
-        forecaster: Forecaster,
+        forecaster: Prospects,
         *,
         horizon_s: float = HORIZON_S,
         every_s: float = EVERY_S,
@@ -122,6 +122,11 @@ class Watched:
         self._open: deque[_Round] = deque()
         self._answers = Answers() if answers is None else answers
         self._left: Counter[int] = Counter()
+
+    @property
+    def is_learning(self) -> bool:
+        """Whether it has seen too little to plan by it."""
+        return self._forecaster.is_learning
 
     def see(
         self, now_s: float, *, joined: Collection[int], left: Collection[int]

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from freetrain.forecast.interface import Prospect
-from freetrain.forecast.learned import LEAST_WATCHED_S, LearnedForecaster
+from freetrain.forecast.interface import LEAST_WATCHED_S, Prospect
+from freetrain.forecast.learned import LearnedForecaster
 from freetrain.priority.registry import priority_named
 from freetrain.replay.accounting import PublishedAccountant
 from freetrain.replay.engine import Engine

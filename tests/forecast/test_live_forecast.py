@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.forecast.learned import LEAST_WATCHED_S
+from freetrain.forecast.interface import LEAST_WATCHED_S
 from freetrain.forecast.live import LONGEST_GAP_S, LiveForecast, Sight
 from freetrain.forecast.promises import Promise
 from freetrain.forecast.recent import RecentAffinity

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from freetrain.forecast.interface import Forecaster, Prospect
+from freetrain.forecast.interface import Prospect, Prospects
 from freetrain.forecast.learned import LearnedForecaster
 from freetrain.forecast.reliability import Watched
 from freetrain.replay.timeline import PoolEvent
@@ -16,6 +16,8 @@ from tests.forecast.pools import histories, idle_after, watch
 
 class Counting:
     """A forecaster that says how many events it was shown, in tenths."""
+
+    is_learning = False
 
     def __init__(self) -> None:
         self._events = 0
@@ -124,7 +126,7 @@ def test_what_came_is_told_by_the_age_at_which_a_node_was_asked_for() -> None:
 
 @given(histories())
 def test_who_is_watched_answers_as_ever(events: list[PoolEvent]) -> None:
-    def answers(forecaster: Forecaster) -> list[object]:
+    def answers(forecaster: Prospects) -> list[object]:
         for event in events:
             forecaster.see(event.time_s, joined=event.joined, left=event.left)
         idle = idle_after(events)

@@ -18,6 +18,8 @@ CLOSE = {frozenset({0, 2}): 0.9, frozenset({1, 3}): 0.8}
 class Pairs:
     """A forecaster to whom all nodes are of cluster 0, and some pairs are closer."""
 
+    is_learning = False
+
     def see(
         self, now_s: float, *, joined: Collection[int], left: Collection[int]
     ) -> None:

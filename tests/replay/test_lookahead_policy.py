@@ -43,10 +43,12 @@ class Recorded:
 
     name = "lookahead"
 
-    def __init__(self, windows: WindowPlanner | None = None) -> None:
+    def __init__(
+        self, windows: WindowPlanner | None = None, *, learns_s: float = 0.0
+    ) -> None:
         planner = MeasuredPlanner(Planner(), SolverUse(), no_clock)
         worth = SteadyWorth(Throughput(), GivenSpeeds(), t_fwd_s=120.0)
-        forecaster = LearnedForecaster(Weights().horizon_s)
+        forecaster = LearnedForecaster(Weights().horizon_s, learns_s=learns_s)
         self._policy = LookaheadPolicy(
             forecaster, planner, worth, Weights(), windows=windows
         )
@@ -59,9 +61,13 @@ class Recorded:
 
 
 def decisions(
-    pool: Pool, team: Sequence[TrainerSpec], *, windows: WindowPlanner | None = None
+    pool: Pool,
+    team: Sequence[TrainerSpec],
+    *,
+    windows: WindowPlanner | None = None,
+    learns_s: float = 0.0,
 ) -> list[tuple[float, tuple[Change, ...]]]:
-    recorded = Recorded(windows)
+    recorded = Recorded(windows, learns_s=learns_s)
     Engine(
         PoolTimeline.from_trace(trace_of(pool, nodes=6)),
         team,
@@ -213,7 +219,7 @@ def test_what_changes_count_for_is_learned_and_told_after_an_hour() -> None:
     }
     windows = Weighed()
 
-    decisions(pool, [trainer("a", samples=1e9)], windows=windows)
+    decisions(pool, [trainer("a", samples=1e9)], windows=windows, learns_s=3_600.0)
 
     early = [change for _, change in windows.weights[:30]]
     assert early == [1.0] * 30

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from freetrain.forecast.delays import Interval
-    from freetrain.forecast.interface import Prospect
-    from freetrain.forecast.learned import LearnedForecaster
+    from freetrain.forecast.interface import Forecaster, Prospect
     from freetrain.replay.loop.leases import Leases
 
 
@@ -33,7 +32,7 @@ class PromisedForecaster:
     """
 
     def __init__(
-        self, learned: LearnedForecaster, leases: Leases, *, horizon_s: float
+        self, learned: Forecaster, leases: Leases, *, horizon_s: float
     ) -> None:
         self._learned = learned
         self._leases = leases
@@ -44,6 +43,11 @@ class PromisedForecaster:
         self._group_of: dict[int, int] = {}
         self._groups: dict[int, set[int]] = {}
         self._numbers = 0
+
+    @property
+    def is_learning(self) -> bool:
+        """Whether too little was seen to plan by the past."""
+        return self._learned.is_learning
 
     def intervals(self) -> tuple[Interval, ...]:
         """Return what came against what was planned, by lead."""

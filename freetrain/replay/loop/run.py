@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from freetrain.forecast.learned import LEAST_WATCHED_S, LearnedForecaster
 from freetrain.replay.engine import Engine
 from freetrain.replay.loop.guests import Trainees
 from freetrain.replay.loop.harm import harm_of
@@ -19,7 +18,7 @@ from freetrain.replay.loop.settings import Mode, check_policy
 from freetrain.replay.loop.source import Broker, LoopSource
 from freetrain.replay.policies.lookahead import HORIZON_S
 from freetrain.replay.policies.planning import SolverUse
-from freetrain.replay.policies.registry import POLICIES, lookahead_by
+from freetrain.replay.policies.registry import POLICIES, forecaster_for, lookahead_by
 from freetrain.replay.run import (
     Played,
     accountant_for,
@@ -149,6 +148,6 @@ def _policy(
     """Return the policy; ``lookahead`` goes by plans where *leases* knows of them."""
     if leases is None or settings.policy != "lookahead":
         return POLICIES[settings.policy](settings, clock, use)
-    learned = LearnedForecaster(HORIZON_S, learns_s=LEAST_WATCHED_S)
+    learned = forecaster_for(settings)
     forecaster = PromisedForecaster(learned, leases, horizon_s=HORIZON_S)
     return lookahead_by(forecaster, settings, clock, use, regroups=True)

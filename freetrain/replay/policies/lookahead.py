@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from freetrain.forecast.experience import Experience
-from freetrain.forecast.learned import LEAST_WATCHED_S
 from freetrain.forecast.reliability import Watched
 from freetrain.replay.policies.lookahead_holders import Holders, by_cluster
 from freetrain.replay.policies.lookahead_nodes import changes_to_holdings
@@ -17,7 +16,7 @@ from milp.window_planner import WindowPlanner
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from freetrain.forecast.interface import Forecaster
+    from freetrain.forecast.interface import Prospects
     from freetrain.replay.policies.interface import Change, View
     from freetrain.replay.policies.planning import MeasuredPlanner
     from freetrain.replay.policies.worth import Worth
@@ -45,8 +44,8 @@ class Weights:
 class LookaheadPolicy:
     """Learns from every event, and plans by what it learned.
 
-    For the first hour a change counts what it costs. With a forecaster that learns
-    for as long, a cold start is planned by the published objective.
+    While the forecaster is learning a change counts what it costs: so a cold start is
+    planned by the published objective.
 
     The published planner's counts for the same horizon are where the search starts
     from, besides the present plan.
@@ -66,7 +65,7 @@ class LookaheadPolicy:
 
     def __init__(  # noqa: PLR0913 - parts that a loop or a test replaces
         self,
-        forecaster: Forecaster,
+        forecaster: Prospects,
         published: MeasuredPlanner,
         worth: Worth,
         weights: Weights,
@@ -82,7 +81,6 @@ class LookaheadPolicy:
         self._holders = Holders()
         self._regroups = regroups
         self._experience = Experience()
-        self._began_s: float | None = None
 
     @property
     def forecasts(self) -> Watched | None:
@@ -91,8 +89,6 @@ class LookaheadPolicy:
 
     def decide(self, view: View) -> Sequence[Change]:
         """Learn from what happened, plan, and choose nodes."""
-        if self._began_s is None:
-            self._began_s = view.now_s
         self._experience.lose(view.left, self._forecaster.cluster)
         self._forecaster.see(view.now_s, joined=view.joined, left=view.left)
         if not view.trainers or not view.idle_nodes:
@@ -123,9 +119,8 @@ class LookaheadPolicy:
         used = sorted(set(free).union(*[trainer.held for trainer in trainers]))
         weights, known = self._weights, self._experience
         prospect, members = self._forecaster.prospect, self._forecaster.members
-        change = 1.0
-        if view.now_s - (self._began_s or 0.0) >= LEAST_WATCHED_S:
-            change = known.change_weight(weights.horizon_s)
+        is_learning = self._forecaster.is_learning
+        change = 1.0 if is_learning else known.change_weight(weights.horizon_s)
         return Window(
             stays={k: Stay(len(members(k)), *prospect(k)) for k in used},
             free=free,

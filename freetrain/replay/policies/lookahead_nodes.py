@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from collections.abc import Set as AbstractSet
 
-    from freetrain.forecast.interface import Forecaster
+    from freetrain.forecast.interface import Prospects
     from freetrain.replay.policies.interface import View
     from milp.window import Holding, Window
 
 
 def changes_to_holdings(
-    holdings: Sequence[Holding], window: Window, view: View, forecaster: Forecaster
+    holdings: Sequence[Holding], window: Window, view: View, forecaster: Prospects
 ) -> tuple[Change, ...]:
     """Return the changes that give each trainer its nodes by cluster.
 
@@ -67,7 +67,7 @@ def changes_to_holdings(
 
 
 def _dropped(
-    nodes: AbstractSet[int], held: Holding, new: Holding, forecaster: Forecaster
+    nodes: AbstractSet[int], held: Holding, new: Holding, forecaster: Prospects
 ) -> dict[int, Sequence[int]]:
     """Return which of its *nodes* a trainer gives up, by cluster."""
     dropped: dict[int, Sequence[int]] = {}
@@ -80,7 +80,7 @@ def _dropped(
 
 
 def _together(
-    nodes: Sequence[int], wanted: int, forecaster: Forecaster
+    nodes: Sequence[int], wanted: int, forecaster: Prospects
 ) -> Sequence[int]:
     if wanted == len(nodes):
         return nodes

@@ -6,8 +6,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from freetrain.forecast.affinity import Affinity
-from freetrain.forecast.learned import LEAST_WATCHED_S, LearnedForecaster
+from freetrain.forecast.interface import LEAST_WATCHED_S
 from freetrain.forecast.leaves import LeafAffinity
+from freetrain.forecast.registry import forecaster_named
 from freetrain.forecast.reliability import Watched
 from freetrain.priority.interface import Basis
 from freetrain.priority.registry import priority_named
@@ -27,7 +28,7 @@ from milp.planner import Planner, SolverName
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from freetrain.forecast.interface import Forecaster
+    from freetrain.forecast.interface import Forecaster, Prospects
     from freetrain.quality.outlooks import Outlooks
     from freetrain.replay.policies.interface import Policy
     from freetrain.replay.policies.speeds import Speeds
@@ -49,18 +50,27 @@ def _freetrain(
 def _lookahead(
     settings: ReplaySettings, clock: Callable[[], float], use: SolverUse
 ) -> Policy:
+    return lookahead_by(forecaster_for(settings), settings, clock, use)
+
+
+def forecaster_for(settings: ReplaySettings) -> Forecaster:
+    """Return the forecaster that *settings* name, which has seen nothing.
+
+    Raises:
+        UsageError: There is no such forecaster.
+    """
     leaves, counted = settings.leaves, Affinity()
-    forecaster = LearnedForecaster(
+    return forecaster_named(settings.forecaster)(
         HORIZON_S,
-        checks=settings.record_forecasts,
-        learns_s=LEAST_WATCHED_S,
         pairs=LeafAffinity(counted, leaves.__getitem__) if leaves else counted,
+        checks=settings.record_forecasts,
+        state=None,
+        learns_s=LEAST_WATCHED_S,
     )
-    return lookahead_by(forecaster, settings, clock, use)
 
 
 def lookahead_by(
-    forecaster: Forecaster,
+    forecaster: Prospects,
     settings: ReplaySettings,
     clock: Callable[[], float],
     use: SolverUse,
