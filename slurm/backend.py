@@ -64,6 +64,10 @@ class SlurmBackend(Protocol):
         """
         ...
 
+    def jobs(self) -> tuple[JobRecord, ...]:
+        """Return every job that waits or holds nodes, as a look does; one request."""
+        ...
+
     def find_by_name(self, *names: str) -> tuple[JobRecord, ...]:
         """Return every job of *names* that Slurm remembers, ended ones included.
 

@@ -96,11 +96,15 @@ class CommandLine:
         return Snapshot(
             before=before,
             nodes=self._put(self._dialect.nodes),
-            jobs=self._put(self._dialect.jobs),
+            jobs=self.jobs(),
             reservations=self._put(self._dialect.reservations),
             partitions=self._put(self._dialect.partitions),
             after=self._statistics(),
         )
+
+    def jobs(self) -> tuple[JobRecord, ...]:
+        """Return every job that waits or holds nodes."""
+        return self._put(self._dialect.jobs)
 
     def find_by_name(self, *names: str) -> tuple[JobRecord, ...]:
         """Return every job of *names* that Slurm remembers, each task by itself."""

@@ -96,11 +96,11 @@ class Pyslurm:
         """Return one look, in six requests: three of pyslurm, three commands."""
         before = self._statistics()
         nodes = self._ask("nodes", self._pyslurm.Nodes.load)
-        jobs = self._jobs()
+        jobs = self.jobs()
         return Snapshot(
             before=before,
             nodes=tuple(read_node(node) for node in nodes.values()),
-            jobs=tuple(job for job in jobs if not job.has_ended),
+            jobs=jobs,
             reservations=parse_reservations(self._run(reservations_argv())),
             partitions=tuple(
                 read_partition(partition)
@@ -110,6 +110,10 @@ class Pyslurm:
             ),
             after=self._statistics(),
         )
+
+    def jobs(self) -> tuple[JobRecord, ...]:
+        """Return every job that waits or holds nodes."""
+        return tuple(job for job in self._jobs() if not job.has_ended)
 
     def find_by_name(self, *names: str) -> tuple[JobRecord, ...]:
         """Return every job of *names* that Slurm remembers, each task by itself."""

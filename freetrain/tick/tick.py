@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from freetrain.broker.crowd import NOBODY, crowd_of
 from freetrain.broker.cycles import cycles_of
 from freetrain.broker.lease import LeaseState
 from freetrain.broker.limits import Mode
@@ -42,6 +43,7 @@ from slurm.errors import SlurmError, UnreadableOutputError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from freetrain.broker.crowd import Crowd
     from freetrain.broker.cycles import Cycles
     from freetrain.site.settings import Site
     from freetrain.store.turn import Turn
@@ -68,11 +70,13 @@ class TickReport:
         requests: What sbatch was asked, or in a dry run would be.
         cycles: When backfill is due, where somebody could be overtaken because of
             leases: each tick makes room, and there are some.
+        crowd: Who else was there.
     """
 
     page: Page
     requests: tuple[LeaseRequest, ...]
     cycles: Cycles | None = None
+    crowd: Crowd = NOBODY
 
 
 def tick(site: Site, outside: Outside, *, dry_run: bool = False) -> TickReport:
@@ -122,7 +126,37 @@ def _tick(run: Run, began_s: float) -> TickReport:
         deliver(run, observed)
     if done.error is not None:
         raise done.error
-    return TickReport(page, tuple(done.requests), _cycles(observed, page, done))
+    return TickReport(
+        page,
+        tuple(done.requests),
+        _cycles(observed, page, done),
+        crowd_of(observed.snapshot.jobs, now_s=observed.now_s),
+    )
+
+
+def glance(site: Site, outside: Outside, *, now_s: float) -> Crowd:
+    """Ask who else is there: one command, which is counted like those of ticks.
+
+    Args:
+        site: The site's settings.
+        outside: Clocks, numbers and Slurm.
+        now_s: What slurmctld's clock says, Unix time.
+
+    Raises:
+        SlurmError: Slurm did not answer, or not in a way that can be read.
+        StoreBusyError: A tick is at work; nothing was asked.
+        StoreError: The state cannot be used.
+        CannotWriteError: A file cannot be written.
+    """
+    with clearly(site.state_directory), _prepared(site, outside, dry_run=False) as run:
+        try:
+            jobs = run.backend.jobs()
+        except SlurmError as error:
+            _tell_failure(run, error)
+            raise
+        with run.writing("a glance") as state:
+            add_to_counters(state, {Counter.REQUESTS: float(run.backend.requests)})
+    return crowd_of(jobs, now_s=now_s)
 
 
 def _cycles(observed: Observed, page: Page, done: Done) -> Cycles | None:

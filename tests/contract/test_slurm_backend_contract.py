@@ -81,6 +81,21 @@ def test_where_nodes_are_below_no_switch_none_is_told(backend: SlurmBackend) -> 
     assert not must_have_leaves(backend.config())
 
 
+def test_others_may_be_asked_for_alone_with_one_request(
+    world: World, backend: SlurmBackend
+) -> None:
+    name = world.new_name()
+    backend.submit(world.lease(name))
+    world.wait_for_states(backend, name, [RUNNING])
+    before = backend.requests
+
+    jobs = backend.jobs()
+
+    assert backend.requests - before == 1
+    assert [job.name for job in jobs if job.holds_nodes] == [name]
+    assert {job.key for job in jobs} == {job.key for job in backend.snapshot().jobs}
+
+
 def test_a_name_that_no_job_has_is_found_nowhere(
     world: World, backend: SlurmBackend
 ) -> None:

@@ -10,11 +10,17 @@ import pytest
 
 from freetrain.broker.cycles import APART_S
 from freetrain.site.settings import LeaseSettings, Mode
+from freetrain.store.counters import Counter, counters
 from freetrain.store.trainers import TrainerState
 from freetrain.tick.follow_up import tick_and_follow_up
 from slurm.errors import SlurmError
 from tests.fakes.slurm.state import Act
-from tests.tick.tick_worlds import TickWorld, tick_world
+from tests.tick.tick_worlds import TickWorld, theirs, tick_world
+
+SOON_S = 2.0
+"""No usual look comes so soon after the first tick."""
+
+PROGRAMS = ("squeue", "scontrol", "sdiag", "sbatch", "scancel")
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,13 +105,13 @@ class Passing:
         self.outside = replace(world.outside, clock=lambda: world.now_s)
         self.looks_s: list[float] = []
         self.reports: list[TickReport] = []
-        self.before_look: dict[int, Act] = {}
+        self.before_look: dict[int, Callable[[TickWorld], object]] = {}
 
     def wait(self, seconds: float) -> None:
         self.world.now_s += seconds
         self.world.beat()
         if len(self.looks_s) in self.before_look:
-            self.world.slurm.script("squeue", self.before_look[len(self.looks_s)])
+            self.before_look[len(self.looks_s)](self.world)
         self.looks_s.append(self.world.now_s)
 
     def looks_after(self, within_s: float) -> list[float]:
@@ -178,11 +184,16 @@ def test_looks_rest_after_a_slow_one_and_are_not_late_for_their_cycle(
     assert all(b - a >= APART_S + 8.0 for a, b in pairwise(looks_s))
 
 
+def no_answer(world: TickWorld) -> None:
+    """Let Slurm not answer the next question about jobs."""
+    world.slurm.script("squeue", Act.HANG)
+
+
 def test_a_look_that_slurm_does_not_answer_is_followed_by_the_next(
     quick_folder: Path,
 ) -> None:
     passing = leased(quick_folder, Mode.YIELD)
-    passing.before_look = {0: Act.HANG}
+    passing.before_look = {0: no_answer}
     looks_s = passing.looks_after(60.0)
 
     assert len(looks_s) >= 3
@@ -191,7 +202,90 @@ def test_a_look_that_slurm_does_not_answer_is_followed_by_the_next(
 
 def test_the_last_look_that_fails_is_told(quick_folder: Path) -> None:
     passing = leased(quick_folder, Mode.YIELD)
-    passing.before_look = {0: Act.HANG}
+    passing.before_look = {0: no_answer}
 
     with pytest.raises(SlurmError):
         passing.looks_after(12.0)
+
+
+def quick(quick_folder: Path) -> Passing:
+    """Return a world in which a lease trains, and a tick takes half a second."""
+    passing = leased(quick_folder, Mode.YIELD)
+    passing.world.command_s = 0.0625
+    return passing
+
+
+def glances(passing: Passing) -> int:
+    """Return how many of the looks that it waited for were no ticks."""
+    return 1 + len(passing.looks_s) - len(passing.reports)
+
+
+def they_come(world: TickWorld) -> None:
+    """Let somebody come who needs the leased node, too."""
+    world.slurm.standin.add([theirs(world) for _ in range(8)])
+
+
+def test_between_quick_looks_there_is_a_last_one_that_asks_for_jobs_alone(
+    quick_folder: Path,
+) -> None:
+    passing = quick(quick_folder)
+    before = len(passing.world.slurm.calls("sdiag"))
+
+    looks_s = passing.looks_after(60.0)
+
+    ticks = (len(passing.world.slurm.calls("sdiag")) - before) / 2
+    assert ticks == len(passing.reports)
+    assert 5 <= glances(passing) <= 1 + 60 / APART_S
+    assert 5 <= ticks <= 1 + 60 / APART_S
+    assert len(looks_s) <= 2 * (1 + 60 / APART_S)
+
+
+def test_who_comes_after_a_look_is_made_room_for_at_the_last_one(
+    quick_folder: Path,
+) -> None:
+    passing = quick(quick_folder)
+    passing.before_look = {0: they_come}
+
+    passing.looks_after(SOON_S)
+
+    leases = [job for job in passing.world.live() if job.user != "bob"]
+    assert [job.signals for job in leases] == [["TERM"]]
+    assert len(passing.reports) == 2
+
+
+def test_a_last_look_at_nobody_new_is_all(quick_folder: Path) -> None:
+    passing = quick(quick_folder)
+    passing.world.slurm.standin.add([theirs(passing.world, limit_s=1e6, run_s=1e6)])
+
+    passing.looks_after(SOON_S)
+
+    assert glances(passing) == 1
+    assert len(passing.reports) == 1
+
+
+def test_slow_looks_are_not_followed_by_last_ones(quick_folder: Path) -> None:
+    passing = leased(quick_folder, Mode.YIELD)
+
+    passing.looks_after(60.0)
+
+    assert glances(passing) == 0
+
+
+def test_a_last_look_that_slurm_does_not_answer_is_followed_by_a_tick(
+    quick_folder: Path,
+) -> None:
+    passing = quick(quick_folder)
+    passing.before_look = {0: no_answer}
+
+    passing.looks_after(20.0)
+
+    assert len(passing.reports) >= 3
+
+
+def test_questions_of_last_looks_are_counted(quick_folder: Path) -> None:
+    passing = quick(quick_folder)
+    passing.looks_after(60.0)
+
+    asked = sum(map(len, map(passing.world.slurm.calls, PROGRAMS)))
+    with passing.world.opened() as state:
+        assert counters(state)[Counter.REQUESTS] == asked

@@ -56,6 +56,7 @@ class TickWorld:
         skew_s: How far this host's clock is ahead of it.
         is_at_hand: Whether Slurm is asked without starting programs.
         timeout_s: How long a command may take.
+        command_s: How long a command takes, for Slurm at hand.
         reached: Called before and after each effect.
         said_by_hook: What calling a hook returns; calls are counted in a file.
         beats: Counts heartbeats up.
@@ -68,6 +69,7 @@ class TickWorld:
     skew_s: float = 0.0
     is_at_hand: bool = True
     timeout_s: float = 30.0
+    command_s: float = 1.0
     reached: Callable[[str], None] = lambda _: None
     said_by_hook: str = ""
     beats: itertools.count[int] = field(default_factory=itertools.count)
@@ -115,8 +117,8 @@ class TickWorld:
         return [json.loads(line) for line in text.splitlines()]
 
     def _passing_s(self) -> float:
-        """Let a second pass with each command, as in life."""
-        self.now_s += 1.0
+        """Let time pass with each command, as in life."""
+        self.now_s += self.command_s
         return self.now_s
 
     def tick(self, *, dry_run: bool = False) -> TickReport:
