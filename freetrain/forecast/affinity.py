@@ -22,20 +22,28 @@ _LEFT_BITS = 16
 _LEFT, _TOGETHER = 1 << _LEFT_BITS, 1
 """What an event adds to the number of a pair: the first left, and both did. To pick
 pairs out of a large table takes longest, so that they share one number."""
+_MOST = (1 << _LEFT_BITS) - 1
+_HALVES = np.uint32((_MOST >> 1) * (_LEFT + _TOGETHER))
+"""What is left of both counts of a number when it is shifted by one bit."""
 
 
 class Affinity:
     """Counts, for every pair of nodes, departures of either and of both.
 
-    Eight bytes a pair of nodes ever seen: 90 MB for 4,734 nodes.
+    Eight bytes a pair of nodes ever seen: 90 MB for 4,734 nodes. Once a node has left
+    some ten thousand times all counts are halved, as no more fit.
     """
 
     def __init__(self) -> None:
         self._counts = np.zeros((0, 0), dtype=np.uint32)
+        self._room = _MOST  # so many events are certain to fit yet
 
     def saw(self, left: Sequence[int], idle: NDArray[np.intp]) -> None:
         """Take note that *left* left while *idle* were idle, *left* among them."""
         self._reach(int(idle.max()) + 1)
+        if not self._room:
+            self._make_room()
+        self._room -= 1
         # Adding to whole rows takes less than picking out of them who was idle.
         once = np.zeros(len(self._counts), dtype=np.uint32)
         once[idle] = _LEFT
@@ -62,6 +70,15 @@ class Affinity:
         places = np.asarray(nodes, dtype=np.intp)
         counts = self._counts.take(places, axis=0).take(places, axis=1)
         return counts >> _LEFT_BITS, counts & (_LEFT - 1)
+
+    def _make_room(self) -> None:
+        """Halve all counts where one is near the most; all, as pairs have two."""
+        most = int(self._counts.diagonal().max()) >> _LEFT_BITS
+        if most > _MOST // 2:
+            self._counts >>= 1
+            self._counts &= _HALVES
+            most //= 2
+        self._room = _MOST - most
 
     def _reach(self, nodes: int) -> None:
         known = len(self._counts)

@@ -24,6 +24,14 @@ def test_affinity_counts_common_departures_among_those_while_both_were_idle() ->
     assert affinity.of([0, 1])[0, 1] == pytest.approx((0.6 + 1) / (2 + 2))
 
 
+def test_counts_do_not_wrap_however_often_a_node_leaves() -> None:
+    affinity, pair = Affinity(), np.array([0, 1])
+    for turn in range(70_000):
+        affinity.saw([0, 1] if turn % 4 else [0], pair)
+
+    assert affinity.of([0, 1])[0, 1] == pytest.approx(0.75, abs=1e-3)
+
+
 @given(histories())
 def test_affinity_is_what_counting_pair_by_pair_gives(events: list[PoolEvent]) -> None:
     affinity, idle = Affinity(), set[int]()
