@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from freetrain.errors import BadDataError, MissingInputError
+from freetrain.cli.missing import missing
+from freetrain.errors import BadDataError
 from freetrain.toml.wording import one_line
 from slurm.errors import UnreadableOutputError
 from slurm.topology import leaf_by_node, parse_topology
@@ -38,10 +39,7 @@ def read_leaves(path: Path, nodes: Sequence[str], *, named: str) -> tuple[str, .
     try:
         text = path.read_text("utf-8", "surrogateescape")
     except OSError as error:
-        raise MissingInputError(
-            f"cannot read {named}: {error.strerror or error}. Nothing was replayed. "
-            f"Check the name and its permissions."
-        ) from error
+        raise missing(named, error, undone="replayed") from error
     lines = (line.partition("#")[0].strip() for line in text.splitlines())
     try:
         told = parse_topology("".join(f"{line}\n" for line in lines if line))

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from freetrain.cli.missing import missing
 from freetrain.errors import BadDataError, MissingInputError, UsageError
 from freetrain.replay.timeline import PoolTimeline
 from freetrain.toml.wording import closest, counted
@@ -61,10 +62,7 @@ def load_trace(path: Path, *, named: str, skip_bad: int) -> Trace:
     except OSError as error:
         if error.errno == errno.EIO:
             raise
-        raise MissingInputError(
-            f"cannot read {named}: {error.strerror or error}. Nothing was done. "
-            f"Check the name and its permissions."
-        ) from error
+        raise missing(named, error, undone="done") from error
 
 
 def idle_of(
