@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from milp.errors import SolverFailedError, SolverUnavailableError
 from milp.exact import ExactSolver
+from milp.gap import gap
 from milp.keep import keep
 from milp.verify import check_problem, violations
 
@@ -43,6 +44,18 @@ class Outcome(StrEnum):
     KEPT = "kept"
 
 
+class Judged(NamedTuple):
+    """What a plan comes to by the objective that it was made by.
+
+    Attributes:
+        gain: What it gains, in that objective's units.
+        bound: What no plan exceeds, likewise.
+    """
+
+    gain: float
+    bound: float
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """A plan that has been verified.
@@ -52,11 +65,24 @@ class Answer:
         outcome: Whether it is proven optimal, the best found, or what the
             trainers hold already because nothing better could be trusted.
         reason: Why, where there is more to say; for people.
+        by_own: What it comes to by another objective than the problem's M0, where it
+            was made by another; None where it was not.
     """
 
     plan: Plan
     outcome: Outcome
     reason: str = ""
+    by_own: Judged | None = None
+
+    @property
+    def judged(self) -> Judged:
+        """What it comes to by the objective that it was made by."""
+        return self.by_own or Judged(self.plan.gain, self.plan.bound)
+
+    @property
+    def gap(self) -> float:
+        """How far it is below the bound at most, by that objective; see ``gap``."""
+        return gap(*self.judged)
 
 
 class Planner:

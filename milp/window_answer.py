@@ -6,11 +6,11 @@ The search stands alone at scale; where the window is small enough, the integer 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from milp.deadline import Deadline
+from milp.gap import gap
 from milp.planner import Outcome
 from milp.window import total_gain
 from milp.window_bound import loose_bound
@@ -55,14 +55,8 @@ class WindowAnswer:
 
     @property
     def gap(self) -> float:
-        """The share of the gain that a better plan could add at most.
-
-        Infinite where nothing is gained, but more than that is not ruled out.
-        """
-        missing = self.bound - self.gain
-        if not missing:
-            return 0.0
-        return missing / abs(self.gain) if self.gain else math.inf
+        """How far it is below the bound at most, as ``milp.gap`` has it."""
+        return gap(self.gain, self.bound)
 
 
 def answer_window(
@@ -110,8 +104,7 @@ def _answer(known: Proof, kept_gain: float) -> WindowAnswer:
     )
     if _is_proven(known):
         return made
-    told = f"No plan gains {made.gap:.2%} more; " if made.gain > 0.0 else ""
-    return replace(made, outcome=Outcome.INCUMBENT, reason=f"{told}{known.reason}")
+    return replace(made, outcome=Outcome.INCUMBENT)
 
 
 def _is_proven(known: Proof) -> bool:

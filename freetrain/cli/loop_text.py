@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from freetrain.cli.screen import figures
+from freetrain.cli.screen import figures, print_gaps
 from freetrain.report.comparison import name_among
 from freetrain.report.rows import percent, scaled
 
@@ -59,6 +59,7 @@ def loop_text(
         console.print()
         console.print(figures(HARMED, [_harmed(*one) for one in named]))
         console.print(f"\n{LEGEND}", soft_wrap=True)
+        print_gaps(console, [(name, one.replay) for name, one in named])
     return captured.get()
 
 

@@ -8,13 +8,17 @@ from rich import box
 from rich.table import Table
 
 from freetrain.report import quality_rows
+from freetrain.report.gap_text import GAPS, gap_lines
 from freetrain.report.quality_rows import AGAINST_HEADINGS, against_row, quality_row
 from freetrain.report.rows import HEADINGS, table_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from rich.console import Console
+
     from freetrain.cli.world import World
+    from freetrain.replay.result import ReplayResult
     from freetrain.report.comparison import Comparison
 
 LEGEND = """\
@@ -43,6 +47,7 @@ def comparison_text(comparison: Comparison, world: World) -> str:
         console.print(f"Trainers: {comparison.trainers}.", soft_wrap=True)
         console.print(comparison_table(comparison))
         console.print(f"\n{LEGEND}", soft_wrap=True)
+        print_gaps(console, [(comparison.name(r), r) for r in comparison.results])
         tables = quality_tables(comparison)
         for table in tables:
             console.print()
@@ -50,6 +55,15 @@ def comparison_text(comparison: Comparison, world: World) -> str:
         if tables:
             console.print(f"\n{QUALITY_LEGEND}", soft_wrap=True)
     return captured.get()
+
+
+def print_gaps(console: Console, results: Iterable[tuple[str, ReplayResult]]) -> None:
+    """Print how far the plans of each of *results*, by its name, were from the best."""
+    lines = list(gap_lines((name, result.gap) for name, result in results))
+    if lines:
+        console.print(f"\n{GAPS}")
+    for line in lines:
+        console.print(line, soft_wrap=True)
 
 
 def comparison_table(comparison: Comparison) -> Table:

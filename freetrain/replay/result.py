@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from freetrain.forecast.reliability import ForecastRecord
+    from freetrain.replay.gaps import Gap
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,8 @@ class ReplayResult:
     """One policy's replay of one log.
 
     Node-seconds and samples are sums over the replay; ``*_samples`` losses are
-    samples that were not trained because of the cause named. ``forecasts`` is None
+    samples that were not trained because of the cause named. ``gap`` is None where
+    nothing was planned by an objective. ``forecasts`` is None
     where the policy has none, or they were not to be recorded.
     """
 
@@ -111,4 +113,5 @@ class ReplayResult:
     completions: tuple[Completion, ...]
     learning: tuple[Learning, ...] = ()
     priority_settings: tuple[tuple[str, float], ...] = ()
+    gap: Gap | None = None
     forecasts: ForecastRecord | None = None

@@ -276,6 +276,7 @@ def result_of(
         completions=tuple(_completion(run) for run in played.runs),
         learning=learning_of(played.runs),
         priority_settings=settings.priority_settings,
+        gap=use.gaps.summary(),
         forecasts=played.forecasts,
     )
 

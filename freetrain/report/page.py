@@ -10,6 +10,7 @@ from freetrain.report import figures, forecast_page
 from freetrain.report.document import how_made, in_cards
 from freetrain.report.drawing import drawing, drawn_document
 from freetrain.report.forecast_record import FORECAST_PAGE
+from freetrain.report.gap_text import GAPS, gap_lines
 from freetrain.report.quality_figures import quality_figure
 from freetrain.report.quality_page import quality_tables
 from freetrain.report.rows import HEADINGS, headline, table_row
@@ -74,6 +75,7 @@ def _compared(comparison: Comparison) -> str:
         "training that lasted.</p>\n"
         f'<div class="scroll"><table><thead><tr>{heads}</tr></thead>\n'
         f"<tbody>{rows}</tbody></table></div>\n"
+        f"{_gaps(comparison)}"
         '<div class="pair">\n'
         + drawing(figures.samples_figure(comparison), "samples", "")
         + drawing(
@@ -83,6 +85,15 @@ def _compared(comparison: Comparison) -> str:
         )
         + "</div>"
     )
+
+
+def _gaps(comparison: Comparison) -> str:
+    """Return how far plans were from the best; nothing where nobody planned so."""
+    named = [(comparison.name(one), one.gap) for one in comparison.results]
+    lines = list(gap_lines(named))
+    if not lines:
+        return ""
+    return f'<p class="soft">{"<br>".join(map(escape, (GAPS, *lines)))}</p>\n'
 
 
 def _row(comparison: Comparison, result: ReplayResult) -> str:

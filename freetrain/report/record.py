@@ -32,9 +32,12 @@ def steady_record(result: ReplayResult) -> dict[str, object]:
     plain = {
         name.name: _plain(getattr(result, name.name))
         for name in dataclasses.fields(result)
-        if name.name not in (*VOLATILE, *SERIES, "priority_settings")
+        if name.name not in (*VOLATILE, *SERIES, "priority_settings", "gap")
     }
-    own = {"priority_settings": dict(result.priority_settings)}
+    own = {
+        "priority_settings": dict(result.priority_settings),
+        "gap": None if result.gap is None else dataclasses.asdict(result.gap),
+    }
     return plain | own | completion_record(result)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from milp.count import plan_counts
 from milp.exact import ExactSolver
+from milp.gap import gap
 from milp.node import plan_nodes
 from milp.pruned import Limit, search_all
 from milp.rows import RowTable
@@ -83,7 +84,7 @@ def _large() -> Iterator[str]:
             ("100 x 10,000 in 16", several),
         ):
             plan, how, seconds = _count(problem)
-            below = 1.0 - plan.gain / plan.bound
+            below = gap(plan.gain, plan.bound)
             yield f"{title:19s}  {name:14s}  {seconds:7.2f}  {below:11.4%}  {how}"
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from milp.deadline import Deadline
 from milp.errors import SolverUnavailableError
+from milp.gap import gap
 from milp.planner import Outcome
 from milp.window_answer import WindowAnswer, answer_window
 from milp.window_bound import first, tighten
@@ -58,12 +59,12 @@ def _ticks() -> Iterator[str]:
         answer, seconds = _timed(window, LIMIT_S)
         fast = WindowPlanner().plan(window)
         known = max(answer.gain, _best_known(window, answer, fast.kept))
-        below, behind = _short(answer.gain, answer.bound), _short(answer.gain, known)
+        below, behind = gap(answer.gain, answer.bound), gap(answer.gain, known)
         count += 1
         all_within += min(below, behind) <= 0.01
         longest_s = max(longest_s, seconds)
         yield (
-            f"{name}  {seconds:7.2f}  {_short(fast.gain, answer.bound):8.2%}  "
+            f"{name}  {seconds:7.2f}  {gap(fast.gain, answer.bound):8.2%}  "
             f"{below:11.2%}  {behind:16.2%}"
         )
     yield (
@@ -78,7 +79,7 @@ def _against_program() -> Iterator[str]:
     for name, window in small_windows():
         alone, alone_s = _timed(window, LIMIT_S, _NoSolver())
         proven, seconds = _timed(window, 10.0 * LIMIT_S)
-        missing = _short(alone.gain, proven.gain)
+        missing = gap(alone.gain, proven.gain)
         told = str(proven.outcome)
         if proven.outcome is not Outcome.PROVEN:
             told += f", gap {proven.gap:.2%}"
@@ -109,7 +110,3 @@ def _best_known(
         mend(exchange, options, dual, rounds=100_000, deadline=end.share(0.5))
         best = max(best, exchange.ledger.gain)
     return best
-
-
-def _short(gain: float, most: float) -> float:
-    return 1.0 - gain / most if most else 0.0

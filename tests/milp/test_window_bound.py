@@ -9,10 +9,10 @@ from milp.curve import custom
 from milp.verify import constraint_violations
 from milp.window import Holder, Holding, Stay, Window, total_gain
 from milp.window_bound import first, tighten
+from milp.window_gap import bound, window_gap
 from milp.window_options import options_of
 from milp.window_planner import WindowPlanner
 from milp.window_pool import Pool
-from tests.milp.window_figures import bound
 from tests.milp.windows import rows_of, whole_problem, windows
 
 
@@ -20,14 +20,14 @@ from tests.milp.windows import rows_of, whole_problem, windows
 def test_no_plan_gains_more_than_the_bound(window: Window) -> None:
     plan = WindowPlanner().plan(window)
 
-    assert plan.gain <= bound(window) + 1e-6 * (1 + abs(plan.gain))
+    assert plan.gain <= bound(window, plan.gain) + 1e-6 * (1 + abs(plan.gain))
 
 
 @given(windows(most_classes=2, most_trainers=2))
 def test_no_plan_at_all_gains_more_than_the_bound(window: Window) -> None:
     best = max(total_gain(window, plan) for plan in sound_plans(window))
 
-    assert best <= bound(window) + 1e-6 * (1 + abs(best))
+    assert best <= bound(window, best) + 1e-6 * (1 + abs(best))
 
 
 @given(windows(most_classes=3, most_trainers=2), st.integers(1, 3))
@@ -81,8 +81,11 @@ def test_the_bound_of_one_trainer_and_one_class_is_what_it_gains() -> None:
     trainer = Holder(custom([0.0, 10.0, 18.0]), {0: 2}, 18.0, 12.0, 0.0, 12.0)
     window = Window({0: Stay(2, 300.0, 0.5, 1.0)}, {}, (trainer,), 0.5, 1.0)
 
-    assert bound(window) == pytest.approx(18.0 * (300.0 - 0.5 * 12.0 * 0.5))
+    gain = 18.0 * (300.0 - 0.5 * 12.0 * 0.5)
+    assert bound(window, gain) == pytest.approx(gain)
+    assert window_gap(window, gain) == pytest.approx(0.0, abs=1e-12)
+    assert window_gap(window, 0.75 * gain) == pytest.approx(0.25)
 
 
 def test_without_nodes_nothing_is_gained() -> None:
-    assert bound(Window({}, {}, (), 0.5, 1.0)) == 0.0
+    assert bound(Window({}, {}, (), 0.5, 1.0), 0.0) == 0.0

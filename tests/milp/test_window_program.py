@@ -14,12 +14,12 @@ from milp.solver import Cbc
 from milp.verify import constraint_violations
 from milp.window import Holder, Holding, Stay, Window, total_gain
 from milp.window_answer import answer_window
+from milp.window_gap import bound
 from milp.window_options import Options, options_of
 from milp.window_pieces import MOST_ERROR, Pieces
 from milp.window_pool import Pool
 from milp.window_program import Program, build
 from milp.window_proof import variables
-from tests.milp.window_figures import bound
 from tests.milp.windows import present, standing_still, whole_problem, windows
 
 
@@ -73,7 +73,7 @@ def test_the_programs_optimum_is_that_of_trying_everything(window: Window) -> No
     assert program.value() == pytest.approx(best, rel=1e-5, abs=1e-5)
     answer = answer_window(window, limit_s=100.0, clock=standing_still)
     assert answer.gain == pytest.approx(best, rel=1e-5, abs=1e-5)
-    assert answer.bound <= bound(window) + 1e-5 * (1.0 + abs(best))
+    assert answer.bound <= bound(window, best) + 1e-5 * (1.0 + abs(best))
 
 
 @given(windows(), st.sampled_from([1.0, -1.0]), st.sampled_from([1.0, 0.0]))

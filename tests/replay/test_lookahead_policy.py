@@ -9,6 +9,7 @@ from freetrain.forecast.learned import LearnedForecaster
 from freetrain.priority.throughput import Throughput
 from freetrain.replay.accounting import PublishedAccountant
 from freetrain.replay.engine import Engine
+from freetrain.replay.gaps import Gaps
 from freetrain.replay.policies.interface import Change, View
 from freetrain.replay.policies.lookahead import LookaheadPolicy, Weights
 from freetrain.replay.policies.planning import MeasuredPlanner, SolverUse
@@ -44,13 +45,17 @@ class Recorded:
     name = "lookahead"
 
     def __init__(
-        self, windows: WindowPlanner | None = None, *, learns_s: float = 0.0
+        self,
+        windows: WindowPlanner | None = None,
+        *,
+        learns_s: float = 0.0,
+        gaps: Gaps | None = None,
     ) -> None:
         planner = MeasuredPlanner(Planner(), SolverUse(), no_clock)
         worth = SteadyWorth(Throughput(), GivenSpeeds(), t_fwd_s=120.0)
         forecaster = LearnedForecaster(Weights().horizon_s, learns_s=learns_s)
         self._policy = LookaheadPolicy(
-            forecaster, planner, worth, Weights(), windows=windows
+            forecaster, planner, worth, Weights(), windows=windows, gaps=gaps
         )
         self.decided: list[tuple[float, tuple[Change, ...]]] = []
 
@@ -66,8 +71,9 @@ def decisions(
     *,
     windows: WindowPlanner | None = None,
     learns_s: float = 0.0,
+    gaps: Gaps | None = None,
 ) -> list[tuple[float, tuple[Change, ...]]]:
-    recorded = Recorded(windows, learns_s=learns_s)
+    recorded = Recorded(windows, learns_s=learns_s, gaps=gaps)
     Engine(
         PoolTimeline.from_trace(trace_of(pool, nodes=6)),
         team,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from freetrain.forecast.interface import Prospects
+    from freetrain.replay.gaps import Gaps
     from freetrain.replay.policies.interface import Change, View
     from freetrain.replay.policies.planning import MeasuredPlanner
     from freetrain.replay.policies.worth import Worth
@@ -59,6 +60,8 @@ class LookaheadPolicy:
         windows: What searches for plans; None for the usual.
         regroups: Whether nodes pass from one cluster of *forecaster* to another while
             they are idle, as what is planned for them changes.
+        gaps: Takes note of plans, to say how far they are from the best; None for
+            nobody.
     """
 
     name = "lookahead"
@@ -72,6 +75,7 @@ class LookaheadPolicy:
         *,
         windows: WindowPlanner | None = None,
         regroups: bool = False,
+        gaps: Gaps | None = None,
     ) -> None:
         self._forecaster = forecaster
         self._planner = windows or WindowPlanner()
@@ -80,6 +84,7 @@ class LookaheadPolicy:
         self._weights = weights
         self._holders = Holders()
         self._regroups = regroups
+        self._gaps = gaps
         self._experience = Experience()
 
     @property
@@ -112,6 +117,8 @@ class LookaheadPolicy:
         )
         counts = self._published.counts(problem)
         plan = self._planner.plan(window, (counts,))
+        if self._gaps is not None:
+            self._gaps.keep(window, plan.gain)
         return changes_to_holdings(plan.holdings, window, view, self._forecaster)
 
     def _window(self, view: View, trainers: Sequence[Holder]) -> Window:

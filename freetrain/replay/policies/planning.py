@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from freetrain.replay.gaps import Gaps
 from milp.planner import Outcome
 
 if TYPE_CHECKING:
@@ -22,11 +23,13 @@ class SolverUse:
         calls: How often it was asked.
         spent_s: How long that took in all, seconds.
         fallbacks: How often it had no plan, and the present one was kept.
+        gaps: How far the plans that were carried out are from the best there can be.
     """
 
     calls: int = 0
     spent_s: float = 0.0
     fallbacks: int = 0
+    gaps: Gaps = field(default_factory=Gaps)
 
 
 class Plans(Protocol):
@@ -38,14 +41,28 @@ class Plans(Protocol):
 
 
 class MeasuredPlanner:
-    """Asks the planner, which verifies every answer, and keeps count."""
+    """Asks the planner, which verifies every answer, and keeps count.
+
+    Args:
+        planner: What plans.
+        use: Where it is counted.
+        clock: Seconds from any moment on.
+        is_start: Whether another planner begins from the counts, so that their gaps
+            are nobody's.
+    """
 
     def __init__(
-        self, planner: Plans, use: SolverUse, clock: Callable[[], float]
+        self,
+        planner: Plans,
+        use: SolverUse,
+        clock: Callable[[], float],
+        *,
+        is_start: bool = False,
     ) -> None:
         self._planner = planner
         self._use = use
         self._clock = clock
+        self._is_start = is_start
 
     def counts(self, problem: Problem) -> tuple[int, ...]:
         """Return the nodes of each trainer, for a problem of one node class."""
@@ -54,4 +71,6 @@ class MeasuredPlanner:
         self._use.calls += 1
         self._use.spent_s += self._clock() - began_s
         self._use.fallbacks += answer.outcome is Outcome.KEPT
+        if not self._is_start:
+            self._use.gaps.know(answer.gap)
         return tuple([row[0] for row in answer.plan.counts])

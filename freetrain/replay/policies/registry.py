@@ -78,12 +78,12 @@ def lookahead_by(
     regroups: bool = False,
 ) -> Policy:
     """Return the policy ``lookahead`` with *forecaster*, whose horizon is ours."""
-    planner, weights = _planner(settings, clock, use, verifies=False), Weights()
+    planner, weights = _planner(settings, clock, use, is_start=True), Weights()
     asked = Watched(forecaster) if settings.record_forecasts else forecaster
     return _watched(
         settings,
         lambda worth: LookaheadPolicy(
-            asked, planner, worth, weights, regroups=regroups
+            asked, planner, worth, weights, regroups=regroups, gaps=use.gaps
         ),
     )
 
@@ -125,11 +125,12 @@ def _planner(
     clock: Callable[[], float],
     use: SolverUse,
     *,
-    verifies: bool = True,
+    is_start: bool = False,
 ) -> MeasuredPlanner:
     name, limit_s = SolverName(settings.solver.value), settings.solver_limit_s
-    planner = Planner(name, limit_s=limit_s, verifies=verifies)
-    return MeasuredPlanner(planner, use, clock)
+    # What begins from its plans has its own verified.
+    planner = Planner(name, limit_s=limit_s, verifies=not is_start)
+    return MeasuredPlanner(planner, use, clock, is_start=is_start)
 
 
 POLICIES: Mapping[str, Maker] = MappingProxyType(

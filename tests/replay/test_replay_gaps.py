@@ -1,0 +1,152 @@
+"""How far a replay's plans are from the best: looked at, and never felt."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from freetrain.replay.gaps import Gap, Gaps
+from freetrain.replay.settings import Accounting
+from milp.window import Window
+from milp.window_gap import window_gap
+from milp.window_planner import WindowPlan, WindowPlanner
+from tests.replay.test_lookahead_policy import decisions
+from tests.replay.test_replay_golden import COSTS, generated_pool
+from tests.replay.worlds import linear, replay, trainer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from freetrain.replay.result import ReplayResult
+
+EMPTY = Window({}, {}, (), 0.5, 1.0)
+
+
+def replayed(policy: str) -> ReplayResult:
+    team = [
+        trainer(f"t{k}", scaling=linear(10.0, 6), samples=1e6, costs=COSTS)
+        for k in range(4)
+    ]
+    return replay(generated_pool(), team, policy=policy, accounting=Accounting.REAL)
+
+
+@pytest.mark.parametrize("policy", ["freetrain", "static"])
+def test_plans_of_the_exact_solver_are_proven_every_one(policy: str) -> None:
+    result = replayed(policy)
+
+    plans = result.solver_calls
+    assert plans > 0
+    assert result.gap == Gap(0.0, 0.0, 0.0, sampled=plans, plans=plans)
+
+
+def test_plans_that_look_ahead_are_held_against_the_bound() -> None:
+    gap = replayed("lookahead").gap
+
+    assert gap is not None
+    assert 20 <= gap.sampled <= 40 < gap.plans
+    assert 0.0 <= gap.mean <= gap.most < 0.5
+    assert gap.high <= gap.most
+
+
+@pytest.mark.parametrize("policy", ["equal", "scavenger"])
+def test_who_plans_by_no_objective_has_no_gap(policy: str) -> None:
+    assert replayed(policy).gap is None
+
+
+class Remembers(WindowPlanner):
+    """Plans as ever, and keeps every plan."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.plans: list[WindowPlan] = []
+
+    def plan(
+        self,
+        window: Window,
+        starts: Sequence[Sequence[int]] = (),
+        *,
+        stop: Callable[[], bool] | None = None,
+    ) -> WindowPlan:
+        self.plans.append(super().plan(window, starts, stop=stop))
+        return self.plans[-1]
+
+
+class LooksAtOnce(Gaps):
+    """Looks at every plan when it is made, too."""
+
+    def __init__(self) -> None:
+        super().__init__(most=8)
+        self.found: list[float] = []
+
+    def keep(self, window: Window, gain: float) -> None:
+        super().keep(window, gain)
+        self.found.append(window_gap(window, gain))
+
+
+def planned(gaps: Gaps | None) -> tuple[list[WindowPlan], object]:
+    team = [
+        trainer(f"t{k}", scaling=linear(10.0, 6), samples=1e6, costs=COSTS)
+        for k in range(3)
+    ]
+    pool = {node: own for node, own in generated_pool().items() if node < 6}
+    planner = Remembers()
+    decided = decisions(pool, team, windows=planner, gaps=gaps)
+    return planner.plans, decided
+
+
+def test_to_be_looked_at_changes_no_plan_and_no_decision() -> None:
+    watched = LooksAtOnce()
+
+    assert planned(watched) == planned(None)
+    assert len(watched.found) > 16
+
+
+def test_what_is_looked_at_in_the_end_is_what_was_there_when_it_was_planned() -> None:
+    watched = LooksAtOnce()
+    planned(watched)
+
+    gap = watched.summary()
+
+    assert gap is not None
+    every = -(-gap.plans // gap.sampled)
+    step = 1 << (every - 1).bit_length()
+    sampled = sorted(watched.found[::step])
+    assert gap.sampled == len(sampled)
+    assert gap.most == sampled[-1]
+    assert gap.mean == pytest.approx(sum(sampled) / len(sampled))
+
+
+@given(st.integers(1, 6), st.integers(1, 60))
+def test_of_plans_enough_are_kept_at_equal_distances(most: int, plans: int) -> None:
+    gaps = Gaps(most)
+    for _ in range(plans):
+        gaps.keep(EMPTY, 0.0)
+
+    summary = gaps.summary()
+
+    assert summary is not None
+    assert summary.plans == plans
+    assert min(plans, most) <= 2 * summary.sampled - 1 < 2 * most
+    if plans <= most:
+        assert summary.sampled == plans
+
+
+@given(st.lists(st.sampled_from([0.0, 0.1, 0.4]), min_size=1, max_size=30))
+def test_nine_of_ten_plans_have_at_most_the_high_gap(known: list[float]) -> None:
+    gaps = Gaps()
+    for one in known:
+        gaps.know(one)
+
+    summary = gaps.summary()
+
+    assert summary is not None
+    assert 10 * sum(one <= summary.high for one in known) >= 9 * len(known)
+    assert 10 * sum(one < summary.high for one in known) < 9 * len(known)
+    assert summary.most == max(known)
+
+
+def test_without_plans_there_is_no_gap() -> None:
+    assert Gaps().summary() is None

@@ -1,0 +1,59 @@
+"""How far plans were from the best, in words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from freetrain.replay.gaps import Gap
+from freetrain.report.gap_text import gap_lines, gap_percent, gap_words
+from freetrain.report.page import render_page
+from freetrain.report.record import steady_record
+from tests.report.comparisons import comparison, result
+
+SOME = Gap(mean=0.0008, high=0.002, most=0.0166, sampled=28, plans=6_925)
+
+
+def test_a_sample_of_plans_is_told_with_its_size() -> None:
+    assert gap_words(SOME) == (
+        "below the bound by 0.08 % in the mean, nine of ten by 0.20 % or less, "
+        "at most 1.66 % (28 looked at, of 6,925)."
+    )
+
+
+def test_plans_that_all_are_proven_are_told_so() -> None:
+    assert gap_words(Gap(0.0, 0.0, 0.0, 6_188, 6_188)) == (
+        "proven the best (all 6,188)."
+    )
+
+
+def test_who_plans_by_no_objective_is_left_out() -> None:
+    assert list(gap_lines([("equal", None), ("lookahead", SOME)])) == [
+        f"lookahead: {gap_words(SOME)}"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("gap", "said"),
+    [(0.0, "0.00 %"), (1e-7, "less than 0.01 %"), (0.01, "1.00 %"), (2.0, "200.00 %")],
+)
+def test_a_gap_reads_as_0_only_where_it_is(gap: float, said: str) -> None:
+    assert gap_percent(gap) == said
+
+
+def test_the_page_and_json_tell_of_every_policy_that_plans() -> None:
+    ahead = replace(result("lookahead"), gap=SOME)
+    compared = replace(comparison(), results=(ahead, result("equal")))
+    page = render_page(compared)
+
+    assert f"lookahead: {gap_words(SOME)}" in page
+    assert "equal: " not in page
+    assert steady_record(ahead)["gap"] == {
+        "mean": 0.0008,
+        "high": 0.002,
+        "most": 0.0166,
+        "sampled": 28,
+        "plans": 6_925,
+    }
+    assert steady_record(result("equal"))["gap"] is None
