@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from freetrain.desk.curves import Curves
     from freetrain.desk.history import Chapter
     from freetrain.desk.overview import Overview
+    from freetrain.tick.page import Page
 
 
 def explain_record(
@@ -29,6 +30,7 @@ def explain_record(
         "at_s": None if page is None else page.at_s,
         "problems": list(page.problems) if page else [],
         "priority": page.priority if page else "",
+        "plan": None if page is None else _plan(page),
         "trainers": [
             {
                 "name": one.row.name,
@@ -51,6 +53,15 @@ def explain_record(
         "promises": [asdict(one) for one in page.promises] if page else [],
         "leaves": page.leaves if page else 0,
         "leaf_rate": page.leaf_rate if page else None,
+    }
+
+
+def _plan(page: Page) -> dict[str, Any]:
+    return {
+        "outcome": page.planner,
+        "reason": page.planner_reason,
+        "gap": page.planner_gap,
+        "is_by_lives": page.is_by_lives,
     }
 
 

@@ -17,6 +17,7 @@ from freetrain.cli.expected_text import came_text, expected_lines
 from freetrain.cli.maker_text import maker_text
 from freetrain.cli.node_names import nodes_named
 from freetrain.cli.pack_text import member_lines, pack_line
+from freetrain.cli.plan_text import plan_lines
 from freetrain.cli.times import age_text, ago, clock_text, short_age
 from freetrain.cli.why_text import reason_of
 from freetrain.desk.status import Doing
@@ -171,7 +172,7 @@ def _tick(page: Page, seen: Overview) -> list[str]:
         lines.append(f"No more leases are asked for: {page.held_back}.")
     if page.paused_until_s is not None:
         lines.append(f"Paused until {clock_text(page.paused_until_s)}.")
-    return [*lines, *page.problems]
+    return [*lines, *plan_lines(page), *page.problems]
 
 
 def _table(page: Page, now_s: float) -> Table:

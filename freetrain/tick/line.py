@@ -7,7 +7,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from freetrain.broker.lease import LeaseState
+from freetrain.report.gap_text import gap_percent
 from freetrain.store.trainers import TrainerState
+from milp.planner import Outcome
 
 if TYPE_CHECKING:
     from freetrain.tick.page import Page
@@ -27,6 +29,7 @@ def line_of(page: Page) -> str:
         f"{len(page.holes)} holes",
         f"{states[LeaseState.RUNNING]} leases run, {states[LeaseState.PENDING]} wait",
         f"{running} of {len(wanting)} trainers run",
+        *(_plan(page) if wanting else ()),
         _done(page.done),
         f"{page.requests} requests, {page.took_s:.2f} s",
     ]
@@ -36,6 +39,14 @@ def line_of(page: Page) -> str:
         parts.append(f"asking for no more: {page.held_back}")
     parts += [f"problem: {problem}" for problem in page.problems]
     return "; ".join(parts)
+
+
+def _plan(page: Page) -> list[str]:
+    if page.planner_gap is None:
+        return []
+    if page.planner == Outcome.PROVEN:
+        return ["plan proven the best"]
+    return [f"plan at most {gap_percent(page.planner_gap)} below the best"]
 
 
 def _done(done: dict[str, int]) -> str:

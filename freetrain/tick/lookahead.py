@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from freetrain.broker.foresight import classify_by, rank_by
 from milp.keep import loose_bound
 from milp.objective import plan_gain
-from milp.planner import Answer, Outcome
+from milp.planner import Answer, Judged, Outcome
 from milp.problem import NodeClass, Plan, Problem
 from milp.verify import constraint_violations
 from milp.window import Holder, Window
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from freetrain.broker.pool import Classes, Pool, PoolNode
     from milp.problem import TrainerState
     from milp.window import Stay
+    from milp.window_answer import WindowAnswer
 
     Counts = list[list[int]]
 
@@ -116,25 +117,28 @@ class Lookahead:
         if parts is None:
             return self._instead(problem, "trainers share some kinds of node, not all")
         counts = [[0] * len(problem.classes) for _ in problem.trainers]
-        kinds, reasons = set(), []
-        for places, usable in parts:
-            outcome, why = self._fill(problem, places, usable, counts)
-            kinds.add(outcome)
-            reasons += [why] if why else []
-        return self._answer(problem, counts, kinds, "; ".join(reasons))
+        filled = [self._fill(problem, *part, counts) for part in parts]
+        return self._answer(problem, counts, filled)
 
     def _answer(
-        self, problem: Problem, counts: Counts, kinds: set[Outcome], why: str
+        self, problem: Problem, counts: Counts, parts: Sequence[WindowAnswer]
     ) -> Answer:
         rows = tuple(map(tuple, counts))
         broken = constraint_violations(problem, rows)
         if broken:
             return self._instead(problem, f"its plan was refused: {'; '.join(broken)}")
+        kinds = {one.outcome for one in parts}
+        outcome = kinds.pop() if len(kinds) == 1 else Outcome.INCUMBENT
         gain = plan_gain(problem, rows)
-        # By expected lives it may be proven the best; by this gain nobody asked.
-        outcome = Outcome.KEPT if kinds == {Outcome.KEPT} else Outcome.INCUMBENT
-        plan = Plan(rows, gain, max(gain, loose_bound(problem)))
-        return Answer(plan, outcome, why)
+        return Answer(
+            plan=Plan(rows, gain, max(gain, loose_bound(problem))),
+            outcome=outcome,
+            reason="; ".join(one.reason for one in parts if one.reason),
+            # By expected lives; how far it is from the best by M0 nobody asked.
+            by_own=Judged(
+                sum(one.gain for one in parts), sum(one.bound for one in parts)
+            ),
+        )
 
     def _instead(self, problem: Problem, why: str) -> Answer:
         """Return the published plan, and say that it is one."""
@@ -148,7 +152,7 @@ class Lookahead:
         places: Sequence[int],
         usable: Sequence[int],
         counts: Counts,
-    ) -> tuple[Outcome, str]:
+    ) -> WindowAnswer:
         """Plan for the trainers at *places*, who may use the classes *usable*."""
         trainers = [problem.trainers[place] for place in places]
         window = self._window(problem, trainers, usable)
@@ -158,7 +162,7 @@ class Lookahead:
         for place, holding in zip(places, answer.holdings, strict=True):
             for k, nodes in holding.items():
                 counts[place][k] = nodes
-        return answer.outcome, answer.reason
+        return answer
 
     def _window(
         self, problem: Problem, trainers: Sequence[TrainerState], usable: Sequence[int]

@@ -68,6 +68,12 @@ def _gauges(
         "1 for how far the last plan can be trusted.",
         _labelled("outcome", {str(o): float(o == page.planner) for o in Outcome}),
     )
+    if page.planner_gap is not None:
+        yield (
+            "planner_gap_ratio",
+            "How far the last plan is below its bound, over the larger of the two.",
+            [("", page.planner_gap)],
+        )
     yield (
         "leases",
         "Leases by state.",

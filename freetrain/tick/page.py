@@ -139,6 +139,10 @@ class Page:
         requests: Slurm commands run.
         planner: How far the plan can be trusted to be the best.
         planner_reason: Why, where there is more to say.
+        planner_gap: How far the plan is below what any could gain at most, by the
+            objective that it was made by (``milp.gap``), 0 to 2; None on pages of
+            before that was told.
+        is_by_lives: Whether that objective goes by expected lives of nodes.
         planner_s: How long deciding took, seconds.
         brake: What keeps all leases from being asked for, empty for nothing.
         paused_until_s: Until when failed starts make it pause, Unix time; None for
@@ -186,6 +190,8 @@ class Page:
     promises: tuple[Interval, ...] = ()
     leaves: int = 0
     leaf_rate: float | None = None
+    planner_gap: float | None = None
+    is_by_lives: bool = False
     version: int = VERSION
 
     @property

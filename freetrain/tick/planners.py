@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from freetrain.replay.policies.equal import equal_counts
 from freetrain.site.settings import PolicyName
-from milp.keep import keep
+from milp.keep import keep, loose_bound
 from milp.objective import plan_gain
-from milp.planner import Answer, Outcome, Planner, SolverName
+from milp.planner import Answer, Judged, Outcome, Planner, SolverName
 from milp.problem import Plan, Problem
 from milp.verify import violations
 
@@ -62,9 +62,8 @@ class InOrder:
         first = self._planner.plan(_only(problem, last, is_last=False))
         rest = _rest(problem, last, first.plan)
         second = self._planner.plan(rest)
-        answer = _answer(
-            problem, _merged(last, first.plan, second.plan), [first, second]
-        )
+        counts = _merged(last, first.plan, second.plan)
+        answer = _answer(problem, counts, [first, second], _together(first, second))
         if answer.outcome is not Outcome.KEPT:
             return answer
         # Who lost nodes to the others must not grow elsewhere at the same time.
@@ -136,15 +135,36 @@ def _rest(problem: Problem, last: Sequence[bool], first: Plan) -> Problem:
     return Problem(classes, tuple(trainers), problem.t_fwd_s)
 
 
+def _together(first: Answer, second: Answer) -> Judged | None:
+    """Return what two plans come to, the second of what the first left.
+
+    None where one was made by another objective than the other.
+    """
+    if (first.by_own is None) is not (second.by_own is None):
+        return None
+    one, other = first.judged, second.judged
+    return Judged(one.gain + other.gain, one.bound + other.bound)
+
+
 def _answer(
-    problem: Problem, counts: tuple[tuple[int, ...], ...], parts: Sequence[Answer]
+    problem: Problem,
+    counts: tuple[tuple[int, ...], ...],
+    parts: Sequence[Answer],
+    judged: Judged | None = None,
 ) -> Answer:
-    """Return *counts* as an answer as good as the worst of its *parts*, if sound."""
+    """Return *counts* as an answer as good as the worst of its *parts*, if sound.
+
+    Args:
+        problem: What was planned.
+        counts: The plan.
+        parts: The answers that it was made from.
+        judged: What it comes to; None for M0, under a bound that takes no time.
+    """
     gain = plan_gain(problem, counts)
-    plan = Plan(counts, gain, gain)
+    plan = Plan(counts, gain, max(gain, loose_bound(problem)))
     broken = violations(problem, plan)
     if broken:
         why = f"the plan was refused: {'; '.join(broken)} The present plan stays."
         return Answer(keep(problem), Outcome.KEPT, why)
     worst = max(parts, key=lambda part: list(Outcome).index(part.outcome))
-    return Answer(plan, worst.outcome, worst.reason)
+    return Answer(plan, worst.outcome, worst.reason, judged)

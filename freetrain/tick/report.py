@@ -51,6 +51,8 @@ def page_of(  # noqa: PLR0913 - one fact each
         requests=run.backend.requests,
         planner=str(decision.answer.outcome),
         planner_reason=decision.answer.reason,
+        planner_gap=decision.answer.gap,
+        is_by_lives=decision.answer.by_own is not None,
         planner_s=planner_s,
         brake=str(decision.brake or ""),
         paused_until_s=pause_s if is_paused else None,

@@ -177,6 +177,8 @@ def test_the_background_gets_what_the_others_leave() -> None:
     )
 
     assert [one.planned_nodes for one in plan.wanted.trainers] == [1, 3]
+    assert plan.answer.by_own is not None
+    assert plan.answer.gap == pytest.approx(0.0, abs=1e-5)
 
 
 def test_trainers_of_other_kinds_of_node_are_planned_each_with_its_own() -> None:
@@ -196,6 +198,11 @@ def test_trainers_of_other_kinds_of_node_are_planned_each_with_its_own() -> None
 
     assert [one.planned_nodes for one in found.wanted.trainers] == [2, 2]
     assert "left out" not in found.answer.reason
+    # Two windows: two trainers that start, in 5 s, on two nodes each.
+    worth = 2.0 * 2.0**0.9 * (HORIZON_S - 5.0)
+    assert found.answer.by_own == pytest.approx((worth, worth), rel=1e-5)
+    assert found.answer.outcome is Outcome.PROVEN
+    assert found.answer.gap == pytest.approx(0.0, abs=1e-5)
 
 
 def test_where_kinds_of_node_overlap_the_published_plan_is_told_to_stand_in() -> None:
@@ -215,6 +222,8 @@ def test_where_kinds_of_node_overlap_the_published_plan_is_told_to_stand_in() ->
     found = decide(look, Planner(), Limits(), t_fwd_s=HORIZON_S, foresight=foresight)
 
     assert "share some kinds of node" in found.answer.reason
+    assert found.answer.by_own is None
+    assert found.answer.gap == 0.0
     assert sum(one.planned_nodes for one in found.wanted.trainers) == 3
 
 
@@ -226,6 +235,8 @@ def test_a_plan_without_time_is_a_plan_all_the_same() -> None:
     plan = decided(two, holes, *range(8), forecast=watched(), ahead=late)
 
     assert plan.answer.outcome in Outcome
+    assert plan.answer.by_own is not None
+    assert 0.0 < plan.answer.gap < 1.0
     assert plan.wanted.trainers[0].planned_nodes >= 2
 
 

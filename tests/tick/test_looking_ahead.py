@@ -71,6 +71,8 @@ def test_a_trainer_runs_as_under_the_published_planner(world: TickWorld) -> None
     assert len(newest.members) == 3
     assert not page.problems
     assert "left out" not in page.planner_reason
+    assert page.is_by_lives
+    assert page.planner_gap == pytest.approx(0.0, abs=1e-5)
 
 
 def test_how_trainers_fare_is_learned_from_look_to_look(world: TickWorld) -> None:

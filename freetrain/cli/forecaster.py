@@ -1,0 +1,45 @@
+"""``--forecaster``: who says how long nodes stay.
+
+No ``from __future__ import annotations`` here: Typer reads the annotations while the
+program runs. Reading numpy for ``freetrain -h`` would make it wait, so that forecasters
+are imported where they are needed.
+"""
+
+from typing import Annotated
+
+import typer
+
+from freetrain.errors import UsageError
+from freetrain.forecast.interface import DEFAULT_FORECASTER
+
+
+def _known(value: str) -> str:
+    """Refuse a forecaster that does not exist."""
+    if value == DEFAULT_FORECASTER:
+        return value
+    from freetrain.forecast.registry import forecaster_named  # noqa: PLC0415
+
+    try:
+        forecaster_named(value)
+    except UsageError as error:
+        raise typer.BadParameter(str(error)) from error
+    return value
+
+
+def _complete(incomplete: str) -> list[str]:
+    from freetrain.forecast.registry import FORECASTERS  # noqa: PLC0415
+
+    return [name for name in FORECASTERS if name.startswith(incomplete)]
+
+
+ForecasterName = Annotated[
+    str,
+    typer.Option(
+        "--forecaster",
+        metavar="NAME",
+        help="lookahead: who says how long nodes stay, such as life-table "
+        "(docs/lookahead.md).",
+        callback=_known,
+        autocompletion=_complete,
+    ),
+]
