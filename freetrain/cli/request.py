@@ -95,6 +95,11 @@ class ReplayRequest:
         )
 
     @property
+    def looks_ahead(self) -> bool:
+        """Whether forecasts count for any of its policies."""
+        return "lookahead" in self.policies
+
+    @property
     def command(self) -> str:
         """The command line that asks for the same again, defaults spelled out."""
         settings, every_s = self.settings, self.settings.look_every_s
@@ -109,6 +114,7 @@ class ReplayRequest:
             *(("--set", f"{k}={value:.15g}") for k, value in self.priority_settings),
             ("--against", self.against),
             ("--topology", self.topology),
+            ("--forecaster", settings.forecaster if self.looks_ahead else None),
             ("--every", None if every_s is None else f"{every_s:.15g}"),
             ("--accounting", settings.accounting),
             ("--schedule", self.schedule),

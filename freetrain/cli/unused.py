@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from freetrain.cli.request import DRAWN, is_drawn
 from freetrain.errors import UsageError
+from freetrain.forecast.interface import DEFAULT_FORECASTER
 from freetrain.quality.outlook import Better
 from freetrain.replay.settings import BY_PRIORITY, DEFAULT_PRIORITY
 from freetrain.toml.wording import one_line
@@ -61,8 +62,9 @@ def _unused(request: ReplayRequest) -> dict[str, dict[str, bool]]:
             "--topology": not has_log and request.topology is not None,
         },
         "the policy lookahead": {
-            "--topology": request.topology is not None
-            and "lookahead" not in request.policies
+            "--topology": not request.looks_ahead and request.topology is not None,
+            "--forecaster": not request.looks_ahead
+            and request.settings.forecaster != DEFAULT_FORECASTER,
         },
         "--trainers quality:N": {
             "--load": not has_draw and request.load != 1.0,

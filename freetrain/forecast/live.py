@@ -285,4 +285,4 @@ def _check_origin(state: Mapping[str, Any], forecaster: str) -> None:
     # It was always this one before there was another to name.
     origin = state.get("forecaster", DEFAULT_FORECASTER)
     if origin != forecaster:
-        raise ValueError(f"it is of forecaster {origin!r}, and {forecaster!r} is asked")
+        raise ValueError(f"it is of forecaster {origin!r} instead of {forecaster!r}")

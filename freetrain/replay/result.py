@@ -82,8 +82,9 @@ class ReplayResult:
 
     Node-seconds and samples are sums over the replay; ``*_samples`` losses are
     samples that were not trained because of the cause named. ``gap`` is None where
-    nothing was planned by an objective. ``forecasts`` is None
-    where the policy has none, or they were not to be recorded.
+    nothing was planned by an objective. ``forecaster`` is None
+    where the policy has none; so is ``forecasts``, also where they were not to be
+    recorded.
     """
 
     policy: str
@@ -114,4 +115,5 @@ class ReplayResult:
     learning: tuple[Learning, ...] = ()
     priority_settings: tuple[tuple[str, float], ...] = ()
     gap: Gap | None = None
+    forecaster: str | None = None
     forecasts: ForecastRecord | None = None

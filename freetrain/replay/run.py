@@ -277,6 +277,7 @@ def result_of(
         learning=learning_of(played.runs),
         priority_settings=settings.priority_settings,
         gap=use.gaps.summary(),
+        forecaster=settings.forecaster if settings.policy == "lookahead" else None,
         forecasts=played.forecasts,
     )
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from freetrain.forecast.interface import DEFAULT_FORECASTER
 from freetrain.replay.settings import BY_PRIORITY
 
 if TYPE_CHECKING:
@@ -101,12 +102,15 @@ def name_among(result: ReplayResult, results: Sequence[ReplayResult]) -> str:
     """Return what to call *result*: its policy, its priority, or both.
 
     The policy where no other result has it; else the priority, with the policy before
-    it where several policies go by that.
+    it where several policies go by that. Behind the policy its forecaster, unless that
+    is the usual one.
     """
+    unusual = result.forecaster not in {None, DEFAULT_FORECASTER}
+    policy = f"{result.policy} {result.forecaster}" if unusual else result.policy
     if sum(one.policy == result.policy for one in results) == 1:
-        return result.policy
+        return policy
     policies = {one.policy for one in results if one.policy in BY_PRIORITY}
-    both = f"{result.policy} {result.priority}"
+    both = f"{policy} {result.priority}"
     return both if len(policies) > 1 else result.priority
 
 

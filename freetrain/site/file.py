@@ -49,6 +49,8 @@ def parse_site(content: bytes, *, path: str, places: Places) -> Site:
     usual, own = PlannerSettings(), site.planner
     if (own.priority, own.priority_settings) != (usual.priority, ()):
         _check_priority(site.planner, document.inner("planner"))
+    if own.forecaster != usual.forecaster:
+        _check_forecaster(own.forecaster, document.inner("planner"))
     if site.lease.shortest_s > site.lease.longest_s:
         document.inner("lease").refuse("shortest is above longest")
     return site
@@ -61,6 +63,16 @@ def _check_priority(planner: PlannerSettings, table: Table) -> None:
 
     try:
         priority_named(planner.priority, dict(planner.priority_settings))
+    except UsageError as error:
+        table.refuse(str(error))
+
+
+def _check_forecaster(name: str, table: Table) -> None:
+    """Refuse a forecaster that is none."""
+    from freetrain.forecast.registry import forecaster_named  # noqa: PLC0415 - as above
+
+    try:
+        forecaster_named(name)
     except UsageError as error:
         table.refuse(str(error))
 

@@ -84,6 +84,7 @@ def _planner() -> tuple[Key, ...]:
         Key("policy", one_of(settings.PolicyName), "policy"),
         Key("priority", named("a priority"), "priority"),
         Key("priority_settings", numbers("gain"), "priority_settings"),
+        Key("forecaster", named("a forecaster"), "forecaster"),
         Key("learn", yes_or_no(), "learn"),
         Key("profile", yes_or_no(), "profile"),
         Key("solver", one_of(Solver), "solver"),

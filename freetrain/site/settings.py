@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from freetrain.forecast.interface import DEFAULT_FORECASTER
 from freetrain.replay.settings import DEFAULT_T_FWD_S, Solver
 
 if TYPE_CHECKING:
@@ -112,6 +113,8 @@ class PlannerSettings:
             Speed-up times weight lets trainers be compared whose samples have
             nothing in common.
         priority_settings: Its own settings, by name.
+        forecaster: Who says how long nodes stay, for ``lookahead``: a name in
+            ``forecast.registry``.
         learn: Whether speeds and costs that were measured count; else only those
             that users give, and what is assumed.
         profile: Whether running trainers may try sizes whose speed is not known,
@@ -124,6 +127,7 @@ class PlannerSettings:
     policy: PolicyName = PolicyName.FREETRAIN
     priority: str = "weight"
     priority_settings: tuple[tuple[str, float], ...] = ()
+    forecaster: str = DEFAULT_FORECASTER
     learn: bool = True
     profile: bool = False
     solver: Solver = Solver.EXACT

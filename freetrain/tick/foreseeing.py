@@ -170,7 +170,11 @@ def _kept(run: Run, observed: Observed) -> Outlook:
     topology = None if state is None else state.get("topology")
     now_s = observed.now_s
     leaves = leaves_of(run.backend, observed.config, topology, now_s=now_s)
-    begin = partial(_begin, None if leaves is None else leaves.by_node)
+    begin = partial(
+        _begin,
+        run.site.planner.forecaster,
+        None if leaves is None else leaves.by_node,
+    )
     try:
         begun = begin(run.state, state)
     except _UNUSABLE as error:
@@ -216,6 +220,7 @@ class _Begun(NamedTuple):
 
 
 def _begin(
+    forecaster: str,
     leaf_of: Mapping[str, str] | None,
     state: sqlite3.Connection,
     kept: Mapping[str, Any] | None,
@@ -225,7 +230,12 @@ def _begin(
     load = partial(departures, state)
     pairs = RecentAffinity() if kept is None else RecentAffinity(load)
     forecast = LiveForecast(
-        HORIZON_S, names=names, pairs=pairs, state=kept, leaf_of=leaf_of
+        HORIZON_S,
+        names=names,
+        pairs=pairs,
+        state=kept,
+        leaf_of=leaf_of,
+        forecaster=forecaster,
     )
     return _Begun(forecast, pairs, len(names))
 

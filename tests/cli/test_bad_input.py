@@ -52,6 +52,18 @@ def one_line(stderr: str) -> str:
             "replay holes.csv --policy freetrain --topology t",
             "--topology is for the policy lookahead; nothing was replayed",
         ),
+        (
+            "replay holes.csv --forecaster life",
+            "'--forecaster': there is no forecaster 'life'. Choose one of learned, ",
+        ),
+        (
+            "replay holes.csv --forecaster life-tabel",
+            "Did you mean 'life-table'?",
+        ),
+        (
+            "replay holes.csv --policy freetrain --forecaster life-table",
+            "--forecaster is for the policy lookahead; nothing was replayed",
+        ),
         ("replay --pool 4 --skip-bad 1", "--skip-bad is for replays of a log; nothing"),
         (
             "replay holes.csv --load 2",

@@ -1,8 +1,8 @@
 """What looking ahead is worth on Summit, beside the published policy.
 
-``python -m tests.forecast.figures [hps|imagenet|ablation|gap|speed ...] [--day 6]
-[--processes 2]``. The weights were chosen on the six days from day 0; those from day 6
-are untouched. Samples are in thousand millions; nothing is asserted.
+``python -m tests.forecast.figures [hps|imagenet|forecasters|ablation|gap|speed ...]
+[--day 6] [--processes 2]``. The weights were chosen on the six days from day 0; those
+from day 6 are untouched. Samples are in thousand millions; nothing is asserted.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from multiprocessing import Pool
 from typing import TYPE_CHECKING
 
+from freetrain.forecast.registry import FORECASTERS
 from freetrain.replay.run import run_replay
 from freetrain.replay.settings import Accounting, ReplaySettings
 from freetrain.trainers.builtin import builtin_trainers
@@ -94,6 +95,22 @@ def comparison(jobs: str, day: float, mapped: Callable[..., object]) -> Iterator
         )
 
 
+def forecasters(day: float, mapped: Callable[..., object]) -> Iterator[str]:
+    """Yield a row for each number of trainers and cost: C, and every forecaster."""
+    yield f"hps, days {day:g} to {day + 6:g}: samples under C, {', '.join(FORECASTERS)}"
+    cells = [(parallel, cost) for parallel in (10, 40) for cost in (1.0, 10.0)]
+    for parallel, cost in cells:
+        _, noticed, ours = _three("hps", day, parallel, cost)
+        asked = [replace(ours.settings, forecaster=name) for name in FORECASTERS]
+        cases = [noticed, *(replace(ours, settings=one) for one in asked)]
+        base, *others = list(mapped(play, cases))  # type: ignore[call-overload]
+        told = "  ".join(
+            f"{one.samples:.2f} ({gain_text(one.samples, base.samples)})"
+            for one in others
+        )
+        yield f"{parallel:2} at a time x{cost:<2g}  {base.samples:7.2f}  {told}"
+
+
 def _three(jobs: str, day: float, parallel: int, cost: float) -> list[Case]:
     base = ReplaySettings(
         priority=PUBLISHED[jobs],
@@ -107,10 +124,18 @@ def _three(jobs: str, day: float, parallel: int, cost: float) -> list[Case]:
     return [Case(jobs, day, one) for one in (base, noticed, ours)]
 
 
+SECTIONS = {
+    "forecasters": forecasters,
+    "ablation": ablation,
+    "gap": gap,
+    "speed": speed,
+}
+
+
 def main(arguments: list[str]) -> int:
     """Print the sections asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    known = ("hps", "imagenet", "ablation", "gap", "speed")
+    known = ("hps", "imagenet", *SECTIONS)
     parser.add_argument("sections", nargs="*", default=["hps"], choices=known)
     parser.add_argument("--day", type=float, default=0.0)
     parser.add_argument("--processes", type=int, default=1)
@@ -120,9 +145,7 @@ def main(arguments: list[str]) -> int:
             if section in OURS:
                 rows = comparison(section, chosen.day, workers.imap)
             else:
-                rows = {"ablation": ablation, "gap": gap, "speed": speed}[section](
-                    chosen.day, workers.imap
-                )
+                rows = SECTIONS[section](chosen.day, workers.imap)
             for row in rows:
                 sys.stdout.write(f"{row}\n")
                 sys.stdout.flush()

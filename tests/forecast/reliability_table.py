@@ -1,6 +1,6 @@
 """Reliability of 600-second survival on Summit: six days, and the six after them.
 
-``python -m tests.forecast.reliability_table``
+``python -m tests.forecast.reliability_table [FORECASTER]``
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from freetrain.forecast.affinity import Affinity
 from freetrain.forecast.answers import Answers
-from freetrain.forecast.learned import LearnedForecaster
+from freetrain.forecast.interface import DEFAULT_FORECASTER
+from freetrain.forecast.registry import forecaster_named
 from freetrain.forecast.reliability import Watched
 from freetrain.replay.timeline import DAY_S, PoolTimeline
 from logs.read import read_trace
@@ -63,13 +65,16 @@ class Noted(Answers):
         )
 
 
-def lines(pool: PoolTimeline, from_s: float) -> Iterator[str]:
+def lines(pool: PoolTimeline, from_s: float, name: str) -> Iterator[str]:
     """Yield the table, a row a decile, and the largest difference.
 
-    Asked from *from_s* on, learned from the beginning.
+    The forecaster *name* is asked from *from_s* on, and learns from the beginning.
     """
     answers = Noted()
-    watched = Watched(LearnedForecaster(400.0), from_s=from_s, answers=answers)
+    forecaster = forecaster_named(name)(
+        400.0, pairs=Affinity(), checks=True, state=None, learns_s=0.0
+    )
+    watched = Watched(forecaster, from_s=from_s, answers=answers)
     for event in pool.events():
         answers.due_s = event.time_s
         watched.see(event.time_s, joined=event.joined, left=event.left)
@@ -109,16 +114,16 @@ def chance(noted: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.abs(differences).max(axis=1))
 
 
-def main() -> int:
+def main(name: str = DEFAULT_FORECASTER) -> int:
     """Print the tables of the first six days and of the six after them."""
     for days, from_s in ((6.0, WARM_UP_S), (12.0, 6.0 * DAY_S)):
         sys.stdout.write(f"day {from_s / DAY_S:g} to day {days:g}\n")
         pool = timeline(shared_folder(), from_day=0.0, days=days)
-        for line in lines(pool, from_s):
+        for line in lines(pool, from_s, name):
             sys.stdout.write(f"{line}\n")
             sys.stdout.flush()
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))

@@ -193,3 +193,19 @@ def test_a_state_of_another_kind_is_refused(spoilt: dict[str, object]) -> None:
 def test_a_state_of_nodes_without_names_is_refused() -> None:
     with pytest.raises(ValueError, match="without a name"):
         LiveForecast(HORIZON_S, names=NAMES[:2], state=shown(sight()).to_state())
+
+
+def test_what_another_forecaster_learned_is_refused() -> None:
+    state = shown(sight()).to_state()
+
+    with pytest.raises(ValueError, match="of forecaster 'learned' instead of 'life-t"):
+        LiveForecast(HORIZON_S, names=NAMES, state=state, forecaster="life-table")
+
+
+def test_what_was_kept_before_forecasters_had_names_is_of_the_usual_one() -> None:
+    state = shown(sight()).to_state()
+    del state["forecaster"]
+
+    kept = LiveForecast(HORIZON_S, names=NAMES, state=state)
+
+    assert kept.to_state()["forecaster"] == "learned"

@@ -150,6 +150,11 @@ def test_without_a_home_the_state_directory_must_be_said() -> None:
             "priority slaq has no setting 'gain'. It has horizon_s, hysteresis",
         ),
         ("[planner]\npriority_settings = { a = 1 }", "weight has no setting 'a'."),
+        (
+            '[planner]\nforecaster = "life"',
+            "[planner]: there is no forecaster 'life'. Choose one of learned, ",
+        ),
+        ('[planner]\nforecaster = "Learned"', "expected the name of a forecaster"),
         ("[planner]\npriority_settings = 1", "expected numbers by name, such as"),
         ("[planner]\npriority_settings = { a = nan }", "expected numbers by name"),
         (
@@ -194,6 +199,7 @@ sites = st.builds(
         t_fwd_s=seconds,
         policy=st.sampled_from(settings.PolicyName),
         priority=st.sampled_from(["weight", "fair"]),
+        forecaster=st.sampled_from(["learned", "life-table"]),
         priority_settings=st.just(()) | st.just((("hysteresis", 0.25),)),
         learn=st.booleans(),
         solver=st.sampled_from(Solver),

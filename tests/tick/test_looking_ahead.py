@@ -132,6 +132,24 @@ def test_what_cannot_be_used_is_dropped_with_a_line(
     assert kept(world)["watched_s"] > 0.0
 
 
+def test_another_forecaster_learns_anew_and_the_report_says_so(
+    world: TickWorld,
+) -> None:
+    world.tick()
+    other = replace(world.site.planner, forecaster="life-table")
+    world = replace(world, site=replace(world.site, planner=other))
+    world.now_s += 60.0
+    page, first = world.tick().page, kept(world)
+    world.now_s += 60.0
+    after = world.tick().page
+
+    assert any("of forecaster 'learned'" in problem for problem in page.problems)
+    assert (first["forecaster"], first["watched_s"]) == ("life-table", 0.0)
+    assert len(first["learned"]["idle"]) == 8
+    assert not after.problems
+    assert kept(world)["watched_s"] > 0.0
+
+
 def pass_by(world: TickWorld, for_s: float, *, every_s: float = 200.0) -> None:
     """Tick on while time passes."""
     until_s = world.now_s + for_s
