@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from freetrain.replay.gaps import Gap
 
-GAPS = "How far plans were from the best there can be, each by its own objective:"
+GAPS = "How far below the best there can be plans were at most, by their own objective:"
 
 _DIGITS = 2
 """Of a percentage: plans on Summit are within a few hundredths."""
@@ -34,10 +34,10 @@ def gap_words(gap: Gap) -> str:
     """Return *gap* as a sentence."""
     of = f"all {gap.plans:,}"
     if gap.sampled < gap.plans:
-        of = f"{gap.sampled:,} looked at, of {gap.plans:,}"
+        of = f"{gap.sampled:,} looked at of {gap.plans:,}"
     if not gap.most:
         return f"proven the best ({of})."
     return (
-        f"below the bound by {gap_percent(gap.mean)} in the mean, nine of ten by "
-        f"{gap_percent(gap.high)} or less, at most {gap_percent(gap.most)} ({of})."
+        f"{gap_percent(gap.mean)} in the mean, nine of ten {gap_percent(gap.high)} or "
+        f"less, the worst {gap_percent(gap.most)} ({of})."
     )

@@ -17,8 +17,8 @@ SOME = Gap(mean=0.0008, high=0.002, most=0.0166, sampled=28, plans=6_925)
 
 def test_a_sample_of_plans_is_told_with_its_size() -> None:
     assert gap_words(SOME) == (
-        "below the bound by 0.08 % in the mean, nine of ten by 0.20 % or less, "
-        "at most 1.66 % (28 looked at, of 6,925)."
+        "0.08 % in the mean, nine of ten 0.20 % or less, the worst 1.66 % "
+        "(28 looked at of 6,925)."
     )
 
 
