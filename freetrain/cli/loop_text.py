@@ -58,8 +58,8 @@ def loop_text(
         console.print(figures(TRAINED, [_trained(*one) for one in named]))
         console.print()
         console.print(figures(HARMED, [_harmed(*one) for one in named]))
-        console.print(f"\n{LEGEND}", soft_wrap=True)
         print_gaps(console, [(name, one.replay) for name, one in named])
+        console.print(f"\n{LEGEND}", soft_wrap=True)
     return captured.get()
 
 

@@ -46,8 +46,8 @@ def comparison_text(comparison: Comparison, world: World) -> str:
             console.print(line, soft_wrap=True)
         console.print(f"Trainers: {comparison.trainers}.", soft_wrap=True)
         console.print(comparison_table(comparison))
-        console.print(f"\n{LEGEND}", soft_wrap=True)
         print_gaps(console, [(comparison.name(r), r) for r in comparison.results])
+        console.print(f"\n{LEGEND}", soft_wrap=True)
         tables = quality_tables(comparison)
         for table in tables:
             console.print()

@@ -9,17 +9,17 @@ if TYPE_CHECKING:
 
     from freetrain.replay.gaps import Gap
 
-GAPS = "How far below the best there can be plans were at most, by their own objective:"
+GAPS = "How far plans were below the best there can be, at most, by what they go by:"
 
 _DIGITS = 2
 """Of a percentage: plans on Summit are within a few hundredths."""
 
 
 def gap_percent(gap: float) -> str:
-    """Return a gap as a percentage; one that would read as 0 and is not stays above."""
+    """Return a gap as a percentage; one that only would read as 0 as less than that."""
     least = 10.0 ** -(_DIGITS + 2)
     if 0.0 < gap < least:
-        return f"less than {100.0 * least:.{_DIGITS}f} %"
+        return f"< {100.0 * least:.{_DIGITS}f} %"
     return f"{100.0 * gap:.{_DIGITS}f} %"
 
 
@@ -31,13 +31,15 @@ def gap_lines(found: Iterable[tuple[str, Gap | None]]) -> Iterator[str]:
 
 
 def gap_words(gap: Gap) -> str:
-    """Return *gap* as a sentence."""
-    of = f"all {gap.plans:,}"
-    if gap.sampled < gap.plans:
-        of = f"{gap.sampled:,} looked at of {gap.plans:,}"
+    """Return *gap* in a few words, and how many plans it is of."""
+    some = (
+        f"{gap.sampled:,} of {gap.plans:,}"
+        if gap.sampled < gap.plans
+        else f"all {gap.plans:,}"
+    )
     if not gap.most:
-        return f"proven the best ({of})."
+        return f"proven the best ({some})"
     return (
-        f"{gap_percent(gap.mean)} in the mean, nine of ten {gap_percent(gap.high)} or "
-        f"less, the worst {gap_percent(gap.most)} ({of})."
+        f"mean {gap_percent(gap.mean)}, nine of ten within {gap_percent(gap.high)}, "
+        f"worst {gap_percent(gap.most)} ({some})"
     )

@@ -17,14 +17,13 @@ SOME = Gap(mean=0.0008, high=0.002, most=0.0166, sampled=28, plans=6_925)
 
 def test_a_sample_of_plans_is_told_with_its_size() -> None:
     assert gap_words(SOME) == (
-        "0.08 % in the mean, nine of ten 0.20 % or less, the worst 1.66 % "
-        "(28 looked at of 6,925)."
+        "mean 0.08 %, nine of ten within 0.20 %, worst 1.66 % (28 of 6,925)"
     )
 
 
 def test_plans_that_all_are_proven_are_told_so() -> None:
     assert gap_words(Gap(0.0, 0.0, 0.0, 6_188, 6_188)) == (
-        "proven the best (all 6,188)."
+        "proven the best (all 6,188)"
     )
 
 
@@ -36,7 +35,7 @@ def test_who_plans_by_no_objective_is_left_out() -> None:
 
 @pytest.mark.parametrize(
     ("gap", "said"),
-    [(0.0, "0.00 %"), (1e-7, "less than 0.01 %"), (0.01, "1.00 %"), (2.0, "200.00 %")],
+    [(0.0, "0.00 %"), (1e-7, "< 0.01 %"), (0.01, "1.00 %"), (2.0, "200.00 %")],
 )
 def test_a_gap_reads_as_0_only_where_it_is(gap: float, said: str) -> None:
     assert gap_percent(gap) == said
