@@ -176,6 +176,7 @@ def _loop_record(result: LoopResult, loop: LoopSettings) -> dict[str, object]:
         "knows_plans": loop.knows_plans,
         "tick_s": loop.tick_s,
         "lead_s": loop.lead_s,
+        "last_s": loop.last_s,
         "notice_s": loop.notice_s,
         "commit_s": loop.commit_s,
         "margin_s": loop.margin_s,

@@ -41,6 +41,17 @@ LeadS = Annotated[
         callback=zero_or_more,
     ),
 ]
+LastS = Annotated[
+    float | None,
+    typer.Option(
+        "--last",
+        metavar="S",
+        help="yield: once more so long before these, where somebody waits and "
+        "something has changed; --lead and more: never.",
+        show_default="3",
+        callback=zero_or_more,
+    ),
+]
 NoticeS = Annotated[
     float | None,
     typer.Option(

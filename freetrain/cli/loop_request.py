@@ -29,8 +29,8 @@ def loop_settings(
 
     Args:
         mode: What ``--in-the-loop`` says.
-        given: ``--tick``, ``--lead``, ``--notice``, ``--commit`` and ``--margin`` by
-            name, None where they are not given.
+        given: ``--tick``, ``--lead``, ``--last``, ``--notice``, ``--commit`` and
+            ``--margin`` by name, None where they are not given.
         blind: Whether ``--blind`` is.
 
     Raises:
@@ -50,11 +50,12 @@ def loop_settings(
                 f"{option} is for --in-the-loop preempt: under yield jobs wait for the "
                 f"next tick. Nothing was replayed. Leave it out."
             )
-    if mode is Mode.PREEMPT and "--lead" in named:
-        raise UsageError(
-            "--lead is for --in-the-loop yield: under preempt jobs wait for no tick. "
-            "Nothing was replayed. Leave it out."
-        )
+    for option in ("--lead", "--last"):
+        if mode is Mode.PREEMPT and option in named:
+            raise UsageError(
+                f"{option} is for --in-the-loop yield: under preempt jobs wait for no "
+                f"tick. Nothing was replayed. Leave it out."
+            )
     chosen: dict[str, Any] = {
         f"{name}_s": value for name, value in given.items() if value is not None
     }
@@ -66,6 +67,8 @@ def loop_words(loop: LoopSettings) -> list[str]:
     words = ["--in-the-loop", loop.mode.value, "--tick", f"{loop.tick_s:.15g}"]
     if loop.lead_s is not None:
         words += ["--lead", f"{loop.lead_s:.15g}"]
+    if loop.last_s is not None:
+        words += ["--last", f"{loop.last_s:.15g}"]
     if loop.mode is Mode.PREEMPT:
         words += ["--notice", f"{loop.notice_s:.15g}"]
         words += ["--commit", f"{loop.commit_s:.15g}"]

@@ -47,7 +47,10 @@ def loop_text(
     named = [(name_among(one.replay, replays), one) for one in results]
     ticks = f"every {loop.tick_s:g} s"
     if loop.lead_s is not None:
-        ticks += f", {loop.lead_s:g} s early,"
+        early = f"{loop.lead_s:g}"
+        if loop.has_last_look:
+            early += f" and {loop.last_s:g}"
+        ticks += f", {early} s early,"
     seen = "sees plans" if loop.knows_plans else "is blind to plans"
     with console.capture() as captured:
         console.print(read_as, soft_wrap=True)

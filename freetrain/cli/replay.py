@@ -79,6 +79,7 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     in_the_loop: loop_options.InTheLoop = None,
     tick: loop_options.TickS = None,
     lead: loop_options.LeadS = None,
+    last: loop_options.LastS = None,
     notice: loop_options.NoticeS = None,
     commit: loop_options.CommitS = None,
     margin: loop_options.MarginS = None,
@@ -90,8 +91,8 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     """Replay a scheduler log and compare policies for training in its holes."""
     world: World = ctx.obj
     _refuse_name(log, world)
-    given = {"tick": tick, "lead": lead, "notice": notice, "commit": commit}
-    given["margin"] = margin
+    given = {"tick": tick, "lead": lead, "last": last, "notice": notice}
+    given |= {"commit": commit, "margin": margin}
     loop = loop_settings(in_the_loop, given, blind=blind)
     if (log is None) == (pool is None):
         raise UsageError(

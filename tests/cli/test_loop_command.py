@@ -102,10 +102,11 @@ def test_a_loop_that_yields_is_played_too(tmp_path: Path) -> None:
     ran = run(*LOOP[:-1], "yield", *words, cwd=tmp_path)
 
     assert ran.code == 0
-    assert "ticks every 30 s, 5 s early, and sees plans; mode yield" in ran.stdout
+    assert "ticks every 30 s, 5 and 3 s early, and sees plans; mode yield" in ran.stdout
     summary = json.loads((tmp_path / "there" / "summary.json").read_text())
-    assert summary["command"].endswith("yield --tick 30 --lead 5 --margin 30")
+    assert summary["command"].endswith("yield --tick 30 --lead 5 --last 3 --margin 30")
     assert summary["policies"][0]["loop"]["lead_s"] == 5.0
+    assert summary["policies"][0]["loop"]["last_s"] == 3.0
 
 
 @pytest.mark.parametrize(
@@ -136,6 +137,7 @@ def test_options_of_a_loop_need_one(
         (("--trainers", "quality:3"), "a load needs a known pool"),
         (("--in-the-loop", "yield", "--notice", "3"), "--notice is for --in-the-loop"),
         (("--lead", "3"), "--lead is for --in-the-loop yield"),
+        (("--last", "3"), "--last is for --in-the-loop yield"),
         (("--start", "1e9"), "Start earlier"),
     ],
 )

@@ -1,8 +1,9 @@
 """What a broker in the loop trains, and what it does to others, on two real logs.
 
 ``python -m tests.replay.loop_figures theta kth [--mode preempt yield] [--notice 30 0]
-[--look 30:5 60] [--week 245] [--days 7] [--case plans]``. ``--look`` is for yield:
-every so many seconds, so long before backfill's cycles, or else from the start on.
+[--look 30:5+3 30:5 60] [--week 245] [--days 7] [--case plans]``. ``--look`` is for
+yield: every so many seconds, so long before backfill's cycles, once more so long before
+them, or else from the start on.
 Weeks begin at multiples of seven days; those of Theta are the ones without any time at
 half use or less and the fewest idle nodes, those of KTH-SP2 the ones with the least
 such time; the settings were chosen on days 100 to 102 of Theta.
@@ -104,7 +105,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("logs", nargs="+", choices=list(LOGS))
     parser.add_argument("--mode", nargs="+", default=["preempt", "yield"])
     parser.add_argument("--notice", nargs="+", type=float, default=[30.0, 0.0])
-    parser.add_argument("--look", nargs="+", default=["30:5"])
+    parser.add_argument("--look", nargs="+", default=["30:5+3"])
     parser.add_argument("--week", nargs="+", type=int)
     parser.add_argument("--days", type=float, default=7.0)
     parser.add_argument("--case", default="", help="only rows of which this is a part")
@@ -135,11 +136,13 @@ def _week(name: str, week: int, chosen: argparse.Namespace) -> Iterator[str]:
 
 
 def _yielding(look: str) -> LoopSettings:
-    tick_s, _, lead_s = look.partition(":")
+    tick_s, _, leads_s = look.partition(":")
+    lead_s, _, last_s = leads_s.partition("+")
     return replace(
         usual_settings(Mode.YIELD),
         tick_s=float(tick_s),
         lead_s=float(lead_s) if lead_s else None,
+        last_s=float(last_s) if last_s else None,
     )
 
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-from freetrain.broker.cycles import LEAD_S
+from freetrain.broker.cycles import LEAD_S, last_lead_s
 from freetrain.errors import UsageError
 
 TICK_S = 60.0
@@ -20,6 +20,9 @@ COMMIT_S = 5.0
 
 MARGIN_S = 30.0
 """How long before a planned start a lease ends."""
+
+LOOK_S = 1.0
+"""How long a look takes at most, which says how late a last one may be."""
 
 SHORTEST_S = 120.0
 """The shortest hole worth a lease, as in the site's settings."""
@@ -50,6 +53,8 @@ class LoopSettings:
         lead_s: How long before multiples of ``tick_s`` of the log's time the broker
             looks, as backfill's cycles are at multiples of their interval; None where
             looks count from the start of the replay.
+        last_s: How long before these it looks once more, and ticks where somebody
+            waits and something has changed; None, or ``lead_s`` and more, for never.
         notice_s: Mode ``preempt``: how long a job waits for our leases at most.
         commit_s: From the notice until a trainer has committed and gone.
         margin_s: How long before a planned start a lease ends; None where leases do
@@ -65,6 +70,7 @@ class LoopSettings:
     knows_plans: bool = True
     tick_s: float = TICK_S
     lead_s: float | None = None
+    last_s: float | None = None
     notice_s: float = NOTICE_S
     commit_s: float = COMMIT_S
     margin_s: float | None = None
@@ -78,6 +84,7 @@ class LoopSettings:
                 raise _refusal(what, value, "above 0")
         for what, value in (
             ("a tick's lead", self.lead_s or 0.0),
+            ("a last look's lead", self.last_s or 0.0),
             ("notice", self.notice_s),
             ("a commit", self.commit_s),
             ("a lease's margin", self.margin_s or 0.0),
@@ -87,6 +94,13 @@ class LoopSettings:
                 raise _refusal(what, value, "0 or more")
         if self.mode is Mode.YIELD and math.isinf(self.longest_s):
             raise _refusal("a lease that the scheduler sees", self.longest_s, "finite")
+
+    @property
+    def has_last_look(self) -> bool:
+        """Whether there is a look between the usual one and the cycle."""
+        if self.lead_s is None or self.last_s is None:
+            return False
+        return self.last_s < self.lead_s
 
     @property
     def used_notice_s(self) -> float:
@@ -121,6 +135,7 @@ def usual_settings(mode: Mode) -> LoopSettings:
         mode=mode,
         tick_s=SlurmParameters().bf_interval_s,
         lead_s=LEAD_S,
+        last_s=last_lead_s(LOOK_S),
         margin_s=MARGIN_S,
         longest_s=LONGEST_S,
     )

@@ -40,6 +40,18 @@ class Broker(NamedTuple):
     hold: Hold
 
 
+class Look(NamedTuple):
+    """When the broker looks.
+
+    Attributes:
+        time_s: Seconds of the replay.
+        is_last: Whether it ticks only where something has happened since it did.
+    """
+
+    time_s: float
+    is_last: bool = False
+
+
 class LoopSource:
     """Plays jobs, ends of leases and ticks in order of time.
 
@@ -70,38 +82,48 @@ class LoopSource:
         self._moment = stage.moment
         self._idle = _idle_at(stage)
         self._taken: UnitSet = 0
+        self._happened = False
 
     def events(self) -> Iterator[PoolEvent]:
         """Yield the events, each played by the engine before the next one is made."""
         self._look()
         yield self._tick(PoolEvent(0.0, _indices(self._idle), ()))
         yield from self._hand_over(0.0)
-        ticks_s = self._ticks_s()
-        tick_s = next(ticks_s)
+        looks = self._looks()
+        look = next(looks)
         while True:
             jobs_s = self._simulation.next_s - self._start_s
             ends_s = self._leases.next_end_s
-            now_s = min(jobs_s, ends_s, tick_s)
+            now_s = min(jobs_s, ends_s, look.time_s)
             if now_s >= self.horizon_s:
                 break
             if ends_s <= now_s:
                 yield from self._end_leases(now_s)
             if jobs_s <= now_s:
                 yield self._jobs(now_s)
-            if tick_s <= now_s:
-                yield from self._ticks(now_s)
-                tick_s = next(ticks_s)
+            if look.time_s <= now_s:
+                if not look.is_last or self._is_stirred():
+                    yield from self._ticks(now_s)
+                look = next(looks)
         yield PoolEvent(self.horizon_s, (), ())
 
-    def _ticks_s(self) -> Iterator[float]:
-        """Yield when the broker ticks after the first time, at 0."""
+    def _looks(self) -> Iterator[Look]:
+        """Yield when the broker looks after the first time, at 0."""
         every_s, lead_s = self._settings.tick_s, self._settings.lead_s
+        last_s = self._settings.last_s
         if lead_s is None:
-            yield from (number * every_s for number in count(1))
+            yield from (Look(number * every_s) for number in count(1))
             return
-        begins_s = self._start_s + lead_s
-        first = math.floor(begins_s / every_s) + 1
-        yield from (number * every_s - begins_s for number in count(first))
+        for number in count(math.floor(self._start_s / every_s)):
+            due_s = number * every_s - self._start_s
+            looks = [Look(due_s - lead_s)]
+            if last_s is not None and self._settings.has_last_look:
+                looks.append(Look(due_s - last_s, is_last=True))
+            yield from (look for look in looks if look.time_s > 0.0)
+
+    def _is_stirred(self) -> bool:
+        """Tell whether somebody waits, and something happened since the last tick."""
+        return self._happened and bool(self._simulation.machine.waiting)
 
     def finish(self, now_s: float) -> None:
         """Let the broker go, and with it its leases."""
@@ -112,6 +134,7 @@ class LoopSource:
         while self._simulation.next_s <= now_s + self._start_s:
             moment = self._simulation.step()
             if moment is not None:
+                self._happened |= bool(moment.ended or moment.arrived)
                 self._moments([moment])
         return self._changed(now_s)
 
@@ -120,6 +143,7 @@ class LoopSource:
         yield from self._hand_over(now_s)
 
     def _ticks(self, now_s: float) -> Iterator[PoolEvent]:
+        self._happened = False
         self._look()
         if self._leases.next_end_s <= now_s:
             yield from self._end_leases(now_s)

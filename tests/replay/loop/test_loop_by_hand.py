@@ -184,14 +184,23 @@ def test_policies_that_cannot_wait_for_a_tick_are_refused(policy: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"tick_s": 0.0}, {"lead_s": -1.0}, {"notice_s": -1.0}, {"margin_s": -1.0}]
+    "wrong",
+    [
+        {"tick_s": 0.0},
+        {"lead_s": -1.0},
+        {"last_s": -1.0},
+        {"notice_s": -1.0},
+        {"margin_s": -1.0},
+    ],
 )
 def test_settings_that_mean_nothing_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="Nothing was replayed"):
         LoopSettings(**wrong)
 
 
-WITH_LEASES_AS_JOBS = replace(usual_settings(Mode.YIELD), tick_s=60.0, lead_s=None)
+WITH_LEASES_AS_JOBS = replace(
+    usual_settings(Mode.YIELD), tick_s=60.0, lead_s=None, last_s=None
+)
 
 
 def test_where_leases_are_jobs_others_wait_for_the_next_tick() -> None:
@@ -279,6 +288,9 @@ EARLY = [replace(OVERTAKEN[0], run_s=172.0), *OVERTAKEN[1:]]
         (replace(WITH_LEASES_AS_JOBS, tick_s=30.0, lead_s=5.0), 3.0),
         # The look at 165 s sees nothing to do.
         (replace(WITH_LEASES_AS_JOBS, tick_s=30.0, lead_s=15.0), 108.0),
+        # The last look at 178 s does: leases leave, and backfill looks at 180 s.
+        (replace(WITH_LEASES_AS_JOBS, tick_s=30.0, lead_s=15.0, last_s=2.0), 6.0),
+        (replace(WITH_LEASES_AS_JOBS, tick_s=30.0, lead_s=15.0, last_s=15.0), 108.0),
         (WITH_LEASES_AS_JOBS, 108.0),
     ],
 )
@@ -312,7 +324,7 @@ def test_looks_are_early_by_the_clock_of_the_log(
 def test_under_yield_a_look_comes_before_each_cycle_of_backfill() -> None:
     usual = usual_settings(Mode.YIELD)
     assert usual.tick_s == SlurmParameters().bf_interval_s
-    assert 0.0 < (usual.lead_s or 0.0) < usual.tick_s
+    assert 0.0 < (usual.last_s or 0.0) < (usual.lead_s or 0.0) < usual.tick_s
     assert usual_settings(Mode.PREEMPT).lead_s is None
 
 

@@ -48,6 +48,7 @@ def loops(draw: st.DrawFn, notices_s: tuple[float, ...], mode: Mode) -> LoopSett
         knows_plans=draw(st.booleans()),
         tick_s=draw(st.sampled_from([17.0, 60.0])),
         lead_s=draw(st.sampled_from([None, 0.0, 5.0])),
+        last_s=draw(st.sampled_from([None, 0.0, 3.0])),
         notice_s=draw(st.sampled_from(notices_s)),
         margin_s=draw(st.sampled_from([None, 0.0, 20.0])),
         shortest_s=draw(st.sampled_from([0.0, 60.0])),
