@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from freetrain.cli.plan_text import plan_lines
 from freetrain.store.trainers import TrainerState
 from freetrain.tick.page import TrainerLine
 from milp.planner import Outcome
-from tests.desk.desks import a_page
+from tests.cli.desk_files import at_home, run_json
+from tests.cli.worlds import run
+from tests.desk.desks import a_page, put_page
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ONE = (TrainerLine(name="a", state=str(TrainerState.WANTED)),)
 
@@ -69,3 +76,27 @@ def test_why_a_plan_is_no_better_follows_as_a_sentence() -> None:
 def test_nothing_is_said_of_a_plan_that_nobody_wanted_or_told() -> None:
     assert not list(plan_lines(a_page(planner_gap=0.0)))
     assert not list(plan_lines(a_page(trainers=ONE)))
+
+
+def test_explain_tells_it_to_people_and_to_programs(tmp_path: Path) -> None:
+    page = a_page(
+        trainers=ONE,
+        planner=str(Outcome.INCUMBENT),
+        planner_gap=0.0082,
+        planner_reason="why",
+        is_by_lives=True,
+    )
+    state = at_home(tmp_path)
+    assert run("submit", "job.toml", cwd=tmp_path).code == 0
+    put_page(state, page)
+
+    shown = " ".join(run("explain", cwd=tmp_path).stdout.split())
+    record = run_json("explain", cwd=tmp_path)
+
+    assert all(line in shown for line in plan_lines(page))
+    assert record["plan"] == {
+        "outcome": "incumbent",
+        "reason": "why",
+        "gap": 0.0082,
+        "is_by_lives": True,
+    }
