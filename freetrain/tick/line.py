@@ -42,10 +42,8 @@ def line_of(page: Page) -> str:
 
 
 def _plan(page: Page) -> list[str]:
-    if page.planner_gap is None:
+    if page.planner_gap is None or page.planner == Outcome.PROVEN:
         return []
-    if page.planner == Outcome.PROVEN:
-        return ["plan proven the best"]
     return [f"plan at most {gap_percent(page.planner_gap)} below the best"]
 
 
