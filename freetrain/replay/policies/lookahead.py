@@ -9,7 +9,7 @@ from freetrain.forecast.experience import Experience
 from freetrain.forecast.reliability import Watched
 from freetrain.replay.policies.lookahead_holders import Holders, by_cluster
 from freetrain.replay.policies.lookahead_nodes import changes_to_holdings
-from milp.problem import NodeClass, Problem
+from freetrain.replay.policies.lookahead_starts import Starts
 from milp.window import Stay, Window
 from milp.window_planner import WindowPlanner
 
@@ -79,7 +79,7 @@ class LookaheadPolicy:
     ) -> None:
         self._forecaster = forecaster
         self._planner = windows or WindowPlanner()
-        self._published = published
+        self._starts = Starts(published, weights.horizon_s)
         self._worth = worth
         self._weights = weights
         self._holders = Holders()
@@ -106,16 +106,11 @@ class LookaheadPolicy:
 
     def _planned(self, view: View) -> Sequence[Change]:
         if self._regroups:
-            self._holders = Holders()
+            self._holders.forget()
         curves = self._worth.curves(view)
         seen = self._holders.of(view.trainers, curves, self._forecaster.cluster)
         window = self._window(view, [one.holder for one in seen])
-        problem = Problem(
-            (NodeClass("idle", view.idle_nodes),),
-            tuple([one.state for one in seen]),
-            self._weights.horizon_s,
-        )
-        counts = self._published.counts(problem)
+        counts = self._starts.counts(seen, view.idle_nodes)
         plan = self._planner.plan(window, (counts,))
         if self._gaps is not None:
             self._gaps.keep(window, plan.gain)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
 from milp.problem import TrainerState
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from freetrain.trainers.spec import Costs
     from milp.problem import Curve
 
+_MOST_KINDS = 10_000
+"""A few hundred bytes each, where a curve is kept for them."""
+
 
 class Seen(NamedTuple):
     """A trainer as it was seen.
@@ -23,12 +27,14 @@ class Seen(NamedTuple):
         costs: Of its changes.
         holder: For the planner that looks ahead, nodes by cluster.
         state: For the published planner, all nodes alike.
+        kind: A number that those share whom the published planner cannot tell apart.
     """
 
     nodes: frozenset[int]
     costs: Costs
     holder: Holder
     state: TrainerState
+    kind: int
 
 
 class Holders:
@@ -40,6 +46,12 @@ class Holders:
 
     def __init__(self) -> None:
         self._seen: dict[int, Seen] = {}
+        self._kinds: dict[tuple[Curve, int, float, float, float], int] = {}
+        self._numbers = count()
+
+    def forget(self) -> None:
+        """Forget who was seen, as nodes have passed from one cluster to another."""
+        self._seen = {}
 
     def after(
         self, trainers: Sequence[TrainerView], changes: Sequence[Change]
@@ -76,9 +88,38 @@ class Holders:
                 or seen.holder.curve is not curve
                 or seen.costs is not trainer.spec.costs
             ):
-                seen = _seen(trainer, curve, cluster)
+                seen = self._made(trainer, curve, cluster)
             self._seen[trainer.serial] = seen
         return tuple(self._seen.values())
+
+    def _made(
+        self, trainer: TrainerView, curve: Curve, cluster: Callable[[int], int]
+    ) -> Seen:
+        costs, held = trainer.spec.costs, len(trainer.held)
+        holder = Holder(
+            curve=curve,
+            held=by_cluster(trainer.held, cluster),
+            up_s=costs.grow_s,
+            down_s=costs.shrink_s,
+            start_s=costs.start_s,
+            loss_s=costs.shrink_s + costs.checkpoint_every_s / 2,
+        )
+        state = TrainerState(
+            name=str(trainer.serial),
+            curve=curve,
+            held=(held,),
+            up_s=costs.grow_s,
+            down_s=costs.shrink_s,
+            start_s=costs.start_s,
+        )
+        alike = curve, held, costs.grow_s, costs.shrink_s, costs.start_s
+        kind = self._kinds.get(alike)
+        if kind is None:
+            if len(self._kinds) >= _MOST_KINDS:
+                self._kinds.clear()
+            # Never a number that was another kind's, which somebody may remember.
+            kind = self._kinds[alike] = next(self._numbers)
+        return Seen(frozenset(trainer.held), costs, holder, state, kind)
 
 
 def by_cluster(nodes: Iterable[int], cluster: Callable[[int], int]) -> dict[int, int]:
@@ -90,24 +131,3 @@ def by_cluster(nodes: Iterable[int], cluster: Callable[[int], int]) -> dict[int,
     for k in map(cluster, nodes):
         counts[k] = counts.get(k, 0) + 1
     return counts
-
-
-def _seen(trainer: TrainerView, curve: Curve, cluster: Callable[[int], int]) -> Seen:
-    costs = trainer.spec.costs
-    holder = Holder(
-        curve=curve,
-        held=by_cluster(trainer.held, cluster),
-        up_s=costs.grow_s,
-        down_s=costs.shrink_s,
-        start_s=costs.start_s,
-        loss_s=costs.shrink_s + costs.checkpoint_every_s / 2,
-    )
-    state = TrainerState(
-        name=str(trainer.serial),
-        curve=curve,
-        held=(len(trainer.held),),
-        up_s=costs.grow_s,
-        down_s=costs.shrink_s,
-        start_s=costs.start_s,
-    )
-    return Seen(frozenset(trainer.held), costs, holder, state)

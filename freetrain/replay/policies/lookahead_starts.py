@@ -1,0 +1,50 @@
+"""Where the search starts from: the published planner's counts, asked for once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from milp.problem import NodeClass, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from freetrain.replay.policies.lookahead_holders import Seen
+    from freetrain.replay.policies.planning import MeasuredPlanner
+
+_MOST_KNOWN = 10_000
+"""A few hundred bytes each."""
+
+
+class Starts:
+    """Asks the published planner for counts, unless it was asked the same before.
+
+    It counts nodes and does not tell them apart, so that what it answers follows from
+    the size of the pool and from who holds how many: on two days of Summit the same
+    at one event of eight with 10 trainers at a time, at one of ten with 40. In another
+    order it may choose another of several best plans.
+
+    Args:
+        published: The published planner.
+        horizon_s: What it is to take for T_fwd, seconds.
+    """
+
+    def __init__(self, published: MeasuredPlanner, horizon_s: float) -> None:
+        self._published = published
+        self._horizon_s = horizon_s
+        self._known: dict[tuple[int, ...], Sequence[int]] = {}
+
+    def counts(self, seen: Sequence[Seen], idle_nodes: int) -> Sequence[int]:
+        """Return the published planner's counts of *seen*, in their order."""
+        asked = (idle_nodes, *[one.kind for one in seen])
+        known = self._known.get(asked)
+        if known is None:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            known = self._known[asked] = self._ask(seen, idle_nodes)
+        return known
+
+    def _ask(self, seen: Sequence[Seen], idle_nodes: int) -> Sequence[int]:
+        classes = (NodeClass("idle", idle_nodes),)
+        states = tuple([one.state for one in seen])
+        return self._published.counts(Problem(classes, states, self._horizon_s))
