@@ -42,6 +42,35 @@ class Risk(NamedTuple):
     share: float
 
 
+class Meter:
+    """Counts the exposure of one cluster, for as long as it loses no node.
+
+    All clusters are counted at every event. To know the class of size and of age takes
+    a third of finding them each time.
+
+    Attributes:
+        age_s: Up to what age its exposure is counted.
+    """
+
+    __slots__ = ("_ends_s", "_place", "_row_s", "age_s")
+
+    def __init__(self, row_s: list[float], age_s: float) -> None:
+        """Count into *row_s*, exposure by class of age, from *age_s* on."""
+        self._row_s, self.age_s = row_s, age_s
+        self._place = bisect_right(AGES_S, age_s) - 1
+        self._ends_s = _ENDS_S[self._place]
+
+    def live(self, to_s: float) -> None:
+        """Take note that it lost no node until age *to_s*."""
+        while to_s > self._ends_s:
+            self._row_s[self._place] += self._ends_s - self.age_s
+            self.age_s, self._place = self._ends_s, self._place + 1
+            self._ends_s = _ENDS_S[self._place]
+        if to_s > self.age_s:
+            self._row_s[self._place] += to_s - self.age_s
+            self.age_s = to_s
+
+
 class Hazard:
     """Counts hits and exposure by age and size.
 
@@ -80,15 +109,14 @@ class Hazard:
             "shares": list(self._shares),
         }
 
-    def lived(self, nodes: int, from_s: float, to_s: float) -> None:
-        """Take note that a cluster of *nodes* lost none between two ages."""
-        row = self._exposure_s[bisect_right(SIZES, nodes) - 1]
-        place = bisect_right(AGES_S, from_s) - 1
-        while to_s > _ENDS_S[place]:
-            row[place] += _ENDS_S[place] - from_s
-            from_s, place = _ENDS_S[place], place + 1
-        if to_s > from_s:
-            row[place] += to_s - from_s
+    def meter(self, nodes: int, age_s: float) -> Meter:
+        """Return what counts the exposure of a cluster while it has *nodes* nodes.
+
+        Args:
+            nodes: How many it has.
+            age_s: Up to what age its exposure is counted.
+        """
+        return Meter(self._exposure_s[bisect_right(SIZES, nodes) - 1], age_s)
 
     def hit(self, nodes: int, age_s: float, lost: int) -> None:
         """Take note that a cluster of *nodes* lost some of them at an age."""
@@ -111,7 +139,9 @@ class Hazard:
         end_s = age_s + horizon_s
         expected, life_s = 0.0, 0.0
         while at_s < end_s:
-            until_s = min(end_s, _ENDS_S[place])
+            ends_s = _ENDS_S[place]
+            # A tenth of the time of this loop goes into ``min`` otherwise.
+            until_s = ends_s if ends_s < end_s else end_s  # noqa: FURB136
             rate, span_s = hits[place] / exposure_s[place], until_s - at_s
             fall = share * rate
             life_s -= exp(-share * expected) * expm1(-fall * span_s) / fall

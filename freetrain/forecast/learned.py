@@ -12,7 +12,7 @@ import numpy as np
 from freetrain.forecast.affinity import Affinity
 from freetrain.forecast.calibration import Calibration
 from freetrain.forecast.clusters import Arrivals, split
-from freetrain.forecast.hazard import Hazard
+from freetrain.forecast.hazard import Hazard, Meter
 from freetrain.forecast.interface import Prospect
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class _Cluster:
     Attributes:
         nodes: Those left.
         since_s: When they became idle.
-        counted_s: Up to what age its exposure is counted.
+        meter: Counts its exposure while it has these nodes.
         prospect: What was expected of it last, if still of use.
         until_s: Up to what time that is of use.
         arrivals: Those who became idle with it; None if not kept.
@@ -52,7 +52,7 @@ class _Cluster:
 
     nodes: set[int]
     since_s: float
-    counted_s: float = 0.0
+    meter: Meter
     prospect: Prospect | None = None
     until_s: float = -math.inf
     arrivals: Arrivals | None = None
@@ -144,7 +144,7 @@ class LearnedForecaster:
             "hazard": self._hazard.to_state(),
             "calibration": self._calibration.to_state(),
             "clusters": [
-                [number, one.since_s, one.counted_s, sorted(one.nodes)]
+                [number, one.since_s, one.meter.age_s, sorted(one.nodes)]
                 for number, one in self._clusters.items()
             ],
             "numbers": self._numbers,
@@ -168,7 +168,8 @@ class LearnedForecaster:
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         for number, since_s, counted_s, nodes in state["clusters"]:
-            self._clusters[number] = _Cluster(set(nodes), since_s, counted_s)
+            meter = self._hazard.meter(len(nodes), counted_s)
+            self._clusters[number] = _Cluster(set(nodes), since_s, meter)
             self._cluster_of |= dict.fromkeys(nodes, number)
         self._numbers = int(state["numbers"])
         self._said = deque(_Said(*row) for row in state["said"])
@@ -236,9 +237,7 @@ class LearnedForecaster:
     def _settle(self, now_s: float) -> None:
         """Count exposure until *now_s*, and hold what was said against it."""
         for cluster in self._clusters.values():
-            age_s = now_s - cluster.since_s
-            self._hazard.lived(len(cluster.nodes), cluster.counted_s, age_s)
-            cluster.counted_s = age_s
+            cluster.meter.live(now_s - cluster.since_s)
         while self._said and self._said[0].due_s <= now_s:
             said = self._said.popleft()
             there = self._clusters.get(said.cluster)
@@ -268,22 +267,25 @@ class LearnedForecaster:
             self._hazard.hit(len(cluster.nodes), age_s, len(nodes))
             cluster.nodes.difference_update(nodes)
             cluster.prospect = None
-            if not cluster.nodes:
+            if cluster.nodes:
+                cluster.meter = self._hazard.meter(len(cluster.nodes), age_s)
+            else:
                 del self._clusters[number]
 
     def _group(self, joined: Sequence[int]) -> None:
         for first in range(0, len(joined), _MOST_AT_ONCE):
             nodes = joined[first : first + _MOST_AT_ONCE]
             if len(nodes) == 1 or not self._knows_pairs:
-                self._found(_Cluster(set(nodes), self._now_s))
+                self._found(set(nodes))
                 continue
             affinity = self._affinity.of(nodes)
             arrivals = Arrivals(np.asarray(nodes, dtype=np.intp), affinity)
             for places in split(affinity, LEAST_AFFINITY):
-                members = {nodes[place] for place in places}
-                self._found(_Cluster(members, self._now_s, arrivals=arrivals))
+                self._found({nodes[place] for place in places}, arrivals)
 
-    def _found(self, cluster: _Cluster) -> None:
+    def _found(self, nodes: set[int], arrivals: Arrivals | None = None) -> None:
+        meter = self._hazard.meter(len(nodes), 0.0)
+        cluster = _Cluster(nodes, self._now_s, meter, arrivals=arrivals)
         self._clusters[self._numbers] = cluster
-        self._cluster_of.update(dict.fromkeys(cluster.nodes, self._numbers))
+        self._cluster_of.update(dict.fromkeys(nodes, self._numbers))
         self._numbers += 1
