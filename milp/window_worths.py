@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from milp.problem import Curve
-    from milp.window import Holder, Holding, Stay, Window
+    from milp.window import Holder, Stay, Window
 
 _MOST_CURVES = 10_000
 
@@ -24,11 +23,11 @@ As few nodes of it are ever asked for, ``Stay.hits`` would take longer.
 """
 
 
-@dataclass(slots=True, eq=False)
 class Terms:
     """What a trainer's nodes are worth to it, however long they stay.
 
-    Never changed; it is not frozen as making it would take three times as long.
+    Kept while the trainer stays as it is, and weighed anew for every window: what
+    losses and changes count for is learned, and never twice the same.
 
     Attributes:
         held: Nodes it holds now, by class.
@@ -41,14 +40,34 @@ class Terms:
         loss_s: Seconds of its worth that a hit costs.
     """
 
-    held: Holding
-    before: int
-    worth: list[float]
-    most: int
-    up: float
-    down: float
-    start_s: float
-    loss_s: float
+    __slots__ = (
+        "_present",
+        "_trainer",
+        "before",
+        "down",
+        "held",
+        "loss_s",
+        "most",
+        "start_s",
+        "up",
+        "worth",
+    )
+
+    def __init__(self, trainer: Holder, worth: list[float]) -> None:
+        self.held, self.before = trainer.held, sum(trainer.held.values())
+        self.worth, self.most = worth, len(worth) - 1
+        self._trainer = trainer
+        # What it holds after a loss may be no size; it trained on it all the same.
+        self._present = trainer.curve.value_per_s.item(self.before)
+        self.up = self.down = self.start_s = self.loss_s = 0.0
+
+    def weigh(self, hit_weight: float, change_weight: float) -> None:
+        """Let losses and changes count for so much from now on."""
+        trainer, present = self._trainer, self._present * change_weight
+        self.up = present * trainer.up_s
+        self.down = present * trainer.down_s
+        self.start_s = 0.0 if self.held else change_weight * trainer.start_s
+        self.loss_s = hit_weight * trainer.loss_s
 
 
 class Worths:
@@ -58,57 +77,38 @@ class Worths:
         self._known: dict[Curve, list[float]] = {}
         self._gone: dict[tuple[float, int], list[float]] = {}
         self._waiting: dict[tuple[Curve, float, float], Terms] = {}
-        self._weights = (math.nan, math.nan)
         self._trainers: tuple[Holder, ...] = ()
         self._terms: list[Terms] = []
 
     def terms(self, window: Window) -> list[Terms]:
-        """Return the terms of each trainer.
+        """Return the terms of each trainer; they hold until the next window's.
 
         Few are others than in the last window. Those that hold nothing and are equal
         otherwise have the same.
         """
-        weights = window.hit_weight, window.change_weight
-        if weights != self._weights:
-            self._weights, self._trainers, self._terms = weights, (), []
-            self._waiting.clear()
+        known = len(window.trainers)
         self._terms = [
-            terms if trainer is before else self._made(trainer, window)
+            terms if trainer is before else self._made(trainer)
             for trainer, before, terms in zip_longest(
-                window.trainers,
-                self._trainers[: len(window.trainers)],
-                self._terms[: len(window.trainers)],
+                window.trainers, self._trainers[:known], self._terms[:known]
             )
         ]
         self._trainers = window.trainers
+        for terms in self._terms:
+            terms.weigh(window.hit_weight, window.change_weight)
         return self._terms
 
-    def _made(self, trainer: Holder, window: Window) -> Terms:
+    def _made(self, trainer: Holder) -> Terms:
+        worth = self.of(trainer.curve)
         if trainer.held:
-            return self._anew(trainer, window)
+            return Terms(trainer, worth)
         key = trainer.curve, trainer.start_s, trainer.loss_s
         known = self._waiting.get(key)
         if known is None:
             if len(self._waiting) >= _MOST_CURVES:
                 self._waiting.clear()
-            known = self._waiting[key] = self._anew(trainer, window)
+            known = self._waiting[key] = Terms(trainer, worth)
         return known
-
-    def _anew(self, trainer: Holder, window: Window) -> Terms:
-        held, worth = trainer.held, self.of(trainer.curve)
-        before = sum(held.values())
-        # What it holds after a loss may be no size; it trained on it all the same.
-        present = trainer.curve.value_per_s.item(before) * window.change_weight
-        return Terms(
-            held=held,
-            before=before,
-            worth=worth,
-            most=len(worth) - 1,
-            up=present * trainer.up_s,
-            down=present * trainer.down_s,
-            start_s=window.change_weight * trainer.start_s if not held else 0.0,
-            loss_s=window.hit_weight * trainer.loss_s,
-        )
 
     def of(self, curve: Curve) -> list[float]:
         """Return the worth at 0 .. the largest size, -inf at what is not a size."""

@@ -12,11 +12,12 @@ from milp.window import Holder, Holding, Stay, Window, gain, total_gain
 from milp.window_chances import Chances
 from milp.window_planner import WindowPlanner, violations
 from milp.window_table import Table
-from milp.window_worths import Worths
+from milp.window_worths import Terms, Worths
 from tests.milp.window_figures import wrong_gain
 from tests.milp.windows import rows_of, whole_problem, windows
 
 FOR_EVER = Stay(nodes=4, life_s=400.0, hit=0.0, share=1.0)
+WEIGHTS = st.sampled_from([0.0, 0.25, 1.0, 1.3])
 
 
 def holder(held: Holding, **costs: float) -> Holder:
@@ -151,6 +152,23 @@ def test_hits_from_shares_seen_before_are_the_same_to_the_last_digit(
         for k, (life_s, hit, whole, gone) in expected.items():
             assert life_s == window.stays[k].life_s
             assert [hit * one / whole for one in gone] == window.stays[k].hits()
+
+
+@given(windows(), st.lists(st.tuples(WEIGHTS, WEIGHTS), max_size=3))
+def test_terms_kept_from_other_windows_are_those_that_would_be_made_anew(
+    window: Window, weights: list[tuple[float, float]]
+) -> None:
+    worths = Worths()
+    for hit, change in [*weights, *weights[:1]]:
+        weighed = replace(window, hit_weight=hit, change_weight=change)
+        kept, fresh = worths.terms(weighed), Worths().terms(weighed)
+
+        assert [seen(terms) for terms in kept] == [seen(terms) for terms in fresh]
+
+
+def seen(terms: Terms) -> list[object]:
+    names = ("held", "before", "worth", "most", "up", "down", "start_s", "loss_s")
+    return [getattr(terms, name) for name in names]
 
 
 def test_the_gain_is_work_over_lives_less_losses_and_changes() -> None:
