@@ -10,7 +10,7 @@ from milp.window_seats import Seat
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from milp.window import Window
+    from milp.window import Stay, Window
     from milp.window_worths import Terms, Worths
 
 
@@ -52,22 +52,24 @@ class Chances:
         }
         self._stays = stays
         self._sharing: dict[Seat, list[int]] = {}
-        self._takers: dict[tuple[int, int], list[list[int]]] = {}
+        self._takers: dict[tuple[Stay | int, int], list[tuple[float, list[int]]]] = {}
 
-    def takers(self, k: int, nodes: int) -> Sequence[Sequence[int]]:
+    def takers(self, k: int, nodes: int) -> Sequence[tuple[float, list[int]]]:
         """Return who gains by *nodes* more of class *k*, who gains most first.
 
         All hold what they hold now: transfers ask again and again, in every plan.
 
         Returns:
-            Trainers that share a seat together, ascending.
+            What they lose by it, which is below 0, and trainers that share a seat.
         """
-        known = self._takers.get((k, nodes))
+        # Who gains by a class that nobody holds gains as much by another one like it.
+        asked = self.untouched.get(k, k), nodes
+        known = self._takers.get(asked)
         if known is None:
-            known = self._takers[k, nodes] = self._ordered(k, nodes)
+            known = self._takers[asked] = self._ordered(k, nodes)
         return known
 
-    def _ordered(self, k: int, nodes: int) -> list[list[int]]:
+    def _ordered(self, k: int, nodes: int) -> list[tuple[float, list[int]]]:
         if not self._sharing:
             for place, seat in enumerate(self.seats):
                 self._sharing.setdefault(seat, []).append(place)
@@ -78,7 +80,7 @@ class Chances:
                 less = seat.value - seat.with_up_to(k, nodes)[0]
                 if less < 0.0:
                     takers.append((less, places))
-        return [places for _, places in sorted(takers)]
+        return sorted(takers)
 
     def _seats(self, window: Window, worths: Worths) -> tuple[Seat, ...]:
         seats = []

@@ -47,6 +47,7 @@ class Climb:
         self._takes: dict[int, Step] = {}
         self._gifts = dict(table.chances.gifts)
         self._step = 0
+        self._least = _WORTH_IT * (1.0 + table.chances.magnitude)
         self._moved_at: dict[int, int] = {}
         self._won_at: dict[tuple[int, int, int], int] = {}
         if table.free:
@@ -64,7 +65,7 @@ class Climb:
             stop: Tells that there is no more time; asked before every move.
             ended: Where another search ended: nothing leads on from there.
         """
-        least = _WORTH_IT * (1.0 + self._table.chances.magnitude)
+        least = self._least
         for _ in range(_MOST_MOVES):
             if stop is not None and stop():
                 return
@@ -75,7 +76,7 @@ class Climb:
             if best.gain <= least:
                 return
             self._make(best)
-            if self._table.holdings() == ended:
+            if ended and self._table.holdings() == ended:
                 return
 
     def _make(self, move: Move) -> None:
@@ -143,7 +144,7 @@ class Climb:
                 continue
             others = [to for to in moved if to != place]
             for lost, k, spare in giver.gifts():
-                for to in self._rivals(place, k, spare, others):
+                for to in self._rivals((lost, place, k, spare), others):
                     rival = seats[to]
                     value, taken = rival.with_up_to(k, spare)
                     gained = lost + value - rival.value
@@ -151,24 +152,30 @@ class Climb:
                         best, most = Move(gained, place, k, -spare, to, taken), gained
         return best
 
-    def _rivals(
-        self, place: int, k: int, spare: int, others: Sequence[int]
-    ) -> Sequence[int]:
-        """Return who may gain more by *spare* nodes of class *k* than who has them.
+    def _rivals(self, gift: Step, others: Sequence[int]) -> Sequence[int]:
+        """Return who may gain more by a gift than who gives it loses.
 
         Where all of the class was free, and went to who gained most by it, those who
         did not move since gain less. Of those who never moved one gains most.
         """
+        lost, place, k, spare = gift
         won_at = self._won_at.get((place, k, spare))
         if won_at is not None and won_at == self._moved_at[place]:
             return sorted(j for j, at in self._moved_at.items() if at > won_at)
-        still = self._still(k, spare)
+        still = self._still(k, spare, lost)
         return others if still < 0 else sorted([*others, still])
 
-    def _still(self, k: int, spare: int) -> int:
-        """Return who of those that never moved gains most by nodes; -1 for nobody."""
+    def _still(self, k: int, spare: int, lost: float) -> int:
+        """Return who of those that never moved gains most by nodes; -1 for nobody.
+
+        That is for nobody to whom it is not worth more than what is *lost*, which most
+        gifts end with.
+        """
         moved = self._table.moved
-        for places in self._table.chances.takers(k, spare):
+        for less, places in self._table.chances.takers(k, spare):
+            # Half of what is worth it, as sums round differently in another order.
+            if lost - less <= self._least / 2:
+                break
             for place in places:
                 if place not in moved:
                     return place

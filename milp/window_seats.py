@@ -125,7 +125,8 @@ class Seat:
             room = self._terms.most - self.nodes
             if self._below:
                 room = min(room, self.held.get(k, 0) - self.mine.get(k, 0))
-            taken = min(room, nodes)
+            # Here ``min`` takes as long as half of what is worked out.
+            taken = nodes if nodes < room else room  # noqa: FURB136
             known = (self.with_more(k, taken), taken) if taken > 0 else _NO_ROOM
             self._known[k, nodes] = known
         return known
@@ -173,14 +174,17 @@ class Seat:
         Of most that is ruled out even if what is left was never hit.
         """
         terms, expected, life_s = self._terms, self._expected, self._life_s
-        least = self.value + terms.down
+        nodes, worths, least = self.nodes, terms.worth, self.value + terms.down
         doubtful = []
         for k, mine in self.mine.items():
-            left = self.nodes - mine
-            worth = terms.worth[left]
-            unhit = worth * (life_s - mine * expected[k][0])
+            left = nodes - mine
+            worth = worths[left]
             # Where work is worth less than nothing, hits are a gain.
-            if unhit > least * left or worth < 0.0 or least < 0.0:
+            if (
+                worth * (life_s - mine * expected[k][0]) > least * left
+                or worth < 0.0
+                or least < 0.0
+            ):
                 doubtful.append((k, mine))
         return doubtful
 
