@@ -55,12 +55,11 @@ def changes_to_holdings(
     changes = []
     for place, held, new in moved:
         taken: list[int] = []
-        for k in sorted(new):
-            more = new[k] - held.get(k, 0)
-            if more > 0:
-                chosen = _together(pool[k], more, forecaster)
-                taken += chosen
-                pool[k] = sorted(set(pool[k]).difference(chosen))
+        grown = [(k, n - held.get(k, 0)) for k, n in new.items() if n > held.get(k, 0)]
+        for k, more in sorted(grown):
+            chosen = _together(pool[k], more, forecaster)
+            taken += chosen
+            pool[k] = sorted(set(pool[k]).difference(chosen))
         gone = sorted(node for own in dropped[place].values() for node in own)
         changes.append(Change(place, tuple(gone), tuple(sorted(taken))))
     return tuple(changes)
