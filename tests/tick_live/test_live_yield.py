@@ -20,6 +20,10 @@ from freetrain.jobfile.job import Nodes
 from freetrain.store.events import EventKind
 from freetrain.store.intents import intents
 from freetrain.store.open_store import read_store
+from freetrain.tick.follow_up import tick_and_follow_up
+from slurm.account import user_name
+from slurm.command_line import CommandLine
+from slurm.subprocess_runner import SubprocessRunner
 from tests.agent_live.ground import MPIRUN, TRAINER, a_live_job
 from tests.cluster.settings import Variant
 from tests.cluster.waiting import wait_for
@@ -53,14 +57,14 @@ class Shared:
         began_s = time.monotonic()
         job_id = self.site.others_job(nodes, minutes)
         page = self.broker.tick()
-        job = wait_for(f"job {job_id} to run", lambda: self._running(job_id))
+        job = wait_for(f"job {job_id} to run", lambda: self.is_running(job_id))
         assert job is not None
         waited_s = time.monotonic() - began_s
         said = f"{nodes} nodes: {waited_s:.2f} s from sbatch to running"
         sys.stdout.write(f"\n{said}, tick {page.took_s:.2f} s\n")
         return job, waited_s
 
-    def _running(self, job_id: int) -> JobRecord | None:
+    def is_running(self, job_id: int) -> JobRecord | None:
         jobs = self.broker.outside.connect(100).snapshot().jobs
         return next((j for j in jobs if j.job_id == job_id and j.holds_nodes), None)
 
@@ -152,6 +156,43 @@ def test_leases_that_run_put_off_nobodys_planned_start_for_longer_than_a_tick(
         return planned.start_s is not None and planned.start_s <= in_time_s
 
     wait_for("a plan without the leases", is_planned_in_time)
+
+
+class Busy(CommandLine):
+    """Slurm, at which somebody comes just before it is asked for jobs alone."""
+
+    comes: Callable[[], object]
+
+    def jobs(self) -> tuple[JobRecord, ...]:
+        self.comes()
+        return super().jobs()
+
+
+def test_who_comes_after_a_look_is_let_through_at_the_last_one(shared: Shared) -> None:
+    broker, came = shared.broker, dict[int, float]()
+    broker.submit_a_sleeper("a", 8)
+    broker.ticks_until("eight agents", lambda _: len(heartbeats(broker)) == 8)
+
+    def comes() -> None:
+        if not came:
+            came[shared.site.others_job(8, 2)] = time.monotonic()
+
+    def connect(most: int) -> CommandLine:
+        runner = SubprocessRunner(shared.broker.cluster.environ)
+        busy = Busy(runner, user=user_name(), max_requests=most)
+        busy.comes = comes
+        return busy
+
+    outside = replace(broker.outside, connect=connect)
+    follow = tick_and_follow_up(broker.site, outside, within_s=30.0, wait=time.sleep)
+    reports = [one for one in follow if came]
+
+    ((job_id, came_s),) = came.items()
+    wait_for(f"job {job_id} to run", lambda: shared.is_running(job_id))
+    waited_s = time.monotonic() - came_s
+    sys.stdout.write(f"\n{waited_s:.2f} s from sbatch to running\n")
+    assert reports[0].page.done["leases ended"] == 8
+    assert waited_s < _BUSY_S
 
 
 def heartbeats(broker: LiveBroker) -> list[Path]:
