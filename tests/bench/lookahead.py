@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from milp.planner import Answer
+
 _HIT_WEIGHT, _CHANGE_WEIGHT = 0.4, 1.3
 """About what is learned on Summit."""
 
@@ -53,16 +55,17 @@ def lines(shared: Path) -> Iterator[str]:
     for groups in (8, 100, 300, _NODES):
         chance = random.Random(groups)  # noqa: S311 -- load, not secrets
         began_s, cpu_s = time.perf_counter(), time.process_time()
-        classes, outcome, reason = _plan(groups, chance)
+        classes, answer = _plan(groups, chance)
         took_s, used_s = time.perf_counter() - began_s, time.process_time() - cpu_s
         yield (
             f"look ahead, {_TRAINERS} trainers, {_NODES} nodes in {groups} groups "
             f"({classes} classes): {took_s:.2f} s by the clock, {used_s:.2f} s of "
-            f"processor time, limit {_LIMIT_S:.0f} s; {outcome} {reason}"
+            f"processor time, limit {_LIMIT_S:.0f} s; {answer.outcome}, "
+            f"at most {answer.gap:.2%} below the best; {answer.reason}"
         )
 
 
-def _plan(groups: int, chance: random.Random) -> tuple[int, str, str]:
+def _plan(groups: int, chance: random.Random) -> tuple[int, Answer]:
     forecast = _Groups(groups, tuple(_prospect(chance) for _ in range(groups)))
     pool = Pool(
         tuple(
@@ -83,7 +86,7 @@ def _plan(groups: int, chance: random.Random) -> tuple[int, str, str]:
     foresight = Foresight(forecast, ahead, Planner(), in_order)
     classes, plans = foresight.prepare(pool, now_s=0.0)
     answer = plans.plan(problem_of(trainers, classes, t_fwd_s=120.0))
-    return len(classes.classes), str(answer.outcome), answer.reason
+    return len(classes.classes), answer
 
 
 def _prospect(chance: random.Random) -> Prospect:
