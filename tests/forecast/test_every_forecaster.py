@@ -262,6 +262,21 @@ def test_a_pool_lost_sight_of_is_forgotten_and_what_was_learned_is_not(
 
 
 @EVERY
+def test_what_was_foretold_of_a_pool_lost_sight_of_is_held_against_nothing(
+    name: str,
+) -> None:
+    forecaster, new = made(name), made(name)
+    forecaster.see(0.0, joined=(1, 2), left=())
+
+    forecaster.forget_pool()
+    for one in (forecaster, new):
+        one.see(1e6, joined=(0,), left=())
+
+    for horizon_s in (60.0, 600.0, 7200.0):
+        assert forecaster.survival(0, horizon_s) == new.survival(0, horizon_s)
+
+
+@EVERY
 def test_who_leaves_young_is_thought_to_leave_once_it_is_back(name: str) -> None:
     new, knows = made(name), leaves_young(name)
     new.see(0.0, joined=(0,), left=())

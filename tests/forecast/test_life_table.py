@@ -1,0 +1,101 @@
+"""The life table by hand."""
+
+import math
+
+import pytest
+
+from freetrain.forecast.life_table import LifeTable
+
+HORIZON_S = 400.0
+USUAL_S = 1_500.0
+
+
+def test_before_anything_was_seen_a_node_stays_1500_seconds_in_the_mean() -> None:
+    table = LifeTable(HORIZON_S)
+    table.see(0.0, joined=(3,), left=())
+
+    life_s, hit, share = table.prospect(table.cluster(3))
+    stays = math.exp(-HORIZON_S / USUAL_S)
+
+    assert table.survival(3, HORIZON_S) == pytest.approx(stays)
+    assert hit == pytest.approx(1.0 - stays)
+    assert share == 1.0
+    assert life_s == pytest.approx(USUAL_S * (1.0 - stays))
+
+
+def test_a_class_of_age_has_its_departures_over_its_seconds() -> None:
+    # Ten nodes stay for 30 s, the first class. Then four leave, and six stay for 12 s,
+    # until 42 s; the second class ends at 30 * sqrt(2) = 42.43 s.
+    table = LifeTable(HORIZON_S)
+    table.see(0.0, joined=range(10), left=())
+    table.see(30.0, joined=(), left=range(4))
+    table.see(42.0, joined=(77,), left=())
+
+    usual_s = (300.0 + 72.0 + USUAL_S) / (4.0 + 1.0)
+    first, second = 1.0 / (300.0 + usual_s), 5.0 / (72.0 + usual_s)
+    ends_s = 30.0 * math.sqrt(2.0)
+
+    assert table.survival(77, 20.0) == pytest.approx(math.exp(-20.0 * first))
+    assert table.survival(77, 40.0) == pytest.approx(
+        math.exp(-30.0 * first - 10.0 * second)
+    )
+    assert table.survival(5, ends_s - 42.0) == pytest.approx(
+        math.exp(-(ends_s - 42.0) * second)
+    )
+
+
+def test_lives_are_the_area_below_survival() -> None:
+    table = LifeTable(HORIZON_S)
+    for turn in range(5):
+        table.see(turn * 1_000.0, joined=range(10), left=())
+        table.see(turn * 1_000.0 + 50.0, joined=(), left=range(6))
+        table.see(turn * 1_000.0 + 500.0, joined=(), left=range(6, 10))
+    table.see(9_000.0, joined=(0,), left=())
+
+    life_s, hit, _ = table.prospect(table.cluster(0))
+    area_s = sum(table.survival(0, k + 0.5) for k in range(int(HORIZON_S)))
+
+    assert life_s == pytest.approx(area_s, rel=1e-4)
+    assert hit == pytest.approx(1.0 - table.survival(0, HORIZON_S))
+
+
+def test_who_outlived_the_age_at_which_others_leave_is_expected_to_stay() -> None:
+    table = LifeTable(HORIZON_S)
+    table.see(0.0, joined=(9,), left=())
+    for turn in range(100):
+        table.see(turn * 1_000.0 + 1.0, joined=(0,), left=())
+        table.see(turn * 1_000.0 + 50.0, joined=(), left=(0,))
+    table.see(100_000.0, joined=(0,), left=())
+
+    assert table.survival(0, HORIZON_S) < 0.5
+    assert table.survival(9, HORIZON_S) > 0.9
+
+
+def test_each_node_is_by_itself_and_a_stranger_to_all() -> None:
+    table = LifeTable(HORIZON_S)
+    table.see(0.0, joined=(4, 7), left=())
+
+    assert table.members(table.cluster(4)) == {4}
+    assert table.affinity([4, 7])[0, 1] == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"departures": [1.0]},
+        {"exposure": [-1.0] * 22},
+        {"idle": [[1, 0, 0.0], [1, 1, 0.0]]},
+        {"idle": [[1, 0, 0.0], [2, 0, 0.0]]},
+        {"idle": [[1, 5, 0.0]], "numbers": 5},
+        {"idle": [[1]]},
+        {"now_s": None},
+    ],
+)
+def test_a_state_that_cannot_be_is_refused(broken: dict[str, object]) -> None:
+    table = LifeTable(HORIZON_S)
+    table.see(0.0, joined=range(3), left=())
+    state = table.to_state()
+    LifeTable(HORIZON_S, state=state)
+
+    with pytest.raises((ValueError, KeyError, TypeError)):
+        LifeTable(HORIZON_S, state=state | broken)
