@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from freetrain.forecast.affinity import Affinity
-from freetrain.forecast.calibration import Calibration
 from freetrain.forecast.clusters import Arrivals, split
 from freetrain.forecast.hazard import Hazard, Meter
 from freetrain.forecast.interface import Prospect
+from freetrain.forecast.sayings import CHECKED_S, Sayings
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -24,11 +23,6 @@ if TYPE_CHECKING:
     from freetrain.forecast.interface import Pairs
 
 LEAST_AFFINITY = 0.5
-
-CHECKED_S = 600.0
-"""Survival over this long is checked against what came, and corrected."""
-
-_CHECK_EVERY_S = 300.0
 
 _MOST_AT_ONCE = 512
 """Larger groups are split in parts of this size: time goes with its square."""
@@ -56,16 +50,6 @@ class _Cluster:
     prospect: Prospect | None = None
     until_s: float = -math.inf
     arrivals: Arrivals | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Said:
-    """A survival that was foretold, to be checked when it is due."""
-
-    due_s: float
-    cluster: int
-    nodes: int
-    survival: float
 
 
 class LearnedForecaster:
@@ -104,16 +88,14 @@ class LearnedForecaster:
         self._plain_until_s = math.inf if learns_s else -math.inf
         self._knows_pairs = knows_pairs
         self._affinity = Affinity() if pairs is None else pairs
-        kept = state or {"hazard": None, "calibration": None}
+        kept = state or {"hazard": None}
         self._hazard = Hazard(kept["hazard"])
-        self._calibration = Calibration(kept["calibration"])
         self._clusters: dict[int, _Cluster] = {}
         self._cluster_of: dict[int, int] = {}
         self._prospects: dict[tuple[int, float], Prospect] = {}
         self._numbers = 0
-        self._said: deque[_Said] = deque()
+        self._sayings = Sayings(state)
         self._checks = checks
-        self._check_s = 0.0
         self._now_s = 0.0
         if state is not None:
             self._restore(state)
@@ -135,25 +117,20 @@ class LearnedForecaster:
             self._part(sorted(left))
         if joined:
             self._group(sorted(joined))
-        if self._checks and now_s >= self._check_s:
+        if self._checks and self._sayings.is_due(now_s):
             self._say()
 
     def to_state(self) -> dict[str, Any]:
         """Return all that is known as JSON has it, but for the affinities."""
         return {
             "hazard": self._hazard.to_state(),
-            "calibration": self._calibration.to_state(),
             "clusters": [
                 [number, one.since_s, one.meter.age_s, sorted(one.nodes)]
                 for number, one in self._clusters.items()
             ],
             "numbers": self._numbers,
-            "said": [
-                [said.due_s, said.cluster, said.nodes, said.survival]
-                for said in self._said
-            ],
-            "check_s": self._check_s,
             "now_s": self._now_s,
+            **self._sayings.to_state(),
         }
 
     def forget_pool(self) -> None:
@@ -163,8 +140,7 @@ class LearnedForecaster:
         """
         self._clusters.clear()
         self._cluster_of.clear()
-        self._said.clear()
-        self._check_s = -math.inf
+        self._sayings.forget_pool()
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         for number, since_s, counted_s, nodes in state["clusters"]:
@@ -172,8 +148,7 @@ class LearnedForecaster:
             self._clusters[number] = _Cluster(set(nodes), since_s, meter)
             self._cluster_of |= dict.fromkeys(nodes, number)
         self._numbers = int(state["numbers"])
-        self._said = deque(_Said(*row) for row in state["said"])
-        self._check_s, self._now_s = float(state["check_s"]), float(state["now_s"])
+        self._now_s = float(state["now_s"])
         if len(self._cluster_of) < sum(len(c.nodes) for c in self._clusters.values()):
             raise ValueError("a node in two clusters")
         if max(self._clusters, default=-1) >= self._numbers:
@@ -216,7 +191,7 @@ class LearnedForecaster:
     def survival(self, node: int, horizon_s: float) -> float:
         """Return the probability that an idle node stays *horizon_s* more."""
         known = self._clusters[self._cluster_of[node]]
-        return self._calibration.of(self._survival(known, horizon_s))
+        return self._sayings.corrected(self._survival(known, horizon_s))
 
     def affinity(self, nodes: Sequence[int]) -> NDArray[np.float64]:
         """Return how likely pairs leave together; strangers 0.3.
@@ -238,20 +213,21 @@ class LearnedForecaster:
         """Count exposure until *now_s*, and hold what was said against it."""
         for cluster in self._clusters.values():
             cluster.meter.live(now_s - cluster.since_s)
-        while self._said and self._said[0].due_s <= now_s:
-            said = self._said.popleft()
-            there = self._clusters.get(said.cluster)
-            left = 0 if there is None else len(there.nodes)
-            self._calibration.learn(said.survival, came=left, of=said.nodes)
+        self._sayings.settle(now_s, self._nodes_left)
         self._now_s = now_s
+
+    def _nodes_left(self, number: int) -> int:
+        cluster = self._clusters.get(number)
+        return 0 if cluster is None else len(cluster.nodes)
 
     def _say(self) -> None:
         """Foretell once more, after those are gone that leave now."""
-        self._check_s = self._now_s + _CHECK_EVERY_S
-        due_s = self._now_s + CHECKED_S
-        self._said.extend(
-            _Said(due_s, number, len(one.nodes), self._survival(one, CHECKED_S))
-            for number, one in self._clusters.items()
+        self._sayings.say(
+            self._now_s,
+            (
+                (number, len(one.nodes), self._survival(one, CHECKED_S))
+                for number, one in self._clusters.items()
+            ),
         )
 
     def _part(self, left: Sequence[int]) -> None:
