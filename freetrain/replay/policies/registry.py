@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from freetrain.forecast.affinity import Affinity
+from freetrain.forecast.bounded import BoundedAffinity
 from freetrain.forecast.interface import LEAST_WATCHED_S
 from freetrain.forecast.leaves import LeafAffinity
 from freetrain.forecast.registry import forecaster_named
@@ -59,7 +59,7 @@ def forecaster_for(settings: ReplaySettings) -> Forecaster:
     Raises:
         UsageError: There is no such forecaster.
     """
-    leaves, counted = settings.leaves, Affinity()
+    leaves, counted = settings.leaves, BoundedAffinity()
     return forecaster_named(settings.forecaster)(
         HORIZON_S,
         pairs=LeafAffinity(counted, leaves.__getitem__) if leaves else counted,
