@@ -1,6 +1,7 @@
 """Each kind of move, where it is the only one that helps."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import permutations
 
 from hypothesis import given
@@ -167,3 +168,20 @@ def test_no_gift_that_is_a_gain_is_left_out(window: Window) -> None:
         for k, mine in seat.mine.items():
             gained = seat.with_more(k, -mine) - seat.value
             assert k in gifts or gained <= 1e-6 * (1.0 + abs(seat.value))
+
+
+@given(windows(), st.integers(1, 3))
+def test_who_gains_by_a_class_is_the_same_whatever_was_asked_before(
+    window: Window, nodes: int
+) -> None:
+    strangers = {k: Stay(nodes, 200.0, 0.5, 0.5) for k in (100, 101, 102)}
+    both = replace(
+        window,
+        stays={**window.stays, **strangers},
+        free={**window.free, **dict.fromkeys(strangers, nodes)},
+    )
+    asked = Chances(both, Worths())
+    for k, free in both.free.items():
+        for some in range(1, free + 1):
+            fresh = Chances(both, Worths())
+            assert asked.takers(k, some) == fresh.takers(k, some)
