@@ -95,13 +95,14 @@ def test_a_policy_whose_ratings_change_with_time_is_asked_every_minute(
 ) -> None:
     pool = {0: [(0.0, 300.0)]}
 
-    def calls(**choices: Any) -> int:  # noqa: ANN401
-        return replay(pool, [trainer()], policy=policy, **choices).solver_calls
+    def plans(**choices: Any) -> int:  # noqa: ANN401
+        gap = replay(pool, [trainer()], policy=policy, **choices).gap
+        return 0 if gap is None else gap.plans
 
-    assert calls(priority="throughput") == 1
-    assert calls(priority="fair") == 5
-    assert calls(priority="fair", look_every_s=30.0) == 10
-    assert calls(priority="throughput", look_every_s=100.0) == 3
+    assert plans(priority="throughput") == 1
+    assert plans(priority="fair") == 5
+    assert plans(priority="fair", look_every_s=30.0) == 10
+    assert plans(priority="throughput", look_every_s=100.0) == 3
 
 
 @pytest.mark.parametrize("every_s", [0.0, -5.0, float("nan")])
