@@ -12,6 +12,7 @@ from logs.content import snippet
 from logs.errors import UnreadableLogError
 from logs.fields import not_negative, read_number, write_number
 from logs.lines import BadLineError, Tolerance, parse_lines
+from logs.names import natural_key
 from logs.table import (
     MAX_NODES,
     TableHead,
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 COLUMNS = ("node", "idle_start_s", "idle_end_s")
 _NUMBERED = re.compile(r"0|[1-9]\d*", re.ASCII)
-_RUNS_OF_DIGITS = re.compile(r"(\d+)", re.ASCII)
 
 
 class Interval(NamedTuple):
@@ -226,7 +226,7 @@ def _node_names(seen: Iterable[str], head: TableHead) -> tuple[str, ...]:
     names = set(seen)
     if all(_NUMBERED.fullmatch(name) for name in names):
         return _numbered(max(int(name) for name in names), head)
-    return tuple(sorted(names, key=_natural))
+    return tuple(sorted(names, key=natural_key))
 
 
 def _numbered(highest: int, head: TableHead) -> tuple[str, ...]:
@@ -237,11 +237,3 @@ def _numbered(highest: int, head: TableHead) -> tuple[str, ...]:
 def _is_position(number: str) -> bool:
     # int() itself refuses thousands of digits.
     return len(number) < len(str(MAX_NODES))
-
-
-def _natural(name: str) -> tuple[list[tuple[int, str]], str]:
-    """Return a key that sorts n2 before n10: runs of digits count by their value."""
-    parts = _RUNS_OF_DIGITS.split(name)
-    for place in range(1, len(parts), 2):
-        parts[place] = parts[place].lstrip("0")
-    return [(len(part) * (i % 2), part) for i, part in enumerate(parts)], name

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from logs.errors import UnusableLogError
+from logs.names import natural_key
 from logs.schedule.unitset import UnitSet, unit_set
 
 if TYPE_CHECKING:
@@ -38,12 +38,6 @@ class Layout:
     def _units_of(self, node: int) -> range:
         first = node * self.per_node
         return range(first, min(first + self.per_node, self.units))
-
-
-def natural_key(name: str) -> tuple[tuple[str, int], ...]:
-    """Return a sort key that puts ``n9`` before ``n10``."""
-    pairs = re.findall(r"(\D*)(\d*)", name)
-    return tuple((text, int(digits or -1)) for text, digits in pairs)
 
 
 def lay_out(trace: JobTrace, *, units: int | None, by_name: bool) -> Layout:

@@ -3,8 +3,8 @@
 import pytest
 
 from logs.errors import UnusableLogError
+from logs.names import natural_key
 from logs.schedule import Method, Schedule, schedule
-from logs.schedule.layout import natural_key
 from logs.schedule.unitset import members
 from logs.trace import Job, JobTrace
 
