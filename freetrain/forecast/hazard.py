@@ -125,12 +125,20 @@ class Hazard:
         self._share[size] += lost / nodes
         self._shares[size] += 1.0
 
-    def risk(self, nodes: int, age_s: float, horizon_s: float) -> Risk:
+    def risk(
+        self, nodes: int, age_s: float, times: float = 1.0, *, horizon_s: float
+    ) -> Risk:
         """Return what a cluster of *nodes* is in for until *horizon_s* from now.
 
         The hazard is followed through the classes of age, as if the size stayed::
 
-            Λ = ∫ λ(age + t) dt    L = ∫ exp(-f Λ(t)) dt    over t from 0 to horizon
+            Λ = ∫ c λ(age + t) dt    L = ∫ exp(-f Λ(t)) dt    over t from 0 to horizon
+
+        Args:
+            nodes: How many it has.
+            age_s: Its age.
+            times: [c] How much likelier it is hit than others of its size and age.
+            horizon_s: Until when.
         """
         size = bisect_right(SIZES, nodes) - 1
         hits, exposure_s = self._hits[size], self._exposure_s[size]
@@ -142,7 +150,7 @@ class Hazard:
             ends_s = _ENDS_S[place]
             # A tenth of the time of this loop goes into ``min`` otherwise.
             until_s = ends_s if ends_s < end_s else end_s  # noqa: FURB136
-            rate, span_s = hits[place] / exposure_s[place], until_s - at_s
+            rate, span_s = times * hits[place] / exposure_s[place], until_s - at_s
             fall = share * rate
             life_s -= exp(-share * expected) * expm1(-fall * span_s) / fall
             expected += rate * span_s

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     import numpy as np
@@ -62,8 +62,8 @@ class Prospects(Protocol):
 
     Causal: answers follow from what it was told so far. Deterministic: two that were
     told and asked the same answer the same. A *cluster* is a set of idle nodes that
-    became idle together and are expected to leave together; every idle node is in one
-    cluster, which it leaves only by leaving.
+    are expected to leave together; every idle node is in one cluster, from when it
+    becomes idle until it leaves.
     """
 
     @property
@@ -146,7 +146,7 @@ class Pairs(Protocol):
 class Maker(Protocol):
     """Makes a forecaster."""
 
-    def __call__(
+    def __call__(  # noqa: PLR0913 - what one or another goes by
         self,
         horizon_s: float,
         *,
@@ -154,6 +154,7 @@ class Maker(Protocol):
         checks: bool,
         state: Mapping[str, Any] | None,
         learns_s: float,
+        order: Callable[[int], Any] | None,
     ) -> Forecaster:
         """Return one that goes on from *state*.
 
@@ -166,6 +167,8 @@ class Maker(Protocol):
             state: What ``to_state`` gave; None to begin.
             learns_s: For so long after its first event it is learning; 0 where
                 whoever asks knows that by itself.
+            order: What to sort nodes by, as Slurm has them in line; None where it
+                places jobs by other rules, which *pairs* know.
 
         Raises:
             ValueError: The state is nothing of the kind.

@@ -12,10 +12,11 @@ from freetrain.forecast.affinity import Affinity
 from freetrain.forecast.clusters import Arrivals, split
 from freetrain.forecast.hazard import Hazard, Meter
 from freetrain.forecast.interface import Prospect
+from freetrain.forecast.lineup import Lineup
 from freetrain.forecast.sayings import CHECKED_S, Sayings
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from numpy.typing import NDArray
@@ -33,14 +34,15 @@ _FRESH = 0.02
 
 @dataclass(slots=True)
 class _Cluster:
-    """Idle nodes that became idle together.
+    """Idle nodes that became idle together, or beside each other.
 
     Attributes:
         nodes: Those left.
-        since_s: When they became idle.
+        since_s: When the first of them became idle.
         meter: Counts its exposure while it has these nodes.
         prospect: What was expected of it last, if still of use.
         until_s: Up to what time that is of use.
+        times: How much likelier than others of its size and age it was then.
         arrivals: Those who became idle with it; None if not kept.
     """
 
@@ -49,6 +51,7 @@ class _Cluster:
     meter: Meter
     prospect: Prospect | None = None
     until_s: float = -math.inf
+    times: float = 1.0
     arrivals: Arrivals | None = None
 
 
@@ -65,6 +68,8 @@ class LearnedForecaster:
         state: What ``to_state`` gave, which is everything but the affinities; None
             to begin.
         learns_s: For so long after its first event prospects are that nobody leaves.
+        order: By what nodes stand in line, to look for the end that leaves first; None
+            where they stand in none.
 
     Raises:
         ValueError: The state is nothing of the kind.
@@ -81,6 +86,7 @@ class LearnedForecaster:
         pairs: Pairs | None = None,
         state: Mapping[str, Any] | None = None,
         learns_s: float = 0.0,
+        order: Callable[[int], Any] | None = None,
     ) -> None:
         self._horizon_s = horizon_s
         self._lasting = Prospect(horizon_s, 0.0, 1.0)
@@ -88,17 +94,18 @@ class LearnedForecaster:
         self._plain_until_s = math.inf if learns_s else -math.inf
         self._knows_pairs = knows_pairs
         self._affinity = Affinity() if pairs is None else pairs
-        kept = state or {"hazard": None}
+        kept = state or {"hazard": None, "lineup": None}
         self._hazard = Hazard(kept["hazard"])
         self._clusters: dict[int, _Cluster] = {}
         self._cluster_of: dict[int, int] = {}
-        self._prospects: dict[tuple[int, float], Prospect] = {}
+        self._prospects: dict[tuple[int, float, float], Prospect] = {}
         self._numbers = 0
         self._sayings = Sayings(state)
         self._checks = checks
         self._now_s = 0.0
         if state is not None:
             self._restore(state)
+        self._lineup = Lineup(self._cluster_of, order=order, state=kept["lineup"])
 
     @property
     def is_learning(self) -> bool:
@@ -130,6 +137,7 @@ class LearnedForecaster:
             ],
             "numbers": self._numbers,
             "now_s": self._now_s,
+            "lineup": self._lineup.to_state(),
             **self._sayings.to_state(),
         }
 
@@ -140,6 +148,7 @@ class LearnedForecaster:
         """
         self._clusters.clear()
         self._cluster_of.clear()
+        self._lineup.forget_pool()
         self._sayings.forget_pool()
 
     def _restore(self, state: Mapping[str, Any]) -> None:
@@ -173,25 +182,25 @@ class LearnedForecaster:
         """
         if self._now_s < self._plain_until_s:
             return self._lasting
-        known = self._clusters[cluster]
-        if known.prospect is None or self._now_s > known.until_s:
+        known, times = self._clusters[cluster], self._lineup.times(cluster)
+        is_old = self._now_s > known.until_s or times != known.times
+        if known.prospect is None or is_old:
             age_s = self._now_s - known.since_s
-            alike = len(known.nodes), age_s
+            alike = len(known.nodes), age_s, times
             made = self._prospects.get(alike)
             if made is None:
-                made = self._prospects[alike] = self._prospect(*alike)
+                risk = self._hazard.risk(*alike, horizon_s=self._horizon_s)
+                hit = -math.expm1(-risk.hits)
+                made = self._prospects[alike] = Prospect(risk.life_s, hit, risk.share)
             known.prospect = made
             known.until_s = self._now_s + _FRESH * age_s
+            known.times = times
         return known.prospect
-
-    def _prospect(self, nodes: int, age_s: float) -> Prospect:
-        hits, life_s, share = self._hazard.risk(nodes, age_s, self._horizon_s)
-        return Prospect(life_s, -math.expm1(-hits), share)
 
     def survival(self, node: int, horizon_s: float) -> float:
         """Return the probability that an idle node stays *horizon_s* more."""
-        known = self._clusters[self._cluster_of[node]]
-        return self._sayings.corrected(self._survival(known, horizon_s))
+        number = self._cluster_of[node]
+        return self._sayings.corrected(self._survival(number, horizon_s))
 
     def affinity(self, nodes: Sequence[int]) -> NDArray[np.float64]:
         """Return how likely pairs leave together; strangers 0.3.
@@ -204,9 +213,11 @@ class LearnedForecaster:
             return known.arrivals.among(nodes)
         return self._affinity.of(nodes)
 
-    def _survival(self, cluster: _Cluster, horizon_s: float) -> float:
+    def _survival(self, number: int, horizon_s: float) -> float:
+        cluster, times = self._clusters[number], self._lineup.times(number)
         age_s = self._now_s - cluster.since_s
-        risk = self._hazard.risk(len(cluster.nodes), age_s, horizon_s)
+        nodes = len(cluster.nodes)
+        risk = self._hazard.risk(nodes, age_s, times, horizon_s=horizon_s)
         return math.exp(-risk.share * risk.hits)
 
     def _settle(self, now_s: float) -> None:
@@ -225,12 +236,13 @@ class LearnedForecaster:
         self._sayings.say(
             self._now_s,
             (
-                (number, len(one.nodes), self._survival(one, CHECKED_S))
+                (number, len(one.nodes), self._survival(number, CHECKED_S))
                 for number, one in self._clusters.items()
             ),
         )
 
     def _part(self, left: Sequence[int]) -> None:
+        self._lineup.leave(left)
         if self._knows_pairs:
             idle = np.fromiter(self._cluster_of, np.intp, len(self._cluster_of))
             self._affinity.saw(left, idle)
@@ -249,6 +261,11 @@ class LearnedForecaster:
                 del self._clusters[number]
 
     def _group(self, joined: Sequence[int]) -> None:
+        self._lineup.join(joined)
+        if self._lineup.longest > 1:
+            for node in joined:
+                self._line_up(node)
+            return
         for first in range(0, len(joined), _MOST_AT_ONCE):
             nodes = joined[first : first + _MOST_AT_ONCE]
             if len(nodes) == 1 or not self._knows_pairs:
@@ -258,6 +275,21 @@ class LearnedForecaster:
             arrivals = Arrivals(np.asarray(nodes, dtype=np.intp), affinity)
             for places in split(affinity, LEAST_AFFINITY):
                 self._found({nodes[place] for place in places}, arrivals)
+
+    def _line_up(self, node: int) -> None:
+        """Put *node* into the larger cluster beside it that has room, or a new one."""
+        beside = self._lineup.clusters_beside(node)
+        sizes = {number: len(self._clusters[number].nodes) for number in beside}
+        room = [one for one, nodes in sizes.items() if nodes < self._lineup.longest]
+        if not room:
+            self._found({node})
+            return
+        number = max(room, key=sizes.__getitem__)
+        cluster = self._clusters[number]
+        cluster.nodes.add(node)
+        cluster.meter = self._hazard.meter(len(cluster.nodes), cluster.meter.age_s)
+        cluster.prospect = cluster.arrivals = None
+        self._cluster_of[node] = number
 
     def _found(self, nodes: set[int], arrivals: Arrivals | None = None) -> None:
         meter = self._hazard.meter(len(nodes), 0.0)

@@ -23,7 +23,7 @@ from freetrain.forecast.interface import Prospect
 from freetrain.forecast.kept import amounts
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from numpy.typing import NDArray
@@ -64,6 +64,7 @@ class LifeTable:
         checks: Nothing to it: what it says is corrected by nothing.
         state: What ``to_state`` gave; None to begin.
         learns_s: For so long after its first event prospects are that nobody leaves.
+        order: Nothing to it.
 
     Raises:
         ValueError: The state is nothing of the kind.
@@ -71,7 +72,7 @@ class LifeTable:
         TypeError: Likewise.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what makers take
         self,
         horizon_s: float,
         *,
@@ -79,8 +80,9 @@ class LifeTable:
         checks: bool = True,
         state: Mapping[str, Any] | None = None,
         learns_s: float = 0.0,
+        order: Callable[[int], Any] | None = None,
     ) -> None:
-        del pairs, checks
+        del pairs, checks, order
         self._horizon_s = horizon_s
         self._learns_s = learns_s
         self._plain_until_s = math.inf if learns_s else -math.inf

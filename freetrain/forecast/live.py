@@ -25,14 +25,16 @@ from freetrain.forecast.leaves import LeafAffinity
 from freetrain.forecast.promises import Promises
 from freetrain.forecast.recent import RecentAffinity
 from freetrain.forecast.registry import forecaster_named
+from logs.names import natural_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from freetrain.forecast.delays import Interval
     from freetrain.forecast.promises import Promise
+    from logs.names import NaturalKey
 
-VERSION = 1
+VERSION = 2
 
 LONGEST_GAP_S = 900.0
 """What happened between looks further apart is not known: a node may have left and
@@ -105,6 +107,7 @@ class LiveForecast:
             checks=True,
             state=kept["learned"],
             learns_s=0.0,  # what was watched is counted here, gaps left out
+            order=None if self._leaf_of else self._in_line,
         )
         self._promises = Promises(kept["promises"])
         self._experience = Experience(kept.get("experience"))
@@ -113,8 +116,8 @@ class LiveForecast:
         self._number = {name: number for number, name in enumerate(self.names)}
         self._promised: Mapping[str, Promise] = {}
         self._by: Counter[str] = Counter()
-        if max(self._learned.idle(), default=-1) >= len(self.names):
-            raise ValueError("idle nodes without a name")
+        for number in self._learned.idle():
+            self._name(number)
         if not self._experience.nodes.issubset(self._learned.idle()):
             raise ValueError("a trainer on nodes that are not idle")
 
@@ -230,8 +233,17 @@ class LiveForecast:
             self.names.append(name)
         return number
 
+    def _in_line(self, number: int) -> NaturalKey:
+        """Return by what a node stands in line: Slurm sorts them by name."""
+        return natural_key(self._name(number))
+
     def _leaf(self, number: int) -> str:
-        return self._leaf_of.get(self.names[number], "")
+        return self._leaf_of.get(self._name(number), "")
+
+    def _name(self, number: int) -> str:
+        if number >= len(self.names):
+            raise ValueError("idle nodes without a name")
+        return self.names[number]
 
     def _idle_of(self, nodes: frozenset[str]) -> frozenset[int]:
         numbers = (self._idle(name) for name in nodes)
@@ -282,7 +294,5 @@ def _check_origin(state: Mapping[str, Any], forecaster: str) -> None:
     """
     if state["version"] != VERSION:
         raise ValueError(f"version {state['version']}, expected {VERSION}")
-    # It was always this one before there was another to name.
-    origin = state.get("forecaster", DEFAULT_FORECASTER)
-    if origin != forecaster:
-        raise ValueError(f"it is of forecaster {origin!r} instead of {forecaster!r}")
+    if state["forecaster"] != forecaster:
+        raise ValueError(f"of forecaster {state['forecaster']!r}, not {forecaster!r}")

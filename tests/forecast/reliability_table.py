@@ -72,7 +72,7 @@ def lines(pool: PoolTimeline, from_s: float, name: str) -> Iterator[str]:
     """
     answers = Noted()
     forecaster = forecaster_named(name)(
-        400.0, pairs=Affinity(), checks=True, state=None, learns_s=0.0
+        400.0, pairs=Affinity(), checks=True, state=None, learns_s=0.0, order=int
     )
     watched = Watched(forecaster, from_s=from_s, answers=answers)
     for event in pool.events():

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 HORIZON_S = 400.0
 START_S = 1.9e9
 NAMES = tuple(f"n{k}" for k in range(6))
+LINE = tuple(f"n{k}" for k in range(1, 17))
 
 
 def sight(
@@ -50,6 +51,22 @@ def test_nodes_that_left_together_twice_are_one_group_the_third_time() -> None:
     assert len({strangers.group(name) for name in odd}) == 3
     assert len({twice.group(name) for name in odd}) == 1
     assert twice.group("n0") not in {twice.group(name) for name in odd}
+
+
+@pytest.mark.parametrize("leaves", [{}, dict.fromkeys(LINE, "one leaf")])
+def test_nodes_stand_in_line_by_name_where_no_topology_is_known(
+    leaves: dict[str, str],
+) -> None:
+    """The lower half leaves again and again; then all, and two come after each other.
+
+    The first of them has the name that would be the last in the order of letters.
+    """
+    forecast = LiveForecast(HORIZON_S, leaf_of=leaves)
+    upper, now_s = set(LINE[8:]), START_S
+    for idle in [*[upper, set(LINE)] * 40, set(), {"n9"}, {"n9", "n10"}]:
+        forecast.look(now_s := now_s + 300.0, sight(idle))
+
+    assert (forecast.group("n9") == forecast.group("n10")) == (not leaves)
 
 
 def test_a_node_of_which_it_cannot_be_told_stays_what_it_was() -> None:
@@ -198,14 +215,5 @@ def test_a_state_of_nodes_without_names_is_refused() -> None:
 def test_what_another_forecaster_learned_is_refused() -> None:
     state = shown(sight()).to_state()
 
-    with pytest.raises(ValueError, match="of forecaster 'learned' instead of 'life-t"):
+    with pytest.raises(ValueError, match="of forecaster 'learned', not 'life-t"):
         LiveForecast(HORIZON_S, names=NAMES, state=state, forecaster="life-table")
-
-
-def test_what_was_kept_before_forecasters_had_names_is_of_the_usual_one() -> None:
-    state = shown(sight()).to_state()
-    del state["forecaster"]
-
-    kept = LiveForecast(HORIZON_S, names=NAMES, state=state)
-
-    assert kept.to_state()["forecaster"] == "learned"

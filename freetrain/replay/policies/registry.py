@@ -66,6 +66,7 @@ def forecaster_for(settings: ReplaySettings) -> Forecaster:
         checks=settings.record_forecasts,
         state=None,
         learns_s=LEAST_WATCHED_S,
+        order=None if leaves else int,
     )
 
 
