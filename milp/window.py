@@ -42,6 +42,10 @@ class Stay(NamedTuple):
         some = gone(self.share, self.nodes)
         return [self.hit * one / some[-1] for one in some]
 
+    def until(self, reach_s: float) -> Stay:
+        """Return the same where no more than *reach_s* of a life counts."""
+        return self if self.life_s <= reach_s else self._replace(life_s=reach_s)
+
 
 def gone(share: float, nodes: int) -> list[float]:
     """Return [1 - (1-f)^x] on 0 .. *nodes* nodes, of which *share* leaves with a hit.

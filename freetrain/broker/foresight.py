@@ -84,7 +84,7 @@ def classify_by(
         forecast: What is expected.
         pool: The nodes.
         now_s: Unix time.
-        horizon_s: How far expectations reach, seconds.
+        horizon_s: How far expectations reach, seconds; more of a life counts nothing.
         wait_s: How long idle nodes wait for a lease, during which nobody trains there;
             above 0 they are apart from those that are leased already.
     """
@@ -104,7 +104,7 @@ def classify_by(
         waits = wait_s > 0.0 and node.lease is None
         key = (tuple(sorted(node.shapes)), alike, until, waits)
         found.setdefault(key, _Alike()).add(node, group, prospect)
-    return _foreseen(pool, found, now_s=now_s, wait_s=wait_s)
+    return _foreseen(pool, found, now_s=now_s, horizon_s=horizon_s, wait_s=wait_s)
 
 
 def rank_by(
@@ -134,7 +134,12 @@ def _until(usable_s: float, horizon_s: float) -> int:
 
 
 def _foreseen(
-    pool: Pool, found: Mapping[Key, _Alike], *, now_s: float, wait_s: float
+    pool: Pool,
+    found: Mapping[Key, _Alike],
+    *,
+    now_s: float,
+    horizon_s: float,
+    wait_s: float,
 ) -> Foreseen:
     classes, stays, index = [], [], {}
     ordered = sorted(found)
@@ -144,7 +149,8 @@ def _foreseen(
         classes.append(NodeClass(f"{'+'.join(shapes)}, {alike}", len(nodes), life_s))
         expected = list(found[key].prospects.values())
         stay = _stay(expected, len(nodes), is_end_known=until >= 0)
-        useful_s = max(0.0, stay.life_s - wait_s) if waits else stay.life_s
+        lost_s = wait_s if waits else 0.0
+        useful_s = max(0.0, min(stay.life_s, horizon_s) - lost_s)
         stays.append(stay._replace(life_s=useful_s))
         index.update(dict.fromkeys((node.name for node in nodes), k))
     return Foreseen(

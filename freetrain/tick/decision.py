@@ -103,12 +103,13 @@ def decide_on(
     )
     unreadable = tuple(one.problem for one in observed.trainers if one.problem)
     dropped = () if outlook is None else outlook.problems
+    too_dear = _too_dear(run.site.planner, deserts, outlook)
     return Decided(
         look=look,
         decision=decision,
         shapes=shapes,
         deserts=deserts,
-        problems=(*unreadable, *problems, *dropped, *_never_started(run.site, deserts)),
+        problems=(*unreadable, *problems, *dropped, *too_dear),
         outlook=outlook,
     )
 
@@ -176,15 +177,27 @@ def _trainer(
     )
 
 
-def _never_started(site: Site, deserts: Deserts) -> Iterator[str]:
+def _too_dear(
+    settings: PlannerSettings, deserts: Deserts, outlook: Outlook | None
+) -> Iterator[str]:
     """Yield who waits and costs more to start than is gained within the look-ahead."""
-    reach_s, advice = _reach(site.planner)
+    reach_s, advice = _reach(settings)
+    is_learning = outlook is not None and outlook.forecast.is_learning
+    now_s = min(settings.t_fwd_s, reach_s) if is_learning else reach_s
     for name, one in deserts.contenders.items():
-        if not one.held and one.start_s >= reach_s:
+        if one.held or one.start_s < now_s:
+            continue
+        told = f"{name}: starting takes {one.start_s:.0f} s, and what a start is worth"
+        if one.start_s >= reach_s:
             yield (
-                f"{name}: starting takes {one.start_s:.0f} s, and what a start is "
-                f"worth is counted over {reach_s:.0f} s, so that it is never started; "
+                f"{told} is counted over {reach_s:.0f} s, so that it is never started; "
                 f"{advice}"
+            )
+        else:
+            yield (
+                f"{told} is counted over {now_s:.0f} s until an hour has been watched, "
+                f"so that it waits for that; a longer t_fwd under [planner] in "
+                f"freetrain.toml starts it now"
             )
 
 

@@ -127,15 +127,15 @@ def foresee(
 def foresight(run: Run, outlook: Outlook, deserts: Deserts) -> Foresight:
     """Return what sorts nodes and plans by *outlook*.
 
-    Until enough has been watched a change costs what it costs, so that the published
-    plan is the best there is.
+    Until enough has been watched a change costs what it costs, and plans reach as far
+    as published ones, so that the published plan is the best there is.
 
     Raises:
         SolverUnavailableError: The solver asked for is not installed.
     """
     settings, is_learning = run.site.planner, outlook.forecast.is_learning
     ahead = Ahead(
-        horizon_s=HORIZON_S,
+        horizon_s=min(settings.t_fwd_s, HORIZON_S) if is_learning else HORIZON_S,
         hit_weight=outlook.forecast.hit_weight,
         change_weight=outlook.forecast.change_weight,
         losses_s=deserts.losses_s,

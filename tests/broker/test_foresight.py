@@ -141,6 +141,14 @@ def test_a_known_end_before_the_horizon_ends_the_life_of_a_class_of_its_own() ->
     assert soon.hits() == [0.0, 1.0, 1.0], "lost at once"
 
 
+def test_no_more_of_a_life_counts_than_plans_reach() -> None:
+    nodes = pool(20.0, 9_000.0)
+    found = classify_by(Told(), nodes, now_s=NOW_S, horizon_s=120.0)
+
+    lives_s = [found.stays[found.classes.index[f"n{k}"]].life_s for k in range(2)]
+    assert lives_s == [0.0, 120.0]
+
+
 def test_nodes_that_leave_together_go_to_one_trainer() -> None:
     odd = Told(
         {f"n{k}": "odd" for k in (1, 3, 5, 7)}, {"odd": Prospect(390.0, 0.1, 1.0)}

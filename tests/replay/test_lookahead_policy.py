@@ -2,6 +2,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -185,18 +186,24 @@ def test_a_whole_cluster_does_not_go_to_one_where_two_gain_more_by_halves() -> N
     assert sorted(len(one.take) for one in takes(pool, team, 7000.0)) == [2, 2]
 
 
-def test_a_replay_learns_for_an_hour_before_it_goes_by_what_leaves() -> None:
+@pytest.mark.parametrize(("t_fwd_s", "cold"), [(500.0, 2), (120.0, 1)])
+def test_a_replay_learns_for_an_hour_before_it_goes_by_what_leaves(
+    t_fwd_s: float, cold: int
+) -> None:
+    """Until then it goes as far ahead as the published planner: to grow takes 300 s."""
     pool: Pool = {
         0: [(0.0, 4_200.0)],
         1: [(float(t), t + 65.0) for t in range(0, 4_000, 100)],
     }
     costs = Costs(grow_s=300.0, shrink_s=300.0)
     one = replace(trainer("a"), samples=1e9, costs=costs, scaling=linear(most=2))
-    choice = ReplaySettings(policy="lookahead", accounting=Accounting.PUBLISHED_C)
+    choice = ReplaySettings(
+        policy="lookahead", accounting=Accounting.PUBLISHED_C, t_fwd_s=t_fwd_s
+    )
 
     used = {step.time_s: step.used_nodes for step in steps(pool, [one], choice)}
 
-    assert [used[t] for t in (2_900.0, 3_500.0)] == [2, 2]
+    assert [used[t] for t in (2_900.0, 3_500.0)] == [cold, cold]
     assert [used[t] for t in (3_600.0, 3_900.0)] == [1, 1]
 
 

@@ -36,7 +36,7 @@ def seen_by(holders: Holders, team: Team) -> tuple[Seen, ...]:
 
 def starts(use: SolverUse | None = None) -> Starts:
     planner = MeasuredPlanner(Planner(), use or SolverUse(), no_clock)
-    return Starts(planner, HORIZON_S)
+    return Starts(planner)
 
 
 @given(moments)
@@ -52,31 +52,33 @@ def test_counts_that_are_known_are_those_that_would_be_answered_anew(
         fresh = Planner().plan(
             Problem((NodeClass("idle", nodes),), states, t_fwd_s=HORIZON_S)
         )
-        assert list(kept.counts(seen, nodes)) == [n for (n,) in fresh.plan.counts]
+        counts = kept.counts(seen, nodes, HORIZON_S)
+        assert list(counts) == [n for (n,) in fresh.plan.counts]
 
 
 def test_the_same_is_asked_once_whoever_the_trainers_are() -> None:
     use, holders = SolverUse(), Holders()
     kept = starts(use)
 
-    kept.counts(seen_by(holders, [(0, 0, 1), (1, 1, 2)]), 4)
+    kept.counts(seen_by(holders, [(0, 0, 1), (1, 1, 2)]), 4, HORIZON_S)
     holders.forget()
-    kept.counts(seen_by(holders, [(0, 0, 1), (1, 1, 2)]), 4)
+    kept.counts(seen_by(holders, [(0, 0, 1), (1, 1, 2)]), 4, HORIZON_S)
 
     assert use.calls == 1
 
 
-def test_another_pool_count_curve_or_cost_is_asked_anew() -> None:
+def test_another_pool_count_curve_cost_or_look_ahead_is_asked_anew() -> None:
     use, holders = SolverUse(), Holders()
     kept = starts(use)
 
-    for team, nodes in (
-        ([(0, 0, 1)], 2),
-        ([(0, 0, 1)], 3),
-        ([(0, 0, 2)], 3),
-        ([(1, 0, 2)], 3),
-        ([(1, 1, 2)], 3),
+    for team, nodes, t_fwd_s in (
+        ([(0, 0, 1)], 2, 120.0),
+        ([(0, 0, 1)], 3, 120.0),
+        ([(0, 0, 2)], 3, 120.0),
+        ([(1, 0, 2)], 3, 120.0),
+        ([(1, 1, 2)], 3, 120.0),
+        ([(1, 1, 2)], 3, 500.0),
     ):
-        kept.counts(seen_by(holders, team), nodes)
+        kept.counts(seen_by(holders, team), nodes, t_fwd_s)
 
-    assert use.calls == 5
+    assert use.calls == 6

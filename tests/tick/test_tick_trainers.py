@@ -258,6 +258,23 @@ def test_who_trains_is_not_said_never_to_start(world: TickWorld) -> None:
     assert not [said for said in page.problems if "never started" in said]
 
 
+def test_in_its_first_hour_looking_ahead_starts_whom_the_published_planner_starts(
+    world: TickWorld,
+) -> None:
+    world.submit("a", '[costs]\nstart = "3min"')
+    ahead = replace(world.site.planner, policy=PolicyName.LOOKAHEAD)
+    patient = replace(ahead, t_fwd_s=600.0)
+
+    page = replace(world, site=replace(world.site, planner=ahead)).tick().page
+    longer = replace(world, site=replace(world.site, planner=patient)).tick().page
+
+    assert page.done["leases asked for"] == 0
+    (said,) = page.problems
+    assert "counted over 120 s until an hour has been watched" in said
+    assert longer.done["leases asked for"] > 0
+    assert longer.problems == ()
+
+
 def test_looking_ahead_tells_of_a_start_beyond_its_horizon(world: TickWorld) -> None:
     world.submit("a", '[costs]\nstart = "10min"')
     ahead = replace(world.site.planner, policy=PolicyName.LOOKAHEAD)

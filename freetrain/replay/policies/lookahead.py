@@ -10,6 +10,7 @@ from freetrain.forecast.reliability import Watched
 from freetrain.replay.policies.lookahead_holders import Holders, by_cluster
 from freetrain.replay.policies.lookahead_nodes import changes_to_holdings
 from freetrain.replay.policies.lookahead_starts import Starts
+from freetrain.replay.settings import DEFAULT_T_FWD_S
 from milp.window import Stay, Window
 from milp.window_planner import WindowPlanner
 
@@ -35,18 +36,20 @@ class Weights:
         horizon_s: How far forecasts reach, seconds; chosen on six days of Summit.
         hit: What a foreseeable loss counts; None for what trainers' fortunes say.
         change: What a change counts; None likewise.
+        t_fwd_s: How far plans reach while the forecaster is learning.
     """
 
     horizon_s: float = HORIZON_S
     hit: float | None = None
     change: float | None = None
+    t_fwd_s: float = DEFAULT_T_FWD_S
 
 
 class LookaheadPolicy:
     """Learns from every event, and plans by what it learned.
 
-    While the forecaster is learning a change counts what it costs: so a cold start is
-    planned by the published objective.
+    While the forecaster is learning a change counts what it costs, and plans reach as
+    far as published ones: so a cold start is planned by the published objective.
 
     The published planner's counts for the same horizon are where the search starts
     from, besides the present plan.
@@ -79,7 +82,7 @@ class LookaheadPolicy:
     ) -> None:
         self._forecaster = forecaster
         self._planner = windows or WindowPlanner()
-        self._starts = Starts(published, weights.horizon_s)
+        self._starts = Starts(published)
         self._worth = worth
         self._weights = weights
         self._holders = Holders()
@@ -110,21 +113,29 @@ class LookaheadPolicy:
         curves = self._worth.curves(view)
         seen = self._holders.of(view.trainers, curves, self._forecaster.cluster)
         window = self._window(view, [one.holder for one in seen])
-        counts = self._starts.counts(seen, view.idle_nodes)
+        counts = self._starts.counts(seen, view.idle_nodes, self._reach_s)
         plan = self._planner.plan(window, (counts,))
         if self._gaps is not None:
             self._gaps.keep(window, plan.gain)
         return changes_to_holdings(plan.holdings, window, view, self._forecaster)
+
+    @property
+    def _reach_s(self) -> float:
+        is_learning, weights = self._forecaster.is_learning, self._weights
+        return weights.t_fwd_s if is_learning else weights.horizon_s
 
     def _window(self, view: View, trainers: Sequence[Holder]) -> Window:
         free = by_cluster(view.free, self._forecaster.cluster)
         used = sorted(set(free).union(*[trainer.held for trainer in trainers]))
         weights, known = self._weights, self._experience
         prospect, members = self._forecaster.prospect, self._forecaster.members
-        is_learning = self._forecaster.is_learning
-        change = 1.0 if is_learning else known.change_weight(weights.horizon_s)
+        stays = {k: Stay(len(members(k)), *prospect(k)) for k in used}
+        change = known.change_weight(weights.horizon_s)
+        if self._forecaster.is_learning:
+            change = 1.0
+            stays = {k: stay.until(self._reach_s) for k, stay in stays.items()}
         return Window(
-            stays={k: Stay(len(members(k)), *prospect(k)) for k in used},
+            stays=stays,
             free=free,
             trainers=tuple(trainers),
             hit_weight=known.hit_weight if weights.hit is None else weights.hit,

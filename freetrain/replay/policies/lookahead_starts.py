@@ -26,25 +26,27 @@ class Starts:
 
     Args:
         published: The published planner.
-        horizon_s: What it is to take for T_fwd, seconds.
     """
 
-    def __init__(self, published: MeasuredPlanner, horizon_s: float) -> None:
+    def __init__(self, published: MeasuredPlanner) -> None:
         self._published = published
-        self._horizon_s = horizon_s
-        self._known: dict[tuple[int, ...], Sequence[int]] = {}
+        self._known: dict[tuple[float, ...], Sequence[int]] = {}
 
-    def counts(self, seen: Sequence[Seen], idle_nodes: int) -> Sequence[int]:
+    def counts(
+        self, seen: Sequence[Seen], idle_nodes: int, t_fwd_s: float
+    ) -> Sequence[int]:
         """Return the published planner's counts of *seen*, in their order."""
-        asked = (idle_nodes, *[one.kind for one in seen])
+        asked = (t_fwd_s, idle_nodes, *[one.kind for one in seen])
         known = self._known.get(asked)
         if known is None:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
-            known = self._known[asked] = self._ask(seen, idle_nodes)
+            known = self._known[asked] = self._ask(seen, idle_nodes, t_fwd_s)
         return known
 
-    def _ask(self, seen: Sequence[Seen], idle_nodes: int) -> Sequence[int]:
+    def _ask(
+        self, seen: Sequence[Seen], idle_nodes: int, t_fwd_s: float
+    ) -> Sequence[int]:
         classes = (NodeClass("idle", idle_nodes),)
         states = tuple([one.state for one in seen])
-        return self._published.counts(Problem(classes, states, self._horizon_s))
+        return self._published.counts(Problem(classes, states, t_fwd_s))

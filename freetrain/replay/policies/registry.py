@@ -79,7 +79,8 @@ def lookahead_by(
     regroups: bool = False,
 ) -> Policy:
     """Return the policy ``lookahead`` with *forecaster*, whose horizon is ours."""
-    planner, weights = _planner(settings, clock, use, is_start=True), Weights()
+    planner = _planner(settings, clock, use, is_start=True)
+    weights = Weights(t_fwd_s=min(settings.t_fwd_s, HORIZON_S))
     asked = Watched(forecaster) if settings.record_forecasts else forecaster
     return _watched(
         settings,
