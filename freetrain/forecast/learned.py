@@ -182,7 +182,9 @@ class LearnedForecaster:
         """
         if self._now_s < self._plain_until_s:
             return self._lasting
-        known, times = self._clusters[cluster], self._lineup.times(cluster)
+        known, lineup = self._clusters[cluster], self._lineup
+        # Asked for each class of each plan: even to be told 1 takes a tenth of that.
+        times = 1.0 if lineup.longest == 1 else lineup.times(cluster)
         is_old = self._now_s > known.until_s or times != known.times
         if known.prospect is None or is_old:
             age_s = self._now_s - known.since_s
@@ -263,7 +265,7 @@ class LearnedForecaster:
     def _group(self, joined: Sequence[int]) -> None:
         self._lineup.join(joined)
         if self._lineup.longest > 1:
-            for node in joined:
+            for node in self._lineup.in_line(joined):
                 self._line_up(node)
             return
         for first in range(0, len(joined), _MOST_AT_ONCE):

@@ -57,7 +57,7 @@ class Lineup:
         self._is_line = order is not None
         self._order = order or int
         self._line = sorted(cluster_of, key=order) if self._is_line else []
-        self._parts: dict[int, int] | None = None
+        self._begins: dict[int, int] | None = None
         self._either = [_SAID_DEPARTURES] * len(APART)
         self._both = [_SAID_DEPARTURES * strangers] * len(APART)
         self._there = [0.0] * _PARTS
@@ -84,7 +84,7 @@ class Lineup:
         if self._is_line:
             for node in nodes:
                 insort(self._line, node, key=self._order)
-        self._parts = None
+        self._begins = None
 
     def leave(self, left: Collection[int]) -> None:
         """Take note that *left* are idle no more; their clusters are still known."""
@@ -96,12 +96,19 @@ class Lineup:
         self.longest = self._longest()
         for place in reversed(gone):
             del self._line[place]
-        self._parts = None
+        self._begins = None
 
     def forget_pool(self) -> None:
         """Forget who is idle, and nothing that was learned."""
         self._line.clear()
-        self._parts = None
+        self._begins = None
+
+    def in_line(self, nodes: Iterable[int]) -> Sequence[int]:
+        """Return *nodes* as they stand, whatever their numbers are.
+
+        In another order clusters begin with gaps between them, and never meet.
+        """
+        return sorted(nodes, key=self._order)
 
     def clusters_beside(self, node: int) -> Sequence[int]:
         """Return the clusters of the nodes next to *node*, as far as they have one."""
@@ -122,26 +129,29 @@ class Lineup:
         """
         if self.longest == 1:
             return 1.0
-        part, rate = self._part_of()[cluster], sum(self._hit) / sum(self._there)
+        part = self._begin()[cluster].bit_length()
+        rate = sum(self._hit) / sum(self._there)
         seen = self._hit[part] + _SAID_HITS * rate
         return seen / (self._there[part] + _SAID_HITS) / rate
 
     def _place(self, node: int) -> int:
         return bisect_left(self._line, self._order(node), key=self._order)
 
-    def _part_of(self) -> Mapping[int, int]:
-        """Return the part of the line in which each cluster begins."""
-        if self._parts is None:
-            parts: dict[int, int] = {}
-            for place, node in enumerate(self._line):
-                parts.setdefault(self._cluster_of[node], place.bit_length())
-            self._parts = parts
-        return self._parts
+    def _begin(self) -> Mapping[int, int]:
+        """Return the place in line of the first node of each cluster."""
+        if self._begins is None:
+            # Back to front, so that the first place of each is the one that stays.
+            clusters = map(self._cluster_of.__getitem__, reversed(self._line))
+            places = range(len(self._line) - 1, -1, -1)
+            self._begins = dict(zip(clusters, places, strict=True))
+        return self._begins
 
     def _count_parts(self, hit: Collection[int]) -> None:
-        for cluster, part in self._part_of().items():
-            self._there[part] += 1.0
-            self._hit[part] += cluster in hit
+        begins = self._begin()
+        for place in begins.values():
+            self._there[place.bit_length()] += 1.0
+        for cluster in hit:
+            self._hit[begins[cluster].bit_length()] += 1.0
 
     def _count_pairs(self, gone: Sequence[int]) -> None:
         """Count pairs of whom one left, and both; a departure counts 1 at the most.

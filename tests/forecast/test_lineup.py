@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +12,9 @@ from hypothesis import strategies as st
 from freetrain.forecast.affinity import Affinity
 from freetrain.forecast.learned import LearnedForecaster
 from freetrain.forecast.lineup import APART, Lineup
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 HORIZON_S = 400.0
 
@@ -139,9 +143,9 @@ def test_numbers_that_cannot_be_are_refused(part: str) -> None:
         Lineup({}, order=int, state=state)
 
 
-def lined_up() -> LearnedForecaster:
+def lined_up(order: Callable[[int], Any] = int) -> LearnedForecaster:
     """Return one that has seen half a line leave from one end, again and again."""
-    forecaster = LearnedForecaster(HORIZON_S, pairs=Affinity(), order=int)
+    forecaster = LearnedForecaster(HORIZON_S, pairs=Affinity(), order=order)
     forecaster.see(0.0, joined=range(40), left=())
     for turn in range(1, 60):
         forecaster.see(1_000.0 * turn, joined=(), left=range(20))
@@ -164,6 +168,24 @@ def test_a_cluster_in_line_has_no_more_nodes_than_leave_together() -> None:
         forecaster.see(60_000.0 + 10.0 * node, joined=[node], left=())
 
     assert {len(forecaster.members(forecaster.cluster(n))) for n in range(20)} == {5, 8}
+
+
+def turned(node: int) -> int:
+    """Return the place of *node* where the first twenty have another order."""
+    return 7 * node % 20 if node < 20 else node
+
+
+def test_who_comes_at_once_is_lined_up_by_place_and_not_by_number() -> None:
+    runs = []
+    for place in (int, turned):
+        forecaster = lined_up(place)
+        forecaster.see(60_100.0, joined=range(20), left=())
+        groups = {forecaster.cluster(n): set[int]() for n in range(20)}
+        for node in range(20):
+            groups[forecaster.cluster(node)].add(place(node))
+        runs.append(sorted(map(sorted, groups.values())))
+
+    assert runs[0] == runs[1]
 
 
 def test_the_end_that_leaves_first_has_the_shorter_life() -> None:
