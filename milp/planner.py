@@ -50,10 +50,12 @@ class Judged(NamedTuple):
     Attributes:
         gain: What it gains, in that objective's units.
         bound: What no plan exceeds, likewise.
+        is_m0: Whether that objective is the problem's M0.
     """
 
     gain: float
     bound: float
+    is_m0: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +67,9 @@ class Answer:
         outcome: Whether it is proven optimal, the best found, or what the
             trainers hold already because nothing better could be trusted.
         reason: Why, where there is more to say; for people.
-        by_own: What it comes to by another objective than the problem's M0, where it
-            was made by another; None where it was not.
+        by_own: What it comes to by the objective that it was made by, where that is
+            another than the problem's M0, or the plan was made in several steps; None
+            where the plan itself tells.
     """
 
     plan: Plan
@@ -77,12 +80,17 @@ class Answer:
     @property
     def judged(self) -> Judged:
         """What it comes to by the objective that it was made by."""
-        return self.by_own or Judged(self.plan.gain, self.plan.bound)
+        return self.by_own or Judged(self.plan.gain, self.plan.bound, is_m0=True)
+
+    @property
+    def is_by_m0(self) -> bool:
+        """Whether it was made by the problem's M0."""
+        return self.judged.is_m0
 
     @property
     def gap(self) -> float:
         """How far it is below the bound at most, by that objective; see ``gap``."""
-        return gap(*self.judged)
+        return gap(self.judged.gain, self.judged.bound)
 
 
 class Planner:

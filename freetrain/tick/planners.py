@@ -140,10 +140,10 @@ def _together(first: Answer, second: Answer) -> Judged | None:
 
     None where one was made by another objective than the other.
     """
-    if (first.by_own is None) is not (second.by_own is None):
-        return None
     one, other = first.judged, second.judged
-    return Judged(one.gain + other.gain, one.bound + other.bound)
+    if one.is_m0 is not other.is_m0:
+        return None
+    return Judged(one.gain + other.gain, one.bound + other.bound, one.is_m0)
 
 
 def _answer(

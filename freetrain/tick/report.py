@@ -52,7 +52,7 @@ def page_of(  # noqa: PLR0913 - one fact each
         planner=str(decision.answer.outcome),
         planner_reason=decision.answer.reason,
         planner_gap=decision.answer.gap,
-        is_by_lives=decision.answer.by_own is not None,
+        is_by_lives=not decision.answer.is_by_m0,
         planner_s=planner_s,
         brake=str(decision.brake or ""),
         paused_until_s=pause_s if is_paused else None,

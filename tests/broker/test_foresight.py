@@ -208,7 +208,8 @@ def test_trainers_of_other_kinds_of_node_are_planned_each_with_its_own() -> None
     assert "left out" not in found.answer.reason
     # Two windows: two trainers that start, in 5 s, on two nodes each.
     worth = 2.0 * 2.0**0.9 * (HORIZON_S - 5.0)
-    assert found.answer.by_own == pytest.approx((worth, worth), rel=1e-5)
+    assert found.answer.judged[:2] == pytest.approx((worth, worth), rel=1e-5)
+    assert not found.answer.is_by_m0
     assert found.answer.outcome is Outcome.PROVEN
     assert found.answer.gap == pytest.approx(0.0, abs=1e-5)
 

@@ -16,6 +16,8 @@ from milp.planner import Answer, Judged
 from milp.problem import NodeClass, Problem, TrainerState
 from tests.milp.planning_problems import problems
 
+CURVE = throughput([0.0, 1.0, 2.0])
+
 
 @given(problem=problems())
 def test_equal_shares_are_held_against_what_all_would_gain_at_their_best(
@@ -48,8 +50,7 @@ class ByLivesWhereTwo(ByLives):
 
 def test_the_background_counts_by_what_the_others_left_it() -> None:
     classes = (NodeClass("any", 6),)
-    curve = throughput([0.0, 1.0, 2.0])
-    team = tuple(TrainerState(name, curve, (0,), 1.0, 1.0) for name in "abc")
+    team = tuple(TrainerState(name, CURVE, (0,), 1.0, 1.0) for name in "abc")
     problem = Problem(classes, team, 100.0)
 
     answer = InOrder(ByLives(), frozenset({"c"})).plan(problem)
@@ -60,3 +61,12 @@ def test_the_background_counts_by_what_the_others_left_it() -> None:
     # What was made by two objectives is held against the published one.
     assert mixed.by_own is None
     assert mixed.gap == gap(mixed.plan.gain, loose_bound(problem))
+
+
+def test_plans_of_the_published_objective_stay_so_with_a_background() -> None:
+    team = tuple(TrainerState(name, CURVE, (0,), 1.0, 1.0) for name in "abc")
+    problem = Problem((NodeClass("any", 6),), team, 100.0)
+
+    for planner, is_m0 in ((EqualShares(), True), (ByLives(), False)):
+        answer = InOrder(planner, frozenset({"c"})).plan(problem)
+        assert answer.is_by_m0 is is_m0
