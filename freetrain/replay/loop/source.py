@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from heapq import merge
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -108,18 +109,21 @@ class LoopSource:
         yield PoolEvent(self.horizon_s, (), ())
 
     def _looks(self) -> Iterator[Look]:
-        """Yield when the broker looks after the first time, at 0."""
-        every_s, lead_s = self._settings.tick_s, self._settings.lead_s
-        last_s = self._settings.last_s
-        if lead_s is None:
-            yield from (Look(number * every_s) for number in count(1))
-            return
+        """Yield when the broker looks after the first time, at 0; in order of time."""
+        wanted = self._settings
+        if wanted.lead_s is None:
+            return (Look(number * wanted.tick_s) for number in count(1))
+        looks = [self._before_cycles(wanted.lead_s)]
+        if wanted.last_s is not None and wanted.has_last_look:
+            looks.append(self._before_cycles(wanted.last_s, is_last=True))
+        return merge(*looks)
+
+    def _before_cycles(self, lead_s: float, *, is_last: bool = False) -> Iterator[Look]:
+        every_s = self._settings.tick_s
         for number in count(math.floor(self._start_s / every_s)):
-            due_s = number * every_s - self._start_s
-            looks = [Look(due_s - lead_s)]
-            if last_s is not None and self._settings.has_last_look:
-                looks.append(Look(due_s - last_s, is_last=True))
-            yield from (look for look in looks if look.time_s > 0.0)
+            time_s = number * every_s - self._start_s - lead_s
+            if time_s > 0.0:
+                yield Look(time_s, is_last)
 
     def _is_stirred(self) -> bool:
         """Tell whether somebody waits, and something happened since the last tick."""

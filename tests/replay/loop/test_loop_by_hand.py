@@ -321,6 +321,14 @@ def test_looks_are_early_by_the_clock_of_the_log(
     assert made.replay.used_node_s == 2 * used_s
 
 
+def test_looks_come_in_order_however_early_they_are() -> None:
+    # Two cycles ahead is just before the last look of the one in between.
+    loop = replace(WITH_LEASES_AS_JOBS, tick_s=30.0, lead_s=45.0, last_s=2.0)
+    made = play(stage_of(EARLY, 3, until_s=600.0), [trainer()], loop)
+    times_s = [step.time_s for step in made.replay.steps]
+    assert times_s == sorted(times_s)
+
+
 def test_under_yield_a_look_comes_before_each_cycle_of_backfill() -> None:
     usual = usual_settings(Mode.YIELD)
     assert usual.tick_s == SlurmParameters().bf_interval_s
