@@ -182,21 +182,18 @@ class LearnedForecaster:
         """
         if self._now_s < self._plain_until_s:
             return self._lasting
-        known, lineup = self._clusters[cluster], self._lineup
+        known, now_s = self._clusters[cluster], self._now_s
         # Asked for each class of each plan: even to be told 1 takes a tenth of that.
-        times = 1.0 if lineup.longest == 1 else lineup.times(cluster)
-        is_old = self._now_s > known.until_s or times != known.times
-        if known.prospect is None or is_old:
-            age_s = self._now_s - known.since_s
+        times = 1.0 if self._lineup.longest == 1 else self._lineup.times(cluster)
+        if known.prospect is None or now_s > known.until_s or times != known.times:
+            age_s = now_s - known.since_s
             alike = len(known.nodes), age_s, times
-            made = self._prospects.get(alike)
-            if made is None:
+            if (made := self._prospects.get(alike)) is None:
                 risk = self._hazard.risk(*alike, horizon_s=self._horizon_s)
                 hit = -math.expm1(-risk.hits)
                 made = self._prospects[alike] = Prospect(risk.life_s, hit, risk.share)
             known.prospect = made
-            known.until_s = self._now_s + _FRESH * age_s
-            known.times = times
+            known.until_s, known.times = now_s + _FRESH * age_s, times
         return known.prospect
 
     def survival(self, node: int, horizon_s: float) -> float:
