@@ -223,25 +223,22 @@ class LearnedForecaster:
         """Count exposure until *now_s*, and hold what was said against it."""
         for cluster in self._clusters.values():
             cluster.meter.live(now_s - cluster.since_s)
-        self._sayings.settle(now_s, self._nodes_left)
+        self._sayings.settle(now_s)
         self._now_s = now_s
-
-    def _nodes_left(self, number: int) -> int:
-        cluster = self._clusters.get(number)
-        return 0 if cluster is None else len(cluster.nodes)
 
     def _say(self) -> None:
         """Foretell once more, after those are gone that leave now."""
         self._sayings.say(
             self._now_s,
             (
-                (number, len(one.nodes), self._survival(number, CHECKED_S))
+                (one.nodes, self._survival(number, CHECKED_S))
                 for number, one in self._clusters.items()
             ),
         )
 
     def _part(self, left: Sequence[int]) -> None:
         self._lineup.leave(left)
+        self._sayings.lose(left)
         if self._knows_pairs:
             idle = np.fromiter(self._cluster_of, np.intp, len(self._cluster_of))
             self._affinity.saw(left, idle)

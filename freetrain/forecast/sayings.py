@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from freetrain.forecast.calibration import Calibration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
 CHECKED_S = 600.0
 """Survival over this long is checked against what came, and corrected."""
@@ -18,14 +18,21 @@ CHECKED_S = 600.0
 _CHECK_EVERY_S = 300.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Said:
-    """A survival that was foretold, to be checked when it is due."""
+    """A survival that was foretold, to be checked when it is due.
+
+    Attributes:
+        due_s: When it shows what came.
+        survival: What was foretold.
+        nodes: Of how many nodes.
+        left: Those of them that did not leave since; others may have joined them.
+    """
 
     due_s: float
-    cluster: int
-    nodes: int
     survival: float
+    nodes: int
+    left: set[int]
 
 
 class Sayings:
@@ -43,7 +50,10 @@ class Sayings:
     def __init__(self, state: Mapping[str, Any] | None = None) -> None:
         kept = state or {"calibration": None, "said": (), "check_s": 0.0}
         self._calibration = Calibration(kept["calibration"])
-        self._said = deque(_Said(*row) for row in kept["said"])
+        self._said: deque[_Said] = deque()
+        self._of: dict[int, list[_Said]] = {}
+        for due_s, survival, nodes, left in kept["said"]:
+            self._add(_Said(due_s, survival, nodes, set(left)))
         self._check_s = float(kept["check_s"])
 
     def to_state(self) -> dict[str, Any]:
@@ -51,28 +61,38 @@ class Sayings:
         return {
             "calibration": self._calibration.to_state(),
             "said": [
-                [said.due_s, said.cluster, said.nodes, said.survival]
+                [said.due_s, said.survival, said.nodes, sorted(said.left)]
                 for said in self._said
             ],
             "check_s": self._check_s,
         }
 
-    def settle(self, now_s: float, left_of: Callable[[int], int]) -> None:
-        """Hold what is due against how many nodes of each cluster are left."""
+    def settle(self, now_s: float) -> None:
+        """Hold what is due against how many of its nodes are left."""
         while self._said and self._said[0].due_s <= now_s:
             said = self._said.popleft()
-            came = left_of(said.cluster)
-            self._calibration.learn(said.survival, came=came, of=said.nodes)
+            for node in said.left:
+                self._of[node].remove(said)
+            self._calibration.learn(said.survival, came=len(said.left), of=said.nodes)
+
+    def lose(self, left: Iterable[int]) -> None:
+        """Take note that nodes leave."""
+        for node in left:
+            for said in self._of.pop(node, ()):
+                said.left.remove(node)
 
     def is_due(self, now_s: float) -> bool:
         """Return whether it is time to foretell once more."""
         return now_s >= self._check_s
 
-    def say(self, now_s: float, survivals: Iterable[tuple[int, int, float]]) -> None:
-        """Foretell over ``CHECKED_S``: clusters, their nodes and survivals."""
+    def say(
+        self, now_s: float, survivals: Iterable[tuple[Collection[int], float]]
+    ) -> None:
+        """Foretell over ``CHECKED_S``: nodes of each cluster, and their survival."""
         self._check_s = now_s + _CHECK_EVERY_S
         due_s = now_s + CHECKED_S
-        self._said.extend(_Said(due_s, *survival) for survival in survivals)
+        for nodes, survival in survivals:
+            self._add(_Said(due_s, survival, len(nodes), set(nodes)))
 
     def corrected(self, survival: float) -> float:
         """Return what such survivals came to so far, 0 to 1."""
@@ -81,4 +101,10 @@ class Sayings:
     def forget_pool(self) -> None:
         """Forget what was foretold, and nothing that was learned."""
         self._said.clear()
+        self._of.clear()
         self._check_s = -math.inf
+
+    def _add(self, said: _Said) -> None:
+        self._said.append(said)
+        for node in said.left:
+            self._of.setdefault(node, []).append(said)

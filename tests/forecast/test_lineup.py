@@ -162,6 +162,18 @@ def test_neighbours_are_of_one_cluster_whenever_they_came() -> None:
     assert len({forecaster.cluster(node) for node in range(4)}) == 1
 
 
+def test_what_was_foretold_is_held_against_those_who_were_there_then() -> None:
+    alone, joined = lined_up(), lined_up()
+    for forecaster, late in ((alone, []), (joined, [1])):
+        forecaster.see(60_400.0, joined=[0], left=())
+        forecaster.see(60_500.0, joined=late, left=())
+        forecaster.see(60_600.0, joined=(), left=[0])
+        forecaster.see(61_000.0, joined=(), left=())
+
+    assert joined.cluster(1) == joined.cluster(20)
+    assert joined.to_state()["calibration"] == alone.to_state()["calibration"]
+
+
 def test_a_cluster_in_line_has_no_more_nodes_than_leave_together() -> None:
     forecaster = lined_up()
     for node in range(20):
