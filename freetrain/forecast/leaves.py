@@ -14,7 +14,7 @@ from freetrain.forecast.affinity import SAID_EVENTS, SAID_TOGETHER, affinity_of
 from freetrain.forecast.kept import amounts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -143,3 +143,16 @@ class LeafAffinity:
 def _pairs(nodes: NDArray[np.float64]) -> float:
     """Return how many pairs there are in groups of *nodes* nodes, all together."""
     return float((nodes * (nodes - 1.0)).sum() / 2.0)
+
+
+def order_beside(
+    leaves: Iterable[str], order: Callable[[int], Any]
+) -> Callable[[int], Any] | None:
+    """Return *order*, by which nodes stand in line; None where leaves say who is near.
+
+    Args:
+        leaves: The leaf of each node, "" for none; of use where two have the same.
+        order: What nodes are sorted by elsewhere.
+    """
+    known = [leaf for leaf in leaves if leaf]
+    return None if len(set(known)) < len(known) else order

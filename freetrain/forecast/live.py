@@ -21,7 +21,7 @@ from freetrain.forecast.interface import (
     Expected,
     Prospect,
 )
-from freetrain.forecast.leaves import LeafAffinity
+from freetrain.forecast.leaves import LeafAffinity, order_beside
 from freetrain.forecast.promises import Promises
 from freetrain.forecast.recent import RecentAffinity
 from freetrain.forecast.registry import forecaster_named
@@ -107,7 +107,7 @@ class LiveForecast:
             checks=True,
             state=kept["learned"],
             learns_s=0.0,  # what was watched is counted here, gaps left out
-            order=None if self._leaf_of else self._in_line,
+            order=order_beside(self._leaf_of.values(), self._in_line),
         )
         self._promises = Promises(kept["promises"])
         self._experience = Experience(kept.get("experience"))

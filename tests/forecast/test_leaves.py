@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from freetrain.forecast.affinity import Affinity
 from freetrain.forecast.learned import LearnedForecaster
-from freetrain.forecast.leaves import LeafAffinity
+from freetrain.forecast.leaves import LeafAffinity, order_beside
 from freetrain.forecast.recent import RecentAffinity
 from tests.forecast.pools import histories, idle_after
 
@@ -213,3 +213,17 @@ def test_one_node_of_many_counts_as_the_few_pairs_that_see_it() -> None:
     learned.saw([0], np.arange(20))
 
     assert learned.rate == pytest.approx(2.4 / (8.0 + 19.0 / 190.0))
+
+
+@pytest.mark.parametrize("leaves", [(), ("", "", ""), ("a", "b", "")])
+def test_nodes_stand_in_line_where_no_two_are_below_one_leaf(
+    leaves: tuple[str, ...],
+) -> None:
+    assert order_beside(leaves, int) is int
+
+
+@pytest.mark.parametrize("leaves", [("a", "b", "a"), ("a", "a", "")])
+def test_leaves_say_who_is_near_where_two_nodes_are_below_one(
+    leaves: tuple[str, ...],
+) -> None:
+    assert order_beside(leaves, int) is None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from freetrain.forecast.bounded import BoundedAffinity
 from freetrain.forecast.interface import LEAST_WATCHED_S
-from freetrain.forecast.leaves import LeafAffinity
+from freetrain.forecast.leaves import LeafAffinity, order_beside
 from freetrain.forecast.registry import forecaster_named
 from freetrain.forecast.reliability import Watched
 from freetrain.priority.interface import Basis
@@ -66,7 +66,7 @@ def forecaster_for(settings: ReplaySettings) -> Forecaster:
         checks=settings.record_forecasts,
         state=None,
         learns_s=LEAST_WATCHED_S,
-        order=None if leaves else int,
+        order=order_beside(leaves, int),
     )
 
 
