@@ -69,6 +69,8 @@ class Lineup:
             self._hit = amounts(state["hit"], _PARTS)
         self.longest = self._longest()
         """How many nodes in a row are expected to leave together; 1 for strangers."""
+        if self.longest > 1 and not min(sum(self._there), sum(self._hit)):
+            raise ValueError("neighbours that leave together, and nobody ever left")
 
     def to_state(self) -> dict[str, Any]:
         """Return all but the line itself as JSON has it."""

@@ -143,6 +143,16 @@ def test_numbers_that_cannot_be_are_refused(part: str) -> None:
         Lineup({}, order=int, state=state)
 
 
+@pytest.mark.parametrize("part", ["there", "hit"])
+def test_neighbours_that_leave_together_and_never_left_are_refused(part: str) -> None:
+    cluster_of: dict[int, int] = {}
+    state = in_turns(Lineup(cluster_of, order=int), cluster_of, turns=30).to_state()
+    state[part] = [0.0] * len(state[part])
+
+    with pytest.raises(ValueError, match="nobody ever left"):
+        Lineup({}, order=int, state=state)
+
+
 def lined_up(order: Callable[[int], Any] = int) -> LearnedForecaster:
     """Return one that has seen half a line leave from one end, again and again."""
     forecaster = LearnedForecaster(HORIZON_S, pairs=Affinity(), order=order)
