@@ -26,7 +26,7 @@ def test_affinity_counts_common_departures_among_those_while_both_were_idle() ->
 
 def test_counts_do_not_wrap_however_often_a_node_leaves() -> None:
     affinity, pair = Affinity(), np.array([0, 1])
-    for turn in range(70_000):
+    for turn in range(110_000):
         affinity.saw([0, 1] if turn % 4 else [0], pair)
 
     assert affinity.of([0, 1])[0, 1] == pytest.approx(0.75, abs=1e-3)

@@ -13,12 +13,12 @@ from tests.replay.worlds import no_clock, trainer
 
 HORIZON_S = 50.0
 CURVES = (custom([0.0, 10.0, 19.0, 27.0]), custom([0.0, 10.0, 20.0], (2,)))
-COSTS = (Costs(0.0, 0.0), Costs(4.0, 2.0, 3.0))
+COSTS = (Costs(0.0, 0.0), Costs(4.0, 2.0, 3.0), Costs(4.0, 2.0, 9.0))
 Team = list[tuple[int, int, int]]
 
 # Few sizes of few kinds, so that the same is asked again and again.
 teams = st.lists(
-    st.tuples(st.integers(0, 1), st.integers(0, 1), st.integers(0, 2)), max_size=4
+    st.tuples(st.integers(0, 1), st.integers(0, 2), st.integers(0, 2)), max_size=4
 )
 moments = st.lists(st.tuples(teams, st.integers(0, 2)), max_size=12)
 
@@ -77,8 +77,9 @@ def test_another_pool_count_curve_cost_or_look_ahead_is_asked_anew() -> None:
         ([(0, 0, 2)], 3, 120.0),
         ([(1, 0, 2)], 3, 120.0),
         ([(1, 1, 2)], 3, 120.0),
+        ([(1, 2, 2)], 3, 120.0),
         ([(1, 1, 2)], 3, 500.0),
     ):
         kept.counts(seen_by(holders, team), nodes, t_fwd_s)
 
-    assert use.calls == 6
+    assert use.calls == 7

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from freetrain.replay.gaps import Gap, Gaps
@@ -135,6 +135,7 @@ def test_of_plans_enough_are_kept_at_equal_distances(most: int, plans: int) -> N
 
 
 @given(st.lists(st.sampled_from([0.0, 0.1, 0.4]), min_size=1, max_size=30))
+@example([*[0.0] * 9, 0.4])
 def test_nine_of_ten_plans_have_at_most_the_high_gap(known: list[float]) -> None:
     gaps = Gaps()
     for one in known:
