@@ -31,7 +31,7 @@ class Affinity:
     """Counts, for every pair of nodes, departures of either and of both.
 
     Eight bytes a pair of nodes ever seen: 90 MB for 4,734 nodes. Once a node has left
-    some ten thousand times all counts are halved, as no more fit.
+    tens of thousands of times all counts are halved, as no more fit.
     """
 
     def __init__(self) -> None:
