@@ -43,8 +43,13 @@ class Stay(NamedTuple):
         return [self.hit * one / some[-1] for one in some]
 
     def until(self, reach_s: float) -> Stay:
-        """Return the same where no more than *reach_s* of a life counts."""
-        return self if self.life_s <= reach_s else self._replace(life_s=reach_s)
+        """Return the same where nothing counts that comes after *reach_s*.
+
+        Who lives longer in the mean is not hit before.
+        """
+        if self.life_s <= reach_s:
+            return self
+        return self._replace(life_s=reach_s, hit=0.0)
 
 
 def gone(share: float, nodes: int) -> list[float]:

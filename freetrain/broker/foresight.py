@@ -84,7 +84,7 @@ def classify_by(
         forecast: What is expected.
         pool: The nodes.
         now_s: Unix time.
-        horizon_s: How far expectations reach, seconds; more of a life counts nothing.
+        horizon_s: How far plans reach, seconds; what comes later counts nothing.
         wait_s: How long idle nodes wait for a lease, during which nobody trains there;
             above 0 they are apart from those that are leased already.
     """
@@ -148,9 +148,8 @@ def _foreseen(
         life_s = max(0.0, min(node.end_s for node in nodes) - now_s)
         classes.append(NodeClass(f"{'+'.join(shapes)}, {alike}", len(nodes), life_s))
         expected = list(found[key].prospects.values())
-        stay = _stay(expected, len(nodes), is_end_known=until >= 0)
-        lost_s = wait_s if waits else 0.0
-        useful_s = max(0.0, min(stay.life_s, horizon_s) - lost_s)
+        stay = _stay(expected, len(nodes), is_end_known=until >= 0).until(horizon_s)
+        useful_s = max(0.0, stay.life_s - wait_s) if waits else stay.life_s
         stays.append(stay._replace(life_s=useful_s))
         index.update(dict.fromkeys((node.name for node in nodes), k))
     return Foreseen(

@@ -124,6 +124,7 @@ def _before_cycles(
             if last_s < look_s:
                 glanced_s = outside.clock()
                 if not _is_stirred(site, outside, looked):
+                    failed = None
                     continue
             looked, failed = _look(site, outside), None
         except (SlurmError, StoreBusyError) as error:

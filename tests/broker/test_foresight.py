@@ -141,12 +141,14 @@ def test_a_known_end_before_the_horizon_ends_the_life_of_a_class_of_its_own() ->
     assert soon.hits() == [0.0, 1.0, 1.0], "lost at once"
 
 
-def test_no_more_of_a_life_counts_than_plans_reach() -> None:
-    nodes = pool(20.0, 9_000.0)
-    found = classify_by(Told(), nodes, now_s=NOW_S, horizon_s=120.0)
+def test_nothing_counts_that_comes_after_plans_reach() -> None:
+    told = Told(prospects={"n1": Prospect(370.0, 0.9, 1.0), "n2": Prospect(80.0, 1, 1)})
+    nodes = pool(9_000.0, 9_000.0, 9_000.0)
+    found = classify_by(told, nodes, now_s=NOW_S, horizon_s=120.0)
 
-    lives_s = [found.stays[found.classes.index[f"n{k}"]].life_s for k in range(2)]
-    assert lives_s == [0.0, 120.0]
+    stays = [found.stays[found.classes.index[f"n{k}"]] for k in range(3)]
+    assert [stay.life_s for stay in stays] == [120.0, 120.0, 80.0]
+    assert [stay.hit for stay in stays] == [0.0, 0.0, 1.0]
 
 
 def test_nodes_that_leave_together_go_to_one_trainer() -> None:

@@ -19,15 +19,31 @@ if TYPE_CHECKING:
 
 @st.composite
 def histories(draw: DrawFn, nodes: int = 8, most_events: int = 25) -> list[PoolEvent]:
-    """Events at which some idle nodes leave and some others join."""
+    """Events at which some idle nodes leave and some others join.
+
+    In some of them most of a line has left from one end, and come back, so often that
+    neighbours are expected to leave together.
+    """
     idle: set[int] = set()
     now_s, events = 0.0, []
+    if draw(st.booleans()):
+        events = _line_up(tuple(range(nodes)))
+        now_s, idle = len(events) * 100.0, set(range(nodes))
     for _ in range(draw(st.integers(2, most_events))):
         moved = draw(st.sets(st.integers(0, nodes - 1)))
         left, joined = moved & idle, moved - idle
         events.append(PoolEvent(now_s, tuple(sorted(joined)), tuple(sorted(left))))
         idle = (idle - left) | joined
         now_s += draw(st.sampled_from([1.0, 30.0, 100.0, 700.0, 5000.0]))
+    return events
+
+
+def _line_up(line: tuple[int, ...]) -> list[PoolEvent]:
+    lower = line[: 3 * len(line) // 4]
+    events = [PoolEvent(0.0, line, ())]
+    for turn in range(1, 25, 2):
+        events.append(PoolEvent(100.0 * turn, (), lower))
+        events.append(PoolEvent(100.0 * (turn + 1), lower, ()))
     return events
 
 

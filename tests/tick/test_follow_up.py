@@ -282,6 +282,18 @@ def test_a_last_look_that_slurm_does_not_answer_is_followed_by_a_tick(
     assert len(passing.reports) >= 3
 
 
+def test_a_look_that_failed_is_not_told_where_a_last_one_found_nothing_new(
+    quick_folder: Path,
+) -> None:
+    passing = quick(quick_folder)
+    passing.before_look = {1: no_answer}
+
+    passing.looks_after(6.0)
+
+    assert len(passing.looks_s) == 3
+    assert (len(passing.reports), glances(passing)) == (1, 3), "one of them no answer"
+
+
 def test_questions_of_last_looks_are_counted(quick_folder: Path) -> None:
     passing = quick(quick_folder)
     passing.looks_after(60.0)

@@ -321,6 +321,16 @@ def test_looks_are_early_by_the_clock_of_the_log(
     assert made.replay.used_node_s == 2 * used_s
 
 
+def test_there_is_a_last_look_where_somebody_waits_and_something_happened() -> None:
+    loop = replace(WITH_LEASES_AS_JOBS, tick_s=30.0, lead_s=15.0, last_s=2.0)
+    made = play(
+        stage_of(EARLY, 3, until_s=300.0, method=Method.SLURM), [trainer()], loop
+    )
+    times_s = {step.time_s for step in made.replay.steps}
+    # Jobs come at 10 and 20 s; who waits then waits until 180 s.
+    assert {t for t in range(28, 180, 30) if t in times_s} == {28, 178}
+
+
 def test_looks_come_in_order_however_early_they_are() -> None:
     # Two cycles ahead is just before the last look of the one in between.
     loop = replace(WITH_LEASES_AS_JOBS, tick_s=30.0, lead_s=45.0, last_s=2.0)
