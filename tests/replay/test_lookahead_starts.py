@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -7,7 +9,7 @@ from freetrain.replay.policies.planning import MeasuredPlanner, SolverUse
 from freetrain.replay.runs import Run
 from freetrain.trainers.spec import Costs
 from milp.curve import custom
-from milp.planner import Planner
+from milp.planner import Answer, Outcome, Planner
 from milp.problem import NodeClass, Problem
 from tests.replay.worlds import no_clock, trainer
 
@@ -65,6 +67,23 @@ def test_the_same_is_asked_once_whoever_the_trainers_are() -> None:
     kept.counts(seen_by(holders, [(0, 0, 1), (1, 1, 2)]), 4, HORIZON_S)
 
     assert use.calls == 1
+
+
+class Stopped(Planner):
+    """A planner that proves nothing."""
+
+    def plan(self, problem: Problem) -> Answer:
+        return replace(super().plan(problem), outcome=Outcome.INCUMBENT)
+
+
+def test_what_is_not_proven_is_asked_for_again() -> None:
+    use, holders = SolverUse(), Holders()
+    kept = Starts(MeasuredPlanner(Stopped(), use, no_clock))
+
+    for _ in range(2):
+        kept.counts(seen_by(holders, [(0, 0, 1)]), 4, HORIZON_S)
+
+    assert use.calls == 2
 
 
 def test_another_pool_count_curve_cost_or_look_ahead_is_asked_anew() -> None:

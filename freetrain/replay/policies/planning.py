@@ -66,6 +66,10 @@ class MeasuredPlanner:
 
     def counts(self, problem: Problem) -> tuple[int, ...]:
         """Return the nodes of each trainer, for a problem of one node class."""
+        return counts_of(self.answer(problem))
+
+    def answer(self, problem: Problem) -> Answer:
+        """Return a plan, and how good it is."""
         began_s = self._clock()
         answer = self._planner.plan(problem)
         self._use.calls += 1
@@ -73,4 +77,9 @@ class MeasuredPlanner:
         self._use.fallbacks += answer.outcome is Outcome.KEPT
         if not self._is_start:
             self._use.gaps.know(answer.gap)
-        return tuple([row[0] for row in answer.plan.counts])
+        return answer
+
+
+def counts_of(answer: Answer) -> tuple[int, ...]:
+    """Return the nodes of each trainer, for a problem of one node class."""
+    return tuple([row[0] for row in answer.plan.counts])
