@@ -228,3 +228,14 @@ def test_the_end_that_leaves_first_has_the_shorter_life() -> None:
     assert low.life_s < high.life_s
     assert low.hit > high.hit
     assert forecaster.survival(0, 600.0) < forecaster.survival(59, 600.0)
+
+
+def test_who_comes_between_two_clusters_joins_the_larger() -> None:
+    forecaster = lined_up()
+    forecaster.forget_pool()
+    forecaster.see(60_100.0, joined=[*range(8), 9], left=())
+    forecaster.see(60_200.0, joined=[], left=[5, 6, 7])
+    forecaster.see(60_300.0, joined=[8], left=())
+
+    assert forecaster.cluster(4) != forecaster.cluster(9)
+    assert forecaster.cluster(8) == forecaster.cluster(4)
