@@ -239,3 +239,15 @@ def test_who_comes_between_two_clusters_joins_the_larger() -> None:
 
     assert forecaster.cluster(4) != forecaster.cluster(9)
     assert forecaster.cluster(8) == forecaster.cluster(4)
+
+
+def test_a_cluster_that_was_joined_is_another_one_to_what_is_expected() -> None:
+    asked, other = lined_up(), lined_up()
+    for forecaster in (asked, other):
+        forecaster.see(60_100.0, joined=[0], left=())
+        forecaster.see(60_200.0, joined=(), left=())
+    asked.prospect(asked.cluster(0))
+    for forecaster in (asked, other):
+        forecaster.see(60_201.0, joined=[1], left=())
+
+    assert asked.prospect(asked.cluster(0)) == other.prospect(other.cluster(0))
