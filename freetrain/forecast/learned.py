@@ -10,6 +10,7 @@ import numpy as np
 
 from freetrain.forecast.affinity import Affinity
 from freetrain.forecast.clusters import Arrivals, split
+from freetrain.forecast.cold_start import ColdStart, lasting
 from freetrain.forecast.hazard import Hazard, Meter
 from freetrain.forecast.interface import Prospect
 from freetrain.forecast.lineup import Lineup
@@ -89,9 +90,8 @@ class LearnedForecaster:
         order: Callable[[int], Any] | None = None,
     ) -> None:
         self._horizon_s = horizon_s
-        self._lasting = Prospect(horizon_s, 0.0, 1.0)
-        self._learns_s = learns_s
-        self._plain_until_s = math.inf if learns_s else -math.inf
+        self._lasting = lasting(horizon_s)
+        self._cold = ColdStart(learns_s)
         self._knows_pairs = knows_pairs
         self._affinity = Affinity() if pairs is None else pairs
         kept = state or {"hazard": None, "lineup": None}
@@ -110,14 +110,13 @@ class LearnedForecaster:
     @property
     def is_learning(self) -> bool:
         """Whether it has seen too little to plan by it."""
-        return self._now_s < self._plain_until_s
+        return self._now_s < self._cold.until_s
 
     def see(
         self, now_s: float, *, joined: Collection[int], left: Collection[int]
     ) -> None:
         """Learn from an event; see ``Forecaster``."""
-        if self._plain_until_s == math.inf:
-            self._plain_until_s = now_s + self._learns_s
+        self._cold.see(now_s)
         self._prospects.clear()
         self._settle(now_s)
         if left:
@@ -180,7 +179,7 @@ class LearnedForecaster:
 
         Kept for a fiftieth of the cluster's age, as nothing changes much till then.
         """
-        if self._now_s < self._plain_until_s:
+        if self._now_s < self._cold.until_s:
             return self._lasting
         known, now_s = self._clusters[cluster], self._now_s
         # Asked for each class of each plan: even to be told 1 takes a tenth of that.

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from freetrain.forecast.affinity import SAID_EVENTS, SAID_TOGETHER
+from freetrain.forecast.cold_start import ColdStart, lasting
 from freetrain.forecast.interface import Prospect
 from freetrain.forecast.kept import amounts
 
@@ -84,8 +85,7 @@ class LifeTable:
     ) -> None:
         del pairs, checks, order
         self._horizon_s = horizon_s
-        self._learns_s = learns_s
-        self._plain_until_s = math.inf if learns_s else -math.inf
+        self._cold = ColdStart(learns_s)
         self._departures = np.zeros(_CLASSES)
         self._exposure_s = np.zeros(_CLASSES)
         self._stays: dict[int, _Stay] = {}
@@ -100,14 +100,13 @@ class LifeTable:
     @property
     def is_learning(self) -> bool:
         """Whether it has seen too little to plan by it."""
-        return self._now_s < self._plain_until_s
+        return self._now_s < self._cold.until_s
 
     def see(
         self, now_s: float, *, joined: Collection[int], left: Collection[int]
     ) -> None:
         """Count what was lived through, and who left at which age."""
-        if self._plain_until_s == math.inf:
-            self._plain_until_s = now_s + self._learns_s
+        self._cold.see(now_s)
         since_s = np.fromiter(self._since_s, np.float64, len(self._since_s))
         nodes = np.fromiter(self._since_s.values(), np.float64, len(self._since_s))
         self._exposure_s += nodes @ _spans_s(self._now_s - since_s, now_s - since_s)
@@ -134,7 +133,7 @@ class LifeTable:
     def prospect(self, cluster: int) -> Prospect:
         """Return what is expected of the node of *cluster* until the horizon."""
         if self.is_learning:
-            return Prospect(self._horizon_s, 0.0, 1.0)
+            return lasting(self._horizon_s)
         if not self._prospects:
             self._prospects = self._foretold()
         (node,) = self._nodes[cluster]

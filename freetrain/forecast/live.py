@@ -14,6 +14,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from freetrain.forecast.cold_start import lasting
 from freetrain.forecast.experience import Experience
 from freetrain.forecast.interface import (
     DEFAULT_FORECASTER,
@@ -262,7 +263,7 @@ class LiveForecast:
         """Return what is expected but for promises."""
         number = self._idle(node)
         if self.is_learning or number is None:
-            return Prospect(self._horizon_s, 0.0, 1.0)
+            return lasting(self._horizon_s)
         return self._learned.prospect(self._learned.cluster(number))
 
     def _even_s(self, node: str, number: int) -> float:
