@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from freetrain.forecast.affinity import Affinity, affinity_of
+from freetrain.forecast.bits import bits_of, packed
 from freetrain.forecast.recent import KEPT
 
 if TYPE_CHECKING:
@@ -79,27 +80,15 @@ class LatestAffinity:
         row = self._seen % len(self._left)
         self._seen += 1
         for table, nodes in ((self._left, left), (self._idle, idle)):
-            bits = np.zeros(8 * table.shape[1], dtype=np.uint8)
-            bits[nodes] = 1
-            table[row] = np.packbits(bits)
+            table[row] = packed(nodes, 8 * table.shape[1])
 
     def counts(self, nodes: Sequence[int]) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return what ``affinity_of`` takes, by pair of *nodes*."""
         self._reach(max(nodes, default=0))
         places = np.asarray(nodes, dtype=np.intp)
-        left, idle = (
-            self._columns(self._left, places),
-            self._columns(self._idle, places),
-        )
+        left = bits_of(self._left[: self._seen], places)
+        idle = bits_of(self._idle[: self._seen], places)
         return left.T @ idle, left.T @ left
-
-    def _columns(
-        self, table: NDArray[np.uint8], nodes: NDArray[np.intp]
-    ) -> NDArray[np.float32]:
-        """Return the bits of *nodes*, shape (departures, nodes)."""
-        shifts = (7 - nodes % 8).astype(np.uint8)
-        columns = table[: self._seen, nodes // 8]
-        return ((columns >> shifts) & 1).astype(np.float32)
 
     def _reach(self, node: int) -> None:
         """Make room for nodes of a number up to *node*, and for some more."""

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from freetrain.forecast.affinity import affinity_of
+from freetrain.forecast.bits import bits_of, packed
 from freetrain.forecast.departure import Departure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
-
-    Bits = NDArray[np.uint8]
 
 KEPT = 2_048
 """Departures; at one a minute a day and a half, at Summit's rate four days."""
@@ -43,7 +42,9 @@ class RecentAffinity:
         """Take note that *left* left while *idle* were idle, *left* among them."""
         nodes = int(idle.max()) + 1
         gone = np.asarray(left, dtype=np.intp)
-        self.fresh.append(Departure(_packed(gone, nodes), _packed(idle, nodes)))
+        self.fresh.append(
+            Departure(packed(gone, nodes).tobytes(), packed(idle, nodes).tobytes())
+        )
 
     def of(self, nodes: Sequence[int]) -> NDArray[np.float64]:
         """Return the affinity S of each pair of *nodes*; as ``Affinity`` has it."""
@@ -60,17 +61,9 @@ class RecentAffinity:
         return left.T @ idle, left.T @ left
 
 
-def _packed(nodes: NDArray[np.intp], count: int) -> bytes:
-    bits = np.zeros(count, dtype=np.uint8)
-    bits[nodes] = 1
-    return np.packbits(bits).tobytes()
-
-
 def _columns(rows: Sequence[bytes], nodes: NDArray[np.intp]) -> NDArray[np.float32]:
     """Return the bits of *nodes*, shape (rows, nodes); whoever was unknown has 0."""
     most = max(map(len, rows), default=0)
     width = max(most, int(nodes.max(initial=0)) // 8 + 1)
-    packed = np.frombuffer(b"".join(row.ljust(width, b"\0") for row in rows), np.uint8)
-    columns: Bits = packed.reshape(len(rows), width)[:, nodes // 8]
-    shifts = (7 - nodes % 8).astype(np.uint8)
-    return ((columns >> shifts) & 1).astype(np.float32)
+    table = np.frombuffer(b"".join(row.ljust(width, b"\0") for row in rows), np.uint8)
+    return bits_of(table.reshape(len(rows), width), nodes)
