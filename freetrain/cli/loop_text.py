@@ -48,8 +48,8 @@ def loop_text(
     ticks = f"every {loop.tick_s:g} s"
     if loop.lead_s is not None:
         early = f"{loop.lead_s:g}"
-        if loop.has_last_look:
-            early += f" and {loop.last_s:g}"
+        if loop.last_lead_s is not None:
+            early += f" and {loop.last_lead_s:g}"
         ticks += f", {early} s early,"
     seen = "sees plans" if loop.knows_plans else "is blind to plans"
     with console.capture() as captured:

@@ -96,11 +96,11 @@ class LoopSettings:
             raise _refusal("a lease that the scheduler sees", self.longest_s, "finite")
 
     @property
-    def has_last_look(self) -> bool:
-        """Whether there is a look between the usual one and the cycle."""
-        if self.lead_s is None or self.last_s is None:
-            return False
-        return self.last_s < self.lead_s
+    def last_lead_s(self) -> float | None:
+        """How long before a cycle the last look comes; None where the usual is it."""
+        if self.lead_s is None or self.last_s is None or self.last_s >= self.lead_s:
+            return None
+        return self.last_s
 
     @property
     def used_notice_s(self) -> float:

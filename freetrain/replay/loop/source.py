@@ -114,8 +114,8 @@ class LoopSource:
         if wanted.lead_s is None:
             return (Look(number * wanted.tick_s) for number in count(1))
         looks = [self._before_cycles(wanted.lead_s)]
-        if wanted.last_s is not None and wanted.has_last_look:
-            looks.append(self._before_cycles(wanted.last_s, is_last=True))
+        if wanted.last_lead_s is not None:
+            looks.append(self._before_cycles(wanted.last_lead_s, is_last=True))
         return merge(*looks)
 
     def _before_cycles(self, lead_s: float, *, is_last: bool = False) -> Iterator[Look]:
