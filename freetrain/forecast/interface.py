@@ -111,7 +111,7 @@ class Prospects(Protocol):
 class Forecaster(Prospects, Protocol):
     """Prospects that are learned from events, and can be kept between ticks.
 
-    ``tests/forecast/test_every_forecaster.py`` holds every one of
+    ``tests/forecast/test_every_forecaster*.py`` hold every one of
     ``freetrain.forecast.registry`` to this.
     """
 

@@ -5,72 +5,34 @@ Whoever adds one names it in ``freetrain.forecast.registry``, and it is tested h
 
 from __future__ import annotations
 
-import json
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from freetrain.errors import UsageError
-from freetrain.forecast.affinity import Affinity
 from freetrain.forecast.interface import Prospect
-from freetrain.forecast.recent import RecentAffinity
-from freetrain.forecast.registry import FORECASTERS, forecaster_named
+from freetrain.forecast.registry import forecaster_named
 from freetrain.replay.timeline import PoolEvent
+from tests.forecast.forecasters import (
+    EVERY,
+    HORIZON_S,
+    HORIZONS_S,
+    OFTEN,
+    answers,
+    leaves_young,
+    made,
+    shown,
+)
 from tests.forecast.pools import histories, idle_after
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from freetrain.forecast.departure import Departure
-    from freetrain.forecast.interface import Forecaster, Pairs
-
-EVERY = pytest.mark.parametrize("name", FORECASTERS)
-OFTEN = settings(max_examples=30, deadline=None)
-HORIZON_S = 400.0
-HORIZONS_S = (0.0, 60.0, 7200.0)
-
-
-def made(  # one of each keyword that a maker has
-    name: str,
-    *,
-    pairs: Pairs | None = None,
-    state: dict[str, Any] | None = None,
-    checks: bool = True,
-    learns_s: float = 0.0,
-) -> Forecaster:
-    return forecaster_named(name)(
-        HORIZON_S,
-        pairs=Affinity() if pairs is None else pairs,
-        checks=checks,
-        state=state,
-        learns_s=learns_s,
-        order=int,
-    )
-
-
-def shown(forecaster: Forecaster, events: Iterable[PoolEvent]) -> Forecaster:
-    for event in events:
-        forecaster.see(event.time_s, joined=event.joined, left=event.left)
-    return forecaster
-
-
-def answers(forecaster: Forecaster) -> list[object]:
-    """Return all that can be asked, to be compared."""
-    idle = sorted(forecaster.idle())
-    clusters = [forecaster.cluster(node) for node in idle]
-    return [
-        forecaster.is_learning,
-        idle,
-        clusters,
-        [sorted(forecaster.members(one)) for one in clusters],
-        [forecaster.prospect(one) for one in clusters],
-        [[forecaster.survival(node, h) for h in HORIZONS_S] for node in idle],
-        forecaster.affinity(idle).tolist(),
-    ]
+    from freetrain.forecast.interface import Forecaster
 
 
 def asked(forecaster: Forecaster, events: Iterable[PoolEvent]) -> list[object]:
@@ -193,85 +155,6 @@ def test_nobody_is_likelier_to_stay_longer_than_to_stay_shorter(
         assert forecaster.survival(node, 0.0) == 1.0
         chances = [forecaster.survival(node, h) for h in sorted(horizons_s)]
         assert all(a >= b - 1e-12 for a, b in pairwise(chances))
-
-
-@EVERY
-@OFTEN
-@given(events=histories(), at=st.integers(0, 25))
-def test_put_away_and_taken_up_again_it_goes_on_as_if_it_had_not_been(
-    name: str, events: list[PoolEvent], at: int
-) -> None:
-    straight = shown(made(name, pairs=RecentAffinity()), events)
-    pairs = RecentAffinity()
-    first = shown(made(name, pairs=pairs), events[:at])
-    state = json.loads(json.dumps(first.to_state(), allow_nan=False))
-    kept: list[Departure] = list(pairs.fresh)
-    again, second = (
-        made(name, pairs=RecentAffinity(lambda: kept), state=state) for _ in range(2)
-    )
-
-    assert answers(again) == answers(first)
-    shown(second, events[at:])
-    assert answers(second) == answers(straight)
-    assert second.to_state() == straight.to_state()
-
-
-@EVERY
-@OFTEN
-@given(events=histories())
-def test_a_state_without_one_of_its_parts_is_refused(
-    name: str, events: list[PoolEvent]
-) -> None:
-    state = shown(made(name), events).to_state()
-
-    for key in state:
-        short = {other: value for other, value in state.items() if other != key}
-        with pytest.raises((ValueError, KeyError, TypeError)):
-            made(name, state=short)
-
-
-def leaves_young(name: str) -> Forecaster:
-    """Return one that saw node 0 come and leave after ten seconds, 50 times."""
-    forecaster = made(name)
-    for turn in range(50):
-        forecaster.see(turn * 1_000.0, joined=(0,), left=())
-        forecaster.see(turn * 1_000.0 + 10.0, joined=(), left=(0,))
-    return forecaster
-
-
-@EVERY
-def test_a_pool_lost_sight_of_is_forgotten_and_what_was_learned_is_not(
-    name: str,
-) -> None:
-    forecaster, same = leaves_young(name), leaves_young(name)
-    forecaster.see(5e4, joined=(1, 2), left=())
-
-    forecaster.forget_pool()
-    assert list(forecaster.idle()) == []
-    forecaster.see(1e6, joined=(0,), left=())
-    same.see(1e6, joined=(0,), left=())
-
-    assert list(forecaster.idle()) == [0]
-    assert forecaster.prospect(forecaster.cluster(0)).hit > 0.6
-    for horizon_s in HORIZONS_S:
-        told = forecaster.survival(0, horizon_s)
-        # Nobody lived through the time that was not seen.
-        assert told == pytest.approx(same.survival(0, horizon_s), abs=1e-9)
-
-
-@EVERY
-def test_what_was_foretold_of_a_pool_lost_sight_of_is_held_against_nothing(
-    name: str,
-) -> None:
-    forecaster, new = made(name), made(name)
-    forecaster.see(0.0, joined=(1, 2), left=())
-
-    forecaster.forget_pool()
-    for one in (forecaster, new):
-        one.see(1e6, joined=(0,), left=())
-
-    for horizon_s in (60.0, 600.0, 7200.0):
-        assert forecaster.survival(0, horizon_s) == new.survival(0, horizon_s)
 
 
 @EVERY

@@ -38,6 +38,13 @@ class J:
     asks_s: float | None = None
 
 
+PAIR = [J(0.0, 100.0, 2), J(160.0, 50.0, 2)]
+"""Both on two nodes: idle from 100 to 160, and from 210 on if nobody is in the way."""
+
+PLANNED = [J(0.0, 200.0, 1, 200.0), J(10.0, 50.0, 2, 50.0)]
+"""The second waits from 10 s for the first, and is planned for 200 s, as it comes."""
+
+
 def trace_of(jobs: Sequence[J], units: int, units_per_node: int = 1) -> JobTrace:
     made = tuple(
         Job(str(k), job.submit_s, None, job.run_s, job.nodes, job.asks_s)
