@@ -13,8 +13,7 @@ from freetrain.replay.loop.settings import LoopSettings
 from freetrain.trainers.spec import Costs
 from logs.schedule.machine import Machine
 from logs.schedule.unitset import Units
-from tests.replay.loop.worlds_loop import PAIR
-from tests.replay.loop.worlds_loop import UNBOUND, play, stage_of
+from tests.replay.loop.worlds_loop import PAIR, UNBOUND, play, stage_of
 from tests.replay.worlds import trainer
 
 BOUND = LoopSettings(margin_s=30.0, shortest_s=60.0)
