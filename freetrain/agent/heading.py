@@ -141,16 +141,25 @@ def _gone(
         tidy.append(Kill(trainer.name, generation.number, ""))
     if generation.processes and exit_s < patience.sweep_grace_s + _CLEAN_UP_S:
         return (*tidy, Sweep(trainer.name, generation.number))
-    if not _is_known(seen, generation, world, patience):
+    if not _is_known(seen, trainer, generation, world, patience):
         return tuple(tidy)
     return (*tidy, _ending(seen, trainer, generation, world, patience))
 
 
 def _is_known(
-    seen: Seen, generation: GenerationSeen, world: WorldSeen, patience: Patience
+    seen: Seen,
+    trainer: TrainerSeen,
+    generation: GenerationSeen,
+    world: WorldSeen,
+    patience: Patience,
 ) -> bool:
-    """Tell whether it is known if a lease was lost: all beat since, or do not."""
-    if generation.ended_well or seen.leaving_s is not None:
+    """Tell whether it is known if a lease was lost: all beat since, or do not.
+
+    A world that stopped well may have done so because a lease was lost, too: what
+    sweeps the node of an agent that died is polite. That is not the program's doing.
+    """
+    needs_no_excuse = world.asked_s is not None or trainer.is_done
+    if (generation.ended_well and needs_no_excuse) or seen.leaving_s is not None:
         return True
     exit_s = world.exit_s or 0.0
     members = (m for m in generation.assigned.members if m.key != seen.me)

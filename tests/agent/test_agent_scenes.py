@@ -112,6 +112,21 @@ def test_survivors_of_a_killed_head_go_on_without_it() -> None:
     assert cluster.board.over[TRAINER, 1].lost_lease
 
 
+def test_a_world_that_a_dead_agents_sweep_stops_counts_nothing_against_it() -> None:
+    cluster, keys = training_on(3)
+
+    cluster.leases[keys[1]].agent = None  # its job's script sweeps its node, politely
+    cluster.worlds[TRAINER, 1].ask_to_stop()
+    cluster.run_until(lambda: (TRAINER, 1) in cluster.board.over)
+
+    ending = cluster.board.over[TRAINER, 1]
+    assert (ending.ended, ending.was_asked) == (Ended.RESCALED, False)
+    assert ending.lost_lease
+    cluster.end_lease(keys[1])
+    cluster.run_until(lambda: cluster.training() == [cluster.newest().generation])
+    assert cluster.newest().keys == {keys[0], keys[2]}
+
+
 def test_a_frozen_head_is_ended_and_its_world_commits_before() -> None:
     cluster, keys = training_on(3)
 
