@@ -1,0 +1,201 @@
+"""Decisions by what is expected of nodes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from freetrain.broker.belief import Belief
+from freetrain.broker.decide import Look, decide
+from freetrain.broker.limits import Limits
+from freetrain.broker.pool import Refusal
+from freetrain.forecast.interface import Prospect
+from freetrain.forecast.promises import Promise
+from freetrain.tick.lookahead import Foresight
+from freetrain.tick.planners import InOrder
+from milp.planner import Outcome, Planner
+from tests.broker.broker_records import NOW_S, hole, key
+from tests.broker.foretold import AHEAD, HORIZON_S, Told, decided, trainer, watched
+
+if TYPE_CHECKING:
+    from freetrain.broker.wanted import Trainer
+    from slurm.holes import Hole
+
+
+def test_nodes_that_leave_together_go_to_one_trainer() -> None:
+    odd = Told(
+        {f"n{k}": "odd" for k in (1, 3, 5, 7)}, {"odd": Prospect(390.0, 0.1, 1.0)}
+    )
+    holes = tuple(hole(f"n{k}") for k in range(8))
+    two = (trainer("a", 4), trainer("b", 4))
+
+    ahead = decided(two, holes, *range(8), forecast=odd)
+    published = decided(two, holes, *range(8))
+
+    together = {frozenset(one.leases) for one in ahead.wanted.trainers}
+    assert frozenset(map(key, (1, 3, 5, 7))) in together
+    assert together != {frozenset(one.leases) for one in published.wanted.trainers}
+
+
+def test_a_wide_trainer_to_whom_a_change_is_dear_leaves_a_node_promised_away() -> None:
+    promise = {"n4": Promise(NOW_S + 90.0, "99")}
+    holes = (*(hole(f"n{k}") for k in range(4)), hole("n4", NOW_S + 80.0))
+    wide = (trainer("a", 5, 0, 1, 2, 3, cost_s=15.0),)
+
+    ahead = decided(wide, holes, *range(5), forecast=watched(promised=promise))
+    lasting = decided(wide, (*holes[:4], hole("n4")), *range(5), forecast=watched())
+
+    assert ahead.wanted.trainers[0].planned_nodes == 4
+    assert lasting.wanted.trainers[0].planned_nodes == 5
+
+
+def test_the_background_gets_what_the_others_leave() -> None:
+    holes = tuple(hole(f"n{k}") for k in range(4))
+    two = (trainer("late", 4), trainer("a", 3))
+
+    plan = decided(
+        two, holes, *range(4), forecast=watched(), background=frozenset({"late"})
+    )
+
+    assert [one.planned_nodes for one in plan.wanted.trainers] == [1, 3]
+    assert plan.answer.by_own is not None
+    assert plan.answer.gap == pytest.approx(0.0, abs=1e-5)
+
+
+def test_trainers_of_other_kinds_of_node_are_planned_each_with_its_own() -> None:
+    gpu = replace(trainer("b", 2), shape="gpu")
+    look = Look(
+        now_s=NOW_S,
+        holes={"any": (hole("n0"), hole("n1")), "gpu": (hole("n2"), hole("n3"))},
+        belief=Belief((), ()),
+        trainers=(trainer("a", 4), gpu),
+        assignments=(),
+    )
+    foresight = Foresight(
+        watched(), AHEAD, Planner(), partial(InOrder, background=frozenset())
+    )
+
+    found = decide(look, Planner(), Limits(), t_fwd_s=HORIZON_S, foresight=foresight)
+
+    assert [one.planned_nodes for one in found.wanted.trainers] == [2, 2]
+    assert "left out" not in found.answer.reason
+    # Two windows: two trainers that start, in 5 s, on two nodes each.
+    worth = 2.0 * 2.0**0.9 * (HORIZON_S - 5.0)
+    assert found.answer.judged[:2] == pytest.approx((worth, worth), rel=1e-5)
+    assert not found.answer.is_by_m0
+    assert found.answer.outcome is Outcome.PROVEN
+    assert found.answer.gap == pytest.approx(0.0, abs=1e-5)
+
+
+def test_where_kinds_of_node_overlap_the_published_plan_is_told_to_stand_in() -> None:
+    some = replace(trainer("b", 2), shape="gpu")
+    both = (hole("n0"), hole("n1"), hole("n2"))
+    look = Look(
+        now_s=NOW_S,
+        holes={"any": both, "gpu": both[:2]},
+        belief=Belief((), ()),
+        trainers=(trainer("a", 4), some),
+        assignments=(),
+    )
+    foresight = Foresight(
+        watched(), AHEAD, Planner(), partial(InOrder, background=frozenset())
+    )
+
+    found = decide(look, Planner(), Limits(), t_fwd_s=HORIZON_S, foresight=foresight)
+
+    assert "share some kinds of node" in found.answer.reason
+    assert found.answer.by_own is None
+    assert found.answer.gap == 0.0
+    assert sum(one.planned_nodes for one in found.wanted.trainers) == 3
+
+
+def test_a_plan_without_time_is_a_plan_all_the_same() -> None:
+    late = replace(AHEAD, limit_s=0.0)
+    holes = tuple(hole(f"n{k}") for k in range(8))
+    two = (trainer("a", 4, 0, 1), trainer("b", 4))
+
+    plan = decided(two, holes, *range(8), forecast=watched(), ahead=late)
+
+    assert plan.answer.outcome in Outcome
+    assert plan.answer.by_own is not None
+    assert 0.0 < plan.answer.gap < 1.0
+    assert plan.wanted.trainers[0].planned_nodes >= 2
+
+
+def test_a_node_with_a_lease_is_worth_more_than_one_that_waits_for_it() -> None:
+    waiting = replace(AHEAD, wait_s=30.0)
+    lives_s = (365.0, 365.0, 345.0, 345.0)
+    told = Told(
+        prospects={
+            f"n{k}": Prospect(life_s, 0.2, 1.0) for k, life_s in enumerate(lives_s)
+        }
+    )
+    holes = tuple(hole(f"n{k}") for k in range(4))
+    one = (trainer("a", 2),)
+
+    held = decided(one, holes, 2, 3, forecast=told, ahead=waiting)
+    best = decided(one, holes, 2, 3, forecast=told)
+
+    assert held.wanted.trainers[0].leases == {key(2), key(3)}
+    assert not best.wanted.trainers[0].leases
+
+
+def test_beyond_the_cap_on_leases_whole_groups_that_last_are_kept() -> None:
+    told = Told(
+        {"n0": "short", "n1": "long", "n2": "short", "n3": "long"},
+        {"short": Prospect(200.0, 0.5, 1.0), "long": Prospect(390.0, 0.1, 1.0)},
+    )
+    holes = tuple(hole(f"n{k}") for k in range(4))
+    look = Look(
+        now_s=NOW_S,
+        holes={"any": holes},
+        belief=Belief((), ()),
+        trainers=(trainer("a", 4),),
+        assignments=(),
+    )
+    in_order = partial(InOrder, background=frozenset())
+    foresight = Foresight(told, AHEAD, Planner(), in_order)
+
+    found = decide(
+        look, Planner(), Limits(most_leases=2), t_fwd_s=400.0, foresight=foresight
+    )
+
+    assert {node.name for node in found.classes.pool.nodes} == {"n1", "n3"}
+    assert found.classes.pool.refused == dict.fromkeys(("n0", "n2"), Refusal.LEASE_CAP)
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> tuple[tuple[Trainer, ...], tuple[Hole, ...]]:
+    nodes = draw(st.integers(1, 8))
+    free = list(range(nodes))
+    trainers = []
+    for name in "abc"[: draw(st.integers(1, 3))]:
+        mine = draw(st.sets(st.sampled_from(free), max_size=4)) if free else set()
+        free = [k for k in free if k not in mine]
+        most = draw(st.integers(max(1, len(mine)), 8))
+        cost_s = draw(st.sampled_from([0.0, 5.0, 60.0, 300.0]))
+        trainers.append(trainer(name, most, *sorted(mine), cost_s=cost_s))
+    return tuple(trainers), tuple(hole(f"n{k}") for k in range(nodes))
+
+
+@settings(deadline=None)
+@given(worlds())
+def test_with_nothing_learned_a_plan_is_no_worse_than_the_published_one(
+    world: tuple[tuple[Trainer, ...], tuple[Hole, ...]],
+) -> None:
+    trainers, holes = world
+    fearful = replace(AHEAD, losses_s=dict.fromkeys("abc", 3_000.0))
+
+    ahead = decided(
+        trainers, holes, *range(len(holes)), forecast=watched(), ahead=fearful
+    )
+    published = decided(trainers, holes, *range(len(holes)))
+
+    best = published.answer.plan.gain
+    assert ahead.answer.plan.gain >= best - 1e-9 * (1.0 + abs(best))
+    assert "left out" not in ahead.answer.reason
