@@ -13,17 +13,18 @@ from freetrain.errors import UsageError
 from freetrain.forecast.interface import DEFAULT_FORECASTER
 
 
-def _known(value: str) -> str:
-    """Refuse a forecaster that does not exist."""
-    if value == DEFAULT_FORECASTER:
-        return value
+def _known(values: list[str] | None) -> list[str]:
+    """Refuse a forecaster that does not exist; name each one once."""
+    if not values:
+        return []
     from freetrain.forecast.registry import forecaster_named  # noqa: PLC0415
 
     try:
-        forecaster_named(value)
+        for value in values:
+            forecaster_named(value)
     except UsageError as error:
         raise typer.BadParameter(str(error)) from error
-    return value
+    return list(dict.fromkeys(values))
 
 
 def _complete(incomplete: str) -> list[str]:
@@ -32,13 +33,14 @@ def _complete(incomplete: str) -> list[str]:
     return [name for name in FORECASTERS if name.startswith(incomplete)]
 
 
-ForecasterName = Annotated[
-    str,
+ForecasterNames = Annotated[
+    list[str] | None,
     typer.Option(
         "--forecaster",
         metavar="NAME",
         help="lookahead: who says how long nodes stay, such as life-table "
-        "(docs/lookahead.md).",
+        "(docs/lookahead.md); repeat to compare.",
+        show_default=DEFAULT_FORECASTER,
         callback=_known,
         autocompletion=_complete,
     ),

@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from freetrain.cli import loop_options, options
-from freetrain.cli.forecaster import ForecasterName
+from freetrain.cli.forecaster import ForecasterNames
 from freetrain.cli.leaves import TopologyFile
 from freetrain.cli.loop_request import check_loop, loop_settings, policies_in_the_loop
 from freetrain.cli.output import check_folder, write_folder, write_out
@@ -16,7 +16,6 @@ from freetrain.cli.request import ReplayRequest, is_drawn
 from freetrain.cli.unused import refuse_unused
 from freetrain.cli.world import World
 from freetrain.errors import UsageError
-from freetrain.forecast.interface import DEFAULT_FORECASTER
 from freetrain.quality.outlook import Better
 from freetrain.replay.settings import (
     BY_PRIORITY,
@@ -56,7 +55,7 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     policy: options.Policies = None,
     priority: options.Priorities = None,
     settings: options.PrioritySettings = None,
-    forecaster: ForecasterName = DEFAULT_FORECASTER,
+    forecaster: ForecasterNames = None,
     against: options.Against = None,
     accounting: options.AccountingName = Accounting.REAL,
     schedule: options.ScheduleMethod = "recorded",
@@ -111,6 +110,7 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
         policies=_also(against, policy or []),
         priorities=_with(against, priority or [DEFAULT_PRIORITY]),
         priority_settings=given_settings(settings or ()),
+        forecasters=tuple(forecaster or ()),
         against=against,
         schedule=schedule,
         nodes=nodes,
@@ -119,7 +119,6 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
         skip_bad=skip_bad,
         seed=seed,
         settings=ReplaySettings(
-            forecaster=forecaster,
             accounting=accounting,
             parallel=parallel or (None if is_drawn(trainers) else PARALLEL),
             t_fwd_s=t_fwd,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from freetrain.cli.priority_settings import own_settings
+from freetrain.forecast.interface import DEFAULT_FORECASTER
 from freetrain.quality.outlook import Better
 from freetrain.replay.settings import BY_PRIORITY, DEFAULT_PRIORITY
 
@@ -43,6 +44,8 @@ class ReplayRequest:
         priorities: What the policies of ``BY_PRIORITY`` go by, at least one, each
             once; ``static`` goes by the first.
         priority_settings: Settings of these by name; each has those that are its own.
+        forecasters: By whom ``lookahead`` looks ahead, each once; empty for the usual
+            one.
         against: Which of these the others are held against, trainer by trainer.
         schedule: How jobs of a job log got their nodes.
         nodes: The first nodes that take part; None for all.
@@ -64,6 +67,7 @@ class ReplayRequest:
     policies: tuple[str, ...]
     priorities: tuple[str, ...] = (DEFAULT_PRIORITY,)
     priority_settings: tuple[tuple[str, float], ...] = ()
+    forecasters: tuple[str, ...] = ()
     against: str | None = None
     schedule: MethodName
     nodes: int | None
@@ -77,6 +81,8 @@ class ReplayRequest:
     def entrants(self) -> tuple[ReplaySettings, ...]:
         """What is replayed: each policy, and those of ``BY_PRIORITY`` by each priority.
 
+        ``lookahead`` also by each forecaster.
+
         Raises:
             UsageError: There is no such priority, or none of them has such a setting.
         """
@@ -87,17 +93,28 @@ class ReplayRequest:
                 policy=policy,
                 priority=priority,
                 priority_settings=own[priority],
+                forecaster=forecaster,
             )
             for policy in self.policies
             for priority in (
                 self.priorities if policy in BY_PRIORITY else self.priorities[:1]
             )
+            for forecaster in self._asked(policy)
         )
 
     @property
     def looks_ahead(self) -> bool:
         """Whether forecasts count for any of its policies."""
         return "lookahead" in self.policies
+
+    def _asked(self, policy: str) -> tuple[str, ...]:
+        """Return by whom *policy* looks ahead; one for those that do not, unused."""
+        usual = (DEFAULT_FORECASTER,)
+        return self.forecasters or usual if policy == "lookahead" else usual
+
+    @property
+    def _told(self) -> tuple[str, ...]:
+        return self._asked("lookahead") if self.looks_ahead else ()
 
     @property
     def command(self) -> str:
@@ -114,7 +131,7 @@ class ReplayRequest:
             *(("--set", f"{k}={value:.15g}") for k, value in self.priority_settings),
             ("--against", self.against),
             ("--topology", self.topology),
-            ("--forecaster", settings.forecaster if self.looks_ahead else None),
+            *(("--forecaster", name) for name in self._told),
             ("--every", None if every_s is None else f"{every_s:.15g}"),
             ("--accounting", settings.accounting),
             ("--schedule", self.schedule),

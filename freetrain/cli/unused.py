@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from freetrain.cli.request import DRAWN, is_drawn
 from freetrain.errors import UsageError
-from freetrain.forecast.interface import DEFAULT_FORECASTER
 from freetrain.quality.outlook import Better
 from freetrain.replay.settings import BY_PRIORITY, DEFAULT_PRIORITY
 from freetrain.toml.wording import one_line
@@ -63,8 +62,7 @@ def _unused(request: ReplayRequest) -> dict[str, dict[str, bool]]:
         },
         "the policy lookahead": {
             "--topology": not request.looks_ahead and request.topology is not None,
-            "--forecaster": not request.looks_ahead
-            and request.settings.forecaster != DEFAULT_FORECASTER,
+            "--forecaster": not request.looks_ahead and bool(request.forecasters),
         },
         "--trainers quality:N": {
             "--load": not has_draw and request.load != 1.0,

@@ -103,15 +103,19 @@ def name_among(result: ReplayResult, results: Sequence[ReplayResult]) -> str:
 
     The policy where no other result has it; else the priority, with the policy before
     it where several policies go by that. Behind the policy its forecaster, unless that
-    is the usual one.
+    is the usual one: the same policy by another forecaster counts as another one.
     """
-    unusual = result.forecaster not in {None, DEFAULT_FORECASTER}
-    policy = f"{result.policy} {result.forecaster}" if unusual else result.policy
-    if sum(one.policy == result.policy for one in results) == 1:
+    policy = _policy(result)
+    if sum(_policy(one) == policy for one in results) == 1:
         return policy
-    policies = {one.policy for one in results if one.policy in BY_PRIORITY}
+    policies = {_policy(one) for one in results if one.policy in BY_PRIORITY}
     both = f"{policy} {result.priority}"
     return both if len(policies) > 1 else result.priority
+
+
+def _policy(result: ReplayResult) -> str:
+    unusual = result.forecaster not in {None, DEFAULT_FORECASTER}
+    return f"{result.policy} {result.forecaster}" if unusual else result.policy
 
 
 def hole_lengths_s(timeline: PoolTimeline) -> NDArray[np.float64]:

@@ -64,6 +64,10 @@ def one_line(stderr: str) -> str:
             "replay holes.csv --policy freetrain --forecaster life-table",
             "--forecaster is for the policy lookahead; nothing was replayed",
         ),
+        (
+            "replay holes.csv --policy freetrain --forecaster learned",
+            "--forecaster is for the policy lookahead; nothing was replayed",
+        ),
         ("replay --pool 4 --skip-bad 1", "--skip-bad is for replays of a log; nothing"),
         (
             "replay holes.csv --load 2",

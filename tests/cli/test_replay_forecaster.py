@@ -64,3 +64,43 @@ def test_the_table_and_the_report_name_an_unusual_forecaster(tmp_path: Path) -> 
 
 def test_the_usual_forecaster_is_not_named_in_the_table(tmp_path: Path) -> None:
     assert "learned" not in run(*REPLAY, *BOTH, cwd=tmp_path).stdout
+
+
+def test_forecasters_are_compared_as_policies_are(tmp_path: Path) -> None:
+    words = ("--forecaster", "life-table", "--forecaster", "learned")
+    alone = [replayed(tmp_path, "--forecaster", name)[1] for name in words[1::2]]
+    both = replayed(tmp_path, *words, *words[:2])
+
+    assert [one["forecaster"] for one in both] == [None, "life-table", "learned"]
+    assert [one["samples"] for one in both[1:]] == [one["samples"] for one in alone]
+
+
+def test_each_of_several_forecasters_has_a_row_of_its_own(tmp_path: Path) -> None:
+    words = ("--forecaster", "life-table", "--forecaster", "learned")
+    rows = run(*REPLAY, *BOTH, *words, cwd=tmp_path).stdout.splitlines()
+
+    told = [row.split(":")[0] for row in rows if row.startswith("lookahead")]
+    assert told == ["lookahead life-table", "lookahead"]
+
+
+def test_a_command_that_compares_forecasters_names_them_all(tmp_path: Path) -> None:
+    words = ("--forecaster", "life-table", "--forecaster", "learned")
+    run(*REPLAY, *BOTH, *words, "--out", "report", cwd=tmp_path)
+
+    told = json.loads((tmp_path / "report" / "summary.json").read_text())
+    assert " ".join(words) in told["command"]
+
+
+def test_priorities_of_several_forecasters_are_told_apart(tmp_path: Path) -> None:
+    words = ("--forecaster", "life-table", "--forecaster", "learned")
+    asked = ("--policy", "lookahead", "--priority", "fair", "--priority", "speedup")
+    ran = run(*REPLAY, *asked, *words, "--out", "report", cwd=tmp_path)
+
+    assert ran.code == 0, ran.stderr
+    lines = (tmp_path / "report" / "completions.csv").read_text().splitlines()
+    assert {line.split(",")[0] for line in lines[1:]} == {
+        "lookahead life-table fair",
+        "lookahead fair",
+        "lookahead life-table speedup",
+        "lookahead speedup",
+    }
