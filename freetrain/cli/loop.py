@@ -162,10 +162,8 @@ def _files(
     ]
     summary = dataclasses.asdict(origin) | {"policies": policies}
     del summary["report"]
-    recorded = (one.replay.forecasts for one in looped.results)
-    record = next((one for one in recorded if one is not None), None)
     texts = {"summary.json": json.dumps(summary, indent=2, allow_nan=False) + "\n"}
-    texts |= forecast_texts(origin, record)
+    texts |= forecast_texts(origin, [one.replay for one in looped.results])
     return {name: text.encode("utf-8") for name, text in texts.items()}
 
 

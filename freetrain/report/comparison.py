@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from freetrain.forecast.reliability import ForecastRecord
     from freetrain.replay.result import ReplayResult
     from freetrain.replay.timeline import PoolTimeline
 
@@ -80,12 +79,6 @@ class Comparison:
     def on_holes(self) -> tuple[ReplayResult, ...]:
         """The results of policies that trained in the log's holes."""
         return tuple(r for r in self.results if r.policy != DEDICATED)
-
-    @property
-    def forecasts(self) -> ForecastRecord | None:
-        """The first policy's forecasts that were recorded, if any were."""
-        recorded = (r.forecasts for r in self.results if r.forecasts is not None)
-        return next(recorded, None)
 
     @property
     def longest(self) -> ReplayResult:

@@ -17,7 +17,10 @@ from freetrain.report.page import render_page
 from freetrain.report.record import steady_record
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from freetrain.forecast.reliability import ForecastRecord
+    from freetrain.replay.result import ReplayResult
     from freetrain.report.comparison import Comparison
 
 STEP_COLUMNS = (
@@ -47,15 +50,25 @@ def report_files(comparison: Comparison) -> dict[str, bytes]:
         "completions.csv": completions_table(comparison),
         "report.html": render_page(comparison),
     }
-    texts |= forecast_texts(_origin(comparison), comparison.forecasts)
+    texts |= forecast_texts(_origin(comparison), comparison.results)
     return {name: text.encode("utf-8") for name, text in texts.items()}
 
 
-def forecast_texts(origin: Origin, record: ForecastRecord | None) -> dict[str, str]:
-    """Return the files on *record*; none where no policy's forecasts were recorded."""
-    if record is None:
+def forecast_texts(origin: Origin, results: Sequence[ReplayResult]) -> dict[str, str]:
+    """Return the files on the first of *results* that asked a forecaster, if any did.
+
+    Where no broker is in the loop, those that asked the same one were told the same.
+    """
+    records: dict[str, ForecastRecord] = {}
+    for one in results:
+        if one.forecasts is not None:
+            records.setdefault(one.forecaster or "", one.forecasts)
+    if not records:
         return {}
-    texts = {FORECAST_PAGE: render_forecasts(origin, record)}
+    forecaster, *others = records
+    record = records[forecaster]
+    page = render_forecasts(origin, record, forecaster, others=others)
+    texts = {FORECAST_PAGE: page}
     if record.affinity is not None:
         texts["affinity.csv"] = affinity_table(record.affinity)
     return texts

@@ -90,7 +90,7 @@ def survival_figure(record: ForecastRecord) -> go.Figure:
         for _, group in groupby(parts, size_words)
         for line in _survival_lines(list(group), ages)
     ]
-    figure = drawn(lines, height=420)
+    figure = drawn([*lines, _dotted()], height=420)
     figure.update_xaxes(title="idle for", categoryorder="array", categoryarray=ages)
     return figure.update_yaxes(title="% that stayed", range=[0, 101])
 
@@ -123,6 +123,17 @@ def _survival_lines(
         line={"color": paint, "width": 1.6, "dash": "dot"},
         marker={"size": 8, "symbol": "line-ew-open", "line_width": 2},
         hovertemplate="%{x}: %{y:.1f} % said<extra>" + nodes + "</extra>",
+    )
+
+
+def _dotted() -> go.Scatter:
+    """Draw nothing, and name what is dotted in the legend."""
+    return go.Scatter(
+        x=[None],
+        y=[None],
+        name="what was said",
+        mode="lines",
+        line={"color": NEUTRAL, "width": 1.6, "dash": "dot"},
     )
 
 

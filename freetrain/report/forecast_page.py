@@ -18,6 +18,8 @@ from freetrain.report.drawing import drawing, drawn_document
 from freetrain.toml.duration import render_duration
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from freetrain.forecast.affinity_map import AffinityMap
     from freetrain.forecast.reliability import ForecastRecord
 
@@ -43,11 +45,25 @@ class Origin:
     report: str | None = None
 
 
-def render_forecasts(origin: Origin, record: ForecastRecord) -> str:
-    """Return the page on *record* as one HTML document."""
+def render_forecasts(
+    origin: Origin,
+    record: ForecastRecord,
+    forecaster: str,
+    *,
+    others: Sequence[str] = (),
+) -> str:
+    """Return the page on *record* as one HTML document.
+
+    Args:
+        origin: Of what.
+        record: What was said, and what came.
+        forecaster: Who said it.
+        others: Whose forecasts are recorded elsewhere.
+    """
+    by = f"the forecaster {escape(forecaster)}"
     body = "\n".join(
         (
-            _head(origin, record),
+            _head(origin, record, by, _elsewhere(others)),
             _reliability(record),
             _survival(record),
             _promises(record),
@@ -58,25 +74,31 @@ def render_forecasts(origin: Origin, record: ForecastRecord) -> str:
     return drawn_document(f"FreeTrain's forecasts on {origin.log}", body)
 
 
-def _head(origin: Origin, record: ForecastRecord) -> str:
+def _head(origin: Origin, record: ForecastRecord, by: str, elsewhere: str) -> str:
     log = escape(PurePath(origin.log).name)
     up = f'<a href="{origin.report}">The report on {log}</a>' if origin.report else log
     every, horizon = map(render_duration, (record.every_s, record.horizon_s))
     return (
         f'<p class="soft">{up}</p>\n'
         f"<h1>{TITLE}</h1>\n"
-        f'<p class="soft">{escape(origin.read_as)} Every {every} the look-ahead '
+        f'<p class="soft">{escape(origin.read_as)} Every {every} {by} '
         f"was asked how likely each idle node stays {horizon} more, and held to it. "
         f"It knew the past of the replay only; answers from the beginning on count, "
-        f"when it had learned nothing yet.</p>\n"
+        f"when it had learned nothing yet.{elsewhere}</p>\n"
         f"{in_cards(rows.headline(record))}"
     )
 
 
+def _elsewhere(others: Sequence[str]) -> str:
+    if not others:
+        return ""
+    return f" What {escape(' and '.join(others))} said is in summary.json."
+
+
 def _reliability(record: ForecastRecord) -> str:
     heading = "<h2>Reliability</h2>\n"
-    if not record.reliability.deciles:
-        return f'{heading}<p class="soft">No answer was due before the end.</p>'
+    if not rows.is_telling(record):
+        return f'{heading}<p class="soft">{rows.too_few_words(record)}</p>'
     drawn = drawing(
         figures.reliability_figure(record),
         "reliability",
@@ -96,14 +118,14 @@ def _reliability(record: ForecastRecord) -> str:
 
 
 def _survival(record: ForecastRecord) -> str:
-    if not record.reliability.by_age:
+    if not rows.is_telling(record):
         return ""
     drawn = drawing(
         figures.survival_figure(record),
         "survival",
         f"Share of nodes that stayed {render_duration(record.horizon_s)} more, by how "
         "long their cluster had been idle and how many nodes it had left. Solid: what "
-        f"came. Dotted, same colour: what the hazards learned by then said. "
+        f"came. Dotted, same colour: what was said, by what was known then. "
         f"{_open_points()}",
     )
     found = table(rows.AGE_HEADINGS, map(rows.age_row, record.reliability.by_age))
@@ -134,6 +156,8 @@ def _affinity(shown: AffinityMap | None) -> str:
     heading = "<h2>Who leaves together</h2>\n"
     if shown is None:
         return f'{heading}<p class="soft">Fewer than two nodes ever left.</p>'
+    if rows.are_strangers(shown):
+        return f'{heading}<p class="soft">{rows.STRANGERS}</p>'
     drawn = drawing(
         figures.affinity_figure(shown),
         "affinity",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from freetrain.report.forecast_record import listed
 from freetrain.report.rows import MINUTE_S, UNKNOWN, percent
 from freetrain.toml.duration import render_duration
+from freetrain.toml.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +21,11 @@ AGE_HEADINGS = ("nodes left", "idle for", *RELIABILITY_HEADINGS)
 BLOCK_HEADINGS = ("nodes", "affinity within", "to the others", "which")
 FEW_DEPARTURES = 10
 """Below it, what came may well be chance."""
+
+TENTHS = 10
+"""Fewer answers are less than one a tenth."""
+
+STRANGERS = "The same is said of any two nodes: all are strangers to each other."
 
 MOST_BLOCKS = 12
 MOST_LETTERS = 24
@@ -76,8 +82,8 @@ def block_rows(blocks: Sequence[Block]) -> list[tuple[str, ...]]:
 def headline(record: ForecastRecord) -> tuple[tuple[str, str], ...]:
     """Return the figures that matter most: what is shown, and what it means."""
     tenths = record.reliability.deciles
-    off = record.reliability.worst if tenths else None
-    answers = sum(one.count for one in tenths)
+    off = record.reliability.worst if is_telling(record) else None
+    answers, departures = _behind(record)
     stayed = sum(one.came * one.count for one in tenths) / max(1, answers)
     horizon = render_duration(record.horizon_s)
     return (
@@ -87,8 +93,34 @@ def headline(record: ForecastRecord) -> tuple[tuple[str, str], ...]:
         ),
         (percent(stayed if answers else None), f"of nodes stayed {horizon} more"),
         (f"{answers:,.0f}", "answers, one a node and time asked"),
-        (f"{sum(one.departures for one in tenths):,.0f}", "departures behind them"),
+        (f"{departures:,.0f}", "departures behind them"),
     )
+
+
+def is_telling(record: ForecastRecord) -> bool:
+    """Return whether there are enough answers to split them by what was said."""
+    answers, departures = _behind(record)
+    return answers >= TENTHS and departures >= FEW_DEPARTURES
+
+
+def too_few_words(record: ForecastRecord) -> str:
+    """Say what is missing to tell how reliable forecasts were."""
+    answers, departures = map(round, _behind(record))
+    if not answers:
+        return "No answer was due before the end."
+    return (
+        f"{counted(answers, 'answer')} and {counted(departures, 'departure')} are too "
+        f"few to tell how far it can be relied on: {TENTHS} answers and "
+        f"{FEW_DEPARTURES} departures are the least."
+    )
+
+
+def _behind(record: ForecastRecord) -> tuple[float, float]:
+    """Return how many answers there are, and departures."""
+    tenths = record.reliability.deciles
+    answers = sum(one.count for one in tenths)
+    # Tenths are split in proportion, so that sums of whole numbers are off by a hair.
+    return round(answers, 6), round(sum(one.departures for one in tenths), 6)
 
 
 def shown_words(shown: AffinityMap) -> str:
@@ -102,6 +134,15 @@ def shown_words(shown: AffinityMap) -> str:
     widest = max(map(len, shown.cells))
     cell = "each row a node" if widest == 1 else f"up to {widest} neighbours a row"
     return f"{which}; {cell}."
+
+
+def are_strangers(shown: AffinityMap) -> bool:
+    """Return whether the same is said of all pairs of *shown*: there is nothing to see.
+
+    That is so of forecasters that know no pairs, and before any two met.
+    """
+    known = {round(one, 3) for row in shown.affinity for one in row if one is not None}
+    return len(known) <= 1 < len(shown.cells) and len(shown.blocks) > 1
 
 
 def cell_name(nodes: Sequence[str]) -> str:

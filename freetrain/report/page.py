@@ -59,7 +59,7 @@ def _cards(comparison: Comparison) -> str:
 
 
 def _forecast_link(comparison: Comparison) -> str:
-    if comparison.forecasts is None:
+    if all(one.forecasts is None for one in comparison.results):
         return ""
     words = f"{forecast_page.TITLE}."
     return f' Beside this page: <a href="{FORECAST_PAGE}">{words}</a>'

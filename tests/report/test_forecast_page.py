@@ -8,28 +8,17 @@ from dataclasses import replace
 
 import pytest
 
+from freetrain.forecast.affinity_map import Block
+from freetrain.forecast.answers import Part, Reliability
 from freetrain.forecast.delays import Interval
 from freetrain.forecast.reliability import ForecastRecord
 from freetrain.report.comparison import Comparison
-from freetrain.report.folder import report_files
-from freetrain.report.forecast_figures import (
-    affinity_figure,
-    reliability_figure,
-    survival_figure,
-)
+from freetrain.report.folder import forecast_texts, report_files
 from freetrain.report.forecast_page import Origin, render_forecasts
 from freetrain.report.forecast_record import FORECAST_PAGE, forecast_records
-from freetrain.report.forecast_rows import (
-    BLOCK_HEADINGS,
-    MOST_BLOCKS,
-    block_rows,
-    cell_name,
-    reliability_row,
-    shown_words,
-)
 from freetrain.report.promises import promise_rows, promises_figure
 from tests.report.comparisons import comparison, result
-from tests.report.forecasts import NODES, affinity, forecasts, nothing, part
+from tests.report.forecasts import NODES, ages, forecasts, nothing
 
 ORIGIN = Origin(
     "log.csv", "12 holes.", "freetrain replay log.csv", "0.1.0", "report.html"
@@ -62,7 +51,7 @@ def test_without_forecasts_there_is_neither_page_nor_link() -> None:
 
 
 def test_without_a_report_beside_it_the_page_links_to_none() -> None:
-    page = render_forecasts(replace(ORIGIN, report=None), forecasts())
+    page = render_forecasts(replace(ORIGIN, report=None), forecasts(), "learned")
 
     assert "<a href=" not in page.rpartition("</script>")[0].partition("<body>")[2]
 
@@ -72,7 +61,7 @@ def test_the_same_forecasts_give_the_same_bytes() -> None:
 
 
 def test_the_page_asks_the_network_for_nothing() -> None:
-    page = render_forecasts(ORIGIN, forecasts())
+    page = render_forecasts(ORIGIN, forecasts(), "learned")
 
     own = re.sub(r"<script>/\*.*?</script>", "", page, count=1, flags=re.DOTALL)
     assert len(own) < 300_000
@@ -83,7 +72,7 @@ def test_the_page_asks_the_network_for_nothing() -> None:
 
 @pytest.mark.parametrize("name", ["reliability", "survival", "affinity"])
 def test_every_drawing_has_words_and_a_table_beside_it(name: str) -> None:
-    page = render_forecasts(ORIGIN, forecasts())
+    page = render_forecasts(ORIGIN, forecasts(), "learned")
 
     _, _, after = page.partition(f'id="draw-{name}"')
     part, _, _ = after.partition("<h2>")
@@ -92,12 +81,63 @@ def test_every_drawing_has_words_and_a_table_beside_it(name: str) -> None:
 
 
 def test_what_came_before_anything_was_due_can_still_be_shown() -> None:
-    page = render_forecasts(ORIGIN, nothing())
+    page = render_forecasts(ORIGIN, nothing(), "learned")
 
     assert "No answer was due before the end." in page
     assert "Fewer than two nodes ever left." in page
     assert 'id="draw-' not in page
     assert report_files(foretold(nothing())).keys() >= {FORECAST_PAGE, "report.html"}
+
+
+def test_the_page_says_whose_forecasts_they_are_and_where_others_are() -> None:
+    usual = replace(result("lookahead"), forecaster="learned", forecasts=forecasts())
+    other = replace(usual, forecaster="life-table", forecasts=nothing())
+    results = (result("equal"), other, usual, replace(other, priority="fair"))
+
+    page = forecast_texts(ORIGIN, results)[FORECAST_PAGE]
+    alone = forecast_texts(ORIGIN, results[2:3])[FORECAST_PAGE]
+
+    assert "Every 5 min the forecaster life-table was asked" in page
+    assert "No answer was due before the end." in page
+    assert "What learned said is in summary.json." in page
+    assert "Every 5 min the forecaster learned was asked" in alone
+    assert "summary.json" not in alone
+
+
+@pytest.mark.parametrize(("answers", "departures"), [(0.9, 10.0), (1.0, 0.9)])
+def test_too_few_answers_are_told_in_words_and_not_drawn(
+    answers: float, departures: float
+) -> None:
+    some = Part(said=0.67, came=1.0, count=answers, departures=departures)
+    told = replace(forecasts(), reliability=Reliability((some,) * 10, ages()))
+    enough = replace(some, count=1.0, departures=1.0)
+    telling = replace(told, reliability=Reliability((enough,) * 10, ages()))
+
+    page = render_forecasts(ORIGIN, told, "learned")
+
+    assert "are too few to tell how far it can be relied on" in page
+    assert "33.0 points" not in page
+    assert 'id="draw-reliability"' not in page
+    assert 'id="draw-survival"' not in page
+    assert 'id="draw-affinity"' in page
+    assert "33.0 points" in render_forecasts(ORIGIN, telling, "learned")
+
+
+def test_a_map_on_which_all_pairs_are_alike_is_told_in_words() -> None:
+    drawn, far = forecasts(), 0.3
+    assert drawn.affinity is not None
+    alike = tuple(
+        tuple(None if one is None else far for one in row)
+        for row in drawn.affinity.affinity
+    )
+    blocks = tuple(Block((name,), None, far) for name in NODES)
+    shown = replace(drawn.affinity, affinity=alike, blocks=blocks)
+
+    page = render_forecasts(ORIGIN, replace(drawn, affinity=shown), "learned")
+
+    assert "all are strangers to each other" in page
+    assert 'id="draw-affinity"' not in page
+    assert 'id="draw-affinity"' in render_forecasts(ORIGIN, drawn, "learned")
 
 
 def test_what_nodes_are_called_cannot_change_the_page() -> None:
@@ -112,79 +152,6 @@ def test_what_nodes_are_called_cannot_change_the_page() -> None:
     assert own.count("<script") == own.count("</script>")
 
 
-def test_a_point_is_a_tenth_and_open_where_few_departures_stand_behind_it() -> None:
-    record = forecasts()
-
-    *_, points = reliability_figure(record).data
-
-    tenths = record.reliability.deciles
-    assert list(points.x) == pytest.approx([100 * one.said for one in tenths])
-    assert list(points.y) == pytest.approx([100 * one.came for one in tenths])
-    assert list(points.marker.symbol) == ["circle"] * 9 + ["circle-open"]
-
-
-def test_all_points_and_as_much_of_the_line_are_within_the_axes() -> None:
-    layout = reliability_figure(forecasts()).layout
-
-    (low, high), other = layout.xaxis.range, layout.yaxis.range
-    assert other == (low, high)
-    assert low < 30
-    assert high > 80
-
-
-def test_a_size_has_a_line_of_what_came_and_one_of_what_was_said() -> None:
-    figure = survival_figure(forecasts())
-
-    named = [line for line in figure.data if line.showlegend is not False]
-    assert [line.name for line in named] == [
-        "1 node left",
-        "2-4 nodes left",
-        "17 or more nodes left",
-    ]
-    came, said = figure.data[:2]
-    assert list(came.x) == ["< 1.2 min", "1.2-2.5 min", "> 160 min"]
-    assert list(came.y) == [35.0, None, 95.0]
-    assert list(said.y) == [40.0, None, 90.0]
-    assert said.line.dash == "dot"
-    assert said.line.color == came.line.color
-
-
-def test_a_size_has_the_same_colour_whichever_others_are_there() -> None:
-    record = forecasts()
-    told = record.reliability
-    large = replace(record, reliability=replace(told, by_age=told.by_age[2:]))
-
-    *_, before, _ = survival_figure(record).data
-    *_, after, _ = survival_figure(large).data
-
-    assert before.line.color == after.line.color
-
-
-def test_ages_stand_in_order_whichever_size_has_them() -> None:
-    axis = survival_figure(forecasts()).layout.xaxis
-
-    assert list(axis.categoryarray) == ["< 1.2 min", "1.2-2.5 min", "> 160 min"]
-
-
-def test_the_map_is_drawn_from_0_to_1_in_its_own_order() -> None:
-    (cells,) = affinity_figure(affinity()).data
-
-    assert tuple(cells.x) == tuple(cells.y) == NODES
-    assert (cells.zmin, cells.zmax) == (0.0, 1.0)
-    assert list(cells.z[0]) == [None, 0.8, 0.8, 0.2]
-
-
-def test_what_is_shown_of_the_nodes_is_said() -> None:
-    some, grouped = affinity(), replace(affinity(), cells=(NODES[:2], NODES[2:]))
-
-    assert shown_words(some) == (
-        "The 4 nodes that left most often, of 9 that left; each row a node."
-    )
-    assert shown_words(replace(grouped, nodes_left=4)) == (
-        "All 4 nodes that ever left; up to 2 neighbours a row."
-    )
-
-
 def test_promises_are_shown_where_there_were_any() -> None:
     kinds = (
         Interval(0.0, 1_200, 0.4, 0.1, -90.0, 0.0, 30.0),
@@ -193,11 +160,11 @@ def test_promises_are_shown_where_there_were_any() -> None:
     )
     record = replace(forecasts(), promises=kinds)
 
-    page = render_forecasts(ORIGIN, record)
+    page = render_forecasts(ORIGIN, record, "learned")
     (spans,) = promises_figure(kinds).data
 
     assert "Promised and came" in page
-    assert "Promised and came" not in render_forecasts(ORIGIN, forecasts())
+    assert "Promised and came" not in render_forecasts(ORIGIN, forecasts(), "learned")
     assert promise_rows(kinds)[1] == (
         "10-30 min",
         "80",
@@ -211,29 +178,6 @@ def test_promises_are_shown_where_there_were_any() -> None:
     assert list(spans.x) == [0.0, -1.0, -1.0]
     assert list(spans.error_x.array) == [0.5, 6.0, 6.0]
     assert list(spans.error_x.arrayminus) == [1.5, 9.0, 9.0]
-
-
-def test_what_came_as_said_is_off_by_nothing() -> None:
-    assert reliability_row(part(0.3, 0.29999))[2] == "+0.0"
-    assert reliability_row(part(0.3, 0.289))[2] == "-1.1"
-
-
-def test_no_two_cells_of_the_map_are_called_alike() -> None:
-    assert cell_name(("n1", "n2", "n3")) == "n1 and 2 more"
-    assert cell_name(("n4",)) == "n4"
-
-
-def test_the_largest_blocks_come_first_and_names_stay_short() -> None:
-    (block, lonely) = affinity().blocks
-    many = replace(block, nodes=tuple(f"node-{k}-a" for k in range(0, 90, 2)))
-
-    rows = block_rows([lonely, block, many, *[lonely] * 40])
-
-    assert len(rows) == MOST_BLOCKS
-    assert [row[0] for row in rows[:3]] == ["45", "3", "1"]
-    assert rows[1] == ("3", "0.80", "0.20", "n[1-3]")
-    assert rows[2][1] == "-"
-    assert all(len(row) == len(BLOCK_HEADINGS) and len(row[-1]) < 30 for row in rows)
 
 
 def test_json_holds_the_figures_of_the_page() -> None:
