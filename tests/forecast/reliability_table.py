@@ -1,10 +1,14 @@
-"""Reliability of 600-second survival on Summit: six days, and the six after them.
+"""Reliability of 600-second survival, on Summit and on logs that are longer.
 
-``python -m tests.forecast.reliability_table [FORECASTER]``
+``python -m tests.forecast.reliability_table [--forecaster NAME] [LOG …]``. ``summit``:
+six days, and the six after them; ``kth`` and ``theta``: as recorded; or the file of
+another log of jobs, as it would run ``--schedule recorded``, ``easy`` or ``slurm``.
+The first tenth of a log is for learning alone.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from pathlib import Path
@@ -19,7 +23,9 @@ from freetrain.forecast.registry import forecaster_named
 from freetrain.forecast.reliability import Watched
 from freetrain.replay.timeline import DAY_S, PoolTimeline
 from logs.read import read_trace
-from logs.trace import IdleTrace
+from logs.schedule import Method, schedule
+from logs.schedule.holes import holes
+from logs.trace import IdleTrace, JobTrace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +36,11 @@ START_S = 72_743.0
 WARM_UP_S = 43_200.0
 BLOCK_S = 10_800.0
 DRAWS = 2000
+SPANS = {
+    "kth": ("KTH-SP2-1996.swf.gz", 0.0, None),
+    "theta": ("theta_2022.csv.gz", 20.0, 30.0),
+}
+"""Logs of jobs: the file, the first day, and how many; None for all."""
 
 
 def timeline(
@@ -114,16 +125,38 @@ def chance(noted: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.abs(differences).max(axis=1))
 
 
-def main(name: str = DEFAULT_FORECASTER) -> int:
-    """Print the tables of the first six days and of the six after them."""
-    for days, from_s in ((6.0, WARM_UP_S), (12.0, 6.0 * DAY_S)):
-        sys.stdout.write(f"day {from_s / DAY_S:g} to day {days:g}\n")
-        pool = timeline(shared_folder(), from_day=0.0, days=days)
-        for line in lines(pool, from_s, name):
-            sys.stdout.write(f"{line}\n")
-            sys.stdout.flush()
+def spans(log: str, method: Method) -> Iterator[tuple[str, PoolTimeline, float]]:
+    """Yield what to call a span of *log*, its nodes, and from when on to ask."""
+    if log == "summit":
+        for last, from_s in ((6.0, WARM_UP_S), (12.0, 6.0 * DAY_S)):
+            pool = timeline(shared_folder(), from_day=0.0, days=last)
+            yield f"summit, day {from_s / DAY_S:g} to day {last:g}", pool, from_s
+        return
+    name, first, days = SPANS.get(log, (log, 0.0, None))
+    trace = read_trace(shared_folder() / "logs" / name if log in SPANS else Path(name))
+    assert isinstance(trace, JobTrace)
+    idle = holes(schedule(trace, method))
+    pool = PoolTimeline.from_trace(idle, start_s=first * DAY_S, days=days)
+    last = first + pool.horizon_s / DAY_S
+    told = f"{log}, day {0.9 * first + 0.1 * last:.0f} to day {last:.0f}"
+    yield told, pool, pool.horizon_s / 10
+
+
+def main() -> int:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("logs", nargs="*", default=["summit"], metavar="LOG")
+    parser.add_argument("--forecaster", default=DEFAULT_FORECASTER)
+    parser.add_argument("--schedule", type=Method, default=Method.RECORDED)
+    asked = parser.parse_args()
+    for log in asked.logs:
+        for told, pool, from_s in spans(log, asked.schedule):
+            sys.stdout.write(f"{told}\n")
+            for line in lines(pool, from_s, asked.forecaster):
+                sys.stdout.write(f"{line}\n")
+                sys.stdout.flush()
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(main())

@@ -28,9 +28,45 @@ def test_what_was_said_too_low_is_raised() -> None:
 def test_nodes_that_fare_alike_weigh_the_root_of_their_number() -> None:
     calibration = Calibration()
 
-    calibration.learn(0.425, came=0, of=100)
+    calibration.learn(0.5, came=0, of=100)
 
-    assert calibration.of(0.425) == pytest.approx(0.425 * 150 / 160, rel=1e-3)
+    assert calibration.of(0.5) == pytest.approx(0.5 * 50 / 60, rel=1e-3)
+
+
+def test_what_is_nearly_certain_is_told_from_what_is_likely() -> None:
+    calibration = Calibration()
+    for _ in range(5000):
+        calibration.learn(0.001, came=1, of=5)
+        calibration.learn(0.04, came=1, of=4)
+        calibration.learn(0.96, came=3, of=4)
+        calibration.learn(0.999, came=4, of=5)
+
+    for said, came in ((0.001, 0.2), (0.04, 0.25), (0.96, 0.75), (0.999, 0.8)):
+        assert calibration.of(said) == pytest.approx(came, abs=0.02)
+
+
+def test_what_nobody_said_for_months_is_a_number_still_and_soon_learned_anew() -> None:
+    calibration = Calibration()
+    for _ in range(300_000):
+        calibration.learn(0.1, came=1, of=10)
+
+    assert min(calibration.to_state()["count"]) > 0.9  # else it were 0 in years
+    assert calibration.of(0.1) == pytest.approx(0.1, abs=0.01)
+    for _ in range(20):
+        calibration.learn(0.9, came=1, of=2)
+    assert calibration.of(0.9) == pytest.approx(0.5, abs=0.05)
+
+
+def test_one_that_was_kept_goes_on_as_it_would_have() -> None:
+    calibration = Calibration()
+    for _ in range(5000):
+        calibration.learn(0.3, came=1, of=2)
+    again = Calibration(calibration.to_state())
+
+    for one in (calibration, again):
+        one.learn(0.3, came=0, of=400)
+
+    assert again.of(0.3) == calibration.of(0.3)
 
 
 def test_what_came_long_ago_weighs_less_than_what_came_lately() -> None:

@@ -102,8 +102,15 @@ def learned() -> dict[str, Any]:
     [
         {"hazard": {}},
         {"hazard": {"hits": [], "exposure": [], "share": [], "shares": []}},
-        {"calibration": {"said": [1.0], "came": [1.0], "count": [1.0]}},
-        {"calibration": {"said": [0.0] * 20, "came": [0.0] * 20, "count": [0.0] * 20}},
+        {"calibration": {"said": [1.0], "came": [1.0], "count": [1.0], "fresh": 1.0}},
+        {
+            "calibration": dict.fromkeys(("said", "came", "count"), [0.0] * 29)
+            | {"fresh": 1.0}
+        },
+        {
+            "calibration": dict.fromkeys(("said", "came", "count"), [1.0] * 29)
+            | {"fresh": 0.0}
+        },
         {"clusters": [[0, 0.0, 0.0, [1]], [1, 0.0, 0.0, [1]]], "numbers": 9},
         {"clusters": [[5, 0.0, 0.0, [1]]], "numbers": 5},
         {"said": [[1.0]]},
