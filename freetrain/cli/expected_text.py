@@ -9,7 +9,7 @@ from freetrain.cli.node_names import nodes_named
 from freetrain.cli.times import ago, clock_text, nodes_text, short_age
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Sequence
 
     from freetrain.forecast.delays import Interval
     from freetrain.forecast.interface import Expected
@@ -39,6 +39,8 @@ def expected_lines(
         alike[_said(expected, now_s)].append(node)
     for said, names in alike.items():
         yield f"Expected of {nodes_named(names)}: {said}"
+    if nodes is None:
+        yield from _line(told)
     if any(expected.is_learning for _, expected in told):
         yield "Too little was seen of these nodes so far to plan by that."
 
@@ -55,11 +57,30 @@ def _said(one: Expected, now_s: float) -> str:
     parts = [odds, stays if one.even_s else "more likely than not gone in a minute"]
     if one.together > 1:
         parts.append(f"together with {nodes_text(one.together - 1)} more")
+    if one.run > 1:
+        times = f"{one.times_in_line:.1f} times as likely as others"
+        parts.append(f"for its place in line {times}")
     if one.promised_s is not None:
         left_s = one.promised_s - now_s
         when = f"in {short_age(left_s)}" if left_s >= 0.0 else "now, which is overdue"
         parts.append(f"promised to somebody's job {when}")
     return "; ".join(parts) + "."
+
+
+def _line(told: Sequence[tuple[str, Expected]]) -> Iterator[str]:
+    """Yield which of all nodes go first, where they go by their place in line."""
+    times = {node: one.times_in_line for node, one in told if one.run > 1}
+    if not times:
+        return
+    run = max(one.run for _, one in told)
+    yield f"Neighbours by name leave together here, up to {nodes_text(run)} in a row."
+    first, last = max(times.values()), min(times.values())
+    if first > last:
+        ends = (
+            nodes_named(node for node, one in times.items() if one == end)
+            for end in (first, last)
+        )
+        yield "For their place among them {} are expected first, {} last.".format(*ends)
 
 
 def _came(one: CameLine, now_s: float) -> str:

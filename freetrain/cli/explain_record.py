@@ -30,6 +30,7 @@ def explain_record(
         "at_s": None if page is None else page.at_s,
         "problems": list(page.problems) if page else [],
         "priority": page.priority if page else "",
+        "forecaster": (page.forecaster if page else "") or None,
         "plan": None if page is None else _plan(page),
         "trainers": [
             {

@@ -168,6 +168,8 @@ def _tick(page: Page, seen: Overview) -> list[str]:
     where = f"partition {page.partition} of {page.cluster}, mode {page.mode}{torn}"
     when = f"{ago(page.at_s, seen.now_s)} ({clock_text(page.at_s)})"
     lines = [f"Seen {when} in {where}."]
+    if page.forecaster:
+        lines.append(f"How long nodes stay is foretold by {page.forecaster}.")
     if page.held_back:
         lines.append(f"No more leases are asked for: {page.held_back}.")
     if page.paused_until_s is not None:

@@ -19,6 +19,7 @@ def status_record(seen: Overview) -> dict[str, Any]:
         "now_s": seen.now_s,
         "last_tick_s": None if seen.page is None else seen.page.at_s,
         "is_tick_missing": seen.is_tick_missing,
+        "forecaster": (seen.page.forecaster if seen.page else "") or None,
         "leases": {str(state): count for state, count in seen.leases.items()},
         "problems": list(seen.page.problems) if seen.page else [],
         "trainers": [_record(one, seen) for one in seen.standings],

@@ -124,6 +124,8 @@ def _tick(seen: Overview) -> str:
     if seen.page is None:
         return "No tick so far; `freetrain cron show` tells what would make them."
     said = f"Last tick {ago(seen.page.at_s, seen.now_s)}."
+    if seen.page.forecaster:
+        said = f"{said} It looks ahead by the forecaster {seen.page.forecaster}."
     if seen.is_tick_missing:
         return f"{said} That is long: does cron call it? `freetrain cron show`."
     return said

@@ -35,6 +35,20 @@ class Prospect(NamedTuple):
     share: float
 
 
+class InLine(NamedTuple):
+    """What the place of a node among others says of it.
+
+    Attributes:
+        run: How many neighbours in line are taken to leave together; 1 where neighbours
+            are strangers, or nobody looked.
+        times: How much likelier it is to be taken than others of its age and size, for
+            its place in line; 1 where the place says nothing.
+    """
+
+    run: int = 1
+    times: float = 1.0
+
+
 @dataclass(frozen=True, slots=True)
 class Expected:
     """What is expected of one node, for people.
@@ -47,6 +61,10 @@ class Expected:
         together: How many nodes are expected to leave with it, itself included.
         promised_s: When it is promised to somebody, Unix time; None for never.
         is_learning: Whether too little has been seen to plan by that.
+        run: How many neighbours in line are taken to leave together; 1 where the line
+            does not count.
+        times_in_line: How much likelier it is to be taken than others of its age and
+            size, for its place in line; 1 where that does not count.
     """
 
     horizon_s: float
@@ -55,6 +73,8 @@ class Expected:
     together: int
     promised_s: float | None
     is_learning: bool
+    run: int = 1
+    times_in_line: float = 1.0
 
 
 class Prospects(Protocol):
@@ -117,6 +137,10 @@ class Forecaster(Prospects, Protocol):
 
     def idle(self) -> Collection[int]:
         """Return all idle nodes."""
+        ...
+
+    def in_line(self, node: int) -> InLine:
+        """Return what the place of an idle node in line says, for people."""
         ...
 
     def to_state(self) -> dict[str, Any]:

@@ -1,9 +1,12 @@
-"""Checks of numbers that were kept: what is read again may be torn, or another's."""
+"""Checks of what was kept: what is read again may be torn, or another's."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def amounts(values: Any, count: int) -> list[float]:  # noqa: ANN401 - JSON
@@ -17,6 +20,19 @@ def amounts(values: Any, count: int) -> list[float]:  # noqa: ANN401 - JSON
     if len(found) != count or not all(0.0 <= value < math.inf for value in found):
         raise ValueError(f"{found} are no {count} numbers of 0 or more")
     return found
+
+
+def check_origin(state: Mapping[str, Any], *, version: int, forecaster: str) -> None:
+    """Refuse what another version kept, or another forecaster learned.
+
+    Raises:
+        ValueError: It did.
+        KeyError: It does not say who did.
+    """
+    if state["version"] != version:
+        raise ValueError(f"version {state['version']}, expected {version}")
+    if state["forecaster"] != forecaster:
+        raise ValueError(f"of forecaster {state['forecaster']!r}, not {forecaster!r}")
 
 
 def amounts_above_0(values: Any, count: int) -> list[float]:  # noqa: ANN401 - JSON

@@ -12,7 +12,7 @@ from freetrain.forecast.affinity import Affinity
 from freetrain.forecast.clusters import Arrivals, split
 from freetrain.forecast.cold_start import ColdStart, lasting
 from freetrain.forecast.hazard import Hazard, Meter
-from freetrain.forecast.interface import Prospect
+from freetrain.forecast.interface import InLine, Prospect
 from freetrain.forecast.lineup import Lineup
 from freetrain.forecast.sayings import CHECKED_S, Sayings
 
@@ -199,6 +199,11 @@ class LearnedForecaster:
         """Return the probability that an idle node stays *horizon_s* more."""
         number = self._cluster_of[node]
         return self._sayings.corrected(self._survival(number, horizon_s))
+
+    def in_line(self, node: int) -> InLine:
+        """Return what the place of an idle node in line says, for people."""
+        times = self._lineup.times(self._cluster_of[node])
+        return InLine(self._lineup.longest, times)
 
     def affinity(self, nodes: Sequence[int]) -> NDArray[np.float64]:
         """Return how likely pairs leave together; strangers 0.3.

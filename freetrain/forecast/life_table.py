@@ -20,7 +20,7 @@ import numpy as np
 
 from freetrain.forecast.affinity import SAID_EVENTS, SAID_TOGETHER
 from freetrain.forecast.cold_start import ColdStart, lasting
-from freetrain.forecast.interface import Prospect
+from freetrain.forecast.interface import InLine, Prospect
 from freetrain.forecast.kept import amounts
 
 if TYPE_CHECKING:
@@ -144,6 +144,11 @@ class LifeTable:
         age_s = np.array([self._now_s - self._stays[node].since_s])
         hits = _spans_s(age_s, age_s + horizon_s) @ self._rates()
         return math.exp(-float(hits[0]))
+
+    def in_line(self, node: int) -> InLine:
+        """Return that no node stands in line: each is taken by itself."""
+        del node
+        return InLine()
 
     def affinity(self, nodes: Sequence[int]) -> Floats:
         """Return what is believed of strangers, for each pair of *nodes*."""

@@ -20,8 +20,10 @@ from freetrain.forecast.interface import (
     DEFAULT_FORECASTER,
     LEAST_WATCHED_S,
     Expected,
+    InLine,
     Prospect,
 )
+from freetrain.forecast.kept import check_origin
 from freetrain.forecast.leaves import LeafAffinity, order_beside
 from freetrain.forecast.promises import Promises
 from freetrain.forecast.recent import RecentAffinity
@@ -95,7 +97,7 @@ class LiveForecast:
     ) -> None:
         self._forecaster = forecaster
         if state is not None:
-            _check_origin(state, forecaster)
+            check_origin(state, version=VERSION, forecaster=forecaster)
         kept = state or {"learned": None, "promises": None}
         self._horizon_s = horizon_s
         self._pairs = RecentAffinity() if pairs is None else pairs
@@ -196,6 +198,7 @@ class LiveForecast:
             return None
         promise = self._promised.get(node)
         near = self._near(node)
+        line = InLine() if near else self._learned.in_line(number)
         alone = len(self._learned.members(self._learned.cluster(number)))
         return Expected(
             horizon_s=self._horizon_s,
@@ -204,6 +207,8 @@ class LiveForecast:
             together=alone if near is None else self._by[near.by],
             promised_s=None if promise is None else promise.end_s,
             is_learning=self.is_learning,
+            run=line.run,
+            times_in_line=line.times,
         )
 
     def to_state(self) -> dict[str, Any]:
@@ -285,15 +290,3 @@ class LiveForecast:
             lead_s=promise.end_s - self._looked_s,
             after_s=after_s,
         )
-
-
-def _check_origin(state: Mapping[str, Any], forecaster: str) -> None:
-    """Refuse what another version kept, or another forecaster learned.
-
-    Raises:
-        ValueError: It did.
-    """
-    if state["version"] != VERSION:
-        raise ValueError(f"version {state['version']}, expected {VERSION}")
-    if state["forecaster"] != forecaster:
-        raise ValueError(f"of forecaster {state['forecaster']!r}, not {forecaster!r}")

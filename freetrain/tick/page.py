@@ -157,6 +157,7 @@ class Page:
         priority: Who rated the trainers.
         came: What had been expected of leases that ended last, the newest first.
         promises: What came against what was promised.
+        forecaster: Who says how long nodes stay; empty where nobody looks ahead.
         leaves: Leaf switches, or blocks, whose nodes are taken to be close; 0 for
             none known.
         leaf_rate: How often two idle nodes below one of them left together, of the
@@ -192,6 +193,7 @@ class Page:
     leaf_rate: float | None = None
     planner_gap: float | None = None
     is_by_lives: bool = False
+    forecaster: str = ""
     version: int = VERSION
 
     @property

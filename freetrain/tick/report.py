@@ -70,6 +70,7 @@ def page_of(  # noqa: PLR0913 - one fact each
         priority=decided.deserts.priority,
         came=() if outlook is None else came_lines(outlook),
         promises=() if outlook is None else outlook.forecast.intervals(),
+        forecaster="" if outlook is None else run.site.planner.forecaster,
         leaves=0 if outlook is None else outlook.known_leaves,
         leaf_rate=None if outlook is None else outlook.forecast.leaf_rate,
     )

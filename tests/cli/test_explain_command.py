@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from freetrain.broker.explain import HoleReason, TrainerReason
 from freetrain.exchange.ending import Ended
-from freetrain.forecast.delays import Interval
-from freetrain.forecast.interface import Expected
-from freetrain.tick.came import CameLine
 from freetrain.tick.page import HoleLine, TrainerLine
 from tests.cli.desk_files import at_home, refused, run_json
 from tests.cli.worlds import NOW_S, run
@@ -171,132 +168,3 @@ def test_an_unknown_trainer_is_refused(tmp_path: Path, digits: StateDir) -> None
         "explain", "digit", cwd=tmp_path, code=64
     )
     assert digits.path.exists()
-
-
-SOON = Expected(
-    horizon_s=400.0,
-    leaves=0.25,
-    even_s=960.0,
-    together=3,
-    promised_s=NOW_S + 500.0,
-    is_learning=False,
-)
-CAME = CameLine(
-    name="u-0",
-    node="n9",
-    at_s=NOW_S - 700.0,
-    horizon_s=400.0,
-    leaves=0.1,
-    even_s=3_840.0,
-    promised_s=None,
-    ended_s=NOW_S - 100.0,
-    came="preempted",
-)
-PROMISES = Interval(
-    lead_s=600.0,
-    nodes=12,
-    early=0.5,
-    late=0.25,
-    low_s=-300.0,
-    middle_s=-30.0,
-    high_s=120.0,
-)
-
-
-def looked_ahead(state: StateDir) -> None:
-    """Let a tick have told what it expects of two nodes, and what came of others."""
-    line = TrainerLine(name="digits", state="wanted", node_names=("n1",))
-    holes = (
-        replace(hole(1, HoleReason.TRAINING, trainer="digits"), expected=SOON),
-        replace(
-            hole(2, HoleReason.UNWANTED),
-            expected=replace(SOON, promised_s=None, together=1, even_s=0.0),
-        ),
-    )
-    page = a_page(
-        at_s=NOW_S - 90.0,
-        trainers=(line,),
-        holes=holes,
-        came=(CAME,),
-        promises=(PROMISES,),
-        leaves=12,
-        leaf_rate=0.625,
-    )
-    put_page(state, page)
-
-
-def test_what_is_expected_of_a_trainers_nodes_is_told(
-    tmp_path: Path, digits: StateDir
-) -> None:
-    assign(digits, "digits", 1, nodes=1)
-    looked_ahead(digits)
-
-    lines = " ".join(run("explain", "digits", cwd=tmp_path).stdout.split())
-
-    assert (
-        "Expected of n1: 25% to leave within 6 min; as likely as not to stay 16 min "
-        "or longer; together with 2 nodes more; promised to somebody's job in 8 min."
-    ) in lines
-    assert "Expected of n2" not in lines
-
-
-def test_what_is_learned_of_other_nodes_only_is_no_caution(
-    tmp_path: Path, digits: StateDir
-) -> None:
-    line = TrainerLine(name="digits", state="wanted", node_names=("n1",))
-    holes = (
-        replace(hole(1, HoleReason.TRAINING, trainer="digits"), expected=SOON),
-        replace(hole(2, HoleReason.UNWANTED), expected=replace(SOON, is_learning=True)),
-    )
-    assign(digits, "digits", 1, nodes=1)
-    put_page(digits, a_page(at_s=NOW_S - 90.0, trainers=(line,), holes=holes))
-
-    assert "Too little" not in run("explain", "digits", cwd=tmp_path).stdout
-    assert "Too little was seen" in run("explain", cwd=tmp_path).stdout
-
-
-def test_what_was_expected_and_what_came_is_told_with_the_holes(
-    tmp_path: Path, digits: StateDir
-) -> None:
-    looked_ahead(digits)
-
-    lines = " ".join(run("explain", cwd=tmp_path).stdout.split())
-
-    assert "Expected of n2: 25% to leave within 6 min; more likely than not" in lines
-    assert (
-        "1 min 40 s ago: the lease on n9 was over after 10 min (preempted); expected "
-        "were 10% to leave within 6 min."
-    ) in lines
-    assert (
-        "Of 12 nodes promised 10 min ahead or more, 50% left early and 25% late; "
-        "eight of ten between 5 min early and 2 min late, half by 30 s early."
-    ) in lines
-    assert (
-        "Slurm tells 12 leaf switches or blocks: two idle nodes below one are taken to "
-        "leave together 62% of the times that either leaves."
-    ) in lines
-
-
-def test_what_came_is_told_where_no_hole_is_left(
-    tmp_path: Path, digits: StateDir
-) -> None:
-    put_page(digits, a_page(at_s=NOW_S - 90.0, came=(CAME,), promises=(PROMISES,)))
-
-    lines = " ".join(run("explain", cwd=tmp_path).stdout.split())
-
-    assert "the lease on n9 was over after 10 min (preempted)" in lines
-    assert "Of 12 nodes promised 10 min ahead or more" in lines
-    assert "It saw no hole." in lines
-
-
-def test_programs_are_told_what_was_expected_and_what_came(
-    tmp_path: Path, digits: StateDir
-) -> None:
-    looked_ahead(digits)
-
-    record = run_json("explain", cwd=tmp_path)
-
-    assert [one["expected"]["leaves"] for one in record["holes"]] == [0.25, 0.25]
-    assert record["came"] == [asdict(CAME)]
-    assert record["promises"] == [asdict(PROMISES)]
-    assert (record["leaves"], record["leaf_rate"]) == (12, 0.625)

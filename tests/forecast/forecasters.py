@@ -58,6 +58,7 @@ def answers(forecaster: Forecaster) -> list[object]:
         [forecaster.prospect(one) for one in clusters],
         [[forecaster.survival(node, h) for h in HORIZONS_S] for node in idle],
         forecaster.affinity(idle).tolist(),
+        [forecaster.in_line(node) for node in idle],
     ]
 
 

@@ -137,6 +137,8 @@ def test_answers_are_probabilities_and_lives_that_end_by_the_horizon(
         assert 0.0 <= hit <= 1.0
         assert 0.0 < share <= 1.0
         assert all(0.0 <= forecaster.survival(node, h) <= 1.0 for h in HORIZONS_S)
+        run, times = forecaster.in_line(node)
+        assert times == 1.0 if run == 1 else run > 1 and times > 0.0
     affinity = forecaster.affinity(idle)
     assert affinity.shape == (len(idle), len(idle))
     assert ((affinity >= 0.0) & (affinity <= 1.0)).all()

@@ -69,6 +69,25 @@ def test_nodes_stand_in_line_by_name_where_no_topology_is_known(
     assert (forecast.group("n9") == forecast.group("n10")) == (not leaves)
 
 
+def test_people_are_told_who_goes_first_for_its_place_in_line() -> None:
+    forecast, upper, now_s = LiveForecast(HORIZON_S), set(LINE[8:]), START_S
+    for idle in [upper, set(LINE)] * 40:
+        forecast.look(now_s := now_s + 300.0, sight(idle))
+    first, last = (forecast.expected(name) for name in (LINE[0], LINE[-1]))
+    promise = {name: Promise(now_s + 600.0, "7") for name in LINE[:2]}
+    forecast.look(now_s, sight(LINE, promised=promise))
+    promised, other = (forecast.expected(name) for name in (LINE[0], LINE[2]))
+
+    assert first is not None
+    assert last is not None
+    assert first.run == last.run == 2
+    assert first.times_in_line > 1.0 > last.times_in_line
+    assert promised is not None
+    assert other is not None
+    assert (promised.run, promised.times_in_line) == (1, 1.0)
+    assert (other.run, other.times_in_line) != (1, 1.0)
+
+
 def test_a_node_of_which_it_cannot_be_told_stays_what_it_was() -> None:
     hazy = shown(sight(), sight(NAMES[1:], unclear=["n0"]), sight())
     unknown = shown(sight(NAMES[1:]), sight(NAMES[1:], unclear=["n0"]))

@@ -72,6 +72,7 @@ def test_a_trainer_runs_as_under_the_published_planner(world: TickWorld) -> None
     assert not page.problems
     assert "left out" not in page.planner_reason
     assert page.is_by_lives
+    assert page.forecaster == "learned"
     assert page.planner_gap == pytest.approx(0.0, abs=1e-5)
 
 
@@ -140,6 +141,7 @@ def test_another_forecaster_learns_anew_and_the_report_says_so(
     world = replace(world, site=replace(world.site, planner=other))
     world.now_s += 60.0
     page, first = world.tick().page, kept(world)
+    assert page.forecaster == "life-table"
     world.now_s += 60.0
     after = world.tick().page
 

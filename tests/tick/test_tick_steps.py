@@ -123,7 +123,7 @@ def test_the_page_and_the_log_and_the_metrics_tell_what_was_done(
     assert 'freetrain_leases{state="running"} 2\n' in numbers
     assert "freetrain_ticks_total 3\n" in numbers
     assert "freetrain_training_nodes 2\n" in numbers
-    assert (page.planner_gap, page.is_by_lives) == (0.0, False)
+    assert (page.planner_gap, page.is_by_lives, page.forecaster) == (0.0, False, "")
     assert "freetrain_planner_gap_ratio 0\n" in numbers
 
 
