@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from freetrain.broker.booking import Backfill, Span
-from freetrain.broker.claims import NO_CLAIMS, Ground, find_claims
+from freetrain.broker.claims import NO_CLAIMS, find_claims
+from freetrain.broker.ground import Ground
 from freetrain.broker.limits import Mode
 from freetrain.tick.limits import margin_s
 from slurm.errors import SlurmRefusedError

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from freetrain.broker.actions import Assign, Cancel, Submit, intent_of, told
 from freetrain.broker.belief import believe
-from freetrain.broker.claims import NO_CLAIMS, Claims, Ground, find_claims
+from freetrain.broker.claims import NO_CLAIMS, Claims, find_claims
 from freetrain.broker.decide import Decision, Look, decide
+from freetrain.broker.ground import Ground
 from freetrain.broker.lease import (
     Assignment,
     Intent,

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from freetrain.broker.booking import Backfill, Bookings, Span, Wish
-from freetrain.broker.claims import Ground, find_claims
+from freetrain.broker.claims import find_claims
+from freetrain.broker.ground import Ground
 from freetrain.broker.waiting import could_start
 from slurm.holes import HoleEnd
 from slurm.records import Gres, JobRecord, Node
@@ -308,6 +309,52 @@ def test_leases_go_that_move_the_plan_of_a_job_before_one_that_could_start() -> 
 
     assert claims(planned_s=240.0) == {"n1", "n2"}
     assert claims(planned_s=3_001.0) == {"n1"}
+
+
+@pytest.mark.parametrize(("lease_s", "given"), [(3_600.0, {"n0"}), (200.0, set())])
+def test_leases_go_beside_which_backfill_would_not_start_whom_room_is_made_for(
+    lease_s: float, given: set[str]
+) -> None:
+    # Without the lease of n0 the first has n0, n1 and n2 in 200 s, and the second n3.
+    # Beside it the first would have n1, n2 and n3 then, and nothing tells so far.
+    four = {f"n{k}": replace(NODES["n0"], name=f"n{k}") for k in range(4)}
+    ground = Ground(
+        holes=(hole("n0"), hole("n3"), hole("g0")),
+        nodes=four | {"g0": NODES["g0"]},
+        leased=frozenset({"n0", "g0"}),
+        spans=dict.fromkeys(("n0", "g0"), Span(NOW_S - 600, NOW_S + lease_s)),
+        busy_until_s={"n1": NOW_S + 200, "n2": NOW_S + 200},
+    )
+    first, second = waiting(1, nodes=3), waiting(2, limit_s=1_000.0, priority=1)
+
+    claims = find_claims([first, second], ground, is_ours=lambda _: False, now_s=NOW_S)
+
+    assert claims.idle == {"n3": 2}
+    assert claims.leased == dict.fromkeys(given, 2)
+
+
+def test_leases_go_on_nodes_that_slurm_would_take_where_fewer_have_to_go_so() -> None:
+    # Without leases the first has all in 600 s, and the third n0 and n2 until 100 s.
+    # On n0 and n3 the second would go ahead of both for 1,000 s, as the lease of n2
+    # puts the first off; that of n4 ends as early as may be.
+    nodes = {f"n{k}": replace(NODES["n0"], name=f"n{k}") for k in range(5)}
+    ground = Ground(
+        holes=tuple(hole(name) for name in ("n0", "n2", "n3", "n4")),
+        nodes=nodes,
+        leased=frozenset({"n2", "n4"}),
+        spans={"n2": Span(NOW_S, NOW_S + 3_600), "n4": Span(NOW_S, NOW_S + 700)},
+        busy_until_s={"n1": NOW_S + 600},
+    )
+    jobs = [
+        waiting(1, nodes=5, priority=3),
+        waiting(2, nodes=2, priority=2, limit_s=1_000.0),
+        waiting(3, nodes=2, priority=1, limit_s=100.0),
+    ]
+
+    claims = find_claims(jobs, ground, is_ours=lambda _: False, now_s=NOW_S)
+
+    assert claims.idle == {"n0": 3}
+    assert claims.leased == {"n2": 3}
 
 
 def test_a_start_beyond_what_backfill_plans_holds_nothing() -> None:

@@ -10,7 +10,8 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from freetrain.broker.booking import Backfill
-from freetrain.broker.claims import Ground, find_claims
+from freetrain.broker.claims import find_claims
+from freetrain.broker.ground import Ground
 from logs.schedule.slurm import SlurmParameters
 from logs.schedule.unitset import members, unit_set
 from slurm.holes import Hole, HoleEnd

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hypothesis import event, given, settings
@@ -15,12 +16,13 @@ from logs.schedule import Method, SlurmParameters
 from logs.schedule.build import prepare
 from logs.schedule.slurm import SlurmPlacer
 from logs.schedule.unitset import members
-from tests.replay.loop.worlds_loop import crowds, trace_of
+from tests.replay.loop.worlds_loop import J, crowds, trace_of
 
 if TYPE_CHECKING:
+    from hypothesis.strategies import DrawFn
+
     from logs.schedule.machine import Running
     from logs.schedule.simulation import Simulation
-    from tests.replay.loop.worlds_loop import J
 
 
 def unleased(simulation: Simulation) -> tuple[Running, ...]:
@@ -62,3 +64,59 @@ def test_who_could_start_first_without_leases_gets_the_nodes_for_it(
         assert claimed.bit_count() >= started[0].units.bit_count()
     else:
         assert not claimed & ~leased
+
+
+@dataclass(frozen=True)
+class Held:
+    """Who has which nodes when others come, one second later."""
+
+    nodes: int
+    busy: list[J]
+    leases_s: list[float | None]
+    coming: list[J]
+
+
+@st.composite
+def held(draw: DrawFn) -> Held:
+    """Some nodes are others', some leased, some idle; two to four jobs come."""
+    asks_s = st.sampled_from([60.0, 120.0, 300.0, 900.0, 3_600.0])
+    ends_s = st.sampled_from([None, 120.0, 600.0, 14_400.0])
+    busy = [J(0.0, s, draw(st.integers(1, 2)), s) for s in draw(st.lists(asks_s))]
+    free = draw(st.lists(ends_s, min_size=1, max_size=5))
+    nodes = sum(job.nodes for job in busy) + len(free)
+    sizes = draw(st.lists(st.integers(1, nodes), min_size=2, max_size=4))
+    coming = [J(1.0, s, size, s) for size, s in ((n, draw(asks_s)) for n in sizes)]
+    return Held(nodes, busy, draw(st.permutations(free)), coming)
+
+
+@settings(max_examples=500, deadline=None)
+@given(world=held())
+def test_who_could_start_without_leases_starts_beside_those_that_stay(
+    world: Held,
+) -> None:
+    prepared = prepare(
+        trace_of([*world.busy, *world.coming], world.nodes), Method.SLURM
+    )
+    simulation, spans = prepared.simulation, {}
+    if world.busy:
+        simulation.step()
+    machine = simulation.machine
+    machine.now_s = 0.0
+    for unit, end_s in zip(members(machine.free), world.leases_s, strict=True):
+        if end_s is not None:
+            machine.lease(1 << unit, end_s)
+            spans[unit] = Span(0.0, end_s)
+    simulation.step()
+    could = {running.job for running in unleased(simulation)}
+
+    queue = Queue(simulation, Nodes(prepared.layout), knows_plans=True)
+    units, booked_s = queue.claimed(spans, machine.now_s)
+    machine.release(units & machine.leased)
+    for unit in members(machine.free & ~units):  # which is leased anew
+        machine.lease(1 << unit, booked_s.get(unit, 14_400.0))
+    SlurmPlacer(SlurmParameters()).anew(-math.inf).place(
+        machine, ended=True, arrived=True
+    )
+
+    event(f"{min(len(could), 2)} could start beside {min(len(spans), 2)} leases")
+    assert could <= {running.job for running in machine.take_started()}
