@@ -241,7 +241,7 @@ class LearnedForecaster:
         )
 
     def _part(self, left: Sequence[int]) -> None:
-        self._lineup.leave(left)
+        self._lineup.leave(left, clusters=len(self._clusters))
         self._sayings.lose(left)
         if self._knows_pairs:
             idle = np.fromiter(self._cluster_of, np.intp, len(self._cluster_of))

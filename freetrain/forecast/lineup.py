@@ -26,8 +26,19 @@ _SAID_HITS = 20.0
 """What is believed of a part of the line before any left, in clusters that began there
 when somebody left: they are hit as often as those of any other part."""
 
-_PARTS = 24
-"""Parts of the line begin at places 0, 1, 2, 4, 8, …: as many as any machine needs."""
+_PARTS = 11
+"""Parts of the line begin at places 0, 1, 2, 4, 8, …, 512, and the last has no end: who
+is looked at one by one is as few on a machine of twenty thousand nodes as on others."""
+
+_LAST = _PARTS - 1
+_ENDS = 1 << (_LAST - 1)
+"""Where in line all but the last part end."""
+
+_LASTS = 2_048.0
+"""Departures after which one counts a third as much, as below leaves; so many are kept
+of pairs. A site that changes how it places jobs is believed after as many, however long
+it did otherwise. Of pairs a departure counts as the share of them that it touches: few
+nodes of many teach little, and make little be forgotten."""
 
 
 class Lineup:
@@ -88,11 +99,16 @@ class Lineup:
                 insort(self._line, node, key=self._order)
         self._begins = None
 
-    def leave(self, left: Collection[int]) -> None:
-        """Take note that *left* are idle no more; their clusters are still known."""
+    def leave(self, left: Collection[int], *, clusters: int) -> None:
+        """Take note that *left* are idle no more; their clusters are still known.
+
+        Args:
+            left: Who leaves.
+            clusters: How many there were until now, those of *left* among them.
+        """
         if not self._is_line:
             return
-        self._count_parts({self._cluster_of[node] for node in left})
+        self._count_parts({self._cluster_of[node] for node in left}, clusters)
         gone = sorted(map(self._place, left))
         self._count_pairs(gone)
         self.longest = self._longest()
@@ -131,7 +147,7 @@ class Lineup:
         """
         if self.longest == 1:
             return 1.0
-        part = self._begin()[cluster].bit_length()
+        part = self._part(cluster)
         rate = sum(self._hit) / sum(self._there)
         seen = self._hit[part] + _SAID_HITS * rate
         return seen / (self._there[part] + _SAID_HITS) / rate
@@ -140,20 +156,28 @@ class Lineup:
         return bisect_left(self._line, self._order(node), key=self._order)
 
     def _begin(self) -> Mapping[int, int]:
-        """Return the place in line of the first node of each cluster."""
+        """Return where each cluster begins, of all that do in any but the last part."""
         if self._begins is None:
             # Back to front, so that the first place of each is the one that stays.
-            clusters = map(self._cluster_of.__getitem__, reversed(self._line))
-            places = range(len(self._line) - 1, -1, -1)
+            places = range(min(_ENDS, len(self._line)) - 1, -1, -1)
+            nodes = map(self._line.__getitem__, places)
+            clusters = map(self._cluster_of.__getitem__, nodes)
             self._begins = dict(zip(clusters, places, strict=True))
         return self._begins
 
-    def _count_parts(self, hit: Collection[int]) -> None:
+    def _part(self, cluster: int) -> int:
+        place = self._begin().get(cluster)
+        return _LAST if place is None else place.bit_length()
+
+    def _count_parts(self, hit: Collection[int], clusters: int) -> None:
+        for sums in (self._there, self._hit):
+            sums[:] = [one - one / _LASTS for one in sums]
         begins = self._begin()
         for place in begins.values():
             self._there[place.bit_length()] += 1.0
+        self._there[_LAST] += clusters - len(begins)
         for cluster in hit:
-            self._hit[begins[cluster].bit_length()] += 1.0
+            self._hit[self._part(cluster)] += 1.0
 
     def _count_pairs(self, gone: Sequence[int]) -> None:
         """Count pairs of whom one left, and both; a departure counts 1 at the most.
@@ -168,8 +192,15 @@ class Lineup:
                 return
             both = sum(place + apart in left for place in gone)
             either = bisect_left(gone, pairs) + len(gone) - bisect_left(gone, apart)
-            self._either[at] += (either - both) / pairs
-            self._both[at] += both / pairs
+            self._count(at, (either - both) / pairs, both / pairs)
+
+    def _count(self, at: int, either: float, both: float) -> None:
+        """Count pairs so far apart in; what was counted fades, what is believed not."""
+        fades, strangers = either / _LASTS, SAID_TOGETHER / SAID_EVENTS
+        self._either[at] -= fades * (self._either[at] - _SAID_DEPARTURES)
+        self._both[at] -= fades * (self._both[at] - _SAID_DEPARTURES * strangers)
+        self._either[at] += either
+        self._both[at] += both
 
     def _leave_together(self, place: int) -> bool:
         return 2.0 * self._both[place] >= self._either[place]

@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from freetrain.forecast.affinity import Affinity
-from freetrain.forecast.learned import LearnedForecaster
 from freetrain.forecast.lineup import APART, Lineup
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-HORIZON_S = 400.0
+    from collections.abc import Sequence
 
 
-def in_turns(lineup: Lineup, cluster_of: dict[int, int], *, turns: int) -> Lineup:
+def in_turns(
+    lineup: Lineup,
+    cluster_of: dict[int, int],
+    *,
+    turns: int,
+    left: Sequence[int] = range(20),
+) -> Lineup:
     """Let half a line of 40 leave from the low end and come back, again and again."""
     for _ in range(turns):
         lineup.join(set(range(40)) - set(cluster_of))
         cluster_of |= {node: node for node in range(40)}
-        lineup.leave(range(20))
-        for node in range(20):
+        lineup.leave(left, clusters=40)
+        for node in left:
             del cluster_of[node]
     return lineup
 
@@ -43,7 +45,7 @@ def test_as_many_as_leave_from_one_end_are_expected_to_leave_together() -> None:
 def test_nodes_that_leave_each_by_itself_stay_strangers() -> None:
     lineup = Lineup(dict.fromkeys(range(40), 0), order=int)
     for node in range(0, 40, 3):
-        lineup.leave([node])
+        lineup.leave([node], clusters=1)
 
     assert lineup.longest == 1
     assert lineup.times(0) == 1.0
@@ -60,12 +62,93 @@ def test_the_end_that_leaves_first_is_hit_oftener_than_the_other() -> None:
 
 def test_clusters_are_counted_where_they_begin_in_parts_that_double() -> None:
     lineup = Lineup({node: node // 2 for node in range(40)}, order=int)
-    lineup.leave([0, 9])
+    lineup.leave([0, 9], clusters=20)
     state = lineup.to_state()
 
     # They begin at 0, 2, 4, …, and those at 0 and 8 are hit.
     assert state["there"][:7] == [1, 0, 1, 2, 4, 8, 4]
     assert state["hit"][:7] == [1, 0, 0, 0, 1, 0, 0]
+
+
+def test_clusters_that_begin_far_down_the_line_are_one_part() -> None:
+    near, far = 100, 900
+    lineup = Lineup({node: node // 2 for node in range(1_200)}, order=int)
+    lineup.leave([near, far], clusters=600)
+    state = lineup.to_state()
+
+    # They begin at every second place: 256 of them before 512, and all others behind.
+    assert state["there"] == [1, 0, 1, 2, 4, 8, 16, 32, 64, 128, 600 - 256]
+    assert state["hit"] == [0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 1]
+
+
+class Asked(dict[int, int]):
+    """Knows how many nodes were asked for."""
+
+    count = 0
+
+    def __getitem__(self, node: int) -> int:
+        self.count += 1
+        return super().__getitem__(node)
+
+
+def test_as_few_nodes_are_asked_for_on_a_large_machine_as_on_a_small_one() -> None:
+    counts = []
+    for nodes in (2_000, 20_000):
+        cluster_of = Asked({node: node // 2 for node in range(nodes)})
+        lineup = Lineup(cluster_of, order=int)
+        lineup.leave(range(8), clusters=nodes // 2)
+        counts.append(cluster_of.count)
+
+    assert counts == [520, 520]
+
+
+def test_a_site_that_lets_neighbours_part_is_believed_however_long_it_did_not() -> None:
+    cluster_of: dict[int, int] = {}
+    lineup = in_turns(Lineup(cluster_of, order=int), cluster_of, turns=6_000)
+    before = lineup.longest
+    in_turns(lineup, cluster_of, turns=2_048, left=range(0, 40, 2))
+
+    assert (before, lineup.longest) == (8, 1)
+
+
+def test_a_site_that_takes_from_the_other_end_is_believed_however_long_it_did_not() -> (
+    None
+):
+    cluster_of: dict[int, int] = {}
+    lineup = in_turns(Lineup(cluster_of, order=int), cluster_of, turns=6_000)
+    in_turns(lineup, cluster_of, turns=2_048, left=range(20, 40))
+    lineup.join(range(20, 40))
+    cluster_of |= {node: node for node in range(20, 40)}
+
+    assert lineup.times(0) < 1.0 < lineup.times(39)
+
+
+def test_what_was_counted_fades_to_what_is_believed_of_strangers() -> None:
+    cluster_of: dict[int, int] = {}
+    lineup = in_turns(Lineup(cluster_of, order=int), cluster_of, turns=1)
+    once = lineup.to_state()
+    in_turns(lineup, cluster_of, turns=2_048, left=range(0, 40, 2))
+    state = lineup.to_state()
+
+    # Each of these departures takes one of any two neighbours, and touches all pairs.
+    faded = (1.0 - 1.0 / 2_048.0) ** 2_048
+    either = 8.0 + faded * (once["either"][0] - 8.0) + 2_048.0 * (1.0 - faded)
+    assert once["both"][0] == pytest.approx(2.4 + 19 / 39)
+    assert state["both"][0] == pytest.approx(2.4 + faded * (once["both"][0] - 2.4))
+    assert state["either"][0] == pytest.approx(either)
+
+
+def test_a_departure_of_few_nodes_of_many_makes_little_fade() -> None:
+    cluster_of: dict[int, int] = {}
+    lineup = in_turns(Lineup(cluster_of, order=int), cluster_of, turns=6_000)
+    once = lineup.to_state()
+    in_turns(lineup, cluster_of, turns=2_048, left=[0])
+
+    # One of 39 pairs of neighbours is touched each time.
+    faded = (1.0 - 1.0 / 2_048.0 / 39.0) ** 2_048
+    assert lineup.to_state()["both"][0] == pytest.approx(
+        2.4 + faded * (once["both"][0] - 2.4)
+    )
 
 
 def test_whoever_begins_the_line_now_is_what_counts() -> None:
@@ -83,7 +166,7 @@ def test_pairs_are_counted_as_if_one_by_one(
     left = data.draw(st.sets(st.sampled_from(sorted(nodes)), min_size=1))
     before = Lineup({}, order=int).to_state()
     lineup = Lineup(dict.fromkeys(nodes, 0), order=int)
-    lineup.leave(left)
+    lineup.leave(left, clusters=1)
     after, line = lineup.to_state(), sorted(nodes)
 
     for at, apart in enumerate(APART):
@@ -103,7 +186,7 @@ def test_the_line_is_in_order_whatever_came_and_went(
     left = data.draw(st.sets(st.sampled_from(sorted(first))))
     cluster_of = dict.fromkeys(first, 0)
     lineup = Lineup(cluster_of, order=int)
-    lineup.leave(left)
+    lineup.leave(left, clusters=1)
     lineup.join(sorted(nodes - first))
     line = sorted(nodes - left)
     cluster_of.clear()
@@ -161,93 +244,3 @@ def test_neighbours_that_leave_together_and_never_left_are_refused(part: str) ->
 
     with pytest.raises(ValueError, match="nobody ever left"):
         Lineup({}, order=int, state=state)
-
-
-def lined_up(order: Callable[[int], Any] = int) -> LearnedForecaster:
-    """Return one that has seen half a line leave from one end, again and again."""
-    forecaster = LearnedForecaster(HORIZON_S, pairs=Affinity(), order=order)
-    forecaster.see(0.0, joined=range(40), left=())
-    for turn in range(1, 60):
-        forecaster.see(1_000.0 * turn, joined=(), left=range(20))
-        forecaster.see(1_000.0 * turn + 100.0, joined=range(20), left=())
-    forecaster.see(60_000.0, joined=(), left=range(20))
-    return forecaster
-
-
-def test_neighbours_are_of_one_cluster_whenever_they_came() -> None:
-    forecaster = lined_up()
-    for node in range(4):
-        forecaster.see(60_000.0 + 10.0 * node, joined=[node], left=())
-
-    assert len({forecaster.cluster(node) for node in range(4)}) == 1
-
-
-def test_what_was_foretold_is_held_against_those_who_were_there_then() -> None:
-    alone, joined = lined_up(), lined_up()
-    for forecaster, late in ((alone, []), (joined, [1])):
-        forecaster.see(60_400.0, joined=[0], left=())
-        forecaster.see(60_500.0, joined=late, left=())
-        forecaster.see(60_600.0, joined=(), left=[0])
-        forecaster.see(61_000.0, joined=(), left=())
-
-    assert joined.cluster(1) == joined.cluster(20)
-    assert joined.to_state()["calibration"] == alone.to_state()["calibration"]
-
-
-def test_a_cluster_in_line_has_no_more_nodes_than_leave_together() -> None:
-    forecaster = lined_up()
-    for node in range(20):
-        forecaster.see(60_000.0 + 10.0 * node, joined=[node], left=())
-
-    assert {len(forecaster.members(forecaster.cluster(n))) for n in range(20)} == {5, 8}
-
-
-def turned(node: int) -> int:
-    """Return the place of *node* where the first twenty have another order."""
-    return 7 * node % 20 if node < 20 else node
-
-
-def test_who_comes_at_once_is_lined_up_by_place_and_not_by_number() -> None:
-    runs = []
-    for place in (int, turned):
-        forecaster = lined_up(place)
-        forecaster.see(60_100.0, joined=range(20), left=())
-        groups = {forecaster.cluster(n): set[int]() for n in range(20)}
-        for node in range(20):
-            groups[forecaster.cluster(node)].add(place(node))
-        runs.append(sorted(map(sorted, groups.values())))
-
-    assert runs[0] == runs[1]
-
-
-def test_the_end_that_leaves_first_has_the_shorter_life() -> None:
-    forecaster = lined_up()
-    forecaster.see(60_100.0, joined=[*range(20), *range(40, 60)], left=())
-    low, high = (forecaster.prospect(forecaster.cluster(n)) for n in (0, 59))
-
-    assert low.life_s < high.life_s
-    assert low.hit > high.hit
-    assert forecaster.survival(0, 600.0) < forecaster.survival(59, 600.0)
-
-
-def test_who_comes_between_two_clusters_joins_the_larger() -> None:
-    forecaster = lined_up()
-    forecaster.forget_pool()
-    forecaster.see(60_100.0, joined=[*range(8), 9], left=())
-    forecaster.see(60_200.0, joined=[], left=[5, 6, 7])
-    forecaster.see(60_300.0, joined=[8], left=())
-
-    assert forecaster.cluster(4) != forecaster.cluster(9)
-    assert forecaster.cluster(8) == forecaster.cluster(4)
-
-
-def test_a_cluster_that_was_joined_is_another_one_to_what_is_expected() -> None:
-    asked, other = lined_up(), lined_up()
-    for forecaster in (asked, other):
-        forecaster.see(60_100.0, joined=[0], left=())
-        forecaster.see(60_200.0, joined=(), left=())
-    asked.prospect(asked.cluster(0))
-    for forecaster in (asked, other):
-        forecaster.see(60_201.0, joined=[1], left=())
-
-    assert asked.prospect(asked.cluster(0)) == other.prospect(other.cluster(0))
