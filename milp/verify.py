@@ -84,7 +84,7 @@ def _misshapen(problem: Problem, counts: Sequence[Sequence[int]]) -> Iterator[st
 def _trainer_violations(trainer: TrainerState, row: Sequence[int]) -> list[str]:
     broken = []
     nodes, held = sum(row), sum(trainer.held)
-    if nodes != 0 and not _is_size(nodes, trainer.curve.sizes):
+    if nodes != 0 and not is_size(nodes, trainer.curve.sizes):
         broken.append(f"M2: {trainer.name}: {nodes} nodes is not a size it can use")
     for index, (count, before) in enumerate(zip(row, trainer.held, strict=True)):
         if (nodes >= held and count < before) or (nodes <= held and count > before):
@@ -99,7 +99,8 @@ def _trainer_violations(trainer: TrainerState, row: Sequence[int]) -> list[str]:
     return broken
 
 
-def _is_size(nodes: int, sizes: Sequence[int]) -> bool:
+def is_size(nodes: int, sizes: Sequence[int]) -> bool:
+    """Tell whether *nodes* is one of *sizes*, which ascend."""
     index = bisect_left(sizes, nodes)
     return index < len(sizes) and sizes[index] == nodes
 

@@ -15,8 +15,9 @@ from milp.planner import Outcome
 from milp.window import total_gain
 from milp.window_bound import loose_bound
 from milp.window_improvement import improve
-from milp.window_planner import WindowPlanner, violations
+from milp.window_planner import WindowPlanner
 from milp.window_proof import TOLERANCE, Proof, prove
+from milp.window_verify import violations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

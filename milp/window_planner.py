@@ -5,19 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from milp.problem import NodeClass, Problem, TrainerState
-from milp.verify import constraint_violations
 from milp.window_chances import Chances
 from milp.window_search import Climb
 from milp.window_table import Table
+from milp.window_verify import violations
 from milp.window_worths import Worths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from milp.window import Holder, Holding, Window
-
-_ROUNDING = 1e-9
+    from milp.window import Holding, Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,73 +76,10 @@ class WindowPlanner:
                 if table.holdings() != ended:
                     Climb(table).run(stop, ended)
                     tables.append(table)
-        best = max(tables, key=lambda table: table.value)
-        holdings = best.holdings()
-        broken = violations(window, holdings, claimed=best.value, least=kept_gain)
+        gains = [table.value for table in tables]
+        gained = max(gains)
+        holdings = tables[gains.index(gained)].holdings()
+        broken = violations(window, holdings, claimed=gained, least=kept_gain)
         if broken:
             return WindowPlan(kept, kept_gain, kept, kept_gain, broken)
-        return WindowPlan(holdings, best.value, kept, kept_gain)
-
-
-def violations(
-    window: Window, holdings: Sequence[Holding], *, claimed: float, least: float
-) -> tuple[str, ...]:
-    """Return what is wrong with a plan, in sentences; empty for a sound one.
-
-    M1 to M5 by ``verify``, over the trainers that change and the classes that they
-    change; all others are one class, of which they keep what they have.
-
-    Args:
-        window: The problem.
-        holdings: The plan.
-        claimed: What it is said to gain, W0.
-        least: What keeping the present plan gains.
-    """
-    pairs = enumerate(zip(window.trainers, holdings, strict=True))
-    moved = [
-        (place, trainer, new)
-        for place, (trainer, new) in pairs
-        if new is not trainer.held and new != trainer.held
-    ]
-    broken = constraint_violations(*_changed(window, moved)) if moved else ()
-    if broken:
-        return broken
-    if claimed < least - _ROUNDING * (1.0 + abs(least)):
-        return (f"W0: gains {claimed!r}, and keeping the present plan {least!r}",)
-    return ()
-
-
-def _changed(
-    window: Window, moved: Sequence[tuple[int, Holder, Holding]]
-) -> tuple[Problem, list[list[int]]]:
-    """Return what changes as a problem of few trainers and classes.
-
-    Args:
-        window: The problem.
-        moved: Trainers that change, with their places and their new holdings.
-    """
-    changed = [trainer.held.items() ^ new.items() for _, trainer, new in moved]
-    touched = sorted({k for items in changed for k, _ in items})
-    capacity = [
-        window.free.get(k, 0) + sum([one.held.get(k, 0) for _, one, _ in moved])
-        for k in touched
-    ]
-    states, rows = [], []
-    for place, trainer, new in moved:
-        held = [trainer.held.get(k, 0) for k in touched]
-        row = [new.get(k, 0) for k in touched]
-        rest = sum(trainer.held.values()) - sum(held)
-        states.append(
-            TrainerState(
-                f"trainer {place}",
-                trainer.curve,
-                (*held, rest),
-                trainer.up_s,
-                trainer.down_s,
-            )
-        )
-        rows.append([*row, sum(new.values()) - sum(row)])
-    others = sum([state.held[-1] for state in states])
-    classes = [NodeClass(str(k), n) for k, n in zip(touched, capacity, strict=True)]
-    whole = (*classes, NodeClass("untouched", others))
-    return Problem(whole, tuple(states), 0.0), rows
+        return WindowPlan(holdings, gained, kept, kept_gain)

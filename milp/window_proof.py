@@ -15,7 +15,7 @@ from milp.proposal import Found
 from milp.window import total_gain
 from milp.window_bound import ask
 from milp.window_pieces import Pieces
-from milp.window_planner import violations
+from milp.window_verify import violations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
