@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from milp.window import Holding
     from milp.window_chances import Step
-    from milp.window_seats import Seat
+    from milp.window_seats import Gift, Seat
     from milp.window_table import Table
 
 _MOST_MOVES = 200
@@ -32,6 +32,9 @@ class Move(NamedTuple):
     more: int
     to: int = -1
     taken: int = 0
+
+
+_STAY = Move(*NOTHING)
 
 
 class Climb:
@@ -136,15 +139,16 @@ class Climb:
                 self._gifts[place] = gift
 
     def _best_transfer(self) -> Move:
-        best, most = Move(*NOTHING), 0.0
+        best, most = _STAY, 0.0
         seats, moved = self._table.seats, sorted(self._table.moved)
         for place in moved:
             giver = seats[place]
             if not giver.takes:
                 continue
             others = [to for to in moved if to != place]
-            for lost, k, spare in giver.gifts():
-                for to in self._rivals((lost, place, k, spare), others):
+            for gift in giver.gifts():
+                lost, k, spare = gift
+                for to in self._rivals(place, gift, others):
                     rival = seats[to]
                     value, taken = rival.with_up_to(k, spare)
                     gained = lost + value - rival.value
@@ -152,13 +156,13 @@ class Climb:
                         best, most = Move(gained, place, k, -spare, to, taken), gained
         return best
 
-    def _rivals(self, gift: Step, others: Sequence[int]) -> Sequence[int]:
+    def _rivals(self, place: int, gift: Gift, others: Sequence[int]) -> Sequence[int]:
         """Return who may gain more by a gift than who gives it loses.
 
         Where all of the class was free, and went to who gained most by it, those who
         did not move since gain less. Of those who never moved one gains most.
         """
-        lost, place, k, spare = gift
+        lost, k, spare = gift
         won_at = self._won_at.get((place, k, spare))
         if won_at is not None and won_at == self._moved_at[place]:
             return sorted(j for j, at in self._moved_at.items() if at > won_at)
@@ -171,10 +175,10 @@ class Climb:
         That is for nobody to whom it is not worth more than what is *lost*, which most
         gifts end with.
         """
-        moved = self._table.moved
+        # Half of what is worth it, as sums round differently in another order.
+        enough, moved = lost - self._least / 2, self._table.moved
         for less, places in self._table.chances.takers(k, spare):
-            # Half of what is worth it, as sums round differently in another order.
-            if lost - less <= self._least / 2:
+            if less >= enough:
                 break
             for place in places:
                 if place not in moved:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING
+from math import inf
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -11,7 +11,10 @@ if TYPE_CHECKING:
     from milp.window import Holding
     from milp.window_worths import Expected, Terms
 
-_NO_ROOM = (-math.inf, 0)
+Gift: TypeAlias = tuple[float, int, int]
+"""What a trainer gains by giving nodes of a class: gain, class, nodes."""
+
+_NO_ROOM = (-inf, 0)
 
 
 class Seat:
@@ -52,7 +55,7 @@ class Seat:
         self._above = self._below = 0
         self.nodes = terms.before
         self.value = self._value()
-        self._gifts: list[tuple[float, int, int]] | None = None
+        self._gifts: list[Gift] | None = None
         self._known: dict[tuple[int, int], tuple[float, int]] = {}
 
     def copy(self) -> Seat:
@@ -70,7 +73,7 @@ class Seat:
         """Return the largest size that is no more than its nodes, or 0."""
         worth = self._terms.worth
         nodes = min(self.nodes, self._terms.most)
-        while worth[nodes] == -math.inf:
+        while worth[nodes] == -inf:
             nodes -= 1
         return nodes
 
@@ -81,11 +84,11 @@ class Seat:
         if not nodes:
             return -cost
         if nodes > terms.most:
-            return -math.inf
+            return -inf
         useful_s = self._life_s / nodes - terms.loss_s * self._hits - terms.start_s
         worth = terms.worth[nodes]
         # Off its sizes it gains nothing, however bad the prospects.
-        return worth * useful_s - cost if worth > -math.inf else worth
+        return worth * useful_s - cost if worth > -inf else worth
 
     @property
     def takes(self) -> bool:
@@ -103,12 +106,14 @@ class Seat:
         if not nodes:
             return -cost
         worth = terms.worth[nodes]
-        if worth == -math.inf:
+        if worth == -inf:
             return worth
         mine = self.mine.get(k, 0)
         stays_s, hit, whole, gone = self._expected[k]
         life_s = (self._life_s + more * stays_s) / nodes
-        hits = self._hits + hit * gone[mine + more] / whole - hit * gone[mine] / whole
+        hits = self._hits + hit * gone[mine + more] / whole
+        if mine:
+            hits -= hit * gone[mine] / whole
         return worth * (life_s - terms.loss_s * hits - terms.start_s) - cost
 
     def with_up_to(self, k: int, nodes: int) -> tuple[float, int]:
@@ -144,7 +149,7 @@ class Seat:
                 best = value - present, k, more
         return best
 
-    def gifts(self) -> Sequence[tuple[float, int, int]]:
+    def gifts(self) -> Sequence[Gift]:
         """Return what it gains by giving all that it may of a class, by class.
 
         Who takes gives no more than it takes (M4); what is no gain as a gift may be one
@@ -164,9 +169,12 @@ class Seat:
 
     def _taken(self) -> list[tuple[int, int]]:
         """Return how many more nodes it has than it holds now, by class."""
-        held = self.held
-        more = [(k, mine - held.get(k, 0)) for k, mine in self.mine.items()]
-        return [one for one in more if one[1] > 0]
+        before = self.held.get
+        return [
+            (k, mine - before(k, 0))
+            for k, mine in self.mine.items()
+            if mine > before(k, 0)
+        ]
 
     def _doubtful(self) -> list[tuple[int, int]]:
         """Return all it has of the classes without which it might gain more.
@@ -193,14 +201,15 @@ class Seat:
         self._gifts = None
         self._known.clear()
         mine, held = self.mine.get(k, 0), self.held.get(k, 0)
+        after = mine + more
         stays_s, hit, whole, gone = self._expected[k]
-        self._above += (mine + more > held) - (mine > held)
-        self._below += (mine + more < held) - (mine < held)
+        self._above += (after > held) - (mine > held)
+        self._below += (after < held) - (mine < held)
         self.nodes += more
         self._life_s += more * stays_s
-        self._hits += hit * gone[mine + more] / whole - hit * gone[mine] / whole
-        changed = {**self.mine, k: mine + more}
-        if not mine + more:
+        self._hits += hit * gone[after] / whole - hit * gone[mine] / whole
+        changed = {**self.mine, k: after}
+        if not after:
             del changed[k]
         self.mine = changed
         self.value = self._value()

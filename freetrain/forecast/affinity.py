@@ -47,7 +47,7 @@ class Affinity:
         # Adding to whole rows takes less than picking out of them who was idle.
         once = np.zeros(len(self._counts), dtype=np.uint32)
         once[idle] = _LEFT
-        once[np.asarray(left, dtype=np.intp)] += _TOGETHER
+        once[np.asarray(left, dtype=np.intp)] = _LEFT + _TOGETHER
         for node in left:
             # Into the row itself: ``self._counts[node] += once`` copies it back, too.
             row = self._counts[node]

@@ -42,12 +42,14 @@ def split(affinity: NDArray[np.float64], least: float) -> list[list[int]]:
     Returns:
         Places in *affinity*, each in one cluster.
     """
-    free = np.ones(len(affinity), dtype=bool)
-    return [
-        _grown(affinity, first, free, least)
-        for first in range(len(affinity))
-        if free[first]
-    ]
+    pairs = affinity.copy()
+    clusters: list[list[int]] = []
+    taken: set[int] = set()
+    for first in range(len(pairs)):
+        if first not in taken:
+            clusters.append(_grown(pairs, first, least))
+            taken.update(clusters[-1])
+    return clusters
 
 
 def close_to_each_other(affinity: NDArray[np.float64], nodes: int) -> list[int]:
@@ -68,19 +70,19 @@ def close_to_each_other(affinity: NDArray[np.float64], nodes: int) -> list[int]:
     return sorted(chosen)
 
 
-def _grown(
-    affinity: NDArray[np.float64], first: int, free: NDArray[np.bool_], least: float
-) -> list[int]:
-    """Return the cluster that begins with *first*; its nodes are free no more."""
+def _grown(pairs: NDArray[np.float64], first: int, least: float) -> list[int]:
+    """Return the cluster that begins with *first*.
+
+    Whoever is in it is close to nobody in *pairs* any more: most groups are small, and
+    each mask of those who are free would take as long as all else.
+    """
     cluster = [first]
-    free[first] = False
-    summed = np.where(free, affinity[first], -np.inf)
-    while summed.size:
-        nearest = int(summed.argmax())
-        if not summed[nearest] >= least * len(cluster):
-            break
+    pairs[:, first] = -np.inf
+    summed = pairs[first].copy()
+    nearest = int(summed.argmax())
+    while summed.item(nearest) >= least * len(cluster):
         cluster.append(nearest)
-        free[nearest] = False
-        summed += affinity[nearest]
-        summed[nearest] = -np.inf
+        pairs[:, nearest] = -np.inf
+        summed += pairs[nearest]
+        nearest = int(summed.argmax())
     return cluster

@@ -32,6 +32,8 @@ _MOST_AT_ONCE = 512
 _FRESH = 0.02
 """A prospect is made anew when the cluster's age has grown by this share."""
 
+_UNTOLD = lasting(0.0)
+
 
 @dataclass(slots=True)
 class _Cluster:
@@ -41,7 +43,7 @@ class _Cluster:
         nodes: Those left.
         since_s: When the first of them became idle.
         meter: Counts its exposure while it has these nodes.
-        prospect: What was expected of it last, if still of use.
+        prospect: What was expected of it last.
         until_s: Up to what time that is of use.
         times: How much likelier than others of its size and age it was then.
         arrivals: Those who became idle with it; None if not kept.
@@ -50,7 +52,7 @@ class _Cluster:
     nodes: set[int]
     since_s: float
     meter: Meter
-    prospect: Prospect | None = None
+    prospect: Prospect = _UNTOLD
     until_s: float = -math.inf
     times: float = 1.0
     arrivals: Arrivals | None = None
@@ -179,21 +181,22 @@ class LearnedForecaster:
 
         Kept for a fiftieth of the cluster's age, as nothing changes much till then.
         """
-        if self._now_s < self._cold.until_s:
-            return self._lasting
         known, now_s = self._clusters[cluster], self._now_s
         # Asked for each class of each plan: even to be told 1 takes a tenth of that.
         times = 1.0 if self._lineup.longest == 1 else self._lineup.times(cluster)
-        if known.prospect is None or now_s > known.until_s or times != known.times:
-            age_s = now_s - known.since_s
-            alike = len(known.nodes), age_s, times
-            if (made := self._prospects.get(alike)) is None:
-                risk = self._hazard.risk(*alike, horizon_s=self._horizon_s)
-                hit = -math.expm1(-risk.hits)
-                made = self._prospects[alike] = Prospect(risk.life_s, hit, risk.share)
-            known.prospect = made
-            known.until_s, known.times = now_s + _FRESH * age_s, times
-        return known.prospect
+        if now_s <= known.until_s and times == known.times:
+            return known.prospect
+        if now_s < self._cold.until_s:
+            return self._lasting
+        age_s = now_s - known.since_s
+        alike = len(known.nodes), age_s, times
+        if (made := self._prospects.get(alike)) is None:
+            hits, life_s, share = self._hazard.risk(*alike, horizon_s=self._horizon_s)
+            made = Prospect(life_s, -math.expm1(-hits), share)
+            self._prospects[alike] = made
+        known.prospect, known.times = made, times
+        known.until_s = now_s + _FRESH * age_s
+        return made
 
     def survival(self, node: int, horizon_s: float) -> float:
         """Return the probability that an idle node stays *horizon_s* more."""
@@ -254,7 +257,7 @@ class LearnedForecaster:
             age_s = self._now_s - cluster.since_s
             self._hazard.hit(len(cluster.nodes), age_s, len(nodes))
             cluster.nodes.difference_update(nodes)
-            cluster.prospect = None
+            cluster.until_s = -math.inf
             if cluster.nodes:
                 cluster.meter = self._hazard.meter(len(cluster.nodes), age_s)
             else:
@@ -288,7 +291,7 @@ class LearnedForecaster:
         cluster = self._clusters[number]
         cluster.nodes.add(node)
         cluster.meter = self._hazard.meter(len(cluster.nodes), cluster.meter.age_s)
-        cluster.prospect = cluster.arrivals = None
+        cluster.until_s, cluster.arrivals = -math.inf, None
         self._cluster_of[node] = number
 
     def _found(self, nodes: set[int], arrivals: Arrivals | None = None) -> None:

@@ -39,30 +39,33 @@ def changes_to_holdings(
     ]
     if not moved:
         return ()
-    wanted = {k for _, held, new in moved for k, n in new.items() if n > held.get(k, 0)}
-    free = set(view.free)
-    pool: dict[int, Sequence[int]] = {
-        k: sorted(free & forecaster.members(k)) for k in wanted
-    }
-    dropped = {
-        place: _dropped(view.trainers[place].held, held, new, forecaster)
+    dropped = [
+        _dropped(view.trainers[place].held, held, new, forecaster)
         for place, held, new in moved
-    }
-    for k in wanted:
-        given = [node for own in dropped.values() for node in own.get(k, ())]
-        if given:
-            pool[k] = sorted([*pool[k], *given])
-    changes = []
-    for place, held, new in moved:
+    ]
+    given: dict[int, list[int]] = {}
+    for own in dropped:
+        for k, nodes in own.items():
+            given.setdefault(k, []).extend(nodes)
+    free, changes = set(view.free), []
+    left: dict[int, Sequence[int]] = {}
+    for (place, held, new), own in zip(moved, dropped, strict=True):
         taken: list[int] = []
-        grown = [(k, n - held.get(k, 0)) for k, n in new.items() if n > held.get(k, 0)]
-        for k, more in sorted(grown):
-            chosen = _together(pool[k], more, forecaster)
+        for k, more in _grown(held, new):
+            if k not in left:
+                left[k] = sorted([*free & forecaster.members(k), *given.get(k, ())])
+            chosen = _together(left[k], more, forecaster)
             taken += chosen
-            pool[k] = sorted(set(pool[k]).difference(chosen))
-        gone = sorted(node for own in dropped[place].values() for node in own)
+            left[k] = sorted(set(left[k]).difference(chosen))
+        gone = sorted([node for nodes in own.values() for node in nodes])
         changes.append(Change(place, tuple(gone), tuple(sorted(taken))))
     return tuple(changes)
+
+
+def _grown(held: Holding, new: Holding) -> list[tuple[int, int]]:
+    """Return how many more nodes of a cluster *new* has than *held*, by cluster."""
+    more = [(k, count - held.get(k, 0)) for k, count in sorted(new.items())]
+    return [one for one in more if one[1] > 0]
 
 
 def _dropped(
