@@ -36,6 +36,10 @@ class Forecast(Protocol):
         """Return the name of the nodes that are expected to leave with *node*."""
         ...
 
+    def size(self, node: str) -> int:
+        """Return how many idle nodes that group has, whoever may use them."""
+        ...
+
     def prospect(self, node: str, usable_s: float) -> Prospect:
         """Return what is expected of the group of *node*, usable for so long."""
         ...
@@ -56,14 +60,14 @@ class Foreseen:
 
 @dataclass(slots=True)
 class _Alike:
-    """Nodes that fall into one class, and what is expected of their groups."""
+    """Nodes that fall into one class, and what is expected of their whole groups."""
 
     nodes: list[PoolNode] = field(default_factory=list)
-    prospects: dict[str, Prospect] = field(default_factory=dict)
+    groups: dict[str, Stay] = field(default_factory=dict)
 
-    def add(self, node: PoolNode, group: str, prospect: Prospect) -> None:
+    def add(self, node: PoolNode, group: str, whole: Stay) -> None:
         self.nodes.append(node)
-        self.prospects[group] = prospect
+        self.groups[group] = whole
 
 
 def classify_by(
@@ -90,20 +94,21 @@ def classify_by(
     """
     groups = {node.name: forecast.group(node.name) for node in pool.nodes}
     sizes = Counter(groups.values())
-    prospects: dict[tuple[str, int], Prospect] = {}
+    wholes: dict[tuple[str, int], Stay] = {}
     found: dict[Key, _Alike] = {}
     for node in pool.nodes:
         group = groups[node.name]
         until = _until(max(0.0, node.end_s - now_s), horizon_s)
-        if (group, until) not in prospects:
+        if (group, until) not in wholes:
             known_s = math.inf if until < 0 else until * _STEP_S
-            prospects[group, until] = forecast.prospect(node.name, known_s)
-        prospect = prospects[group, until]
+            prospect = forecast.prospect(node.name, known_s)
+            wholes[group, until] = Stay(forecast.size(node.name), *prospect)
+        whole = wholes[group, until]
         is_alone = sizes[group] == 1
-        alike = f"alone {int(prospect.life_s / _ALIKE_S)}" if is_alone else group
+        alike = f"alone {int(whole.life_s / _ALIKE_S)}" if is_alone else group
         waits = wait_s > 0.0 and node.lease is None
         key = (tuple(sorted(node.shapes)), alike, until, waits)
-        found.setdefault(key, _Alike()).add(node, group, prospect)
+        found.setdefault(key, _Alike()).add(node, group, whole)
     return _foreseen(pool, found, now_s=now_s, horizon_s=horizon_s, wait_s=wait_s)
 
 
@@ -147,8 +152,8 @@ def _foreseen(
         nodes, (shapes, alike, until, waits) = found[key].nodes, key
         life_s = max(0.0, min(node.end_s for node in nodes) - now_s)
         classes.append(NodeClass(f"{'+'.join(shapes)}, {alike}", len(nodes), life_s))
-        expected = list(found[key].prospects.values())
-        stay = _stay(expected, len(nodes), is_end_known=until >= 0).until(horizon_s)
+        wholes = list(found[key].groups.values())
+        stay = _stay(wholes, len(nodes), is_end_known=until >= 0).until(horizon_s)
         useful_s = max(0.0, stay.life_s - wait_s) if waits else stay.life_s
         stays.append(stay._replace(life_s=useful_s))
         index.update(dict.fromkeys((node.name for node in nodes), k))
@@ -163,18 +168,22 @@ def _foreseen(
     )
 
 
-def _stay(prospects: Sequence[Prospect], nodes: int, *, is_end_known: bool) -> Stay:
+def _stay(wholes: Sequence[Stay], nodes: int, *, is_end_known: bool) -> Stay:
     """Return what is expected of a class of one group, or of nodes that leave alone.
 
-    For the latter W1 is to be linear: x nodes are hit x times as often as one. It is
-    where the share is next to nothing, and ``hit`` then the hits on all of them. But
-    those whose known ends fall into one minute are lost at once.
+    What is expected is told of whole groups, all idle nodes of them: of a group that
+    has others beside the class, fewer nodes are hit less, as W1 has it.
+
+    Of nodes that leave alone W1 is to be linear: x nodes are hit x times as often as
+    one. It is where the share is next to nothing, and ``hit`` then the hits on all of
+    them. But those whose known ends fall into one minute are lost at once.
     """
-    if len(prospects) == 1:
-        one = prospects[0]
-        return Stay(nodes, one.life_s, one.hit, one.share)
-    life_s = sum(one.life_s for one in prospects) / len(prospects)
+    if len(wholes) == 1:
+        one = wholes[0]
+        is_whole = one.nodes == nodes
+        return one if is_whole else one._replace(nodes=nodes, hit=one.hits()[nodes])
+    life_s = sum(one.life_s for one in wholes) / len(wholes)
     if is_end_known:
         return Stay(nodes, life_s, 1.0, 1.0)
-    hits = sum(one.hit for one in prospects)
+    hits = sum(one.hits()[1] for one in wholes)
     return Stay(nodes, life_s, hits, _APART)

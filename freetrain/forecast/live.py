@@ -175,6 +175,13 @@ class LiveForecast:
         number = self._idle(node)
         return node if number is None else f"cluster {self._learned.cluster(number)}"
 
+    def size(self, node: str) -> int:
+        """Return how many idle nodes the group of *node* has, whoever may use them."""
+        number, near = self._idle(node), self._near(node)
+        if near is None and number is not None:
+            return len(self._learned.members(self._learned.cluster(number)))
+        return 1 if near is None else self._by[near.by]
+
     def prospect(self, node: str, usable_s: float) -> Prospect:
         """Return what is expected of the nodes of the group of *node*.
 
@@ -199,12 +206,11 @@ class LiveForecast:
         promise = self._promised.get(node)
         near = self._near(node)
         line = InLine() if near else self._learned.in_line(number)
-        alone = len(self._learned.members(self._learned.cluster(number)))
         return Expected(
             horizon_s=self._horizon_s,
             leaves=1.0 - self._stays(node, number, self._horizon_s),
             even_s=self._even_s(node, number),
-            together=alone if near is None else self._by[near.by],
+            together=self.size(node),
             promised_s=None if promise is None else promise.end_s,
             is_learning=self.is_learning,
             run=line.run,

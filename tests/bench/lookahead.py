@@ -44,6 +44,9 @@ class _Groups:
     def group(self, node: str) -> str:
         return f"group {int(node) % self.groups}"
 
+    def size(self, node: str) -> int:
+        return len(range(int(node) % self.groups, _NODES, self.groups))
+
     def prospect(self, node: str, usable_s: float) -> Prospect:
         del usable_s
         return self.prospects[int(node) % self.groups]

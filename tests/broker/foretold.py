@@ -38,13 +38,19 @@ AHEAD = Ahead(
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A forecast that says what it was told to."""
+    """A forecast that says what it was told to; groups are in the pool unless told."""
 
     groups: Mapping[str, str] = field(default_factory=dict)
     prospects: Mapping[str, Prospect] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
     def group(self, node: str) -> str:
         return self.groups.get(node, node)
+
+    def size(self, node: str) -> int:
+        group = self.group(node)
+        known = sum(other == group for other in self.groups.values())
+        return self.sizes.get(group, max(1, known))
 
     def prospect(self, node: str, usable_s: float) -> Prospect:
         found = self.prospects.get(self.group(node), STAYS)

@@ -51,6 +51,8 @@ def test_nodes_that_left_together_twice_are_one_group_the_third_time() -> None:
     assert len({strangers.group(name) for name in odd}) == 3
     assert len({twice.group(name) for name in odd}) == 1
     assert twice.group("n0") not in {twice.group(name) for name in odd}
+    assert [twice.size(name) for name in sorted(odd)] == [3, 3, 3]
+    assert strangers.size("n1") == strangers.size("unknown") == 1
 
 
 @pytest.mark.parametrize("leaves", [{}, dict.fromkeys(LINE, "one leaf")])
@@ -127,6 +129,7 @@ def test_nodes_promised_to_one_job_are_a_group_until_that_is_far_off() -> None:
 
     assert forecast.group("n0") == forecast.group("n1") == "promised to 7"
     assert forecast.group("n2") != forecast.group("n3")
+    assert (forecast.size("n1"), forecast.size("n2")) == (2, 1)
     expected = forecast.expected("n0")
     assert expected is not None
     assert (expected.together, expected.promised_s) == (2, soon.end_s)
