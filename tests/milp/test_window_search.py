@@ -148,6 +148,51 @@ def test_of_classes_that_are_alike_one_is_offered_and_any_other_class_too() -> N
     assert table.offers() == {0: 1, 1: 2, 3: 2, 4: 2}
     for seat in table.seats:
         assert seat.best_take(table.offers()) == seat.best_take(table.free)
+    table.move(1, 0, 1)
+    table.move(1, 0, -2)
+    assert list(table.offers()) == [1, 3, 4]  # who comes back is the last again
+
+
+def test_counts_are_reached_by_whole_classes_the_largest_first_then_by_a_part() -> None:
+    stays = {k: Stay(m, 100.0 - k, 0.0, 1.0) for k, m in enumerate((3, 2, 2, 5))}
+    worth = [float(n) for n in range(9)]
+    trainers = holder(worth, {1: 1}), holder(worth)
+    window = Window(stays, {0: 3, 1: 1, 2: 2, 3: 5}, trainers, 1.0, 1.0)
+    for counts, held in {
+        (1, 3): ({1: 1}, {0: 3}),
+        (1, 6): ({1: 1}, {3: 5, 1: 1}),
+        (2, 6): ({1: 1, 0: 1}, {3: 5, 1: 1}),  # of what is left the longest-lived
+        (4, 2): ({1: 2, 2: 2}, {0: 2}),  # its own before any other
+    }.items():
+        table = Table(window, Chances(window, Worths()))
+        table.reach(counts)
+
+        assert table.holdings() == held
+
+
+@given(windows(), st.data())
+def test_the_first_of_those_alike_is_offered_whatever_moved(
+    window: Window, data: st.DataObject
+) -> None:
+    table = Table(window, Chances(window, Worths()))
+    for _ in range(data.draw(st.integers(0, 6)) if window.trainers else 0):
+        place = data.draw(st.integers(0, len(table.seats) - 1))
+        mine = table.seats[place].mine
+        moves = [(k, n) for k, n in table.free.items()]
+        moves += [(k, -n) for k, n in mine.items()]
+        if moves:
+            k, most = data.draw(st.sampled_from(moves))
+            table.move(place, k, data.draw(st.sampled_from((most, most // 2 or most))))
+
+        first: dict[object, int] = {}
+        for k, nodes in table.free.items():
+            is_whole = nodes == window.stays[k].nodes == window.free.get(k)
+            first.setdefault(window.stays[k] if is_whole else k, k)
+        told = table.offers()
+        if len(table.free) > 3:
+            assert list(told.items()) == [(k, table.free[k]) for k in first.values()]
+        else:
+            assert told == table.free
 
 
 def test_a_search_goes_no_further_from_where_another_one_ended() -> None:
