@@ -26,8 +26,8 @@ _SAID_HITS = 20.0
 """What is believed of a part of the line before any left, in clusters that began there
 when somebody left: they are hit as often as those of any other part."""
 
-_PARTS = 11
-"""Parts of the line begin at places 0, 1, 2, 4, 8, …, 512, and the last has no end: who
+_PARTS = 13
+"""Parts of the line begin at places 0, 1, 2, 4, …, 2,048, and the last has no end: who
 is looked at one by one is as few on a machine of twenty thousand nodes as on others."""
 
 _LAST = _PARTS - 1

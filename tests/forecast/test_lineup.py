@@ -71,14 +71,14 @@ def test_clusters_are_counted_where_they_begin_in_parts_that_double() -> None:
 
 
 def test_clusters_that_begin_far_down_the_line_are_one_part() -> None:
-    near, far = 100, 900
-    lineup = Lineup({node: node // 2 for node in range(1_200)}, order=int)
-    lineup.leave([near, far], clusters=600)
+    near, far = 100, 4_500
+    lineup = Lineup({node: node // 2 for node in range(4_800)}, order=int)
+    lineup.leave([near, far], clusters=2_400)
     state = lineup.to_state()
 
-    # They begin at every second place: 256 of them before 512, and all others behind.
-    assert state["there"] == [1, 0, 1, 2, 4, 8, 16, 32, 64, 128, 600 - 256]
-    assert state["hit"] == [0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 1]
+    # They begin at every second place: 1,024 before 2,048, and all others behind.
+    assert state["there"] == [1, 0, *(2**k for k in range(10)), 2_400 - 1_024]
+    assert state["hit"] == [0] * 7 + [1] + [0] * 4 + [1]
 
 
 class Asked(dict[int, int]):
@@ -93,13 +93,13 @@ class Asked(dict[int, int]):
 
 def test_as_few_nodes_are_asked_for_on_a_large_machine_as_on_a_small_one() -> None:
     counts = []
-    for nodes in (2_000, 20_000):
+    for nodes in (2_048, 20_000):
         cluster_of = Asked({node: node // 2 for node in range(nodes)})
         lineup = Lineup(cluster_of, order=int)
         lineup.leave(range(8), clusters=nodes // 2)
         counts.append(cluster_of.count)
 
-    assert counts == [520, 520]
+    assert counts == [2_056, 2_056]
 
 
 def test_a_site_that_lets_neighbours_part_is_believed_however_long_it_did_not() -> None:
