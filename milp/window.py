@@ -6,7 +6,7 @@ which class each trainer has. Symbols in brackets are those of docs/lookahead.md
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
@@ -72,6 +72,10 @@ class Holder:
         down_s: [Rdw_j] Seconds of its present worth that shrinking costs.
         start_s: [Rst_j] Seconds of its new worth that starting from 0 costs.
         loss_s: [D_j] Seconds of its worth that losing nodes costs.
+        fresh: [s_jk] By class, 0 to 1: what share of the hits on it hits no other node
+            of this trainer's; 1 where not named. Where nodes that leave together are of
+            several classes, the later of them go on where the earlier ones end:
+            h(o + x) = h(o) + (1-f)^o h(x).
     """
 
     curve: Curve
@@ -80,6 +84,7 @@ class Holder:
     down_s: float
     start_s: float
     loss_s: float
+    fresh: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +111,7 @@ def gain(window: Window, place: int, holding: Holding) -> float:
 
     ::
 
-        O(n) (Σ x_k L_k / n - κ D Σ h_k(x_k))
+        O(n) (Σ x_k L_k / n - κ D Σ s_k h_k(x_k))
             - η O(C) (Rup [n > C] + Rdw [n < C]) - [C = 0] η Rst O(n)
 
     Returns:
@@ -119,9 +124,9 @@ def gain(window: Window, place: int, holding: Holding) -> float:
     cost = window.change_weight * worth.item(held) * change_s
     if not nodes:
         return -cost
-    stays = window.stays
+    stays, fresh = window.stays, trainer.fresh
     life_s = sum([n * stays[k].life_s for k, n in holding.items()]) / nodes
-    hits = sum([stays[k].hits()[n] for k, n in holding.items()])
+    hits = sum([fresh.get(k, 1.0) * stays[k].hits()[n] for k, n in holding.items()])
     useful_s = life_s - window.hit_weight * trainer.loss_s * hits
     if held == 0:
         useful_s -= window.change_weight * trainer.start_s

@@ -26,7 +26,8 @@ class Chances:
 
     Attributes:
         expected: Lives and hits, by class.
-        untouched: What is expected of classes of which nobody holds any.
+        untouched: What is expected of classes of which nobody holds any, and whose hits
+            count alike for all.
         seats: Everybody's, with what is held now; never to be moved. Trainers that
             hold nothing and are equal otherwise share one: half of 40 trainers on
             Summit wait.
@@ -40,6 +41,9 @@ class Chances:
         self.untouched = {
             k: stays[k] for k, nodes in window.free.items() if nodes == stays[k].nodes
         }
+        for fresh in [one.fresh for one in window.trainers if one.fresh]:
+            for k in fresh:
+                self.untouched.pop(k, None)
         self.seats = self._seats(window, worths)
         values = [abs(seat.value) for seat in self.seats]
         self.magnitude = sum([one for one in values if one < math.inf])
@@ -87,13 +91,22 @@ class Chances:
         waiting: dict[Terms, Seat] = {}
         for terms in worths.terms(window):
             if terms.held:
-                seats.append(Seat(terms, self.expected))
+                seats.append(self._seat(terms))
                 continue
             seat = waiting.get(terms)
             if seat is None:
-                seat = waiting[terms] = Seat(terms, self.expected)
+                seat = waiting[terms] = self._seat(terms)
             seats.append(seat)
         return tuple(seats)
+
+    def _seat(self, terms: Terms) -> Seat:
+        if not terms.fresh:
+            return Seat(terms, self.expected)
+        own = dict(self.expected)
+        for k, share in terms.fresh.items():
+            life_s, hit, whole, gone = own[k]
+            own[k] = life_s, share * hit, whole, gone
+        return Seat(terms, own)
 
 
 def best_gift(place: int, seat: Seat) -> Step:

@@ -76,6 +76,7 @@ class Ledger:
         self._start_s = np.where(
             self._before > 0, 0.0, [weight * one.start_s for one in trainers]
         )
+        self._fresh = [pool.fresh(one) for one in trainers]
         self._loss_s = np.array([window.hit_weight * one.loss_s for one in trainers])
         self.counts = self._held.copy()
         self.gains = np.zeros(len(trainers))
@@ -103,8 +104,9 @@ class Ledger:
     def refresh(self, place: int) -> None:
         """Work out anew what trainer *place* gains, now and by any change."""
         pool, columns, counts = self._pool, self._columns, self.counts[place]
+        fresh = self._fresh[place]
         nodes, life_s = int(counts.sum()), float(counts @ pool.life_s)
-        hits_of = pool.hits[np.arange(len(counts)), counts]
+        hits_of = fresh * pool.hits[np.arange(len(counts)), counts]
         hits = float(hits_of.sum())
         now = self._values(
             place, np.array([nodes]), np.array([life_s]), np.array([hits])
@@ -121,7 +123,7 @@ class Ledger:
                 place,
                 nodes + more,
                 life_s + more * columns.life_s,
-                others + pool.hits[columns.k, mine + more],
+                others + fresh[columns.k] * pool.hits[columns.k, mine + more],
             )
             kept[place] = np.where(allowed, row - now[0], -np.inf)
 

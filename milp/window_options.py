@@ -99,10 +99,9 @@ def options_of(window: Window, pool: Pool) -> Options:
     made: list[_Kind] = []
     kind = []
     for one in window.trainers:
-        held = tuple(sorted(one.held.items()))
-        known = kinds.setdefault(
-            (one.curve, held, one.up_s, one.down_s, one.start_s, one.loss_s), len(made)
-        )
+        by_class = frozenset(one.held.items()), frozenset(one.fresh.items())
+        costs = one.up_s, one.down_s, one.start_s, one.loss_s
+        known = kinds.setdefault((one.curve, *by_class, *costs), len(made))
         if known == len(made):
             made.append(_rows(window, pool, one))
         kind.append(known)
@@ -121,8 +120,9 @@ def _rows(window: Window, pool: Pool, trainer: Holder) -> _Kind:
     least, most = _ranges(pool, pool.row(trainer.held), size)
     held = sum(trainer.held.values())
     worth = trainer.curve.value_per_s[size]
-    hits = pool.hits[np.arange(len(pool.nodes)), least]
-    rise = _rise(pool, least, most, worth)
+    fresh = pool.fresh(trainer)
+    hits = fresh * pool.hits[np.arange(len(pool.nodes)), least]
+    rise = fresh * _rise(pool, least, most, worth)
     each_s = pool.life_s / np.maximum(size, 1)[:, None]
     loss_s = window.hit_weight * trainer.loss_s
     start_s = 0.0 if held else window.change_weight * trainer.start_s

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from milp.window import Holding, Window
+    from milp.window import Holder, Holding, Window
 
     Vector = NDArray[np.float64]
     Places = NDArray[np.intp]
@@ -70,6 +70,13 @@ class Pool(NamedTuple):
         )
         place = {k: int(group[own]) for k, own in self.place.items()}
         return Pool(place, nodes, life_s, hits)
+
+    def fresh(self, trainer: Holder) -> Vector:
+        """Return [s_jk] by place; of classes put together the least."""
+        row = np.ones(len(self.nodes))
+        for k, share in trainer.fresh.items():
+            row[self.place[k]] = min(row[self.place[k]], share)
+        return row
 
     def row(self, holding: Holding) -> Places:
         """Return nodes by place, zeros among them."""

@@ -136,6 +136,7 @@ class _Writer:
         self._model, self._scale = model, scale
         self._gain: list[pulp.LpAffineExpression] = []
         self._pieces = Pieces(options.pool.hits.tolist())
+        self._fresh = [options.pool.fresh(one) for one in window.trainers]
         self._used: list[list[pulp.LpAffineExpression]] = [
             [] for _ in options.pool.nodes
         ]
@@ -180,7 +181,7 @@ class _Writer:
         least, room = int(options.least[row, k]), int(options.room[row, k])
         nodes = int(options.size[row])
         worth = trainer.curve.value_per_s.item(nodes)
-        loss_s = self._window.hit_weight * trainer.loss_s
+        loss_s = self._window.hit_weight * trainer.loss_s * self._fresh[place].item(k)
         made = self._pieces.of(k, least, least + room, exact=worth < 0.0)
         each_s = float(options.pool.life_s[k]) / max(nodes, 1)
         parts = []

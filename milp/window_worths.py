@@ -22,6 +22,8 @@ Expected: TypeAlias = tuple[float, float, float, list[float]]
 As few nodes of it are ever asked for, ``Stay.hits`` would take longer.
 """
 
+_Alike: TypeAlias = "tuple[Curve, float, float, frozenset[tuple[int, float]]]"
+
 
 class Terms:
     """What a trainer's nodes are worth to it, however long they stay.
@@ -38,6 +40,7 @@ class Terms:
         down: What shrinking costs.
         start_s: Seconds of its new worth that starting costs; 0 if it holds nodes.
         loss_s: Seconds of its worth that a hit costs.
+        fresh: What share of the hits on a class counts, where that is not all.
     """
 
     __slots__ = (
@@ -45,6 +48,7 @@ class Terms:
         "_trainer",
         "before",
         "down",
+        "fresh",
         "held",
         "loss_s",
         "most",
@@ -56,6 +60,7 @@ class Terms:
     def __init__(self, trainer: Holder, worth: list[float]) -> None:
         self.held, self.before = trainer.held, sum(trainer.held.values())
         self.worth, self.most = worth, len(worth) - 1
+        self.fresh = trainer.fresh
         self._trainer = trainer
         # What it holds after a loss may be no size; it trained on it all the same.
         self._present = trainer.curve.value_per_s.item(self.before)
@@ -76,7 +81,7 @@ class Worths:
     def __init__(self) -> None:
         self._known: dict[Curve, list[float]] = {}
         self._gone: dict[tuple[float, int], list[float]] = {}
-        self._waiting: dict[tuple[Curve, float, float], Terms] = {}
+        self._waiting: dict[_Alike, Terms] = {}
         self._trainers: tuple[Holder, ...] = ()
         self._terms: list[Terms] = []
 
@@ -102,7 +107,8 @@ class Worths:
         worth = self.of(trainer.curve)
         if trainer.held:
             return Terms(trainer, worth)
-        key = trainer.curve, trainer.start_s, trainer.loss_s
+        fresh = frozenset(trainer.fresh.items())
+        key = trainer.curve, trainer.start_s, trainer.loss_s, fresh
         known = self._waiting.get(key)
         if known is None:
             if len(self._waiting) >= _MOST_CURVES:

@@ -52,10 +52,35 @@ class Foreseen:
     Attributes:
         classes: What the planner sees.
         stays: What is expected of each class.
+        parts: Classes of one group, by group, where it falls into several: leased ones
+            first, as whoever fills up takes those that last longest first.
     """
 
     classes: Classes
     stays: tuple[Stay, ...]
+    parts: tuple[tuple[int, ...], ...] = ()
+
+    def fresh(
+        self, held: Mapping[int, int], free: Mapping[int, int]
+    ) -> dict[int, float]:
+        """Return what share of the hits on classes is new to a trainer, where not all.
+
+        A hit on a group counts once: of its later parts only as far as it spares the
+        earlier ones, those nodes that the trainer holds and those that are to be had.
+
+        Args:
+            held: Its nodes by class.
+            free: Nodes that nobody holds, by class.
+        """
+        fresh = {}
+        for parts in self.parts:
+            before = 0
+            for k in parts:
+                own = held.get(k, 0) + free.get(k, 0)
+                if own and before:
+                    fresh[k] = (1.0 - self.stays[k].share) ** before
+                before += own
+        return fresh
 
 
 @dataclass(slots=True)
@@ -165,6 +190,23 @@ def _foreseen(
             index=index,
         ),
         tuple(stays),
+        _parts(found, stays),
+    )
+
+
+def _parts(
+    found: Mapping[Key, _Alike], stays: Sequence[Stay]
+) -> tuple[tuple[int, ...], ...]:
+    """Return the classes of each group that falls into several, the longest first."""
+    parts: dict[tuple[str, int], list[int]] = {}
+    for k, key in enumerate(sorted(found)):
+        groups, (_, _, until, _) = list(found[key].groups), key
+        if len(groups) == 1:
+            parts.setdefault((groups[0], until), []).append(k)
+    return tuple(
+        tuple(sorted(own, key=lambda k: -stays[k].life_s))
+        for own in parts.values()
+        if len(own) > 1
     )
 
 

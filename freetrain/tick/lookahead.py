@@ -102,7 +102,7 @@ class Lookahead:
     """
 
     def __init__(self, foreseen: Foreseen, ahead: Ahead, published: Plans) -> None:
-        self._stays = foreseen.stays
+        self._foreseen = foreseen
         self._ahead = ahead
         self._published = published
         self._until_s = ahead.clock() + ahead.limit_s
@@ -175,7 +175,7 @@ class Lookahead:
         return Window(
             stays=stays,
             free={k: nodes for k, nodes in free.items() if nodes},
-            trainers=tuple(self._holder(one) for one in trainers),
+            trainers=tuple(self._holder(one, free) for one in trainers),
             hit_weight=self._ahead.hit_weight,
             change_weight=self._ahead.change_weight,
         )
@@ -185,18 +185,20 @@ class Lookahead:
 
         Who is served after others sees what they left of it: as many leave at once.
         """
-        stay = self._stays[k]
+        stay = self._foreseen.stays[k]
         hits = stay.hits()[problem.classes[k].nodes]
         return stay._replace(nodes=problem.classes[k].nodes, hit=hits)
 
-    def _holder(self, trainer: TrainerState) -> Holder:
+    def _holder(self, trainer: TrainerState, free: Mapping[int, int]) -> Holder:
+        held = {k: nodes for k, nodes in enumerate(trainer.held) if nodes}
         return Holder(
             curve=trainer.curve,
-            held={k: nodes for k, nodes in enumerate(trainer.held) if nodes},
+            held=held,
             up_s=trainer.up_s,
             down_s=trainer.down_s,
             start_s=trainer.start_s,
             loss_s=self._ahead.losses_s.get(trainer.name, trainer.down_s),
+            fresh=self._foreseen.fresh(held, free),
         )
 
     def _start(

@@ -42,6 +42,22 @@ def test_nodes_that_leave_together_go_to_one_trainer() -> None:
     assert together != {frozenset(one.leases) for one in published.wanted.trainers}
 
 
+def test_the_rest_of_its_own_group_costs_a_trainer_no_second_hit() -> None:
+    names = [f"n{k}" for k in range(8)]
+    rack = Told(dict.fromkeys(names, "rack"), {"rack": Prospect(350.0, 0.4, 0.9)})
+    dear = replace(AHEAD, losses_s={"a": 1_800.0}, hit_weight=0.37, wait_s=30.0)
+
+    plan = decided(
+        (trainer("a", 8, 0, 1, 2, 3),),
+        tuple(map(hole, names)),
+        *range(4),
+        forecast=rack,
+        ahead=dear,
+    )
+
+    assert plan.wanted.trainers[0].planned_nodes == 8
+
+
 def test_a_wide_trainer_to_whom_a_change_is_dear_leaves_a_node_promised_away() -> None:
     promise = {"n4": Promise(NOW_S + 90.0, "99")}
     holes = (*(hole(f"n{k}") for k in range(4)), hole("n4", NOW_S + 80.0))

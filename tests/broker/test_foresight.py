@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -11,17 +12,34 @@ from hypothesis import strategies as st
 from freetrain.broker.foresight import classify_by
 from freetrain.broker.pool import Pool, PoolNode
 from freetrain.forecast.interface import Prospect
-from milp.window import Stay
-from tests.broker.broker_records import NOW_S
+from milp.curve import throughput
+from milp.window import Holder, Stay, Window, gain
+from tests.broker.broker_records import NOW_S, lease
 from tests.broker.foretold import HORIZON_S, Told
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
-def pool(*ends_s: float) -> Pool:
+    from freetrain.broker.lease import Lease
+    from milp.window import Holding
+
+
+def pool(*ends_s: float, leased: Mapping[str, Lease] | None = None) -> Pool:
     nodes = (
-        PoolNode(f"n{k}", frozenset({"any"}), NOW_S + end_s)
-        for k, end_s in enumerate(ends_s)
+        PoolNode(name, frozenset({"any"}), NOW_S + end_s, (leased or {}).get(name))
+        for name, end_s in ((f"n{k}", end_s) for k, end_s in enumerate(ends_s))
     )
     return Pool(tuple(nodes), {})
+
+
+def _gains(
+    stays: Mapping[int, Stay], keep: Holding, grow: Holding, *, fresh: dict[int, float]
+) -> list[float]:
+    """Return what keeping and what growing gains."""
+    curve = throughput([n**0.9 for n in range(12)])
+    one = Holder(curve, keep, 20.0, 20.0, 20.0, 1_800.0, fresh)
+    window = Window(stays, {}, (one,), hit_weight=0.37, change_weight=1.2)
+    return [gain(window, 0, keep), gain(window, 0, grow)]
 
 
 def test_nodes_of_a_group_are_a_class_and_those_that_leave_alone_are_another() -> None:
@@ -68,6 +86,85 @@ def test_hits_on_the_part_of_a_group_that_is_in_the_pool_are_those_of_the_whole_
     whole = Stay(size, 300.0, hit, share)
     assert stay.hits() == pytest.approx(whole.hits()[: here + 1])
     assert here < size or stay == whole
+
+
+@given(
+    st.floats(0.0, 1.0),
+    st.floats(0.05, 1.0),
+    st.tuples(
+        st.integers(1, 4), st.integers(0, 3), st.integers(1, 4), st.integers(0, 3)
+    ),
+)
+def test_growing_to_the_rest_of_its_own_group_is_worth_what_it_is_in_a_replay(
+    hit: float, share: float, parts: tuple[int, int, int, int]
+) -> None:
+    """Some are its own, some leased and free, some wait; others are in no pool."""
+    own, free, waiting, _ = parts
+    here, size = own + free + waiting, sum(parts)
+    told = Told(
+        {f"n{k}": "rack" for k in range(here)},
+        {"rack": Prospect(300.0, hit, share)},
+        {"rack": size},
+    )
+    leased = {f"n{k}": lease(k, f"n{k}") for k in range(own + free)}
+    found = classify_by(
+        told,
+        pool(*[math.inf] * here, leased=leased),
+        now_s=NOW_S,
+        horizon_s=HORIZON_S,
+        wait_s=1e-9,
+    )
+    first, last = found.classes.index["n0"], found.classes.index[f"n{here - 1}"]
+    whole = Stay(size, 300.0, hit, share)
+
+    split = _gains(
+        dict(enumerate(found.stays)),
+        {first: own},
+        {first: own + free, last: waiting},
+        fresh=found.fresh({first: own}, {first: free, last: waiting}),
+    )
+    replayed = _gains({0: whole}, {0: own}, {0: here}, fresh={})
+
+    assert first != last
+    assert split == pytest.approx(replayed)
+
+
+@given(
+    st.lists(st.sampled_from(["a", "b", "c"]), max_size=6),
+    st.sampled_from([0.0, 30.0]),
+    st.sets(st.sampled_from(["a", "b", "c"])),
+)
+def test_hits_count_as_they_are_where_no_group_is_split(
+    groups: list[str], wait_s: float, groups_leased: set[str]
+) -> None:
+    told = Told({f"n{k}": group for k, group in enumerate(groups)})
+    leased = {
+        f"n{k}": lease(k, f"n{k}")
+        for k, group in enumerate(groups)
+        if group in groups_leased
+    }
+
+    found = classify_by(
+        told,
+        pool(*[math.inf] * len(groups), leased=leased),
+        now_s=NOW_S,
+        horizon_s=HORIZON_S,
+        wait_s=wait_s,
+    )
+
+    free = {k: stay.nodes for k, stay in enumerate(found.stays)}
+    assert found.fresh({}, free) == {}
+
+
+def test_another_trainers_part_of_a_group_eases_nothing() -> None:
+    told = Told(dict.fromkeys(("n0", "n1", "n2"), "rack"))
+    idle = pool(*[math.inf] * 3, leased={"n0": lease(0, "n0")})
+
+    found = classify_by(told, idle, now_s=NOW_S, horizon_s=HORIZON_S, wait_s=30.0)
+
+    waits = found.classes.index["n1"]
+    assert found.fresh({}, {waits: 2}) == {}
+    assert found.fresh({found.classes.index["n0"]: 1}, {waits: 2}) == {waits: 0.0}
 
 
 def test_each_of_nodes_that_are_alone_in_the_pool_is_hit_as_one_of_its_own_group() -> (

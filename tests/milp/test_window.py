@@ -21,9 +21,12 @@ FOR_EVER = Stay(nodes=4, life_s=400.0, hit=0.0, share=1.0)
 WEIGHTS = st.sampled_from([0.0, 0.25, 1.0, 1.3])
 
 
-def holder(held: Holding, **costs: float) -> Holder:
+def holder(
+    held: Holding, *, fresh: dict[int, float] | None = None, **costs: float
+) -> Holder:
     seconds = {"up_s": 18.0, "down_s": 12.0, "start_s": 0.0, "loss_s": 12.0} | costs
-    return Holder(curve=custom([0.0, 10.0, 18.0, 24.0, 28.0]), held=held, **seconds)
+    curve = custom([0.0, 10.0, 18.0, 24.0, 28.0])
+    return Holder(curve, held, **seconds, fresh=fresh or {})
 
 
 def window_of(
@@ -141,6 +144,27 @@ def test_of_nodes_that_leave_one_by_one_few_are_hit_less_than_all() -> None:
     stay = Stay(nodes=2, life_s=100.0, hit=0.6, share=0.5)
 
     assert stay.hits() == pytest.approx([0.0, 0.6 * 0.5 / 0.75, 0.6])
+
+
+def test_nodes_that_go_on_where_others_end_are_hit_as_one_cluster() -> None:
+    whole = Stay(nodes=4, life_s=300.0, hit=0.6, share=0.25)
+    part = whole._replace(nodes=2, hit=whole.hits()[2])
+    own = holder({0: 2}, fresh={1: 0.75**2})
+
+    split = window_of({0: part, 1: part}, {1: 2}, own)
+    one = window_of({0: whole}, {0: 2}, holder({0: 2}))
+
+    assert gain(split, 0, {0: 2}) == pytest.approx(gain(one, 0, {0: 2}))
+    assert gain(split, 0, {0: 2, 1: 2}) == pytest.approx(gain(one, 0, {0: 4}))
+
+
+def test_who_waits_and_for_whom_other_hits_count_is_not_taken_for_its_like() -> None:
+    stays = dict.fromkeys((0, 1), Stay(nodes=4, life_s=300.0, hit=1.0, share=1.0))
+    waiting = holder({}, loss_s=400.0)
+    window = window_of(stays, {0: 4, 1: 4}, waiting, replace(waiting, fresh={1: 0.0}))
+
+    assert WindowPlanner().plan(window).holdings == ({0: 4}, {1: 4})
+    assert set(Chances(window, Worths()).untouched) == {0}
 
 
 @given(windows())
