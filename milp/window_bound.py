@@ -69,7 +69,8 @@ class Asked(NamedTuple):
 def loose_bound(window: Window) -> float:
     """Return what all trainers gain if nodes abound, live longest and are never hit.
 
-    Where a worth is below 0, losses are a gain: then as if every class was hit.
+    Where a worth is below 0, losses are a gain: then as if every class was hit. And
+    where the present worth is, so is a change.
     """
     lives_s = max([stay.life_s for stay in window.stays.values()], default=0.0)
     hits = sum([stay.hit for stay in window.stays.values()])
@@ -79,7 +80,9 @@ def loose_bound(window: Window) -> float:
         start_s = 0.0 if one.held else window.change_weight * one.start_s
         lost_s = window.hit_weight * one.loss_s * hits
         best = np.maximum(worth * (lives_s - start_s), -worth * (lost_s + start_s))
-        total += max(0.0, float(best.max()))
+        present = window.change_weight * one.curve.value_per_s[sum(one.held.values())]
+        change = max(0.0, -float(present) * max(one.up_s, one.down_s))
+        total += max(0.0, float(best.max())) + change
     return total
 
 

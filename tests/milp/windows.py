@@ -23,12 +23,15 @@ _SECONDS = st.sampled_from([0.0, 1.0, 12.0, 180.0])
 
 @st.composite
 def windows(draw: DrawFn, most_classes: int = 5, most_trainers: int = 5) -> Window:
-    """Windows in which some nodes are held; a count need not be one of the sizes."""
+    """Windows in which some nodes are held; a count need not be one of the sizes.
+
+    What trainers do may be worth less than nothing: a priority may say so.
+    """
     left = {
         k: draw(st.integers(1, 6)) for k in range(draw(st.integers(1, most_classes)))
     }
     stays = {k: draw(_stays(nodes)) for k, nodes in left.items()}
-    few_curves = draw(st.lists(curves(), min_size=1, max_size=3))
+    few_curves = draw(st.lists(curves(least=-100.0), min_size=1, max_size=3))
     trainers = []
     for _ in range(draw(st.integers(0, most_trainers))):
         curve = draw(st.sampled_from(few_curves))
@@ -38,8 +41,9 @@ def windows(draw: DrawFn, most_classes: int = 5, most_trainers: int = 5) -> Wind
             left[k] -= nodes
             room -= nodes
             held |= {k: nodes} if nodes else {}
-        costs = [draw(_SECONDS) for _ in range(4)]
-        trainers.append(Holder(curve, held, *costs))
+        up_s, down_s, start_s, loss_s = (draw(_SECONDS) for _ in range(4))
+        fresh = draw(_fresh(len(left)))
+        trainers.append(Holder(curve, held, up_s, down_s, start_s, loss_s, fresh))
     return Window(
         stays=stays,
         free={k: nodes for k, nodes in left.items() if nodes},
@@ -47,6 +51,11 @@ def windows(draw: DrawFn, most_classes: int = 5, most_trainers: int = 5) -> Wind
         hit_weight=draw(st.sampled_from([0.0, 0.25, 1.0])),
         change_weight=draw(st.sampled_from([1.0, 1.3])),
     )
+
+
+def _fresh(classes: int) -> st.SearchStrategy[dict[int, float]]:
+    some = st.dictionaries(st.integers(0, classes - 1), st.floats(0.0, 1.0), max_size=2)
+    return st.just({}) | some
 
 
 @st.composite
