@@ -7,7 +7,7 @@ from bisect import bisect_right
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from freetrain.forecast.kept import amounts, amounts_above_0
+from freetrain.forecast.kept import amounts, amounts_above_0, check_shares
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,6 +59,8 @@ class Calibration:
             self._came = amounts(state["came"], len(_KNOTS))
             self._count = amounts_above_0(state["count"], len(_KNOTS))
             (self._fresh,) = amounts_above_0([state["fresh"]], 1)
+            check_shares(self._said, self._count)
+            check_shares(self._came, self._count)
 
     def to_state(self) -> dict[str, Any]:
         """Return it as JSON has it."""

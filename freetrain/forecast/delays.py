@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from freetrain.forecast.kept import whole
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -52,11 +54,13 @@ class Delays:
 
     Raises:
         ValueError: The state is nothing of the kind.
+        TypeError: Likewise.
     """
 
     def __init__(self, state: Sequence[int] | None = None) -> None:
-        self._counts = [0] * (len(EDGES_S) + 1) if state is None else list(state)
-        if len(self._counts) != len(EDGES_S) + 1 or min(self._counts) < 0:
+        kept = [0] * (len(EDGES_S) + 1) if state is None else state
+        self._counts = [whole(count) for count in kept]
+        if len(self._counts) != len(EDGES_S) + 1:
             raise ValueError(f"{state} are no counts of delays")
 
     def add(self, delay_s: float, nodes: int) -> None:

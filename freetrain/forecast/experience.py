@@ -11,7 +11,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from freetrain.forecast.kept import amounts
+from freetrain.forecast.kept import (
+    amount,
+    amounts,
+    amounts_above_0,
+    check_shares,
+    members,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -43,13 +49,13 @@ class Experience:
             "at_s": None,
         }
         self._sole, self._hits = amounts(kept["hits"], 2)
-        self._changes, self._trained_s = amounts(kept["changes"], 2)
+        amounts_above_0([self._hits], 1)
+        self._changes, self._trained_s = amounts_above_0(kept["changes"], 2)
         self._held: Mapping[str, frozenset[int]] = {
-            name: frozenset(map(int, own)) for name, own in kept["held"].items()
+            name: frozenset(members(own)) for name, own in dict(kept["held"]).items()
         }
-        self._at_s = None if kept["at_s"] is None else float(kept["at_s"])
-        if min(self._hits, self._changes, self._trained_s) <= 0.0:
-            raise ValueError("hits, changes and the time trained must be above 0")
+        self._at_s = None if kept["at_s"] is None else amount(kept["at_s"])
+        check_shares([self._sole], [self._hits])
 
     def to_state(self) -> dict[str, Any]:
         """Return it as JSON has it."""
@@ -59,6 +65,11 @@ class Experience:
             "held": {name: sorted(own) for name, own in self._held.items()},
             "at_s": self._at_s,
         }
+
+    @property
+    def at_s(self) -> float | None:
+        """When it was told last; None where it must not be compared with that."""
+        return self._at_s
 
     @property
     def nodes(self) -> frozenset[int]:

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from math import exp, expm1
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from freetrain.forecast.kept import amounts_above_0
+from freetrain.forecast.kept import amounts_above_0, check_shares
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,6 +26,9 @@ _SAID_EXPOSURE_S = 3000.0
 
 _SAID_SHARE = (1.0, 1.0, 0.7, 0.6, 0.5, 0.5, 0.5)
 """Share that a hit takes, by class of size; counts as one hit."""
+
+_LEAST_SHARE = 1e-6
+"""A hit takes one node of a million, or more of them."""
 
 
 class Risk(NamedTuple):
@@ -99,6 +102,8 @@ class Hazard:
             self._shares = amounts_above_0(state["shares"], len(SIZES))
             if not len(self._hits) == len(self._exposure_s) == len(SIZES):
                 raise ValueError("hazards of other classes of size")
+            check_shares(self._share, self._shares)
+            check_shares([_LEAST_SHARE * of for of in self._shares], self._share)
 
     def to_state(self) -> dict[str, Any]:
         """Return it as JSON has it."""

@@ -2,22 +2,72 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+MOST = 1e18
+"""No count and no time of what is kept comes near: all seconds of a hundred thousand
+nodes in a hundred thousand years are fewer. Sums of such stay finite."""
+
+LEAST = 1e-9
+"""What is divided by is more than this, so that quotients stay finite."""
+
+_ROUNDED = 1.0 + 1e-9
+"""Parts that are all there is may be more by what sums were rounded."""
+
+
+def amount(value: Any) -> float:  # noqa: ANN401 - JSON
+    """Return *value*, a finite number of 0 or more.
+
+    Raises:
+        ValueError: It is none, or more than anybody counts.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{value!r} is no number")  # noqa: TRY004 - a torn text
+    if not 0.0 <= value <= MOST:
+        raise ValueError(f"{value} is none of the numbers of 0 or more that can be")
+    return float(value)
+
+
+def whole(value: Any) -> int:  # noqa: ANN401 - JSON
+    """Return *value*, a whole number of 0 or more; raises as ``amount``."""
+    if not isinstance(value, int):
+        raise ValueError(f"{value!r} is no whole number")  # noqa: TRY004 - a torn text
+    amount(value)
+    return value
+
+
+def members(values: Any) -> set[int]:  # noqa: ANN401 - JSON
+    """Return *values*, the numbers of different nodes.
+
+    Raises:
+        ValueError: One is told twice, or has no number of a node.
+        TypeError: They are no list.
+    """
+    found = {whole(value) for value in values}
+    if len(found) != len(values):
+        raise ValueError(f"{values} name a node twice")
+    return found
+
+
+def share(value: Any) -> float:  # noqa: ANN401 - JSON
+    """Return *value*, from 0 to 1; raises as ``amount``."""
+    if amount(value) > 1.0:
+        raise ValueError(f"{value} is more than all")
+    return float(value)
 
 
 def amounts(values: Any, count: int) -> list[float]:  # noqa: ANN401 - JSON
-    """Return *values* as *count* finite numbers of 0 or more.
+    """Return *values* as *count* of ``amount``.
 
     Raises:
         ValueError: They are not.
-        TypeError: They are no numbers.
+        TypeError: They are no list.
     """
-    found = [float(value) for value in values]
-    if len(found) != count or not all(0.0 <= value < math.inf for value in found):
+    found = [amount(value) for value in values]
+    if len(found) != count:
         raise ValueError(f"{found} are no {count} numbers of 0 or more")
     return found
 
@@ -36,9 +86,9 @@ def check_origin(state: Mapping[str, Any], *, version: int, forecaster: str) -> 
 
 
 def amounts_above_0(values: Any, count: int) -> list[float]:  # noqa: ANN401 - JSON
-    """Return *values* as *count* finite numbers above 0; raises as ``amounts``."""
+    """Return *values* as *count* numbers above ``LEAST``; raises as ``amounts``."""
     found = amounts(values, count)
-    if not all(found):
+    if min(found, default=LEAST) < LEAST:
         raise ValueError(f"{found} are not all above 0")
     return found
 
@@ -53,3 +103,13 @@ def table(
     if len(found) != count:
         raise ValueError(f"{len(found)} rows, expected {count}")
     return found
+
+
+def check_shares(parts: Sequence[float], of: Sequence[float]) -> None:
+    """Refuse *parts* that are more than what they are parts *of*, by place.
+
+    Raises:
+        ValueError: One is.
+    """
+    if any(part > every * _ROUNDED for part, every in zip(parts, of, strict=True)):
+        raise ValueError(f"{parts} are no parts of {of}")

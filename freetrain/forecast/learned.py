@@ -13,6 +13,7 @@ from freetrain.forecast.clusters import Arrivals, split
 from freetrain.forecast.cold_start import ColdStart, lasting
 from freetrain.forecast.hazard import Hazard, Meter
 from freetrain.forecast.interface import InLine, Prospect
+from freetrain.forecast.kept import amount, members, whole
 from freetrain.forecast.lineup import Lineup
 from freetrain.forecast.sayings import CHECKED_S, Sayings
 
@@ -153,16 +154,26 @@ class LearnedForecaster:
         self._sayings.forget_pool()
 
     def _restore(self, state: Mapping[str, Any]) -> None:
-        for number, since_s, counted_s, nodes in state["clusters"]:
-            meter = self._hazard.meter(len(nodes), counted_s)
-            self._clusters[number] = _Cluster(set(nodes), since_s, meter)
-            self._cluster_of |= dict.fromkeys(nodes, number)
-        self._numbers = int(state["numbers"])
-        self._now_s = float(state["now_s"])
-        if len(self._cluster_of) < sum(len(c.nodes) for c in self._clusters.values()):
-            raise ValueError("a node in two clusters")
+        self._numbers, self._now_s = whole(state["numbers"]), amount(state["now_s"])
+        for row in state["clusters"]:
+            self._clusters[whole(row[0])] = one = self._cluster_from(row)
+            self._cluster_of |= dict.fromkeys(one.nodes, row[0])
+        told = sum(len(one.nodes) for one in self._clusters.values())
+        if (len(self._clusters), len(self._cluster_of)) != (
+            len(state["clusters"]),
+            told,
+        ):
+            raise ValueError("a cluster told twice, or a node in two")
         if max(self._clusters, default=-1) >= self._numbers:
             raise ValueError("a cluster with a number that is not in use yet")
+
+    def _cluster_from(self, row: Sequence[Any]) -> _Cluster:
+        _, since_s, counted_s, nodes = row
+        age_s = self._now_s - amount(since_s)
+        if not nodes or not amount(counted_s) <= age_s:
+            raise ValueError(f"a cluster that cannot be at {self._now_s}: {row}")
+        meter = self._hazard.meter(len(nodes), counted_s)
+        return _Cluster(members(nodes), since_s, meter)
 
     def idle(self) -> Collection[int]:
         """Return all idle nodes."""

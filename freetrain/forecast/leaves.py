@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from freetrain.forecast.affinity import SAID_EVENTS, SAID_TOGETHER, affinity_of
-from freetrain.forecast.kept import amounts
+from freetrain.forecast.kept import amounts, check_shares
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -87,6 +87,7 @@ class LeafAffinity:
         self._leaves = np.zeros(0, dtype=np.intp)
         kept = (0.0, 0.0) if state is None else (state["together"], state["either"])
         self._together, self._either = amounts(kept, 2)
+        check_shares([self._together], [self._either])
 
     @property
     def rate(self) -> float:

@@ -21,7 +21,7 @@ import numpy as np
 from freetrain.forecast.affinity import SAID_EVENTS, SAID_TOGETHER
 from freetrain.forecast.cold_start import ColdStart, lasting
 from freetrain.forecast.interface import InLine, Prospect
-from freetrain.forecast.kept import amounts
+from freetrain.forecast.kept import amount, amounts, whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -173,9 +173,11 @@ class LifeTable:
     def _restore(self, state: Mapping[str, Any]) -> None:
         self._departures[:] = amounts(state["departures"], _CLASSES)
         self._exposure_s[:] = amounts(state["exposure"], _CLASSES)
-        self._numbers, self._now_s = int(state["numbers"]), float(state["now_s"])
+        self._numbers, self._now_s = whole(state["numbers"]), amount(state["now_s"])
         for node, cluster, since_s in state["idle"]:
-            self._join(int(node), _Stay(int(cluster), float(since_s)))
+            if not amount(since_s) <= self._now_s:
+                raise ValueError(f"idle since {since_s}, after {self._now_s}")
+            self._join(whole(node), _Stay(whole(cluster), amount(since_s)))
         if not len(self._stays) == len(self._nodes) == len(state["idle"]):
             raise ValueError("a node or a cluster told twice")
         if max(self._nodes, default=-1) >= self._numbers:

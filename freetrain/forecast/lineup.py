@@ -11,7 +11,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from freetrain.forecast.affinity import SAID_EVENTS, SAID_TOGETHER
-from freetrain.forecast.kept import amounts, amounts_above_0
+from freetrain.forecast.kept import LEAST, amounts, amounts_above_0
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -80,7 +80,7 @@ class Lineup:
             self._hit = amounts(state["hit"], _PARTS)
         self.longest = self._longest()
         """How many nodes in a row are expected to leave together; 1 for strangers."""
-        if self.longest > 1 and not min(sum(self._there), sum(self._hit)):
+        if self.longest > 1 and min(sum(self._there), sum(self._hit)) < LEAST:
             raise ValueError("neighbours that leave together, and nobody ever left")
 
     def to_state(self) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from freetrain.forecast.interface import (
     InLine,
     Prospect,
 )
-from freetrain.forecast.kept import check_origin
+from freetrain.forecast.kept import amount, check_origin
 from freetrain.forecast.leaves import LeafAffinity, order_beside
 from freetrain.forecast.promises import Promises
 from freetrain.forecast.recent import RecentAffinity
@@ -114,8 +114,8 @@ class LiveForecast:
         )
         self._promises = Promises(kept["promises"])
         self._experience = Experience(kept.get("experience"))
-        self._looked_s = -math.inf if state is None else float(state["looked_s"])
-        self._watched_s = 0.0 if state is None else float(state["watched_s"])
+        self._looked_s = -math.inf if state is None else amount(state["looked_s"])
+        self._watched_s = 0.0 if state is None else amount(state["watched_s"])
         self._number = {name: number for number, name in enumerate(self.names)}
         self._promised: Mapping[str, Promise] = {}
         self._by: Counter[str] = Counter()
@@ -123,6 +123,10 @@ class LiveForecast:
             self._name(number)
         if not self._experience.nodes.issubset(self._learned.idle()):
             raise ValueError("a trainer on nodes that are not idle")
+        if self._experience.at_s not in {None, self._looked_s}:
+            raise ValueError(
+                f"trainers seen at {self._experience.at_s}, not at the look"
+            )
 
     @property
     def is_learning(self) -> bool:

@@ -90,7 +90,7 @@ class Promises:
             self._hits = table(state["hits"], len(LEADS_S), len(PARTS))
             self._exposure = table(state["exposure"], len(LEADS_S), len(PARTS))
             self._delays = _delays(state["delays"])
-            self._told = [told_from(row, kinds=len(LEADS_S)) for row in state["told"]]
+            self._told = [told_from(row, kind_of=_kind) for row in state["told"]]
 
     def see(
         self, now_s: float, *, left: Collection[int], promised: Mapping[int, Promise]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from freetrain.forecast.calibration import Calibration
+from freetrain.forecast.kept import amount, members, share, whole
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -16,6 +16,9 @@ CHECKED_S = 600.0
 """Survival over this long is checked against what came, and corrected."""
 
 _CHECK_EVERY_S = 300.0
+
+_ROUNDED_S = 1e-3
+"""Times of today as seconds since 1970 are rounded to less than that."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,7 +42,8 @@ class Sayings:
     """Foretells every 300 s, and learns by what came how to correct what is told.
 
     Args:
-        state: What ``to_state`` gave, more besides; None to begin.
+        state: What ``to_state`` gave, with ``now_s``, when it was told last, and more
+            besides; None to begin.
 
     Raises:
         ValueError: The state is nothing of the kind.
@@ -52,9 +56,11 @@ class Sayings:
         self._calibration = Calibration(kept["calibration"])
         self._said: deque[_Said] = deque()
         self._of: dict[int, list[_Said]] = {}
-        for due_s, survival, nodes, left in kept["said"]:
-            self._add(_Said(due_s, survival, nodes, set(left)))
-        self._check_s = float(kept["check_s"])
+        self._check_s = amount(kept["check_s"])
+        for row in kept["said"]:
+            self._add(_said_from(row))
+        if state is not None:
+            self._check_times(amount(state["now_s"]))
 
     def to_state(self) -> dict[str, Any]:
         """Return it as JSON has it."""
@@ -102,9 +108,28 @@ class Sayings:
         """Forget what was foretold, and nothing that was learned."""
         self._said.clear()
         self._of.clear()
-        self._check_s = -math.inf
+        self._check_s = 0.0
+
+    def _check_times(self, now_s: float) -> None:
+        """Refuse what would not be settled, or not foretold, for longer than ever."""
+        due_s = [said.due_s for said in self._said]
+        if due_s != sorted(due_s) or (
+            due_s and due_s[-1] > now_s + CHECKED_S + _ROUNDED_S
+        ):
+            raise ValueError(f"foretold for {due_s}, at {now_s}")
+        if self._check_s > now_s + _CHECK_EVERY_S + _ROUNDED_S:
+            raise ValueError(f"nothing is foretold until {self._check_s}, at {now_s}")
 
     def _add(self, said: _Said) -> None:
         self._said.append(said)
         for node in said.left:
             self._of.setdefault(node, []).append(said)
+
+
+def _said_from(row: Any) -> _Said:  # noqa: ANN401 - JSON
+    """Return what was kept of one that is not due; raises as ``Sayings``."""
+    due_s, survival, nodes, left = row
+    said = _Said(amount(due_s), share(survival), whole(nodes), members(left))
+    if not len(said.left) <= said.nodes or not said.nodes:
+        raise ValueError(f"foretold of {nodes} nodes, of whom {left} are left")
+    return said

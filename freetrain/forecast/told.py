@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from freetrain.forecast.kept import amount, members, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @dataclass(slots=True)
@@ -33,19 +38,32 @@ class Told:
         return 1.0 / math.sqrt(self.of)
 
 
-def told_from(row: Any, *, kinds: int) -> Told:  # noqa: ANN401 - JSON
+def told_from(
+    row: Any,  # noqa: ANN401 - JSON
+    *,
+    kind_of: Callable[[float], int],
+) -> Told:
     """Return what was kept of a promise.
 
     Args:
         row: When it was told, what it said, its kind, its nodes in number, those left,
             and up to what part it is counted.
-        kinds: How many kinds there are.
+        kind_of: Returns the kind of a promise by its lead, seconds.
 
     Raises:
         ValueError: It cannot be.
         TypeError: It is nothing of the kind.
     """
     at_s, end_s, kind, of, nodes, counted = row
-    if not (at_s < end_s and 0 <= kind < kinds and 0 < len(nodes) <= of):
+    told = Told(
+        amount(at_s),
+        amount(end_s),
+        whole(kind),
+        whole(of),
+        members(nodes),
+        amount(counted),
+    )
+    is_kind = at_s < end_s and kind == kind_of(end_s - at_s)
+    if not (is_kind and 0 < len(told.nodes) <= of):
         raise ValueError(f"a promise that cannot be: {row}")
-    return Told(at_s, end_s, kind, of, set(nodes), counted)
+    return told
