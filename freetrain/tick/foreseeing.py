@@ -6,12 +6,12 @@ killed before has seen nothing, one that is killed after has told it all.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from freetrain.broker.lease import LeaseKey, LeaseState
+from freetrain.forecast.first_questions import check_answers
 from freetrain.forecast.live import LiveForecast, Sight
 from freetrain.forecast.promises import Promise
 from freetrain.forecast.recent import KEPT, RecentAffinity
@@ -22,7 +22,6 @@ from freetrain.store.forecasts import (
     add_node_names,
     departures,
     drop_foreseen,
-    forecast_state,
     foreseen_ended,
     foreseen_running,
     forget_forecasts,
@@ -33,6 +32,7 @@ from freetrain.store.forecasts import (
 from freetrain.tick.leaves import leaves_of
 from freetrain.tick.lookahead import Ahead, Foresight
 from freetrain.tick.planners import InOrder
+from freetrain.tick.recalling import recalled, taken_up
 from milp.planner import Planner, SolverName
 from slurm.idle import find_idle
 
@@ -55,8 +55,6 @@ KEPT_S = 7 * 86_400.0
 
 MOST_ENDED = 20
 """Leases that ended last are told on the page; the store has many more."""
-
-_UNUSABLE = (ValueError, TypeError, KeyError, AttributeError, IndexError)
 
 LONGEST_S = 2.0
 """Longer than a search needs; whatever a proof would bring, others wait for ticks."""
@@ -105,23 +103,31 @@ def foresee(
         StoreError: The state cannot be read.
         UnreadableOutputError: Slurm's lists of nodes cannot be read.
     """
-    outlook = _kept(run, observed)
-    idle = find_idle(observed.snapshot, is_ours=is_ours)
-    sight = Sight(
-        idle=idle.nodes,
-        unclear=idle.unclear,
-        promised={
-            name: Promise(plan.start_s, str(plan.job_id))
-            for name, plan in idle.planned.items()
-        },
-        held={
-            one.row.name: frozenset(member.node for member in one.newest.members)
-            for one in observed.trainers
-            if one.is_wanted and one.newest is not None
-        },
+    last, now_s = recalled(run.state, observed.config.cluster), observed.now_s
+    topology = None if last.kept is None else last.kept.get("topology")
+    leaves = leaves_of(run.backend, observed.config, topology, now_s=now_s)
+    sight = _sight(observed, is_ours)
+
+    def begin(kept: Mapping[str, Any] | None) -> _Begun:
+        by_node = None if leaves is None else leaves.by_node
+        begun = _begin(run.site.planner.forecaster, by_node, run.state, kept)
+        begun.forecast.look(now_s, sight)
+        if kept is not None:
+            check_answers(begun.forecast, sight.idle, horizon_s=HORIZON_S)
+        return begun
+
+    begun, problem = taken_up(last, begin)
+    ended = foreseen_ended(run.state, most=MOST_ENDED)
+    every = (*foreseen_running(run.state), *ended)
+    return Outlook(
+        forecast=begun.forecast,
+        pairs=begun.pairs,
+        known_names=begun.known_names,
+        told={LeaseKey(one.uuid, one.task): one for one in every},
+        ended=ended,
+        leaves=leaves,
+        problem=problem,
     )
-    outlook.forecast.look(observed.now_s, sight)
-    return outlook
 
 
 def foresight(run: Run, outlook: Outlook, deserts: Deserts) -> Foresight:
@@ -162,52 +168,20 @@ def keep(state: sqlite3.Connection, outlook: Outlook, observed: Observed) -> Non
     drop_foreseen(state, before_s=observed.now_s - KEPT_S)
 
 
-def _kept(run: Run, observed: Observed) -> Outlook:
-    """Return what was kept; a new one where it is of no use, with the reason."""
-    ended = foreseen_ended(run.state, most=MOST_ENDED)
-    every = (*foreseen_running(run.state), *ended)
-    state, problem = _last(run.state, observed.config.cluster)
-    topology = None if state is None else state.get("topology")
-    now_s = observed.now_s
-    leaves = leaves_of(run.backend, observed.config, topology, now_s=now_s)
-    begin = partial(
-        _begin,
-        run.site.planner.forecaster,
-        None if leaves is None else leaves.by_node,
-    )
-    try:
-        begun = begin(run.state, state)
-    except _UNUSABLE as error:
-        begun, problem = begin(run.state, None), _dropped(error)
-    return Outlook(
-        forecast=begun.forecast,
-        pairs=begun.pairs,
-        known_names=begun.known_names,
-        told={LeaseKey(one.uuid, one.task): one for one in every},
-        ended=ended,
-        leaves=leaves,
-        problem=problem,
-    )
-
-
-def _last(state: sqlite3.Connection, cluster: str) -> tuple[dict[str, Any] | None, str]:
-    """Return what was kept of *cluster*, and why it is of no use where it is not."""
-    text = forecast_state(state)
-    if text is None:
-        return None, ""
-    try:
-        kept: dict[str, Any] = json.loads(text)
-        if kept["cluster"] != cluster:
-            raise ValueError(f"it is of cluster {kept['cluster']!r}")
-    except _UNUSABLE as error:
-        return None, _dropped(error)
-    return kept, ""
-
-
-def _dropped(error: Exception) -> str:
-    return (
-        f"what was learned of nodes cannot be used ({error!r}); it is learned "
-        f"anew, and until then plans go by speed alone"
+def _sight(observed: Observed, is_ours: Callable[[JobRecord], bool]) -> Sight:
+    idle = find_idle(observed.snapshot, is_ours=is_ours)
+    return Sight(
+        idle=idle.nodes,
+        unclear=idle.unclear,
+        promised={
+            name: Promise(plan.start_s, str(plan.job_id))
+            for name, plan in idle.planned.items()
+        },
+        held={
+            one.row.name: frozenset(member.node for member in one.newest.members)
+            for one in observed.trainers
+            if one.is_wanted and one.newest is not None
+        },
     )
 
 

@@ -123,5 +123,5 @@ def _kept(state: Any) -> Leaves | None:  # noqa: ANN401 - JSON
             problem=str(state.get("problem", "")),
             silences=int(state.get("silences", 0)),
         )
-    except (ValueError, TypeError, KeyError, SlurmError):
+    except (ValueError, TypeError, KeyError, ArithmeticError, SlurmError):
         return None

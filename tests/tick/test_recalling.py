@@ -1,0 +1,171 @@
+"""What was kept may hold anything: a line of the report, an hour, and no tick."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from freetrain.forecast.first_questions import check_answers
+from freetrain.forecast.interface import Prospect
+from freetrain.forecast.live import LiveForecast, Sight
+from freetrain.site.settings import PlannerSettings, PolicyName
+from freetrain.store.database import transaction
+from freetrain.store.forecasts import forecast_state
+from freetrain.store.open_store import read_store
+from freetrain.tick.recalling import Recalled, taken_up
+from tests.tick.tick_worlds import UID, TickWorld, tick_world
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@pytest.fixture
+def world(quick_folder: Path) -> TickWorld:
+    """Return one in which a trainer holds nodes, and another forecast is kept."""
+    world = tick_world(quick_folder)
+    planner = PlannerSettings(policy=PolicyName.LOOKAHEAD)
+    world = replace(world, site=replace(world.site, planner=planner))
+    world.submit("a", most=3)
+    for _ in range(3):
+        world.tick()
+        world.beat()
+        world.now_s += 60.0
+    return world
+
+
+def kept(world: TickWorld) -> dict[str, Any]:
+    with read_store(world.folder.path, uid=UID) as state:
+        found: dict[str, Any] = json.loads(forecast_state(state) or "{}")
+    return found
+
+
+def put(world: TickWorld, text: str) -> None:
+    with world.opened() as state, transaction(state):
+        state.execute("UPDATE forecast SET state = ?", (text,))
+
+
+def promise(kind: float) -> Callable[[dict[str, Any]], None]:
+    def spoil(state: dict[str, Any]) -> None:
+        told = [state["looked_s"], state["looked_s"] + 300.0, kind, 1, [0], 0.0]
+        state["promises"]["told"] = [told]
+
+    return spoil
+
+
+def delays(state: dict[str, Any]) -> None:
+    state["promises"]["delays"][0][3] = float("nan")
+
+
+def met(state: dict[str, Any]) -> None:
+    state["experience"]["at_s"] = float("inf")
+
+
+def numbers(state: dict[str, Any]) -> None:
+    state["learned"]["numbers"] = float("inf")
+
+
+def shares(state: dict[str, Any]) -> None:
+    state["learned"]["hazard"]["shares"] = [1e-300] * 7
+
+
+@pytest.mark.parametrize("spoil", [promise(0.5), delays, met, numbers, shares])
+def test_a_number_that_cannot_be_costs_a_line_and_no_tick(
+    world: TickWorld, spoil: Callable[[dict[str, Any]], None]
+) -> None:
+    state = kept(world)
+    spoil(state)
+    put(world, json.dumps(state))
+
+    check_begins_anew(world)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[" * 200_000, '{"a": ' * 200_000, "{", "NaN", "1e400", "null", '"x"', "[]"],
+    ids=["deep", "deeper", "torn", "nan", "huge", "null", "text", "list"],
+)
+def test_a_text_that_is_no_state_costs_a_line_and_no_tick(
+    world: TickWorld, text: str
+) -> None:
+    put(world, text)
+
+    check_begins_anew(world)
+
+
+def check_begins_anew(world: TickWorld) -> None:
+    page = world.tick().page
+    first = kept(world)
+    world.now_s += 60.0
+    world.beat()
+    after = world.tick().page
+
+    (problem,) = page.problems
+    assert "what was learned of nodes cannot be used" in problem
+    assert len(problem) < 500
+    assert first["watched_s"] == 0.0
+    assert not after.problems
+    assert kept(world)["watched_s"] > 0.0
+    newest = world.newest("a")
+    assert newest is not None
+    assert len(newest.members) == 3
+
+
+@pytest.mark.parametrize(
+    "error", [ZeroDivisionError, OverflowError, RecursionError, IndexError, MemoryError]
+)
+def test_what_fails_at_its_first_use_is_begun_anew_and_the_line_says_where(
+    error: type[Exception],
+) -> None:
+    def begin(kept: dict[str, Any] | None) -> str:
+        if kept is not None:
+            raise error("in the look")
+        return "anew"
+
+    begun, problem = taken_up(Recalled({"any": "state"}), begin)
+
+    assert begun == "anew"
+    assert f"{error.__name__}('in the look')" in problem
+    assert f"in {__name__}, line " in problem
+
+
+def test_what_fails_with_nothing_kept_is_no_fault_of_what_was_kept() -> None:
+    def begin(kept: dict[str, Any] | None) -> str:
+        raise ZeroDivisionError(str(kept))
+
+    with pytest.raises(ZeroDivisionError, match="None"):
+        taken_up(Recalled({"any": "state"}), begin)
+    with pytest.raises(ZeroDivisionError, match="None"):
+        taken_up(Recalled(None), begin)
+
+
+def test_a_state_that_cannot_be_read_at_all_is_not_dropped() -> None:
+    def begin(kept: dict[str, Any] | None) -> str:
+        raise sqlite3.DatabaseError(str(kept))
+
+    with pytest.raises(sqlite3.DatabaseError):
+        taken_up(Recalled({"any": "state"}), begin)
+
+
+class Absurd(LiveForecast):
+    """Says of every node what cannot be."""
+
+    def prospect(self, node: str, usable_s: float) -> Prospect:
+        del node, usable_s
+        return Prospect(float("nan"), 0.5, 1.0)
+
+
+def test_an_answer_that_cannot_be_is_refused_before_plans_go_by_it() -> None:
+    sound, absurd = LiveForecast(400.0), Absurd(400.0)
+    for forecast in (sound, absurd):
+        forecast.look(1e9, Sight(frozenset({"n1"}), frozenset(), {}))
+
+    check_answers(sound, ["n1"], horizon_s=400.0)
+    with pytest.raises(ValueError, match="a prospect that cannot be"):
+        check_answers(absurd, ["n1"], horizon_s=400.0)
+    with pytest.raises(ValueError, match="nothing is expected of n2"):
+        check_answers(sound, ["n2"], horizon_s=400.0)
