@@ -52,7 +52,7 @@ class Climb:
         self._step = 0
         self._least = _WORTH_IT * (1.0 + table.chances.magnitude)
         self._moved_at: dict[int, int] = {}
-        self._won_at: dict[tuple[int, int, int], int] = {}
+        self._refused_at: dict[tuple[int, int, int], int] = {}
         if table.free:
             self._look_at_takes(range(len(table.seats)))
         self._look_at_gifts(table.moved)
@@ -96,7 +96,7 @@ class Climb:
         else:
             self._look_again(move, touched)
         if move.more > 0 and move.k not in self._table.free:
-            self._won_at[move.place, move.k, move.more] = self._step
+            self._refused_at[move.place, move.k, move.more] = self._step
 
     def _look_again(self, move: Move, touched: set[int]) -> None:
         same = [place for _, place, k, _ in self._takes.values() if k == move.k]
@@ -139,7 +139,7 @@ class Climb:
                 self._gifts[place] = gift
 
     def _best_transfer(self) -> Move:
-        best, most = _STAY, 0.0
+        best, most, least = _STAY, 0.0, self._least
         seats, moved = self._table.seats, sorted(self._table.moved)
         for place in moved:
             giver = seats[place]
@@ -148,24 +148,31 @@ class Climb:
             others = [to for to in moved if to != place]
             for gift in giver.gifts():
                 lost, k, spare = gift
+                is_wanted = False
                 for to in self._rivals(place, gift, others):
                     rival = seats[to]
                     value, taken = rival.with_up_to(k, spare)
                     gained = lost + value - rival.value
-                    if gained > most:
-                        best, most = Move(gained, place, k, -spare, to, taken), gained
+                    if gained > least:
+                        is_wanted = True
+                        if gained > most:
+                            most = gained
+                            best = Move(gained, place, k, -spare, to, taken)
+                if not is_wanted:
+                    self._refused_at[place, k, spare] = self._step
         return best
 
     def _rivals(self, place: int, gift: Gift, others: Sequence[int]) -> Sequence[int]:
         """Return who may gain more by a gift than who gives it loses.
 
-        Where all of the class was free, and went to who gained most by it, those who
-        did not move since gain less. Of those who never moved one gains most.
+        Where nobody did when asked last, or all of the class was free and went to who
+        gained most by it, those who did not move since do not either: giver and gift
+        are the same. Of those who never moved one gains most.
         """
         lost, k, spare = gift
-        won_at = self._won_at.get((place, k, spare))
-        if won_at is not None and won_at == self._moved_at[place]:
-            return sorted(j for j, at in self._moved_at.items() if at > won_at)
+        refused_at = self._refused_at.get((place, k, spare))
+        if refused_at is not None and refused_at >= self._moved_at.get(place, 0):
+            return sorted([j for j, at in self._moved_at.items() if at > refused_at])
         still = self._still(k, spare, lost)
         return others if still < 0 else sorted([*others, still])
 

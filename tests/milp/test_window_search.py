@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import permutations
 
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -75,13 +77,36 @@ def test_of_equal_trainers_that_wait_each_is_served() -> None:
 def test_in_the_end_nobody_gains_more_by_what_another_one_took(
     window: Window, data: st.DataObject
 ) -> None:
-    table = Table(window, Chances(window, Worths()))
-    table.settle()
     pool, start = sum(stay.nodes for stay in window.stays.values()), []
     for one in window.trainers:
         fitting = [n for n in (0, *one.curve.sizes) if n <= pool]
         start.append(data.draw(st.sampled_from(fitting)))
         pool -= start[-1]
+
+    no_transfer_is_left(window, start)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_in_the_end_of_many_transfers_none_is_left(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    stays = {
+        k: Stay(int(nodes), *draw.uniform((50.0, 0.0), (400.0, 1.0)).tolist(), 1.0)
+        for k, nodes in enumerate(draw.integers(1, 5, size=12))
+    }
+    trainers = [
+        Holder(custom([0.0, *sorted(worth)]), {}, 0.0, 0.0, 0.0, loss_s)
+        for *worth, loss_s in draw.uniform(0.0, [9.0] * 9 + [90.0], (8, 10)).tolist()
+    ]
+    free = {k: stay.nodes for k, stay in stays.items()}
+    window = Window(stays, free, tuple(trainers), 1.0, 1.0)
+
+    no_transfer_is_left(window, [sum(free.values()) // len(trainers)] * len(trainers))
+
+
+def no_transfer_is_left(window: Window, start: list[int]) -> None:
+    """Search from *start*, and look at all transfers there are in the end."""
+    table = Table(window, Chances(window, Worths()))
+    table.settle()
     table.reach(start)
 
     plan = searched(table)
