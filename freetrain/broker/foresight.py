@@ -200,9 +200,9 @@ def _parts(
     """Return the classes of each group that falls into several, the longest first."""
     parts: dict[tuple[str, int], list[int]] = {}
     for k, key in enumerate(sorted(found)):
-        groups, (_, _, until, _) = list(found[key].groups), key
-        if len(groups) == 1:
-            parts.setdefault((groups[0], until), []).append(k)
+        # Nodes that leave alone are in one class only: any of their groups will do.
+        group, (_, _, until, _) = next(iter(found[key].groups)), key
+        parts.setdefault((group, until), []).append(k)
     return tuple(
         tuple(sorted(own, key=lambda k: -stays[k].life_s))
         for own in parts.values()

@@ -165,6 +165,7 @@ def test_another_trainers_part_of_a_group_eases_nothing() -> None:
     waits = found.classes.index["n1"]
     assert found.fresh({}, {waits: 2}) == {}
     assert found.fresh({found.classes.index["n0"]: 1}, {waits: 2}) == {waits: 0.0}
+    assert found.fresh({found.classes.index["n0"]: 1}, {}) == {}
 
 
 def test_each_of_nodes_that_are_alone_in_the_pool_is_hit_as_one_of_its_own_group() -> (

@@ -30,7 +30,7 @@ def test_no_plan_at_all_gains_more_than_the_bound(window: Window) -> None:
     assert best <= bound(window, best) + 1e-6 * (1 + abs(best))
 
 
-@given(windows(most_classes=3, most_trainers=2), st.integers(1, 3))
+@given(windows(most_classes=3, most_trainers=2, least_worth=0.0), st.integers(1, 3))
 def test_no_plan_gains_more_than_the_bound_of_merged_classes(
     window: Window, most: int
 ) -> None:

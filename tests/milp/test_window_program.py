@@ -54,6 +54,19 @@ def _holding(classes: list[int], row: tuple[int, ...]) -> Holding:
     return {k: n for k, n in zip(classes, row, strict=True) if n}
 
 
+def test_hits_count_in_the_program_as_far_as_they_are_new_to_a_trainer() -> None:
+    curve = custom([0.0, 10.0, 18.0, 24.0])
+    own = Holder(curve, {0: 1}, 1.0, 1.0, 0.0, 300.0, fresh={1: 0.25})
+    stays = {0: Stay(1, 300.0, 0.6, 1.0), 1: Stay(2, 290.0, 0.6, 0.5)}
+    window = Window(stays, {1: 2}, (own,), hit_weight=1.0, change_weight=1.0)
+    program = whole_program(window)
+
+    for counts in ([1, 0], [1, 1], [1, 2]):
+        program.begin([counts])
+        gains = total_gain(window, [_holding([0, 1], tuple(counts))])
+        assert program.value() == pytest.approx(gains)
+
+
 @settings(max_examples=30, deadline=None)
 @given(windows(most_classes=2, most_trainers=2))
 def test_the_programs_optimum_is_that_of_trying_everything(window: Window) -> None:

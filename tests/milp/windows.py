@@ -22,7 +22,13 @@ _SECONDS = st.sampled_from([0.0, 1.0, 12.0, 180.0])
 
 
 @st.composite
-def windows(draw: DrawFn, most_classes: int = 5, most_trainers: int = 5) -> Window:
+def windows(
+    draw: DrawFn,
+    most_classes: int = 5,
+    most_trainers: int = 5,
+    *,
+    least_worth: float = -100.0,
+) -> Window:
     """Windows in which some nodes are held; a count need not be one of the sizes.
 
     What trainers do may be worth less than nothing: a priority may say so.
@@ -31,7 +37,7 @@ def windows(draw: DrawFn, most_classes: int = 5, most_trainers: int = 5) -> Wind
         k: draw(st.integers(1, 6)) for k in range(draw(st.integers(1, most_classes)))
     }
     stays = {k: draw(_stays(nodes)) for k, nodes in left.items()}
-    few_curves = draw(st.lists(curves(least=-100.0), min_size=1, max_size=3))
+    few_curves = draw(st.lists(curves(least=least_worth), min_size=1, max_size=3))
     trainers = []
     for _ in range(draw(st.integers(0, most_trainers))):
         curve = draw(st.sampled_from(few_curves))
