@@ -90,8 +90,8 @@ def test_in_the_end_nobody_gains_more_by_what_another_one_took(
 def test_in_the_end_of_many_transfers_none_is_left(seed: int) -> None:
     draw = np.random.default_rng(seed)
     stays = {
-        k: Stay(int(nodes), *draw.uniform((50.0, 0.0), (400.0, 1.0)).tolist(), 1.0)
-        for k, nodes in enumerate(draw.integers(1, 5, size=12))
+        k: Stay(int(draw.integers(1, 5)), draw.uniform(50.0, 400.0), draw.random(), 1.0)
+        for k in range(12)
     }
     trainers = [
         Holder(custom([0.0, *sorted(worth)]), {}, 0.0, 0.0, 0.0, loss_s)
