@@ -6,6 +6,7 @@ import copy
 import json
 import math
 import random
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -31,9 +32,12 @@ LAST_S = START_S + LOOKS * LOOK_S
 
 INSTEAD: tuple[object, ...] = (
     *(math.nan, math.inf, -math.inf, 1e308, -1e308, 1e-300, 5e-324, 10**400, 10**30),
-    *(-1, 0, 0.5, 99_999, True, None, "x", [], {}, [[]], "0"),
+    *(2.0 * START_S, -1, 0, 0.5, 99_999, True, None, "x", [], {}, [[]], "0"),
 )
 """What a place may hold instead."""
+
+_COLUMNS = 6
+"""Longer lists hold what is all of one kind."""
 
 Path: TypeAlias = tuple[str | int, ...]
 Json: TypeAlias = Any
@@ -93,15 +97,36 @@ def places(state: Json, path: Path = ()) -> Iterator[Path]:
             yield from places(value, (*path, place))
 
 
+def kinds(state: str) -> list[list[Path]]:
+    """Return the places of *state* by kind: rows of a table are alike, columns not."""
+    found: dict[Path, list[Path]] = {}
+    whole = json.loads(state)
+    for path in places(whole):
+        inside, kind = whole, []
+        for key in path:
+            is_row = isinstance(inside, list) and len(inside) > _COLUMNS
+            kind.append("#" if is_row else key)
+            inside = inside[key]
+        found.setdefault(tuple(kind), []).append(path)
+    return list(found.values())
+
+
 def spoils(state: str) -> st.SearchStrategy[Spoil]:
     """Return ways to spoil *state* in one place; each kind of place is as likely."""
-    kinds: dict[Path, list[Path]] = {}
-    for path in places(json.loads(state)):
-        kind = tuple("#" if isinstance(key, int) else key for key in path)
-        kinds.setdefault(kind, []).append(path)
-    paths = st.sampled_from(list(kinds.values())).flatmap(st.sampled_from)
-    ways = st.sampled_from((drop, double, *map(Put, INSTEAD)))
-    return st.builds(Spoil, paths, ways)
+    paths = st.sampled_from(kinds(state)).flatmap(st.sampled_from)
+    return st.builds(Spoil, paths, st.sampled_from(ways()))
+
+
+def every_spoil(state: str) -> Iterator[Spoil]:
+    """Yield each way to spoil one place of each kind."""
+    for paths in kinds(state):
+        for way in ways():
+            yield Spoil(paths[len(paths) // 2], way)
+
+
+def ways() -> list[Callable[[Json, str | int], None]]:
+    """Return all that may become of a place."""
+    return [drop, double, *map(Put, INSTEAD)]
 
 
 class Spoil(NamedTuple):
@@ -120,7 +145,8 @@ class Spoil(NamedTuple):
         return spoilt
 
 
-class Put(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Put:
     """Puts a value into a place."""
 
     value: object

@@ -20,13 +20,16 @@ from tests.forecast.spoiling import (
     LOOK_S,
     NAMES,
     RACKS,
+    Put,
+    Spoil,
+    every_spoil,
     grown,
     sight,
     spoils,
 )
 
 if TYPE_CHECKING:
-    from tests.forecast.spoiling import Grown
+    from tests.forecast.spoiling import Grown, Path
 
 REFUSED = (ValueError, KeyError, TypeError)
 
@@ -62,21 +65,13 @@ def check_answers(forecast: LiveForecast, idle: frozenset[str]) -> None:
     )
 
 
-@EVERY
-@pytest.mark.parametrize("racks", RACKS)
-@settings(max_examples=100, deadline=None)
-@given(chosen=st.data())
-def test_a_spoilt_state_is_refused_or_answers_within_its_contract(
-    name: str, racks: str, chosen: st.DataObject
-) -> None:
+def check_spoilt(name: str, racks: str, spoil: Spoil) -> bool:
+    """Return whether the spoilt state was taken; what was holds then."""
     of = grown(name, racks)
-    state = chosen.draw(spoils(of.state)).of(of.state)
     try:
-        forecast = restored(name, racks, of, state)
-    except REFUSED as error:
-        event(f"refused: {type(error).__name__}")
-        return
-    event("taken")
+        forecast = restored(name, racks, of, spoil.of(of.state))
+    except REFUSED:
+        return False
 
     idle = of.idle
     for look in range(1, 6):
@@ -85,6 +80,32 @@ def test_a_spoilt_state_is_refused_or_answers_within_its_contract(
         forecast.look(now_s, sight(idle, now_s))
         check_answers(forecast, idle)
         json.dumps(forecast.to_state(), allow_nan=False)
+    return True
+
+
+@EVERY
+@pytest.mark.parametrize("racks", RACKS)
+@settings(max_examples=100, deadline=None)
+@given(chosen=st.data())
+def test_a_state_spoilt_anywhere_is_refused_or_answers_within_its_contract(
+    name: str, racks: str, chosen: st.DataObject
+) -> None:
+    spoil = chosen.draw(spoils(grown(name, racks).state))
+
+    event("taken" if check_spoilt(name, racks, spoil) else "refused")
+
+
+@EVERY
+@pytest.mark.parametrize("racks", RACKS)
+def test_each_kind_of_place_spoilt_in_each_way_is_refused_or_does_no_harm(
+    name: str, racks: str
+) -> None:
+    every = every_spoil(grown(name, racks).state)
+
+    taken = [spoil for spoil in every if check_spoilt(name, racks, spoil)]
+
+    assert Spoil(("watched_s",), Put(0)) in taken
+    assert Spoil(("watched_s",), Put(-1)) not in taken
 
 
 @EVERY
@@ -100,3 +121,34 @@ def test_a_state_that_nobody_spoilt_is_taken(name: str, racks: str) -> None:
     assert sum(map(sum, state["promises"]["delays"])) > 0
     assert state["experience"]["held"]["a"]
     assert not forecast.is_learning
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "value"),
+    [
+        ("learned", ("experience", "hits"), [9.0, 8.0]),
+        ("learned", ("experience", "hits"), [0.0, 0.0]),
+        ("learned", ("experience", "at_s"), 2.0 * LAST_S),
+        ("learned", ("learned", "calibration", "said"), [1e9] * 29),
+        ("learned", ("learned", "calibration", "came"), [1e9] * 29),
+        ("learned", ("learned", "hazard", "share"), [1e9] * 7),
+        ("learned", ("learned", "hazard", "shares"), [1e15] * 7),
+        ("learned", ("learned", "check_s"), 2.0 * LAST_S),
+        ("learned", ("learned", "said", 0, 0), 2.0 * LAST_S),
+        ("learned", ("learned", "clusters", 0, 1), 2.0 * LAST_S),
+        ("learned", ("learned", "clusters", 0, 2), LAST_S),
+        ("learned", ("learned", "clusters", 0, 3), []),
+        ("learned", ("learned", "clusters", 0, 3), [0, 0]),
+        ("learned", ("learned", "now_s"), math.nan),
+        ("life-table", ("learned", "idle", 0, 2), 2.0 * LAST_S),
+        ("life-table", ("learned", "idle", 0, 2), math.nan),
+        ("life-table", ("learned", "now_s"), math.inf),
+    ],
+)
+def test_what_contradicts_the_rest_is_refused(
+    name: str, path: Path, value: object
+) -> None:
+    of = grown(name, "no racks")
+
+    with pytest.raises(ValueError):  # noqa: PT011 - whatever it says
+        restored(name, "no racks", of, Spoil(path, Put(value)).of(of.state))

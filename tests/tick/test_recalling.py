@@ -73,7 +73,18 @@ def shares(state: dict[str, Any]) -> None:
     state["learned"]["hazard"]["shares"] = [1e-300] * 7
 
 
-@pytest.mark.parametrize("spoil", [promise(0.5), delays, met, numbers, shares])
+def elsewhere(state: dict[str, Any]) -> None:
+    state["what nobody reads"] = float("nan")
+
+
+def long(state: dict[str, Any]) -> None:
+    state["version"] = "3" * 10_000
+
+
+SPOILS = (promise(0.5), delays, met, numbers, shares, elsewhere, long)
+
+
+@pytest.mark.parametrize("spoil", SPOILS)
 def test_a_number_that_cannot_be_costs_a_line_and_no_tick(
     world: TickWorld, spoil: Callable[[dict[str, Any]], None]
 ) -> None:
@@ -147,7 +158,7 @@ def test_a_state_that_cannot_be_read_at_all_is_not_dropped() -> None:
     def begin(kept: dict[str, Any] | None) -> str:
         raise sqlite3.DatabaseError(str(kept))
 
-    with pytest.raises(sqlite3.DatabaseError):
+    with pytest.raises(sqlite3.DatabaseError, match="any"):
         taken_up(Recalled({"any": "state"}), begin)
 
 
