@@ -1,15 +1,25 @@
-"""Sets of nodes with high affinity."""
+"""Sets of nodes that are expected to leave together."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+
+from freetrain.forecast.cold_start import lasting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
+
+    from freetrain.forecast.hazard import Meter
+    from freetrain.forecast.interface import Prospect
+
+
+_UNTOLD = lasting(0.0)
 
 
 class Arrivals(NamedTuple):
@@ -27,6 +37,29 @@ class Arrivals(NamedTuple):
         """Return the affinity by pair of *some* of the nodes."""
         places = self.nodes.searchsorted(some)
         return self.affinity[places[:, None], places]
+
+
+@dataclass(slots=True)
+class Cluster:
+    """Idle nodes that became idle together, or beside each other.
+
+    Attributes:
+        nodes: Those left.
+        since_s: When the first of them became idle.
+        meter: Counts its exposure while it has these nodes.
+        prospect: What was expected of it last.
+        until_s: Up to what time that is of use.
+        times: How much likelier than others of its size and age it was then.
+        arrivals: Those who became idle with it; None if not kept.
+    """
+
+    nodes: set[int]
+    since_s: float
+    meter: Meter
+    prospect: Prospect = _UNTOLD
+    until_s: float = -math.inf
+    times: float = 1.0
+    arrivals: Arrivals | None = None
 
 
 def split(affinity: NDArray[np.float64], least: float) -> list[list[int]]:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from freetrain.forecast.affinity import Affinity
-from freetrain.forecast.clusters import Arrivals, split
+from freetrain.forecast.clusters import Arrivals, Cluster, split
 from freetrain.forecast.cold_start import ColdStart, lasting
-from freetrain.forecast.hazard import Hazard, Meter
+from freetrain.forecast.hazard import Hazard
 from freetrain.forecast.interface import InLine, Prospect
 from freetrain.forecast.kept import amount, members, whole
 from freetrain.forecast.lineup import Lineup
@@ -32,31 +31,6 @@ _MOST_AT_ONCE = 512
 
 _FRESH = 0.02
 """A prospect is made anew when the cluster's age has grown by this share."""
-
-_UNTOLD = lasting(0.0)
-
-
-@dataclass(slots=True)
-class _Cluster:
-    """Idle nodes that became idle together, or beside each other.
-
-    Attributes:
-        nodes: Those left.
-        since_s: When the first of them became idle.
-        meter: Counts its exposure while it has these nodes.
-        prospect: What was expected of it last.
-        until_s: Up to what time that is of use.
-        times: How much likelier than others of its size and age it was then.
-        arrivals: Those who became idle with it; None if not kept.
-    """
-
-    nodes: set[int]
-    since_s: float
-    meter: Meter
-    prospect: Prospect = _UNTOLD
-    until_s: float = -math.inf
-    times: float = 1.0
-    arrivals: Arrivals | None = None
 
 
 class LearnedForecaster:
@@ -99,7 +73,7 @@ class LearnedForecaster:
         self._affinity = Affinity() if pairs is None else pairs
         kept = state or {"hazard": None, "lineup": None}
         self._hazard = Hazard(kept["hazard"])
-        self._clusters: dict[int, _Cluster] = {}
+        self._clusters: dict[int, Cluster] = {}
         self._cluster_of: dict[int, int] = {}
         self._prospects: dict[tuple[int, float, float], Prospect] = {}
         self._numbers = 0
@@ -167,13 +141,13 @@ class LearnedForecaster:
         if max(self._clusters, default=-1) >= self._numbers:
             raise ValueError("a cluster with a number that is not in use yet")
 
-    def _cluster_from(self, row: Sequence[Any]) -> _Cluster:
+    def _cluster_from(self, row: Sequence[Any]) -> Cluster:
         _, since_s, counted_s, nodes = row
         age_s = self._now_s - amount(since_s)
         if not nodes or not amount(counted_s) <= age_s:
             raise ValueError(f"a cluster that cannot be at {self._now_s}: {row}")
         meter = self._hazard.meter(len(nodes), counted_s)
-        return _Cluster(members(nodes), since_s, meter)
+        return Cluster(members(nodes), since_s, meter)
 
     def idle(self) -> Collection[int]:
         """Return all idle nodes."""
@@ -307,7 +281,7 @@ class LearnedForecaster:
 
     def _found(self, nodes: set[int], arrivals: Arrivals | None = None) -> None:
         meter = self._hazard.meter(len(nodes), 0.0)
-        cluster = _Cluster(nodes, self._now_s, meter, arrivals=arrivals)
+        cluster = Cluster(nodes, self._now_s, meter, arrivals=arrivals)
         self._clusters[self._numbers] = cluster
         self._cluster_of.update(dict.fromkeys(nodes, self._numbers))
         self._numbers += 1
