@@ -16,6 +16,7 @@ class Why(StrEnum):
     """Why a lease is ended."""
 
     CLAIMED = "somebody's job could start on its node"
+    KEPT_FREE = "somebody's job would need its node if another ended"
     MAKES_ROOM = "waiting leases must not take what is given up"
     SECOND_JOB = "a lease has two jobs"
     HOLE_CLOSED = "its hole closes"

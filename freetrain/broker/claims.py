@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from freetrain.broker.caution import NO_CARE, Scene
 from freetrain.broker.ground import idle_first, slurms_order
 from freetrain.broker.sharing import share
 from freetrain.broker.waiting import could_start, is_lease
@@ -21,6 +22,7 @@ from freetrain.broker.waiting import could_start, is_lease
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from freetrain.broker.caution import Care
     from freetrain.broker.ground import Ground
     from freetrain.broker.sharing import Shared
     from slurm.records import JobRecord
@@ -36,11 +38,14 @@ class Claims:
         booked_s: When nodes are booked for jobs that must wait for others, were our
             leases away, by node, Unix time. A lease that begins now should be gone by
             then: what backfill planned last may be older than what it will plan next.
+        care: Which of these nodes nobody could start on yet, but would need if a job
+            that runs ended; nothing where the site does not ask for that.
     """
 
     leased: Mapping[str, int]
     idle: Mapping[str, int]
     booked_s: Mapping[str, float] = field(default_factory=dict)
+    care: Care = NO_CARE
 
     @property
     def nodes(self) -> frozenset[str]:
@@ -57,6 +62,7 @@ def find_claims(
     *,
     is_ours: Callable[[JobRecord], bool],
     now_s: float,
+    careful: Callable[[Scene], Care] | None = None,
 ) -> Claims:
     """Return which nodes the pending jobs of others could start on.
 
@@ -75,6 +81,8 @@ def find_claims(
         ground: Where they might start.
         is_ours: Tells our own leases.
         now_s: When the snapshot was taken, Unix time.
+        careful: Says what to leave alone, too, lest somebody needs it when a job that
+            runs ends; None to be as careless as that.
     """
     waiting = sorted(
         (
@@ -89,11 +97,16 @@ def find_claims(
     shared = share(waiting, ground, now_s, rank=idle_first(ground))
     if shared.started:
         shared = _with_all_started(waiting, ground, now_s, shared)
-    taken, leased = shared.taken, ground.leased
+    care = NO_CARE
+    if careful is not None:
+        given, booked_s = shared.taken, shared.booked_s
+        care = careful(Scene(waiting, ground, given, booked_s, now_s))
+    taken, leased = {**shared.taken, **care.kept}, ground.leased
     return Claims(
         leased={name: by for name, by in taken.items() if name in leased},
         idle={name: by for name, by in taken.items() if name not in leased},
         booked_s=shared.booked_s,
+        care=care,
     )
 
 

@@ -113,7 +113,9 @@ def _claimed(actual: Actual, limits: Limits) -> Iterator[Ending]:
         if not is_claimed or lease.state is not LeaseState.RUNNING:
             continue
         if lease.is_usable and lease.key not in actual.absent:
-            yield _ending(lease, Why.CLAIMED, is_gentle=True)
+            is_kept = lease.node in actual.claims.care.kept
+            why = Why.KEPT_FREE if is_kept else Why.CLAIMED
+            yield _ending(lease, why, is_gentle=True)
             continue
         told_s = 0.0 if lease.notice_s is None else lease.notice_s
         has_stayed = actual.now_s - told_s >= limits.claim_patience_s

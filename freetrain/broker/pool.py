@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from milp.problem import NodeClass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from freetrain.broker.lease import Lease, LeaseKey
     from freetrain.broker.limits import Limits
@@ -27,6 +27,7 @@ class Refusal(StrEnum):
     """Why a hole is not planned with."""
 
     CLAIMED = "somebody's job could start there"
+    KEPT_FREE = "somebody's job would need it if another ended"
     HIDDEN_END = "its end is hidden from us"
     TOO_SHORT = "too short for a lease"
     LEAVING = "a lease there is leaving"
@@ -88,6 +89,7 @@ def pool_of(  # noqa: PLR0913 - one fact each, and none of them has a default
     assigned: frozenset[LeaseKey],
     now_s: float,
     limits: Limits,
+    kept: Collection[str] = frozenset(),
     rank: Rank | None = None,
 ) -> Pool:
     """Return the nodes that can be planned with.
@@ -100,6 +102,7 @@ def pool_of(  # noqa: PLR0913 - one fact each, and none of them has a default
             time is left, since whoever is there stays until the end.
         now_s: Unix time.
         limits: What is too short, and how long a hidden end is.
+        kept: Those of the claimed ones that none could start on yet.
         rank: Says which idle nodes are left out beyond the cap on leases: those
             ranked last; None for those that end first.
     """
@@ -116,7 +119,9 @@ def pool_of(  # noqa: PLR0913 - one fact each, and none of them has a default
         node = _pool_node(hole, shapes[name], held.get(name), now_s, limits)
         is_leaving = name in leaving or (node.lease is None and bool(hole.held_by))
         why = (
-            Refusal.CLAIMED
+            Refusal.KEPT_FREE
+            if name in kept
+            else Refusal.CLAIMED
             if name in claimed
             else Refusal.LEAVING
             if is_leaving

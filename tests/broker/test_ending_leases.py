@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from freetrain.broker.actions import Action, Cancel, Why
+from freetrain.broker.caution import Care
 from freetrain.broker.claims import Claims
 from freetrain.broker.lease import LeaseKey
 from freetrain.broker.limits import Limits, Mode
@@ -34,6 +35,18 @@ def test_nodes_that_others_wait_for_need_two_commands_however_many_submissions()
 
     assert (room.why, told.why) == (Why.MAKES_ROOM, Why.CLAIMED)
     assert set(room.leases) | set(told.leases) == set(keys)
+
+
+def test_a_lease_that_is_in_nobodys_way_yet_tells_why_it_must_go_even_so() -> None:
+    claims = Claims({"n0": 5, "n1": 6}, {}, care=Care({"n1": 6}, 0))
+    world = actual(lease(0, "n0"), lease(1, "n1"), claims=claims)
+
+    ended = cancels(reconcile(NOTHING, world, (), LIMITS))
+
+    assert {one.leases: one.why for one in ended} == {
+        (key(0),): Why.CLAIMED,
+        (key(1),): Why.KEPT_FREE,
+    }
 
 
 @pytest.mark.parametrize(("over_s", "ends"), [(19.0, False), (20.0, True)])

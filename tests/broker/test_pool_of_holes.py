@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def test_holes_that_cannot_be_used_say_why() -> None:
-    found = [hole(f"n{i}") for i in range(6)]
+    found = [hole(f"n{i}") for i in range(7)]
     found[1] = hole("n1", NOW_S + 179)
     found[2] = replace(found[2], end_s=None)
     found[3] = replace(found[3], held_by=(1,))
@@ -25,10 +25,11 @@ def test_holes_that_cannot_be_used_say_why() -> None:
     pool = pool_of(
         {"any": found},
         leases,
-        claimed=frozenset({"n0"}),
+        claimed=frozenset({"n0", "n6"}),
         assigned=frozenset({key(5)}),
         now_s=NOW_S,
         limits=Limits(),
+        kept={"n6"},
     )
 
     assert [node.name for node in pool.nodes] == ["n5"]
@@ -38,6 +39,7 @@ def test_holes_that_cannot_be_used_say_why() -> None:
         "n2": Refusal.HIDDEN_END,
         "n3": Refusal.LEAVING,
         "n4": Refusal.LEAVING,
+        "n6": Refusal.KEPT_FREE,
     }
 
 

@@ -1,0 +1,138 @@
+"""What leases keep off, lest the end of one job makes somebody wait for long."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from freetrain.broker.booking import Span
+from freetrain.broker.caution import Caution, keep_free
+from freetrain.broker.claims import find_claims
+from freetrain.broker.ground import Ground
+from tests.broker.broker_records import NOW_S, hole
+from tests.broker.test_claims import NODES, waiting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from freetrain.broker.claims import Claims
+    from slurm.records import JobRecord
+
+FOUR = {f"n{k}": replace(NODES["n0"], name=f"n{k}") for k in range(4)}
+GROUND = Ground(
+    holes=(hole("n0"), hole("n1")),
+    nodes=FOUR,
+    leased=frozenset({"n0"}),
+    spans={"n0": Span(NOW_S - 600, NOW_S + 1_620)},
+    busy_until_s={"n2": NOW_S + 2_300, "n3": NOW_S + 9_000},
+)
+ONE, OTHER = frozenset({"n2"}), frozenset({"n3"})
+WIDE = waiting(1, nodes=3, priority=3)
+SECOND = waiting(2, priority=2, limit_s=1_000.0, requested_nodes="n2")
+
+
+def careful(
+    *jobs: JobRecord,
+    running: tuple[frozenset[str], ...] = (ONE, OTHER),
+    most_ends: int = 100,
+    is_late: Callable[[], bool] = bool,
+    ground: Ground = GROUND,
+) -> Claims:
+    caution = Caution(running, 30.0, 14_400.0, most_ends=most_ends, is_late=is_late)
+    return find_claims(
+        jobs,
+        ground,
+        is_ours=lambda _: False,
+        now_s=NOW_S,
+        careful=partial(keep_free, caution=caution),
+    )
+
+
+def test_nodes_are_kept_off_that_one_needs_whom_another_would_go_ahead_of() -> None:
+    # n2 comes free early, a second before a cycle: three nodes for the first, were
+    # none leased. Beside leases the second is over before the first can begin.
+    claims = careful(WIDE, SECOND)
+
+    assert claims.care.kept == {"n0": 1, "n1": 1}
+    assert (claims.leased, claims.idle) == ({"n0": 1}, {"n1": 1})
+    assert claims.care.untried == 0
+
+
+def test_who_starts_a_cycle_later_is_worth_no_care() -> None:
+    assert careful(WIDE).nodes == set()
+
+
+def test_nothing_is_kept_off_where_the_other_cannot_go_ahead() -> None:
+    # A lease that begins on n1 ends when n2 comes free by its limit, in 2,300 s.
+    def nodes(limit_s: float) -> frozenset[str]:
+        return careful(WIDE, replace(SECOND, limit_s=limit_s)).nodes
+
+    assert nodes(2_310.0) == set()
+    assert nodes(2_290.0) == {"n0", "n1"}
+
+
+def test_where_nobody_waits_nothing_is_kept_off() -> None:
+    # Who comes later, in the second before a cycle, nobody can know of.
+    assert careful().nodes == set()
+
+
+def test_a_node_that_two_jobs_hold_comes_free_with_neither() -> None:
+    assert careful(WIDE, SECOND, running=(ONE, OTHER | ONE)).nodes == set()
+    assert careful(WIDE, SECOND, running=(ONE, OTHER)).nodes == {"n0", "n1"}
+
+
+def test_those_on_the_most_nodes_are_tried_and_it_is_told_that_others_are_not() -> None:
+    five = {**FOUR, "n4": replace(NODES["n0"], name="n4")}
+    ground = replace(
+        GROUND, nodes=five, busy_until_s={**GROUND.busy_until_s, "n4": 2e5}
+    )
+    small, large = ONE, frozenset({"n3", "n4"})
+
+    claims = careful(WIDE, SECOND, running=(small, large), most_ends=1, ground=ground)
+    assert (set(claims.nodes), claims.care.untried) == (set(), 1)
+
+    claims = careful(WIDE, SECOND, running=(small, large), ground=ground)
+    assert (set(claims.nodes), claims.care.untried) == ({"n0", "n1"}, 0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "untried", "kept"), [(0, 2, 0), (1, 2, 0), (2, 1, 2), (3, 0, 2)]
+)
+def test_when_time_is_over_what_was_not_tried_to_the_end_is_counted(
+    asked: int, untried: int, kept: int
+) -> None:
+    answers = iter([False] * asked)
+    late = careful(WIDE, SECOND, is_late=lambda: next(answers, True))
+
+    assert (late.care.untried, len(late.care.kept)) == (untried, kept)
+
+
+def test_leases_are_kept_off_that_move_the_plan_of_another_onto_what_comes_free() -> (
+    None
+):
+    # Without the lease of n0 the first has n0, n1 and n2 in 200 s, and the second n3,
+    # which comes free now. Beside it the first has n3 then, and the third till then.
+    ground = replace(
+        GROUND,
+        holes=(hole("n0"),),
+        spans={"n0": Span(NOW_S - 600, NOW_S + 3_600)},
+        busy_until_s={"n1": NOW_S + 200, "n2": NOW_S + 200, "n3": NOW_S + 9_000},
+    )
+    slow = {
+        name: replace(node, features=node.features | {"slow"})
+        for name, node in FOUR.items()
+        if name != "n0"
+    }
+    jobs = [
+        waiting(1, nodes=3, priority=3),
+        waiting(2, priority=2, limit_s=1_000.0, features="slow"),
+        waiting(3, priority=1, limit_s=100.0, features="slow"),
+    ]
+    ground = replace(ground, nodes={**FOUR, **slow})
+
+    claims = careful(*jobs, running=(OTHER,), ground=ground)
+    assert claims.care.kept == {"n0": 2}
+    assert careful(*jobs[:2], running=(OTHER,), ground=ground).nodes == set()
