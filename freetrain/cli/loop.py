@@ -178,6 +178,7 @@ def _loop_record(result: LoopResult, loop: LoopSettings) -> dict[str, object]:
         "notice_s": loop.notice_s,
         "commit_s": loop.commit_s,
         "margin_s": loop.margin_s,
+        "is_careful": loop.is_careful,
     }
     holes = dataclasses.asdict(result.holes) | {"long_use": result.holes.long_use}
     loops = {"loop": asked, "holes": holes, "harm": dataclasses.asdict(result.harm)}

@@ -82,6 +82,14 @@ MarginS = Annotated[
         callback=zero_or_more,
     ),
 ]
+Careful = Annotated[
+    bool,
+    typer.Option(
+        "--careful",
+        metavar="",
+        help="yield: leases keep off what somebody would need if one job ended.",
+    ),
+]
 Blind = Annotated[
     bool,
     typer.Option(

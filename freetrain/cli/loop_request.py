@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def loop_settings(
-    mode: Mode | None, given: Mapping[str, float | None], *, blind: bool
+    mode: Mode | None, given: Mapping[str, float | None], *, careful: bool, blind: bool
 ) -> LoopSettings | None:
     """Return the settings of the loop; None where none is asked for.
 
@@ -31,12 +31,14 @@ def loop_settings(
         mode: What ``--in-the-loop`` says.
         given: ``--tick``, ``--lead``, ``--last``, ``--notice``, ``--commit`` and
             ``--margin`` by name, None where they are not given.
+        careful: Whether ``--careful`` is.
         blind: Whether ``--blind`` is.
 
     Raises:
         UsageError: Options of a loop without one, or of the other mode.
     """
     named = [f"--{name}" for name, value in given.items() if value is not None]
+    named += ["--careful"] * careful
     if mode is None:
         if named or blind:
             raise UsageError(
@@ -50,7 +52,7 @@ def loop_settings(
                 f"{option} is for --in-the-loop preempt: under yield jobs wait for the "
                 f"next tick. Nothing was replayed. Leave it out."
             )
-    for option in ("--lead", "--last"):
+    for option in ("--lead", "--last", "--careful"):
         if mode is Mode.PREEMPT and option in named:
             raise UsageError(
                 f"{option} is for --in-the-loop yield: under preempt jobs wait for no "
@@ -59,7 +61,8 @@ def loop_settings(
     chosen: dict[str, Any] = {
         f"{name}_s": value for name, value in given.items() if value is not None
     }
-    return replace(usual_settings(mode), knows_plans=not blind, **chosen)
+    usual = usual_settings(mode)
+    return replace(usual, knows_plans=not blind, is_careful=careful, **chosen)
 
 
 def loop_words(loop: LoopSettings) -> list[str]:
@@ -74,6 +77,8 @@ def loop_words(loop: LoopSettings) -> list[str]:
         words += ["--commit", f"{loop.commit_s:.15g}"]
     if loop.margin_s is not None:
         words += ["--margin", f"{loop.margin_s:.15g}"]
+    if loop.is_careful:
+        words += ["--careful"]
     return words if loop.knows_plans else [*words, "--blind"]
 
 

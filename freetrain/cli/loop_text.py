@@ -52,10 +52,11 @@ def loop_text(
             early += f" and {loop.last_lead_s:g}"
         ticks += f", {early} s early,"
     seen = "sees plans" if loop.knows_plans else "is blind to plans"
+    careful = ", careful" if loop.is_careful else ""
     with console.capture() as captured:
         console.print(read_as, soft_wrap=True)
         console.print(
-            f"The broker ticks {ticks} and {seen}; mode {loop.mode}.",
+            f"The broker ticks {ticks} and {seen}; mode {loop.mode}{careful}.",
             soft_wrap=True,
         )
         console.print(figures(TRAINED, [_trained(*one) for one in named]))

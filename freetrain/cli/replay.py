@@ -82,6 +82,7 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     notice: loop_options.NoticeS = None,
     commit: loop_options.CommitS = None,
     margin: loop_options.MarginS = None,
+    careful: loop_options.Careful = False,
     blind: loop_options.Blind = False,
     as_json: options.AsJson = False,
     out: options.OutFolder = None,
@@ -92,7 +93,7 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     _refuse_name(log, world)
     given = {"tick": tick, "lead": lead, "last": last, "notice": notice}
     given |= {"commit": commit, "margin": margin}
-    loop = loop_settings(in_the_loop, given, blind=blind)
+    loop = loop_settings(in_the_loop, given, careful=careful, blind=blind)
     if (log is None) == (pool is None):
         raise UsageError(
             "expected either a log or --pool N, and not both; nothing was replayed. "

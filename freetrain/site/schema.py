@@ -51,6 +51,7 @@ def _lease() -> tuple[Key, ...]:
         Key("account", word("an account"), "account"),
         Key("nice", whole(1, LARGEST_NICE), "nice"),
         Key("mode", one_of(settings.Mode), "mode"),
+        Key("careful", yes_or_no(), "careful"),
         Key("exclusive", yes_or_no(), "exclusive"),
         Key("features", words("a feature"), "features"),
         Key("gres", gres(), "gres"),

@@ -42,6 +42,8 @@ class LeaseSettings:
         nice: How much their priority is lowered. 10,000 let a user's job start
             0.05 s after leases were cancelled, under priority/basic.
         mode: Who takes them away: Slurm, the broker, or as the partition says.
+        careful: Whether they keep off nodes that somebody would need if one job ended,
+            where the broker takes them away.
         exclusive: Whether they take whole nodes.
         features: Features that each node must have.
         gres: Generic resources of each node.
@@ -57,6 +59,7 @@ class LeaseSettings:
     account: str = ""
     nice: int = 10_000
     mode: Mode = Mode.AUTO
+    careful: bool = False
     exclusive: bool = True
     features: tuple[str, ...] = ()
     gres: tuple[Gres, ...] = ()

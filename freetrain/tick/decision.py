@@ -13,6 +13,7 @@ from freetrain.jobfile.job import Nodes
 from freetrain.jobfile.requirement import requirement_of
 from freetrain.site.settings import PlannerSettings, PolicyName
 from freetrain.tick.ahead import look_ahead
+from freetrain.tick.caring import not_tried
 from freetrain.tick.deserts import Deserts
 from freetrain.tick.finding import Finder
 from freetrain.tick.planners import planner_of
@@ -68,7 +69,7 @@ def decide_on(
         StoreError: What it remembers cannot be read.
     """
     shapes, is_ours = _shapes(run.site, observed), _ours(run, observed)
-    finder = Finder(run.site, observed, is_ours)
+    finder = Finder(run.site, observed, is_ours, run.outside.clock)
     holes, problems = finder.holes(shapes)
     claims = finder.claims(shapes)
     holes = finder.before_bookings(holes, claims, shapes)
@@ -109,7 +110,7 @@ def decide_on(
         decision=decision,
         shapes=shapes,
         deserts=deserts,
-        problems=(*unreadable, *problems, *dropped, *too_dear),
+        problems=(*unreadable, *problems, *dropped, *too_dear, *not_tried(claims)),
         outlook=outlook,
     )
 

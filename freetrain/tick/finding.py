@@ -10,6 +10,7 @@ from freetrain.broker.booking import Backfill, Span
 from freetrain.broker.claims import NO_CLAIMS, find_claims
 from freetrain.broker.ground import Ground
 from freetrain.broker.limits import Mode
+from freetrain.tick.caring import careful_of
 from freetrain.tick.limits import margin_s
 from slurm.errors import SlurmRefusedError
 from slurm.holes import HoleEnd, find_holes
@@ -37,11 +38,13 @@ class Finder:
         site: The site's settings.
         observed: The look, and what was known before.
         is_ours: Tells our own leases.
+        clock: Seconds from any moment on.
     """
 
     site: Site
     observed: Observed
     is_ours: Callable[[JobRecord], bool]
+    clock: Callable[[], float]
 
     def holes(
         self, shapes: Mapping[str, Requirement]
@@ -87,7 +90,15 @@ class Finder:
                 window_s=observed.config.bf_window_s,
             ),
         )
-        return find_claims(jobs, ground, is_ours=self.is_ours, now_s=observed.now_s)
+        return find_claims(
+            jobs,
+            ground,
+            is_ours=self.is_ours,
+            now_s=observed.now_s,
+            careful=careful_of(
+                self.site, observed, is_ours=self.is_ours, clock=self.clock
+            ),
+        )
 
     def before_bookings(
         self,

@@ -9,6 +9,7 @@ from freetrain.broker.explain import explain_holes, explain_trainers
 from freetrain.broker.pace import paused_until_s
 from freetrain.exchange.layout import lease_name
 from freetrain.tick.came import came_lines
+from freetrain.tick.caring import refusal_of
 from freetrain.tick.page import HoleLine, LeaseLine, Page, TrainerLine
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ def _holes(observed: Observed, decided: Decided) -> Iterator[HoleLine]:
         yield HoleLine(
             node=why.node,
             reason=str(why.reason),
-            refusal=str(why.refusal or ""),
+            refusal=refusal_of(why, decided.look.claims),
             brake=str(why.brake or ""),
             end_s=hole.end_s,
             ends_by=str(hole.ends_by),

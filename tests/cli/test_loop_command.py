@@ -98,13 +98,18 @@ def test_priorities_are_told_apart_in_a_loop(tmp_path: Path) -> None:
 
 
 def test_a_loop_that_yields_is_played_too(tmp_path: Path) -> None:
-    words = ("--policy", "lookahead", "--out", "there")
+    words = ("--policy", "lookahead", "--careful", "--out", "there")
     ran = run(*LOOP[:-1], "yield", *words, cwd=tmp_path)
 
     assert ran.code == 0
-    assert "ticks every 30 s, 5 and 3 s early, and sees plans; mode yield" in ran.stdout
+    assert (
+        "ticks every 30 s, 5 and 3 s early, and sees plans; mode yield, careful."
+        in ran.stdout
+    )
     summary = json.loads((tmp_path / "there" / "summary.json").read_text())
-    assert summary["command"].endswith("yield --tick 30 --lead 5 --last 3 --margin 30")
+    asked = "yield --tick 30 --lead 5 --last 3 --margin 30 --careful"
+    assert summary["command"].endswith(asked)
+    assert summary["policies"][0]["loop"]["is_careful"]
     assert summary["policies"][0]["loop"]["lead_s"] == 5.0
     assert summary["policies"][0]["loop"]["last_s"] == 3.0
 
@@ -114,6 +119,7 @@ def test_a_loop_that_yields_is_played_too(tmp_path: Path) -> None:
     [
         (("--tick", "60"), "--tick is for replays with --in-the-loop"),
         (("--blind",), "--blind is for replays with --in-the-loop"),
+        (("--careful",), "--careful is for replays with --in-the-loop"),
     ],
 )
 def test_options_of_a_loop_need_one(
@@ -138,6 +144,7 @@ def test_options_of_a_loop_need_one(
         (("--in-the-loop", "yield", "--notice", "3"), "--notice is for --in-the-loop"),
         (("--lead", "3"), "--lead is for --in-the-loop yield"),
         (("--last", "3"), "--last is for --in-the-loop yield"),
+        (("--careful",), "--careful is for --in-the-loop yield"),
         (("--start", "1e9"), "Start earlier"),
     ],
 )

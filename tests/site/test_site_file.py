@@ -136,6 +136,7 @@ def test_without_a_home_the_state_directory_must_be_said() -> None:
         ('[lease]\nmode = "preemt"', "one of auto, preempt, yield. Did you mean 'pre"),
         ('[lease]\nshortest = "2h"\nlongest = "1h"', "shortest is above longest"),
         ('[lease]\nqos = "a,b"', 'qos = "a,b", expected the name of a quality of'),
+        ('[lease]\nmode = "preempt"\ncareful = true', 'is for mode = "yield"'),
         ("[caps]\nrpcs_per_tick = 0", "expected a whole number from 1 to 1000"),
         ("[holes]\nmargin = 30", "margin = 30, expected a duration with its unit"),
         ('[planner]\npolicy = "scavenger"', "expected one of freetrain, equal"),

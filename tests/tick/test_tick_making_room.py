@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,10 +15,12 @@ from freetrain.standin import keeping
 from freetrain.standin.records import JobState
 from freetrain.store.events import pace
 from freetrain.store.open_store import read_store
+from freetrain.tick.tick import tick
 from tests.store.happened import events_of
 from tests.tick.tick_worlds import UID, TickWorld, lease_of, theirs, tick_world
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -44,6 +47,24 @@ def test_a_trainer_that_cannot_be_read_makes_room_as_well(world: TickWorld) -> N
     world.tick()
 
     assert [job.signals for job in world.live() if job.signals] == [["TERM"]] * 3
+
+
+def test_a_careful_tick_tells_of_whom_it_had_no_time_to_try(world: TickWorld) -> None:
+    world.site = replace(world.site, lease=replace(world.site.lease, careful=True))
+    running(world, 4)
+    planned = {"due_s": world.now_s + 50.0, "wanted": ["n1"]}
+    world.slurm.standin.add([theirs(world), theirs(world, **planned)])
+    world.now_s += 1.0
+
+    def problems(clock: Callable[[], float]) -> tuple[str, ...]:
+        outside = replace(world.outside, clock=clock)
+        return tick(world.site, outside, dry_run=True).page.problems
+
+    (said,) = problems(itertools.count().__next__)
+    assert said.startswith("careful: of the jobs that run 1 could not be tried")
+    assert problems(lambda: 0.0) == ()
+    world.site = replace(world.site, lease=replace(world.site.lease, careful=False))
+    assert problems(itertools.count().__next__) == ()
 
 
 def test_a_job_that_could_start_at_once_need_not_wait_for_its_planned_start(

@@ -7,11 +7,13 @@ so what is measured in a loop is what a tick would do.
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from freetrain.broker.booking import Backfill
 from freetrain.broker.claims import find_claims
 from freetrain.broker.ground import Ground
+from freetrain.replay.loop.careful import Careful
 from logs.schedule.slurm import SlurmParameters
 from logs.schedule.unitset import members, unit_set
 from slurm.holes import Hole, HoleEnd
@@ -19,9 +21,10 @@ from slurm.records import JobRecord, Node
 from slurm.states import JobState, NodeState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from freetrain.broker.booking import Span
+    from freetrain.broker.caution import Care, Scene
     from freetrain.replay.loop.nodes import Nodes
     from logs.schedule.machine import Machine
     from logs.schedule.simulation import Simulation
@@ -55,14 +58,22 @@ class Queue:
         simulation: The machine and its scheduler.
         nodes: Its nodes.
         knows_plans: Whether planned starts are told.
+        careful_s: The longest lease, where nodes are left alone that somebody would
+            need if one job ended; None where they are not.
     """
 
     def __init__(
-        self, simulation: Simulation, nodes: Nodes, *, knows_plans: bool
+        self,
+        simulation: Simulation,
+        nodes: Nodes,
+        *,
+        knows_plans: bool,
+        careful_s: float | None = None,
     ) -> None:
         self._simulation = simulation
         self._nodes = nodes
         self._knows_plans = knows_plans
+        self._careful = None if careful_s is None else Careful(careful_s)
         self._names = [f"{unit:08}" for unit in range(nodes.unit_count)]
         self._records = {
             name: Node(name, frozenset({NodeState.IDLE}), partitions=_PARTITIONS)
@@ -94,13 +105,24 @@ class Queue:
             backfill=_BACKFILL,
         )
         found = find_claims(
-            self._waiting(machine), ground, is_ours=lambda _: False, now_s=now_s
+            self._waiting(machine),
+            ground,
+            is_ours=lambda _: False,
+            now_s=now_s,
+            careful=self._care(machine),
         )
         booked_s: dict[int, float] = {}
         for name, start_s in found.booked_s.items():
             (node,) = self._nodes.touched(1 << int(name))
             booked_s[node] = min(start_s, booked_s.get(node, math.inf))
         return Claimed(unit_set(int(name) for name in found.nodes), booked_s)
+
+    def _care(self, machine: Machine) -> Callable[[Scene], Care] | None:
+        if self._careful is None:
+            return None
+        runs = (job for number, job in machine.running.items() if number >= 0)
+        names = [frozenset(self._names[k] for k in members(job.units)) for job in runs]
+        return partial(self._careful, running=names)
 
     def _holes(self, names: Sequence[str], now_s: float) -> list[Hole]:
         """Return the holes of the units *names*, with what is planned there."""

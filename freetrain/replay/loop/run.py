@@ -124,7 +124,12 @@ def _on_stage(
     if loop.mode is Mode.PREEMPT:
         return stage.branch(trainees), Unseen()
     simulation = stage.branch()
-    queue = Queue(simulation, stage.nodes, knows_plans=loop.knows_plans)
+    queue = Queue(
+        simulation,
+        stage.nodes,
+        knows_plans=loop.knows_plans,
+        careful_s=loop.longest_s if loop.is_careful else None,
+    )
     hold = AsJobs(simulation, stage.nodes, leases, queue, start_s=stage.start_s)
     return simulation, hold
 

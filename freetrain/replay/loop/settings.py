@@ -61,6 +61,8 @@ class LoopSettings:
             not end because of plans.
         shortest_s: The shortest hole worth a lease, margin taken off, seconds.
         longest_s: The longest lease, seconds; finite under ``yield``.
+        is_careful: Mode ``yield``: whether nodes are left alone that somebody would
+            need if one job ended.
 
     Raises:
         UsageError: A number is outside its range.
@@ -76,6 +78,7 @@ class LoopSettings:
     margin_s: float | None = None
     shortest_s: float = SHORTEST_S
     longest_s: float = math.inf
+    is_careful: bool = False
 
     def __post_init__(self) -> None:
         """Refuse numbers that mean nothing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -21,7 +22,7 @@ from tests.replay.loop.worlds_loop import J, crowds, trace_of
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn
 
-    from logs.schedule.machine import Running
+    from logs.schedule.machine import Machine, Running
     from logs.schedule.simulation import Simulation
 
 
@@ -120,3 +121,49 @@ def test_who_could_start_without_leases_starts_beside_those_that_stay(
 
     event(f"{min(len(could), 2)} could start beside {min(len(spans), 2)} leases")
     assert could <= {running.job for running in machine.take_started()}
+
+
+def started_by(machine: Machine, now_s: float) -> set[int]:
+    """Return whom backfill starts now."""
+    machine.now_s = now_s
+    placer = SlurmPlacer(SlurmParameters()).anew(-math.inf)
+    placer.place(machine, ended=True, arrived=True)
+    return {running.job for running in machine.take_started()}
+
+
+@settings(max_examples=300, deadline=None)
+@given(world=held())
+def test_with_care_no_single_end_makes_anybody_wait_for_longer_than_a_cycle(
+    world: Held,
+) -> None:
+    prepared = prepare(
+        trace_of([*world.busy, *world.coming], world.nodes), Method.SLURM
+    )
+    simulation, spans = prepared.simulation, {}
+    if world.busy:
+        simulation.step()
+    machine = simulation.machine
+    machine.now_s = 0.0
+    for unit, end_s in zip(members(machine.free), world.leases_s, strict=True):
+        if end_s is not None:
+            machine.lease(1 << unit, end_s)
+            spans[unit] = Span(0.0, end_s)
+    simulation.step()
+    now_s = machine.now_s
+
+    nodes = Nodes(prepared.layout)
+    queue = Queue(simulation, nodes, knows_plans=True, careful_s=14_400.0)
+    units, booked_s = queue.claimed(spans, now_s)
+    machine.release(units & machine.leased)
+    for unit in members(machine.free & ~units):  # which is leased anew
+        machine.lease(1 << unit, min(now_s + 14_400.0, booked_s.get(unit, math.inf)))
+
+    kept = units != Queue(simulation, nodes, knows_plans=True).claimed(spans, 1.0).units
+    event(f"care keeps leases off: {kept}")
+    for number in [number for number in machine.running if number >= 0]:
+        beside = copy.deepcopy(machine)
+        beside.free |= beside.running.pop(number).units
+        alone = beside.without_leases()
+        late = started_by(alone, now_s) - started_by(beside, now_s)
+        beside.release(beside.leased)
+        assert late <= started_by(beside, now_s + 30.0)

@@ -1,0 +1,22 @@
+"""What a careful tick tells of a hole."""
+
+from __future__ import annotations
+
+from freetrain.broker.caution import Care
+from freetrain.broker.claims import Claims
+from freetrain.broker.explain import HoleExplanation, HoleReason
+from freetrain.broker.pool import Refusal
+from freetrain.tick.caring import refusal_of
+
+
+def test_it_is_told_for_whom_a_node_is_kept_free() -> None:
+    claims = Claims({"n1": 7}, {"n0": 5}, care=Care({"n1": 7}, 0))
+
+    def told(node: str, refusal: Refusal | None) -> str:
+        return refusal_of(HoleExplanation(node, HoleReason.UNUSABLE, refusal), claims)
+
+    assert told("n0", Refusal.CLAIMED) == Refusal.CLAIMED
+    assert told("n1", Refusal.KEPT_FREE) == (
+        "somebody's job would need it if another ended: 7"
+    )
+    assert told("n2", None) == ""
