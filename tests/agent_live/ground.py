@@ -134,20 +134,25 @@ class Ground:
         assert found is not None
         return found
 
-    def wait_for_training(self, generation: int, *, steps: int = 3) -> None:
+    def wait_for_training(self, generation: int, *, steps: int = 3) -> int:
         """Wait until *generation*, or one that took its place, has done some steps.
 
-        Open MPI's start hangs once in many hundred times where nodes share a host;
-        agents kill such a world, and the next generation has the same leases.
+        Open MPI's start hangs once in many hundred times where nodes share a host, or
+        ends at once; agents kill such a world, and the next generation has the same
+        leases.
+
+        Returns:
+            The one that trains.
         """
         wait_for(
             lambda: f"{steps} steps of generation {generation}: {self.words()}",
-            lambda: self._steps_from(generation) >= steps,
+            lambda: sum(one >= generation for one in self._trained()) >= steps,
         )
+        return self._trained()[-1]
 
-    def _steps_from(self, generation: int) -> int:
-        told = re.findall(r'"generation": (\d+),', self.progress())
-        return sum(int(one) >= generation for one in told)
+    def _trained(self) -> list[int]:
+        """Return the generation of each step that was told of."""
+        return list(map(int, re.findall(r'"generation": (\d+),', self.progress())))
 
     def wait_for_ending(self, generation: int) -> Ending:
         found = wait_for(

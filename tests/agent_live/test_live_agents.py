@@ -23,11 +23,10 @@ pytestmark = pytest.mark.slurm
 def test_a_world_grows_and_shrinks_and_loses_no_step(ground: Ground) -> None:
     leases = ground.leases(3)
 
-    for members in (leases[:2], leases, leases[1:]):
-        number = ground.assign(*members)
-        ground.wait_for_training(number)
+    shapes = leases[:2], leases, leases[1:]
+    trained = [ground.wait_for_training(ground.assign(*members)) for members in shapes]
 
-    for number in (1, 2):
+    for number in trained[:2]:
         ending = ground.wait_for_ending(number)
         assert (ending.ended, ending.was_asked) == (Ended.RESCALED, True)
     steps = _steps(ground)
@@ -51,15 +50,15 @@ def test_a_lease_told_to_leave_is_gone_at_once_and_no_step_is_lost(
 ) -> None:
     leases = ground.leases(3)
     ground.assign(*leases)
-    ground.wait_for_training(1)
+    began = ground.wait_for_training(1)
     told_s = time.monotonic()
 
     ground.tell(leases[who])
     wait_for("the lease to end", lambda: ground.is_over(leases[who]))
     gone_s = time.monotonic() - told_s
-    ground.wait_for_training(2)
+    ground.wait_for_training(began + 1)
 
-    ending = ground.wait_for_ending(1)
+    ending = ground.wait_for_ending(began)
     assert ending.ended is Ended.RESCALED, ground.words()
     assert leases[who].key not in ground.newest().keys
     steps = _steps(ground)
@@ -72,13 +71,13 @@ def test_a_preempted_trainer_commits_and_its_nodes_are_free_before_the_grace_is_
 ) -> None:
     leases = ground.leases(3)
     ground.assign(*leases)
-    ground.wait_for_training(1)
+    began = ground.wait_for_training(1)
     told_s = time.monotonic()
 
     job = ground.site.others_running_job(8, minutes=5)
     started_s = time.monotonic() - told_s
 
-    ending = ground.wait_for_ending(1)
+    ending = ground.wait_for_ending(began)
     assert ending.ended is Ended.RESCALED, ground.words()
     # Lines of progress come once a second; steps come more often.
     assert ending.step == ending.committed_step >= max(_steps(ground))
@@ -92,13 +91,13 @@ def test_survivors_go_on_without_a_lease_that_was_killed(
 ) -> None:
     leases = ground.leases(3)
     ground.assign(*leases)
-    ground.wait_for_training(1)
+    began = ground.wait_for_training(1)
 
     ground.site.backend().cancel([_key(leases[who])])
-    ground.wait_for_training(2)
+    ground.wait_for_training(began + 1)
 
     assert leases[who].key not in ground.newest().keys
-    ground.wait_for_ending(1)
+    ground.wait_for_ending(began)
 
 
 @pytest.mark.parametrize("who", [0, 1])
@@ -107,13 +106,13 @@ def test_an_agent_that_is_killed_takes_its_lease_with_it(
 ) -> None:
     leases = ground.leases(3)
     ground.assign(*leases)
-    ground.wait_for_training(1)
+    began = ground.wait_for_training(1)
 
     ground.signal(ground.pid_of_agent(leases[who]), signal.SIGKILL)
-    ground.wait_for_training(2)
+    ground.wait_for_training(began + 1)
 
     assert leases[who].key not in ground.newest().keys
-    assert ground.wait_for_ending(1).lost_lease
+    assert ground.wait_for_ending(began).lost_lease
     wait_for("its job to end", lambda: ground.is_over(leases[who]))
 
 
@@ -123,12 +122,12 @@ def test_an_agent_that_is_stopped_is_replaced_and_its_job_ended(
 ) -> None:
     leases = ground.leases(3)
     ground.assign(*leases)
-    ground.wait_for_training(1)
+    began = ground.wait_for_training(1)
 
     ground.signal(ground.pid_of_agent(leases[who]), signal.SIGSTOP)
-    ground.wait_for_training(2)
+    ground.wait_for_training(began + 1)
 
-    assert ground.wait_for_ending(1).ended is Ended.RESCALED, ground.words()
+    assert ground.wait_for_ending(began).ended is Ended.RESCALED, ground.words()
     wait_for("its job to end", lambda: ground.is_over(leases[who]))
     steps = _steps(ground)
     assert steps == sorted(set(steps))
@@ -140,26 +139,26 @@ def test_a_process_that_is_stopped_costs_a_generation_and_no_lease(
 ) -> None:
     leases = ground.leases(3)
     ground.assign(*leases)
-    ground.wait_for_training(1)
+    began = ground.wait_for_training(1)
 
     ground.signal(_remote(ground, what, leases[1]), signal.SIGSTOP)
-    ground.wait_for_training(2)
+    ground.wait_for_training(began + 1)
 
-    ending = ground.wait_for_ending(1)
+    ending = ground.wait_for_ending(began)
     assert (ending.ended, ending.lost_lease) == (Ended.KILLED, False), ground.words()
     assert ground.newest().keys == {lease.key for lease in leases}
-    wait_for("all of it to be swept", lambda: not _of_generation(ground, 1))
+    wait_for("all of it to be swept", lambda: not _of_generation(ground, began))
 
 
 def test_a_rank_that_is_killed_costs_a_generation_and_no_lease(ground: Ground) -> None:
     leases = ground.leases(3)
     ground.assign(*leases)
-    ground.wait_for_training(1)
+    began = ground.wait_for_training(1)
 
-    ground.signal(ground.pid_of_rank(1, 1), signal.SIGKILL)
-    ground.wait_for_training(2)
+    ground.signal(ground.pid_of_rank(began, 1), signal.SIGKILL)
+    ground.wait_for_training(began + 1)
 
-    ending = ground.wait_for_ending(1)
+    ending = ground.wait_for_ending(began)
     assert (ending.ended, ending.lost_lease) == (Ended.KILLED, False), ground.words()
     assert ground.newest().keys == {lease.key for lease in leases}
 

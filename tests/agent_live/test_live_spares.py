@@ -22,33 +22,33 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slurm
 
 
-def forked(ground: Ground) -> tuple[Member, ...]:
-    """Return three leases of which two train in a third generation of forks."""
+def forked(ground: Ground) -> tuple[tuple[Member, ...], int]:
+    """Return three leases, and the generation of forks in which two of them train."""
     job = a_live_job(ground.state.path)
     ground.prepare(replace(job, launch=replace(job.launch, spare=True)))
     leases = ground.leases(3)
     ground.assign(*leases[:2])
     ground.wait_for_training(1)
     wait_for("spares", lambda: _listening(leases[:2]) and not _listening(leases[2:]))
-    ground.assign(*leases)
-    ground.wait_for_training(2)
-    assert not _is_fork(ground, 2, 0)  # the third has no spare to fork of
+    grown = ground.assign(*leases)
+    trains = ground.wait_for_training(grown)
+    # The third has no spare to fork of, but where a world had to be started again.
+    assert trains > grown or not _is_fork(ground, grown, 0)
     wait_for("a third spare", lambda: _listening(leases))
-    ground.assign(*leases[:2])
-    ground.wait_for_training(3)
-    assert [_is_fork(ground, 3, rank) for rank in range(2)] == [True, True]
-    return leases
+    shrunk = ground.wait_for_training(ground.assign(*leases[:2]))
+    assert [_is_fork(ground, shrunk, rank) for rank in range(2)] == [True, True]
+    return leases, shrunk
 
 
 def test_ranks_of_later_worlds_are_forks_and_no_step_is_lost(ground: Ground) -> None:
-    leases = forked(ground)
+    leases, generation = forked(ground)
 
     ground.tell(leases[0])
     wait_for("the lease to end", lambda: ground.is_over(leases[0]))
-    ground.wait_for_training(4)
+    trains = ground.wait_for_training(generation + 1)
 
-    assert _is_fork(ground, 4, 0)
-    assert ground.wait_for_ending(3).ended is Ended.RESCALED, ground.words()
+    assert _is_fork(ground, trains, 0)
+    assert ground.wait_for_ending(generation).ended is Ended.RESCALED, ground.words()
     lines = map(json.loads, ground.progress().splitlines())
     steps = [line["step"] for line in lines if "loss" in line]
     assert steps == sorted(set(steps))
@@ -58,12 +58,12 @@ def test_ranks_of_later_worlds_are_forks_and_no_step_is_lost(ground: Ground) -> 
 def test_a_forked_rank_that_is_stopped_is_seen_to_be_one_of_its_generation(
     ground: Ground,
 ) -> None:
-    leases = forked(ground)
+    leases, generation = forked(ground)
 
-    ground.signal(ground.pid_of_rank(3, 1), signal.SIGSTOP)
-    ground.wait_for_training(4)
+    ground.signal(ground.pid_of_rank(generation, 1), signal.SIGSTOP)
+    ground.wait_for_training(generation + 1)
 
-    ending = ground.wait_for_ending(3)
+    ending = ground.wait_for_ending(generation)
     assert (ending.ended, ending.lost_lease) == (Ended.KILLED, False), ground.words()
     assert ground.newest().keys == {lease.key for lease in leases[:2]}
 
@@ -71,12 +71,12 @@ def test_a_forked_rank_that_is_stopped_is_seen_to_be_one_of_its_generation(
 def test_a_spare_that_is_killed_costs_a_generation_and_no_lease(
     ground: Ground,
 ) -> None:
-    leases = forked(ground)
+    leases, generation = forked(ground)
 
-    ground.signal(_parent(ground.pid_of_rank(3, 0)), signal.SIGKILL)
-    ground.wait_for_training(4)
+    ground.signal(_parent(ground.pid_of_rank(generation, 0)), signal.SIGKILL)
+    ground.wait_for_training(generation + 1)
 
-    ending = ground.wait_for_ending(3)
+    ending = ground.wait_for_ending(generation)
     assert (ending.ended, ending.lost_lease) == (Ended.KILLED, False), ground.words()
     assert ground.newest().keys == {lease.key for lease in leases[:2]}
 
