@@ -26,12 +26,16 @@ if TYPE_CHECKING:
     from logs.schedule.simulation import Simulation
 
 
-def unleased(simulation: Simulation) -> tuple[Running, ...]:
-    """Return whom backfill would start now, were nothing leased."""
-    machine = simulation.machine.without_leases()
+def started_by(machine: Machine) -> tuple[Running, ...]:
+    """Return whom backfill starts now."""
     placer = SlurmPlacer(SlurmParameters()).anew(-math.inf)
     placer.place(machine, ended=True, arrived=True)
     return machine.take_started()
+
+
+def jobs_started_by(machine: Machine) -> set[int]:
+    """Return their numbers."""
+    return {running.job for running in started_by(machine)}
 
 
 @settings(max_examples=200, deadline=None)
@@ -59,7 +63,7 @@ def test_who_could_start_first_without_leases_gets_the_nodes_for_it(
     queue = Queue(simulation, nodes, knows_plans=True)
     claimed = queue.claimed(spans, machine.now_s).units
 
-    started = unleased(simulation)
+    started = started_by(machine.without_leases())
     event(f"{min(len(started), 2)} could start")
     if started:
         assert claimed.bit_count() >= started[0].units.bit_count()
@@ -90,15 +94,11 @@ def held(draw: DrawFn) -> Held:
     return Held(nodes, busy, draw(st.permutations(free)), coming)
 
 
-@settings(max_examples=500, deadline=None)
-@given(world=held())
-def test_who_could_start_without_leases_starts_beside_those_that_stay(
-    world: Held,
-) -> None:
-    prepared = prepare(
-        trace_of([*world.busy, *world.coming], world.nodes), Method.SLURM
-    )
-    simulation, spans = prepared.simulation, {}
+def begun(world: Held) -> tuple[Simulation, Nodes, dict[int, Span]]:
+    """Return what is when all have come: the machine, its nodes, and leases by unit."""
+    trace = trace_of([*world.busy, *world.coming], world.nodes)
+    prepared, spans = prepare(trace, Method.SLURM), {}
+    simulation = prepared.simulation
     if world.busy:
         simulation.step()
     machine = simulation.machine
@@ -108,27 +108,26 @@ def test_who_could_start_without_leases_starts_beside_those_that_stay(
             machine.lease(1 << unit, end_s)
             spans[unit] = Span(0.0, end_s)
     simulation.step()
-    could = {running.job for running in unleased(simulation)}
+    return simulation, Nodes(prepared.layout), spans
 
-    queue = Queue(simulation, Nodes(prepared.layout), knows_plans=True)
+
+@settings(max_examples=500, deadline=None)
+@given(world=held())
+def test_who_could_start_without_leases_starts_beside_those_that_stay(
+    world: Held,
+) -> None:
+    simulation, nodes, spans = begun(world)
+    machine = simulation.machine
+    could = jobs_started_by(machine.without_leases())
+
+    queue = Queue(simulation, nodes, knows_plans=True)
     units, booked_s = queue.claimed(spans, machine.now_s)
     machine.release(units & machine.leased)
     for unit in members(machine.free & ~units):  # which is leased anew
         machine.lease(1 << unit, booked_s.get(unit, 14_400.0))
-    SlurmPlacer(SlurmParameters()).anew(-math.inf).place(
-        machine, ended=True, arrived=True
-    )
 
     event(f"{min(len(could), 2)} could start beside {min(len(spans), 2)} leases")
-    assert could <= {running.job for running in machine.take_started()}
-
-
-def started_by(machine: Machine, now_s: float) -> set[int]:
-    """Return whom backfill starts now."""
-    machine.now_s = now_s
-    placer = SlurmPlacer(SlurmParameters()).anew(-math.inf)
-    placer.place(machine, ended=True, arrived=True)
-    return {running.job for running in machine.take_started()}
+    assert could <= jobs_started_by(machine)
 
 
 @settings(max_examples=300, deadline=None)
@@ -136,22 +135,10 @@ def started_by(machine: Machine, now_s: float) -> set[int]:
 def test_with_care_no_single_end_makes_anybody_wait_for_longer_than_a_cycle(
     world: Held,
 ) -> None:
-    prepared = prepare(
-        trace_of([*world.busy, *world.coming], world.nodes), Method.SLURM
-    )
-    simulation, spans = prepared.simulation, {}
-    if world.busy:
-        simulation.step()
+    simulation, nodes, spans = begun(world)
     machine = simulation.machine
-    machine.now_s = 0.0
-    for unit, end_s in zip(members(machine.free), world.leases_s, strict=True):
-        if end_s is not None:
-            machine.lease(1 << unit, end_s)
-            spans[unit] = Span(0.0, end_s)
-    simulation.step()
     now_s = machine.now_s
 
-    nodes = Nodes(prepared.layout)
     queue = Queue(simulation, nodes, knows_plans=True, careful_s=14_400.0)
     units, booked_s = queue.claimed(spans, now_s)
     machine.release(units & machine.leased)
@@ -164,6 +151,7 @@ def test_with_care_no_single_end_makes_anybody_wait_for_longer_than_a_cycle(
         beside = copy.deepcopy(machine)
         beside.free |= beside.running.pop(number).units
         alone = beside.without_leases()
-        late = started_by(alone, now_s) - started_by(beside, now_s)
+        late = jobs_started_by(alone) - jobs_started_by(beside)
         beside.release(beside.leased)
-        assert late <= started_by(beside, now_s + 30.0)
+        beside.now_s = now_s + 30.0
+        assert late <= jobs_started_by(beside)
