@@ -103,9 +103,11 @@ class Bookings:
         self._names = [name for name in free_s if free_s[name] < math.inf]
         self._bit = {name: 1 << k for k, name in enumerate(self._names)}
         free = self._bits(name for name in self._names if free_s[name] <= now_s)
-        busy = [name for name in self._names if free_s[name] > now_s]
-        ends = [(free_s[name], self._bit[name]) for name in busy]
-        self._timeline = Timeline(now_s, free, ends, backfill.grain_s)
+        ends: dict[float, int] = {}
+        for name in self._names:
+            if free_s[name] > now_s:  # the nodes of a job come free together
+                ends[free_s[name]] = ends.get(free_s[name], 0) | self._bit[name]
+        self._timeline = Timeline(now_s, free, ends.items(), backfill.grain_s)
         for name, from_s in (closed_s or {}).items():
             self._timeline.close(self._bit.get(name, 0), max(from_s, now_s))
         self._made = 0
@@ -170,7 +172,8 @@ class Bookings:
         from logs.schedule.unitset import members  # noqa: PLC0415 - as above
 
         names = [self._names[place] for place in members(gap.units)]
-        names.sort(key=lambda name: name not in wish.insists)
+        if wish.insists:
+            names.sort(key=lambda name: name not in wish.insists)
         # Backfill takes the first, whoever is there; we count on the kindest.
         booked = self._book(gap, names[: wish.nodes])
         for name in booked:

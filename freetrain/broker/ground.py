@@ -21,6 +21,26 @@ Rank: TypeAlias = "Callable[[Hole], tuple[bool, float, str]]"
 """Sorts holes, those first that are to be given first."""
 
 
+class Suiting:
+    """Which of some nodes suit whom, worked out once for each kind of job.
+
+    Args:
+        nodes: Nodes by name.
+    """
+
+    def __init__(self, nodes: Mapping[str, Node]) -> None:
+        self.nodes = nodes
+        self._known: dict[tuple[object, ...], tuple[str, ...]] = {}
+
+    def names(self, job: JobRecord) -> tuple[str, ...]:
+        """Return the nodes that suit *job*, sorted."""
+        kind = kind_of(job)
+        if kind not in self._known:
+            every = self.nodes.values()
+            self._known[kind] = tuple(sorted(n.name for n in every if suits(job, n)))
+        return self._known[kind]
+
+
 @dataclass(frozen=True, slots=True)
 class Ground:
     """Where jobs might start.
@@ -38,6 +58,7 @@ class Ground:
         busy_until_s: When nodes that others hold come free by the limits of their
             jobs, by node, Unix time.
         backfill: How others' starts are planned.
+        suiting: Which of the nodes suit whom; what is made of this ground shares it.
     """
 
     holes: Sequence[Hole]
@@ -47,6 +68,12 @@ class Ground:
     spans: Mapping[str, Span] = field(default_factory=dict)
     busy_until_s: Mapping[str, float] = field(default_factory=dict)
     backfill: Backfill = TO_THE_SECOND
+    suiting: Suiting = field(default_factory=lambda: Suiting({}), compare=False)
+
+    def __post_init__(self) -> None:
+        """Share what suits whom with a ground of the same nodes, and no other."""
+        if self.suiting.nodes is not self.nodes:
+            object.__setattr__(self, "suiting", Suiting(self.nodes))
 
     def beside(self, given: Container[str], booked_s: Mapping[str, float]) -> Ground:
         """Return where jobs might start where nothing but *given* is given up.
@@ -104,8 +131,8 @@ class Fitting:
 
 def fitting_of(job: JobRecord, ground: Ground) -> Fitting:
     """Return the nodes that suit *job*."""
-    suiting = {node.name for node in ground.nodes.values() if suits(job, node)}
-    everywhere = tuple(sorted(suiting))
+    everywhere = ground.suiting.names(job)
+    suiting = frozenset(everywhere)
     holes = tuple(hole for hole in ground.holes if hole.node in suiting)
     insists = insisted(job)
     if not insists <= ground.partly.union(hole.node for hole in holes):
