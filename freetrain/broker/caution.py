@@ -15,7 +15,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from freetrain.broker.ground import slurms_order
+from freetrain.broker.ground import idle_first, slurms_order
 from freetrain.broker.sharing import share
 from freetrain.broker.waiting import needed
 from slurm.holes import Hole, HoleEnd
@@ -145,6 +145,12 @@ def _freed(running: Sequence[frozenset[str]]) -> Iterator[frozenset[str]]:
             yield freed
 
 
+def _as_far_as(last: frozenset[int], jobs: Sequence[JobRecord]) -> Sequence[JobRecord]:
+    """Return *jobs* until all of *last* have come: who comes after delays none."""
+    end = max((k for k, job in enumerate(jobs) if job.job_id in last), default=-1)
+    return jobs[: end + 1]
+
+
 class _Trial:
     """Tries who would start if jobs ended, without leases and beside them.
 
@@ -158,6 +164,8 @@ class _Trial:
         self._waiting, self._ground, self._now_s = scene.waiting, ground, scene.now_s
         self._again_s = caution.again_s
         self._rank: Rank = slurms_order(ground)
+        ranked = sorted(ground.holes, key=idle_first(ground))
+        self._places = {hole.node: place for place, hole in enumerate(ranked)}
         self._alone = replace(ground, leased=frozenset(), spans={})
         self._smallest = min(map(needed, scene.waiting))
         end_s = scene.now_s + caution.longest_s
@@ -193,8 +201,28 @@ class _Trial:
         for way in (theirs, everything):
             more = {n: by for n, by in way.items() if n in holes and n not in given}
             if more and not self._late(end, {**given, **more}):
-                break
+                return self._fewest(end, given, more)
         return more
+
+    def _fewest(
+        self, end: _End, given: Mapping[str, int], enough: Mapping[str, int]
+    ) -> dict[str, int]:
+        """Return the first of *enough* that suffice, by halves; idle nodes first.
+
+        Args:
+            end: What is so.
+            given: Nodes that are not leased anyway.
+            enough: Nodes that suffice.
+        """
+        ordered = sorted(enough.items(), key=lambda item: self._places[item[0]])
+        few, many = 0, len(ordered)  # the first many suffice
+        while many - few > 1:
+            half = (few + many) // 2
+            if self._late(end, {**given, **dict(ordered[:half])}):
+                few = half
+            else:
+                many = half
+        return dict(ordered[:many])
 
     def _late(self, end: _End, given: Mapping[str, int]) -> frozenset[int]:
         """Return who would start in the next cycle without leases, but for long not so.
@@ -204,14 +232,24 @@ class _Trial:
             given: Nodes that are not leased.
         """
         beside = self._ended(self._ground.beside(given, self._ends_s), end.freed)
-        shared = share(self._waiting, beside, self._now_s, rank=self._rank)
-        late = end.alone.started - shared.started
+        first = _as_far_as(end.alone.started, self._waiting)
+        started = share(first, beside, self._now_s, rank=self._rank).started
+        late = end.alone.started - started
         if not late or not end.freed:
             return late
-        return late - self._a_cycle_later(end, shared)
+        shared = share(self._waiting, beside, self._now_s, rank=self._rank)
+        return late - self._a_cycle_later(late, end, shared)
 
-    def _a_cycle_later(self, end: _End, shared: Shared) -> frozenset[int]:
-        """Return who starts once leases are given up, a cycle after *shared* did."""
+    def _a_cycle_later(
+        self, late: frozenset[int], end: _End, shared: Shared
+    ) -> frozenset[int]:
+        """Return who starts once leases are given up, a cycle after others have.
+
+        Args:
+            late: Who is asked about.
+            end: What is so.
+            shared: Who started beside leases.
+        """
         limits_s = {job.job_id: job.limit_s for job in self._waiting}
         busy_s = {}
         for name, by in shared.taken.items():
@@ -223,8 +261,8 @@ class _Trial:
             busy_until_s={**end.ground.busy_until_s, **busy_s},
         )
         rest = [job for job in self._waiting if job.job_id not in shared.started]
-        then_s = self._now_s + self._again_s
-        return share(rest, ground, then_s, rank=self._rank).started
+        then_s, asked = self._now_s + self._again_s, _as_far_as(late, rest)
+        return share(asked, ground, then_s, rank=self._rank).started
 
     def _ended(self, ground: Ground, freed: frozenset[str]) -> Ground:
         """Return *ground* with the nodes *freed* as holes without end."""
