@@ -145,12 +145,6 @@ def _freed(running: Sequence[frozenset[str]]) -> Iterator[frozenset[str]]:
             yield freed
 
 
-def _as_far_as(last: frozenset[int], jobs: Sequence[JobRecord]) -> Sequence[JobRecord]:
-    """Return *jobs* until all of *last* have come: who comes after delays none."""
-    end = max((k for k, job in enumerate(jobs) if job.job_id in last), default=-1)
-    return jobs[: end + 1]
-
-
 class _Trial:
     """Tries who would start if jobs ended, without leases and beside them.
 
@@ -232,12 +226,12 @@ class _Trial:
             given: Nodes that are not leased.
         """
         beside = self._ended(self._ground.beside(given, self._ends_s), end.freed)
-        first = _as_far_as(end.alone.started, self._waiting)
-        started = share(first, beside, self._now_s, rank=self._rank).started
-        late = end.alone.started - started
+        alone, now_s, rank = end.alone.started, self._now_s, self._rank
+        asked = share(self._waiting, beside, now_s, rank=rank, until=alone)
+        late = alone - asked.started
         if not late or not end.freed:
             return late
-        shared = share(self._waiting, beside, self._now_s, rank=self._rank)
+        shared = share(self._waiting, beside, now_s, rank=rank)
         return late - self._a_cycle_later(late, end, shared)
 
     def _a_cycle_later(
@@ -261,8 +255,8 @@ class _Trial:
             busy_until_s={**end.ground.busy_until_s, **busy_s},
         )
         rest = [job for job in self._waiting if job.job_id not in shared.started]
-        then_s, asked = self._now_s + self._again_s, _as_far_as(late, rest)
-        return share(asked, ground, then_s, rank=self._rank).started
+        then_s = self._now_s + self._again_s
+        return share(rest, ground, then_s, rank=self._rank, until=late).started
 
     def _ended(self, ground: Ground, freed: frozenset[str]) -> Ground:
         """Return *ground* with the nodes *freed* as holes without end."""

@@ -37,7 +37,12 @@ class Shared:
 
 
 def share(
-    waiting: Sequence[JobRecord], ground: Ground, now_s: float, *, rank: Rank
+    waiting: Sequence[JobRecord],
+    ground: Ground,
+    now_s: float,
+    *,
+    rank: Rank,
+    until: frozenset[int] | None = None,
 ) -> Shared:
     """Let each job have what it could start on, the first by *rank*.
 
@@ -46,6 +51,8 @@ def share(
         ground: Where they might start.
         now_s: When the snapshot was taken, Unix time.
         rank: Which nodes are to be given first.
+        until: Who is asked about; who comes after the last of them delays none, and
+            gets nothing. None for all.
     """
     fitting: dict[tuple[object, ...], Fitting] = {}
     taken: dict[str, int] = {}
@@ -55,7 +62,7 @@ def share(
     planned = {
         hole.node: hole for hole in ground.holes if hole.ends_by is HoleEnd.PLANNED_JOB
     }
-    for job in waiting:
+    for job in waiting[: _end_of(until, waiting)]:
         if len(taken) == len(ground.holes):
             break
         kind = kind_of(job)
@@ -73,6 +80,13 @@ def share(
             got += bookings.moving
         taken.update(dict.fromkeys(got, job.job_id))
     return Shared(taken, frozenset(started), bookings.booked_s, moving=bookings.moving)
+
+
+def _end_of(until: frozenset[int] | None, waiting: Sequence[JobRecord]) -> int:
+    if until is None:
+        return len(waiting)
+    asked = (place for place, job in enumerate(waiting) if job.job_id in until)
+    return 1 + max(asked, default=-1)
 
 
 def _bookings(waiting: Sequence[JobRecord], ground: Ground, now_s: float) -> Bookings:
