@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from freetrain.forecast.fading import Fading
 from freetrain.forecast.kept import (
     amount,
     amounts,
@@ -46,6 +47,7 @@ class Experience:
             "hits": (_SAID_SOLE, _SAID_HITS),
             "changes": (_SAID_CHANGES, _SAID_TRAINED_S),
             "held": {},
+            "lived_s": 0.0,
             "at_s": None,
         }
         self._sole, self._hits = amounts(kept["hits"], 2)
@@ -54,6 +56,7 @@ class Experience:
         self._held: Mapping[str, frozenset[int]] = {
             name: frozenset(members(own)) for name, own in dict(kept["held"]).items()
         }
+        self._fading = Fading(kept["lived_s"])
         self._at_s = None if kept["at_s"] is None else amount(kept["at_s"])
         check_shares([self._sole], [self._hits])
 
@@ -62,6 +65,7 @@ class Experience:
         return {
             "hits": [self._sole, self._hits],
             "changes": [self._changes, self._trained_s],
+            "lived_s": self._fading.lived_s,
             "held": {name: sorted(own) for name, own in self._held.items()},
             "at_s": self._at_s,
         }
@@ -128,6 +132,8 @@ class Experience:
         """
         if self._at_s is not None:
             trains = sum([1 for own in self._held.values() if own])
+            if trains and (keeps := self._fading.keeps(self._at_s, now_s)) < 1.0:
+                self._fade(keeps)
             self._trained_s += trains * (now_s - self._at_s)
         known = self._held.get
         for name, own in held.items():
@@ -136,3 +142,11 @@ class Experience:
             if before is not own and before and own and len(before) != len(own):
                 self._changes += 1.0
         self._held, self._at_s = held, now_s
+
+    def _fade(self, keeps: float) -> None:
+        """Keep the share *keeps* of what was counted, and all that was believed."""
+        self._sole = _SAID_SOLE + keeps * (self._sole - _SAID_SOLE)
+        self._hits = _SAID_HITS + keeps * (self._hits - _SAID_HITS)
+        self._changes = _SAID_CHANGES + keeps * (self._changes - _SAID_CHANGES)
+        trained_s = self._trained_s - _SAID_TRAINED_S
+        self._trained_s = _SAID_TRAINED_S + keeps * trained_s

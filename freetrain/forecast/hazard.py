@@ -130,6 +130,16 @@ class Hazard:
         self._share[size] += lost / nodes
         self._shares[size] += 1.0
 
+    def fade(self, keeps: float) -> None:
+        """Keep the share *keeps* of what was counted, and all that was believed."""
+        for hits, exposure_s in zip(self._hits, self._exposure_s, strict=True):
+            hits[:] = [_faded(one, _SAID_HITS, keeps) for one in hits]
+            # In place, as meters count into these very rows.
+            exposure_s[:] = [_faded(one, _SAID_EXPOSURE_S, keeps) for one in exposure_s]
+        for size, share in enumerate(_SAID_SHARE):
+            self._share[size] = _faded(self._share[size], share, keeps)
+            self._shares[size] = _faded(self._shares[size], 1.0, keeps)
+
     def risk(
         self, nodes: int, age_s: float, times: float = 1.0, *, horizon_s: float
     ) -> Risk:
@@ -161,3 +171,7 @@ class Hazard:
             expected += rate * span_s
             at_s, place = until_s, place + 1
         return Risk(expected, min(life_s, horizon_s), share)
+
+
+def _faded(count: float, said: float, keeps: float) -> float:
+    return said + keeps * (count - said)

@@ -10,6 +10,7 @@ import numpy as np
 from freetrain.forecast.affinity import Affinity
 from freetrain.forecast.clusters import Arrivals, Cluster, split
 from freetrain.forecast.cold_start import ColdStart, lasting
+from freetrain.forecast.fading import Fading
 from freetrain.forecast.hazard import Hazard
 from freetrain.forecast.interface import InLine, Prospect
 from freetrain.forecast.kept import amount, members, whole
@@ -71,8 +72,9 @@ class LearnedForecaster:
         self._cold = ColdStart(learns_s)
         self._knows_pairs = knows_pairs
         self._affinity = Affinity() if pairs is None else pairs
-        kept = state or {"hazard": None, "lineup": None}
+        kept = state or {"hazard": None, "lineup": None, "lived_s": 0.0}
         self._hazard = Hazard(kept["hazard"])
+        self._fading = Fading(kept["lived_s"])
         self._clusters: dict[int, Cluster] = {}
         self._cluster_of: dict[int, int] = {}
         self._prospects: dict[tuple[int, float, float], Prospect] = {}
@@ -107,6 +109,7 @@ class LearnedForecaster:
         """Return all that is known as JSON has it, but for the affinities."""
         return {
             "hazard": self._hazard.to_state(),
+            "lived_s": self._fading.lived_s,
             "clusters": [
                 [number, one.since_s, one.meter.age_s, sorted(one.nodes)]
                 for number, one in self._clusters.items()
@@ -215,6 +218,8 @@ class LearnedForecaster:
         """Count exposure until *now_s*, and hold what was said against it."""
         for cluster in self._clusters.values():
             cluster.meter.live(now_s - cluster.since_s)
+        if self._clusters and (keeps := self._fading.keeps(self._now_s, now_s)) < 1.0:
+            self._hazard.fade(keeps)
         self._sayings.settle(now_s)
         self._now_s = now_s
 

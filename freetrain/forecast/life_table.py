@@ -20,6 +20,7 @@ import numpy as np
 
 from freetrain.forecast.affinity import SAID_EVENTS, SAID_TOGETHER
 from freetrain.forecast.cold_start import ColdStart, lasting
+from freetrain.forecast.fading import Fading
 from freetrain.forecast.interface import InLine, Prospect
 from freetrain.forecast.kept import amount, amounts, whole
 
@@ -88,6 +89,7 @@ class LifeTable:
         self._cold = ColdStart(learns_s)
         self._departures = np.zeros(_CLASSES)
         self._exposure_s = np.zeros(_CLASSES)
+        self._fading = Fading()
         self._stays: dict[int, _Stay] = {}
         self._nodes: dict[int, frozenset[int]] = {}
         self._since_s: Counter[float] = Counter()
@@ -110,6 +112,9 @@ class LifeTable:
         since_s = np.fromiter(self._since_s, np.float64, len(self._since_s))
         nodes = np.fromiter(self._since_s.values(), np.float64, len(self._since_s))
         self._exposure_s += nodes @ _spans_s(self._now_s - since_s, now_s - since_s)
+        if self._stays and (keeps := self._fading.keeps(self._now_s, now_s)) < 1.0:
+            self._exposure_s *= keeps
+            self._departures *= keeps
         self._now_s = now_s
         self._prospects = {}
         for node in left:
@@ -158,6 +163,7 @@ class LifeTable:
         """Return all that is known as JSON has it."""
         return {
             "departures": self._departures.tolist(),
+            "lived_s": self._fading.lived_s,
             "exposure": self._exposure_s.tolist(),
             "idle": [[node, *stay] for node, stay in self._stays.items()],
             "numbers": self._numbers,
@@ -173,6 +179,7 @@ class LifeTable:
     def _restore(self, state: Mapping[str, Any]) -> None:
         self._departures[:] = amounts(state["departures"], _CLASSES)
         self._exposure_s[:] = amounts(state["exposure"], _CLASSES)
+        self._fading = Fading(state["lived_s"])
         self._numbers, self._now_s = whole(state["numbers"]), amount(state["now_s"])
         for node, cluster, since_s in state["idle"]:
             if not amount(since_s) <= self._now_s:

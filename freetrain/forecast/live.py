@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from freetrain.forecast.promises import Promise
     from logs.names import NaturalKey
 
-VERSION = 3
+VERSION = 4
 
 LONGEST_GAP_S = 900.0
 """What happened between looks further apart is not known: a node may have left and
