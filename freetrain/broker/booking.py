@@ -130,15 +130,17 @@ class Bookings:
         return tuple(self._moving)
 
     def start(
-        self, wish: Wish, preferred: Sequence[str], *, beside: int = 0
+        self, wish: Wish, preferred: Sequence[str], *, beside: int = 0, tasks: int = 1
     ) -> tuple[str, ...] | None:
         """Return the nodes on which a job could start now, which it has from now on.
 
         Args:
-            wish: What the job needs.
+            wish: What each of its tasks needs.
             preferred: Nodes that it could run on and that are idle or ours, whichever
                 is to be given first in front.
             beside: How many nodes it could have besides, of which others hold a part.
+            tasks: How many tasks it may start; arrays have up to millions, so that
+                all are placed at once.
 
         Returns:
             As many of *preferred* as it can use; None where it cannot start.
@@ -148,7 +150,11 @@ class Bookings:
         if gap is None:
             return None
         got = [name for name in preferred if self._bit[name] & gap.units]
-        return self._book(gap, got[: wish.nodes])
+        most = 1 if need.must else tasks
+        rest = len(got) % wish.nodes
+        if rest < need.size:  # too few for one task more
+            got = got[: len(got) - rest]
+        return self._book(gap, got[: wish.nodes * most])
 
     def book(self, wish: Wish, suiting: Iterable[str]) -> tuple[str, ...]:
         """Book the earliest nodes, and return those whose leases put the job off.

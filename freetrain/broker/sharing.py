@@ -124,15 +124,10 @@ def _start(
     job: JobRecord, preferred: Sequence[str], others: int, bookings: Bookings
 ) -> tuple[str, ...] | None:
     """Return the nodes of each task that could start now; None where none could."""
-    wish, room = _wish(job), len(preferred) + others
-    now = replace(wish, limit_s=job.limit_s or 0.0)  # in doubt it is soon over
-    got: tuple[str, ...] | None = None
-    for _ in range(tasks(job, most=room)):
-        more = bookings.start(now, preferred, beside=others)
-        if more is None:
-            break
-        got = (*(got or ()), *more)
-    return got
+    room = len(preferred) + others
+    now = replace(_wish(job), limit_s=job.limit_s or 0.0)  # in doubt it is soon over
+    most = tasks(job, most=room)
+    return bookings.start(now, preferred, beside=others, tasks=most)
 
 
 def _wish(job: JobRecord) -> Wish:

@@ -153,6 +153,33 @@ def test_every_task_that_could_start_gets_its_node_at_once(
     assert len(leased | idle) == nodes
 
 
+def test_an_array_of_a_million_tasks_beside_shared_nodes_takes_no_longer_than_one() -> (
+    None
+):
+    nodes = NODES | {"n3": replace(NODES["n0"], name="n3")}
+    holes = tuple(hole(name) for name in NODES)
+    ground = Ground(holes, nodes, frozenset({"n1", "n2"}), partly=frozenset({"n3"}))
+    array = waiting(array_tasks="0-999999999")
+
+    claims = find_claims([array], ground, is_ours=lambda _: False, now_s=NOW_S)
+
+    assert claims.nodes == {"n0", "n1", "n2"}
+
+
+def test_the_last_wide_task_of_an_array_may_be_on_shared_nodes_in_part() -> None:
+    nodes = NODES | {"n3": replace(NODES["n0"], name="n3")}
+    holes = tuple(hole(name) for name in NODES)
+    ground = Ground(holes, nodes, frozenset({"n1", "n2"}), partly=frozenset({"n3"}))
+
+    def claimed_by(wide: int) -> set[str]:
+        array = waiting(nodes=wide, array_tasks="0-9")
+        found = find_claims([array], ground, is_ours=lambda _: False, now_s=NOW_S)
+        return set(found.nodes)
+
+    assert claimed_by(2) == {"n0", "n1", "n2"}
+    assert claimed_by(5) == set()
+
+
 def test_an_array_of_wide_tasks_claims_whole_tasks_only() -> None:
     assert claimed(waiting(nodes=2, array_tasks="0-9")) == ({"n1"}, {"n0"})
 
