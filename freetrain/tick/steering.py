@@ -24,16 +24,25 @@ def kept_off(decided: Decided, action: Submit) -> str:
     """Return the holes that the leases of *action* are not meant for, as a hostlist.
 
     Slurm chooses the node of a lease. It must not choose one that the lease would
-    hold for longer than we know, and Slurm does not, that it may; nor, where holes
-    are told apart by what is expected of them, one that the plan left alone: the next
-    tick would give the lease up and ask for another. Nodes that come free later are
-    not kept from.
+    hold for longer than we know, and Slurm does not, that it may; nor one that is left
+    to somebody, who may come after leases in Slurm's order, or not wait for it yet;
+    nor, where holes are told apart by what is expected of them, one that the plan left
+    alone: the next tick would give the lease up and ask for another. Nodes that come
+    free later are not kept from.
 
     Returns:
-        Empty where any hole will do, and where the list is too long for Slurm.
+        Empty where any hole will do, and where the list is too long for Slurm; where
+        it is so only with what the plan left alone, that is left out.
     """
+    others = _booked(decided.look, action).union(decided.look.claims.idle)
+    every = others | _left_alone(decided, action)
+    return _listed(every) or _listed(others)
+
+
+def _listed(nodes: set[str]) -> str:
+    """Return *nodes* as Slurm takes them; empty where it does not."""
     try:
-        text = collapse(_booked(decided.look, action) | _left_alone(decided, action))
+        text = collapse(nodes)
     except ValueError:
         return ""
     return text if len(text) <= MAX_VALUE_BYTES else ""
