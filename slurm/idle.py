@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from slurm.holes import is_open
@@ -13,11 +13,12 @@ from slurm.states import NodeState
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from slurm.records import JobRecord
+    from slurm.records import JobRecord, Node
     from slurm.snapshot import PlannedStart, Snapshot
 
 _UNCLEAR = {NodeState.COMPLETING, NodeState.NOT_RESPONDING, NodeState.UNKNOWN}
-"""States that pass by themselves: an epilog, a restart of slurmctld, a lost packet."""
+"""States that pass by themselves: an epilog, a restart of slurmctld, a lost packet.
+What died is not responding either, but down or drained besides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,13 @@ def find_idle(snapshot: Snapshot, *, is_ours: Callable[[JobRecord], bool]) -> Id
             (ours if is_ours(job) else others).update(expand(job.nodes))
     here = [node for node in snapshot.nodes if node.name not in others]
     idle = {one.name for one in here if is_open(one, is_held=one.name in ours)}
-    unclear = {one.name for one in here if one.states & _UNCLEAR} - idle
+    unclear = {one.name for one in here if _is_unclear(one)} - idle
     planned = first_starts(snapshot, starts_of(snapshot), idle, is_ours=is_ours)
     return Idle(frozenset(idle), frozenset(unclear), planned)
+
+
+def _is_unclear(node: Node) -> bool:
+    is_passing = bool(node.states & _UNCLEAR)
+    return is_passing and is_open(
+        replace(node, states=node.states - _UNCLEAR), is_held=True
+    )

@@ -33,6 +33,21 @@ def test_what_passes_by_itself_is_unclear_unless_somebody_else_is_there() -> Non
     assert not found.nodes
 
 
+def test_a_broken_or_drained_node_has_left_also_while_it_does_not_respond() -> None:
+    # Slurm writes DOWN* for days of a node that died, and IDLE* for minutes before.
+    nodes = (
+        node("n1", NodeState.DOWN, NodeState.NOT_RESPONDING),
+        node("n2", NodeState.IDLE, NodeState.DRAIN, NodeState.NOT_RESPONDING),
+        node("n3", NodeState.IDLE, NodeState.DRAIN, NodeState.COMPLETING),
+        node("n4", NodeState.IDLE, NodeState.NOT_RESPONDING),
+    )
+
+    found = find_idle(look(nodes=nodes), is_ours=lambda _: False)
+
+    assert found.unclear == {"n4"}
+    assert not found.nodes
+
+
 def test_the_first_start_that_others_plan_on_an_idle_node_counts() -> None:
     nodes = (node("n1", NodeState.IDLE, NodeState.PLANNED), node("n2"))
     jobs = (
