@@ -28,7 +28,7 @@ class Foreseen:
         leaves: Probability that the node leaves within the horizon.
         even_s: It stays so long with a probability of a half or more.
         promised_s: When it was promised to somebody, Unix time; None for never.
-        ended_s: When the lease was seen to be over, Unix time; None until then.
+        ended_s: When it was over, as far as looks tell, Unix time; None until then.
         came: How it ended; empty until then.
     """
 

@@ -24,7 +24,7 @@ class CameLine:
         leaves: Probability that the node leaves within the horizon, as said then.
         even_s: It stays so long with a probability of a half or more, as said then.
         promised_s: When it was promised to somebody, Unix time; None for never.
-        ended_s: When the lease was seen to be over, Unix time.
+        ended_s: When the lease was over, as far as looks tell, Unix time.
         came: How it ended.
     """
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Iterator, Mapping
 
+    from freetrain.broker.lease import Lease
     from freetrain.tick.deserts import Deserts
     from freetrain.tick.leaves import Leaves
     from freetrain.tick.observe import Observed
@@ -231,8 +232,16 @@ def _changes(outlook: Outlook, observed: Observed) -> Iterator[Foreseen]:
                     even_s=expected.even_s,
                     promised_s=expected.promised_s,
                 )
-    ended = {one.key: str(one.ended or "") for one in observed.belief.leases}
+    gone = {one.key: one for one in observed.belief.leases if not one.is_live}
     for key, told in outlook.told.items():
         if told.ended_s is None and key not in live:
-            came = ended.get(key, "") or "gone"
-            yield replace(told, ended_s=observed.now_s, came=came)
+            yield _over(told, gone.get(key), observed.now_s)
+
+
+def _over(told: Foreseen, lease: Lease | None, now_s: float) -> Foreseen:
+    """Return *told* with what came of it; its end may be long before this look."""
+    if lease is None:
+        return replace(told, ended_s=max(told.at_s, now_s), came="gone")
+    end_s = now_s if lease.end_s is None else min(now_s, lease.end_s)
+    ended_s = max(told.at_s, end_s)  # clocks go back
+    return replace(told, ended_s=ended_s, came=str(lease.ended or "gone"))

@@ -218,6 +218,38 @@ def test_what_was_expected_of_a_lease_is_kept_with_what_came(world: TickWorld) -
         assert told.came
 
 
+def test_a_lease_that_slurm_forgot_long_ago_is_told_to_have_ended_by_its_limit(
+    world: TickWorld,
+) -> None:
+    world.submit("a", most=1)
+    pass_by(world, 120.0, every_s=60.0)
+    (lease,) = world.tick().page.leases
+    with keeping.opened(world.slurm.folder) as cluster:
+        cluster.jobs.clear()
+    world.now_s += 2 * 86_400.0
+
+    pass_by(world, 300.0)
+    (told,) = world.tick().page.came
+
+    assert lease.end_s is not None
+    assert told.at_s < told.ended_s <= lease.end_s
+
+
+def test_no_lease_is_told_to_have_ended_before_it_ran_where_the_clock_went_back(
+    world: TickWorld,
+) -> None:
+    world.submit("a", most=1)
+    pass_by(world, 120.0, every_s=60.0)
+    with keeping.opened(world.slurm.folder) as cluster:
+        cluster.jobs.clear()
+    world.now_s -= 7_200.0
+
+    pass_by(world, 600.0)
+    (told,) = world.tick().page.came
+
+    assert told.ended_s >= told.at_s
+
+
 def test_leases_start_where_nodes_are_expected_to_stay(world: TickWorld) -> None:
     world.tick()
     for _ in range(12):
