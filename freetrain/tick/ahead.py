@@ -1,8 +1,13 @@
-"""Whether a tick looks ahead, and with what; cheap where it does not."""
+"""Whether a tick looks ahead, and with what; cheap where it does not.
+
+A tick makes room for others, whoever foretells what: where forecasts fail, it plans as
+if it did not look ahead, and tells so.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import traceback
+from typing import TYPE_CHECKING, TypeVar
 
 from freetrain.site.settings import PolicyName
 
@@ -15,6 +20,17 @@ if TYPE_CHECKING:
     from freetrain.tick.observe import Observed
     from freetrain.tick.run import Run
     from slurm.records import JobRecord
+
+Made = TypeVar("Made")
+
+FAULTS = (
+    *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError),
+    *(RuntimeError, MemoryError),  # the former is too deep a text as well
+)
+"""What a program raises that has a defect, or was given what cannot be."""
+
+_MOST_CHARACTERS = 200
+"""Of an error: it may name all that it found, which may be everything."""
 
 
 def look_ahead(
@@ -38,3 +54,19 @@ def look_ahead(
 
     outlook = foresee(run, observed, is_ours=is_ours)
     return outlook, foresight(run, outlook, deserts)
+
+
+def tried(ahead: Callable[[], Made], instead: Callable[[], Made]) -> tuple[Made, str]:
+    """Return what *ahead* makes, or else *instead*; and for people why that."""
+    try:
+        return ahead(), ""
+    except FAULTS as error:
+        why = f"looking ahead failed ({said_of(error)}); plans go by speed alone"
+    return instead(), why
+
+
+def said_of(error: Exception) -> str:
+    """Return *error* and its place; who reads it may have to mend what is ours."""
+    *_, (frame, line) = traceback.walk_tb(error.__traceback__)
+    place = f"{frame.f_globals.get('__name__')}, line {line}"
+    return f"{error!r:.{_MOST_CHARACTERS}}, in {place}"

@@ -12,7 +12,7 @@ from freetrain.broker.wanted import Trainer
 from freetrain.jobfile.job import Nodes
 from freetrain.jobfile.requirement import requirement_of
 from freetrain.site.settings import PlannerSettings, PolicyName
-from freetrain.tick.ahead import look_ahead
+from freetrain.tick.ahead import look_ahead, tried
 from freetrain.tick.caring import not_tried
 from freetrain.tick.deserts import Deserts
 from freetrain.tick.finding import Finder
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from freetrain.jobfile.job import TrainerJob
     from freetrain.site.settings import Site
     from freetrain.tick.foreseeing import Outlook
+    from freetrain.tick.lookahead import Foresight
     from freetrain.tick.observe import Observed
     from freetrain.tick.run import Run
     from freetrain.tick.standing import Standing
@@ -57,7 +58,11 @@ class Decided:
 
 
 def decide_on(
-    run: Run, observed: Observed, *, planner: Callable[..., Plans] = planner_of
+    run: Run,
+    observed: Observed,
+    *,
+    planner: Callable[..., Plans] = planner_of,
+    ahead: Callable[..., tuple[Outlook | None, Foresight | None]] = look_ahead,
 ) -> Decided:
     """Return what to do about what is so.
 
@@ -94,16 +99,18 @@ def decide_on(
     )
     settings = run.site.planner
     plans = planner(settings, background=deserts.background)
-    outlook, foresight = look_ahead(run, observed, deserts, is_ours=is_ours)
-    decision = decide(
-        look,
-        plans,
-        observed.limits,
-        t_fwd_s=settings.t_fwd_s,
-        foresight=foresight,
-    )
+
+    def by(foresight: Foresight | None) -> Decision:
+        limits, t_fwd_s = observed.limits, settings.t_fwd_s
+        return decide(look, plans, limits, t_fwd_s=t_fwd_s, foresight=foresight)
+
+    def looking_ahead() -> tuple[Outlook | None, Decision]:
+        outlook, foresight = ahead(run, observed, deserts, is_ours=is_ours)
+        return outlook, by(foresight)
+
+    (outlook, decision), failed = tried(looking_ahead, lambda: (None, by(None)))
     unreadable = tuple(one.problem for one in observed.trainers if one.problem)
-    dropped = () if outlook is None else outlook.problems
+    dropped = (failed,) * bool(failed) if outlook is None else outlook.problems
     too_dear = _too_dear(run.site.planner, deserts, outlook)
     return Decided(
         look=look,

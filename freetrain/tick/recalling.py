@@ -2,17 +2,17 @@
 
 A text that was kept may hold anything. Forecasts are worth an hour of learning and not
 one failed tick, so whatever goes wrong with what was kept, be it as it is read or as it
-is first used, is taken for its fault: all begins anew. With nothing kept nothing is
-caught.
+is first used, is taken for its fault: all begins anew. What fails with
+nothing kept is a defect, for which one tick does not look ahead (``tick.ahead``).
 """
 
 from __future__ import annotations
 
 import json
-import traceback
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 from freetrain.store.forecasts import forecast_state
+from freetrain.tick.ahead import FAULTS, said_of
 
 if TYPE_CHECKING:
     import sqlite3
@@ -20,14 +20,6 @@ if TYPE_CHECKING:
 
 Kept = dict[str, Any]
 Begun = TypeVar("Begun")
-
-_FAULTS = (
-    *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError),
-    *(RuntimeError, MemoryError),  # the former is too deep a text as well
-)
-
-_MOST_CHARACTERS = 200
-"""Of an error: it may name all that it found, which may be everything."""
 
 
 class Recalled(NamedTuple):
@@ -55,7 +47,7 @@ def recalled(state: sqlite3.Connection, cluster: str) -> Recalled:
         kept: Kept = json.loads(text, parse_constant=_no_number)
         if kept["cluster"] != cluster:
             raise ValueError(f"it is of cluster {kept['cluster']!r}")
-    except _FAULTS as error:
+    except FAULTS as error:
         return Recalled(None, _dropped(error))
     return Recalled(kept)
 
@@ -72,7 +64,7 @@ def taken_up(
     if last.kept is not None:
         try:
             return begin(last.kept), last.problem
-        except _FAULTS as error:
+        except FAULTS as error:
             last = Recalled(None, _dropped(error))
     return begin(None), last.problem
 
@@ -82,10 +74,8 @@ def _no_number(text: str) -> NoReturn:
 
 
 def _dropped(error: Exception) -> str:
-    """Return the line of the report; who reads it may have to mend what is ours."""
-    *_, (frame, line) = traceback.walk_tb(error.__traceback__)
-    place = f"{frame.f_globals.get('__name__')}, line {line}"
+    """Return the line of the report."""
     return (
-        f"what was learned of nodes cannot be used ({error!r:.{_MOST_CHARACTERS}}, in "
-        f"{place}); it is learned anew, and until then plans go by speed alone"
+        f"what was learned of nodes cannot be used ({said_of(error)}); it is learned "
+        f"anew, and until then plans go by speed alone"
     )

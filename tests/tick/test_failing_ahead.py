@@ -1,0 +1,90 @@
+"""A forecaster that fails costs others no wait and trainers no tick."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NoReturn
+
+import pytest
+
+from freetrain.broker.actions import Cancel, Why
+from freetrain.site.settings import Mode
+from freetrain.tick.ahead import look_ahead, tried
+from freetrain.tick.decision import decide_on
+from freetrain.tick.observe import observe
+from freetrain.tick.run import Run
+from slurm.errors import SlurmUnavailableError
+from tests.tick.test_looking_ahead import looking_ahead
+from tests.tick.tick_worlds import TickWorld, running, theirs, tick_world
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from freetrain.tick.decision import Decided
+
+
+@pytest.fixture
+def world(quick_folder: Path) -> TickWorld:
+    """Return one in which somebody waits for three of eight nodes, all leased."""
+    made = looking_ahead(tick_world(quick_folder))
+    made.site = replace(made.site, lease=replace(made.site.lease, mode=Mode.YIELD))
+    running(made, most=8)
+    made.slurm.standin.add([theirs(made) for _ in range(3)])
+    return made
+
+
+class Failing:
+    """Foresight of a forecaster that fails once plans are to go by it."""
+
+    def rank(self, *_: object, **__: object) -> NoReturn:
+        raise ValueError("cannot convert float NaN to integer")
+
+    prepare = rank
+
+
+def fails(*_: object, **__: object) -> NoReturn:
+    raise ZeroDivisionError("float division by zero")
+
+
+def has_failing_foresight(*_: object, **__: object) -> tuple[None, Failing]:
+    return None, Failing()
+
+
+def decided(world: TickWorld, ahead: Callable[..., object]) -> Decided:
+    with world.opened() as state:
+        run = Run(
+            site=world.site,
+            outside=world.outside,
+            folder=world.folder,
+            state=state,
+            backend=world.connect(20),
+            turn=None,
+        )
+        return decide_on(run, observe(run), ahead=ahead)  # type: ignore[arg-type]
+
+
+def made_room(of: Decided) -> list[Cancel]:
+    cancels = [one for one in of.decision.actions if isinstance(one, Cancel)]
+    return [one for one in cancels if one.why is Why.CLAIMED]
+
+
+@pytest.mark.parametrize("ahead", [fails, has_failing_foresight])
+def test_where_forecasts_fail_a_tick_makes_room_all_the_same(
+    world: TickWorld, ahead: Callable[..., object]
+) -> None:
+    sound, failed = decided(world, look_ahead), decided(world, ahead)
+
+    (line,) = failed.problems
+    assert line.startswith("looking ahead failed (")
+    assert f"in {__name__}, line " in line
+    assert not sound.problems
+    assert made_room(failed) == made_room(sound) != []
+
+
+def test_what_is_no_defect_of_forecasts_goes_through() -> None:
+    def unavailable() -> NoReturn:
+        raise SlurmUnavailableError("no answer")
+
+    with pytest.raises(SlurmUnavailableError):
+        tried(unavailable, lambda: None)
