@@ -16,6 +16,7 @@ from freetrain.store.intents import intents
 from freetrain.store.leases import leases
 from freetrain.store.plans import SeenPlans, seen_plans
 from freetrain.store.trainers import TrainerState, trainers
+from freetrain.tick.belonging import check_cluster
 from freetrain.tick.hearing import Hearing, hear
 from freetrain.tick.limits import limits_of
 from freetrain.tick.standing import Outcome, Standing, read_standing
@@ -87,6 +88,7 @@ def observe(run: Run) -> Observed:
     Raises:
         SlurmError: Slurm did not answer, or not in a way that can be read.
         StoreError: The state cannot be read.
+        BadConfigurationError: It is the state of another cluster.
         OSError: The files cannot be read.
     """
     config = run.backend.config()
@@ -109,6 +111,7 @@ def observe(run: Run) -> Observed:
     )
     sources = Sources(run.outside.uid, snapshot.jobs, _looked_up(run, known, before))
     belief = believe(before, known, sources, now_s=now_s, limits=limits)
+    check_cluster(run.folder.page, config.cluster, belief.leases, now_s=now_s)
     whole_s = last.whole_s if snapshot.is_torn else now_s
     standings = [read_standing(run.folder, row) for row in trainers(run.state)]
     learned = _learned(run, standings, now_s)
