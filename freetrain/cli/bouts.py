@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -65,7 +67,29 @@ def _played(contest: Contest, world: World) -> Iterator[Sequence[Score]]:
     # A fresh interpreter: forking one that has threads may hang.
     fresh = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(contest.processes, mp_context=fresh) as pool:
-        yield from pool.map(_bout_elsewhere, contest.bouts)
+        with _interrupts_later():
+            bouts = [pool.submit(_bout_elsewhere, bout) for bout in contest.bouts]
+        try:
+            for bout in bouts:
+                yield bout.result()
+        except BaseException:  # an interrupt, too: nobody waits for the rest
+            for worker in multiprocessing.active_children():
+                worker.terminate()
+            raise
+
+
+@contextmanager
+def _interrupts_later() -> Iterator[None]:
+    """Hold interrupts back, and let no process that begins meanwhile ever have one.
+
+    Ctrl-C goes to all processes of a terminal; each of ours would tell it by a
+    traceback. Processes keep the mask that they begin with, signal(7).
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _bout_elsewhere(request: ReplayRequest) -> Sequence[Score]:

@@ -1,6 +1,11 @@
 """``freetrain contest``, and ``freetrain replay`` of drawn trainers."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -55,6 +60,31 @@ def test_a_contest_is_the_same_in_one_process_and_in_two(tmp_path: Path) -> None
         ("speedup", 2),
     ]
     assert records[0]["against"]["time_to"]["finish"]["trainers"] == 3
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="no /proc here")
+def test_an_interrupt_ends_all_processes_of_a_contest_with_one_line(
+    tmp_path: Path,
+) -> None:
+    words = ("contest", "slaq", "--processes", "2")
+    with subprocess.Popen(  # noqa: S603 - this very program
+        [sys.executable, "-m", "freetrain", *words],
+        cwd=tmp_path,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        while len(children.read_text().split()) < 3:  # Python's tracker is one
+            assert process.poll() is None
+            time.sleep(0.02)
+        time.sleep(0.2)  # they are reading their programs
+        os.killpg(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+
+    assert process.returncode == 130
+    assert said == "error: interrupted before the end; no file written.\n"
 
 
 def test_a_contest_may_be_held_in_the_holes_of_a_log(tmp_path: Path) -> None:
