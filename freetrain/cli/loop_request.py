@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from freetrain.cli.request import ReplayRequest
     from freetrain.replay.loop.settings import LoopSettings
 
+_OF_PREEMPT = ("--notice", "--commit")
+_OF_YIELD = ("--lead", "--last", "--careful")
+
 
 def loop_settings(
     mode: Mode | None, given: Mapping[str, float | None], *, careful: bool, blind: bool
@@ -38,21 +41,22 @@ def loop_settings(
         UsageError: Options of a loop without one, or of the other mode.
     """
     named = [f"--{name}" for name, value in given.items() if value is not None]
-    named += ["--careful"] * careful
+    named += ["--careful"] * careful + ["--blind"] * blind
     if mode is None:
-        if named or blind:
+        if named:
+            fits = Mode.YIELD if named[0] in _OF_YIELD else Mode.PREEMPT
             raise UsageError(
-                f"{[*named, '--blind'][0]} is for replays with --in-the-loop; nothing "
-                f"was replayed. Add --in-the-loop preempt, or leave it out."
+                f"{named[0]} is for replays with --in-the-loop; nothing was replayed. "
+                f"Add --in-the-loop {fits.value}, or leave it out."
             )
         return None
-    for option in ("--notice", "--commit"):
+    for option in _OF_PREEMPT:
         if mode is Mode.YIELD and option in named:
             raise UsageError(
                 f"{option} is for --in-the-loop preempt: under yield jobs wait for the "
                 f"next tick. Nothing was replayed. Leave it out."
             )
-    for option in ("--lead", "--last", "--careful"):
+    for option in _OF_YIELD:
         if mode is Mode.PREEMPT and option in named:
             raise UsageError(
                 f"{option} is for --in-the-loop yield: under preempt jobs wait for no "

@@ -115,20 +115,25 @@ def test_a_loop_that_yields_is_played_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "why"),
+    ("options", "mode"),
     [
-        (("--tick", "60"), "--tick is for replays with --in-the-loop"),
-        (("--blind",), "--blind is for replays with --in-the-loop"),
-        (("--careful",), "--careful is for replays with --in-the-loop"),
+        (("--tick", "60"), "preempt"),
+        (("--notice", "9"), "preempt"),
+        (("--blind",), "preempt"),
+        (("--careful",), "yield"),
+        (("--last", "1"), "yield"),
     ],
 )
-def test_options_of_a_loop_need_one(
-    options: tuple[str, ...], why: str, tmp_path: Path
+def test_options_of_a_loop_need_one_that_knows_them(
+    options: tuple[str, ...], mode: str, tmp_path: Path
 ) -> None:
     ran = run(*LOOP[:-2], *options, cwd=tmp_path)
+    followed = run(*LOOP[:-2], *options, "--in-the-loop", mode, cwd=tmp_path)
 
     assert ran.code == 64
-    assert why in ran.stderr
+    assert f"{options[0]} is for replays with --in-the-loop" in ran.stderr
+    assert f"Add --in-the-loop {mode}, or leave it out." in ran.stderr
+    assert followed.code == 0
 
 
 @pytest.mark.parametrize(
