@@ -82,7 +82,7 @@ class RealPrograms:
         except OSError as error:
             raise CronUnavailableError(
                 f"`{argv[0]}` cannot be started: {error.strerror}. Nothing was "
-                f"changed; choose another --kind."
+                f"changed; see whether you may execute it."
             ) from error
         complaint = done.stderr.decode("utf-8", "replace")
         return Said(done.returncode, done.stdout, complaint)

@@ -159,6 +159,21 @@ def test_an_mpirun_that_nobody_knows_is_warned_of(tmp_path: Path) -> None:
     assert mpirun(tmp_path, "HAL 9000")["mpirun"].verdict is Verdict.WARN
 
 
+def test_an_mpirun_that_cannot_be_started_is_told_without_a_word_of_cron(
+    tmp_path: Path,
+) -> None:
+    program = tmp_path / "mpirun"
+    program.write_text("#!/not/there\n")
+    program.chmod(0o755)
+    subject = a_subject(tmp_path, {"PATH": str(tmp_path)})
+
+    (found,) = Check("MPI", lambda: look_at_mpi(subject)).findings()
+
+    assert found.verdict is Verdict.BAD
+    assert "cannot be started" in found.seen
+    assert "--kind" not in found.seen
+
+
 def test_ticks_that_nothing_starts_are_warned_of_until_something_does(
     tmp_path: Path,
 ) -> None:
