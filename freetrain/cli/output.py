@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import tempfile
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from freetrain.errors import CannotWriteError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from typing import TextIO
 
     from freetrain.cli.world import World
 
@@ -28,8 +30,7 @@ def write_out(world: World, text: str) -> None:
         OSError: It cannot be written.
     """
     try:
-        world.stdout.write(text)
-        world.stdout.flush()
+        _write_whole(world.stdout, text)
     except BrokenPipeError as error:
         raise typer.Exit(PIPE_CLOSED) from error
     except UnicodeEncodeError as error:
@@ -38,6 +39,22 @@ def write_out(world: World, text: str) -> None:
             f"{error.object[error.start]!a}; nothing was written. Use a UTF-8 "
             f"locale, or --out."
         ) from error
+
+
+def _write_whole(stream: TextIO, text: str) -> None:
+    """Write *text* to *stream*, all of it.
+
+    Under PYTHONUNBUFFERED Python calls write(2) once: what that does not take, as a
+    disk fills up or a reader goes away, is lost without an error.
+    """
+    unbuffered = getattr(stream, "buffer", None)
+    if not isinstance(unbuffered, io.RawIOBase):
+        stream.write(text)
+        stream.flush()
+        return
+    left = memoryview(text.encode(stream.encoding, stream.errors or "strict"))
+    while left:
+        left = left[unbuffered.write(left) or 0 :]
 
 
 def write_file(path: Path, content: bytes, *, force: bool) -> None:

@@ -21,7 +21,7 @@ def watch(world: World, show: Callable[[], RenderableType], *, every_s: float) -
     from rich.live import Live  # noqa: PLC0415 - only where it is seen
 
     # Our own clock refreshes, so that nothing is drawn while files are read.
-    with Live(console=world.out(), auto_refresh=False, screen=False) as live:
+    with Live(console=world.watched(), auto_refresh=False, screen=False) as live:
         try:
             while True:
                 live.update(_shown(show), refresh=True)

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 _MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024
 """Unit of ``ru_maxrss``: getrusage(2) counts KiB, on macOS bytes."""
 
+LEAST_COLUMNS = 80
+"""What tables are made for."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class World:
@@ -64,7 +67,17 @@ class World:
         return self.stdout.isatty()
 
     def out(self) -> Console:
-        """Return a console for results; colour only where a terminal shows it."""
+        """Return a console for results, of 80 columns or more.
+
+        A narrower terminal wraps their lines: tables that were made to fit would
+        lose figures, and who they are of.
+        """
+        console = self.watched()
+        console.width = max(console.width, LEAST_COLUMNS)
+        return console
+
+    def watched(self) -> Console:
+        """Return a console for what is shown anew in place; as wide as it is."""
         return _console(self.stdout, is_terminal=None)
 
     def err(self) -> Console:
@@ -106,6 +119,7 @@ def _nowhere() -> TextIO:
 
 
 def _console(stream: TextIO, *, is_terminal: bool | None) -> Console:
+    # Colour only where a terminal shows it.
     from rich.console import Console  # noqa: PLC0415 - `--version` must be cheap
 
     return Console(

@@ -12,10 +12,16 @@ import pytest
 from tests.cli.calls import verbs
 from tests.cli.worlds import run, written
 
+SAMPLE = Path(__file__).parents[2] / "logs" / "samples" / "week-512.swf"
 
-def as_process(*words: str, cwd: Path, stdout: int | IO[str]) -> subprocess.Popen[str]:
-    # Unbuffered output has nothing left to flush at the end, where things go wrong.
+
+def as_process(
+    *words: str, cwd: Path, stdout: int | IO[str], unbuffered: bool = False
+) -> subprocess.Popen[str]:
+    # Unbuffered output has nothing left to flush at the end, where things go wrong;
+    # buffered output is written until all of it is.
     users = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
+    users |= {"PYTHONUNBUFFERED": "1"} if unbuffered else {}
     return subprocess.Popen(  # noqa: S603 - this very program
         [sys.executable, "-m", "freetrain", *words],
         cwd=cwd,
@@ -86,6 +92,50 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
         _, said = process.communicate(timeout=60)
 
     assert (process.returncode, said) == (141, "")
+
+
+@pytest.mark.parametrize("unbuffered", [False, True])
+def test_a_reader_that_goes_away_halfway_is_told(
+    tmp_path: Path, *, unbuffered: bool
+) -> None:
+    convert = ("trace", "convert", str(SAMPLE), "--to", "swf")
+    with as_process(
+        *convert, cwd=tmp_path, stdout=subprocess.PIPE, unbuffered=unbuffered
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.read(1)  # more than a pipe holds is left
+        process.stdout.close()
+        process.wait(timeout=60)
+
+    assert process.returncode == 141
+
+
+def test_unbuffered_output_is_the_same(tmp_path: Path) -> None:
+    convert = ("trace", "convert", str(SAMPLE), "--to", "swf")
+
+    said = []
+    for unbuffered in (False, True):
+        with as_process(
+            *convert, cwd=tmp_path, stdout=subprocess.PIPE, unbuffered=unbuffered
+        ) as process:
+            said.append(process.communicate(timeout=60)[0])
+
+    assert said[0] == said[1]
+    assert said[0]
+
+
+@pytest.mark.parametrize("words", [("replay", "holes.csv"), ("replay", "--pool", "2")])
+def test_no_figure_is_cut_on_a_narrow_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    written(tmp_path)
+    said = []
+    for columns in ("80", "40"):
+        monkeypatch.setenv("COLUMNS", columns)
+        said.append(run(*words, "--trainers", "trainers.toml", cwd=tmp_path).stdout)
+
+    assert "…" not in said[0]
+    assert said[0] == said[1]
 
 
 def test_an_interrupt_ends_a_command_without_a_traceback(tmp_path: Path) -> None:
