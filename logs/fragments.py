@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from logs.content import snippet
-from logs.errors import UnreadableLogError
 from logs.fields import not_negative, read_number, write_number
 from logs.lines import BadLineError, Tolerance, parse_lines
 from logs.names import natural_key
@@ -116,7 +115,7 @@ def read_line_by_line(content: Content, head: TableHead, tolerance: Tolerance) -
         data_lines(content, head), _IntervalParser(head.columns).parse, tolerance
     )
     if not intervals:
-        raise UnreadableLogError(content.source, None, None, "no idle interval in it")
+        raise tolerance.nothing_left("no idle interval in it")
     names = _node_names({interval.node for interval in intervals}, head)
     position = {name: index for index, name in enumerate(names)}
     return _Idle(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from logs.errors import UnreadableLogError
 from logs.fields import (
     read_known,
     whole,
@@ -53,7 +52,7 @@ def read_job_csv(content: Content, *, skip_bad: int = 0) -> JobTrace:
         parse_lines(data_lines(content, head), parser.parse, tolerance)
     )
     if not jobs:
-        raise UnreadableLogError(content.source, None, None, "there is no job in it")
+        raise tolerance.nothing_left("there is no job in it")
     return JobTrace(
         source=content.source,
         log_format="jobs-csv",

@@ -56,6 +56,12 @@ class Tolerance:
             )
         self.skipped += 1
 
+    def nothing_left(self, why: str) -> UnreadableLogError:
+        """Return the error of a log that holds nothing, but for bad lines or none."""
+        if self.skipped:
+            why += f" (bad lines skipped: {self.skipped})"
+        return UnreadableLogError(self.source, None, None, why)
+
 
 def parse_lines(
     lines: Iterable[tuple[int, str]],

@@ -61,7 +61,7 @@ def read_sacct(content: Content, *, skip_bad: int = 0) -> JobTrace:
     parser = _DumpParser(content.source)
     records = parse_lines(content.lines(), parser.parse, tolerance)
     if not records:
-        raise UnreadableLogError(content.source, None, None, "there is no job in it")
+        raise tolerance.nothing_left("there is no job in it")
     jobs = by_submission(_from_zero(records))
     return JobTrace(
         source=content.source,

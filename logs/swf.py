@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from logs.errors import UnreadableLogError
 from logs.fields import read_known, whole, write_number
 from logs.lines import BadLineError, Tolerance, parse_lines
 from logs.occupancy import machine_units
@@ -94,7 +93,7 @@ def read_swf(content: Content, *, skip_bad: int = 0) -> JobTrace:
     for number, bad in parser.orphans():
         tolerance.spend(number, bad)
     if not jobs:
-        raise UnreadableLogError(content.source, None, None, "there is no job in it")
+        raise tolerance.nothing_left("there is no job in it")
     comments = tuple(parser.comments)
     size = machine_size(comments)
     return JobTrace(

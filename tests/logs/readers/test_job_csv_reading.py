@@ -92,6 +92,11 @@ def test_a_table_without_jobs_is_refused() -> None:
         read_job_csv(content(HEADER))
 
 
+def test_a_table_of_bad_lines_alone_is_refused_saying_how_many_were_skipped() -> None:
+    with pytest.raises(UnreadableLogError, match=r"job in it \(bad lines skipped: 2"):
+        read_job_csv(content(HEADER, "a", "b"), skip_bad=3)
+
+
 SECONDS = st.one_of(st.integers(0, 10**9), st.floats(0, 1e9)).map(float)
 
 
