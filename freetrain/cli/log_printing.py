@@ -82,7 +82,7 @@ def print_logs(request: LogRequest, world: World) -> None:
             if has_ended:
                 break
             world.sleep(EVERY_S)
-    if printer.is_unused:
+    if printer.is_unused and request.tail != 0:
         world.stderr.write(f"{row.name} has printed nothing so far.\n")
 
 

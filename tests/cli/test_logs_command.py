@@ -167,6 +167,16 @@ def test_the_agents_of_the_newest_world_are_asked(
     )
 
 
+def test_asking_for_no_line_says_nothing_of_what_was_printed(
+    tmp_path: Path, digits: StateDir
+) -> None:
+    assign(digits, "digits", 1, nodes=2)
+
+    ran = run("logs", "digits", "--tail", "0", cwd=tmp_path)
+
+    assert (ran.code, ran.stdout, ran.stderr) == (0, "", "")
+
+
 def test_what_is_not_there_is_told(tmp_path: Path, digits: StateDir) -> None:
     assign(digits, "digits", 1, nodes=2)
 
