@@ -45,19 +45,22 @@ def own_settings(
     # Imported here: reading numpy for `freetrain -h` would make it wait.
     from freetrain.priority import registry  # noqa: PLC0415
 
-    registry.check_settings(priorities, dict(settings))
     own = {}
-    for name in priorities:
-        known = registry.settings_of(name)
-        own[name] = tuple(pair for pair in settings if pair[0] in known)
-        registry.priority_named(name, dict(own[name]))
+    try:
+        registry.check_settings(priorities, dict(settings))
+        for name in priorities:
+            known = registry.settings_of(name)
+            own[name] = tuple(pair for pair in settings if pair[0] in known)
+            registry.priority_named(name, dict(own[name]))
+    except UsageError as error:
+        raise UsageError(f"{error} Nothing was replayed.") from error
     return own
 
 
 def _setting(word: str) -> Settings:
     name, _, value = word.partition("=")
     try:
-        return numbers("gain").read({name.strip(): float(value)})
+        return numbers("hysteresis").read({name.strip(): float(value)})
     except (ValueError, MismatchError) as error:
         raise UsageError(
             f"--set {word}: expected NAME=VALUE with a finite number, as in "

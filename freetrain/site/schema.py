@@ -84,7 +84,7 @@ def _planner() -> tuple[Key, ...]:
         Key("t_fwd", seconds(1.0, DAY_S), "t_fwd_s"),
         Key("policy", one_of(settings.PolicyName), "policy"),
         Key("priority", named("a priority"), "priority"),
-        Key("priority_settings", numbers("gain"), "priority_settings"),
+        Key("priority_settings", numbers("hysteresis"), "priority_settings"),
         Key("forecaster", named("a forecaster"), "forecaster"),
         Key("learn", yes_or_no(), "learn"),
         Key("profile", yes_or_no(), "profile"),

@@ -90,6 +90,7 @@ def test_settings_that_make_no_sense_are_refused(
 
     assert ran.code == 64
     assert said in ran.stderr
+    assert "Nothing was replayed." in ran.stderr
     assert ran.stdout == ""
 
 

@@ -156,7 +156,7 @@ def test_without_a_home_the_state_directory_must_be_said() -> None:
             "[planner]: there is no forecaster 'life'. Choose one of learned, ",
         ),
         ('[planner]\nforecaster = "Learned"', "expected the name of a forecaster"),
-        ("[planner]\npriority_settings = 1", "expected numbers by name, such as"),
+        ("[planner]\npriority_settings = 1", "by name, such as { hysteresis = 0.1 }"),
         ("[planner]\npriority_settings = { a = nan }", "expected numbers by name"),
         (
             f"[planner]\npriority_settings = {{ a = 1{'0' * 400} }}",
