@@ -151,6 +151,18 @@ def test_an_interrupt_ends_a_command_without_a_traceback(tmp_path: Path) -> None
     assert not (tmp_path / "out").exists()
 
 
+def test_an_interrupt_while_modules_are_read_ends_without_a_traceback(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt")
+
+    with as_process("--version", cwd=tmp_path, stdout=subprocess.PIPE) as process:
+        _, said = process.communicate(timeout=60)
+
+    assert process.returncode == 130
+    assert said == "error: interrupted before the end; no file written.\n"
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 def test_a_full_disk_is_told(tmp_path: Path) -> None:
     with (
