@@ -103,7 +103,7 @@ def too_dear_to_start(
         dear = sum(start_s >= t_fwd_s for start_s in starts_s)
         if dear:
             said.append(
-                f"Starting takes {dear} of {counted(len(trainers), 'trainer')} "
+                f"Starting takes {dear:,} of {counted(len(trainers), 'trainer')} "
                 f"{render_duration(t_fwd_s)} ({called}) or longer, in which {name} "
                 f"counts gains: it never starts these."
             )

@@ -48,7 +48,7 @@ def curves_text(found: Sequence[Curves]) -> RenderableType:
 def _one(one: Curves) -> Iterator[RenderableType]:
     yield _line(f"{one.name}: {one.metric}, where {one.better} is better")
     if not one.told:
-        for said in ("No value was told so far.", *bad_line_lines(one)):
+        for said in ("No value was read by a tick so far.", *bad_line_lines(one)):
             yield _line(said)
         return
     yield _table(one)

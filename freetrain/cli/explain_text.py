@@ -59,7 +59,7 @@ def trainer_part(
 def _learned(curves: Curves) -> Iterator[str]:
     yield from speed_lines(curves)
     if not curves.told:
-        yield f"No {curves.metric} was told so far."
+        yield f"No {curves.metric} was read by a tick so far."
     else:
         yield from outlook_lines(curves)
     yield from bad_line_lines(curves)

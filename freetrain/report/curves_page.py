@@ -46,7 +46,7 @@ def _part(number: int, one: Curves) -> str:
 def _sentences(one: Curves) -> Iterator[str]:
     yield f"{str(one.better).capitalize()} is better."
     if not one.told:
-        yield "No value was told so far."
+        yield "No value was read by a tick so far."
     elif one.outlook is None:
         yield "The values say nothing of what is to come."
     else:

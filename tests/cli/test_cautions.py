@@ -66,6 +66,10 @@ def test_a_policy_that_never_starts_what_is_dear_to_start_is_told() -> None:
         "counts gains: it never starts these."
     )
     assert told_at(3.0, t_fwd_s=121.0) == ()
+    (many,) = too_dear_to_start(
+        results[:1], [dear] * 1000, ReplaySettings(cost_factor=3.0)
+    )
+    assert many.startswith("Starting takes 1,000 of 1,000 trainers")
     both = told_at(30.0)
     assert [one.split("which ")[1].split()[0] for one in both] == [
         "freetrain",

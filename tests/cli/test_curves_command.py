@@ -189,9 +189,9 @@ def test_of_a_trainer_that_told_nothing_no_more_is_said_than_that(home: Path) ->
     submitted(home)
 
     shown = run("curves", "digits", cwd=home).stdout
-    assert shown.endswith("No value was told so far.\n")
+    assert shown.endswith("No value was read by a tick so far.\n")
     explained = run("explain", "digits", cwd=home).stdout
-    assert "No loss was told so far.\n" in explained
+    assert "No loss was read by a tick so far.\n" in explained
 
 
 def test_the_page_is_whole_and_needs_no_network(home: Path) -> None:
@@ -230,7 +230,7 @@ def test_what_another_release_kept_is_shown_as_nothing(home: Path) -> None:
     with open_store(state.path, uid=UID) as store, transaction(store):
         put_pasts(store, [PastRow("digits", row.submitted_s, {}, {"x": 1}, {})])
 
-    assert "No value was told so far" in run("curves", cwd=home).stdout
+    assert "No value was read by a tick so far" in run("curves", cwd=home).stdout
 
 
 def test_explain_says_what_was_learned_and_who_rated_it_why(home: Path) -> None:
