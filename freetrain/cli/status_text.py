@@ -47,8 +47,8 @@ def status_screen(seen: Overview) -> RenderableType:
 
 def _table(seen: Overview) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
-    # The only one that may wrap is the one that shrinks; names have no spaces.
-    table.add_column("trainer", overflow="ellipsis", min_width=8)
+    # The only one that may wrap is the one that shrinks; long names are often alike.
+    table.add_column("trainer", overflow="fold", min_width=8)
     table.add_column("state", no_wrap=True)
     for heading in ("nodes", "step", "samples", "loss", "samples/s"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -124,8 +124,8 @@ def _tick(seen: Overview) -> str:
     if seen.page is None:
         return "No tick so far; `freetrain cron show` tells what would make them."
     said = f"Last tick {ago(seen.page.at_s, seen.now_s)}."
+    if seen.is_tick_missing:
+        said = f"{said} That is long: does cron call it? `freetrain cron show`."
     if seen.page.forecaster:
         said = f"{said} It looks ahead by the forecaster {seen.page.forecaster}."
-    if seen.is_tick_missing:
-        return f"{said} That is long: does cron call it? `freetrain cron show`."
     return said

@@ -222,7 +222,8 @@ def test_status_shows_each_trainer_in_eighty_columns(
     assert max(map(len, lines)) <= 80
     assert lines[2].startswith("digits ")
     assert "0 → 5" in lines[2]
-    assert lines[3].startswith("nnnnnnnn")
+    cells = [line.split()[0] for line in lines[3 : lines.index("")]]
+    assert "".join(cells) == name
     assert "digits: evil\\x1b[2J word." in lines
     assert lines[-1] == "Leases: none. Last tick 12 s ago."
 

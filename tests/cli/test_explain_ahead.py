@@ -217,6 +217,17 @@ def test_who_looks_ahead_is_named(tmp_path: Path, digits: StateDir) -> None:
     )
 
 
+def test_that_ticks_are_missing_is_said_of_the_last_one(
+    tmp_path: Path, digits: StateDir
+) -> None:
+    put_page(digits, a_page(at_s=NOW_S - 960.0, forecaster="learned"))
+
+    said = " ".join(run("status", cwd=tmp_path).stdout.split())
+
+    assert "Last tick 16 min ago. That is long: does cron call it?" in said
+    assert said.endswith("It looks ahead by the forecaster learned.")
+
+
 def test_what_came_is_told_where_no_hole_is_left(
     tmp_path: Path, digits: StateDir
 ) -> None:
