@@ -149,6 +149,11 @@ def main(argv: Sequence[str] | None = None, *, world: World | None = None) -> in
         code = exits.exit_code(error)
     except KeyboardInterrupt:
         code = exits.INTERRUPTED
+    except SystemExit as left:
+        # Rich's way out, exit code 1, where the reader of a help text went away.
+        if not isinstance(left.__context__, BrokenPipeError):
+            raise
+        code = exits.PIPE_CLOSED
     if code == exits.INTERRUPTED:
         outside.stderr.write("error: interrupted before the end; no file written.\n")
     if code in (exits.PIPE_CLOSED, exits.EX_IOERR):

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from freetrain.errors import MissingInputError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -52,8 +54,18 @@ class World:
 
     @property
     def folder(self) -> Path:
-        """The current folder, absolute."""
-        return self.cwd.absolute()
+        """The current folder, absolute.
+
+        Raises:
+            MissingInputError: It was removed.
+        """
+        try:
+            return self.cwd.absolute()
+        except FileNotFoundError as error:
+            raise MissingInputError(
+                "the current folder was removed. Nothing was done. Change to one that "
+                "is there."
+            ) from error
 
     @property
     def home(self) -> Path | None:

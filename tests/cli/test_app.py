@@ -84,10 +84,13 @@ def test_cheap_commands_load_nothing_that_is_slow(words: list[str]) -> None:
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
-def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", [("--version",), ("-h",), ("replay", "-h")])
+def test_a_reader_that_goes_away_is_no_error(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
     reads, writes = os.pipe()
     os.close(reads)
-    with as_process("--version", cwd=tmp_path, stdout=writes) as process:
+    with as_process(*words, cwd=tmp_path, stdout=writes) as process:
         os.close(writes)
         _, said = process.communicate(timeout=60)
 
@@ -149,6 +152,29 @@ def test_an_interrupt_ends_a_command_without_a_traceback(tmp_path: Path) -> None
     assert ran.code == 130
     assert ran.stderr == "error: interrupted before the end; no file written.\n"
     assert not (tmp_path / "out").exists()
+
+
+def test_a_current_folder_that_was_removed_is_told(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    program = (
+        "import os, sys; from freetrain.cli.app import main; os.rmdir(os.getcwd()); "
+        "sys.exit(main(['status']))"
+    )
+
+    ran = subprocess.run(  # noqa: S603 - this very program
+        [sys.executable, "-c", program],
+        cwd=gone,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert ran.returncode == 66
+    assert ran.stderr == (
+        "error: the current folder was removed. Nothing was done. Change to one that "
+        "is there.\n"
+    )
 
 
 def test_an_interrupt_while_modules_are_read_ends_without_a_traceback(
