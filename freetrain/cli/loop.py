@@ -116,9 +116,14 @@ def _stage(request: ReplayRequest, world: World) -> Stage:
             on_progress=report,
         )
     if stage.end_s <= stage.start_s:
+        when, advice = (
+            ("by --start", "Start earlier.")
+            if request.start_s > 0
+            else ("at second 0", "Leave --in-the-loop out.")
+        )
         raise UsageError(
-            f"{request.named}: its last job is submitted before --start; nothing was "
-            f"replayed. Start earlier."
+            f"{request.named}: its last job is submitted {when}, and the loop lasts "
+            f"until then; nothing was replayed. {advice}"
         )
     # Once, before anybody's time is taken.
     _ = stage.alone_s

@@ -163,6 +163,18 @@ def test_what_does_not_go_with_a_loop_is_refused(
     assert "othing was replayed" in ran.stderr or "nothing was replayed" in ran.stderr
 
 
+def test_jobs_that_all_come_at_once_are_no_loop_and_cannot_be_begun_earlier(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "jobs.csv").write_text(JOBS[: JOBS.index("c,100")])
+
+    ran = run(*LOOP, cwd=tmp_path)
+
+    assert ran.code == 64
+    assert "its last job is submitted at second 0, and the loop lasts" in ran.stderr
+    assert "Leave --in-the-loop out." in ran.stderr
+
+
 def test_a_log_of_idle_intervals_has_no_jobs_for_a_loop(tmp_path: Path) -> None:
     ran = run(LOOP[0], "holes.csv", *LOOP[2:], cwd=tmp_path)
 
