@@ -83,11 +83,12 @@ MarginS = Annotated[
     ),
 ]
 Careful = Annotated[
-    bool,
+    bool | None,
     typer.Option(
-        "--careful",
+        "--careful/--careless",
         metavar="",
         help="yield: leases keep off what somebody would need if one job ended.",
+        show_default="careful",
     ),
 ]
 Blind = Annotated[

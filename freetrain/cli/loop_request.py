@@ -22,11 +22,15 @@ if TYPE_CHECKING:
     from freetrain.replay.loop.settings import LoopSettings
 
 _OF_PREEMPT = ("--notice", "--commit")
-_OF_YIELD = ("--lead", "--last", "--careful")
+_OF_YIELD = ("--lead", "--last", "--careful", "--careless")
 
 
 def loop_settings(
-    mode: Mode | None, given: Mapping[str, float | None], *, careful: bool, blind: bool
+    mode: Mode | None,
+    given: Mapping[str, float | None],
+    *,
+    careful: bool | None,
+    blind: bool,
 ) -> LoopSettings | None:
     """Return the settings of the loop; None where none is asked for.
 
@@ -34,14 +38,15 @@ def loop_settings(
         mode: What ``--in-the-loop`` says.
         given: ``--tick``, ``--lead``, ``--last``, ``--notice``, ``--commit`` and
             ``--margin`` by name, None where they are not given.
-        careful: Whether ``--careful`` is.
+        careful: What ``--careful`` or ``--careless`` says; None without either.
         blind: Whether ``--blind`` is.
 
     Raises:
         UsageError: Options of a loop without one, or of the other mode.
     """
     named = [f"--{name}" for name, value in given.items() if value is not None]
-    named += ["--careful"] * careful + ["--blind"] * blind
+    named += [] if careful is None else [_care(careful)]
+    named += ["--blind"] * blind
     if mode is None:
         if named:
             fits = Mode.YIELD if named[0] in _OF_YIELD else Mode.PREEMPT
@@ -66,7 +71,13 @@ def loop_settings(
         f"{name}_s": value for name, value in given.items() if value is not None
     }
     usual = usual_settings(mode)
-    return replace(usual, knows_plans=not blind, is_careful=careful, **chosen)
+    if careful is not None:
+        chosen["is_careful"] = careful
+    return replace(usual, knows_plans=not blind, **chosen)
+
+
+def _care(is_careful: bool) -> str:  # noqa: FBT001 - a word for it
+    return "--careful" if is_careful else "--careless"
 
 
 def loop_words(loop: LoopSettings) -> list[str]:
@@ -81,8 +92,8 @@ def loop_words(loop: LoopSettings) -> list[str]:
         words += ["--commit", f"{loop.commit_s:.15g}"]
     if loop.margin_s is not None:
         words += ["--margin", f"{loop.margin_s:.15g}"]
-    if loop.is_careful:
-        words += ["--careful"]
+    if loop.mode is Mode.YIELD:
+        words += [_care(loop.is_careful)]
     return words if loop.knows_plans else [*words, "--blind"]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from freetrain.cli.screen import figures, print_gaps
+from freetrain.replay.loop.settings import Mode
 from freetrain.report.comparison import name_among
 from freetrain.report.rows import percent, scaled
 
@@ -52,11 +53,13 @@ def loop_text(
             early += f" and {loop.last_lead_s:g}"
         ticks += f", {early} s early,"
     seen = "sees plans" if loop.knows_plans else "is blind to plans"
-    careful = ", careful" if loop.is_careful else ""
+    care = ""
+    if loop.mode is Mode.YIELD:
+        care = ", careful" if loop.is_careful else ", careless"
     with console.capture() as captured:
         console.print(read_as, soft_wrap=True)
         console.print(
-            f"The broker ticks {ticks} and {seen}; mode {loop.mode}{careful}.",
+            f"The broker ticks {ticks} and {seen}; mode {loop.mode}{care}.",
             soft_wrap=True,
         )
         console.print(figures(TRAINED, [_trained(*one) for one in named]))

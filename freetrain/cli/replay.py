@@ -82,7 +82,7 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     notice: loop_options.NoticeS = None,
     commit: loop_options.CommitS = None,
     margin: loop_options.MarginS = None,
-    careful: loop_options.Careful = False,
+    careful: loop_options.Careful = None,
     blind: loop_options.Blind = False,
     as_json: options.AsJson = False,
     out: options.OutFolder = None,

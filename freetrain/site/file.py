@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from freetrain.errors import UsageError
 from freetrain.site.schema import schema
-from freetrain.site.settings import Mode, PlannerSettings
+from freetrain.site.settings import PlannerSettings
 from freetrain.toml.document import FileKind, parse_document
 from freetrain.toml.text import Places
 
@@ -24,9 +24,6 @@ FILE = FileKind(
 _OBJECTIVE_IS_GONE = (
     'objective has become priority: write priority = "weight" for "weighted", and '
     '"speedup" or "throughput" as before'
-)
-_CARE_IS_FOR_YIELD = (
-    'careful is for mode = "yield": where Slurm preempts, nobody waits for a tick'
 )
 DEFAULTS = "the defaults"
 """Stands for the file's name where there is no file."""
@@ -56,8 +53,6 @@ def parse_site(content: bytes, *, path: str, places: Places) -> Site:
         _check_forecaster(own.forecaster, document.inner("planner"))
     if site.lease.shortest_s > site.lease.longest_s:
         document.inner("lease").refuse("shortest is above longest")
-    if site.lease.careful and site.lease.mode is Mode.PREEMPT:
-        document.inner("lease").refuse(_CARE_IS_FOR_YIELD)
     return site
 
 

@@ -59,7 +59,7 @@ class LeaseSettings:
     account: str = ""
     nice: int = 10_000
     mode: Mode = Mode.AUTO
-    careful: bool = False
+    careful: bool = True
     exclusive: bool = True
     features: tuple[str, ...] = ()
     gres: tuple[Gres, ...] = ()

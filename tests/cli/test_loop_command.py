@@ -98,7 +98,7 @@ def test_priorities_are_told_apart_in_a_loop(tmp_path: Path) -> None:
 
 
 def test_a_loop_that_yields_is_played_too(tmp_path: Path) -> None:
-    words = ("--policy", "lookahead", "--careful", "--out", "there")
+    words = ("--policy", "lookahead", "--out", "there")
     ran = run(*LOOP[:-1], "yield", *words, cwd=tmp_path)
 
     assert ran.code == 0
@@ -114,6 +114,16 @@ def test_a_loop_that_yields_is_played_too(tmp_path: Path) -> None:
     assert summary["policies"][0]["loop"]["last_s"] == 3.0
 
 
+def test_a_careless_loop_says_so_and_its_command_does(tmp_path: Path) -> None:
+    words = ("--policy", "equal", "--careless", "--out", "there")
+    ran = run(*LOOP[:-1], "yield", *words, cwd=tmp_path)
+
+    assert "sees plans; mode yield, careless." in ran.stdout
+    summary = json.loads((tmp_path / "there" / "summary.json").read_text())
+    assert summary["command"].endswith(" --careless")
+    assert not summary["policies"][0]["loop"]["is_careful"]
+
+
 @pytest.mark.parametrize(
     ("options", "mode"),
     [
@@ -121,6 +131,7 @@ def test_a_loop_that_yields_is_played_too(tmp_path: Path) -> None:
         (("--notice", "9"), "preempt"),
         (("--blind",), "preempt"),
         (("--careful",), "yield"),
+        (("--careless",), "yield"),
         (("--last", "1"), "yield"),
     ],
 )
@@ -150,6 +161,7 @@ def test_options_of_a_loop_need_one_that_knows_them(
         (("--lead", "3"), "--lead is for --in-the-loop yield"),
         (("--last", "3"), "--last is for --in-the-loop yield"),
         (("--careful",), "--careful is for --in-the-loop yield"),
+        (("--careless",), "--careless is for --in-the-loop yield"),
         (("--start", "1e9"), "Start earlier"),
     ],
 )

@@ -1,9 +1,9 @@
 """What a broker in the loop trains, and what it does to others, on two real logs.
 
 ``python -m tests.replay.loop_figures theta kth [--mode preempt yield] [--notice 30 0]
-[--look 30:5+3 30:5 60] [--careful] [--week 245] [--days 7] [--case plans]``.
+[--look 30:5+3 30:5 60] [--careless] [--week 245] [--days 7] [--case plans]``.
 ``--look`` is for yield: every so many seconds, so long before backfill's cycles, once
-more so long before them, or else from the start on; and so is ``--careful``.
+more so long before them, or else from the start on; and so is ``--careless``.
 Weeks begin at multiples of seven days; those of Theta are the ones without any time at
 half use or less and the fewest idle nodes, those of KTH-SP2 the ones with the least
 such time; the settings were chosen on days 100 to 102 of Theta.
@@ -106,7 +106,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--mode", nargs="+", default=["preempt", "yield"])
     parser.add_argument("--notice", nargs="+", type=float, default=[30.0, 0.0])
     parser.add_argument("--look", nargs="+", default=["30:5+3"])
-    parser.add_argument("--careful", action="store_true")
+    parser.add_argument("--careless", action="store_true")
     parser.add_argument("--week", nargs="+", type=int)
     parser.add_argument("--days", type=float, default=7.0)
     parser.add_argument("--case", default="", help="only rows of which this is a part")
@@ -129,8 +129,8 @@ def _week(name: str, week: int, chosen: argparse.Namespace) -> Iterator[str]:
             loops[f"preempt, {notice_s:g} s"] = LoopSettings(notice_s=notice_s)
     if "yield" in chosen.mode:
         for look in chosen.look:
-            loop = replace(_yielding(look), is_careful=chosen.careful)
-            loops[f"yield, {look}{', careful' * chosen.careful}"] = loop
+            loop = replace(_yielding(look), is_careful=not chosen.careless)
+            loops[f"yield, {look}{', careless' * chosen.careless}"] = loop
     for what, loop in loops.items():
         yield what
         yield from rows(stage, loop, PARALLEL[name], case=chosen.case)

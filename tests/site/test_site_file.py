@@ -119,6 +119,23 @@ def test_a_plain_user_needs_no_file() -> None:
     assert site.lease.mode is settings.Mode.AUTO
 
 
+@pytest.mark.parametrize(
+    ("lease", "is_careful"),
+    [
+        ("", True),
+        ("careful = false", False),
+        ('mode = "yield"', True),
+        ('mode = "preempt"\ncareful = false', False),
+    ],
+)
+def test_a_site_is_careful_unless_it_says_otherwise(
+    lease: str, *, is_careful: bool
+) -> None:
+    site = parse(f"[lease]\n{lease}")
+
+    assert site.lease.careful == is_careful
+
+
 def test_without_a_home_the_state_directory_must_be_said() -> None:
     with pytest.raises(BadConfigurationError, match="HOME is not set"):
         default_site(None)
@@ -136,7 +153,6 @@ def test_without_a_home_the_state_directory_must_be_said() -> None:
         ('[lease]\nmode = "preemt"', "one of auto, preempt, yield. Did you mean 'pre"),
         ('[lease]\nshortest = "2h"\nlongest = "1h"', "shortest is above longest"),
         ('[lease]\nqos = "a,b"', 'qos = "a,b", expected the name of a quality of'),
-        ('[lease]\nmode = "preempt"\ncareful = true', 'is for mode = "yield"'),
         ("[caps]\nrpcs_per_tick = 0", "expected a whole number from 1 to 1000"),
         ("[holes]\nmargin = 30", "margin = 30, expected a duration with its unit"),
         ('[planner]\npolicy = "scavenger"', "expected one of freetrain, equal"),

@@ -50,7 +50,6 @@ def test_a_trainer_that_cannot_be_read_makes_room_as_well(world: TickWorld) -> N
 
 
 def test_a_careful_tick_tells_of_whom_it_had_no_time_to_try(world: TickWorld) -> None:
-    world.site = replace(world.site, lease=replace(world.site.lease, careful=True))
     running(world, 4)
     planned = {"due_s": world.now_s + 50.0, "wanted": ["n1"]}
     world.slurm.standin.add([theirs(world), theirs(world, **planned)])

@@ -141,6 +141,7 @@ def usual_settings(mode: Mode) -> LoopSettings:
         last_s=last_lead_s(LOOK_S),
         margin_s=MARGIN_S,
         longest_s=LONGEST_S,
+        is_careful=True,
     )
 
 

@@ -9,12 +9,17 @@ from dataclasses import replace
 import pytest
 
 from freetrain.replay.loop.settings import LoopSettings, Mode, usual_settings
+from freetrain.site.settings import LeaseSettings
 from logs.schedule import Method, SlurmParameters
 from tests.replay.loop.worlds_loop import PAIR, PLANNED, J, play, stage_of
 from tests.replay.worlds import trainer
 
 WITH_LEASES_AS_JOBS = replace(
-    usual_settings(Mode.YIELD), tick_s=60.0, lead_s=None, last_s=None
+    usual_settings(Mode.YIELD),
+    tick_s=60.0,
+    lead_s=None,
+    last_s=None,
+    is_careful=False,
 )
 
 
@@ -92,6 +97,14 @@ def test_who_is_overtaken_waits_for_us_until_it_starts(until_s: float) -> None:
     assert made.harm.waited_longer == 1
 
 
+@pytest.mark.parametrize("until_s", [600.0, 210.0])
+def test_nobody_is_overtaken_where_leases_are_careful(until_s: float) -> None:
+    stage = stage_of(OVERTAKEN, 3, until_s=until_s, method=Method.SLURM)
+    made = play(stage, [trainer()], replace(WITH_LEASES_AS_JOBS, is_careful=True))
+    # The third node is left alone, as the second would need it if the first ended.
+    assert made.harm.met == 0
+
+
 EARLY = [replace(OVERTAKEN[0], run_s=172.0), *OVERTAKEN[1:]]
 """Here the first ends before backfill looks."""
 
@@ -159,6 +172,10 @@ def test_under_yield_a_look_comes_before_each_cycle_of_backfill() -> None:
     assert usual.tick_s == SlurmParameters().bf_interval_s
     assert 0.0 < (usual.last_s or 0.0) < (usual.lead_s or 0.0) < usual.tick_s
     assert usual_settings(Mode.PREEMPT).lead_s is None
+
+
+def test_under_yield_the_usual_loop_is_as_careful_as_the_usual_site() -> None:
+    assert usual_settings(Mode.YIELD).is_careful == LeaseSettings().careful
 
 
 def test_nobody_waits_for_us_before_the_scheduler_looks() -> None:
