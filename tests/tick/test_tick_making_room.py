@@ -167,6 +167,34 @@ def test_a_lease_that_lasts_is_kept_off_nodes_on_which_somebody_is_booked(
     assert [job.nodes for job in lasting] == [["n8"]]
 
 
+def test_a_careful_tick_keeps_leases_off_nodes_that_it_leaves_alone(
+    world: TickWorld,
+) -> None:
+    # Six nodes are needed by whom one end would let start, and five are held. Slurm
+    # would put a lease on the first idle one, and the next tick would give it up.
+    world.site = replace(world.site, lease=replace(world.site.lease, careful=True))
+    held = {"due_s": world.now_s, "limit_s": 3_600.0, "run_s": 3_600.0}
+    ends_s, first = world.now_s + 3_600.0, [f"n{k}" for k in range(1, 5)]
+    world.slurm.standin.add(
+        [
+            theirs(world, wanted=first, **held),
+            theirs(world, wanted=["n5"], **held),
+            theirs(world, wanted=[*first, "n5", "n6"], due_s=ends_s),
+            theirs(world, wanted=first, due_s=ends_s + 60.0),
+        ]
+    )
+    world.submit("a", most=8)
+
+    page = tick(world.site, replace(world.outside, clock=lambda: 0.0)).page
+
+    asked = [job for job in world.live() if job.user != "bob"]
+    assert [hole.node for hole in page.holes if "another ended" in hole.refusal] == [
+        "n6",
+        "n7",
+    ]
+    assert [job.nodes for job in asked] == [["n8"]]
+
+
 def test_a_lease_that_begins_is_over_before_somebody_who_waits_could_start(
     world: TickWorld,
 ) -> None:
