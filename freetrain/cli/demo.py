@@ -95,6 +95,8 @@ def _replay(world: "World", *, as_json: bool, out: Path | None, force: bool) -> 
         skip_bad=0,
         seed=0,
         settings=ReplaySettings(),
+        # Its sample is within the package, wherever that is.
+        by="freetrain demo",
     )
     run_and_show(
         request,

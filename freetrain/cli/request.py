@@ -54,6 +54,7 @@ class ReplayRequest:
         skip_bad: Bad lines that may be passed over.
         seed: Seed of whatever is drawn.
         settings: Everything else; its policy and priority are replaced.
+        by: The command line of another verb that asked for this; empty for ``replay``.
     """
 
     log: Path | None
@@ -76,6 +77,7 @@ class ReplayRequest:
     skip_bad: int
     seed: int
     settings: ReplaySettings
+    by: str = ""
 
     @property
     def entrants(self) -> tuple[ReplaySettings, ...]:
@@ -119,6 +121,10 @@ class ReplayRequest:
     @property
     def command(self) -> str:
         """The command line that asks for the same again, defaults spelled out."""
+        return self.by or self._replay
+
+    @property
+    def _replay(self) -> str:
         settings, every_s = self.settings, self.settings.look_every_s
         given: list[tuple[str, object]] = [
             ("--pool", self.pool),

@@ -1,6 +1,7 @@
 """The command as a whole: help, version, cost of starting, ways out."""
 
 import importlib.metadata
+import json
 import os
 import subprocess
 import sys
@@ -215,3 +216,6 @@ def test_the_demo_shows_a_table_and_says_where_the_report_is(tmp_path: Path) -> 
     assert lines[0].startswith("logs/samples/week-512.swf: ")
     assert lines[-1] == "Report: freetrain-demo/report.html"
     assert 3_000_000 < report.stat().st_size < 7_000_000
+    again = "freetrain demo"  # the log's name there says nothing to other folders
+    assert json.loads((report.parent / "summary.json").read_text())["command"] == again
+    assert f"<code>{again}</code>" in report.read_text()
