@@ -91,6 +91,14 @@ def remarks(
     return tuple(found)
 
 
+def past_deadline(job: TrainerJob, *, now_s: float) -> tuple[str, ...]:
+    """Return that the job is to be finished before *now_s*, if it is."""
+    at = None if job.deadline is None else job.deadline.at
+    if at is None or at.timestamp() > now_s:
+        return ()
+    return (f"the deadline {at.isoformat()} is past; no priority tries to meet it",)
+
+
 def _uncounted(job: TrainerJob) -> str:
     """Return what *job* is to end after and does not tell; empty where it does."""
     if job.elastic:

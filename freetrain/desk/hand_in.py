@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from freetrain.desk.checks import check_program, remarks
+from freetrain.desk.checks import check_program, past_deadline, remarks
 from freetrain.desk.environment import kept_environment
 from freetrain.desk.packed import member_remarks, members_of
 from freetrain.desk.submission import Submission, Wish
@@ -103,7 +103,10 @@ def hand_in(  # noqa: PLR0913 - the outside, piece by piece
     folders = [one.directory for one in (job, *members)]
     shared = (state.path, *folders, submission.run_dir, submission.logs)
     beside = Path(sys.executable).parent
-    said = remarks(job, theirs, shared, beside=beside, mounts=read_mounts())
+    said = (
+        *remarks(job, theirs, shared, beside=beside, mounts=read_mounts()),
+        *past_deadline(job, now_s=now_s),
+    )
     return HandedIn(
         site=site,
         submission=submission,

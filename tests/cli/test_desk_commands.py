@@ -115,6 +115,27 @@ def test_work_that_nobody_can_count_is_told_of(
 
 
 @pytest.mark.parametrize(
+    ("deadline", "is_told"),
+    [
+        ("2020-01-01T00:00:00Z", True),
+        ("2020-01-01T01:00:00+01:00", True),
+        ("2999-01-01T00:00:00Z", False),
+        ('"1s"', False),
+    ],
+)
+def test_a_deadline_that_is_past_is_told_of_and_not_refused(
+    tmp_path: Path, deadline: str, *, is_told: bool
+) -> None:
+    at_home(tmp_path, f"deadline = {deadline}\n{JOB}")
+
+    shown = run_json("submit", "job.toml", cwd=tmp_path)
+
+    assert shown["began"] == "new"
+    said = "the deadline 2020-01-01T"
+    assert any(one.startswith(said) for one in shown["remarks"]) == is_told
+
+
+@pytest.mark.parametrize(
     ("changed", "code", "said"),
     [
         ({"python3": "no-such-python"}, 78, '"no-such-python" is not on your PATH'),
