@@ -22,12 +22,14 @@ class FileKind:
         most_bytes: The largest that is read.
         consequence: What was not done when it is refused, one sentence.
         advice: What to do when it cannot be read, one sentence.
+        when_large: What to do about one that is too large; empty for the same.
     """
 
     what: str
     most_bytes: int
     consequence: str
     advice: str
+    when_large: str = ""
 
 
 def read_limited(path: Path, *, named: str, file: FileKind) -> bytes:
@@ -48,7 +50,7 @@ def read_limited(path: Path, *, named: str, file: FileKind) -> bytes:
     if len(content) > file.most_bytes:
         raise BadConfigurationError(
             f"{named}: larger than {file.most_bytes >> 20} MiB. {file.consequence} "
-            f"{file.advice}"
+            f"{file.when_large or file.advice}"
         )
     return content
 

@@ -51,7 +51,8 @@ FILE = FileKind(
     most_bytes=16 * 2**20,
     consequence="No trainer of this file was used.",
     advice=f"Name a readable TOML file, or one of the built-in sets "
-    f"{', '.join(builtin.BUILTIN_NAMES)}; use `count` for trainers that are alike.",
+    f"{', '.join(builtin.BUILTIN_NAMES)}.",
+    when_large="Use `count` for trainers that are alike.",
 )
 
 
