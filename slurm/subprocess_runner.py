@@ -18,7 +18,7 @@ from slurm.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 MAX_OUTPUT_BYTES = 256 * 1024 * 1024
 """A queue of 20,000 jobs is 20 MB of text."""
@@ -36,7 +36,14 @@ _UNREACHABLE = (
     "Transport endpoint",
     "temporarily unable",
     "Rate limit exceeded",
-    "could not establish a configuration source",
+)
+_UNCONFIGURED = ("could not establish a configuration source", "s_p_parse_file: ")
+"""What programs say that find no slurm.conf; where SLURM_CONF names one, for up to a
+minute, as it may be being replaced."""
+
+_NO_CONFIGURATION = (
+    "Slurm was not asked. Try again later; if that does not help, its configuration "
+    "cannot be read here: correct SLURM_CONF, or work on a node where `sinfo` answers."
 )
 
 
@@ -69,14 +76,12 @@ class SubprocessRunner:
         """
         deadline_s = time.monotonic() + timeout_s
         process = self._start(argv)
+        output, complaint = bytearray(), bytearray()
         try:
-            output, complaint = self._read(process, argv[0], deadline_s)
+            self._read(process, argv[0], deadline_s, into=(output, complaint))
             status = process.wait(max(0.0, deadline_s - time.monotonic()))
         except (TimeoutError, subprocess.TimeoutExpired) as error:
-            raise SlurmUnavailableError(
-                f"`{argv[0]}` did not answer within {timeout_s:g} s and was killed; "
-                f"whether it had an effect is unknown. Try again later."
-            ) from error
+            raise _slow(argv[0], timeout_s, complaint) from error
         finally:
             _end(process)
         if status != 0:
@@ -102,33 +107,37 @@ class SubprocessRunner:
             ) from error
 
     def _read(
-        self, process: subprocess.Popen[bytes], command: str, deadline_s: float
-    ) -> tuple[bytes, bytes]:
-        """Return all of both outputs; raise TimeoutError when the time is up."""
-        outputs = {"out": bytearray(), "err": bytearray()}
+        self,
+        process: subprocess.Popen[bytes],
+        command: str,
+        deadline_s: float,
+        *,
+        into: tuple[bytearray, bytearray],
+    ) -> None:
+        """Read all of both outputs; raise TimeoutError when the time is up."""
+        output, complaint = into
         with selectors.DefaultSelector() as selector:
-            _watch(selector, process.stdout, "out")
-            _watch(selector, process.stderr, "err")
+            _watch(selector, process.stdout, output)
+            _watch(selector, process.stderr, complaint)
             while selector.get_map():
                 ready = selector.select(max(0.0, deadline_s - time.monotonic()))
                 if not ready or time.monotonic() > deadline_s:
                     raise TimeoutError
                 for key, _ in ready:
                     chunk = os.read(key.fd, _CHUNK_BYTES)
-                    outputs[key.data] += chunk
+                    key.data.extend(chunk)
                     if not chunk:
                         selector.unregister(key.fileobj)
-                if max(map(len, outputs.values())) > self._max_output_bytes:
+                if max(map(len, into)) > self._max_output_bytes:
                     why = f"the answer is longer than {self._max_output_bytes} bytes"
                     raise UnreadableOutputError(command, 0, "", why)
-        return bytes(outputs["out"]), bytes(outputs["err"])
 
 
 def _watch(
-    selector: selectors.BaseSelector, stream: IO[bytes] | None, name: str
+    selector: selectors.BaseSelector, stream: IO[bytes] | None, into: bytearray
 ) -> None:
     if stream is not None:
-        selector.register(stream, selectors.EVENT_READ, name)
+        selector.register(stream, selectors.EVENT_READ, into)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -146,15 +155,39 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             stream.close()
 
 
+def _slow(
+    command: str, timeout_s: float, complaint: bytearray
+) -> SlurmUnavailableError:
+    """Return the error for a command that took too long."""
+    said = _shown(complaint)
+    what = f"`{command}` did not answer within {timeout_s:g} s and was killed"
+    message = f"{what}: {said}" if said else what
+    if _says(said, _UNCONFIGURED):
+        return SlurmUnavailableError(f"{message}. {_NO_CONFIGURATION}")
+    return SlurmUnavailableError(
+        f"{message}; whether it had an effect is unknown. Try again later."
+    )
+
+
 def _failed(
-    command: str, status: int, complaint: bytes
+    command: str, status: int, complaint: bytearray
 ) -> SlurmRefusedError | SlurmUnavailableError:
     """Return the error for a command that said no, or that could not ask."""
-    said = complaint[:_SHOWN_BYTES].decode("utf-8", "replace").strip()
+    said = _shown(complaint)
     how = f"was killed by signal {-status}" if status < 0 else f"exited with {status}"
     message = f"`{command}` {how}: {said or 'it said nothing'}"
-    lower = said.lower()
-    if status < 0 or any(words.lower() in lower for words in _UNREACHABLE):
+    if _says(said, _UNCONFIGURED):
+        return SlurmUnavailableError(f"{message}. {_NO_CONFIGURATION}")
+    if status < 0 or _says(said, _UNREACHABLE):
         return SlurmUnavailableError(f"{message}. Try again later.")
     everything = complaint.decode("utf-8", "replace")
     return SlurmRefusedError(f"{message}. Nothing else was tried.", said=everything)
+
+
+def _shown(complaint: bytearray) -> str:
+    return complaint[:_SHOWN_BYTES].decode("utf-8", "replace").strip()
+
+
+def _says(said: str, words: Iterable[str]) -> bool:
+    lower = said.lower()
+    return any(one.lower() in lower for one in words)

@@ -122,7 +122,6 @@ def test_a_refusal_carries_the_status_and_what_was_said(
     [
         "slurm_load_jobs error: Unable to contact slurm controller (connect failure)",
         "sbatch: error: Batch job submission failed: Socket timed out on send/recv",
-        "squeue: fatal: Could not establish a configuration source",
     ],
 )
 def test_a_controller_that_is_away_can_be_tried_again(
@@ -130,6 +129,37 @@ def test_a_controller_that_is_away_can_be_tried_again(
 ) -> None:
     with pytest.raises(SlurmUnavailableError, match="Try again later"):
         runner.run([program(f"echo '{said}' >&2; exit 1")], timeout_s=60)
+
+
+MISSING = "Slurm was not asked. Try again later; if that does not help, .* SLURM_CONF"
+
+
+def test_where_the_configuration_is_missing_it_is_said_what_to_do(
+    runner: Runner, program: WriteProgram
+) -> None:
+    said = "squeue: fatal: Could not establish a configuration source"
+
+    with pytest.raises(SlurmUnavailableError, match=f"{said}. {MISSING}"):
+        runner.run([program(f"echo '{said}' >&2; exit 1")], timeout_s=60)
+
+
+def test_a_command_that_waits_for_its_configuration_is_known_by_what_it_said(
+    runner: Runner, program: WriteProgram
+) -> None:
+    said = "error: s_p_parse_file: cannot stat file /nope, retrying in 1sec up to 60sec"
+    waiting = program(f"echo '{said}' >&2; sleep 60")
+
+    with pytest.raises(SlurmUnavailableError, match=f"within.*: {said}. {MISSING}"):
+        runner.run([waiting], timeout_s=0.5)
+
+
+def test_what_a_command_said_before_its_time_was_up_is_told(
+    runner: Runner, program: WriteProgram
+) -> None:
+    waiting = program("echo 'error: slow today' >&2; sleep 60")
+
+    with pytest.raises(SlurmUnavailableError, match="slow today; whether it had an ef"):
+        runner.run([waiting], timeout_s=0.5)
 
 
 def test_a_command_that_was_killed_can_be_tried_again(
