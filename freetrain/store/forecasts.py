@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from freetrain.forecast.departure import Departure
 from freetrain.store.database import translated
@@ -12,7 +11,7 @@ from freetrain.store.rows import columns, put, select
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +72,9 @@ def departures(connection: sqlite3.Connection) -> tuple[Departure, ...]:
     return tuple(Departure(bytes(gone), bytes(idle)) for gone, idle in rows)
 
 
-def put_forecast(connection: sqlite3.Connection, state: Mapping[str, Any]) -> None:
+def put_forecast(connection: sqlite3.Connection, state: str) -> None:
     """Keep *state* instead of what was kept, inside the caller's transaction."""
-    row = (1, json.dumps(dict(state), separators=(",", ":")))
-    put(connection, "forecast", ("one", "state"), key=("one",), rows=[row])
+    put(connection, "forecast", ("one", "state"), key=("one",), rows=[(1, state)])
 
 
 def add_node_names(

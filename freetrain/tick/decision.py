@@ -106,7 +106,8 @@ def decide_on(
 
     def looking_ahead() -> tuple[Outlook | None, Decision]:
         outlook, foresight = ahead(run, observed, deserts, is_ours=is_ours)
-        return outlook, by(foresight)
+        decision = by(foresight)
+        return None if outlook is None else outlook.settled(observed), decision
 
     (outlook, decision), failed = tried(looking_ahead, lambda: (None, by(None)))
     unreadable = tuple(one.problem for one in observed.trainers if one.problem)

@@ -6,6 +6,7 @@ killed before has seen nothing, one that is killed after has told it all.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -73,6 +74,8 @@ class Outlook:
         ended: The latter, the newest first.
         leaves: Which leaf switches nodes are below; None where there are none.
         problem: Why what was kept could not be used; empty if it could.
+        text: What is to be kept, JSON; empty until that is ``settled``.
+        changes: What is told anew of leases, likewise.
     """
 
     forecast: LiveForecast
@@ -82,6 +85,27 @@ class Outlook:
     ended: tuple[Foreseen, ...]
     leaves: Leaves | None = None
     problem: str = ""
+    text: str = ""
+    changes: tuple[Foreseen, ...] = ()
+
+    def settled(self, observed: Observed) -> Outlook:
+        """Return the same with what is to be kept, once plans were made by it.
+
+        Whatever a forecaster fails at it fails at here, before others must rely on it.
+
+        Raises:
+            TypeError: What it would keep is nothing that JSON has.
+        """
+        kept = {"cluster": observed.config.cluster, **self.forecast.to_state()}
+        if self.leaves is not None:
+            kept["topology"] = self.leaves.to_state()
+        try:
+            text = json.dumps(kept, separators=(",", ":"))
+        except TypeError as error:
+            raise TypeError(
+                f"to_state of the forecaster {kept['forecaster']!r} is no JSON: {error}"
+            ) from error
+        return replace(self, text=text, changes=tuple(_changes(self, observed)))
 
     @property
     def known_leaves(self) -> int:
@@ -156,16 +180,13 @@ def foresight(run: Run, outlook: Outlook, deserts: Deserts) -> Foresight:
 
 
 def keep(state: sqlite3.Connection, outlook: Outlook, observed: Observed) -> None:
-    """Keep what was learned, inside the caller's transaction."""
+    """Keep what was learned and is settled, inside the caller's transaction."""
     if outlook.problem:
         forget_forecasts(state)
-    kept = {"cluster": observed.config.cluster, **outlook.forecast.to_state()}
-    if outlook.leaves is not None:
-        kept["topology"] = outlook.leaves.to_state()
-    put_forecast(state, kept)
+    put_forecast(state, outlook.text)
     add_node_names(state, outlook.forecast.names, known=outlook.known_names)
     add_departures(state, outlook.pairs.fresh, keep=KEPT)
-    put_foreseen(state, _changes(outlook, observed))
+    put_foreseen(state, outlook.changes)
     drop_foreseen(state, before_s=observed.now_s - KEPT_S)
 
 

@@ -85,7 +85,7 @@ def remember(state: Path, glances: Iterable[Glance]) -> None:
         past = LiveForecast(HORIZON_S, names=known, pairs=pairs)
         for at_s, idle in glances:
             past.look(at_s, Sight(idle=idle, unclear=frozenset(), promised={}))
-        put_forecast(store, json.loads(begun) | past.to_state())
+        put_forecast(store, json.dumps(json.loads(begun) | past.to_state()))
         add_node_names(store, past.names, known=len(known))
         add_departures(store, pairs.fresh, keep=KEPT)
 

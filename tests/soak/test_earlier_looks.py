@@ -33,7 +33,8 @@ UNTIL_S = 1_800_000_000.0
 def begun(tmp_path: Path) -> Path:
     """Return a state directory in which one tick looked ahead."""
     with open_store(tmp_path, uid=os.getuid()) as store, transaction(store):
-        put_forecast(store, {"cluster": "c", **LiveForecast(HORIZON_S).to_state()})
+        learned = {"cluster": "c", **LiveForecast(HORIZON_S).to_state()}
+        put_forecast(store, json.dumps(learned))
     return tmp_path
 
 

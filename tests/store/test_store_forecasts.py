@@ -27,8 +27,8 @@ ONE = Foreseen("u", 0, "n1", 100.0, 400.0, 0.25, 1_200.0, promised_s=5_000.0)
 
 def test_the_last_state_and_all_names_are_kept_in_order() -> None:
     with new_state() as state, transaction(state):
-        put_forecast(state, {"a": 1})
-        put_forecast(state, {"a": 2})
+        put_forecast(state, '{"a":1}')
+        put_forecast(state, '{"a":2}')
         add_node_names(state, ["n1", "n0"], known=0)
         add_node_names(state, ["n1", "n0", "n7"], known=2)
 
@@ -47,7 +47,7 @@ def test_only_the_latest_departures_are_kept_the_oldest_first() -> None:
 
 def test_what_was_learned_can_be_dropped_and_what_was_expected_stays() -> None:
     with new_state() as state, transaction(state):
-        put_forecast(state, {})
+        put_forecast(state, "{}")
         add_node_names(state, ["n1"], known=0)
         add_departures(state, [Departure(b"\x80", b"\x80")], keep=3)
         put_foreseen(state, [ONE])

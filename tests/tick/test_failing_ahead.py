@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
 from freetrain.broker.actions import Cancel, Why
+from freetrain.forecast.live import LiveForecast
+from freetrain.replay.policies.lookahead import HORIZON_S
 from freetrain.site.settings import Mode
 from freetrain.tick.ahead import look_ahead, tried
 from freetrain.tick.decision import decide_on
@@ -22,6 +24,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from freetrain.tick.decision import Decided
+    from freetrain.tick.deserts import Deserts
+    from freetrain.tick.foreseeing import Outlook
+    from freetrain.tick.lookahead import Foresight
+    from freetrain.tick.observe import Observed
+    from slurm.records import JobRecord
 
 
 @pytest.fixture
@@ -79,6 +86,37 @@ def test_where_forecasts_fail_a_tick_makes_room_all_the_same(
     assert line.startswith("looking ahead failed (")
     assert f"in {__name__}, line " in line
     assert not sound.problems
+    assert made_room(failed) == made_room(sound) != []
+
+
+class Unkept(LiveForecast):
+    """Forecasts of which something is to be kept that JSON cannot hold."""
+
+    def to_state(self) -> dict[str, Any]:
+        return {**super().to_state(), "learned": {"idle": {1, 2}}}
+
+
+def cannot_be_kept(
+    run: Run,
+    observed: Observed,
+    deserts: Deserts,
+    *,
+    is_ours: Callable[[JobRecord], bool],
+) -> tuple[Outlook, Foresight | None]:
+    outlook, found = look_ahead(run, observed, deserts, is_ours=is_ours)
+    assert outlook is not None
+    return replace(outlook, forecast=Unkept(HORIZON_S)), found
+
+
+def test_where_what_was_learned_cannot_be_kept_a_tick_makes_room_all_the_same(
+    world: TickWorld,
+) -> None:
+    sound, failed = decided(world, look_ahead), decided(world, cannot_be_kept)
+
+    (line,) = failed.problems
+    assert line.startswith("looking ahead failed (")
+    assert "to_state of the forecaster 'learned' is no JSON: " in line
+    assert failed.outlook is None
     assert made_room(failed) == made_room(sound) != []
 
 

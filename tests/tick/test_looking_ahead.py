@@ -121,7 +121,7 @@ def test_what_cannot_be_used_is_dropped_with_a_line(
 ) -> None:
     world.tick()
     with world.opened() as state, transaction(state):
-        put_forecast(state, kept(world) | spoilt)
+        put_forecast(state, json.dumps(kept(world) | spoilt))
     world.now_s += 60.0
 
     page = world.tick().page
