@@ -1,4 +1,4 @@
-"""Looking at the ticks: does anything start them, and when was the last one."""
+"""Looking at the ticks: what starts them, when was the last one, what they plan by."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from freetrain.cron.surroundings import ticks_of
 from freetrain.doctor.finding import ok, skipped, warn
 from freetrain.errors import FreeTrainError
 from freetrain.exchange.layout import StateDir
+from freetrain.forecast.interface import DEFAULT_FORECASTER
+from freetrain.site.settings import PolicyName
 from freetrain.toml.duration import render_duration
 
 if TYPE_CHECKING:
@@ -15,15 +17,17 @@ if TYPE_CHECKING:
 
     from freetrain.doctor.finding import Finding
     from freetrain.doctor.subject import Subject
+    from freetrain.site.settings import PlannerSettings
 
 _OLD_S = 600.0
 _INSTALL = "Run `freetrain cron install` when you want it to work by itself."
 
 
 def look_at_ticks(subject: Subject) -> Iterator[Finding]:
-    """Find what starts ticks, and the age of the last one."""
+    """Find what starts ticks, the age of the last one, and what plans are made by."""
     yield _look_at_entries(subject)
     yield _look_at_last(subject)
+    yield _look_at_planner(subject.site.planner)
 
 
 def _look_at_entries(subject: Subject) -> Finding:
@@ -61,4 +65,19 @@ def _look_at_last(subject: Subject) -> Finding:
     seen = f"{render_duration(age_s)} ago"
     if age_s > _OLD_S:
         return warn(name, seen, "Run `freetrain tick` and read what it says.")
+    return ok(name, seen)
+
+
+def _look_at_planner(planner: PlannerSettings) -> Finding:
+    name = "planner"
+    seen = f'policy "{planner.policy}", priority "{planner.priority}"'
+    if planner.policy is PolicyName.LOOKAHEAD:
+        return ok(name, f'{seen}, forecaster "{planner.forecaster}"')
+    if planner.forecaster != DEFAULT_FORECASTER:
+        return warn(
+            name,
+            f'the policy "{planner.policy}" asks no forecaster, and '
+            f'"{planner.forecaster}" is named',
+            'Set policy = "lookahead" under [planner], or leave forecaster out.',
+        )
     return ok(name, seen)

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from freetrain.doctor.text import finding_text, summary_text
 from freetrain.doctor.tick_checks import look_at_ticks
 from freetrain.errors import CannotWriteError
 from freetrain.exchange.layout import StateDir
+from freetrain.site.settings import PlannerSettings, PolicyName
 from slurm.errors import SlurmRefusedError, SlurmUnavailableError
 from tests.cron.tables import install_fake
 from tests.doctor.subjects import a_subject, by_name
@@ -188,6 +190,33 @@ def test_ticks_that_nothing_starts_are_warned_of_until_something_does(
     assert before["regular ticks"].verdict is Verdict.WARN
     assert before["last tick"].verdict is Verdict.SKIPPED
     assert "not allowed" in closed["regular ticks"].seen
+
+
+@pytest.mark.parametrize(
+    ("planner", "verdict", "seen"),
+    [
+        (PlannerSettings(), Verdict.OK, 'policy "freetrain", priority "weight"'),
+        (
+            PlannerSettings(policy=PolicyName.LOOKAHEAD, forecaster="life-table"),
+            Verdict.OK,
+            'policy "lookahead", priority "weight", forecaster "life-table"',
+        ),
+        (
+            PlannerSettings(forecaster="life-table"),
+            Verdict.WARN,
+            'the policy "freetrain" asks no forecaster, and "life-table" is named',
+        ),
+    ],
+)
+def test_a_forecaster_that_nobody_asks_is_warned_of(
+    tmp_path: Path, planner: PlannerSettings, verdict: Verdict, seen: str
+) -> None:
+    subject = a_subject(tmp_path, {"PATH": "/nowhere"})
+    site = replace(subject.site, planner=planner)
+
+    found = by_name(list(look_at_ticks(replace(subject, site=site))))
+
+    assert (found["planner"].verdict, found["planner"].seen) == (verdict, seen)
 
 
 def test_the_age_of_the_last_tick_is_told(tmp_path: Path) -> None:
