@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from freetrain.cli.node_names import nodes_named
 from freetrain.cli.times import ago, clock_text, nodes_text, short_age
+from freetrain.toml.wording import per_cent
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -52,7 +53,7 @@ def came_text(page: Page, now_s: float) -> list[str]:
 
 
 def _said(one: Expected, now_s: float) -> str:
-    odds = f"{one.leaves:.0%} to leave within {short_age(one.horizon_s)}"
+    odds = f"{per_cent(one.leaves)} to leave within {short_age(one.horizon_s)}"
     stays = f"as likely as not to stay {short_age(one.even_s)} or longer"
     parts = [odds, stays if one.even_s else "more likely than not gone in a minute"]
     if one.together > 1:
@@ -85,7 +86,7 @@ def _line(told: Sequence[tuple[str, Expected]]) -> Iterator[str]:
 
 def _came(one: CameLine, now_s: float) -> str:
     lived = short_age(one.ended_s - one.at_s)
-    said = f"{one.leaves:.0%} to leave within {short_age(one.horizon_s)}"
+    said = f"{per_cent(one.leaves)} to leave within {short_age(one.horizon_s)}"
     promise = ""
     if one.promised_s is not None:
         promise = f", promised away at {clock_text(one.promised_s)}"
@@ -98,8 +99,9 @@ def _came(one: CameLine, now_s: float) -> str:
 def _promised(one: Interval) -> str:
     return (
         f"Of {nodes_text(one.nodes)} promised {short_age(one.lead_s)} ahead or more, "
-        f"{one.early:.0%} left early and {one.late:.0%} late; eight of ten between "
-        f"{_after(one.low_s)} and {_after(one.high_s)}, half by {_after(one.middle_s)}."
+        f"{per_cent(one.early)} left early and {per_cent(one.late)} late; eight of "
+        f"ten between {_after(one.low_s)} and {_after(one.high_s)}, half by "
+        f"{_after(one.middle_s)}."
     )
 
 
@@ -107,8 +109,8 @@ def _leaves(page: Page) -> Iterator[str]:
     if page.leaves and page.leaf_rate is not None:
         yield (
             f"Slurm tells {page.leaves} leaf switches or blocks: two idle nodes below "
-            f"one are taken to leave together {page.leaf_rate:.0%} of the times that "
-            f"either leaves."
+            f"one are taken to leave together {per_cent(page.leaf_rate)} of the times "
+            f"that either leaves."
         )
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from freetrain.pack.record import End
 from freetrain.pack.tries import how_it_failed
+from freetrain.toml.wording import per_cent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,7 +66,7 @@ def _stand(line: Line, share: float | None) -> str:
         return f"{again}{step}, {how_it_failed(line)}"
     if line.end:
         return f"{line.end}, {step}"
-    return step if share is None else f"{step}, {share:.0%} of the CPUs"
+    return step if share is None else f"{step}, {per_cent(share)} of the CPUs"
 
 
 def _failed(line: Line) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from freetrain.demo.figures import is_same
+from freetrain.toml.wording import per_cent
 
 if TYPE_CHECKING:
     from freetrain.demo.figures import Figures, TrainerFigures
@@ -38,7 +39,7 @@ def trainer_row(one: TrainerFigures) -> tuple[str, ...]:
         " ".join(map(str, one.sizes)),
         f"{one.by_broker}+{one.by_survivors}",
         _seconds(_middle(one.pauses_s)),
-        "" if one.accuracy is None else f"{one.accuracy:.0%}",
+        "" if one.accuracy is None else per_cent(one.accuracy),
         _loss(one.loss),
         _loss(one.loss_alone),
     )
@@ -55,7 +56,7 @@ def cards(figures: Figures) -> tuple[tuple[str, str], ...]:
     return (
         (f"{done} of {len(figures.trainers)}", "trainers finished"),
         (str(broker + survivors), f"rescales: {by}"),
-        (f"{figures.coverage:.0%}", "coverage: idle node-time that trained"),
+        (per_cent(figures.coverage), "coverage: idle node-time that trained"),
         (_seconds(figures.median_pause_s), "median pause of a rescale"),
         (f"{others.most_delay_s:.2f} s", f"{delay}; {others.met_leases} met a lease"),
         (_most_difference(figures), "difference of any loss from an undisturbed run's"),

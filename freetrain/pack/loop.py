@@ -10,7 +10,7 @@ from freetrain.pack.record import End, Line, tell_progress, write_record
 from freetrain.pack.tries import count_failure, how_it_failed
 from freetrain.priority.flowcon_growth import Seen
 from freetrain.quality.outlook import Better
-from freetrain.toml.wording import one_line
+from freetrain.toml.wording import one_line, per_cent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -219,7 +219,7 @@ class Loop:
         self._say(", ".join(self._words(name, part) for name, part in shares.items()))
 
     def _words(self, name: str, share: float) -> str:
-        return f"{name} {share:.0%} ({self._sharing.words(name)})"
+        return f"{name} {per_cent(share)} ({self._sharing.words(name)})"
 
     def _tell(self) -> None:
         """Tell the planner how quick the members are together."""

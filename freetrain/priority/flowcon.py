@@ -14,6 +14,7 @@ from freetrain.priority.flowcon_look import is_due, look
 from freetrain.priority.flowcon_state import DEFAULT_ALPHA, Settings, from_json, to_json
 from freetrain.priority.interface import Basis, Rated, Rating
 from freetrain.quality.outlook import Better
+from freetrain.toml.wording import per_cent
 
 if TYPE_CHECKING:
     from freetrain.priority.flowcon_state import Track
@@ -120,7 +121,7 @@ def _seen(contender: Contender, used_s: float) -> Seen:
 
 
 def _reason(track: Track, *, has_loss: bool, is_diverging: bool) -> str:
-    share = f"share {track.share:.0%}"
+    share = f"share {per_cent(track.share)}"
     if is_diverging:
         return f"diverging, {track.place}, {share}: gets what the others leave"
     if not has_loss:

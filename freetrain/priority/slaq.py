@@ -20,6 +20,7 @@ from freetrain.priority.standing import (
     quality_after,
     standing,
 )
+from freetrain.toml.wording import per_cent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -106,8 +107,9 @@ class Slaq:
         best = int(gains.argmax())
         return Claim(
             gains / horizon_s,
-            f"{contender.outlook.family} and what is usual expect {gains[best]:+.1%} "
-            f"of its way in {horizon_s:.4g} s on {best} nodes",
+            f"{contender.outlook.family} and what is usual expect "
+            f"{per_cent(gains[best], '+.1f')} of its way in {horizon_s:.4g} s on "
+            f"{best} nodes",
         )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from freetrain.priority.claims import Answer, Claim
 from freetrain.priority.slaq import Slaq, final_quality, qualities
 from freetrain.priority.standing import Standing, standing
+from freetrain.toml.wording import per_cent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,5 +50,5 @@ class SlaqMin(Slaq):
         useful = np.maximum(np.exp(-SHARPNESS * way[0]) - np.exp(-SHARPNESS * way), 0)
         if not useful.any():
             return Standing.DOUBTFUL
-        reason = f"{100 * way[0]:.0f} % of the way to its expected end"
+        reason = f"{per_cent(way[0])} of the way to its expected end"
         return Claim(useful / horizon_s, reason)

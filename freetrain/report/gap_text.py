@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from freetrain.toml.wording import per_cent
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -14,13 +16,18 @@ GAPS = "How far plans were below the best there can be, at most, by what they go
 _DIGITS = 2
 """Of a percentage: plans on Summit are within a few hundredths."""
 
+_LEAST = 10.0 ** -(_DIGITS + 2)
+
 
 def gap_percent(gap: float) -> str:
     """Return a gap as a percentage; one that only would read as 0 as less than that."""
-    least = 10.0 ** -(_DIGITS + 2)
-    if 0.0 < gap < least:
-        return f"< {100.0 * least:.{_DIGITS}f} %"
-    return f"{100.0 * gap:.{_DIGITS}f} %"
+    if 0.0 < gap < _LEAST:
+        return f"< {_percent(_LEAST)}"
+    return _percent(gap)
+
+
+def _percent(gap: float) -> str:
+    return per_cent(gap, f".{_DIGITS}f")
 
 
 def gap_lines(found: Iterable[tuple[str, Gap | None]]) -> Iterator[str]:
@@ -40,6 +47,11 @@ def gap_words(gap: Gap) -> str:
     if not gap.most:
         return f"proven the best ({some})"
     return (
-        f"mean {gap_percent(gap.mean)}, nine of ten within {gap_percent(gap.high)}, "
+        f"mean {gap_percent(gap.mean)}, nine of ten within {_within(gap.high)}, "
         f"worst {gap_percent(gap.most)} ({some})"
     )
+
+
+def _within(gap: float) -> str:
+    """Return *gap* as a bound; of one that only would read as 0 a larger one."""
+    return _percent(max(gap, _LEAST) if gap else gap)

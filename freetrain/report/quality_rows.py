@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from freetrain.report.losers import against
 from freetrain.report.quality import quality_of
 from freetrain.report.rows import FEW, UNKNOWN, percent
+from freetrain.toml.wording import per_cent
 
 if TYPE_CHECKING:
     from freetrain.replay.result import ReplayResult
@@ -82,7 +83,7 @@ def against_row(
 
 def change(share: float | None) -> str:
     """Return a share of the baseline as a change: 0.6 as ``-40.0 %``."""
-    return UNKNOWN if share is None else f"{100 * (share - 1):+.1f} %"
+    return UNKNOWN if share is None else per_cent(share - 1, "+.1f")
 
 
 def _of(found: Wait | Waits | None, what: str) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from freetrain.report.record import completion_record, lost_share
+from freetrain.toml.wording import per_cent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,4 +88,4 @@ def scaled(value: float, *, scales: Sequence[tuple[float, str]] = SCALES) -> str
 
 def percent(share: float | None) -> str:
     """Return a share as a percentage, or a dash where there is none."""
-    return UNKNOWN if share is None else f"{100 * share:.1f} %"
+    return UNKNOWN if share is None else per_cent(share, ".1f")

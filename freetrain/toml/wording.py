@@ -32,6 +32,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def per_cent(share: float, form: str = ".0f") -> str:
+    """Return 0.28 as ``28 %``; *form* says how many digits, and whether with a sign."""
+    return f"{100 * share:{form}} %"
+
+
 def one_line(text: str) -> str:
     """Return *text* on one line, with nothing in it that moves a terminal's cursor."""
     folded = " ".join(text.split())

@@ -98,7 +98,7 @@ def test_what_is_expected_of_a_trainers_nodes_is_told(
     lines = " ".join(run("explain", "digits", cwd=tmp_path).stdout.split())
 
     assert (
-        "Expected of n1: 25% to leave within 6 min; as likely as not to stay 16 min "
+        "Expected of n1: 25 % to leave within 6 min; as likely as not to stay 16 min "
         "or longer; together with 2 nodes more; promised to somebody's job in 8 min."
     ) in lines
     assert "Expected of n2" not in lines
@@ -126,18 +126,18 @@ def test_what_was_expected_and_what_came_is_told_with_the_holes(
 
     lines = " ".join(run("explain", cwd=tmp_path).stdout.split())
 
-    assert "Expected of n2: 25% to leave within 6 min; more likely than not" in lines
+    assert "Expected of n2: 25 % to leave within 6 min; more likely than not" in lines
     assert (
         "1 min 40 s ago: the lease on n9 was over after 10 min (preempted); expected "
-        "were 10% to leave within 6 min."
+        "were 10 % to leave within 6 min."
     ) in lines
     assert (
-        "Of 12 nodes promised 10 min ahead or more, 50% left early and 25% late; "
+        "Of 12 nodes promised 10 min ahead or more, 50 % left early and 25 % late; "
         "eight of ten between 5 min early and 2 min late, half by 30 s early."
     ) in lines
     assert (
         "Slurm tells 12 leaf switches or blocks: two idle nodes below one are taken to "
-        "leave together 62% of the times that either leaves."
+        "leave together 62 % of the times that either leaves."
     ) in lines
 
 
@@ -159,7 +159,7 @@ def test_who_goes_first_for_its_place_in_line_is_told(
     own = run("explain", "digits", cwd=tmp_path).stdout
     record = run_json("explain", cwd=tmp_path)
 
-    assert "Expected of n[1-2]: 25% to leave within 6 min" in lines
+    assert "Expected of n[1-2]: 25 % to leave within 6 min" in lines
     assert "or longer; for its place in line 2.5 times as likely as others." in lines
     assert (
         "Neighbours by name leave together here, up to 4 nodes in a row. For their "

@@ -104,7 +104,7 @@ def test_status_and_explain_tell_of_members(tmp_path: Path, small: StateDir) -> 
     assert "small: 1 of 2 members are over" in run("status", cwd=tmp_path).stdout
     one = run("status", "small", cwd=tmp_path).stdout
     assert "members        a: finished, step 300\n" in one
-    assert "               b: step 1,200, 75% of the CPUs\n" in one
+    assert "               b: step 1,200, 75 % of the CPUs\n" in one
     why = run("explain", "small", cwd=tmp_path).stdout
     assert "It is a pack: 1 of 2 members are over.\na: finished, step 300\n" in why
 

@@ -260,7 +260,7 @@ def shares_by_growth_in_every_lease(
 
     assert before["tracks"]
     first, *_ = pack.shares_said(after=1)
-    assert "flat 25% (completing" in first, "what was known of it is known there"
+    assert "flat 25 % (completing" in first, "what was known of it is known there"
 
 
 def _is_by_growth(pack: LeasedPack) -> bool:

@@ -370,5 +370,5 @@ def test_shares_go_by_growth_in_a_pack_that_runs(stage: Stage) -> None:
     pack = stage.start('members = ["falls.toml", "flat.toml"]\ninterval = "0.5s"')
     said = stage.end(pack)
     assert pack.returncode == 0, said
-    assert "flat 25% (completing" in said
-    assert "falls 75% (new" in said
+    assert "flat 25 % (completing" in said
+    assert "falls 75 % (new" in said

@@ -21,6 +21,14 @@ def test_a_sample_of_plans_is_told_with_its_size() -> None:
     )
 
 
+def test_a_bound_that_only_would_read_as_0_is_one_of_the_least_that_can_be_read() -> (
+    None
+):
+    assert gap_words(replace(SOME, mean=1e-7, high=2e-7)) == (
+        "mean < 0.01 %, nine of ten within 0.01 %, worst 1.66 % (28 of 6,925)"
+    )
+
+
 def test_plans_that_all_are_proven_are_told_so() -> None:
     assert gap_words(Gap(0.0, 0.0, 0.0, 6_188, 6_188)) == (
         "proven the best (all 6,188)"
