@@ -46,8 +46,8 @@ LastS = Annotated[
     typer.Option(
         "--last",
         metavar="S",
-        help="yield: once more so long before these, where somebody waits and "
-        "something has changed; --lead and more: never.",
+        help="yield: a last look so long before backfill's, where somebody waits and "
+        "something has changed; none if not less than --lead.",
         show_default="3",
         callback=zero_or_more,
     ),
@@ -87,7 +87,8 @@ Careful = Annotated[
     typer.Option(
         "--careful/--careless",
         metavar="",
-        help="yield: leases keep off what somebody would need if one job ended.",
+        help="yield: whether leases keep off what somebody would need for longer than "
+        "a tick if one job ended.",
         show_default="careful",
     ),
 ]

@@ -39,6 +39,7 @@ freetrain replay summit.csv.gz --policy lookahead --policy freetrain --out repor
 freetrain replay KTH-SP2.swf.gz --schedule easy --days 7 --requeue --json
 
 freetrain replay KTH-SP2.swf.gz --schedule slurm --in-the-loop preempt --days 7
+freetrain replay KTH-SP2.swf.gz --schedule slurm --in-the-loop yield --days 7
 """
 
 
