@@ -10,13 +10,19 @@ who could start now, and a lease that puts a start off must go, too.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import chain, islice
+from typing import TYPE_CHECKING
+
+from freetrain.broker.ground import Fittings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping
 
-    from logs.schedule.timeline import Gap, Need
+    from freetrain.broker.ground import Ground, Rank
+    from freetrain.broker.suiting import Kind, Wish
+    from logs.schedule.agenda import Need
+    from logs.schedule.timeline import Gap
+    from logs.schedule.unitset import UnitSet
 
 MOST_BOOKINGS = 50
 """Jobs in order of priority that are booked for; each costs a look at every node."""
@@ -28,90 +34,49 @@ _LONGEST_S = 1e9
 """Stands for no limit: thirty years."""
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """How long a lease holds its node.
-
-    Attributes:
-        start_s: When it began, Unix time.
-        end_s: When its limit ends it, Unix time.
-    """
-
-    start_s: float
-    end_s: float
-
-
-class Backfill(NamedTuple):
-    """How Slurm's backfill plans.
-
-    Attributes:
-        grain_s: In slots of this length.
-        window_s: No start further ahead than this; nothing is held for those.
-    """
-
-    grain_s: float = 1.0
-    window_s: float = math.inf
-
-
-TO_THE_SECOND = Backfill()
-
-
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What a waiting job needs.
-
-    Attributes:
-        nodes: How many nodes.
-        insists: Nodes that must be among them.
-        limit_s: For how long.
-        planned_s: When backfill means to start it; None for no plan.
-    """
-
-    nodes: int
-    insists: frozenset[str]
-    limit_s: float
-    planned_s: float | None
-
-
 class Bookings:
     """Who gets which node when, by the limits of others' jobs and in their order.
 
     Args:
         now_s: The moment of the snapshot, Unix time.
-        free_s: By node, in Slurm's order: when it comes free, our leases not counted,
-            Unix time; a node that is missing never does.
-        leases: By node: how long our lease there lasts.
+        ground: Where jobs might start.
+        free_s: By node: when it comes free, our leases not counted, Unix time; a node
+            that is missing never does.
+        rank: Which nodes that are idle or ours are to be given first.
         closed_s: By node: from when on nobody may have it, where there is such a time.
-        backfill: How it plans.
     """
 
     def __init__(
         self,
         now_s: float,
+        ground: Ground,
         free_s: Mapping[str, float],
-        leases: Mapping[str, Span],
         *,
-        closed_s: Mapping[str, float] | None = None,
-        backfill: Backfill = TO_THE_SECOND,
+        rank: Rank,
+        closed_s: Mapping[str, float],
     ) -> None:
         # It brings NumPy along, and a tick at which nobody waits needs neither.
-        from logs.schedule.timeline import Timeline  # noqa: PLC0415
+        from logs.schedule.agenda import Agenda  # noqa: PLC0415
 
         self._now_s = now_s
-        self._leases = leases
-        self._window_s = backfill.window_s
-        self._names = [name for name in free_s if free_s[name] < math.inf]
-        self._bit = {name: 1 << k for k, name in enumerate(self._names)}
-        free = self._bits(name for name in self._names if free_s[name] <= now_s)
-        ends: dict[float, int] = {}
-        for name in self._names:
-            if free_s[name] > now_s:  # the nodes of a job come free together
-                ends[free_s[name]] = ends.get(free_s[name], 0) | self._bit[name]
-        self._timeline = Timeline(now_s, free, ends.items(), backfill.grain_s)
-        for name, from_s in (closed_s or {}).items():
-            self._timeline.close(self._bit.get(name, 0), max(from_s, now_s))
+        self._fittings = Fittings(ground)
+        self._suiting = ground.suiting
+        self._leases = ground.spans
+        self._window_s = ground.backfill.window_s
+        ends = self._together(free_s)
+        free = ends.pop(now_s, 0)
+        ends.pop(math.inf, None)
+        self._agenda = Agenda(
+            now_s,
+            free,
+            ends.items(),
+            closed=self._together(closed_s).items(),
+            resolution_s=ground.backfill.grain_s,
+        )
         self._made = 0
-        self._sets: dict[tuple[str, ...], int] = {}
+        ranked = sorted(ground.holes, key=rank)
+        self._ranked = {hole.node: self._suiting.bit(hole.node) for hole in ranked}
+        self._failed: dict[Kind, list[tuple[int, float]]] = {}
         self._moving: dict[str, None] = {}
         self._booked_s: dict[str, float] = {}
 
@@ -129,94 +94,111 @@ class Bookings:
         """
         return tuple(self._moving)
 
-    def start(
-        self, wish: Wish, preferred: Sequence[str], *, beside: int = 0, tasks: int = 1
-    ) -> tuple[str, ...] | None:
+    def start(self, wish: Wish) -> tuple[str, ...] | None:
         """Return the nodes on which a job could start now, which it has from now on.
+
+        Arrays have up to millions of tasks, so that all are placed at once.
 
         Args:
             wish: What each of its tasks needs.
-            preferred: Nodes that it could run on and that are idle or ours, whichever
-                is to be given first in front.
-            beside: How many nodes it could have besides, of which others hold a part.
-            tasks: How many tasks it may start; arrays have up to millions, so that
-                all are placed at once.
 
         Returns:
-            As many of *preferred* as it can use; None where it cannot start.
+            As many nodes that are idle or ours as it can use; None where it cannot
+            start.
         """
-        need = self._need(wish, preferred, beside=beside)
-        gap = self._timeline.place(0, need, now_s=self._now_s)
-        if gap is None:
+        if self._has_failed(wish):
             return None
-        got = [name for name in preferred if self._bit[name] & gap.units]
-        most = 1 if need.must else tasks
-        rest = len(got) % wish.nodes
+        fitting = self._fittings.of(wish.kind)
+        need = _need(wish, fitting.now, wish.least_s, beside=fitting.others)
+        gap = self._agenda.start(need)
+        if gap is None:
+            self._failed.setdefault(wish.kind, []).append((wish.nodes, wish.least_s))
+            return None
+        count = gap.units.bit_count()
+        rest = count % wish.nodes
         if rest < need.size:  # too few for one task more
-            got = got[: len(got) - rest]
-        return self._book(gap, got[: wish.nodes * most])
+            count -= rest
+        most = 1 if need.must else wish.tasks
+        got = self._first(gap.units, need.must, min(count, wish.nodes * most))
+        for name in got:
+            del self._ranked[name]
+        self._agenda.book(gap, self._suiting.units(got))
+        return got
 
-    def book(self, wish: Wish, suiting: Iterable[str]) -> tuple[str, ...]:
+    def book(self, wish: Wish) -> tuple[str, ...]:
         """Book the earliest nodes, and return those whose leases put the job off.
 
         Args:
             wish: What the job needs.
-            suiting: Nodes that it could run on, whoever holds them.
         """
         if self._made >= MOST_BOOKINGS:
             return ()
         self._made += 1
-        need = self._need(wish, suiting)
-        if len(wish.insists) > need.must.bit_count():
+        if wish.kind.insists & ~wish.kind.suits:
             return ()
-        gap = self._timeline.find_among(need, now_s=self._now_s)
+        gap = self._agenda.earliest(_need(wish, wish.kind.suits, wish.most_s))
         if gap is None:
             return ()
-        start_s = self._timeline.starts_s(gap.at) if gap.at else self._now_s
+        start_s = self._agenda.starts_s(gap.at) if gap.at else self._now_s
         if start_s > self._now_s + self._window_s:
             return ()
-        from logs.schedule.unitset import members  # noqa: PLC0415 - as above
+        return self._book(wish, gap, start_s)
 
-        names = [self._names[place] for place in members(gap.units)]
-        if wish.insists:
-            names.sort(key=lambda name: name not in wish.insists)
+    def _book(self, wish: Wish, gap: Gap, start_s: float) -> tuple[str, ...]:
+        must = wish.kind.insists
+        names = [*self._names(gap.units & must), *self._names(gap.units & ~must)]
         # Backfill takes the first, whoever is there; we count on the kindest.
-        booked = self._book(gap, names[: wish.nodes])
+        booked = names[: wish.nodes]
+        self._agenda.book(gap, self._suiting.units(booked))
         for name in booked:
             self._booked_s[name] = min(start_s, self._booked_s.get(name, math.inf))
-        self._moving |= dict.fromkeys(n for n in booked if self._is_late(n, start_s))
+        late = {name for name, span in self._leases.items() if span.end_s > start_s}
+        self._moving |= dict.fromkeys(name for name in booked if name in late)
         if wish.planned_s is None or wish.planned_s <= start_s + PUT_OFF_S:
             return ()
-        names.sort(key=lambda n: (n not in wish.insists, self._is_late(n, start_s)))
-        return tuple(n for n in names[: wish.nodes] if self._is_late(n, start_s))
+        insists = (gap.units & must).bit_count()
+        first, others = names[:insists], names[insists:]
+        for some in (first, others):
+            some.sort(key=late.__contains__)
+        return tuple(n for n in [*first, *others][: wish.nodes] if n in late)
 
-    def _need(self, wish: Wish, suiting: Iterable[str], *, beside: int = 0) -> Need:
-        from logs.schedule.timeline import Need  # noqa: PLC0415 - as above
+    def _has_failed(self, wish: Wish) -> bool:
+        """Tell whether one of its kind that needs no more could not start.
 
-        among = self._all(suiting)
-        return Need(
-            size=max(0, wish.nodes - beside),
-            request_s=min(wish.limit_s, _LONGEST_S),
-            among=among,
-            must=among & self._bits(wish.insists),
-        )
+        Nothing has come free since: bookings only take away.
+        """
+        for nodes, limit_s in self._failed.get(wish.kind, ()):
+            if nodes <= wish.nodes and limit_s <= wish.least_s:
+                return True
+        return False
 
-    def _book(self, gap: Gap, names: Sequence[str]) -> tuple[str, ...]:
-        self._timeline.book(gap, self._bits(names))
-        return tuple(names)
+    def _first(self, units: UnitSet, must: UnitSet, count: int) -> tuple[str, ...]:
+        """Return the first so many of *units*, those of *must* in front."""
+        ranked = self._ranked.items()
+        theirs = [name for name, bit in ranked if bit & must] if must else []
+        others = (name for name, bit in ranked if bit & units and not bit & must)
+        return tuple(islice(chain(theirs, others), count))
 
-    def _all(self, names: Iterable[str]) -> int:
-        """Return the bits of *names*, which are asked for again and again."""
-        known = tuple(names)
-        if known not in self._sets:
-            self._sets[known] = self._bits(known)
-        return self._sets[known]
+    def _names(self, units: UnitSet) -> list[str]:
+        from logs.schedule.unitset import members  # noqa: PLC0415 - as above
 
-    def _bits(self, names: Iterable[str]) -> int:
-        bits = 0
-        for name in names:
-            bits |= self._bit.get(name, 0)
-        return bits
+        return [self._suiting.names[place] for place in members(units)]
 
-    def _is_late(self, name: str, start_s: float) -> bool:
-        return name in self._leases and self._leases[name].end_s > start_s
+    def _together(self, at_s: Mapping[str, float]) -> dict[float, UnitSet]:
+        """Return the nodes of each time, none of them before now."""
+        units: dict[float, UnitSet] = {}
+        for name, when_s in at_s.items():
+            moment_s = max(when_s, self._now_s)
+            units[moment_s] = units.get(moment_s, 0) | self._suiting.bit(name)
+        return units
+
+
+def _need(wish: Wish, among: UnitSet, request_s: float, *, beside: int = 0) -> Need:
+    from logs.schedule.agenda import Need  # noqa: PLC0415 - as above
+
+    return Need(
+        size=max(0, wish.nodes - beside),
+        request_s=min(request_s, _LONGEST_S),
+        among=among,
+        must=among & wish.kind.insists,
+    )

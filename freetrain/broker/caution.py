@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 from freetrain.broker.ground import idle_first, slurms_order
 from freetrain.broker.sharing import share
-from freetrain.broker.waiting import needed
 from slurm.holes import Hole, HoleEnd
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
     from freetrain.broker.ground import Ground, Rank
     from freetrain.broker.sharing import Shared
-    from slurm.records import JobRecord
+    from freetrain.broker.suiting import Wish
 
 MOST_ENDS = 100
 """Jobs that are supposed to have ended at one look; each costs a plan, or several."""
@@ -92,14 +91,15 @@ class Scene:
     """What is so at a look.
 
     Attributes:
-        waiting: Others' jobs that nothing but nodes keeps waiting, in their order.
+        waiting: What others' jobs need that nothing but nodes keeps waiting, in their
+            order.
         ground: Where they might start.
         given: Nodes that are given up or left alone anyway, each with a job's number.
         booked_s: When nodes are booked for jobs, by node, Unix time.
         now_s: When the snapshot was taken, Unix time.
     """
 
-    waiting: Sequence[JobRecord]
+    waiting: Sequence[Wish]
     ground: Ground
     given: Mapping[str, int]
     booked_s: Mapping[str, float]
@@ -161,7 +161,7 @@ class _Trial:
         ranked = sorted(ground.holes, key=idle_first(ground))
         self._places = {hole.node: place for place, hole in enumerate(ranked)}
         self._alone = replace(ground, leased=frozenset(), spans={})
-        self._smallest = min(map(needed, scene.waiting))
+        self._smallest = min(wish.nodes for wish in scene.waiting)
         end_s = scene.now_s + caution.longest_s
         # New leases end in time for who is booked by the claims.
         self._ends_s = {
@@ -244,17 +244,14 @@ class _Trial:
             end: What is so.
             shared: Who started beside leases.
         """
-        limits_s = {job.job_id: job.limit_s for job in self._waiting}
-        busy_s = {}
-        for name, by in shared.taken.items():
-            limit_s = limits_s[by]
-            busy_s[name] = math.inf if limit_s is None else self._now_s + limit_s
+        ends_s = {one.job_id: self._now_s + one.most_s for one in self._waiting}
+        busy_s = {name: ends_s[by] for name, by in shared.taken.items()}
         ground = replace(
             end.ground,
             holes=[hole for hole in end.ground.holes if hole.node not in busy_s],
             busy_until_s={**end.ground.busy_until_s, **busy_s},
         )
-        rest = [job for job in self._waiting if job.job_id not in shared.started]
+        rest = [one for one in self._waiting if one.job_id not in shared.started]
         then_s = self._now_s + self._again_s
         return share(rest, ground, then_s, rank=self._rank, until=late).started
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from freetrain.broker.caution import Care
     from freetrain.broker.ground import Ground
     from freetrain.broker.sharing import Shared
+    from freetrain.broker.suiting import Wish
     from slurm.records import JobRecord
 
 
@@ -94,13 +95,14 @@ def find_claims(
     )
     if not waiting or not ground.holes:
         return NO_CLAIMS
-    shared = share(waiting, ground, now_s, rank=idle_first(ground))
+    wishes = [ground.suiting.wish(job) for job in waiting]
+    shared = share(wishes, ground, now_s, rank=idle_first(ground))
     if shared.started:
-        shared = _with_all_started(waiting, ground, now_s, shared)
+        shared = _with_all_started(wishes, ground, now_s, shared)
     care = NO_CARE
     if careful is not None:
         given, booked_s = shared.taken, shared.booked_s
-        care = careful(Scene(waiting, ground, given, booked_s, now_s))
+        care = careful(Scene(wishes, ground, given, booked_s, now_s))
     taken, leased = {**shared.taken, **care.kept}, ground.leased
     return Claims(
         leased={name: by for name, by in taken.items() if name in leased},
@@ -111,12 +113,12 @@ def find_claims(
 
 
 def _with_all_started(
-    waiting: Sequence[JobRecord], ground: Ground, now_s: float, idle_first: Shared
+    waiting: Sequence[Wish], ground: Ground, now_s: float, idle_first: Shared
 ) -> Shared:
     """Return who gets what, so that all start whom Slurm would start without leases.
 
     Args:
-        waiting: Jobs in order of priority.
+        waiting: What jobs need, in order of priority.
         ground: Where they might start.
         now_s: When the snapshot was taken, Unix time.
         idle_first: Who gets what where idle nodes are given first.
@@ -131,8 +133,8 @@ def _with_all_started(
     return _unmoved(as_slurm, waiting)
 
 
-def _unmoved(shared: Shared, waiting: Sequence[JobRecord]) -> Shared:
+def _unmoved(shared: Shared, waiting: Sequence[Wish]) -> Shared:
     """Return *shared* where leases go, too, that outlast the start of who is booked."""
-    first = next(job.job_id for job in waiting if job.job_id in shared.started)
+    first = next(one.job_id for one in waiting if one.job_id in shared.started)
     moving = dict.fromkeys(shared.moving, first)
     return replace(shared, taken={**moving, **shared.taken})

@@ -1,44 +1,53 @@
-"""Where waiting jobs might start, and which nodes suit whom."""
+"""Where waiting jobs might start."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from freetrain.broker.booking import TO_THE_SECOND, Backfill, Span
-from freetrain.broker.waiting import gres_on_each, insisted, suits
+from freetrain.broker.suiting import Suiting
 from slurm.holes import HoleEnd
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping, Sequence
 
+    from freetrain.broker.suiting import Kind
+    from logs.schedule.unitset import UnitSet
     from slurm.holes import Hole
-    from slurm.records import JobRecord, Node
+    from slurm.records import Node
 
 
 Rank: TypeAlias = "Callable[[Hole], tuple[bool, float, str]]"
 """Sorts holes, those first that are to be given first."""
 
 
-class Suiting:
-    """Which of some nodes suit whom, worked out once for each kind of job.
+@dataclass(frozen=True, slots=True)
+class Span:
+    """How long a lease holds its node.
 
-    Args:
-        nodes: Nodes by name.
+    Attributes:
+        start_s: When it began, Unix time.
+        end_s: When its limit ends it, Unix time.
     """
 
-    def __init__(self, nodes: Mapping[str, Node]) -> None:
-        self.nodes = nodes
-        self._known: dict[tuple[object, ...], tuple[str, ...]] = {}
+    start_s: float
+    end_s: float
 
-    def names(self, job: JobRecord) -> tuple[str, ...]:
-        """Return the nodes that suit *job*, sorted."""
-        kind = kind_of(job)
-        if kind not in self._known:
-            every = self.nodes.values()
-            self._known[kind] = tuple(sorted(n.name for n in every if suits(job, n)))
-        return self._known[kind]
+
+class Backfill(NamedTuple):
+    """How Slurm's backfill plans.
+
+    Attributes:
+        grain_s: In slots of this length.
+        window_s: No start further ahead than this; nothing is held for those.
+    """
+
+    grain_s: float = 1.0
+    window_s: float = math.inf
+
+
+TO_THE_SECOND = Backfill()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,46 +107,44 @@ class Ground:
         )
 
 
-def kind_of(job: JobRecord) -> tuple[object, ...]:
-    """Return what decides which nodes fit, so that it is worked out once."""
-    asked = (job.partitions, job.features, gres_on_each(job), job.requested_nodes)
-    return (*asked, job.node_count) if job.requested_nodes else asked
-
-
 @dataclass(frozen=True, slots=True)
 class Fitting:
-    """Nodes that suit a job.
+    """Where jobs of a kind might start.
 
     Attributes:
-        holes: Those that are idle or ours; none where it insists on one that it
+        now: Nodes that are idle or ours; none where the jobs insist on one that they
             cannot have now.
-        insists: Those that it insists on.
         others: How many there are that others hold a part of.
-        suiting: All of them, whoever holds them.
     """
 
-    holes: tuple[Hole, ...]
-    insists: frozenset[str]
+    now: UnitSet
     others: int
-    suiting: tuple[str, ...]
-
-    def names(self, rank: Rank) -> tuple[str, ...]:
-        """Return the nodes of the holes, in the order in which they are claimed."""
-        ranked = sorted(
-            self.holes, key=lambda hole: (hole.node not in self.insists, rank(hole))
-        )
-        return tuple(hole.node for hole in ranked)
 
 
-def fitting_of(job: JobRecord, ground: Ground) -> Fitting:
-    """Return the nodes that suit *job*."""
-    everywhere = ground.suiting.names(job)
-    suiting = frozenset(everywhere)
-    holes = tuple(hole for hole in ground.holes if hole.node in suiting)
-    insists = insisted(job)
-    if not insists <= ground.partly.union(hole.node for hole in holes):
-        return Fitting((), insists, 0, everywhere)
-    return Fitting(holes, insists, len(suiting & ground.partly), everywhere)
+class Fittings:
+    """Where jobs might start on a ground, worked out once for each kind.
+
+    Args:
+        ground: Where any might.
+    """
+
+    def __init__(self, ground: Ground) -> None:
+        units = ground.suiting.units
+        self._holes = units(hole.node for hole in ground.holes)
+        self._partly = units(ground.partly)
+        self._known: dict[Kind, Fitting] = {}
+
+    def of(self, kind: Kind) -> Fitting:
+        """Return where jobs of *kind* might start."""
+        if kind not in self._known:
+            self._known[kind] = self._of(kind)
+        return self._known[kind]
+
+    def _of(self, kind: Kind) -> Fitting:
+        now = kind.suits & self._holes
+        if kind.insists & ~(now | self._partly):
+            return Fitting(0, 0)
+        return Fitting(now, (kind.suits & self._partly).bit_count())
 
 
 def slurms_order(ground: Ground) -> Rank:

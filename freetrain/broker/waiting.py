@@ -64,19 +64,17 @@ def is_lease(job: JobRecord) -> bool:
 
 
 def suits(job: JobRecord, node: Node) -> bool:
-    """Tell whether *job* could run on *node*, as far as it is told; else it could."""
+    """Tell whether *node* is and has what *job* asks for, whatever its name.
+
+    What is not told, or cannot be read, it has.
+    """
     if job.partitions and not set(job.partitions) & set(node.partitions):
         return False
     if _WORD.fullmatch(job.features) and job.features not in node.features:
         return False
     names = {gres.name for gres in node.gres}
     gres = gres_on_each(job)
-    if gres and not any(name in gres for name in names):
-        return False
-    if not job.requested_nodes:  # as nearly always, and nodes are many
-        return True
-    insists = insisted(job)
-    return node.name in insists or len(insists) < needed(job)
+    return not gres or any(name in gres for name in names)
 
 
 def gres_on_each(job: JobRecord) -> str:

@@ -6,9 +6,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from freetrain.broker.booking import Backfill, Span
 from freetrain.broker.claims import NO_CLAIMS, find_claims
-from freetrain.broker.ground import Ground
+from freetrain.broker.ground import Backfill, Ground, Span
 from freetrain.broker.limits import Mode
 from freetrain.tick.caring import careful_of
 from freetrain.tick.limits import margin_s

@@ -26,22 +26,6 @@ class Gap(NamedTuple):
     units: UnitSet
 
 
-class Need(NamedTuple):
-    """What a job needs.
-
-    Attributes:
-        size: How many units.
-        request_s: For how long.
-        among: Units that suit it.
-        must: Those of them that it insists on.
-    """
-
-    size: int
-    request_s: float
-    among: UnitSet
-    must: UnitSet = 0
-
-
 class Timeline:
     """The free units from now to the end of time, stretch by stretch.
 
@@ -103,28 +87,6 @@ class Timeline:
                 self._floors[size, request_s] = slots[at]
                 return Gap(at, end_slot, units)
             at = then if counts[then] < size else at + 1
-
-    def find_among(self, need: Need, *, now_s: float) -> Gap | None:
-        """Return the earliest place where *need* is met; None for never."""
-        places = (self.place(at, need, now_s=now_s) for at in range(len(self._slots)))
-        return next((gap for gap in places if gap is not None), None)
-
-    def place(self, at: int, need: Need, *, now_s: float) -> Gap | None:
-        """Return the place that begins with stretch *at*; None if *need* is not met."""
-        units, then = self._free[at] & need.among, at
-        end_slot = self._end_slot(at, need.request_s, now_s)
-        while units.bit_count() >= need.size and not need.must & ~units:
-            then += 1
-            if then == len(self._slots) or self._slots[then] >= end_slot:
-                return Gap(at, end_slot, units)
-            units &= self._free[then]
-        return None
-
-    def close(self, units: UnitSet, from_s: float) -> None:
-        """Take *units* for ever from the slot on in which *from_s* lies, or begins."""
-        for stretch in range(self._cut(self._slot(from_s)), len(self._slots)):
-            self._free[stretch] &= ~units
-            self._counts[stretch] = self._free[stretch].bit_count()
 
     def book(self, gap: Gap, units: UnitSet) -> None:
         """Take *units* of *gap* for as long as it lasts."""

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.broker.booking import Span
 from freetrain.broker.caution import Caution, keep_free
 from freetrain.broker.claims import find_claims
-from freetrain.broker.ground import Ground
+from freetrain.broker.ground import Ground, Span
 from tests.broker.broker_records import NOW_S, hole
 from tests.broker.test_claims import NODES, waiting
 

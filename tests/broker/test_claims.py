@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from freetrain.broker.booking import Backfill, Bookings, Span, Wish
+from freetrain.broker.booking import Bookings
 from freetrain.broker.claims import find_claims
-from freetrain.broker.ground import Ground
+from freetrain.broker.ground import Backfill, Ground, Span, idle_first
 from freetrain.broker.waiting import could_start
 from slurm.holes import HoleEnd
 from slurm.records import Gres, JobRecord, Node
@@ -104,6 +104,13 @@ def test_nobody_but_the_planned_job_fits_before_its_planned_start() -> None:
     assert claimed(waiting(), end_s=soon) == (set(), set())
     assert claimed(waiting(limit_s=200.0), end_s=soon) == (set(), {"n0"})
     assert claimed(waiting(99), end_s=soon) == (set(), {"n0"})
+
+
+def test_who_is_over_sooner_or_needs_less_may_start_where_one_like_it_cannot() -> None:
+    long, short = waiting(1), waiting(2, limit_s=200.0)
+
+    assert claimed(long, short, end_s=NOW_S + 300) == (set(), {"n0"})
+    assert claimed(waiting(1, nodes=4), waiting(2, nodes=3)) == ({"n1", "n2"}, {"n0"})
 
 
 def test_a_job_gets_the_nodes_that_it_insists_on_and_others_beside_them() -> None:
@@ -432,7 +439,11 @@ def test_a_job_is_booked_where_leases_end_in_time_anyway() -> None:
         "a": Span(NOW_S - 600, NOW_S + 3_600),
         "b": Span(NOW_S - 600, NOW_S + 100),
     }
+    nodes = {name: replace(NODES["n0"], name=name) for name in "abc"}
+    ground = Ground((), nodes, frozenset("ab"), spans=leases)
     free_s = {"a": NOW_S, "b": NOW_S, "c": NOW_S + 200}
-    wish = Wish(2, frozenset("c"), 600.0, NOW_S + 3_600)
+    job = planned(3_600, nodes=2, requested_nodes="c")
+    bookings = Bookings(NOW_S, ground, free_s, rank=idle_first(ground), closed_s={})
 
-    assert Bookings(NOW_S, free_s, leases).book(wish, "abc") == ()
+    assert bookings.book(ground.suiting.wish(job)) == ()
+    assert bookings.moving == ("a",)  # backfill takes the first

@@ -6,13 +6,15 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from freetrain.broker.ground import Ground, idle_first, slurms_order
 from freetrain.broker.sharing import share
+from freetrain.broker.waiting import insisted
 from slurm.holes import Hole, HoleEnd
 from tests.broker.broker_records import NOW_S
+from tests.broker.naive_sharing import Naive
 from tests.broker.test_claims import NODES, waiting
 
 if TYPE_CHECKING:
@@ -23,35 +25,76 @@ if TYPE_CHECKING:
 
 NAMES = tuple(f"n{k}" for k in range(6))
 
-jobs = st.lists(
-    st.builds(
-        waiting,
-        nodes=st.integers(1, 6),
-        limit_s=st.sampled_from([60.0, 600.0, 6_000.0]),
-        requested_nodes=st.sampled_from(["", "", "", *NAMES]),
-    ),
-    min_size=1,
-    max_size=6,
-).map(lambda some: [replace(one, job_id=k) for k, one in enumerate(some)])
+job_of_any_kind = st.builds(
+    waiting,
+    nodes=st.integers(1, 6),
+    limit_s=st.sampled_from([60.0, 600.0, 6_000.0, None]),
+    requested_nodes=st.sampled_from(["", "", "", "n[0,3]", "n9", *NAMES]),
+    array_tasks=st.sampled_from(["", "", "", "1-2", "1-9", "1-..."]),
+    features=st.sampled_from(["", "", "fast", "slow"]),
+)
+
+some_jobs = st.lists(job_of_any_kind, min_size=1, max_size=6)
+
+
+def numbered(some: list[JobRecord], times: int = 1) -> list[JobRecord]:
+    return [replace(one, job_id=k) for k, one in enumerate(some * times)]
+
+
+jobs = some_jobs.map(numbered)
+# Of many that are alike not all are tried, nor booked for.
+queues = st.builds(numbered, some_jobs, st.integers(1, 20))
 
 
 @st.composite
 def grounds(draw: st.DrawFn) -> Ground:
     """Draw nodes that are idle, leased, promised to somebody who waits, or busy."""
     holes, leased, busy_s = list[Hole](), set[str](), dict[str, float]()
+    partly = set[str]()
     for name in NAMES:
         end_s = NOW_S + draw(st.sampled_from([100.0, 1_000.0, 10_000.0]))
-        match draw(st.sampled_from(["idle", "leased", "planned", "busy"])):
+        match draw(st.sampled_from(["idle", "leased", "planned", "busy", "shared"])):
             case "busy":
                 busy_s[name] = end_s
+            case "shared":
+                partly.add(name)
+                busy_s |= {name: end_s} if draw(st.booleans()) else {}
             case "planned":
-                by = str(draw(st.integers(0, 7)))
+                by = str(draw(st.sampled_from([0, 1, 999])))
                 holes.append(Hole(name, NOW_S, end_s, HoleEnd.PLANNED_JOB, by))
             case kind:
                 holes.append(Hole(name, NOW_S, float("inf"), HoleEnd.OPEN))
                 leased |= {name} if kind == "leased" else set()
-    nodes = {name: replace(NODES["n0"], name=name) for name in NAMES}
-    return Ground(holes, nodes, frozenset(leased), busy_until_s=busy_s)
+    slow = replace(NODES["n0"], features=frozenset({"slow"}))
+    nodes = {
+        name: replace(draw(st.sampled_from([NODES["n0"], slow])), name=name)
+        for name in NAMES
+    }
+    return Ground(
+        holes,
+        nodes,
+        frozenset(leased),
+        partly=frozenset(partly),
+        busy_until_s=busy_s,
+    )
+
+
+@settings(max_examples=500, deadline=None)
+@given(queues, grounds(), st.sampled_from([idle_first, slurms_order]))
+def test_jobs_get_what_they_get_node_by_node_and_second_by_second(
+    queue: list[JobRecord], ground: Ground, order: Callable[[Ground], Rank]
+) -> None:
+    rank = order(ground)
+    naive = Naive(ground, sorted(ground.holes, key=rank), NOW_S)
+    naive.share(queue)
+
+    shared = share(
+        [ground.suiting.wish(job) for job in queue], ground, NOW_S, rank=rank
+    )
+
+    assert shared.started == naive.started
+    assert list(shared.taken.items()) == list(naive.taken.items())
+    assert shared.booked_s == naive.booked_s
 
 
 @given(
@@ -68,8 +111,10 @@ def test_of_whom_is_asked_about_the_same_start_as_where_all_are(
 ) -> None:
     rank = order(ground)
 
-    asked = share(queue, ground, NOW_S, rank=rank, until=until)
-    every = share(queue, ground, NOW_S, rank=rank)
+    wishes = [ground.suiting.wish(job) for job in queue]
+
+    asked = share(wishes, ground, NOW_S, rank=rank, until=until)
+    every = share(wishes, ground, NOW_S, rank=rank)
 
     assert asked.started & until == every.started & until
     assert asked.taken.items() <= every.taken.items()
@@ -84,6 +129,8 @@ def test_grounds_of_the_same_nodes_share_what_suits_whom_and_no_others(
     other = replace(ground, nodes=fewer)
 
     for job in queue:
-        names = [one.suiting.names(job) for one in same]
-        assert all(one is another for one, another in pairwise(names))
-        assert other.suiting.names(job) == tuple(n for n in names[0] if n != "n0")
+        kinds = [one.suiting.kind(job) for one in same]
+        assert all(one is another for one, another in pairwise(kinds))
+        suits = 0 if "n0" in insisted(job) else kinds[0].suits
+        without = other.suiting.kind(job).suits << 1  # n0 was the first
+        assert without == suits & ~ground.suiting.bit("n0")

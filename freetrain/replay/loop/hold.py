@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from freetrain.broker.booking import Span
+from freetrain.broker.ground import Span
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

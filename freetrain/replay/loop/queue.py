@@ -10,9 +10,8 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from freetrain.broker.booking import Backfill
 from freetrain.broker.claims import find_claims
-from freetrain.broker.ground import Ground
+from freetrain.broker.ground import Backfill, Ground
 from freetrain.replay.loop.careful import Careful
 from logs.schedule.slurm import SlurmParameters
 from logs.schedule.unitset import members, unit_set
@@ -23,8 +22,8 @@ from slurm.states import JobState, NodeState
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from freetrain.broker.booking import Span
     from freetrain.broker.caution import Care, Scene
+    from freetrain.broker.ground import Span
     from freetrain.replay.loop.nodes import Nodes
     from logs.schedule.machine import Machine
     from logs.schedule.simulation import Simulation

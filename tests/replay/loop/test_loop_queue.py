@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from freetrain.broker.booking import Span
+from freetrain.broker.ground import Span
 from freetrain.replay.loop.nodes import Nodes
 from freetrain.replay.loop.queue import Queue
 from logs.schedule import Method, SlurmParameters
