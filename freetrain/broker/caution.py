@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -44,7 +45,7 @@ class Caution:
         longest_s: The longest lease, seconds.
         most_ends: How many of the jobs that run are tried at most: those on the most
             nodes.
-        is_late: Tells when no more may be tried.
+        is_late: Tells when no more may be planned; asked before each plan.
     """
 
     running: Sequence[frozenset[str]]
@@ -69,6 +70,10 @@ class Care:
 
 
 NO_CARE = Care({}, 0)
+
+
+class _TimeIsOverError(Exception):
+    """No more may be planned; what is being tried stays undecided."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,16 +126,16 @@ def keep_free(scene: Scene, caution: Caution) -> Care:
     ends: list[_End] = []
     unsure: list[_End] = []
     kept: dict[str, int] = {}
-    while (untried or unsure) and not caution.is_late():
-        end = trial.end(untried.pop(0)) if untried else unsure.pop(0)
-        if end is None:
-            continue
-        more = trial.needed(end, {**scene.given, **kept})
-        if more:  # whoever has been asked before may come out otherwise now
-            kept |= more
-            unsure += [one for one in ends if one is not end and one not in unsure]
-        if end not in ends:
-            ends.append(end)
+    with suppress(_TimeIsOverError):
+        while untried or unsure:
+            end = trial.end(untried[0]) if untried else unsure[0]
+            more = trial.needed(end, {**scene.given, **kept}) if end else {}
+            (untried or unsure).pop(0)
+            if more:  # whoever has been asked before may come out otherwise now
+                kept |= more
+                unsure += [one for one in ends if one is not end and one not in unsure]
+            if end and end not in ends:
+                ends.append(end)
     beyond = freed[caution.most_ends :]
     left = [*beyond, *filter(None, untried), *(end for end in unsure if end.freed)]
     return Care(kept, len(left))
@@ -156,7 +161,7 @@ class _Trial:
     def __init__(self, scene: Scene, caution: Caution) -> None:
         ground = scene.ground
         self._waiting, self._ground, self._now_s = scene.waiting, ground, scene.now_s
-        self._again_s = caution.again_s
+        self._again_s, self._is_late = caution.again_s, caution.is_late
         self._rank: Rank = slurms_order(ground)
         ranked = sorted(ground.holes, key=idle_first(ground))
         self._places = {hole.node: place for place, hole in enumerate(ranked)}
@@ -178,7 +183,7 @@ class _Trial:
         ground = self._ended(self._alone, freed)
         if len(ground.holes) + len(ground.partly) < self._smallest:
             return None
-        alone = share(self._waiting, ground, self._now_s, rank=self._rank)
+        alone = self._share(self._waiting, ground)
         return _End(freed, ground, alone) if alone.started else None
 
     def needed(self, end: _End, given: Mapping[str, int]) -> dict[str, int]:
@@ -203,6 +208,8 @@ class _Trial:
     ) -> dict[str, int]:
         """Return the first of *enough* that suffice, by halves; idle nodes first.
 
+        When time is over those are returned that are known to suffice by then.
+
         Args:
             end: What is so.
             given: Nodes that are not leased anyway.
@@ -212,10 +219,11 @@ class _Trial:
         few, many = 0, len(ordered)  # the first many suffice
         while many - few > 1:
             half = (few + many) // 2
-            if self._late(end, {**given, **dict(ordered[:half])}):
-                few = half
-            else:
-                many = half
+            try:
+                late = self._late(end, {**given, **dict(ordered[:half])})
+            except _TimeIsOverError:
+                break
+            few, many = (half, many) if late else (few, half)
         return dict(ordered[:many])
 
     def _late(self, end: _End, given: Mapping[str, int]) -> frozenset[int]:
@@ -226,12 +234,11 @@ class _Trial:
             given: Nodes that are not leased.
         """
         beside = self._ended(self._ground.beside(given, self._ends_s), end.freed)
-        alone, now_s, rank = end.alone.started, self._now_s, self._rank
-        asked = share(self._waiting, beside, now_s, rank=rank, until=alone)
-        late = alone - asked.started
+        alone = end.alone.started
+        late = alone - self._share(self._waiting, beside, until=alone).started
         if not late or not end.freed:
             return late
-        shared = share(self._waiting, beside, now_s, rank=rank)
+        shared = self._share(self._waiting, beside)
         return late - self._a_cycle_later(late, end, shared)
 
     def _a_cycle_later(
@@ -253,7 +260,25 @@ class _Trial:
         )
         rest = [one for one in self._waiting if one.job_id not in shared.started]
         then_s = self._now_s + self._again_s
-        return share(rest, ground, then_s, rank=self._rank, until=late).started
+        return self._share(rest, ground, at_s=then_s, until=late).started
+
+    def _share(
+        self,
+        waiting: Sequence[Wish],
+        ground: Ground,
+        *,
+        at_s: float | None = None,
+        until: frozenset[int] | None = None,
+    ) -> Shared:
+        """Return who gets what, now unless another time is told.
+
+        Raises:
+            _TimeIsOverError: Nothing was planned.
+        """
+        if self._is_late():
+            raise _TimeIsOverError
+        now_s = self._now_s if at_s is None else at_s
+        return share(waiting, ground, now_s, rank=self._rank, until=until)
 
     def _ended(self, ground: Ground, freed: frozenset[str]) -> Ground:
         """Return *ground* with the nodes *freed* as holes without end."""

@@ -101,15 +101,31 @@ def test_those_on_the_most_nodes_are_tried_and_it_is_told_that_others_are_not() 
 
 
 @pytest.mark.parametrize(
-    ("asked", "untried", "kept"), [(0, 2, 0), (1, 2, 0), (2, 1, 2), (3, 0, 2)]
+    ("plans", "untried", "kept"),
+    [(0, 2, 0), (5, 2, 0), (6, 1, 2), (10, 1, 2), (11, 0, 2)],
 )
 def test_when_time_is_over_what_was_not_tried_to_the_end_is_counted(
-    asked: int, untried: int, kept: int
+    plans: int, untried: int, kept: int
 ) -> None:
-    answers = iter([False] * asked)
+    answers = iter([False] * plans)
     late = careful(WIDE, SECOND, is_late=lambda: next(answers, True))
 
     assert (late.care.untried, len(late.care.kept)) == (untried, kept)
+
+
+def test_when_time_is_over_while_fewer_are_looked_for_all_that_suffice_are_kept() -> (
+    None
+):
+    # The idle node is enough: the lease is over before the second could go ahead.
+    shorter = replace(SECOND, limit_s=2_290.0)
+
+    def kept(plans: int) -> set[str]:
+        answers = iter([False] * plans)
+        found = careful(WIDE, shorter, is_late=lambda: next(answers, True))
+        return set(found.care.kept)
+
+    assert [kept(plans) for plans in (5, 6, 8)] == [set(), {"n0", "n1"}, {"n0", "n1"}]
+    assert kept(9) == {"n1"}
 
 
 def test_leases_are_kept_off_that_move_the_plan_of_another_onto_what_comes_free() -> (
