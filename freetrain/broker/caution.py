@@ -255,7 +255,11 @@ class _Trial:
         busy_s = {name: ends_s[by] for name, by in shared.taken.items()}
         ground = replace(
             end.ground,
-            holes=[hole for hole in end.ground.holes if hole.node not in busy_s],
+            holes=[
+                _open(hole) if _is_planned_for(hole, shared.started) else hole
+                for hole in end.ground.holes
+                if hole.node not in busy_s
+            ],
             busy_until_s={**end.ground.busy_until_s, **busy_s},
         )
         rest = [one for one in self._waiting if one.job_id not in shared.started]
@@ -294,3 +298,12 @@ class _Trial:
             partly=ground.partly - freed,
             busy_until_s={n: s for n, s in busy_s.items() if n not in freed},
         )
+
+
+def _is_planned_for(hole: Hole, jobs: frozenset[int]) -> bool:
+    is_planned = hole.ends_by is HoleEnd.PLANNED_JOB
+    return is_planned and hole.blocker.isdecimal() and int(hole.blocker) in jobs
+
+
+def _open(hole: Hole) -> Hole:
+    return replace(hole, end_s=math.inf, ends_by=HoleEnd.OPEN, blocker="")

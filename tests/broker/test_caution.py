@@ -11,6 +11,7 @@ import pytest
 from freetrain.broker.caution import Caution, keep_free
 from freetrain.broker.claims import find_claims
 from freetrain.broker.ground import Ground, Span
+from slurm.holes import Hole, HoleEnd
 from tests.broker.broker_records import NOW_S, hole
 from tests.broker.test_claims import NODES, waiting
 
@@ -62,6 +63,30 @@ def test_nodes_are_kept_off_that_one_needs_whom_another_would_go_ahead_of() -> N
 
 def test_who_starts_a_cycle_later_is_worth_no_care() -> None:
     assert careful(WIDE).nodes == set()
+
+
+def test_what_was_planned_for_somebody_who_starts_elsewhere_is_free_for_others() -> (
+    None
+):
+    # The first has n0 and n1 with n3 in 20 s. If n2, n4 and n5 come free it starts
+    # there, beside leases, and the second a cycle later on what was planned for it.
+    six = {f"n{k}": replace(NODES["n0"], name=f"n{k}") for k in range(6)}
+    two = dict.fromkeys(("n0", "n1"), Span(NOW_S - 600, NOW_S + 9_000))
+    ground = replace(
+        GROUND,
+        holes=tuple(
+            Hole(name, NOW_S, NOW_S + 35.0, HoleEnd.PLANNED_JOB, "1") for name in two
+        ),
+        nodes=six,
+        leased=frozenset(two),
+        spans=two,
+        busy_until_s={"n3": NOW_S + 20, **dict.fromkeys(("n2", "n4", "n5"), 2e9)},
+    )
+    jobs = (WIDE, waiting(2, nodes=2, priority=2, limit_s=600.0))
+
+    claims = careful(*jobs, running=(frozenset({"n2", "n4", "n5"}),), ground=ground)
+
+    assert claims.care.kept == {}
 
 
 def test_nothing_is_kept_off_where_the_other_cannot_go_ahead() -> None:
