@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from freetrain.broker.pool import Refusal
@@ -10,6 +12,8 @@ from slurm.batch import MAX_VALUE_BYTES
 from slurm.hostlist import collapse
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from freetrain.broker.actions import Submit
     from freetrain.broker.decide import Look
     from freetrain.broker.lease import Intent
@@ -31,21 +35,36 @@ def kept_off(decided: Decided, action: Submit) -> str:
     free later are not kept from.
 
     Returns:
-        Empty where any hole will do, and where the list is too long for Slurm; where
-        it is so only with what the plan left alone, that is left out.
+        Empty where any hole will do. Of a list that is too long for Slurm as many as
+        it takes, in this order, and the first in Slurm's, which it would give first.
     """
-    others = _booked(decided.look, action).union(decided.look.claims.idle)
-    every = others | _left_alone(decided, action)
-    return _listed(every) or _listed(others)
+    look, shape = decided.look, action.shape
+    places = {hole.node: place for place, hole in enumerate(look.holes[shape])}
+
+    def in_order(nodes: Iterable[str]) -> list[str]:
+        return sorted(nodes, key=lambda name: (places.get(name, math.inf), name))
+
+    groups = _booked(look, action), look.claims.idle, _left_alone(decided, action)
+    return _listed(list(dict.fromkeys(chain.from_iterable(map(in_order, groups)))))
 
 
-def _listed(nodes: set[str]) -> str:
-    """Return *nodes* as Slurm takes them; empty where it does not."""
+def _listed(nodes: list[str]) -> str:
+    """Return the first of *nodes* as Slurm takes them; empty where it takes none."""
     try:
-        text = collapse(nodes)
+        if _is_short(collapse(nodes)):
+            return collapse(nodes)
+        few, many = 0, len(nodes)  # the first few are a short list
+        while many - few > 1:
+            half = (few + many) // 2
+            is_short = _is_short(collapse(nodes[:half]))
+            few, many = (half, many) if is_short else (few, half)
+        return collapse(nodes[:few])
     except ValueError:
         return ""
-    return text if len(text) <= MAX_VALUE_BYTES else ""
+
+
+def _is_short(text: str) -> bool:
+    return len(text) <= MAX_VALUE_BYTES
 
 
 def _booked(look: Look, action: Submit) -> set[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from freetrain.broker.actions import Submit
 from freetrain.broker.caution import Care
 from freetrain.broker.claims import NO_CLAIMS, Claims
@@ -12,8 +14,12 @@ from freetrain.tick.deserts import Deserts
 from freetrain.tick.foreseeing import Outlook
 from freetrain.tick.steering import kept_off
 from slurm.batch import MAX_VALUE_BYTES
+from slurm.hostlist import expand
 from tests.broker.broker_records import NOW_S, hole
 from tests.broker.test_decide import decided, look, trainer
+
+if TYPE_CHECKING:
+    from slurm.holes import Hole
 
 KEPT = Claims({}, {"n0": 7}, care=Care({"n0": 7}, 0))
 CLAIMED = Claims({}, {"n1": 5})
@@ -32,12 +38,17 @@ def an_outlook() -> Outlook:
     )
 
 
-def excluded(claims: Claims, *names: str, outlook: Outlook | None = None) -> str:
+def excluded(
+    claims: Claims,
+    *names: str,
+    outlook: Outlook | None = None,
+    also: tuple[Hole, ...] = (),
+) -> str:
     """Return what the leases are kept off that are asked for of the holes *names*."""
-    seen = look(tuple(map(hole, names)), trainer("a"), claims=claims)
+    seen = look((*map(hole, names), *also), trainer("a"), claims=claims)
     decision = decided(seen)
-    (action,) = decision.actions
-    assert isinstance(action, Submit)
+    asked = [action for action in decision.actions if isinstance(action, Submit)]
+    action = max(asked, key=lambda one: one.limit_min)
     made = Decided(
         look=seen,
         decision=decision,
@@ -60,12 +71,29 @@ def test_leases_are_kept_off_idle_nodes_that_somebody_could_start_on() -> None:
     assert excluded(CLAIMED, "n0", "n1", "n2") == "n1"
 
 
-def test_where_claims_make_too_long_a_list_any_hole_will_do() -> None:
-    assert excluded(Claims({}, dict.fromkeys(MANY, 5)), "n0", *MANY) == ""
+def test_of_too_long_a_list_of_claims_as_many_are_kept_off_as_slurm_takes() -> None:
+    # Kept off none of them, leases would start there, be given up and asked for again.
+    text = excluded(Claims({}, dict.fromkeys(reversed(MANY), 5)), "n0", *MANY)
+
+    assert expand(text) == MANY[: len(expand(text))]
+    assert MAX_VALUE_BYTES // 2 < len(text) <= MAX_VALUE_BYTES
 
 
-def test_where_the_list_is_too_long_what_is_somebodys_is_on_it_alone() -> None:
+def test_where_claims_are_too_many_leases_are_kept_off_booked_holes_all_the_same() -> (
+    None
+):
+    claims = Claims({}, dict.fromkeys(MANY, 5), booked_s={"booked": NOW_S + 300.0})
+    soon = hole("booked", end_s=NOW_S + 300.0)
+
+    text = excluded(claims, *MANY, "n0", also=(soon,))
+
+    assert "booked" in expand(text)
+
+
+def test_where_the_list_is_too_long_what_is_somebodys_comes_first() -> None:
     ahead = an_outlook()
 
     assert excluded(CLAIMED, *(f"n{k}" for k in range(7)), outlook=ahead) == "n[1,6]"
-    assert excluded(CLAIMED, "n0", "n1", *MANY, outlook=ahead) == "n1"
+    text = excluded(CLAIMED, *MANY, "n0", "n1", outlook=ahead)
+    assert "n1" in expand(text)
+    assert len(text) <= MAX_VALUE_BYTES
