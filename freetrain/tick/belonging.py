@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from freetrain.errors import BadConfigurationError
 from freetrain.exchange.errors import UnreadableFileError
+from freetrain.tick.line import utc
 from freetrain.tick.page import read_page
 
 if TYPE_CHECKING:
@@ -39,10 +41,12 @@ def check_cluster(
     last = _last(page)
     if last in {"", cluster}:
         return
+    until_s = math.ceil(max(one.deadline_s for one in there))
     raise BadConfigurationError(
         f"the state in {page.parent} is of cluster {last!r}, which has leases, and "
         f"this is {cluster!r}; nothing was done. Give each cluster a directory of its "
-        f"own by state_directory in freetrain.toml."
+        f"own by state_directory in freetrain.toml. If it was renamed, ticks go on at "
+        f"{utc(until_s)}, when its leases must have ended."
     )
 
 

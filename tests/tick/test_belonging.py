@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields, replace
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -77,6 +79,23 @@ def test_state_moves_to_another_cluster_once_there_are_no_leases(
     there = elsewhere(world, other)
 
     there.now_s += 86_400.0  # by their deadline leases have ended
+
+    assert there.tick().page.cluster == "elsewhere"
+
+
+def test_who_renamed_a_cluster_that_lost_its_jobs_is_told_until_when_to_wait(
+    world: TickWorld, other: FakeSlurm
+) -> None:
+    running(world)
+    there = elsewhere(world, other)
+
+    with pytest.raises(BadConfigurationError, match="was renamed, ticks go on") as told:
+        there.tick()
+    (until,) = re.findall(r"\d{4}-\d\d-\d\dT[\d:]+Z", str(told.value))
+    there.now_s = datetime.fromisoformat(until).timestamp() - 60.0  # commands take time
+    with pytest.raises(BadConfigurationError):
+        there.tick()
+    there.now_s += 60.0
 
     assert there.tick().page.cluster == "elsewhere"
 
