@@ -70,4 +70,4 @@ def _stop(actual: Actual, limits: Limits) -> Brake | None:
     until_s = paused_until_s(actual.pace, limits)
     if until_s is not None and actual.now_s < until_s:
         return Brake.PAUSED
-    return Brake.YIELDING if actual.claims.leased else None
+    return Brake.YIELDING if actual.claims.awaited else None

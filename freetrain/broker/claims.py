@@ -49,6 +49,11 @@ class Claims:
     care: Care = NO_CARE
 
     @property
+    def awaited(self) -> frozenset[str]:
+        """Leased nodes that somebody could start on now."""
+        return frozenset(self.leased.keys() - self.care.kept.keys())
+
+    @property
     def nodes(self) -> frozenset[str]:
         """All nodes that are not ours to plan with."""
         return frozenset((*self.leased, *self.idle))

@@ -68,7 +68,7 @@ def chosen(
         for lease in actual.leases
         if lease.is_usable and lease.key not in kept and lease.node in actual.pool_nodes
     )
-    room = [] if actual.claims.leased else waiting  # else they are due already
+    room = [] if actual.claims.awaited else waiting  # else they are due already
     return (*(_ending(lease, Why.SURPLUS) for lease in room), *surplus)
 
 
@@ -96,9 +96,10 @@ def _ending(lease: Lease, why: Why, *, is_gentle: bool = False) -> Ending:
 
 
 def _making_room(actual: Actual, limits: Limits) -> Iterator[Ending]:
+    awaited = actual.claims.awaited
     for lease in actual.leases:
         waits = lease.state is LeaseState.PENDING
-        if waits and actual.claims.leased and _is_due(lease, actual.now_s, limits):
+        if waits and awaited and _is_due(lease, actual.now_s, limits):
             yield _ending(lease, Why.MAKES_ROOM)
 
 
@@ -158,10 +159,10 @@ def _unheard(actual: Actual, limits: Limits) -> Iterator[Ending]:
 
 def _not_due_yet(actual: Actual) -> Iterator[Lease]:
     """Yield the leases there are but for those that others wait for."""
-    claimed = actual.claims.leased
+    claims = actual.claims
     for lease in actual.leases:
         waits = lease.state is LeaseState.PENDING
-        if lease.node in claimed or (waits and claimed):
+        if lease.node in claims.leased or (waits and claims.awaited):
             continue
         if waits or lease.state is LeaseState.RUNNING:
             yield lease

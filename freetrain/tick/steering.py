@@ -44,7 +44,8 @@ def kept_off(decided: Decided, action: Submit) -> str:
     def in_order(nodes: Iterable[str]) -> list[str]:
         return sorted(nodes, key=lambda name: (places.get(name, math.inf), name))
 
-    groups = _booked(look, action), look.claims.idle, _left_alone(decided, action)
+    left = {**look.claims.idle, **look.claims.care.kept}
+    groups = _booked(look, action), left, _left_alone(decided, action)
     return _listed(list(dict.fromkeys(chain.from_iterable(map(in_order, groups)))))
 
 

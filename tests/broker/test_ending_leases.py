@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from freetrain.broker.actions import Action, Cancel, Why
@@ -47,6 +49,20 @@ def test_a_lease_that_is_in_nobodys_way_yet_tells_why_it_must_go_even_so() -> No
         (key(0),): Why.CLAIMED,
         (key(1),): Why.KEPT_FREE,
     }
+
+
+def test_what_is_in_nobodys_way_yet_ends_no_lease_that_waits_for_another_node() -> None:
+    claims = Claims({"n1": 6}, {}, care=Care({"n1": 6}, 0))
+    needed = replace(claims, leased={"n0": 5, "n1": 6})
+    world = actual(lease(0, "n0"), lease(1, "n1"), lease(2), claims=claims)
+
+    kept, room = (
+        {one.why for one in cancels(reconcile(NOTHING, one, (), LIMITS))}
+        for one in (world, replace(world, claims=needed))
+    )
+
+    assert Why.KEPT_FREE in kept
+    assert Why.MAKES_ROOM in room - kept
 
 
 @pytest.mark.parametrize(("over_s", "ends"), [(19.0, False), (20.0, True)])

@@ -10,6 +10,7 @@ import pytest
 
 from freetrain.broker.actions import Assign, Cancel, Submit, Why, told
 from freetrain.broker.belief import Extra
+from freetrain.broker.caution import Care
 from freetrain.broker.claims import Claims
 from freetrain.broker.lease import LeaseState
 from freetrain.broker.limits import Limits, Mode
@@ -88,6 +89,7 @@ def test_nothing_is_asked_for_while_paused_blind_or_yielding() -> None:
     assert run(request(1), actual(pace=replace(failing, last_failed_s=0.0))) != ()
     assert run(request(1), actual(is_plan_known=False)) == ()
     assert run(request(1), actual(claims=gives)) == ()
+    assert run(request(1), actual(claims=replace(gives, care=Care({"n9": 1}, 0)))) != ()
 
 
 def test_a_waiting_lease_that_would_outlast_its_hole_goes() -> None:

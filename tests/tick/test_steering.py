@@ -63,6 +63,8 @@ def excluded(
 def test_leases_are_kept_off_nodes_that_somebody_would_need_if_a_job_ended() -> None:
     assert excluded(NO_CLAIMS, "n0", "n1", "n2") == ""
     assert excluded(KEPT, "n0", "n1", "n2") == "n0"
+    leaving = Claims({"n9": 7}, {}, care=Care({"n9": 7}, 0))  # leased until then
+    assert excluded(leaving, "n0", "n1", "n2") == "n9"
 
 
 def test_leases_are_kept_off_idle_nodes_that_somebody_could_start_on() -> None:
