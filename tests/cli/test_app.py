@@ -10,10 +10,11 @@ from typing import IO
 
 import pytest
 
+import logs
 from tests.cli.calls import verbs
 from tests.cli.worlds import run, written
 
-SAMPLE = Path(__file__).parents[2] / "logs" / "samples" / "week-512.swf"
+SAMPLE = Path(logs.__path__[0]) / "samples" / "week-512.swf"
 
 
 def as_process(
