@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from freetrain.forecast.fading import Fading
+from freetrain.forecast.fading import Fading, faded
 from freetrain.forecast.kept import (
     amount,
     amounts,
@@ -145,8 +145,7 @@ class Experience:
 
     def _fade(self, keeps: float) -> None:
         """Keep the share *keeps* of what was counted, and all that was believed."""
-        self._sole = _SAID_SOLE + keeps * (self._sole - _SAID_SOLE)
-        self._hits = _SAID_HITS + keeps * (self._hits - _SAID_HITS)
-        self._changes = _SAID_CHANGES + keeps * (self._changes - _SAID_CHANGES)
-        trained_s = self._trained_s - _SAID_TRAINED_S
-        self._trained_s = _SAID_TRAINED_S + keeps * trained_s
+        self._sole = faded(self._sole, _SAID_SOLE, keeps)
+        self._hits = faded(self._hits, _SAID_HITS, keeps)
+        self._changes = faded(self._changes, _SAID_CHANGES, keeps)
+        self._trained_s = faded(self._trained_s, _SAID_TRAINED_S, keeps)

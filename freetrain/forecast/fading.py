@@ -46,3 +46,14 @@ class Fading:
         if hours <= 0.0 or self.lived_s <= LASTS_S:
             return 1.0
         return math.exp(-hours * _EVERY_S / LASTS_S)
+
+
+def faded(count: float, said: float, keeps: float) -> float:
+    """Return *count* with the share *keeps* of what is above, or below, *said*.
+
+    Args:
+        count: What was counted, and what was believed before that.
+        said: The latter, which stays.
+        keeps: What is kept of the former.
+    """
+    return said + keeps * (count - said)

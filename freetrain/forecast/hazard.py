@@ -7,6 +7,7 @@ from bisect import bisect_right
 from math import exp, expm1
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from freetrain.forecast.fading import faded
 from freetrain.forecast.kept import amounts_above_0, check_shares
 
 if TYPE_CHECKING:
@@ -133,12 +134,12 @@ class Hazard:
     def fade(self, keeps: float) -> None:
         """Keep the share *keeps* of what was counted, and all that was believed."""
         for hits, exposure_s in zip(self._hits, self._exposure_s, strict=True):
-            hits[:] = [_faded(one, _SAID_HITS, keeps) for one in hits]
+            hits[:] = [faded(one, _SAID_HITS, keeps) for one in hits]
             # In place, as meters count into these very rows.
-            exposure_s[:] = [_faded(one, _SAID_EXPOSURE_S, keeps) for one in exposure_s]
+            exposure_s[:] = [faded(one, _SAID_EXPOSURE_S, keeps) for one in exposure_s]
         for size, share in enumerate(_SAID_SHARE):
-            self._share[size] = _faded(self._share[size], share, keeps)
-            self._shares[size] = _faded(self._shares[size], 1.0, keeps)
+            self._share[size] = faded(self._share[size], share, keeps)
+            self._shares[size] = faded(self._shares[size], 1.0, keeps)
 
     def risk(
         self, nodes: int, age_s: float, times: float = 1.0, *, horizon_s: float
@@ -171,7 +172,3 @@ class Hazard:
             expected += rate * span_s
             at_s, place = until_s, place + 1
         return Risk(expected, min(life_s, horizon_s), share)
-
-
-def _faded(count: float, said: float, keeps: float) -> float:
-    return said + keeps * (count - said)
