@@ -159,10 +159,10 @@ def _unheard(actual: Actual, limits: Limits) -> Iterator[Ending]:
 
 def _not_due_yet(actual: Actual) -> Iterator[Lease]:
     """Yield the leases there are but for those that others wait for."""
-    claims = actual.claims
+    claimed, awaited = actual.claims.leased, actual.claims.awaited
     for lease in actual.leases:
         waits = lease.state is LeaseState.PENDING
-        if lease.node in claims.leased or (waits and claims.awaited):
+        if lease.node in claimed or (waits and awaited):
             continue
         if waits or lease.state is LeaseState.RUNNING:
             yield lease

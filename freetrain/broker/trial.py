@@ -58,6 +58,9 @@ class Trial:
         self._places = {hole.node: place for place, hole in enumerate(ranked)}
         self._alone = replace(ground, leased=frozenset(), spans={})
         self._smallest = min(wish.nodes for wish in scene.waiting)
+        self._over_s = {
+            one.job_id: scene.now_s + one.most_s for one in scene.waiting
+        }  # of those who start now
         end_s = scene.now_s + caution.longest_s
         # New leases end in time for who is booked by the claims.
         self._ends_s = {
@@ -153,8 +156,7 @@ class Trial:
             end: What is so.
             shared: Who started beside leases.
         """
-        ends_s = {one.job_id: self._now_s + one.most_s for one in self._waiting}
-        busy_s = {name: ends_s[by] for name, by in shared.taken.items()}
+        busy_s = {name: self._over_s[by] for name, by in shared.taken.items()}
         ground = replace(
             end.ground,
             holes=[

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from freetrain.broker.caution import Caution, keep_free
@@ -40,18 +39,23 @@ def careful_of(
     if not site.lease.careful:
         return None
     until_s = clock() + LIMIT_S
-    running = [
-        frozenset(expand(job.nodes))
-        for job in observed.snapshot.jobs
-        if job.holds_nodes and not is_ours(job)
-    ]
-    caution = Caution(
-        running,
-        again_s=observed.config.bf_interval_s,
-        longest_s=60.0 * observed.limits.most_limit_min,
-        is_late=lambda: clock() > until_s,
-    )
-    return partial(keep_free, caution=caution)
+
+    def care(scene: Scene) -> Care:
+        # Where nobody waits it is not asked for, and nobody's nodes need be read.
+        running = [
+            frozenset(expand(job.nodes))
+            for job in observed.snapshot.jobs
+            if job.holds_nodes and not is_ours(job)
+        ]
+        caution = Caution(
+            running,
+            again_s=observed.config.bf_interval_s,
+            longest_s=60.0 * observed.limits.most_limit_min,
+            is_late=lambda: clock() > until_s,
+        )
+        return keep_free(scene, caution)
+
+    return care
 
 
 def refusal_of(why: HoleExplanation, claims: Claims) -> str:

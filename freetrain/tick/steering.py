@@ -52,8 +52,9 @@ def kept_off(decided: Decided, action: Submit) -> str:
 def _listed(nodes: list[str]) -> str:
     """Return the first of *nodes* as Slurm takes them; empty where it takes none."""
     try:
-        if _is_short(collapse(nodes)):
-            return collapse(nodes)
+        every = collapse(nodes)
+        if _is_short(every):
+            return every
         few, many = 0, len(nodes)  # the first few are a short list
         while many - few > 1:
             half = (few + many) // 2
