@@ -89,8 +89,8 @@ bench: $(DEV)  ## Measure planner, replay, tick and windows; ratios within one r
 sample: $(RUNTIME)  ## Make logs/samples/ anew; the same bytes every time
 	@$(BIN)/freetrain trace generate --sample --out logs/samples --force
 
-curves: $(DEV)  ## Make freetrain/recorded/curves/ anew; step times: docs/recorded-curves.md
-	@$(BIN)/python -m examples.record_curves curves --out freetrain/recorded/curves
+curves: $(DEV)  ## Make freetrain/losscurve/curves/ anew; step times: docs/recorded-curves.md
+	@$(BIN)/python -m examples.record_curves curves --out freetrain/losscurve/curves
 
 constraints: $(DEV)  ## Renew constraints.txt from what is installed
 	@{ head -n 1 constraints.txt; $(BIN)/python -m pip freeze --exclude-editable --exclude pip --exclude setuptools; } > constraints.new

@@ -1,20 +1,19 @@
 """FreeTrain: trains neural networks on the nodes that Slurm leaves idle.
 
-Which package does what; each says more itself.
+What each package does; its own docstring says more.
 
 =====================  ============================================================
-command line           ``cli``: a file a verb; ``desk``: what users ask for;
-                       ``doctor``, ``cron``, ``demo``
-what people write      ``jobfile``, ``site``, ``trainers`` (of replays), ``toml``
-a tick, on a login     ``tick``: its edge; ``broker``: its decisions, pure; ``store``:
-node                   what it remembers
-in a lease             ``agent``; ``launch``: worlds; ``pack``: several trainers on a
-                       node; ``exchange``: files between broker and agents
-in a training program  ``elastic``; ``progress`` reads what programs tell
-who deserves what      ``priority``; ``quality``: loss curves; ``scaling``: speeds;
-                       ``forecast``: how long nodes stay
-replay                 ``replay``: engine and policies; ``report``: what comes of it;
-                       ``recorded``: curves that ship
-in place of Slurm      ``standin``: for the live demo and tests
+users' commands        ``cli``: the command line; ``client``: what its verbs do;
+                       ``doctor``, ``demo``, ``cron``; ``config``: TOML files
+a tick, on a login     ``tick``: all its input and output; ``broker``: its decisions,
+node                   pure; ``state``: database and files
+in a lease             ``agent``; ``launch``: starts worlds; ``pack``: several
+                       trainers on a node
+in a training program  ``elastic``
+priorities, forecasts  ``priority``; ``losscurve``; ``lookahead``: how long nodes stay
+replay                 ``replay``: engine and policies; ``report``: its pages
 =====================  ============================================================
+
+Beside the packages: module progress reads what programs print, scaling learns
+speeds, errors has the exit codes.
 """

@@ -10,21 +10,331 @@ A dump that holds everything this reader uses::
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
 
-from logs.content import snippet
-from logs.errors import UnreadableLogError
-from logs.hostlist import expand_hostlist
-from logs.lines import BadLineError, Tolerance, parse_lines
-from logs.occupancy import machine_units
-from logs.record import by_submission
-from logs.sacct_job import SacctRecord, read_record
-from logs.sacct_values import is_nothing
-from logs.trace import Job, JobTrace
+from logs.table import (
+    BadLineError,
+    Ran,
+    Tolerance,
+    by_submission,
+    parse_lines,
+    snippet,
+    write_number,
+)
+from logs.trace import Job, JobTrace, UnreadableLogError, machine_units
 
 if TYPE_CHECKING:
-    from logs.content import Content
+    from collections.abc import Mapping
+
+    from logs.table import Content
+
+
+# ----------------------------------------------------------------------
+# Node lists as Slurm writes them: ``n[1-3,07],m05``.
+
+MAX_NODES = 1_000_000
+"""Largest list that is expanded: ``n[0-999999999]`` is 16 characters long."""
+
+_PART = re.compile(r"([^\[\],\s]+)|\[([\d,\-]+)\]", re.ASCII)
+_RANGE = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?", re.ASCII)
+
+
+def expand_hostlist(text: str) -> tuple[str, ...]:
+    """Return the node names that *text* stands for, in its order.
+
+    Brackets may stand anywhere and more than once; the last one counts fastest.
+    Numbers keep the width that the range's first number has.
+
+    Raises:
+        ValueError: It is no such list, or one of more than a million nodes.
+    """
+    names: list[str] = []
+    at = 0
+    while at < len(text):
+        parts: list[list[str]] = []
+        while found := _PART.match(text, at):
+            parts.append([found[1]] if found[1] else _numbers(found[2]))
+            at = found.end()
+        if not parts or (at < len(text) and text[at] != ","):
+            raise ValueError(f"no node name at character {at + 1}")
+        names += _names(parts, room=MAX_NODES - len(names))
+        at += 1
+    if text.endswith(","):
+        raise ValueError("nothing after the last comma")
+    return tuple(names)
+
+
+def _names(parts: list[list[str]], *, room: int) -> list[str]:
+    count = 1
+    for part in parts:
+        count *= len(part)
+    if count > room:
+        raise ValueError(f"more than {MAX_NODES} nodes")
+    return ["".join(name) for name in itertools.product(*parts)]
+
+
+def _numbers(ranges: str) -> list[str]:
+    numbers: list[str] = []
+    for text in ranges.split(","):
+        found = _RANGE.fullmatch(text)
+        if not found:
+            raise ValueError(f"{text!r} is no range of numbers")
+        first, last = int(found[1]), int(found[2] or found[1])
+        if last < first:
+            raise ValueError(f"the range {text!r} runs backwards")
+        if last - first >= MAX_NODES - len(numbers):
+            raise ValueError(f"more than {MAX_NODES} nodes")
+        width = len(found[1])
+        numbers += [f"{number:0{width}d}" for number in range(first, last + 1)]
+    return numbers
+
+
+# ----------------------------------------------------------------------
+# Times, durations and counts as ``sacct`` prints them.
+
+_UNIX = re.compile(r"\d{1,12}(\.\d+)?", re.ASCII)
+_ISO = re.compile(
+    r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:?\d\d)?", re.ASCII
+)
+_DURATION = re.compile(
+    r"(?:(?P<days>\d{1,6})-)?(?P<parts>\d{1,9}(?::\d{1,9}){0,2})(?P<fraction>\.\d+)?",
+    re.ASCII,
+)
+_COUNT = re.compile(r"(\d{1,12}(?:\.\d+)?)([KMG]?)", re.ASCII)
+_FACTORS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
+_NOTHING = frozenset({"", "unknown", "none", "n/a", "none assigned", "invalid"})
+_NO_LIMIT = _NOTHING | {"unlimited", "partition_limit"}
+
+
+def is_nothing(text: str) -> bool:
+    """Tell whether *text* is one of Slurm's words for "there is no such value"."""
+    return text.lower() in _NOTHING
+
+
+def read_time(text: str, field: str) -> float | None:
+    """Return a point in Unix time, or None for Unknown, None and the like.
+
+    A time without a zone is taken as UTC: sacct prints the local time of where
+    it ran, and does not say where that was.
+
+    Raises:
+        BadLineError: It is no time.
+    """
+    if is_nothing(text):
+        return None
+    if _UNIX.fullmatch(text):
+        return float(text)
+    try:
+        if _ISO.fullmatch(text):
+            moment = datetime.fromisoformat(text)
+            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except ValueError:
+        pass
+    why = (
+        f"found {snippet(text)}; expected a time such as 2026-08-20T04:00:00, a Unix "
+        f"time, Unknown or None"
+    )
+    raise BadLineError(field, why)
+
+
+def read_duration(text: str, field: str, *, bare_unit_s: float) -> float | None:
+    """Return seconds, or None where there is no limit or no value.
+
+    Forms: ``D-HH:MM:SS``, ``D-HH:MM``, ``D-HH``, ``HH:MM:SS``, ``MM:SS``,
+    ``MM:SS.mmm`` and a bare number.
+
+    Args:
+        text: What sacct printed.
+        field: Its column, for the message.
+        bare_unit_s: Seconds that a bare number counts: 60 in Timelimit, 1 in
+            ElapsedRaw.
+
+    Raises:
+        BadLineError: It is no duration.
+    """
+    if text.lower() in _NO_LIMIT:
+        return None
+    found = _DURATION.fullmatch(text)
+    if not found:
+        why = (
+            f"found {snippet(text)}; expected a duration such as 2-03:04:05 or 30:00, "
+            f"UNLIMITED or Partition_Limit"
+        )
+        raise BadLineError(field, why)
+    parts = [float(part) for part in found["parts"].split(":")]
+    fraction_s = float(found["fraction"] or 0)
+    if found["days"]:
+        hours, minutes, seconds = [*parts, 0.0, 0.0][:3]
+        return int(found["days"]) * 86400 + _clock(hours, minutes, seconds) + fraction_s
+    if len(parts) == 1:
+        return (parts[0] + fraction_s) * bare_unit_s
+    hours, minutes, seconds = [0.0, *parts][-3:]
+    return _clock(hours, minutes, seconds) + fraction_s
+
+
+def read_count(text: str, field: str) -> int | None:
+    """Return a count such as 1536 or ``1.5K`` (1,024 each), None for no value.
+
+    Raises:
+        BadLineError: It is no whole count.
+    """
+    if is_nothing(text):
+        return None
+    found = _COUNT.fullmatch(text)
+    count = float(found[1]) * _FACTORS[found[2]] if found else 0.5
+    if not count.is_integer():
+        why = f"found {snippet(text)}; expected a whole number, or one such as 1.5K"
+        raise BadLineError(field, why)
+    return int(count)
+
+
+def _clock(hours: float, minutes: float, seconds: float) -> float:
+    return hours * 3600 + minutes * 60 + seconds
+
+
+# ----------------------------------------------------------------------
+# One line of a ``sacct`` dump as a job.
+
+_MINUTE_S = 60.0
+_PRIORITY = re.compile(r"\d{1,18}", re.ASCII)
+
+
+class SacctRecord(NamedTuple):
+    """One line of a dump.
+
+    Attributes:
+        job: The job, its times in Unix time.
+        running: Whether it still runs, and nothing tells for how long; then its
+            ``run_s`` is 0.
+        seen_s: The latest time that the line mentions.
+    """
+
+    job: Job
+    running: bool
+    seen_s: float
+
+
+class _Times(NamedTuple):
+    submit_s: float
+    start_s: float | None
+    end_s: float | None
+    elapsed_s: float | None
+
+
+def read_record(
+    job_id: str, fields: Mapping[str, str], nodes: tuple[str, ...]
+) -> SacctRecord:
+    """Return what the line with *fields*, by column in lower case, says.
+
+    Raises:
+        BadLineError: A field cannot be read, or the job starts before its
+            submission or ends before its start.
+    """
+    state = fields.get("state", "")
+    times = _times(fields)
+    if _never_started(fields, state, times):
+        times = times._replace(start_s=None)
+    running = times.start_s is not None and times.end_s is times.elapsed_s is None
+    ran = Ran.of(
+        start_s=times.start_s,
+        run_s=0.0 if running else _run_s(times),
+        units=_units(fields, nodes),
+    )
+    job = Job(
+        job_id=job_id,
+        submit_s=times.submit_s,
+        start_s=ran.start_s,
+        run_s=ran.run_s,
+        units=ran.units,
+        requested_s=_limit_s(fields),
+        user=fields.get("user") or fields.get("uid", ""),
+        partition=fields.get("partition", ""),
+        state=state,
+        priority=_priority(fields.get("priority", "")),
+        nodes=nodes,
+    )
+    known_s = [time_s for time_s in times[:3] if time_s is not None]
+    return SacctRecord(job, running, max(known_s))
+
+
+def _times(fields: Mapping[str, str]) -> _Times:
+    submit_s = read_time(fields["submit"], "Submit")
+    if submit_s is None:
+        why = f"found {snippet(fields['submit'])}; expected the time of submission"
+        raise BadLineError("Submit", why)
+    start_s = read_time(fields["start"], "Start")
+    end_s = read_time(fields.get("end", ""), "End")
+    if start_s is not None:
+        _check_order("Start", fields["start"], start_s - submit_s, "Submit")
+        if end_s is not None:
+            _check_order("End", fields["end"], end_s - start_s, "Start")
+    return _Times(submit_s, start_s, end_s, _elapsed_s(fields))
+
+
+def _check_order(field: str, text: str, after_s: float, other: str) -> None:
+    if after_s < 0:
+        early = write_number(-after_s)
+        why = f"found {snippet(text)}, {early} s before {other}; expected {other} first"
+        raise BadLineError(field, why)
+
+
+def _never_started(fields: Mapping[str, str], state: str, times: _Times) -> bool:
+    """Tell whether Start is missing or no start at all.
+
+    Slurm gives a job that was cancelled while it waited the time of the cancel
+    as Start and End, and "None assigned" as its nodes; a pending job can carry
+    the start that is planned.
+    """
+    if times.start_s is None or state.startswith("PENDING"):
+        return True
+    ran_no_time = times.start_s == times.end_s
+    without_nodes = "nodelist" in fields and is_nothing(fields["nodelist"])
+    return ran_no_time and (without_nodes or state.startswith("CANCELLED"))
+
+
+def _run_s(times: _Times) -> float | None:
+    """Return how long the job held its nodes; Elapsed leaves suspensions out."""
+    if times.start_s is None:
+        return None
+    if times.end_s is None:
+        return times.elapsed_s
+    return times.end_s - times.start_s
+
+
+def _elapsed_s(fields: Mapping[str, str]) -> float | None:
+    if "elapsedraw" in fields:
+        return read_duration(fields["elapsedraw"], "ElapsedRaw", bare_unit_s=1.0)
+    return read_duration(fields.get("elapsed", ""), "Elapsed", bare_unit_s=1.0)
+
+
+def _limit_s(fields: Mapping[str, str]) -> float | None:
+    if "timelimit" in fields:
+        return read_duration(fields["timelimit"], "Timelimit", bare_unit_s=_MINUTE_S)
+    raw = fields.get("timelimitraw", "")
+    return read_duration(raw, "TimelimitRaw", bare_unit_s=_MINUTE_S)
+
+
+def _units(fields: Mapping[str, str], nodes: tuple[str, ...]) -> int:
+    return (
+        read_count(fields.get("nnodes", ""), "NNodes")
+        or read_count(fields.get("allocnodes", ""), "AllocNodes")
+        or len(nodes)
+    )
+
+
+def _priority(text: str) -> int | None:
+    if is_nothing(text):
+        return None
+    if not _PRIORITY.fullmatch(text):
+        raise BadLineError("Priority", f"found {snippet(text)}; expected a number")
+    return int(text)
+
+
+# ----------------------------------------------------------------------
+# Dumps of Slurm's accounting: ``sacct --parsable2`` and ``--parsable``.
 
 _NEEDED = (
     ("JobIDRaw", "JobID"),

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from logs.occupancy import levels
-from logs.trace import IdleTrace, JobTrace
+from logs.trace import IdleTrace, JobTrace, levels
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,21 +8,154 @@ Source:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, NamedTuple
 
-from logs.fields import read_known, whole, write_number
-from logs.lines import BadLineError, Tolerance, parse_lines
-from logs.occupancy import machine_units
-from logs.record import JobIds, Ran, by_submission
-from logs.swf_codes import numbered, status_code
-from logs.swf_header import comment_text, machine_size, swf_header, unix_start_s
-from logs.trace import NO_VALUE, Job, JobTrace
+from logs.table import (
+    BadLineError,
+    JobIds,
+    Ran,
+    Tolerance,
+    by_submission,
+    parse_lines,
+    read_known,
+    whole,
+    write_number,
+)
+from logs.trace import NO_VALUE, Job, JobTrace, machine_units
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from typing import TextIO
 
-    from logs.content import Content
+    from logs.table import Content
+
+
+# ----------------------------------------------------------------------
+# Numbers that the Standard Workload Format has for what other logs name.
+
+_NUMBER_swf_codes = re.compile(r"0|[1-9]\d{0,14}", re.ASCII)
+_STATUSES = ("0", "1", "5")
+_FAILED, _COMPLETED, _CANCELLED = map(int, _STATUSES)
+_FAILURES = (
+    "BOOT_FAIL",
+    "DEADLINE",
+    "FAILED",
+    "NODE_FAIL",
+    "OUT_OF_MEMORY",
+    "PREEMPTED",
+    "REQUEUED",
+    "REVOKED",
+    "TIMEOUT",
+)
+
+
+def numbered(labels: Iterable[str]) -> dict[str, int]:
+    """Return a number for each of *labels*; the empty one gets ``NO_VALUE``.
+
+    Labels that are all whole numbers already stand for themselves; otherwise
+    each gets one from 1, in the order in which they appear.
+    """
+    distinct = dict.fromkeys(label for label in labels if label)
+    if all(_NUMBER_swf_codes.fullmatch(label) for label in distinct):
+        numbers = {label: int(label) for label in distinct}
+    else:
+        numbers = {label: place for place, label in enumerate(distinct, 1)}
+    return {"": NO_VALUE, **numbers}
+
+
+def status_code(state: str) -> int:
+    """Return the status for a final state: the format's own, or Slurm's word."""
+    if state in _STATUSES:
+        return int(state)
+    if state.startswith("COMPLETED"):
+        return _COMPLETED
+    if state.startswith("CANCELLED"):
+        return _CANCELLED
+    return _FAILED if state.startswith(_FAILURES) else NO_VALUE
+
+
+# ----------------------------------------------------------------------
+# Header comments of the Standard Workload Format, such as ``; MaxProcs: 100``.
+
+_LABEL = re.compile(r"\s*([A-Za-z]+)\s*:\s*(.*)", re.ASCII)
+_NUMBER_swf_header = re.compile(r"\d{1,14}(?:\.\d+)?", re.ASCII)
+
+
+class MachineSize(NamedTuple):
+    """What a header says of the machine.
+
+    Attributes:
+        units: Allocation units, or None where it does not say.
+        units_per_node: Units that make up a node, 1 or more.
+    """
+
+    units: int | None
+    units_per_node: int
+
+
+def comment_text(after_mark: str) -> str:
+    """Return a comment without the blank that follows its mark."""
+    return after_mark.removeprefix(" ").rstrip()
+
+
+def machine_size(comments: tuple[str, ...]) -> MachineSize:
+    """Return MaxProcs, else MaxNodes, and what one node has of it."""
+    processors = int(_number(comments, "MaxProcs") or 0)
+    nodes = int(_number(comments, "MaxNodes") or 0)
+    if processors and nodes and processors % nodes == 0:
+        return MachineSize(processors, processors // nodes)
+    return MachineSize(processors or nodes or None, 1)
+
+
+def unix_start_s(comments: tuple[str, ...]) -> float | None:
+    """Return UnixStartTime: Unix time of t = 0, or None where it is not known.
+
+    A 0 or -1 there is a stand-in for "not known", as in converted logs.
+    """
+    number = _number(comments, "UnixStartTime")
+    return number or None
+
+
+def swf_header(trace: JobTrace) -> tuple[str, ...]:
+    """Return the comments that a Standard Workload Format file of *trace* needs.
+
+    These are the trace's own, with Version, UnixStartTime, MaxNodes and MaxProcs
+    added where they are missing and corrected where they say otherwise.
+    """
+    comments = tuple(" ".join(text.splitlines()).rstrip() for text in trace.comments)
+    stated: dict[str, str] = {}
+    if unix_start_s(comments) != trace.unix_start_s:
+        start_s = trace.unix_start_s
+        stated["UnixStartTime"] = write_number(-1 if start_s is None else start_s)
+    if machine_size(comments) != MachineSize(trace.units, trace.units_per_node):
+        stated["MaxNodes"] = str(trace.units // trace.units_per_node)
+        stated["MaxProcs"] = str(trace.units)
+    version = () if _values_swf_header(comments, "Version") else ("Version: 2.2",)
+    kept = (text for text in comments if _label_swf_header(text)[0] not in stated)
+    return (*version, *kept, *(f"{name}: {value}" for name, value in stated.items()))
+
+
+def _number(comments: tuple[str, ...], name: str) -> float | None:
+    """Return the number that the first *name* begins with: "1152 (8 a node)"."""
+    for value in _values_swf_header(comments, name):
+        found = _NUMBER_swf_header.match(value)
+        return float(found.group()) if found else None
+    return None
+
+
+def _values_swf_header(comments: tuple[str, ...], name: str) -> list[str]:
+    labels = (_label_swf_header(text) for text in comments)
+    return [value for label, value in labels if label == name]
+
+
+def _label_swf_header(comment: str) -> tuple[str, str]:
+    found = _LABEL.match(comment)
+    return (found.group(1), found.group(2)) if found else ("", comment)
+
+
+# ----------------------------------------------------------------------
+# The Standard Workload Format 2.2: 18 numbers a line, ``;`` before comments.
 
 FIELDS = (
     "job number",
@@ -63,7 +196,7 @@ CARRIED = (
 PARTIAL_STATUSES = (2, 3, 4)
 """Lines of one execution of a job that was checkpointed or swapped out."""
 
-_NUMBER, _SUBMIT, _WAIT, _RUN, _ALLOCATED, _REQUESTED = 0, 1, 2, 3, 4, 7
+_NUMBER_swf, _SUBMIT, _WAIT, _RUN, _ALLOCATED, _REQUESTED = 0, 1, 2, 3, 4, 7
 _REQUESTED_TIME, _STATUS, _USER, _PARTITION = 8, 10, 11, 15
 _CARRIED_PLACES = tuple((FIELDS.index(name), name) for name in CARRIED)
 
@@ -170,10 +303,12 @@ class _JobParser:
                 self.comments.append(comment_text(comment))
             return None
         self._in_header = False
-        values = _values(words)
-        job_id = _label(values, _NUMBER)
+        values = _values_swf(words)
+        job_id = _label_swf(values, _NUMBER_swf)
         if not job_id:
-            raise BadLineError(FIELDS[_NUMBER], "found -1; expected the job's number")
+            raise BadLineError(
+                FIELDS[_NUMBER_swf], "found -1; expected the job's number"
+            )
         if values[_STATUS] in PARTIAL_STATUSES:
             self._partial.setdefault(job_id, number)
             return None
@@ -191,7 +326,7 @@ class _JobParser:
         ]
 
 
-def _values(words: Sequence[str]) -> list[float | None]:
+def _values_swf(words: Sequence[str]) -> list[float | None]:
     """Return the 18 fields of a line, None where unknown."""
     if len(words) != len(FIELDS):
         why = f"found {len(words)} fields; expected {len(FIELDS)}"
@@ -211,9 +346,9 @@ def _job(job_id: str, values: Sequence[float | None]) -> Job:
         run_s=ran.run_s,
         units=ran.units,
         requested_s=values[_REQUESTED_TIME],
-        user=_label(values, _USER),
-        partition=_label(values, _PARTITION),
-        state=_label(values, _STATUS),
+        user=_label_swf(values, _USER),
+        partition=_label_swf(values, _PARTITION),
+        state=_label_swf(values, _STATUS),
         swf=_carried(values, ran),
     )
 
@@ -244,7 +379,7 @@ def _whole(values: Sequence[float | None], place: int) -> int | None:
     return None if value is None else whole(value, FIELDS[place])
 
 
-def _label(values: Sequence[float | None], place: int) -> str:
+def _label_swf(values: Sequence[float | None], place: int) -> str:
     """Return a user, partition or status: a whole number as text, or nothing."""
     value = _whole(values, place)
     return "" if value is None else str(value)

@@ -8,29 +8,407 @@ is left to decide, no solver is called.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import pulp
 
-from milp.count_model import build
 from milp.errors import SolverFailedError
-from milp.objective import plan_gain
-from milp.proposal import Found, Proposal
-from milp.pruned import Limit, cells, search
-from milp.reduction import feasible_gains, reduce
-from milp.relaxation import corners, hull_of, node_price
-from milp.rows import price_sizes
-from milp.verify import constraint_violations
+from milp.exact import Limit, cells, corners, hull_of, node_price, price_sizes, search
+from milp.problem import Plan, scale_of
+from milp.solver import Found, Proposal, whole
+from milp.verify import constraint_violations, drop, gains, plan_gain
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
-    from milp.problem import Problem
-    from milp.reduction import Reduction
+    from milp.problem import Problem, TrainerState
     from milp.solver import ModelSolver
+
+
+# ----------------------------------------------------------------------
+# The count MILP as a PuLP model (docs/model.md, M1-M6 by class).
+
+
+class CountModel(NamedTuple):
+    """A model and where to read its answer.
+
+    Attributes:
+        model: The PuLP model; its objective is the gain times ``scale``.
+        x: [x_jk] By trainer and class; 0 where the class is not usable.
+        capacity: [M3] One row for each class; its dual is the price of a node.
+        scale: Factor of the objective, for the solver's tolerances.
+    """
+
+    model: pulp.LpProblem
+    x: list[list[pulp.LpVariable | int]]
+    capacity: list[pulp.LpConstraint]
+    scale: float
+
+    def counts(self) -> tuple[tuple[int, ...], ...]:
+        """Return the solved counts.
+
+        Raises:
+            SolverFailedError: A count is missing or fractional.
+        """
+        return tuple([_read(row) for row in self.x])
+
+    def prices(self) -> list[float]:
+        """Return the price of a node of each class in a relaxed solution."""
+        return [abs(_finite(row.pi)) / self.scale for row in self.capacity]
+
+    def relaxed_sizes(self) -> list[float]:
+        """Return each trainer's nodes in a relaxed solution, whole or not."""
+        return [
+            sum(max(0.0, _finite(n.value())) for n in row if not isinstance(n, int))
+            for row in self.x
+        ]
+
+
+def _scale(options: Sequence[Mapping[int, float]]) -> float:
+    largest = max((abs(g) for row in options for g in row.values()), default=0.0)
+    return scale_of(largest)
+
+
+def build(
+    problem: Problem, options: Sequence[Mapping[int, float]], *, category: str
+) -> CountModel:
+    """Build the model over *options* (gains by size, for each trainer).
+
+    Args:
+        problem: The problem.
+        options: Gains of the sizes to choose from, by trainer; 0 is among them
+            or the trainer's size now.
+        category: PuLP's name for the variables' kind; continuous to relax it.
+    """
+    model = pulp.LpProblem("count", pulp.LpMaximize)
+    scale = _scale(options)
+    objective: list[pulp.LpAffineExpression] = []
+    x = []
+    for j, (trainer, row) in enumerate(zip(problem.trainers, options, strict=True)):
+        z = {n: model.add_variable(f"z_{j}_{n}", 0, 1, category) for n in row}
+        objective += [scale * gain * z[n] for n, gain in row.items()]
+        model += pulp.lpSum(z.values()) == 1  # M2
+        x.append(_add_counts(model, (j, trainer), z, problem, category=category))
+    model += pulp.lpSum(objective)  # M0
+    capacity = []
+    for k, node_class in enumerate(problem.classes):  # M3
+        row = pulp.lpSum(counts[k] for counts in x) <= node_class.nodes
+        model += row, f"capacity_{k}"
+        capacity.append(row)
+    return CountModel(model, x, capacity, scale)
+
+
+def _add_counts(
+    model: pulp.LpProblem,
+    numbered: tuple[int, TrainerState],
+    z: Mapping[int, pulp.LpVariable],
+    problem: Problem,
+    *,
+    category: str,
+) -> list[pulp.LpVariable | int]:
+    """Add one trainer's counts by class: their sum (M2), no migration (M4)."""
+    j, trainer = numbered
+    held = sum(trainer.held)
+    grown = pulp.lpSum(z[n] for n in z if n > held)
+    shrunk = pulp.lpSum(z[n] for n in z if n < held)
+    x: list[pulp.LpVariable | int] = []
+    for k, node_class in enumerate(problem.classes):
+        before = trainer.held[k]
+        most = min(node_class.nodes, max(z)) if _may_use(trainer, k) else 0
+        if most == 0:
+            x.append(0)  # M5
+            continue
+        count = model.add_variable(f"x_{j}_{k}", 0, most, category)
+        x.append(count)
+        if len(problem.classes) > 1:
+            model += count >= before * (1 - shrunk)
+            model += count <= before + (most - before) * grown
+    model += pulp.lpSum(x) == pulp.lpSum(n * z[n] for n in z)
+    return x
+
+
+def _may_use(trainer: TrainerState, k: int) -> bool:
+    return trainer.usable is None or k in trainer.usable
+
+
+def _read(row: Sequence[pulp.LpVariable | int]) -> tuple[int, ...]:
+    variables = [count for count in row if not isinstance(count, int)]
+    values = iter(whole(variables))
+    return tuple([n if isinstance(n, int) else next(values) for n in row])
+
+
+def _finite(value: float | None) -> float:
+    return value if value is not None and math.isfinite(value) else 0.0
+
+
+# ----------------------------------------------------------------------
+# A fast plan that breaks no constraint: incumbent for the exact methods.
+
+# Sweeps over all trainers; each gives every trainer at most one better size.
+_MOST_SWEEPS = 20
+
+
+def greedy(
+    problem: Problem,
+    rows: Sequence[NDArray[np.float64]],
+    *,
+    targets: Sequence[int],
+    price: Sequence[float],
+) -> list[list[int]]:
+    """Bring every trainer near its target size, then spend what is left.
+
+    Shrinking trainers release nodes first; growing ones follow, those with the
+    fewest classes to choose from first; at last every trainer that gains by
+    growing on the nodes left does so.
+
+    Args:
+        problem: The problem.
+        rows: Gains by trainer at 0 .. max nodes, ``-inf`` where not allowed.
+        targets: Wanted size by trainer, each an allowed one.
+        price: What a node of each class is worth; cheap ones are taken first.
+
+    Returns:
+        Counts, shape (trainers, classes).
+    """
+    stock = _Stock(problem, price)
+    trainers = list(enumerate(problem.trainers))
+    for j, trainer in trainers:
+        if targets[j] < sum(trainer.held) or not np.isfinite(
+            rows[j][sum(trainer.held)]
+        ):
+            stock.resize(j, _most_within(rows[j], min(targets[j], stock.reach(j))))
+    by_choice = sorted(trainers, key=lambda jt: len(stock.usable[jt[0]]))
+    for j, trainer in by_choice:
+        if targets[j] > sum(trainer.held) == sum(stock.counts[j]):
+            size = _most_within(rows[j], min(targets[j], stock.reach(j)))
+            stock.resize(j, max(size, sum(trainer.held)))
+    for _ in range(_MOST_SWEEPS):
+        if not _sweep(stock, rows):
+            break
+    return stock.counts
+
+
+def _sweep(stock: _Stock, rows: Sequence[NDArray[np.float64]]) -> bool:
+    """Let each trainer grow to its best size within reach, best gain first."""
+    gained = []
+    for j, row in enumerate(rows):
+        best = _best_within(row, stock.reach(j))
+        more = float(row[best] - row[sum(stock.counts[j])])
+        if more > 0:
+            gained.append((more, -j))
+    for _, negative in sorted(gained, reverse=True):
+        j = -negative
+        best = _best_within(rows[j], stock.reach(j))
+        if rows[j][best] > rows[j][sum(stock.counts[j])]:
+            stock.resize(j, best)
+    return bool(gained)
+
+
+def _most_within(row: NDArray[np.float64], most: int) -> int:
+    """The largest allowed size up to *most*."""
+    return int(np.flatnonzero(np.isfinite(row[: most + 1]))[-1])
+
+
+def _best_within(row: NDArray[np.float64], most: int) -> int:
+    return int(row[: most + 1].argmax())
+
+
+class _Stock:
+    """Who has how many nodes of which class while a plan is being made."""
+
+    def __init__(self, problem: Problem, price: Sequence[float]) -> None:
+        every = range(len(problem.classes))
+        self._trainers = problem.trainers
+        self._price = price
+        self._cheap_first = sorted(every, key=lambda k: (price[k], k))
+        self.usable = [
+            frozenset(every) if t.usable is None else t.usable for t in problem.trainers
+        ]
+        self.counts = [list(t.held) for t in problem.trainers]
+        self._free = [
+            c.nodes - sum(t.held[k] for t in problem.trainers)
+            for k, c in enumerate(problem.classes)
+        ]
+
+    def reach(self, j: int) -> int:
+        """Most nodes that the trainer can have now without migrating."""
+        trainer, usable = self._trainers[j], self.usable[j]
+        own = self._own_within_reach(j)
+        if sum(own) < sum(trainer.held):
+            return sum(own)
+        return sum(own) + sum(
+            self._free[k] - (own[k] - self.counts[j][k]) for k in usable
+        )
+
+    def resize(self, j: int, size: int) -> None:
+        """Give the trainer *size* nodes, at most its reach, nested in its old ones."""
+        for k, count in enumerate(self.counts[j]):
+            self._free[k] += count
+        own = [
+            min(n, self._free[k]) if k in self.usable[j] else 0
+            for k, n in enumerate(self._trainers[j].held)
+        ]
+        row = drop(own, max(0, sum(own) - size), self._price)
+        missing = size - sum(row)
+        for k in self._cheap_first:
+            if k in self.usable[j]:
+                more = min(missing, self._free[k] - row[k])
+                row[k] += more
+                missing -= more
+        self.counts[j] = row
+        for k, count in enumerate(row):
+            self._free[k] -= count
+
+    def _own_within_reach(self, j: int) -> list[int]:
+        """Nodes it held at first that it still has or that are free again."""
+        held = self._trainers[j].held
+        return [
+            min(n, self.counts[j][k] + self._free[k]) if k in self.usable[j] else 0
+            for k, n in enumerate(held)
+        ]
+
+
+# ----------------------------------------------------------------------
+# Options that cannot be in any optimal plan, and a plan to start from.
+
+# Far above the rounding of a sum of gains, relative to its magnitude (R5).
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reduction:
+    """A bound, the best plan known, and how much each option loses.
+
+    Attributes:
+        rows: Gains by trainer at 0 .. max nodes, ``-inf`` where not possible.
+        losses: How far each lies under its trainer's best at the prices.
+        bound: No plan gains more.
+        rounding: Differences up to this say nothing.
+        counts: The best plan known, shape (trainers, classes).
+        gain: Its gain.
+    """
+
+    rows: Sequence[NDArray[np.float64]]
+    losses: Sequence[NDArray[np.float64]]
+    bound: float
+    rounding: float
+    counts: tuple[tuple[int, ...], ...]
+    gain: float
+
+    @property
+    def gap(self) -> float:
+        """How much a better plan can still gain, rounding included."""
+        return self.bound - self.gain + self.rounding
+
+    @property
+    def is_proof(self) -> bool:
+        """Whether the plan known is as good as the bound."""
+        return self.bound - self.gain <= self.rounding
+
+    def options(self, within: float) -> list[dict[int, float]]:
+        """Gains of the sizes that lose up to *within*, and the known plan's sizes."""
+        chosen = []
+        for row, lost, counts in zip(self.rows, self.losses, self.counts, strict=True):
+            sizes = {int(n) for n in np.flatnonzero(lost <= within)} | {sum(counts)}
+            chosen.append({n: float(row[n]) for n in sorted(sizes)})
+        return chosen
+
+    def improved(self, counts: tuple[tuple[int, ...], ...], gain: float) -> Reduction:
+        """The same with *counts* as the plan known, if they gain more."""
+        return replace(self, counts=counts, gain=gain) if gain > self.gain else self
+
+    def plan(self, *, proven: bool) -> Plan:
+        """The plan known, as its own bound where it is proven optimal."""
+        bound = self.gain if proven else max(self.gain, self.bound)
+        return Plan(self.counts, self.gain, bound)
+
+
+def reduce(
+    problem: Problem,
+    rows: Sequence[NDArray[np.float64]],
+    prices: Sequence[float],
+    sizes: Sequence[float],
+) -> Reduction:
+    """Bound the problem at *prices*, and find a greedy plan.
+
+    Args:
+        problem: The problem.
+        rows: From :func:`feasible_gains`.
+        prices: [lambda_k] Gain of a node of each class, 0 or more.
+        sizes: A relaxed plan's size by trainer to start from, or nothing.
+    """
+    paid = [
+        row - node_costs(trainer, problem, prices)[: len(row)]
+        for trainer, row in zip(problem.trainers, rows, strict=True)
+    ]
+    best = np.array([float(one.max()) for one in paid])
+    worth = sum(p * c.nodes for p, c in zip(prices, problem.classes, strict=True))
+    bound = float(best.sum()) + worth
+    rounding = _ROUNDING * (float(np.abs(best).sum()) + worth)
+    priced = [float(one.argmax()) for one in paid]
+    counts = _incumbent(problem, rows, [priced, *([sizes] if sizes else [])], prices)
+    losses = [top - one for one, top in zip(paid, best, strict=True)]
+    gain = plan_gain(problem, counts)
+    return Reduction(rows, losses, bound, rounding, counts, gain)
+
+
+def feasible_gains(problem: Problem) -> list[NDArray[np.float64]]:
+    """Gains by trainer, ``-inf`` where no plan can have that size (M2-M5)."""
+    rows = []
+    free = [0.0] * len(problem.classes)
+    for trainer in problem.trainers:
+        row = gains(trainer, problem.t_fwd_s).copy()
+        row[~np.isfinite(node_costs(trainer, problem, free))] = -np.inf
+        rows.append(row)
+    return rows
+
+
+def node_costs(
+    trainer: TrainerState, problem: Problem, prices: Sequence[float]
+) -> NDArray[np.float64]:
+    """Least price of 0 .. max nodes for *trainer* without migration (M4, M5).
+
+    Below what it holds it keeps its cheapest nodes; above, it keeps all and
+    adds the cheapest ones. ``inf`` where there are not that many.
+    """
+    usable = range(len(prices)) if trainer.usable is None else trainer.usable
+    most = len(trainer.curve.value_per_s) - 1
+    cheap_first = sorted(usable, key=lambda k: prices[k])
+    own = [prices[k] for k in cheap_first for _ in range(trainer.held[k])]
+    if len(own) == sum(trainer.held):
+        for k in cheap_first:
+            spare = problem.classes[k].nodes - trainer.held[k]
+            own += [prices[k]] * min(spare, most - len(own))
+    costs = np.full(most + 1, np.inf)
+    costs[: len(own) + 1] = np.cumsum([0.0, *own])
+    return costs
+
+
+def _incumbent(
+    problem: Problem,
+    rows: Sequence[NDArray[np.float64]],
+    starts: Sequence[Sequence[float]],
+    prices: Sequence[float],
+) -> tuple[tuple[int, ...], ...]:
+    """The best of the greedy plans from each start and from the present counts."""
+    held = [float(sum(trainer.held)) for trainer in problem.trainers]
+    plans = []
+    for start in (*starts, held):
+        targets = [
+            int(np.flatnonzero(np.isfinite(row[: int(size + 1e-6) + 1]))[-1])
+            for row, size in zip(rows, start, strict=True)
+        ]
+        counts = greedy(problem, rows, targets=targets, price=prices)
+        plans.append(tuple(map(tuple, counts)))
+    return max(plans, key=lambda counts: plan_gain(problem, counts))
+
+
+# ----------------------------------------------------------------------
+# The count MILP: node classes and whole counts (docs/model.md, "Class by class").
 
 # Share of the gap within which each stage looks for a plan, and its share of the
 # time; the prices of several classes take the rest.

@@ -9,30 +9,481 @@ searches only among plans that can beat the good plan.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from milp.errors import MalformedProblemError
 from milp.problem import Plan
-from milp.pruned import Limit, search
-from milp.relaxation import node_price
-from milp.rows import RowTable
+from milp.verify import gains, total
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from milp.problem import Problem
-    from milp.pruned import Answer
-    from milp.rows import Priced, Row
+    from numpy.typing import NDArray
+
+    from milp.problem import Curve, Problem, TrainerState
+
+
+# ----------------------------------------------------------------------
+# The exact search over plans whose loss against the bound is small (model.md, R4).
+
+Answer = tuple["Sequence[int]", float]
+
+_NO_PLAN: Answer = ((), -math.inf)
+# With more options a trainer than this, or more moves, arrays are quicker: a move
+# takes about 0.2 us, a trainer by arrays 10 us and more.
+_FEW_OPTIONS_pruned = 6
+_MOVES_PER_TRAINER = 50
+
+
+class Limit(NamedTuple):
+    """What a search may spend.
+
+    Attributes:
+        loss: Largest distance from the bound, objective units.
+        price: Loss of each unused node, objective units.
+        pool_nodes: Nodes to give.
+    """
+
+    loss: float
+    price: float
+    pool_nodes: int
+
+
+def search(priced: Sequence[Priced], limit: Limit) -> Answer:
+    """Return counts and gain of the best plan within *limit*; -inf if there is none.
+
+    Args:
+        priced: By trainer, at the limit's price.
+        limit: What the search may spend.
+    """
+    options = [one.within(limit.loss) for one in priced]
+    moves = sum([len(mine.by_loss) for mine in options])
+    if moves == len(options):
+        return _only_plan(options, limit)
+    if moves <= _FEW_OPTIONS_pruned * len(options):
+        answer = _search_few(options, [one.best for one in priced], limit)
+        if answer is not None:
+            return answer
+    return search_all(options, limit)
+
+
+def cells(priced: Sequence[Priced], limit: Limit) -> int:
+    """Return about how many sums :func:`search` has to look at, at most."""
+    options = [one.within(limit.loss) for one in priced]
+    return sum(
+        len(mine.by_loss) * max(0, most - least + 1)
+        for mine, (least, most) in zip(
+            options, _windows(options, limit)[1:], strict=True
+        )
+    )
+
+
+def _only_plan(options: Sequence[Options], limit: Limit) -> Answer:
+    counts = [mine.least for mine in options]
+    left = limit.pool_nodes - sum(counts)
+    if left < 0 or left * limit.price > limit.loss:
+        return _NO_PLAN
+    return counts, total([mine.by_loss[0][2] for mine in options])
+
+
+def _search_few(
+    options: Sequence[Options], best: Sequence[float], limit: Limit
+) -> Answer | None:
+    """Search state by state; None where that becomes too much.
+
+    A state is a number of nodes spoken for, unused ones among them.
+
+    Args:
+        options: By trainer.
+        best: By trainer, the gain net of price of an option that loses nothing.
+        limit: What the search may spend.
+    """
+    states, least, most = _begin(options, limit)
+    net = limit.loss
+    moves = _MOVES_PER_TRAINER * len(options)
+    choices: list[dict[int, int] | int] = []
+    for (fewest, largest, by_loss, *_), top in zip(options, best, strict=True):
+        moves -= len(states) * len(by_loss)
+        if moves < 0:
+            return None
+        least += largest
+        most += fewest
+        if fewest == largest:
+            more = by_loss[0][2]
+            states = {n + fewest: gain + more for n, gain in states.items()}
+            choices.append(fewest)
+        else:
+            window = (least, most)
+            states, choice = _step(states, by_loss, window, (net, limit.price))
+            choices.append(choice)
+        net -= top
+    if limit.pool_nodes not in states:
+        return _NO_PLAN
+    return _back(choices, limit.pool_nodes), states[limit.pool_nodes]
+
+
+def _back(choices: Sequence[dict[int, int] | int], pool_nodes: int) -> list[int]:
+    """Counts by trainer: the choice at the pool that later trainers leave."""
+    left, counts = pool_nodes, []
+    for choice in reversed(choices):
+        nodes = choice if isinstance(choice, int) else choice[left]
+        counts.append(nodes)
+        left -= nodes
+    return counts[::-1]
+
+
+def _begin(
+    options: Sequence[Options], limit: Limit
+) -> tuple[dict[int, float], int, int]:
+    """Return the states before the first trainer, and between which they lie."""
+    least = limit.pool_nodes - sum([mine.most for mine in options])
+    most = limit.pool_nodes - sum([mine.least for mine in options])
+    unused = _most_unused(most, limit)
+    return dict.fromkeys(range(max(0, least), unused + 1), 0.0), least, most
+
+
+def _most_unused(most: int, limit: Limit) -> int:
+    if limit.price * most > limit.loss:
+        return int(limit.loss / limit.price)
+    return most
+
+
+def _step(
+    states: dict[int, float],
+    by_loss: list[tuple[float, int, float]],
+    window: tuple[int, int],
+    net_and_price: tuple[float, float],
+) -> tuple[dict[int, float], dict[int, int]]:
+    """Best gain and smallest best count of one trainer, by nodes spoken for after it.
+
+    What a state has lost is the bound of its trainers less its gain net of price.
+    """
+    net, price = net_and_price
+    least, most = window
+    after: dict[int, float] = {}
+    choice: dict[int, int] = {}
+    for before, gain in states.items():
+        spare = net + gain - price * before
+        for loss, nodes, more in by_loss:
+            if loss > spare:
+                break
+            taken = before + nodes
+            if taken < least or taken > most:
+                continue
+            value = gain + more
+            known = after.get(taken)
+            if (
+                known is None
+                or value > known
+                or (value == known and nodes < choice[taken])
+            ):
+                after[taken] = value
+                choice[taken] = nodes
+    return after, choice
+
+
+def search_all(options: Sequence[Options], limit: Limit) -> Answer:
+    """Return what :func:`search` does, by array operations.
+
+    Looks at all sums of options that can end at the pool, whatever they lose.
+    """
+    windows = _windows(options, limit)
+    if any(least > most for least, most in windows):
+        return _NO_PLAN
+    best = [_padded(windows[0][1] - windows[0][0] + 1)]
+    best[0][1:-1] = 0.0
+    for mine, two in zip(options, pairwise(windows), strict=True):
+        best.append(_step_arrays(best[-1], mine, two))
+    value = float(best.pop()[1])
+    if value == -math.inf:
+        return _NO_PLAN
+    left, counts = limit.pool_nodes, []
+    for mine, before, (least, _) in zip(
+        reversed(options), reversed(best), windows[-2::-1], strict=True
+    ):
+        values = before.take(left - least + 1 - mine.nodes, mode="clip") + mine.gains
+        counts.append(int(mine.nodes[values.argmax()]))
+        left -= counts[-1]
+    return counts[::-1], value
+
+
+def _padded(states: int) -> NDArray[np.float64]:
+    """Room for *states* gains between two that are out of reach."""
+    room = np.empty(states + 2)
+    room[0] = room[-1] = -np.inf
+    return room
+
+
+def _step_arrays(
+    best: NDArray[np.float64],
+    options: Options,
+    windows: tuple[tuple[int, int], tuple[int, int]],
+) -> NDArray[np.float64]:
+    """Best gain with one more trainer, over the second window."""
+    (first, _), (least, most) = windows
+    after = _padded(most - least + 1)
+    if len(options.by_loss) == 1:
+        begin = least - first + 1 - options.least
+        np.add(best[begin : begin + most - least + 1], options.gains, out=after[1:-1])
+        return after
+    places = np.arange(least - first + 1, most - first + 2) - options.nodes[:, None]
+    table = best.take(places, mode="clip")
+    table += options.gains[:, None]
+    np.maximum.reduce(table, axis=0, out=after[1:-1])
+    return after
+
+
+def _windows(options: Sequence[Options], limit: Limit) -> list[tuple[int, int]]:
+    """Between what the states lie before each trainer and after the last one."""
+    least = limit.pool_nodes - sum([mine.most for mine in options])
+    most = limit.pool_nodes - sum([mine.least for mine in options])
+    unused = _most_unused(most, limit)
+    fewest = accumulate([mine.least for mine in options], initial=0)
+    largest = accumulate([mine.most for mine in options], initial=unused)
+    reach_least = accumulate([mine.most for mine in options], initial=least)
+    reach_most = accumulate([mine.least for mine in options], initial=most)
+    return list(
+        zip(map(max, fewest, reach_least), map(min, largest, reach_most), strict=True)
+    )
+
+
+# ----------------------------------------------------------------------
+# The linear relaxation of the one-class problem, in closed form (model.md, R1-R3).
+
+
+class Hull(NamedTuple):
+    """Rising segments of the concave hull of a trainer's gains.
+
+    Attributes:
+        slopes: Gain a node, falling, all above 0, shape (segments,).
+        widths: Nodes, shape (segments,).
+    """
+
+    slopes: NDArray[np.float64]
+    widths: NDArray[np.float64]
+
+
+def corners(row: NDArray[np.float64]) -> list[tuple[int, float]]:
+    """Return the upper concave hull of gains at 0 .. max nodes, as (nodes, gain).
+
+    ``-inf`` entries do not count; falling segments are left out. Every pass drops
+    what lies on or under the line between its neighbours; a few passes do.
+    """
+    sizes = np.flatnonzero(row[: int(row.argmax()) + 1] > -np.inf)
+    while True:
+        values = row[sizes]
+        slopes = (values[1:] - values[:-1]) / (sizes[1:] - sizes[:-1])
+        is_corner = np.ones(len(sizes), dtype=bool)
+        is_corner[1:-1] = slopes[1:] < slopes[:-1]
+        if is_corner.all():
+            break
+        sizes = sizes[is_corner]
+    return list(zip(sizes.tolist(), values.tolist(), strict=True))
+
+
+def hull_of(row: NDArray[np.float64]) -> Hull:
+    """Return the rising hull segments of gains at 0 .. max nodes."""
+    hull = corners(row)
+    segments = [(_slope(a, b), b[0] - a[0]) for a, b in pairwise(hull)]
+    both = np.array(segments, dtype=np.float64).reshape(-1, 2)
+    return Hull(both[:, 0], both[:, 1])
+
+
+def node_price(hulls: Sequence[Hull], pool_nodes: int) -> float:
+    """Return the gain of the last node that the relaxation buys, 0 if all fit."""
+    if not hulls:
+        return 0.0
+    slopes = np.concatenate([hull.slopes for hull in hulls])
+    order = np.argsort(-slopes)
+    bought = np.concatenate([hull.widths for hull in hulls])[order].cumsum()
+    last = int(bought.searchsorted(pool_nodes, side="right"))
+    return float(slopes[order[last]]) if last < len(order) else 0.0
+
+
+def _slope(left: tuple[int, float], right: tuple[int, float]) -> float:
+    return (right[1] - left[1]) / (right[0] - left[0])
+
+
+# ----------------------------------------------------------------------
+# What the exact solver derives from curves, kept between two calls.
+
+# Sizes over all rows and priced rows, some 50 bytes each; a replay of one log
+# uses a few hundred rows of some hundred sizes at a few hundred prices.
+_MOST_SIZES = 1 << 20
+# Losses this small beside the best are rounding; only says where to begin.
+_LOSSLESS_rows = 1e-12
+
+_Key = tuple["Curve", tuple[int, ...], float, float, float, bool]
+
+
+class Row(NamedTuple):
+    """A trainer's gains.
+
+    Attributes:
+        gains: At 0 .. max nodes, ``-inf`` where not allowed, shape (sizes,).
+        values: The same as a list, of which single gains are quicker to get.
+        best_within: The count of largest gain among 0 .. n, by n.
+        hull: Their concave hull.
+        priced: By price of a node, what :meth:`RowTable.priced` has made.
+    """
+
+    gains: NDArray[np.float64]
+    values: list[float]
+    best_within: list[int]
+    hull: Hull
+    priced: dict[float, Priced]
+
+
+class Options(NamedTuple):
+    """Sizes of a trainer to choose from.
+
+    Attributes:
+        least: The smallest of them.
+        most: The largest of them.
+        by_loss: Loss, nodes and gain of each, least loss first.
+        nodes: The sizes, ascending.
+        gains: Their gains.
+    """
+
+    least: int
+    most: int
+    by_loss: list[tuple[float, int, float]]
+    nodes: NDArray[np.intp]
+    gains: NDArray[np.float64]
+
+
+class Priced(NamedTuple):
+    """What each size of a trainer loses at a price (docs/model.md, R3).
+
+    Attributes:
+        best: Largest gain net of the price of its nodes.
+        least: Smallest size that loses nothing.
+        most: Largest size that loses nothing.
+        gains: The trainer's gains by size.
+        losses: Losses of all allowed sizes, ascending.
+        sizes: Those sizes, in the order of their losses.
+        shortlists: By length, what :meth:`within` has made.
+    """
+
+    best: float
+    least: int
+    most: int
+    gains: NDArray[np.float64]
+    losses: list[float]
+    sizes: NDArray[np.intp]
+    shortlists: dict[int, Options]
+
+    def count_within(self, loss: float) -> int:
+        """Return how many sizes lose no more than *loss*."""
+        return bisect_right(self.losses, loss)
+
+    def within(self, loss: float) -> Options:
+        """Return the sizes that lose no more than *loss*, 0 or more."""
+        count = bisect_right(self.losses, loss)
+        return self.shortlists.get(count) or self._add_shortlist(count)
+
+    def _add_shortlist(self, count: int) -> Options:
+        sizes = self.sizes[:count]
+        by_loss = zip(
+            self.losses[:count],
+            sizes.tolist(),
+            self.gains[sizes].tolist(),
+            strict=True,
+        )
+        nodes = np.sort(sizes)
+        options = self.shortlists[count] = Options(
+            int(nodes[0]), int(nodes[-1]), list(by_loss), nodes, self.gains[nodes]
+        )
+        return options
+
+
+class RowTable:
+    """Rows by trainer state, for one look-ahead at a time; bounded."""
+
+    def __init__(self) -> None:
+        self._clear(t_fwd_s=0.0)
+
+    def rows_of(self, problem: Problem) -> list[Row]:
+        """Return the rows of *problem*'s trainers."""
+        if problem.t_fwd_s != self._t_fwd_s or self._sizes > _MOST_SIZES:
+            self._clear(t_fwd_s=problem.t_fwd_s)
+        return [self._row(trainer) for trainer in problem.trainers]
+
+    def priced(self, rows: Sequence[Row], price: float) -> list[Priced]:
+        """Return *rows* at *price* a node."""
+        return [row.priced.get(price) or self._add_priced(row, price) for row in rows]
+
+    def _clear(self, *, t_fwd_s: float) -> None:
+        self._t_fwd_s = t_fwd_s
+        self._rows: dict[_Key, Row] = {}
+        self._sizes = 0
+
+    def _row(self, trainer: TrainerState) -> Row:
+        usable = trainer.usable is None or 0 in trainer.usable
+        key = (
+            trainer.curve,
+            trainer.held,
+            trainer.up_s,
+            trainer.down_s,
+            trainer.start_s,
+            usable,
+        )
+        row = self._rows.get(key)
+        if row is None:
+            all_gains = gains(trainer, self._t_fwd_s)
+            row = self._rows[key] = _row_of(all_gains if usable else all_gains[:1])
+            self._sizes += len(row.gains)
+        return row
+
+    def _add_priced(self, row: Row, price: float) -> Priced:
+        priced = row.priced[price] = price_sizes(row.gains, price)
+        self._sizes += len(priced.losses)
+        return priced
+
+
+def _row_of(row_gains: NDArray[np.float64]) -> Row:
+    tops = np.maximum.accumulate(row_gains)
+    rises = np.concatenate(([True], tops[1:] > tops[:-1]))
+    best_within = np.maximum.accumulate(np.where(rises, np.arange(len(tops)), 0))
+    values, hull = row_gains.tolist(), hull_of(row_gains)
+    return Row(row_gains, values, best_within.tolist(), hull, {})
+
+
+def price_sizes(row_gains: NDArray[np.float64], price: float) -> Priced:
+    """Return gains at 0 .. max nodes, ``-inf`` where not allowed, at *price* a node."""
+    sizes = np.flatnonzero(row_gains > -np.inf)
+    paid = row_gains[sizes] - price * sizes
+    best = float(paid.max())
+    losses = best - paid
+    order = losses.argsort(kind="stable")
+    lossless = sizes[losses <= _LOSSLESS_rows * (abs(best) + price * len(row_gains))]
+    return Priced(
+        best,
+        int(lossless[0]),
+        int(lossless[-1]),
+        row_gains,
+        losses[order].tolist(),
+        sizes[order],
+        {},
+    )
+
+
+# ----------------------------------------------------------------------
+# The exact optimum for one node class (docs/model.md, "One class").
 
 # Rounding of a sum of gains is far below this share of their magnitude; losses
 # this small are never pruned, so that ties survive (docs/model.md, R5).
 _ROUNDING = 1e-9
 # In two of three calls of a replay the best plan loses nothing, which shows
 # before any other plan is known.
-_LOSSLESS = 4.0
+_LOSSLESS_exact = 4.0
 # With more options a trainer than this it pays to try a smaller limit first: the
 # best plan mostly loses much less than the filled one.
-_FEW_OPTIONS = 6
+_FEW_OPTIONS_exact = 6
 _SHARE = 1 / 8
 
 
@@ -113,10 +564,10 @@ def _best(case: _Case) -> Answer:
 
 def _limits(case: _Case) -> Iterator[float]:
     """Losses to search within; the last but one is almost certain to be enough."""
-    yield _LOSSLESS * case.rounding
+    yield _LOSSLESS_exact * case.rounding
     gap = case.bound - _gain_after_filling(case) + 2 * case.rounding
     options = sum([one.count_within(gap) for one in case.priced])
-    if options > _FEW_OPTIONS * len(case.priced):
+    if options > _FEW_OPTIONS_exact * len(case.priced):
         yield gap * _SHARE
     yield gap
     yield math.inf

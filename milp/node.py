@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pulp
 
-from milp.keep import loose_bound
-from milp.objective import plan_gain
 from milp.problem import Plan
-from milp.proposal import Found, Proposal
-from milp.solver import whole
+from milp.solver import Found, Proposal, whole
+from milp.verify import loose_bound, plan_gain
 
 if TYPE_CHECKING:
     from milp.problem import Problem, TrainerState

@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from milp.errors import SolverFailedError, SolverUnavailableError
 from milp.exact import ExactSolver
-from milp.gap import gap
-from milp.keep import keep
-from milp.verify import check_problem, violations
+from milp.problem import gap
+from milp.verify import check_problem, keep, violations
 
 if TYPE_CHECKING:
     from milp.problem import Plan, Problem
-    from milp.proposal import Proposal
-    from milp.solver import ModelSolver
+    from milp.solver import ModelSolver, Proposal
 
 
 class SolverName(StrEnum):

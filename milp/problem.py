@@ -9,9 +9,18 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from milp.errors import MalformedProblemError
+
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from collections.abc import Iterable
+
+    from numpy.typing import ArrayLike, NDArray
+
+
+# ----------------------------------------------------------------------
+# The planning problem and its answer: what every solver takes and returns.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,3 +108,129 @@ class Plan:
     counts: tuple[tuple[int, ...], ...]
     gain: float
     bound: float
+
+
+# ----------------------------------------------------------------------
+# Curves: what a trainer's work is worth by node count.
+
+
+def custom(value_per_s: ArrayLike, sizes: Iterable[int] | None = None) -> Curve:
+    """Return a curve of any finite shape.
+
+    Args:
+        value_per_s: Objective units a second at 0 .. max nodes, shape (max + 1,);
+            entry 0 is 0. It is copied.
+        sizes: Node counts above 0 that the trainer can use, in any order; None
+            for all of 1 .. max.
+
+    Raises:
+        MalformedProblemError: A value is not finite, entry 0 is not 0, or a size
+            is missing from the curve.
+    """
+    values = np.array(value_per_s, dtype=np.float64)
+    _check_values(values)
+    allowed = range(1, len(values)) if sizes is None else sorted(set(sizes))
+    if len(allowed) == 0 or allowed[0] < 1 or allowed[-1] >= len(values):
+        raise MalformedProblemError(
+            f"sizes {list(allowed)} do not fit a curve of 0 to {len(values) - 1} "
+            f"nodes. Give at least one size from 1 to {len(values) - 1}."
+        )
+    values.flags.writeable = False
+    return Curve(values, tuple(int(size) for size in allowed))
+
+
+def throughput(samples_per_s: ArrayLike, sizes: Iterable[int] | None = None) -> Curve:
+    """Return the curve that counts samples; arguments as for :func:`custom`."""
+    return custom(samples_per_s, sizes)
+
+
+def speed_up(samples_per_s: ArrayLike, sizes: Iterable[int] | None = None) -> Curve:
+    """Return throughput over that of one node; arguments as for :func:`custom`.
+
+    A trainer that cannot run on one node is measured against the per-node
+    throughput on its smallest size, as if it scaled linearly up to there.
+
+    Raises:
+        MalformedProblemError: The trainer does no work on its smallest size, so
+            that nothing can be measured against it.
+    """
+    raw = custom(samples_per_s, sizes)
+    smallest = raw.sizes[0]
+    one_node_per_s = raw.value_per_s[smallest] / smallest
+    if one_node_per_s <= 0:
+        raise MalformedProblemError(
+            f"no speed-up over {smallest} nodes, where throughput is "
+            f"{raw.value_per_s[smallest]:g} samples a second. Give a throughput "
+            f"above 0 there, or use the throughput objective."
+        )
+    return custom(raw.value_per_s / one_node_per_s, raw.sizes)
+
+
+def weighted(curve: Curve, weight: float) -> Curve:
+    """Return *curve* with every value times *weight*, which is above 0."""
+    if not weight > 0:
+        raise MalformedProblemError(
+            f"weight {weight:g} is not above 0. To keep a trainer from running, "
+            f"leave it out of the problem."
+        )
+    return custom(curve.value_per_s * weight, curve.sizes)
+
+
+def _check_values(values: NDArray[np.float64]) -> None:
+    if values.ndim != 1 or values.size <= 1:
+        raise MalformedProblemError(
+            f"a curve needs one value for each of 0 to at least 1 nodes; got an "
+            f"array of shape {values.shape}."
+        )
+    if not np.isfinite(values).all() or values[0] != 0.0:
+        raise MalformedProblemError(
+            "a curve's values must be finite, and 0 at 0 nodes; got "
+            f"{values[0]:g} at 0 nodes, {int((~np.isfinite(values)).sum())} not finite."
+        )
+
+
+# ----------------------------------------------------------------------
+# How far a plan is from the best that there can be: the same figure everywhere.
+
+_ROUNDING = 1e-9
+"""Share up to which a gain and its bound differ by rounding alone."""
+
+
+def gap(gain: float, bound: float) -> float:
+    """Return what a plan lacks of the bound at most, over the larger of the two.
+
+    ::
+
+        (bound - gain) / max(|bound|, |gain|)
+
+    Where the plan gains anything that is the share of the bound that it misses. It is
+    defined for all others too: over 1 where the plan loses and another may gain, and
+    a share of the loss where all lose.
+
+    Args:
+        gain: Of the plan, in any unit.
+        bound: What no plan exceeds, in the same unit.
+
+    Returns:
+        0 for a plan that is proven the best, up to 2.
+    """
+    scale = max(abs(bound), abs(gain))
+    missing = bound - gain
+    return missing / scale if missing > _ROUNDING * scale else 0.0
+
+
+# ----------------------------------------------------------------------
+# How gains are scaled for solvers, whose tolerances are absolute.
+
+_LARGEST_GAIN = 1e4
+_NOTHING = 1e-200
+
+
+def scale_of(largest: float) -> float:
+    """Return what gains are multiplied by so that the largest is 10,000.
+
+    Args:
+        largest: The largest absolute gain. What is next to nothing stays as it is: the
+            quotient would be infinite, which no program takes.
+    """
+    return _LARGEST_GAIN / largest if largest > _NOTHING else 1.0

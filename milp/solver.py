@@ -7,6 +7,8 @@ round, verify, and never read an answer off a status alone.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from enum import StrEnum
 from importlib.util import find_spec
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Protocol
@@ -15,10 +17,86 @@ import cbcbox  # type: ignore[import-untyped]
 import pulp
 
 from milp.errors import SolverFailedError, SolverUnavailableError
-from milp.proposal import Found
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+
+    from milp.problem import Plan
+
+
+# ----------------------------------------------------------------------
+# A moment at which planning has to have an answer.
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """An end by a clock that comes in, so that planning itself knows none.
+
+    Attributes:
+        end_s: When *clock* will have reached it.
+        clock: Seconds that only go up.
+    """
+
+    end_s: float
+    clock: Callable[[], float]
+
+    def left_s(self) -> float:
+        """Return the seconds that are left; below 0 where it has passed."""
+        return self.end_s - self.clock()
+
+    def passed(self) -> bool:
+        """Tell whether nothing is left."""
+        return self.left_s() <= 0.0
+
+    def share(self, part: float) -> Deadline:
+        """Return an earlier end: *part* of what is left from now."""
+        now_s = self.clock()
+        return Deadline(now_s + part * max(0.0, self.end_s - now_s), self.clock)
+
+
+def _no_time() -> float:
+    return 0.0
+
+
+NEVER = Deadline(math.inf, _no_time)
+"""For callers with all the time there is."""
+
+# ----------------------------------------------------------------------
+# What a formulation proposes, before anybody has verified it.
+
+
+class Found(StrEnum):
+    """What a solver claims to have found."""
+
+    OPTIMUM = "optimum"
+    INCUMBENT = "incumbent"
+    NOTHING = "nothing within the limit"
+    INFEASIBLE = "infeasible"
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A plan that a formulation found, and what its solver claims about it.
+
+    Attributes:
+        plan: The plan, or None where the solver found none.
+        found: The claim.
+        reason: Why the claim holds where no solver made it; else empty.
+    """
+
+    plan: Plan | None
+    found: Found
+    reason: str = ""
+
+    @property
+    def is_optimum(self) -> bool:
+        """Whether the plan is claimed to be optimal."""
+        return self.found is Found.OPTIMUM
+
+
+# ----------------------------------------------------------------------
+# MILP solvers behind one interface; the only place that runs one.
+
 
 # A value further than this from a whole number is no rounding of one.
 _INTEGRALITY = 1e-5

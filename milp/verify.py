@@ -10,13 +10,148 @@ import math
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from milp.errors import MalformedProblemError
-from milp.objective import plan_gain
+from milp.problem import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from milp.problem import Plan, Problem, TrainerState
+    from numpy.typing import NDArray
+
+    from milp.problem import Problem, TrainerState
+
+
+# ----------------------------------------------------------------------
+# The gain of a plan (docs/model.md, M0).
+
+
+def gain(trainer: TrainerState, nodes: int, t_fwd_s: float) -> float:
+    """Return what *trainer* gains over the look-ahead by running on *nodes*.
+
+    The trainer earns its steady worth for the whole look-ahead and pays for a
+    change in work it does not do meanwhile; C is the count it holds now::
+
+        T_fwd O(n) - O(C) (Rup [n > C] + Rdw [n < C]) - [C = 0] Rst O(n)
+
+    Args:
+        trainer: The trainer as it stands.
+        nodes: Nodes after the decision, 0 to wait; at most the curve's end.
+        t_fwd_s: Look-ahead, seconds.
+
+    Returns:
+        Objective units; below 0 where the change costs more than the work is worth.
+
+    Source:
+        Objective of BFTrainer (arXiv:2106.12091) as its authors coded it, where
+        Rst is 0.
+    """
+    held = sum(trainer.held)
+    worth = trainer.curve.value_per_s
+    change_s = 0.0
+    if nodes > held:
+        change_s = trainer.up_s
+    elif nodes < held:
+        change_s = trainer.down_s
+    value = t_fwd_s * worth.item(nodes) - worth.item(held) * change_s
+    return value - trainer.start_s * worth.item(nodes) if held == 0 else value
+
+
+def gains(trainer: TrainerState, t_fwd_s: float) -> NDArray[np.float64]:
+    """Return the gain at every node count, ``-inf`` where it is not allowed.
+
+    To the last bit what :func:`gain` returns. A trainer that may use no class is
+    allowed 0 nodes only.
+
+    Returns:
+        Shape (max nodes + 1,), read-only, at 0 .. max nodes.
+    """
+    worth = trainer.curve.value_per_s
+    held = sum(trainer.held)
+    counts = np.arange(len(worth))
+    change_s = np.where(
+        counts > held, trainer.up_s, np.where(counts < held, trainer.down_s, 0.0)
+    )
+    row: NDArray[np.float64] = t_fwd_s * worth - worth[held] * change_s
+    if held == 0:
+        row -= trainer.start_s * worth
+    allowed = np.zeros(len(worth), dtype=bool)
+    allowed[[0, *trainer.curve.sizes]] = True
+    row[~allowed] = -np.inf
+    row.flags.writeable = False
+    return row
+
+
+def total(gain_by_trainer: Sequence[float]) -> float:
+    """Add gains up in the trainers' order, as every solver here does."""
+    summed = 0.0
+    for one in gain_by_trainer:
+        summed += one
+    return summed
+
+
+def plan_gain(problem: Problem, counts: Sequence[Sequence[int]]) -> float:
+    """Return the objective value of *counts*, shape (trainers, classes)."""
+    return total(
+        [
+            gain(trainer, sum(row), problem.t_fwd_s)
+            for trainer, row in zip(problem.trainers, counts, strict=True)
+        ]
+    )
+
+
+# ----------------------------------------------------------------------
+# The plan that changes nothing: what stays when no better plan can be trusted.
+
+
+def keep(problem: Problem) -> Plan:
+    """Return the counts held now.
+
+    A trainer that cannot run on what it holds (it lost nodes, or may no longer
+    use them) falls back to its largest size below; it gives up the shortest-lived
+    classes first.
+
+    Returns:
+        A plan that breaks no constraint; its bound is :func:`loose_bound`.
+    """
+    lives_s = [node_class.life_s for node_class in problem.classes]
+    counts = tuple([_kept(trainer, lives_s) for trainer in problem.trainers])
+    gain = plan_gain(problem, counts)
+    return Plan(counts, gain, max(gain, loose_bound(problem)))
+
+
+def loose_bound(problem: Problem) -> float:
+    """Return the gain if every trainer had its best size, as if nodes abounded."""
+    return total([float(gains(t, problem.t_fwd_s).max()) for t in problem.trainers])
+
+
+def _kept(trainer: TrainerState, lives_s: Sequence[float]) -> tuple[int, ...]:
+    usable = range(len(lives_s)) if trainer.usable is None else trainer.usable
+    kept = [n if index in usable else 0 for index, n in enumerate(trainer.held)]
+    fitting = [size for size in trainer.curve.sizes if size <= sum(kept)]
+    surplus = sum(kept) - max(fitting, default=0)
+    return tuple(drop(kept, surplus, [-life_s for life_s in lives_s]))
+
+
+def drop(counts: Sequence[int], surplus: int, price: Sequence[float]) -> list[int]:
+    """Take *surplus* nodes out of *counts*, dearest classes first.
+
+    Args:
+        counts: Nodes by class.
+        surplus: Nodes to give up, at most all.
+        price: What a node of each class is worth to others.
+    """
+    left = list(counts)
+    for index in sorted(range(len(left)), key=lambda k: (-price[k], k)):
+        given_up = min(surplus, left[index])
+        left[index] -= given_up
+        surplus -= given_up
+    return left
+
+
+# ----------------------------------------------------------------------
+# Checks of problems and plans in plain Python, whatever a solver claimed.
 
 # A claimed gain may add up in another order than ours.
 _RELATIVE_ROUNDING = 1e-9

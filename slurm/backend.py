@@ -12,10 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from slurm.batch import LeaseRequest, Submitted
-    from slurm.config import ClusterConfig, Release
+    from slurm.config import ClusterConfig, Leaf, Release
     from slurm.records import JobKey, JobRecord
     from slurm.snapshot import Snapshot
-    from slurm.topology import Leaf
 
 
 class SlurmBackend(Protocol):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from slurm.errors import UnreadableOutputError
+from slurm.records import UnreadableOutputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,8 +8,185 @@ wrote them: spelled out, the plans of a busy machine would be millions of names.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
-from slurm.states import ENDED, JobState, NodeState
+# ----------------------------------------------------------------------
+# What can go wrong between us and Slurm, by what the caller should do next.
+
+_SHOWN_CHARACTERS = 200
+
+
+class SlurmError(Exception):
+    """Something between us and Slurm went wrong."""
+
+
+class SlurmUnavailableError(SlurmError):
+    """Slurm did not answer; what was asked may or may not have happened."""
+
+
+class SlurmMissingError(SlurmUnavailableError):
+    """There is no such program on the PATH; nothing was asked."""
+
+
+class RequestsSpentError(SlurmError):
+    """We have asked as much as we may; this request was not sent."""
+
+
+class SlurmRefusedError(SlurmError):
+    """Slurm answered, and the answer is no.
+
+    Attributes:
+        said: All that the command said, empty where no command did.
+    """
+
+    def __init__(self, message: str, *, said: str = "") -> None:
+        self.said = said
+        super().__init__(message)
+
+
+class UnreadableOutputError(SlurmError):
+    """Slurm answered with something this version cannot read.
+
+    Attributes:
+        command: The command that answered, for example ``squeue``.
+        line_number: Line from 1; the record from 1 where the answer is JSON;
+            0 where the whole answer is meant.
+        line: What could not be read, shortened in the message only.
+        why: What was expected instead.
+    """
+
+    def __init__(self, command: str, line_number: int, line: str, why: str) -> None:
+        self.command = command
+        self.line_number = line_number
+        self.line = line
+        self.why = why
+        shown = line[:_SHOWN_CHARACTERS] + "…" * (len(line) > _SHOWN_CHARACTERS)
+        super().__init__(
+            f"cannot read line {line_number} of `{command}`: {why}: {shown!r}. "
+            f"No node was touched. If Slurm was upgraded, record the new output "
+            f"with `freetrain doctor --record` and attach it to a bug report."
+        )
+
+
+# ----------------------------------------------------------------------
+# The words that Slurm uses for the states of nodes and jobs.
+
+
+class NodeState(StrEnum):
+    """One of a node's base states, or one of the flags beside it."""
+
+    ALLOCATED = "ALLOCATED"
+    DOWN = "DOWN"
+    ERROR = "ERROR"
+    FUTURE = "FUTURE"
+    IDLE = "IDLE"
+    MIXED = "MIXED"
+    UNKNOWN = "UNKNOWN"
+
+    BLOCKED = "BLOCKED"
+    CLOUD = "CLOUD"
+    COMPLETING = "COMPLETING"
+    DRAIN = "DRAIN"
+    DYNAMIC_FUTURE = "DYNAMIC_FUTURE"
+    DYNAMIC_NORM = "DYNAMIC_NORM"
+    EXTERNAL = "EXTERNAL"
+    FAIL = "FAIL"
+    INVALID_REG = "INVALID_REG"
+    MAINTENANCE = "MAINTENANCE"
+    NOT_RESPONDING = "NOT_RESPONDING"
+    PLANNED = "PLANNED"
+    POWER_DOWN = "POWER_DOWN"
+    POWER_UP = "POWER_UP"
+    POWERED_DOWN = "POWERED_DOWN"
+    POWERING_DOWN = "POWERING_DOWN"
+    POWERING_UP = "POWERING_UP"
+    REBOOT_ISSUED = "REBOOT_ISSUED"
+    REBOOT_REQUESTED = "REBOOT_REQUESTED"
+    RESERVED = "RESERVED"
+    RESUME = "RESUME"
+
+
+class JobState(StrEnum):
+    """One of a job's base states, or one of the flags beside it."""
+
+    BOOT_FAIL = "BOOT_FAIL"
+    CANCELLED = "CANCELLED"
+    COMPLETED = "COMPLETED"
+    DEADLINE = "DEADLINE"
+    FAILED = "FAILED"
+    NODE_FAIL = "NODE_FAIL"
+    OUT_OF_MEMORY = "OUT_OF_MEMORY"
+    PENDING = "PENDING"
+    PREEMPTED = "PREEMPTED"
+    RUNNING = "RUNNING"
+    SUSPENDED = "SUSPENDED"
+    TIMEOUT = "TIMEOUT"
+
+    COMPLETING = "COMPLETING"
+    CONFIGURING = "CONFIGURING"
+    EXPEDITING = "EXPEDITING"
+    LAUNCH_FAILED = "LAUNCH_FAILED"
+    POWER_UP_NODE = "POWER_UP_NODE"
+    RECONFIG_FAIL = "RECONFIG_FAIL"
+    REQUEUED = "REQUEUED"
+    REQUEUE_FED = "REQUEUE_FED"
+    REQUEUE_HOLD = "REQUEUE_HOLD"
+    RESIZING = "RESIZING"
+    RESV_DEL_HOLD = "RESV_DEL_HOLD"
+    REVOKED = "REVOKED"
+    SIGNALING = "SIGNALING"
+    SPECIAL_EXIT = "SPECIAL_EXIT"
+    STAGE_OUT = "STAGE_OUT"
+    STOPPED = "STOPPED"
+
+
+ENDED = frozenset(
+    {
+        JobState.BOOT_FAIL,
+        JobState.CANCELLED,
+        JobState.COMPLETED,
+        JobState.DEADLINE,
+        JobState.FAILED,
+        JobState.NODE_FAIL,
+        JobState.OUT_OF_MEMORY,
+        JobState.PREEMPTED,
+        JobState.TIMEOUT,
+    }
+)
+"""Base states of jobs that do not run any more, but for what COMPLETING cleans up."""
+
+_NODE_STATES = {str(state): state for state in NodeState}
+_JOB_STATES = {str(state): state for state in JobState}
+
+
+def node_states(names: list[str]) -> tuple[frozenset[NodeState], frozenset[str]]:
+    """Sort *names*, in any case, into the known states and the unknown words.
+
+    A trailing ``*``, as older releases write it, means ``NOT_RESPONDING``.
+    """
+    known: set[NodeState] = set()
+    unknown: set[str] = set()
+    for name in names:
+        word = name.strip().upper()
+        if word.endswith("*"):
+            word = word[:-1]
+            known.add(NodeState.NOT_RESPONDING)
+        if word in _NODE_STATES:
+            known.add(_NODE_STATES[word])
+        elif word:
+            unknown.add(word)
+    return frozenset(known), frozenset(unknown)
+
+
+def job_states(names: list[str]) -> tuple[frozenset[JobState], frozenset[str]]:
+    """Sort *names*, in any case, into the known states and the unknown words."""
+    upper = {name.strip().upper() for name in names} - {""}
+    known = frozenset(_JOB_STATES[word] for word in upper if word in _JOB_STATES)
+    return known, frozenset(upper - _JOB_STATES.keys())
+
+
+# ----------------------------------------------------------------------
+# What Slurm tells, typed: nodes, jobs, reservations, partitions, its statistics.
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,3 +432,44 @@ class Sdiag:
     bf_cycles: int
     bf_last_cycle_s: float | None
     bf_last_took_s: float
+
+
+# ----------------------------------------------------------------------
+# What a lease asks of a node, and whether a node has it.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requirement:
+    """What a lease asks of its node.
+
+    Attributes:
+        partition: Name of the partition that leases are submitted to.
+        features: Features that the node must have, all of them.
+        gres: Generic resources it must have; an empty ``kind`` takes any.
+        memory_mib: Memory it must have at least.
+        cpus: CPUs it must have at least.
+    """
+
+    partition: str
+    features: frozenset[str] = frozenset()
+    gres: tuple[Gres, ...] = ()
+    memory_mib: int = 0
+    cpus: int = 0
+
+    def is_met_by(self, node: Node) -> bool:
+        """Tell whether *node*, were it free, could take the lease."""
+        return (
+            self.partition in node.partitions
+            and self.features <= node.features
+            and self.memory_mib <= node.memory_mib
+            and self.cpus <= node.cpus
+            and all(wanted.count <= _count(node, wanted) for wanted in self.gres)
+        )
+
+
+def _count(node: Node, wanted: Gres) -> int:
+    return sum(
+        gres.count
+        for gres in node.gres
+        if gres.name == wanted.name and wanted.kind in {"", gres.kind}
+    )

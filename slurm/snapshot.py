@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from slurm.hostlist import expand
-from slurm.states import NodeState
+from slurm.records import NodeState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -2,8 +2,8 @@
 
 ::
 
-    python -m examples.record_curves curves --out freetrain/recorded/curves
-    python -m examples.record_curves steps --out freetrain/recorded/step_times.csv
+    python -m examples.record_curves curves --out freetrain/losscurve/curves
+    python -m examples.record_curves steps --out freetrain/losscurve/step_times.csv
 
 Run it in the repository's top folder. docs/recorded-curves.md says what for.
 """

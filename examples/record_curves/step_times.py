@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from freetrain.recorded.step_time_file import COLUMNS, parse_step_times
+from freetrain.losscurve.recorded import COLUMNS, parse_step_times
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -13,30 +13,21 @@ from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING
 
-from freetrain.agent.agent import Agent
-from freetrain.agent.disk_board import DiskBoard
-from freetrain.agent.ear import Ear
-from freetrain.agent.journal import Journal
-from freetrain.agent.lease import Lease
-from freetrain.agent.listing import Listing
-from freetrain.agent.machine import Machine, unix_s
-from freetrain.agent.node import Node
-from freetrain.agent.patience import VARIABLE, read_patience
+from freetrain.agent.agent import Agent, Node
+from freetrain.agent.board import DiskBoard, Listing
+from freetrain.agent.machine import Ear, Journal, Machine, unix_s
+from freetrain.agent.seen import VARIABLE, Lease, read_patience
 from freetrain.broker.lease import LeaseKey
 from freetrain.errors import FreeTrainError, UsageError
-from freetrain.exchange.heartbeat import AgentState
-from freetrain.exchange.layout import StateDir
-from freetrain.launch.local_launcher import LocalLauncher, this_node
-from slurm.account import user_name
-from slurm.command_line import CommandLine
-from slurm.environment import scrubbed
+from freetrain.launch.local import LocalLauncher, this_node
+from freetrain.state.files import AgentState, StateDir
+from slurm.command_line import CommandLine, SubprocessRunner, scrubbed, user_name
 from slurm.records import JobKey
-from slurm.subprocess_runner import SubprocessRunner
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from freetrain.agent.patience import Patience
+    from freetrain.agent.seen import Patience
 
 USAGE = """\
 usage: python -m freetrain.agent STATE_DIR UUID TASK LIMIT_MIN GRACE_S
@@ -172,9 +163,11 @@ def _sweep(call: Call, patience: Patience) -> None:
 
 def _remove_groups() -> None:
     # Imported here: an agent's start is waited for, and only its end needs them.
-    from freetrain.pack.cgroup_place import own_places  # noqa: PLC0415
-    from freetrain.pack.folders import KernelFolders  # noqa: PLC0415
-    from freetrain.pack.leftovers import remove_empty_groups  # noqa: PLC0415
+    from freetrain.pack.shares import (  # noqa: PLC0415
+        KernelFolders,
+        own_places,
+        remove_empty_groups,
+    )
 
     remove_empty_groups(own_places(), KernelFolders())
 

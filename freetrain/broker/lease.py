@@ -7,8 +7,12 @@ and a job whose name we did not write down beforehand is never touched.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import TypeAlias
+
+# ----------------------------------------------------------------------
+# Leases and the intents they come from: what the broker remembers of both.
 
 _PREFIX = "freetrain-"
 
@@ -179,3 +183,211 @@ def submitted_leases(intent: Intent, job_id: int) -> tuple[Lease, ...]:
         )
         for task in range(intent.tasks)
     )
+
+
+# ----------------------------------------------------------------------
+# What the broker can do, as data; carried out by the tick, in the order given.
+
+
+class Why(StrEnum):
+    """Why a lease is ended."""
+
+    CLAIMED = "somebody's job could start on its node"
+    KEPT_FREE = "somebody's job would need its node if another ended"
+    MAKES_ROOM = "waiting leases must not take what is given up"
+    SECOND_JOB = "a lease has two jobs"
+    HOLE_CLOSED = "its hole closes"
+    SURPLUS = "no trainer wants it"
+    STAYED = "it was told to leave and did not"
+    OVERRAN = "its time limit is over"
+    UNHEARD = "its agent is not heard"
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """Submit leases: commit ``intent_of`` it first, then call sbatch.
+
+    Attributes:
+        shape: Requirement to ask with.
+        limit_min: Time limit, whole minutes.
+        deadline_s: Unix time by which they must have ended.
+        tasks: How many; above 1 they are one job array.
+    """
+
+    shape: str
+    limit_min: int
+    deadline_s: float
+    tasks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """End leases for one reason, with one command.
+
+    Attributes:
+        display_ids: What scancel calls them; never empty.
+        leases: The leases among them; none for second jobs.
+        why: Why.
+        is_gentle: Only tell them: commit and leave by yourself. Otherwise Slurm's
+            kill wait runs.
+    """
+
+    display_ids: tuple[str, ...]
+    leases: tuple[LeaseKey, ...]
+    why: Why
+    is_gentle: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """Create an assignment file; whoever was first with its generation, wins.
+
+    Where somebody else was first, the assignments after it must wait for the next
+    tick: they may count on what this one gives up.
+
+    Attributes:
+        assignment: The new generation.
+    """
+
+    assignment: Assignment
+
+
+Action: TypeAlias = Submit | Cancel | Assign
+
+
+def intent_of(submit: Submit, uuid: str, now_s: float) -> Intent:
+    """Return the intent to commit before *submit* is carried out."""
+    return Intent(
+        uuid=uuid,
+        shape=submit.shape,
+        limit_min=submit.limit_min,
+        deadline_s=submit.deadline_s,
+        tasks=submit.tasks,
+        created_s=now_s,
+    )
+
+
+def told(lease: Lease, cancel: Cancel, now_s: float) -> Lease:
+    """Return *lease* as it is to be remembered once *cancel* was sent."""
+    if cancel.is_gentle:
+        return replace(lease, notice_s=now_s)
+    return replace(lease, cancel_s=now_s)
+
+
+# ----------------------------------------------------------------------
+# How much the broker may do, and how it behaves towards others.
+
+
+class Mode(StrEnum):
+    """Who makes room for others: Slurm by preemption, or each tick by yielding."""
+
+    PREEMPT = "preempt"
+    YIELD = "yield"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The broker's caps and patience; the defaults suit a plain user.
+
+    Attributes:
+        mode: Who makes room for others.
+        most_leases: Leases that may wait or run at a time, those on their way
+            included.
+        most_new_leases: Leases that one tick may ask for.
+        most_array_tasks: Leases in one job array; 1 where arrays are refused.
+        most_calls: Commands that change something in Slurm, in one tick.
+        most_churn: Leases asked for and given up by choice, in ``churn_window_s``.
+            What others claim is given up whatever this says.
+        churn_window_s: Time over which churn is counted.
+        least_limit_min: Shortest time limit worth a lease, whole minutes.
+        most_limit_min: Longest time limit asked for, whole minutes.
+        start_slack_s: Time that Slurm gets to start a lease in its hole.
+        open_patience_s: How long a lease for a hole without end may wait.
+        unknown_life_s: How long a hole lasts whose end is hidden; 0 leaves it.
+        gone_ticks: Ticks in a row in which two sources must miss a job.
+        gone_s: For how long they must have missed it; ticks may be close together.
+        settle_s: How long a submission may be under way without showing.
+        notice_patience_s: How long a lease may take to leave by itself.
+        claim_patience_s: The same where somebody waits for its node.
+        unheard_s: How long a lease that trains nothing may be without an agent that
+            is heard; it holds a node for nothing.
+        cancel_retry_s: After how long a cancel that did nothing is repeated.
+        grow_after_s: How long a generation is left to start before it may grow.
+        grow_every_s: Shortest time between two generations for partial growth.
+        failed_start_s: A lease that fails sooner than this failed to start.
+        most_failed_starts: Failed starts in a row before the broker pauses.
+        pause_s: The first pause; each further failure doubles it.
+        most_pause_s: The longest pause.
+    """
+
+    mode: Mode = Mode.PREEMPT
+    most_leases: int = 64
+    most_new_leases: int = 32
+    most_array_tasks: int = 32
+    most_calls: int = 8
+    most_churn: int = 240
+    churn_window_s: float = 3_600.0
+    least_limit_min: int = 2
+    most_limit_min: int = 240
+    start_slack_s: float = 60.0
+    open_patience_s: float = 600.0
+    unknown_life_s: float = 0.0
+    gone_ticks: int = 2
+    gone_s: float = 60.0
+    settle_s: float = 120.0
+    notice_patience_s: float = 60.0
+    claim_patience_s: float = 20.0
+    unheard_s: float = 180.0
+    cancel_retry_s: float = 60.0
+    grow_after_s: float = 10.0
+    grow_every_s: float = 60.0
+    failed_start_s: float = 30.0
+    most_failed_starts: int = 3
+    pause_s: float = 300.0
+    most_pause_s: float = 3_600.0
+
+
+# ----------------------------------------------------------------------
+# What happened lately, and when repeated failures make the broker pause.
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """What happened lately, as the caps count it.
+
+    Attributes:
+        churned: Leases asked for and given up by choice in the last window.
+        failed_starts: Failed starts since the last one that worked.
+        last_failed_s: When the last of them was, Unix time.
+    """
+
+    churned: int = 0
+    failed_starts: int = 0
+    last_failed_s: float = 0.0
+
+
+NOTHING_LATELY = Pace()
+
+
+def paused_until_s(pace: Pace, limits: Limits) -> float | None:
+    """Return until when nothing may be submitted; None where nothing failed often.
+
+    Preemption never counts: ``Pace`` holds failures only.
+    """
+    surplus = pace.failed_starts - limits.most_failed_starts
+    if surplus < 0:
+        return None
+    doubled_s = limits.pause_s * 2.0 ** min(surplus, 30)
+    return pace.last_failed_s + min(doubled_s, limits.most_pause_s)
+
+
+def failed_to_start(lease: Lease, limits: Limits) -> bool:
+    """Tell whether *lease* is over because it failed, and failed too soon.
+
+    One that was preempted or cancelled did not fail, however short its life.
+    """
+    if lease.ended is not LeaseEnd.FAILED:
+        return False
+    if lease.start_s is None or lease.end_s is None:
+        return True
+    return lease.end_s - lease.start_s < limits.failed_start_s

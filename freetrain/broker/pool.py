@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from milp.problem import NodeClass
+from milp.assign import assign
+from milp.problem import NodeClass, Problem, TrainerState
+from milp.window import Stay
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from freetrain.broker.lease import Lease, LeaseKey
-    from freetrain.broker.limits import Limits
+    from freetrain.broker.lease import Assignment, Lease, LeaseKey, Limits
+    from freetrain.lookahead.base import Prospect
+    from milp.problem import Curve, Plan
     from slurm.holes import Hole
+
+
+# ----------------------------------------------------------------------
+# The nodes that can be planned with, and the few classes they fall into.
 
 _LEFT = 0.5  # of the least limit; a lease with less left is not worth a start
 
@@ -236,4 +244,453 @@ def _node_classes(
     return tuple(
         NodeClass("+".join(shapes), count, life_s)
         for shapes, count, life_s in zip(distinct, counts, lives_s, strict=True)
+    )
+
+
+# ----------------------------------------------------------------------
+# Nodes sorted by what is expected of them, for a planner that goes by it; pure.
+
+if TYPE_CHECKING:
+    Key = tuple[tuple[str, ...], str, int, bool]
+
+_STEP_S = 60.0
+"""Nodes of a group whose ends are known are told apart by the minute."""
+
+_ALIKE_S = 20.0
+"""Nodes that leave alone fall into one class where their lives differ by less."""
+
+_APART = 1e-6
+"""Share of a class that a hit takes whose nodes leave one by one: h(x) is linear."""
+
+
+class Forecast(Protocol):
+    """What is expected of nodes; ``forecast.live.LiveForecast`` or a fake of it."""
+
+    def group(self, node: str) -> str:
+        """Return the name of the nodes that are expected to leave with *node*."""
+        ...
+
+    def size(self, node: str) -> int:
+        """Return how many idle nodes that group has, whoever may use them."""
+        ...
+
+    def prospect(self, node: str, usable_s: float) -> Prospect:
+        """Return what is expected of the group of *node*, usable for so long."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """The nodes of a pool, sorted by what is expected of them.
+
+    Attributes:
+        classes: What the planner sees.
+        stays: What is expected of each class.
+        parts: Classes of one group, by group, where it falls into several: leased ones
+            first, as whoever fills up takes those that last longest first.
+    """
+
+    classes: Classes
+    stays: tuple[Stay, ...]
+    parts: tuple[tuple[int, ...], ...] = ()
+
+    def fresh(
+        self, held: Mapping[int, int], free: Mapping[int, int]
+    ) -> dict[int, float]:
+        """Return what share of the hits on classes is new to a trainer, where not all.
+
+        A hit on a group counts once: of its later parts only as far as it spares the
+        earlier ones, those nodes that the trainer holds and those that are to be had.
+
+        Args:
+            held: Its nodes by class.
+            free: Nodes that nobody holds, by class.
+        """
+        fresh = {}
+        for parts in self.parts:
+            before = 0
+            for k in parts:
+                own = held.get(k, 0) + free.get(k, 0)
+                if own and before:
+                    fresh[k] = (1.0 - self.stays[k].share) ** before
+                before += own
+        return fresh
+
+
+@dataclass(slots=True)
+class _Alike:
+    """Nodes that fall into one class, and what is expected of their whole groups."""
+
+    nodes: list[PoolNode] = field(default_factory=list)
+    groups: dict[str, Stay] = field(default_factory=dict)
+
+    def add(self, node: PoolNode, group: str, whole: Stay) -> None:
+        self.nodes.append(node)
+        self.groups[group] = whole
+
+
+def classify_by(
+    forecast: Forecast,
+    pool: Pool,
+    *,
+    now_s: float,
+    horizon_s: float,
+    wait_s: float = 0.0,
+) -> Foreseen:
+    """Sort the nodes of *pool* by who leaves together, and about when.
+
+    A class has one use, one group, and one known end where that comes before the
+    horizon. Nodes that leave alone are put together by how long they last: each of
+    them is hit by itself, so that the hits of a class add up.
+
+    Args:
+        forecast: What is expected.
+        pool: The nodes.
+        now_s: Unix time.
+        horizon_s: How far plans reach, seconds; what comes later counts nothing.
+        wait_s: How long idle nodes wait for a lease, during which nobody trains there;
+            above 0 they are apart from those that are leased already.
+    """
+    groups = {node.name: forecast.group(node.name) for node in pool.nodes}
+    sizes = Counter(groups.values())
+    wholes: dict[tuple[str, int], Stay] = {}
+    found: dict[Key, _Alike] = {}
+    for node in pool.nodes:
+        group = groups[node.name]
+        until = _until(max(0.0, node.end_s - now_s), horizon_s)
+        if (group, until) not in wholes:
+            known_s = math.inf if until < 0 else until * _STEP_S
+            prospect = forecast.prospect(node.name, known_s)
+            wholes[group, until] = Stay(forecast.size(node.name), *prospect)
+        whole = wholes[group, until]
+        is_alone = sizes[group] == 1
+        alike = f"alone {int(whole.life_s / _ALIKE_S)}" if is_alone else group
+        waits = wait_s > 0.0 and node.lease is None
+        key = (tuple(sorted(node.shapes)), alike, until, waits)
+        found.setdefault(key, _Alike()).add(node, group, whole)
+    return _foreseen(pool, found, now_s=now_s, horizon_s=horizon_s, wait_s=wait_s)
+
+
+def rank_by(
+    forecast: Forecast, nodes: Sequence[PoolNode], *, now_s: float, horizon_s: float
+) -> list[PoolNode]:
+    """Sort *nodes* by their expected lives, the longest first, groups kept whole.
+
+    Args:
+        forecast: What is expected.
+        nodes: Idle nodes.
+        now_s: Unix time.
+        horizon_s: How far expectations reach, seconds.
+    """
+
+    def key(node: PoolNode) -> tuple[float, str, float]:
+        usable_s = max(0.0, node.end_s - now_s)
+        until_s = math.inf if usable_s >= horizon_s else usable_s
+        life_s = forecast.prospect(node.name, until_s).life_s
+        return -life_s, forecast.group(node.name), -node.end_s
+
+    return sorted(nodes, key=key)
+
+
+def _until(usable_s: float, horizon_s: float) -> int:
+    """Return the whole minutes that a node can be used; -1 beyond the horizon."""
+    return -1 if usable_s >= horizon_s else int(usable_s / _STEP_S)
+
+
+def _foreseen(
+    pool: Pool,
+    found: Mapping[Key, _Alike],
+    *,
+    now_s: float,
+    horizon_s: float,
+    wait_s: float,
+) -> Foreseen:
+    classes, stays, index = [], [], {}
+    ordered = sorted(found)
+    for k, key in enumerate(ordered):
+        nodes, (shapes, alike, until, waits) = found[key].nodes, key
+        life_s = max(0.0, min(node.end_s for node in nodes) - now_s)
+        classes.append(NodeClass(f"{'+'.join(shapes)}, {alike}", len(nodes), life_s))
+        wholes = list(found[key].groups.values())
+        stay = _stay(wholes, len(nodes), is_end_known=until >= 0).until(horizon_s)
+        useful_s = max(0.0, stay.life_s - wait_s) if waits else stay.life_s
+        stays.append(stay._replace(life_s=useful_s))
+        index.update(dict.fromkeys((node.name for node in nodes), k))
+    return Foreseen(
+        Classes(
+            pool=pool,
+            classes=tuple(classes),
+            shapes=tuple(frozenset(key[0]) for key in ordered),
+            index=index,
+        ),
+        tuple(stays),
+        _parts(found, stays),
+    )
+
+
+def _parts(
+    found: Mapping[Key, _Alike], stays: Sequence[Stay]
+) -> tuple[tuple[int, ...], ...]:
+    """Return the classes of each group that falls into several, the longest first."""
+    parts: dict[tuple[str, int], list[int]] = {}
+    for k, key in enumerate(sorted(found)):
+        # Nodes that leave alone are in one class only: any of their groups will do.
+        group, (_, _, until, _) = next(iter(found[key].groups)), key
+        parts.setdefault((group, until), []).append(k)
+    return tuple(
+        tuple(sorted(own, key=lambda k: -stays[k].life_s))
+        for own in parts.values()
+        if len(own) > 1
+    )
+
+
+def _stay(wholes: Sequence[Stay], nodes: int, *, is_end_known: bool) -> Stay:
+    """Return what is expected of a class of one group, or of nodes that leave alone.
+
+    What is expected is told of whole groups, all idle nodes of them: of a group that
+    has others beside the class, fewer nodes are hit less, as W1 has it.
+
+    Of nodes that leave alone W1 is to be linear: x nodes are hit x times as often as
+    one. It is where the share is next to nothing, and ``hit`` then the hits on all of
+    them. But those whose known ends fall into one minute are lost at once.
+    """
+    if len(wholes) == 1:
+        one = wholes[0]
+        is_whole = one.nodes == nodes
+        return one if is_whole else one._replace(nodes=nodes, hit=one.hits()[nodes])
+    life_s = sum(one.life_s for one in wholes) / len(wholes)
+    if is_end_known:
+        return Stay(nodes, life_s, 1.0, 1.0)
+    hits = sum(one.hits()[1] for one in wholes)
+    return Stay(nodes, life_s, hits, _APART)
+
+
+# ----------------------------------------------------------------------
+# From trainers and a pool to a planning problem, and from a plan to leases.
+
+_SPREAD = 1.1
+"""Holes whose lives differ by less are asked for together: each request is a call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trainer:
+    """A trainer that wants nodes, as the broker sees it.
+
+    Attributes:
+        name: Unique among the trainers.
+        curve: Its worth by node count.
+        shape: The requirement that its nodes must meet.
+        up_s: Seconds that growing costs.
+        down_s: Seconds that shrinking costs.
+        start_s: Seconds that starting from no nodes costs.
+        assignment: Its newest generation, None before the first.
+    """
+
+    name: str
+    curve: Curve
+    shape: str
+    up_s: float
+    down_s: float
+    start_s: float
+    assignment: Assignment | None = None
+
+    @property
+    def leases(self) -> frozenset[LeaseKey]:
+        """The leases of its newest generation."""
+        return frozenset() if self.assignment is None else self.assignment.leases
+
+
+@dataclass(frozen=True, slots=True)
+class WantedTrainer:
+    """What one trainer is to have.
+
+    Attributes:
+        name: The trainer's name.
+        sizes: Node counts that it can use, ascending.
+        leases: Running leases that the plan gives it.
+        awaited_nodes: Nodes beyond those for which leases are yet to come.
+    """
+
+    name: str
+    sizes: tuple[int, ...]
+    leases: frozenset[LeaseKey]
+    awaited_nodes: int = 0
+
+    @property
+    def planned_nodes(self) -> int:
+        """How many nodes the plan gives it."""
+        return len(self.leases) + self.awaited_nodes
+
+
+@dataclass(frozen=True, slots=True)
+class WantedLeases:
+    """Equal leases that the plan needs beyond those that run.
+
+    Attributes:
+        shape: Requirement to ask with.
+        limit_min: Time limit to ask for, whole minutes.
+        most_limit_min: The longest limit that still fits into the holes.
+        deadline_s: Unix time by which they must have ended.
+        end_s: When the first of their holes ends, Unix time.
+        nodes: Holes they are meant for; Slurm chooses.
+    """
+
+    shape: str
+    limit_min: int
+    most_limit_min: float
+    deadline_s: float
+    end_s: float
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a plan asks for, in leases.
+
+    Attributes:
+        trainers: In order of admission.
+        requests: Leases that must wait in Slurm's queue, longest first.
+    """
+
+    trainers: tuple[WantedTrainer, ...]
+    requests: tuple[WantedLeases, ...]
+
+    @property
+    def kept(self) -> frozenset[LeaseKey]:
+        """The running leases that some trainer is to have."""
+        return frozenset(key for trainer in self.trainers for key in trainer.leases)
+
+
+def held_nodes(
+    trainers: Iterable[Trainer], pool: Pool
+) -> tuple[tuple[PoolNode, ...], ...]:
+    """Return the nodes of *pool* that each trainer runs on now.
+
+    A trainer whose curve has become shorter holds as many as it can use; the
+    others are anybody's.
+    """
+    by_lease = {node.lease.key: node for node in pool.nodes if node.lease is not None}
+    held = []
+    for trainer in trainers:
+        mine = [by_lease[key] for key in trainer.leases if key in by_lease]
+        mine.sort(key=lambda node: (-node.end_s, node.name))
+        held.append(tuple(mine[: trainer.curve.sizes[-1]]))
+    return tuple(held)
+
+
+def problem_of(
+    trainers: Sequence[Trainer], classes: Classes, *, t_fwd_s: float
+) -> Problem:
+    """Return what the planner is to solve."""
+    states = []
+    for trainer, mine in zip(trainers, held_nodes(trainers, classes.pool), strict=True):
+        held = [0] * len(classes.classes)
+        for node in mine:
+            held[classes.index[node.name]] += 1
+        shapes = enumerate(classes.shapes)
+        usable = (k for k, met in shapes if trainer.shape in met)
+        states.append(
+            TrainerState(
+                name=trainer.name,
+                curve=trainer.curve,
+                held=tuple(held),
+                up_s=trainer.up_s,
+                down_s=trainer.down_s,
+                start_s=trainer.start_s,
+                usable=frozenset(usable),
+            )
+        )
+    return Problem(classes.classes, tuple(states), t_fwd_s)
+
+
+def wanted_of(
+    plan: Plan,
+    trainers: Sequence[Trainer],
+    classes: Classes,
+    *,
+    now_s: float,
+    limits: Limits,
+) -> Wanted:
+    """Return the leases that *plan* needs.
+
+    Trainers keep, and grow into, nodes that run a lease already and last longest.
+
+    Raises:
+        MalformedProblemError: The plan is for another pool.
+    """
+    pool = classes.pool
+    held = held_nodes(trainers, pool)
+    taken = {node.name for mine in held for node in mine}
+    node_of = {node.name: node for node in pool.nodes}
+    given = assign(
+        plan.counts,
+        [[node.name for node in mine] for mine in held],
+        free=[node.name for node in pool.nodes if node.name not in taken],
+        rank=lambda name: _rank(node_of[name]),
+        class_of=lambda name: classes.index[name],
+    )
+    wanted, idle = [], []
+    for trainer, names in zip(trainers, given, strict=True):
+        nodes = [node_of[name] for name in sorted(names)]
+        leases = frozenset(n.lease.key for n in nodes if n.lease is not None)
+        awaited = [node for node in nodes if node.lease is None]
+        idle += [(trainer.shape, node) for node in awaited]
+        wanted.append(
+            WantedTrainer(trainer.name, trainer.curve.sizes, leases, len(awaited))
+        )
+    return Wanted(tuple(wanted), _requests(idle, now_s=now_s, limits=limits))
+
+
+def _rank(node: PoolNode) -> tuple[bool, float]:
+    return (node.lease is not None, node.end_s)
+
+
+def _requests(
+    idle: Sequence[tuple[str, PoolNode]], *, now_s: float, limits: Limits
+) -> tuple[WantedLeases, ...]:
+    by_shape: dict[str, list[PoolNode]] = defaultdict(list)
+    for shape, node in sorted(idle, key=lambda one: (one[1].end_s, one[1].name)):
+        by_shape[shape].append(node)
+    requests = (
+        _request(shape, group, now_s=now_s, limits=limits)
+        for shape, nodes in by_shape.items()
+        for group in _alike(nodes, now_s, 60.0 * limits.most_limit_min)
+    )
+    return tuple(sorted(requests, key=lambda r: (-r.limit_min, r.shape, r.nodes)))
+
+
+def _alike(
+    nodes: Sequence[PoolNode], now_s: float, longest_s: float
+) -> tuple[list[PoolNode], ...]:
+    """Split *nodes*, by end, where leases as short as the first would waste much."""
+    groups: list[list[PoolNode]] = []
+    for node in nodes:
+        life_s = min(node.end_s - now_s, longest_s)
+        if groups and life_s <= _SPREAD * (groups[-1][0].end_s - now_s):
+            groups[-1].append(node)
+        else:
+            groups.append([node])
+    return tuple(groups)
+
+
+def _request(
+    shape: str, nodes: Sequence[PoolNode], *, now_s: float, limits: Limits
+) -> WantedLeases:
+    """Return the leases that fit into all of *nodes*.
+
+    Slurm counts limits in whole minutes, so what does not fill one is cut off. The
+    deadline is what takes a lease away that started too late for its hole.
+    """
+    end_s = min(node.end_s for node in nodes)
+    fits_min = (end_s - now_s) / 60.0
+    slack_min = limits.start_slack_s / 60.0
+    limit_min = math.floor(min(fits_min - slack_min, limits.most_limit_min))
+    latest_s = now_s + 60.0 * limit_min + limits.open_patience_s
+    return WantedLeases(
+        shape=shape,
+        limit_min=limit_min,
+        most_limit_min=fits_min,
+        deadline_s=min(end_s, latest_s),
+        end_s=end_s,
+        nodes=tuple(sorted(node.name for node in nodes)),
     )

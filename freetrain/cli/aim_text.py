@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from freetrain.store.deliveries import Stage
+from freetrain.state.tables import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from freetrain.desk.overview import Overview
-    from freetrain.desk.status import Standing
-    from freetrain.store.deliveries import Delivery
+    from freetrain.client.status import Overview, Standing
+    from freetrain.state.tables import Delivery
 
 
 def aim_lines(one: Standing, seen: Overview) -> Iterator[str]:

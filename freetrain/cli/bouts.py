@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from freetrain.cli.compare import compare
 from freetrain.cli.progress import progress
 from freetrain.cli.world import real_world
-from freetrain.report.contest import scores_of
+from freetrain.report.quality import scores_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from freetrain.cli.request import ReplayRequest
     from freetrain.cli.world import World
-    from freetrain.report.contest import Score
+    from freetrain.report.quality import Score
 
 
 @dataclass(frozen=True, slots=True)

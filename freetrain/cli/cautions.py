@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from freetrain.priority.interface import Basis
+from freetrain.priority.base import Basis
 from freetrain.priority.registry import priority_named
 from freetrain.replay.policies.lookahead import HORIZON_S
 from freetrain.replay.run import with_costs
 from freetrain.replay.settings import BY_PRIORITY
-from freetrain.report.comparison import name_among
-from freetrain.report.rows import percent
-from freetrain.toml.duration import render_duration
-from freetrain.toml.wording import counted
+from freetrain.report.comparison import name_among, percent
+from freetrain.text import counted, render_duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
     from freetrain.replay.result import ReplayResult
     from freetrain.replay.settings import ReplaySettings
     from freetrain.replay.timeline import PoolTimeline
-    from freetrain.trainers.spec import TrainerSpec
+    from freetrain.replay.trainers import TrainerSpec
 
 HALF = 0.5
 """With this share of the nodes idle, something keeps the machine from working."""

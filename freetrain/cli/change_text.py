@@ -11,11 +11,11 @@ from freetrain.cli.exits import EX_USAGE
 from freetrain.cli.output import write_out
 from freetrain.cli.site import site_of
 from freetrain.cli.times import nodes_text
-from freetrain.desk.change import Changed, Verb, change
-from freetrain.desk.submission import job_of
-from freetrain.exchange.layout import StateDir
-from freetrain.store.trainers import TrainerState
-from freetrain.toml.duration import render_duration
+from freetrain.client.change import Changed, Verb, change
+from freetrain.client.submit import job_of
+from freetrain.state.files import StateDir
+from freetrain.state.tables import TrainerState
+from freetrain.text import render_duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -25,8 +25,7 @@ from freetrain.cli.unused import refuse_against
 from freetrain.replay.run import run_replay
 from freetrain.replay.timeline import DAY_S, PoolTimeline
 from freetrain.report.comparison import Comparison, hole_lengths_s
-from freetrain.toml.duration import render_duration
-from freetrain.toml.wording import counted, one_line
+from freetrain.text import counted, one_line, render_duration
 from logs.schedule import Method
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from freetrain.cli.world import World
     from freetrain.replay.result import ReplayResult
     from freetrain.replay.settings import ReplaySettings
-    from freetrain.trainers.spec import TrainerSpec
+    from freetrain.replay.trainers import TrainerSpec
 
 RIGID = "scavenger"
 """The policy that gives trainers their fixed size."""

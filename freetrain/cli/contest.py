@@ -13,7 +13,7 @@ from freetrain.cli.priority_settings import given_settings
 from freetrain.cli.request import DRAWN, ReplayRequest
 from freetrain.cli.unused import refuse_unused
 from freetrain.errors import UsageError
-from freetrain.quality.outlook import Better
+from freetrain.losscurve.outlook import Better
 from freetrain.replay.settings import ReplaySettings
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from rich import box
 from rich.table import Table
 
-from freetrain.report.contest import cell, lines
+from freetrain.report.quality import cell, lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from freetrain.cli.world import World
-    from freetrain.report.contest import Score
+    from freetrain.report.quality import Score
 
 
 ABREAST = 3

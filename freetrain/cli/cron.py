@@ -9,12 +9,11 @@ import typer
 from freetrain.cli import options
 from freetrain.cli.output import write_out
 from freetrain.cli.world import World
-from freetrain.cron.errors import CronUnavailableError
-from freetrain.cron.kinds import Found, Kind, fitting
+from freetrain.cron.tables import CronUnavailableError, Found, Kind, fitting
 from freetrain.errors import FreeTrainError
 
 if TYPE_CHECKING:
-    from freetrain.cron.ticks import Ticks
+    from freetrain.cron.install import Ticks
 
 SHOW_EXAMPLES = """
 freetrain cron show
@@ -94,7 +93,7 @@ def install(
 ) -> None:
     """Have `freetrain tick` run by itself; twice is no mistake."""
     world: World = ctx.obj
-    from freetrain.store.directory import prepare_directory  # noqa: PLC0415
+    from freetrain.state.database import prepare_directory  # noqa: PLC0415
 
     ticks = _ticks(world, config)
     chosen = kind or fitting(ticks.programs)
@@ -128,9 +127,9 @@ def remove(
 
 def _ticks(world: World, config: Path | None) -> "Ticks":
     # Imported here, so that help and completion stay quick.
-    from freetrain.cron.programs import RealPrograms  # noqa: PLC0415
-    from freetrain.cron.surroundings import ticks_of  # noqa: PLC0415
-    from freetrain.site.search import Surroundings, find_site  # noqa: PLC0415
+    from freetrain.config.site import Surroundings, find_site  # noqa: PLC0415
+    from freetrain.cron.install import ticks_of  # noqa: PLC0415
+    from freetrain.cron.tables import RealPrograms  # noqa: PLC0415
 
     around = Surroundings(world.environ, world.folder, world.uid)
     return ticks_of(

@@ -42,14 +42,14 @@ def curves(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     from freetrain.cli.curves_text import curves_text  # noqa: PLC0415
     from freetrain.cli.site import site_of  # noqa: PLC0415
     from freetrain.cli.watching import print_out  # noqa: PLC0415
-    from freetrain.desk.curves import curves_of  # noqa: PLC0415
-    from freetrain.exchange.layout import StateDir  # noqa: PLC0415
+    from freetrain.client.status import curves_of  # noqa: PLC0415
+    from freetrain.state.files import StateDir  # noqa: PLC0415
 
     world: World = ctx.obj
     state = StateDir(site_of(world, config).state_directory)
     found = curves_of(state, name=trainer, uid=world.uid)
     if out is not None:
-        from freetrain.report.curves_page import render_page  # noqa: PLC0415
+        from freetrain.report.curves import render_page  # noqa: PLC0415
 
         write_file(world.cwd / out, render_page(found).encode(), force=force)
     if as_json:

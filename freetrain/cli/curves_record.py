@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from freetrain.desk.curves import Aim, Curves
+    from freetrain.client.status import Aim, Curves
 
 
 _AHEAD = 1.1

@@ -10,18 +10,17 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from freetrain.report.rows import scaled
-from freetrain.toml.duration import render_duration
-from freetrain.toml.wording import counted, one_line
+from freetrain.report.comparison import scaled
+from freetrain.text import counted, one_line, render_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from rich.console import RenderableType
 
-    from freetrain.desk.curves import Aim, Curves
-    from freetrain.quality.fitted import FittedOutlook
-    from freetrain.quality.outlook import Point
+    from freetrain.client.status import Aim, Curves
+    from freetrain.losscurve.fit import FittedOutlook
+    from freetrain.losscurve.outlook import Point
 
 MEASURED_ROWS = 8
 AHEAD = (1.1, 1.25, 1.5, 2.0)

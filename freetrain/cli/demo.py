@@ -80,7 +80,7 @@ def demo(  # noqa: PLR0913 - one parameter an option, as Typer wants it
 
 
 def _replay(world: "World", *, as_json: bool, out: Path | None, force: bool) -> None:
-    from logs.generate.sample import shipped_sample  # noqa: PLC0415 - as above
+    from logs.generate import shipped_sample  # noqa: PLC0415 - as above
 
     sample = shipped_sample()
     request = ReplayRequest(

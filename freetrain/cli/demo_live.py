@@ -15,18 +15,15 @@ import typer
 
 from freetrain.cli.demo_live_screen import result_text, watching
 from freetrain.cli.output import check_folder, write_folder, write_out
-from freetrain.demo.figures import figures_of
-from freetrain.demo.live import Around, losses_alone, play
-from freetrain.demo.mpi import find_mpirun, variables
-from freetrain.demo.page import Played, render_page
-from freetrain.demo.wording import shortfalls
+from freetrain.demo.live import Around, find_mpirun, losses_alone, play, variables
+from freetrain.demo.report import Played, figures_of, render_page, shortfalls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from freetrain.cli.world import World
-    from freetrain.demo.figures import Figures
     from freetrain.demo.live import Moment
+    from freetrain.demo.report import Figures
 
 NOT_ALL_WELL = 1
 """Exit code where a trainer did not finish, or was not rescaled, or lost its way."""

@@ -11,17 +11,16 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from freetrain.demo.trainers import TRAINERS
-from freetrain.demo.wording import HEADINGS, NARROW, cards, trainer_row
+from freetrain.demo.live import TRAINERS
+from freetrain.demo.report import HEADINGS, NARROW, cards, trainer_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from freetrain.cli.world import World
-    from freetrain.demo.figures import Figures
-    from freetrain.demo.history import History
-    from freetrain.demo.live import Moment
-    from freetrain.standin.records import Cluster
+    from freetrain.demo.fake_slurm.cluster import Cluster
+    from freetrain.demo.live import History, Moment
+    from freetrain.demo.report import Figures
 
 QUIET_EVERY_S = 10.0
 _COLOURS = ("blue", "yellow", "green")

@@ -9,13 +9,12 @@ from rich.text import Text
 from freetrain.cli.maker_text import maker_text
 from freetrain.cli.pack_text import member_lines
 from freetrain.cli.times import ago, clock_text, nodes_text
-from freetrain.toml.wording import one_line
+from freetrain.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from freetrain.desk.overview import Overview
-    from freetrain.desk.status import Standing
+    from freetrain.client.status import Overview, Standing
 
 _WIDTH = 15
 

@@ -11,7 +11,7 @@ from freetrain.cli.output import write_out
 from freetrain.cli.world import World
 
 if TYPE_CHECKING:
-    from freetrain.doctor.subject import Subject
+    from freetrain.doctor.checks import Subject
 
 EXAMPLES = """
 freetrain doctor
@@ -43,13 +43,16 @@ def doctor(
     """Look at this cluster, and at FreeTrain on it; run one short job to prove it."""
     world: World = ctx.obj
     # Imported here, so that help and completion stay quick.
-    from freetrain.doctor.examination import examine  # noqa: PLC0415
-    from freetrain.doctor.finding import exit_code  # noqa: PLC0415
-    from freetrain.doctor.text import finding_text, summary_text  # noqa: PLC0415
+    from freetrain.doctor.checks import exit_code  # noqa: PLC0415
+    from freetrain.doctor.run import (  # noqa: PLC0415
+        examine,
+        finding_text,
+        summary_text,
+    )
 
     subject = _subject(world, config, may_run=not no_run)
     if record is not None:
-        from freetrain.doctor import record as recorder  # noqa: PLC0415
+        from freetrain.doctor import test_job as recorder  # noqa: PLC0415
 
         files = recorder.record(subject.runner, world.folder / record)
         write_out(world, f"{len(files)} files in {record}: look through them.\n")
@@ -73,13 +76,15 @@ def _subject(world: World, config: Path | None, *, may_run: bool) -> "Subject":
     import sys  # noqa: PLC0415
     import uuid  # noqa: PLC0415
 
-    from freetrain.cron.programs import RealPrograms  # noqa: PLC0415
-    from freetrain.doctor.subject import Subject  # noqa: PLC0415
-    from freetrain.site.search import Surroundings, find_site  # noqa: PLC0415
-    from slurm.account import user_name  # noqa: PLC0415
-    from slurm.command_line import CommandLine  # noqa: PLC0415
-    from slurm.environment import scrubbed  # noqa: PLC0415
-    from slurm.subprocess_runner import SubprocessRunner  # noqa: PLC0415
+    from freetrain.config.site import Surroundings, find_site  # noqa: PLC0415
+    from freetrain.cron.tables import RealPrograms  # noqa: PLC0415
+    from freetrain.doctor.checks import Subject  # noqa: PLC0415
+    from slurm.command_line import (  # noqa: PLC0415
+        CommandLine,
+        SubprocessRunner,
+        scrubbed,
+        user_name,
+    )
 
     around = Surroundings(world.environ, world.folder, world.uid)
     runner = SubprocessRunner(scrubbed(world.environ))

@@ -44,7 +44,7 @@ def drill(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     # Imported here, so that help and completion stay quick.
     from freetrain.cli.drilling import DrillRequest, rehearse  # noqa: PLC0415
     from freetrain.cli.site import site_of  # noqa: PLC0415
-    from freetrain.exchange.layout import StateDir  # noqa: PLC0415
+    from freetrain.state.files import StateDir  # noqa: PLC0415
 
     world: World = ctx.obj
     request = DrillRequest(

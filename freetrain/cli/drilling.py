@@ -12,17 +12,17 @@ from freetrain.broker.lease import job_name
 from freetrain.cli.maker_text import maker_text
 from freetrain.cli.output import write_out
 from freetrain.cli.times import nodes_text
-from freetrain.desk.drill import Mark, Watch, choose, verdict
-from freetrain.desk.overview import overview
+from freetrain.client.drill import Mark, Watch, choose, verdict
+from freetrain.client.status import overview
 from freetrain.errors import TryLaterError
-from freetrain.tick.cancelling import NOTICE
-from freetrain.tick.real_outside import slurm_of
-from freetrain.toml.wording import one_line
+from freetrain.text import one_line
+from freetrain.tick.act import NOTICE
+from freetrain.tick.environment import slurm_of
 
 if TYPE_CHECKING:
     from freetrain.cli.world import World
-    from freetrain.desk.drill import Drill
-    from freetrain.exchange.layout import StateDir
+    from freetrain.client.drill import Drill
+    from freetrain.state.files import StateDir
     from slurm.backend import SlurmBackend
     from slurm.records import JobRecord
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from freetrain.errors import FreeTrainError
-from freetrain.toml.wording import one_line
-from logs.errors import LogError, UnreadableLogError
+from freetrain.text import one_line
+from logs.trace import LogError, UnreadableLogError
 from milp.errors import MilpError, SolverUnavailableError
-from slurm.errors import (
+from slurm.records import (
     SlurmError,
     SlurmMissingError,
     SlurmRefusedError,

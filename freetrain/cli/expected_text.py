@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 
 from freetrain.cli.node_names import nodes_named
 from freetrain.cli.times import ago, clock_text, nodes_text, short_age
-from freetrain.toml.wording import per_cent
+from freetrain.text import per_cent
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from freetrain.forecast.delays import Interval
-    from freetrain.forecast.interface import Expected
-    from freetrain.tick.came import CameLine
-    from freetrain.tick.page import Page
+    from freetrain.lookahead.base import Expected
+    from freetrain.lookahead.calibration import Interval
+    from freetrain.tick.page import CameLine, Page
 
 _MOST_CAME = 6
 

@@ -10,8 +10,8 @@ from freetrain.cli.output import write_out
 
 if TYPE_CHECKING:
     from freetrain.cli.world import World
-    from freetrain.desk.curves import Curves
-    from freetrain.exchange.layout import StateDir
+    from freetrain.client.status import Curves
+    from freetrain.state.files import StateDir
 
 EXAMPLES = """
 freetrain explain digits
@@ -39,9 +39,11 @@ def explain(
     from freetrain.cli.explain_text import holes_part, trainer_part  # noqa: PLC0415
     from freetrain.cli.site import site_of  # noqa: PLC0415
     from freetrain.cli.watching import print_out  # noqa: PLC0415
-    from freetrain.desk.history import history  # noqa: PLC0415
-    from freetrain.desk.overview import overview  # noqa: PLC0415
-    from freetrain.exchange.layout import StateDir  # noqa: PLC0415
+    from freetrain.client.status import (  # noqa: PLC0415
+        history,
+        overview,
+    )
+    from freetrain.state.files import StateDir  # noqa: PLC0415
 
     world: World = ctx.obj
     state = StateDir(site_of(world, config).state_directory)
@@ -69,6 +71,6 @@ def _learned(
     state: "StateDir", trainer: str | None, *, uid: int
 ) -> "dict[str, Curves]":
     # Imported here: fits take longer than all the rest, and few ask for them.
-    from freetrain.desk.curves import curves_of  # noqa: PLC0415
+    from freetrain.client.status import curves_of  # noqa: PLC0415
 
     return {one.name: one for one in curves_of(state, name=trainer, uid=uid)}

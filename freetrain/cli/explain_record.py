@@ -12,9 +12,7 @@ from freetrain.cli.why_text import reason_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from freetrain.desk.curves import Curves
-    from freetrain.desk.history import Chapter
-    from freetrain.desk.overview import Overview
+    from freetrain.client.status import Chapter, Curves, Overview
     from freetrain.tick.page import Page
 
 

@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from freetrain.broker.explain import HoleReason
+from freetrain.broker.decide import HoleReason
 from freetrain.cli.aim_text import aim_lines
 from freetrain.cli.curves_text import bad_line_lines, outlook_lines, speed_lines
 from freetrain.cli.expected_text import came_text, expected_lines
@@ -20,20 +20,17 @@ from freetrain.cli.pack_text import member_lines, pack_line
 from freetrain.cli.plan_text import plan_lines
 from freetrain.cli.times import age_text, ago, clock_text, short_age
 from freetrain.cli.why_text import reason_of
-from freetrain.desk.status import Doing
-from freetrain.store.trainers import TrainerState
-from freetrain.toml.wording import one_line
+from freetrain.client.status import Doing
+from freetrain.state.tables import TrainerState
+from freetrain.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from rich.console import RenderableType
 
-    from freetrain.desk.curves import Curves
-    from freetrain.desk.history import Chapter
-    from freetrain.desk.overview import Overview
-    from freetrain.desk.status import Standing
-    from freetrain.exchange.ending import Ending
+    from freetrain.client.status import Chapter, Curves, Overview, Standing
+    from freetrain.state.files import Ending
     from freetrain.tick.page import HoleLine, Page, TrainerLine
 
 

@@ -10,14 +10,14 @@ from typing import Annotated
 import typer
 
 from freetrain.errors import UsageError
-from freetrain.forecast.interface import DEFAULT_FORECASTER
+from freetrain.lookahead.base import DEFAULT_FORECASTER
 
 
 def _known(values: list[str] | None) -> list[str]:
     """Refuse a forecaster that does not exist; name each one once."""
     if not values:
         return []
-    from freetrain.forecast.registry import forecaster_named  # noqa: PLC0415
+    from freetrain.lookahead.registry import forecaster_named  # noqa: PLC0415
 
     try:
         for value in values:
@@ -28,7 +28,7 @@ def _known(values: list[str] | None) -> list[str]:
 
 
 def _complete(incomplete: str) -> list[str]:
-    from freetrain.forecast.registry import FORECASTERS  # noqa: PLC0415
+    from freetrain.lookahead.registry import FORECASTERS  # noqa: PLC0415
 
     return [name for name in FORECASTERS if name.startswith(incomplete)]
 

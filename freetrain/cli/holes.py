@@ -49,8 +49,8 @@ def holes(
     from freetrain.cli.holes_text import holes_record, holes_screen  # noqa: PLC0415
     from freetrain.cli.site import site_of  # noqa: PLC0415
     from freetrain.cli.watching import print_out  # noqa: PLC0415
-    from freetrain.desk.idle import idle_of  # noqa: PLC0415
-    from freetrain.tick.real_outside import slurm_of  # noqa: PLC0415
+    from freetrain.client.holes import idle_of  # noqa: PLC0415
+    from freetrain.tick.environment import slurm_of  # noqa: PLC0415
 
     world: World = ctx.obj
     site = site_of(world, config)

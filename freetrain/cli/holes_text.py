@@ -12,16 +12,15 @@ from rich.text import Text
 
 from freetrain.cli.node_names import nodes_named
 from freetrain.cli.times import age_text, clock_text, nodes_text
-from freetrain.desk.idle import groups, steps, why_it_ends
-from freetrain.toml.duration import render_duration
-from freetrain.toml.wording import one_line
+from freetrain.client.holes import groups, steps, why_it_ends
+from freetrain.text import one_line, render_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from rich.console import RenderableType
 
-    from freetrain.desk.idle import Idle
+    from freetrain.client.holes import Idle
     from slurm.holes import Hole
 
 CAVEAT = (

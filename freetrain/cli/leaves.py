@@ -8,9 +8,9 @@ import typer
 
 from freetrain.cli.missing import missing
 from freetrain.errors import BadDataError
-from freetrain.toml.wording import one_line
-from slurm.errors import UnreadableOutputError
-from slurm.topology import leaf_by_node, parse_topology
+from freetrain.text import one_line
+from slurm.config import leaf_by_node, parse_topology
+from slurm.records import UnreadableOutputError
 
 TopologyFile = Annotated[
     Path | None,

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 from freetrain.cli.missing import missing
 from freetrain.errors import BadDataError, MissingInputError, UsageError
 from freetrain.replay.timeline import PoolTimeline
-from freetrain.toml.wording import closest, counted
-from freetrain.trainers.builtin import BUILTIN_NAMES, builtin_trainers
-from freetrain.trainers.file import read_trainers
+from freetrain.replay.trainers import BUILTIN_NAMES, builtin_trainers
+from freetrain.replay.trainers_file import read_trainers
+from freetrain.text import closest, counted
 from logs.read import read_trace
 from logs.schedule import Method, schedule
-from logs.schedule.holes import holes
-from logs.schedule.result import Reason
+from logs.schedule.simulation import Reason, holes
 from logs.trace import JobTrace
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from freetrain.cli.request import ReplayRequest
-    from freetrain.trainers.spec import TrainerSpec
+    from freetrain.replay.trainers import TrainerSpec
     from logs.schedule import Schedule
     from logs.trace import IdleTrace, Trace
 

@@ -10,26 +10,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from freetrain.cli.output import write_out
-from freetrain.desk.change import find_trainer
-from freetrain.desk.printed import (
-    Follower,
-    WorldLogs,
-    agent_sources,
-    check_generation,
-)
-from freetrain.desk.submission import LIVE, job_of
-from freetrain.launch.places import logs_of
-from freetrain.store.open_store import read_store
-from freetrain.store.trainers import trainers
-from freetrain.toml.wording import one_line
+from freetrain.client.change import find_trainer
+from freetrain.client.status import Follower, WorldLogs, agent_sources, check_generation
+from freetrain.client.submit import LIVE, job_of
+from freetrain.launch.request import logs_of
+from freetrain.state.database import read_store
+from freetrain.state.tables import trainers
+from freetrain.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from freetrain.cli.world import World
-    from freetrain.desk.printed import Source
-    from freetrain.exchange.layout import StateDir
-    from freetrain.store.trainers import TrainerRow
+    from freetrain.client.status import Source
+    from freetrain.state.files import StateDir
+    from freetrain.state.tables import TrainerRow
 
 EVERY_S = 0.5
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")

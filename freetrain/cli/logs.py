@@ -49,7 +49,7 @@ def logs(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     # Imported here, so that help and completion stay quick.
     from freetrain.cli.log_printing import LogRequest, print_logs  # noqa: PLC0415
     from freetrain.cli.site import site_of  # noqa: PLC0415
-    from freetrain.exchange.layout import StateDir  # noqa: PLC0415
+    from freetrain.state.files import StateDir  # noqa: PLC0415
 
     world: World = ctx.obj
     request = LogRequest(

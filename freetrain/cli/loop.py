@@ -14,14 +14,12 @@ from freetrain.cli.loop_request import loop_words
 from freetrain.cli.output import check_folder, write_folder, write_out
 from freetrain.cli.progress import progress
 from freetrain.errors import UsageError
-from freetrain.replay.loop.run import run_in_the_loop
-from freetrain.replay.loop.stage import Stage
+from freetrain.replay.loop import Stage, run_in_the_loop
 from freetrain.replay.run import Caller
 from freetrain.replay.timeline import DAY_S
-from freetrain.report.forecast_record import FORECAST_PAGE, forecast_records
-from freetrain.report.record import full_record, steady_record
-from freetrain.toml.duration import render_duration
-from freetrain.toml.wording import counted, one_line
+from freetrain.report.comparison import full_record, steady_record
+from freetrain.report.forecast import FORECAST_PAGE, forecast_records
+from freetrain.text import counted, one_line, render_duration
 from logs.schedule import Method
 from logs.trace import JobTrace
 
@@ -30,10 +28,10 @@ if TYPE_CHECKING:
 
     from freetrain.cli.request import ReplayRequest
     from freetrain.cli.world import World
-    from freetrain.replay.loop.run import LoopResult
-    from freetrain.replay.loop.settings import LoopSettings
+    from freetrain.replay.loop import LoopResult
+    from freetrain.replay.loop_settings import LoopSettings
     from freetrain.replay.settings import ReplaySettings
-    from freetrain.trainers.spec import TrainerSpec
+    from freetrain.replay.trainers import TrainerSpec
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -153,8 +151,8 @@ def _files(
     request: ReplayRequest, loop: LoopSettings, looped: Looped
 ) -> dict[str, bytes]:
     """Return the content of each file of ``--out``, the same bytes every time."""
-    from freetrain.report.folder import forecast_texts  # noqa: PLC0415 - Plotly
-    from freetrain.report.forecast_page import Origin  # noqa: PLC0415 - Plotly
+    from freetrain.report.forecast import Origin  # noqa: PLC0415 - Plotly
+    from freetrain.report.page import forecast_texts  # noqa: PLC0415 - Plotly
 
     origin = Origin(
         log=one_line(request.named),

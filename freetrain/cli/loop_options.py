@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from freetrain.cli.options import above_zero, zero_or_more
-from freetrain.replay.loop.settings import Mode
+from freetrain.replay.loop_settings import Mode
 
 InTheLoop = Annotated[
     Mode | None,

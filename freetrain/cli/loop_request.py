@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from freetrain.cli.options import POLICY_NAMES
 from freetrain.cli.request import is_drawn
 from freetrain.errors import UsageError
-from freetrain.replay.loop.settings import (
+from freetrain.replay.loop_settings import (
     IN_THE_LOOP,
     Mode,
     check_policy,
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from freetrain.cli.request import ReplayRequest
-    from freetrain.replay.loop.settings import LoopSettings
+    from freetrain.replay.loop_settings import LoopSettings
 
 _OF_PREEMPT = ("--notice", "--commit")
 _OF_YIELD = ("--lead", "--last", "--careful", "--careless")

@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from freetrain.cli.screen import figures, print_gaps
-from freetrain.replay.loop.settings import Mode
-from freetrain.report.comparison import name_among
-from freetrain.report.rows import percent, scaled
+from freetrain.replay.loop_settings import Mode
+from freetrain.report.comparison import name_among, percent, scaled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from freetrain.cli.world import World
-    from freetrain.replay.loop.run import LoopResult
-    from freetrain.replay.loop.settings import LoopSettings
+    from freetrain.replay.loop import LoopResult
+    from freetrain.replay.loop_settings import LoopSettings
 
 TRAINED = ("policy", "samples", "preempt", "lost to it", "coverage", "10 min")
 HARMED = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from freetrain.exchange.assigned import BROKER, USER
+from freetrain.state.files import BROKER, USER
 
 
 def maker_text(author: str) -> str:

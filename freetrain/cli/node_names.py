@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from freetrain.toml.wording import one_line
+from freetrain.text import one_line
 from slurm.hostlist import collapse
 
 if TYPE_CHECKING:

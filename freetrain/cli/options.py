@@ -11,9 +11,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from freetrain.quality.outlook import Better
+from freetrain.losscurve.outlook import Better
 from freetrain.replay.settings import DEFAULT_PRIORITY, Accounting, Solver
-from freetrain.toml.duration import parse_duration
+from freetrain.text import parse_duration
 
 POLICY_NAMES = ("freetrain", "equal", "scavenger", "static", "lookahead")
 """The keys of ``replay.policies.registry.POLICIES``, which takes long to import."""

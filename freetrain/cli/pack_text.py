@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from freetrain.pack.record import End
-from freetrain.pack.tries import how_it_failed
-from freetrain.toml.wording import per_cent
+from freetrain.pack.pack import End, how_it_failed
+from freetrain.text import per_cent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from freetrain.pack.record import Line, Record
+    from freetrain.pack.pack import Line, Record
 
 
 def pack_line(pack: Record) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from freetrain.report.gap_text import gap_percent
-from freetrain.store.trainers import TrainerState
+from freetrain.report.comparison import gap_percent
+from freetrain.state.tables import TrainerState
 from milp.planner import Outcome
 
 if TYPE_CHECKING:

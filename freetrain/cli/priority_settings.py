@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from freetrain.config.schema import MismatchError
+from freetrain.config.site import numbers
 from freetrain.errors import UsageError
-from freetrain.site.kinds import numbers
-from freetrain.toml.kind import MismatchError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

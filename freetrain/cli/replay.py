@@ -16,7 +16,7 @@ from freetrain.cli.request import ReplayRequest, is_drawn
 from freetrain.cli.unused import refuse_unused
 from freetrain.cli.world import World
 from freetrain.errors import UsageError
-from freetrain.quality.outlook import Better
+from freetrain.losscurve.outlook import Better
 from freetrain.replay.settings import (
     BY_PRIORITY,
     DEFAULT_PRIORITY,
@@ -200,9 +200,9 @@ def run_and_show(
     """Replay *request*, write its folder where asked, and show what came out."""
     # Imported here: reading numpy for `freetrain -h` would make it wait.
     from freetrain.cli.compare import compare  # noqa: PLC0415
-    from freetrain.report.forecast_record import forecast_records  # noqa: PLC0415
-    from freetrain.report.losers import quality_records  # noqa: PLC0415
-    from freetrain.report.record import full_record  # noqa: PLC0415
+    from freetrain.report.comparison import full_record  # noqa: PLC0415
+    from freetrain.report.forecast import forecast_records  # noqa: PLC0415
+    from freetrain.report.quality import quality_records  # noqa: PLC0415
 
     folder = None if out is None else world.cwd / out
     if folder is not None:
@@ -210,7 +210,7 @@ def run_and_show(
     compared = compare(request, world)
     comparison = compared.comparison
     if folder is not None:
-        from freetrain.report.folder import report_files  # noqa: PLC0415 - Plotly
+        from freetrain.report.page import report_files  # noqa: PLC0415 - Plotly
 
         write_folder(folder, report_files(comparison))
     if as_json:

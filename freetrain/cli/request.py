@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from freetrain.cli.priority_settings import own_settings
-from freetrain.forecast.interface import DEFAULT_FORECASTER
-from freetrain.quality.outlook import Better
+from freetrain.lookahead.base import DEFAULT_FORECASTER
+from freetrain.losscurve.outlook import Better
 from freetrain.replay.settings import BY_PRIORITY, DEFAULT_PRIORITY
 
 if TYPE_CHECKING:

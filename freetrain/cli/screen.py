@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 from rich import box
 from rich.table import Table
 
-from freetrain.report import quality_rows
-from freetrain.report.gap_text import GAPS, gap_lines
-from freetrain.report.quality_rows import AGAINST_HEADINGS, against_row, quality_row
-from freetrain.report.rows import HEADINGS, table_row
+from freetrain.report import quality as quality_rows
+from freetrain.report.comparison import GAPS, HEADINGS, gap_lines, table_row
+from freetrain.report.quality import AGAINST_HEADINGS, against_row, quality_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from freetrain.site.search import Surroundings, find_site
+from freetrain.config.site import Surroundings, find_site
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from freetrain.cli.world import World
-    from freetrain.site.settings import Site
+    from freetrain.config.site import Site
 
 
 def site_of(world: World, config: Path | None) -> Site:

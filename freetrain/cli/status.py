@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from freetrain.cli.world import World
-    from freetrain.desk.overview import Overview
+    from freetrain.client.status import Overview
 
 EXAMPLES = """
 freetrain status
@@ -46,8 +46,8 @@ def status(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     from freetrain.cli.status_record import status_record  # noqa: PLC0415
     from freetrain.cli.watching import print_out  # noqa: PLC0415
     from freetrain.cli.watching import watch as watch_it  # noqa: PLC0415
-    from freetrain.desk.overview import overview  # noqa: PLC0415
-    from freetrain.exchange.layout import StateDir  # noqa: PLC0415
+    from freetrain.client.status import overview  # noqa: PLC0415
+    from freetrain.state.files import StateDir  # noqa: PLC0415
 
     world: World = ctx.obj
     state = StateDir(site_of(world, config).state_directory)

@@ -8,9 +8,8 @@ from freetrain.cli.pack_text import pack_record
 from freetrain.cli.why_text import reason_of
 
 if TYPE_CHECKING:
-    from freetrain.desk.overview import Overview
-    from freetrain.desk.status import Standing
-    from freetrain.store.deliveries import Delivery
+    from freetrain.client.status import Overview, Standing
+    from freetrain.state.tables import Delivery
 
 
 def status_record(seen: Overview) -> dict[str, Any]:

@@ -14,18 +14,17 @@ from freetrain.cli.aim_text import aim_lines
 from freetrain.cli.pack_text import pack_line
 from freetrain.cli.times import ago, short_age
 from freetrain.cli.why_text import reason_of
-from freetrain.desk.status import Doing
-from freetrain.report.rows import UNKNOWN, scaled
-from freetrain.store.trainers import TrainerState
-from freetrain.toml.wording import one_line
+from freetrain.client.status import Doing
+from freetrain.report.comparison import UNKNOWN, scaled
+from freetrain.state.tables import TrainerState
+from freetrain.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rich.console import RenderableType
 
-    from freetrain.desk.overview import Overview
-    from freetrain.desk.status import Standing
+    from freetrain.client.status import Overview, Standing
 
 _COLOURS = {
     Doing.TRAINING: "green",

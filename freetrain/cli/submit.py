@@ -65,9 +65,12 @@ def submit(  # noqa: PLR0913 - one parameter an option, as Typer wants it
         submitted_record,
         submitted_text,
     )
-    from freetrain.desk.hand_in import Asked, hand_in  # noqa: PLC0415
-    from freetrain.desk.preview import preview_of  # noqa: PLC0415
-    from freetrain.tick.real_outside import real_outside  # noqa: PLC0415
+    from freetrain.client.submit import (  # noqa: PLC0415
+        Asked,
+        hand_in,
+        preview_of,
+    )
+    from freetrain.tick.environment import real_outside  # noqa: PLC0415
 
     world: World = ctx.obj
     handed_in = hand_in(

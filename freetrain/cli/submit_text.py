@@ -5,15 +5,14 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from freetrain.desk.submission import Begin
-from freetrain.store.trainers import TrainerState
-from freetrain.toml.wording import one_line
+from freetrain.client.submit import Begin
+from freetrain.state.tables import TrainerState
+from freetrain.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from freetrain.desk.hand_in import HandedIn
-    from freetrain.desk.preview import Preview
+    from freetrain.client.submit import HandedIn, Preview
 
 
 def submitted_record(one: HandedIn, preview: Preview | None) -> dict[str, Any]:

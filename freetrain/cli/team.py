@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING
 from freetrain.cli.load import load_trainers
 from freetrain.cli.request import DRAWN, is_drawn
 from freetrain.errors import BadDataError, MissingInputError, UsageError
-from freetrain.quality.outlook import Better
-from freetrain.trainers.curve_file import read_curve
-from freetrain.trainers.quality import truth_of
-from freetrain.trainers.quality_set import Demand, quality_trainers
+from freetrain.losscurve.outlook import Better
+from freetrain.replay.trainers import Demand, quality_trainers, truth_of
+from freetrain.replay.trainers_file import read_curve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from freetrain.cli.request import ReplayRequest
-    from freetrain.trainers.quality import QualityTruth
-    from freetrain.trainers.spec import TrainerSpec
+    from freetrain.replay.trainers import QualityTruth, TrainerSpec
 
 MOST_DRAWN = 10_000
 
@@ -57,7 +55,7 @@ def team(
 
 def _recorded() -> Iterator[QualityTruth]:
     """Yield the loss and the validation metric of each recorded training."""
-    from freetrain.recorded import load  # noqa: PLC0415 - 29 files to read
+    from freetrain.losscurve.recorded import load  # noqa: PLC0415 - 29 files to read
 
     for name, curve in load().items():
         for series in (curve.loss, curve.validation):

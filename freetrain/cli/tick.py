@@ -48,9 +48,9 @@ def tick(
     """Look at Slurm, plan, and act: once. cron calls it every minute."""
     # Imported here, so that help and completion stay quick.
     from freetrain.cli.site import site_of  # noqa: PLC0415
-    from freetrain.tick.follow_up import tick_and_follow_up  # noqa: PLC0415
-    from freetrain.tick.real_outside import real_outside  # noqa: PLC0415
+    from freetrain.tick.environment import real_outside  # noqa: PLC0415
     from freetrain.tick.tick import tick as run_tick  # noqa: PLC0415
+    from freetrain.tick.tick import tick_and_follow_up  # noqa: PLC0415
 
     world: World = ctx.obj
     site, outside = site_of(world, config), real_outside(world.environ)
@@ -82,7 +82,7 @@ def _write_lines(
     world: "World", reports: "Iterable[TickReport]", *, is_dry: bool
 ) -> None:
     """Write a line of each tick as soon as it is over; it may be long to the next."""
-    from freetrain.tick.line import line_of  # noqa: PLC0415 - as above
+    from freetrain.tick.page import line_of  # noqa: PLC0415 - as above
     from slurm.batch import sbatch_argv  # noqa: PLC0415 - as above
 
     before = "dry run, nothing was done: " if is_dry else ""
@@ -95,6 +95,6 @@ def _write_lines(
 
 
 def _readable(text: str) -> str:
-    from freetrain.toml.wording import one_line  # noqa: PLC0415 - as above
+    from freetrain.text import one_line  # noqa: PLC0415 - as above
 
     return one_line(text) + "\n"

@@ -70,8 +70,9 @@ def generate(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     """Generate a workload by the Lublin-Feitelson model, as SWF."""
     # Imported here, so that help and completion stay quick.
     from freetrain.cli.trace_text import deliver, rendered  # noqa: PLC0415
-    from logs.generate import lublin, model  # noqa: PLC0415
-    from logs.generate import sample as samples  # noqa: PLC0415
+    from logs import generate as lublin  # noqa: PLC0415
+    from logs import generate as model  # noqa: PLC0415
+    from logs import generate as samples  # noqa: PLC0415
 
     world: World = ctx.obj
     if sample:

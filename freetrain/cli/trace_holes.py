@@ -32,7 +32,7 @@ def holes(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     from freetrain.cli.load import idle_of, load_trace  # noqa: PLC0415
     from freetrain.cli.progress import progress  # noqa: PLC0415
     from freetrain.cli.trace_text import deliver, rendered  # noqa: PLC0415
-    from freetrain.report.record import idle_records  # noqa: PLC0415
+    from freetrain.report.comparison import idle_records  # noqa: PLC0415
     from logs.schedule import Method  # noqa: PLC0415
 
     world: World = ctx.obj

@@ -6,9 +6,8 @@ import dataclasses
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from freetrain.report.rows import percent
-from freetrain.toml.duration import render_duration
-from freetrain.toml.wording import one_line
+from freetrain.report.comparison import percent
+from freetrain.text import one_line, render_duration
 from logs.summary import Spread
 
 if TYPE_CHECKING:

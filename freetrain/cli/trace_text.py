@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from freetrain.cli.output import write_file, write_out
 from freetrain.errors import UsageError
-from logs.fragments import write_fragments
-from logs.job_csv import write_jobs_csv
+from logs.csv_formats import write_fragments, write_jobs_csv
 from logs.swf import write_swf
 from logs.trace import IdleTrace
 

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from freetrain.cli.request import DRAWN, is_drawn
 from freetrain.errors import UsageError
-from freetrain.quality.outlook import Better
+from freetrain.losscurve.outlook import Better
 from freetrain.replay.settings import BY_PRIORITY, DEFAULT_PRIORITY
-from freetrain.toml.wording import one_line
+from freetrain.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from freetrain.cli.request import ReplayRequest
-    from freetrain.trainers.spec import TrainerSpec
+    from freetrain.replay.trainers import TrainerSpec
 
 
 def refuse_unused(request: ReplayRequest) -> None:

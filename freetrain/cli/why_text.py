@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from freetrain.broker.explain import TrainerReason
-from freetrain.desk.status import Doing
-from freetrain.store.trainers import TrainerState
+from freetrain.broker.decide import TrainerReason
+from freetrain.client.status import Doing
+from freetrain.state.tables import TrainerState
 
 if TYPE_CHECKING:
-    from freetrain.desk.overview import Overview
-    from freetrain.desk.status import Standing
+    from freetrain.client.status import Overview, Standing
     from freetrain.tick.page import TrainerLine
 
 

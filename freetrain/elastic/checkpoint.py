@@ -11,20 +11,159 @@ import hashlib
 import io
 import json
 import zipfile
+from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import IO, TYPE_CHECKING, Any
+from enum import StrEnum
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import quote
 
 import numpy as np
 
-from freetrain.elastic.errors import CheckpointError
-from freetrain.elastic.state import flatten, unflatten
+from freetrain.elastic.errors import (
+    CheckpointError,
+    GenerationTakenError,
+    LaunchError,
+    StateError,
+)
+from freetrain.elastic.files import create_once, replaced, warn
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from freetrain.elastic.state import Arrays, State
+    from freetrain.elastic.files import RunDir
+
+
+# ----------------------------------------------------------------------
+# A program's state as arrays and a JSON tree: never pickle, so nothing can run.
+
+State: TypeAlias = dict[str, Any]
+Arrays: TypeAlias = "dict[str, NDArray[Any]]"
+Node: TypeAlias = list[Any]
+
+_BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
+_ARRAY_KINDS = "biufcSUmM"
+_DEEPEST = 50
+_LONGEST_KEY = 200
+
+
+def flatten(state: Mapping[str, Any]) -> tuple[Node, Arrays]:
+    """Return *state* as a tree that JSON can hold, and its arrays by path.
+
+    A state holds NumPy arrays and scalars, numbers, strings, booleans, None,
+    ``numpy.random.Generator`` objects, and dicts, lists and tuples of these. What
+    Python's ``random.getstate()`` and a bit generator's ``state`` return fits.
+
+    Raises:
+        StateError: It holds something else; the message names the place.
+    """
+    arrays: Arrays = {}
+    return _flatten(state, (), arrays), arrays
+
+
+def _flatten(value: Any, path: tuple[str, ...], arrays: Arrays) -> Node:  # noqa: ANN401
+    if len(path) > _DEEPEST:
+        raise _refused(path, f"is nested deeper than {_DEEPEST} levels")
+    if isinstance(value, np.ndarray | np.generic):
+        return _keep_array(value, path, arrays)
+    if isinstance(value, np.random.Generator):
+        inner = _flatten(value.bit_generator.state, path, arrays)
+        return ["generator", inner]
+    if isinstance(value, dict):
+        return ["dict", _flatten_entries(value, path, arrays)]
+    if isinstance(value, list | tuple):
+        entries = [_flatten(v, (*path, str(i)), arrays) for i, v in enumerate(value)]
+        return ["list" if isinstance(value, list) else "tuple", entries]
+    return _flatten_scalar(value, path)
+
+
+def _flatten_entries(
+    entries: Mapping[Any, Any], path: tuple[str, ...], arrays: Arrays
+) -> dict[str, Node]:
+    for key in entries:
+        if not isinstance(key, str):
+            raise _refused(path, f"has a key that is no string: {key!r:.80}")
+        if len(key) > _LONGEST_KEY:
+            raise _refused(path, f"has a key longer than {_LONGEST_KEY} characters")
+    return {k: _flatten(v, (*path, k), arrays) for k, v in entries.items()}
+
+
+def _flatten_scalar(value: Any, path: tuple[str, ...]) -> Node:  # noqa: ANN401
+    # Exact types: a subclass would come back as its parent.
+    kind = type(value)
+    if kind is float:
+        return ["float", value.hex()]
+    if kind is int:
+        return ["int", hex(value)]
+    if kind in (str, bool, type(None)):
+        return ["plain", value]
+    raise _refused(path, f"is of type {kind.__module__}.{kind.__qualname__}")
+
+
+def _keep_array(
+    value: NDArray[Any] | np.generic, path: tuple[str, ...], arrays: Arrays
+) -> Node:
+    array = np.asarray(value)
+    if array.dtype.kind not in _ARRAY_KINDS:
+        raise _refused(path, f"is an array of {array.dtype}")
+    member = "/".join(quote(part, safe="", errors="surrogatepass") for part in path)
+    arrays[member] = array
+    return ["array" if isinstance(value, np.ndarray) else "scalar", member]
+
+
+def _refused(path: tuple[str, ...], why: str) -> StateError:
+    return StateError(
+        f"the state at {'/'.join(path)[:200] or 'its top'!r} {why}, which a checkpoint "
+        f"cannot hold. Nothing was committed. Give it as NumPy arrays, numbers, "
+        f"strings, or dicts and lists of these."
+    )
+
+
+def unflatten(tree: object, arrays: Arrays) -> State:
+    """Return the state that :func:`flatten` took apart.
+
+    Raises:
+        CheckpointError: The tree is not one that :func:`flatten` makes.
+    """
+    try:
+        state = _build(tree, arrays)
+    # Whatever a crafted tree makes NumPy or Python raise, it is not used.
+    except Exception as error:
+        raise CheckpointError(f"its tree of values cannot be read: {error}") from error
+    if not isinstance(state, dict):
+        raise CheckpointError("its tree of values has no names")
+    return state
+
+
+def _build(node: Any, arrays: Arrays) -> Any:  # noqa: ANN401
+    tag, value = node
+    builders: dict[str, Callable[[Any], Any]] = {
+        "array": lambda member: arrays[member],
+        "scalar": lambda member: arrays[member][()],
+        "generator": lambda inner: _build_generator(_build(inner, arrays)),
+        "dict": lambda entries: {k: _build(v, arrays) for k, v in entries.items()},
+        "list": lambda entries: [_build(v, arrays) for v in entries],
+        "tuple": lambda entries: tuple(_build(v, arrays) for v in entries),
+        "float": float.fromhex,
+        "int": lambda text: int(text, 16),
+        "plain": lambda plain: plain,
+    }
+    return builders[tag](value)
+
+
+def _build_generator(inner: dict[str, Any]) -> np.random.Generator:
+    name = inner["bit_generator"]
+    if name not in _BIT_GENERATORS:
+        raise ValueError(f"unknown bit generator {name!r:.80}")
+    bits = getattr(np.random, name)()
+    bits.state = inner
+    return np.random.Generator(bits)
+
+
+# ----------------------------------------------------------------------
+# One checkpoint file: an .npz archive whose last 64 bytes are its SHA-256.
 
 FORMAT = "freetrain-checkpoint"
 VERSION = 1
@@ -222,3 +361,223 @@ def _read_array(member: bytes) -> NDArray[Any]:
 
 def _read_position(found: Mapping[str, int]) -> Position:
     return Position(**{name: int(found[name]) for name in Position.__slots__})
+
+
+# ----------------------------------------------------------------------
+# How a fragment ended, in a file that is written once.
+
+
+class Ending(StrEnum):
+    """What the launcher is to make of a fragment's end."""
+
+    RESCALED = "rescaled"  # asked to stop: launch the next generation
+    FINISHED = "finished"  # the training is over
+    DO_NOT_RESTART = "do not restart"  # the program gave up: do not launch again
+    SUPERSEDED = "superseded"  # a later generation exists: nothing to do
+    FAILED = "failed"  # an error; the exit code is not 0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One fragment's end.
+
+    Attributes:
+        ending: What the launcher is to make of it.
+        generation: The fragment's number.
+        step: Steps done since the training began.
+        committed_step: Steps that the newest checkpoint of this fragment has, or
+            the one it restored; the next generation goes on from there.
+        message: Why, for people; may be empty.
+        t: When, in Unix seconds.
+    """
+
+    ending: Ending
+    generation: int
+    step: int
+    committed_step: int
+    message: str
+    t: float
+
+
+def write_outcome(run_dir: RunDir, outcome: Outcome) -> bool:
+    """Write *outcome* unless this generation has one.
+
+    Returns:
+        Whether this call wrote it; the first of several ranks that fail does.
+
+    Raises:
+        OSError: It could not be written.
+    """
+    fields = asdict(outcome)
+    fields["outcome"] = str(fields.pop("ending"))
+    run_dir.outcomes.mkdir(parents=True, exist_ok=True, mode=0o700)
+    text = json.dumps(fields, indent=1) + "\n"
+    return create_once(run_dir.outcome(outcome.generation), text.encode("ascii"))
+
+
+def read_outcome(run_dir: RunDir, generation: int) -> Outcome | None:
+    """Return how *generation* says that it ended; what it leaves out is 0 or empty.
+
+    Returns:
+        None where it left no word, or one that makes no sense.
+
+    Raises:
+        OSError: It cannot be read now.
+    """
+    with suppress(FileNotFoundError, ValueError):
+        found = json.loads(run_dir.outcome(generation).read_bytes())
+        if isinstance(found, dict):
+            return _outcome(found, generation)
+    return None
+
+
+def _outcome(found: dict[str, Any], generation: int) -> Outcome:
+    return Outcome(
+        ending=Ending(found.get("outcome", "")),
+        generation=generation,
+        step=_whole(found.get("step")),
+        committed_step=_whole(found.get("committed_step")),
+        message=str(found.get("message", "")),
+        t=found.get("t", 0.0),
+    )
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+# ----------------------------------------------------------------------
+# The committed states of a run: the two newest, fenced by generation.
+
+_KEPT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A checkpoint file that was read and found whole.
+
+    Attributes:
+        content: The file's bytes.
+        checkpoint: What is in them.
+    """
+
+    content: bytes
+    checkpoint: Checkpoint
+
+
+class CheckpointStore:
+    """Reads and commits the checkpoints of one run; used by rank 0 alone."""
+
+    def __init__(self, run_dir: RunDir, *, generation: int) -> None:
+        self._run_dir = run_dir
+        self._generation = generation
+        self._claimed = False
+        self._unusable: set[Path] = set()
+
+    def claim(self) -> None:
+        """Start this generation: nobody else may, and no earlier one may commit.
+
+        Raises:
+            GenerationTakenError: It was started or has ended, or a later one exists.
+            OSError: The run directory cannot be written; a commit will try again.
+        """
+        if self.is_superseded():
+            raise self._taken("a later generation exists")
+        if self._run_dir.outcome(self._generation).exists():
+            raise self._taken("it has ended already")
+        self._run_dir.create()
+        claim = self._run_dir.claim(self._generation)
+        if not create_once(claim, b""):
+            raise self._taken("it was started before")
+        self._claimed = True
+        self._remove_left_overs()
+
+    def is_superseded(self) -> bool:
+        """Tell whether a later generation exists, so that this one may not commit.
+
+        Raises:
+            OSError: The folder of generations cannot be read.
+        """
+        return self._run_dir.newest_generation() > self._generation
+
+    def commit(self, checkpoint: Checkpoint) -> bool:
+        """Keep *checkpoint*, whole and durable, and remove all but the two newest.
+
+        Returns:
+            False where a later generation exists; nothing was written then.
+
+        Raises:
+            OSError: It could not be written; the older ones are untouched.
+            StateError: The state cannot be kept.
+            GenerationTakenError: The generation could not be claimed before now,
+                and meanwhile another world has started it.
+        """
+        if self.is_superseded():
+            return False
+        if not self._claimed:
+            self.claim()
+        step = checkpoint.position.step
+        path = self._run_dir.checkpoint(checkpoint.generation, step)
+        with replaced(path, temporary=path.with_name(f".{path.name}.partial")) as file:
+            write_checkpoint(checkpoint, file)
+        self._prune()
+        return True
+
+    def newest(self) -> Restored | None:
+        """The newest checkpoint that is whole; None where nothing was committed.
+
+        A torn or corrupt one is reported and passed over.
+
+        Raises:
+            LaunchError: There are checkpoints, and not one of them can be used.
+            OSError: The folder of checkpoints cannot be listed.
+        """
+        paths = self._list()
+        for path in reversed(paths):
+            try:
+                content = path.read_bytes()
+                return Restored(content, read_checkpoint(content))
+            except (OSError, CheckpointError) as error:
+                self._unusable.add(path)
+                warn(
+                    f"the checkpoint {path} is not used: {error}. The one before it "
+                    f"is tried. Keep the file if you want to know why."
+                )
+        if paths:
+            raise LaunchError(
+                f"none of the {len(paths)} checkpoints in {self._run_dir.checkpoints} "
+                f"can be used. Nothing was trained. Restore one from a backup, or move "
+                f"them away to begin from the start."
+            )
+        return None
+
+    def _list(self) -> list[Path]:
+        return [one.path for one in self._run_dir.committed()]
+
+    def _prune(self) -> None:
+        # Files that could not be read do not count as kept, or they would push
+        # out the only good one.
+        good = [path for path in self._list() if path not in self._unusable]
+        for path in good[:-_KEPT]:
+            with suppress(OSError):
+                path.unlink()
+
+    def _remove_left_overs(self) -> None:
+        """Remove what earlier generations left: half files and claims.
+
+        The newest claim fences all earlier ones, so it is enough.
+        """
+        mine = f"{self._generation:010d}"
+        half = self._run_dir.checkpoints.glob(".*.partial")
+        claims = self._run_dir.generations.glob("*.started")
+        for path in (*half, *claims):
+            if path.name.lstrip(".") < mine:
+                with suppress(OSError):
+                    path.unlink()
+
+    def _taken(self, why: str) -> GenerationTakenError:
+        return GenerationTakenError(
+            f"generation {self._generation} of {self._run_dir.path} cannot start: "
+            f"{why}. Nothing was trained. Number every launch anew, or let the "
+            f"program number itself by leaving FREETRAIN_GENERATION unset."
+        )

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import math
+import os
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from freetrain.elastic.checkpoint import Checkpoint, Position
-from freetrain.elastic.errors import ChangedTrainingError, ProgramError
-from freetrain.elastic.reduction import sum_exactly, sum_quickly
+from freetrain.elastic.checkpoint import Checkpoint, Position, flatten
+from freetrain.elastic.errors import (
+    ChangedTrainingError,
+    GenerationTakenError,
+    ProgramError,
+)
+from freetrain.elastic.files import warn
 from freetrain.elastic.sampler import Plan, Sampler
-from freetrain.elastic.state import flatten
 from freetrain.elastic.stop import Stop
+from freetrain.elastic.world import sum_exactly, sum_quickly
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -19,12 +28,151 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from freetrain.elastic.agreement import Agreement
-    from freetrain.elastic.committer import Committer
-    from freetrain.elastic.progress import ProgressLog
+    from freetrain.elastic.checkpoint import CheckpointStore, State
+    from freetrain.elastic.files import Clock, RunDir
+    from freetrain.elastic.joining import Launch
     from freetrain.elastic.sampler import Batch, Chunk
-    from freetrain.elastic.state import State
     from freetrain.elastic.world import World
+
+
+# ----------------------------------------------------------------------
+# How ranks agree, at a step boundary, to stop or to commit: one small allreduce.
+
+# A stop waits at most this long for the next agreement, as long as steps take what
+# they took.
+_WITHIN_S = 0.05
+# Bounds the wait where steps suddenly take longer than they took.
+_MOST_STEPS = 64
+_NS = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Agreed:
+    """What all ranks will do now.
+
+    Attributes:
+        stop: Whether to stop, and why.
+        commit: Whether to commit.
+    """
+
+    stop: Stop
+    commit: bool
+
+
+class Agreement:
+    """Lets the ranks agree every so many steps, the same number on all of them.
+
+    The number follows from the slowest rank's step time, which travels in the same
+    allreduce, so that tiny steps do not pay for agreeing.
+    """
+
+    def __init__(self, world: World, clock: Clock) -> None:
+        self._world = world
+        self._clock = clock
+        self._interval = 1
+        self._left = 1
+        self._since_s = clock.elapsed_s()
+
+    def is_due(self) -> bool:
+        """Count a step; tell whether the ranks agree after it."""
+        self._left -= 1
+        return self._left <= 0
+
+    def agree(self, stop: Stop, *, commit: bool) -> Agreed:
+        """Agree with every rank; collective.
+
+        Args:
+            stop: What this rank wants; the largest of all ranks' is done.
+            commit: Whether this rank wants a commit; one is enough.
+        """
+        now_s = self._clock.elapsed_s()
+        step_ns = int((now_s - self._since_s) / self._interval * _NS)
+        mine = np.array([stop, commit, step_ns], dtype=np.int64)
+        stop_code, commit_code, slowest_ns = map(int, self._world.maxima(mine))
+        fitting = int(_WITHIN_S * _NS) // max(slowest_ns, 1)
+        self._interval = self._left = min(max(fitting, 1), _MOST_STEPS)
+        self._since_s = self._clock.elapsed_s()
+        return Agreed(Stop(stop_code), bool(commit_code))
+
+
+# ----------------------------------------------------------------------
+# When to commit, and what a commit that fails means: training goes on.
+
+
+class Committer:
+    """Rank 0's side of committing; the other ranks' never has anything due.
+
+    Attributes:
+        committed_step: Steps in the newest checkpoint, restored or committed.
+        superseded: Whether a later generation was met.
+    """
+
+    def __init__(
+        self,
+        store: CheckpointStore | None,
+        *,
+        committed_step: int,
+        every_s: float,
+        clock: Clock,
+    ) -> None:
+        self.committed_step = committed_step
+        self.superseded = False
+        self._store = store
+        self._every_s = every_s
+        self._clock = clock
+        self._failed = False
+        self._since_s = clock.elapsed_s()
+
+    def is_due(self) -> bool:
+        """Tell whether it is time for a commit."""
+        elapsed_s = self._clock.elapsed_s() - self._since_s
+        return self._store is not None and elapsed_s >= self._every_s
+
+    def commit(self, checkpoint: Checkpoint) -> None:
+        """Commit, unless a successor exists.
+
+        Raises:
+            StateError: The state holds something that no checkpoint can hold.
+        """
+        if self._store is None:
+            return
+        try:
+            self.superseded = not self._store.commit(checkpoint)
+        except GenerationTakenError:
+            self.superseded = True
+        except OSError as error:
+            self._report(error, checkpoint.position.step)
+        else:
+            self._note(checkpoint.position.step)
+        self._since_s = self._clock.elapsed_s()
+
+    def _note(self, step: int) -> None:
+        if self.superseded:
+            warn(
+                f"a later generation of this run exists, so step {step} was not "
+                f"committed and this world stops. Nothing of its successor's was "
+                f"touched; the steps since {self.committed_step} are done again there."
+            )
+            return
+        self.committed_step = step
+        if self._failed:
+            warn(f"commits work again: step {step} is committed.")
+        self._failed = False
+
+    def _report(self, error: OSError, step: int) -> None:
+        if not self._failed:
+            every_s = self._every_s if math.isfinite(self._every_s) else 0
+            warn(
+                f"step {step} could not be committed: {error}. The checkpoint of step "
+                f"{self.committed_step} is untouched, training goes on, and the next "
+                f"try is in {every_s:g} s. Free some space or make the run directory "
+                f"writable."
+            )
+        self._failed = True
+
+
+# ----------------------------------------------------------------------
+# What a training program holds while it trains: the context of its fragment.
 
 
 class Fragment:
@@ -270,3 +418,152 @@ class Fragment:
                 f"repeated or skipped. Put them back, or begin in a new run directory."
             )
         self._restored = None
+
+
+# ----------------------------------------------------------------------
+# Progress lines: one JSON object a line, appended by rank 0.
+
+_TAIL_BYTES = 1 << 16
+_OURS = frozenset(
+    (
+        *("t", "step", "samples", "epoch", "generation", "world_size"),
+        *("event", "nonfinite", "rewound_from_step"),
+    )
+)
+
+
+class ProgressLog:
+    """Appends lines to a run's ``progress.jsonl``.
+
+    A line is one ``write`` to a file opened for appending, so that lines of two
+    writers never mix on one machine. A disk that is full costs lines, never the
+    training.
+    """
+
+    def __init__(self, setting: Setting, *, generation: int, world_size: int) -> None:
+        self._path = setting.run.progress
+        self._common = {"generation": generation, "world_size": world_size}
+        self._every_s = setting.progress_every_s
+        self._clock = setting.clock
+        self._due_s = -math.inf
+        self._last_t = -math.inf
+        self._warned = False
+
+    def start(self, position: Position) -> None:
+        """Write that a generation begins at *position*, and what it rewinds."""
+        last = self._last_line()
+        self._last_t = float(last.get("t", -math.inf))
+        line: dict[str, Any] = {"event": "start"}
+        if last.get("step", 0) > position.step:
+            line["rewound_from_step"] = last["step"]
+        self._append(line, position)
+
+    def step(self, batch: Batch, metrics: Mapping[str, float]) -> None:
+        """Write where training is, unless the last line is too young.
+
+        The last step of an epoch is always written: that is where programs
+        measure what they report once an epoch.
+
+        Args:
+            batch: The batch that was done.
+            metrics: The loss and whatever else the program measures.
+
+        Raises:
+            ProgramError: A metric has the name of one of the line's own fields.
+        """
+        if taken := _OURS & metrics.keys():
+            raise ProgramError(
+                f"the metrics {sorted(taken)} have names that progress lines use "
+                f"themselves. The step was not recorded. Give them other names."
+            )
+        now_s = self._clock.elapsed_s()
+        if batch.last_of_epoch or now_s >= self._due_s:
+            self._due_s = now_s + self._every_s
+            self._append({**_finite(metrics), "epoch": batch.epoch}, batch.after)
+
+    def _append(self, fields: Mapping[str, Any], position: Position) -> None:
+        # Machines' clocks differ: a line is never older than the one before it.
+        self._last_t = max(self._clock.unix_s(), self._last_t)
+        where = asdict(position)
+        del where["offset"]
+        line = {"t": round(self._last_t, 6), **where, **self._common, **fields}
+        text = json.dumps(line, allow_nan=False) + "\n"
+        try:
+            self._write(text.encode("ascii"))
+        except OSError as error:
+            self._warn_once(error)
+
+    def _write(self, line: bytes) -> None:
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        descriptor = os.open(self._path, flags, 0o600)
+        try:
+            if _is_torn(descriptor):
+                line = b"\n" + line
+            os.write(descriptor, line)
+        finally:
+            os.close(descriptor)
+
+    def _last_line(self) -> dict[str, Any]:
+        """The last whole line; empty where there is none."""
+        with suppress(OSError), self._path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            for line in reversed(file.read(_TAIL_BYTES).splitlines()):
+                found = _parse(line)
+                if found:
+                    return found
+        return {}
+
+    def _warn_once(self, error: OSError) -> None:
+        if not self._warned:
+            warn(
+                f"progress lines cannot be written to {self._path}: {error}. Training "
+                f"goes on, and so do the attempts; the lines in between are lost."
+            )
+        self._warned = True
+
+
+def _is_torn(descriptor: int) -> bool:
+    """Tell whether a writer was cut off, so that its half line must be ended."""
+    size = os.fstat(descriptor).st_size
+    return size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+
+
+def _parse(line: bytes) -> dict[str, Any]:
+    with suppress(ValueError, RecursionError, OverflowError, TypeError, KeyError):
+        found: dict[str, Any] = json.loads(line)
+        if math.isfinite(found["t"]) and math.isfinite(found["step"]):
+            return found
+    return {}
+
+
+def _finite(metrics: Mapping[str, float]) -> dict[str, Any]:
+    """The metrics as JSON knows them: what is not finite is null, and named."""
+    values = {name: float(value) for name, value in metrics.items()}
+    line: dict[str, Any] = {
+        name: value if math.isfinite(value) else None for name, value in values.items()
+    }
+    odd = {name: str(v) for name, v in values.items() if not math.isfinite(v)}
+    return {**line, "nonfinite": odd} if odd else line
+
+
+# ----------------------------------------------------------------------
+# What one fragment works with, from the launcher's word and the program's.
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What one fragment works with.
+
+    Attributes:
+        launch: What the launcher announced.
+        run: The run's directory.
+        commit_every_s: Time between two commits.
+        progress_every_s: Least time between two progress lines.
+        clock: The clocks to go by.
+    """
+
+    launch: Launch
+    run: RunDir
+    commit_every_s: float
+    progress_every_s: float
+    clock: Clock

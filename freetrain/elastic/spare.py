@@ -22,8 +22,7 @@ from pathlib import Path
 from stat import S_ISFIFO, S_ISREG, S_ISSOCK
 from typing import TYPE_CHECKING, NoReturn
 
-from freetrain.elastic.mark import WORLD, wear
-from freetrain.elastic.notice import warn
+from freetrain.elastic.files import WORLD, warn, wear
 from freetrain.elastic.rank import (
     LEASE,
     PMI_FILE,

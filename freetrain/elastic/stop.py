@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import FrameType
 
-    from freetrain.elastic.clock import Clock
+    from freetrain.elastic.files import Clock
 
 
 LOOK_EVERY_S = 0.1

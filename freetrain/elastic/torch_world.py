@@ -26,8 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from freetrain.elastic.errors import LaunchError
-from freetrain.elastic.find_world import find_world
-from freetrain.elastic.launch import read_launch
+from freetrain.elastic.joining import find_world, read_launch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

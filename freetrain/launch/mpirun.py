@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from freetrain.jobfile.job import StopSignal
-from freetrain.launch.environment import launcher_environment
-from freetrain.launch.errors import CannotLaunchError
-from freetrain.launch.plan import PlannedFile, WorldPlan
-from freetrain.launch.scripts import agent_files
+from freetrain.config.job import StopSignal
+from freetrain.launch.request import (
+    CannotLaunchError,
+    Flavour,
+    PlannedFile,
+    WorldPlan,
+    agent_files,
+    around_rank,
+    asked_by,
+    launcher_environment,
+    must_translate,
+)
 from freetrain.launch.steps import starter_argv
-from freetrain.launch.stopping import around_rank, asked_by, must_translate
-from freetrain.launch.tool import Flavour
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from freetrain.launch.request import WorldRequest
-    from freetrain.launch.tool import Tool
+    from freetrain.launch.request import Tool, WorldRequest
 
 # Every mpirun takes what follows such a word for another program.
 _SEPARATOR = ":"

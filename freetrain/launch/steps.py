@@ -13,17 +13,15 @@ from pathlib import Path
 from signal import Signals
 from typing import TYPE_CHECKING
 
-from freetrain.jobfile.job import Launcher, StopSignal
+from freetrain.config.job import Launcher, StopSignal
 from freetrain.launch import starter
-from freetrain.launch.environment import carried
-from freetrain.launch.plan import PlannedFile
+from freetrain.launch.request import PlannedFile, carried
 from freetrain.launch.starter import Command, Orders, render_orders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from freetrain.launch.request import WorldRequest
-    from freetrain.launch.tool import Tool
+    from freetrain.launch.request import Tool, WorldRequest
 
 _STARTER = Path(starter.__file__).resolve()
 _ASKS = StopSignal.USR2

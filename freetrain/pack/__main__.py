@@ -4,8 +4,8 @@ import os
 import sys
 from pathlib import Path
 
-from freetrain.elastic.clock import Clock
 from freetrain.elastic.errors import ElasticError
+from freetrain.elastic.files import Clock
 from freetrain.errors import FreeTrainError
 from freetrain.pack.run import MembersFailedError, run_pack
 

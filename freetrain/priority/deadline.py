@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from freetrain.errors import UsageError
-from freetrain.priority.curves import Curves
-from freetrain.priority.interface import Basis, Rated, Rating
+from freetrain.priority.base import Basis, Curves, Rated, Rating
 
 if TYPE_CHECKING:
-    from freetrain.priority.interface import Contender, Look, Memory
+    from freetrain.priority.base import Contender, Look, Memory
 
 
 class Deadline:

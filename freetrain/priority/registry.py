@@ -7,24 +7,20 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from freetrain.errors import UsageError
+from freetrain.priority.base import DEFAULT_GAIN, Steady
 from freetrain.priority.deadline import Deadline
 from freetrain.priority.fair import Fair
 from freetrain.priority.flowcon import FlowCon
-from freetrain.priority.hysteresis import DEFAULT_GAIN, Steady
-from freetrain.priority.price import Price
-from freetrain.priority.slaq import Slaq
-from freetrain.priority.slaq_min import SlaqMin
+from freetrain.priority.slaq import Slaq, SlaqMin
 from freetrain.priority.specon import SpeCon
-from freetrain.priority.speedup import SpeedUp
-from freetrain.priority.throughput import Throughput
+from freetrain.priority.speed import Price, SpeedUp, Throughput, Weight
 from freetrain.priority.tradl import Tradl
-from freetrain.priority.weight import Weight
-from freetrain.toml.wording import closest
+from freetrain.text import closest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from freetrain.priority.interface import Priority
+    from freetrain.priority.base import Priority
 
     Maker = Callable[..., Priority]
 

@@ -8,27 +8,108 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from freetrain.errors import UsageError
-from freetrain.priority.claims import Answer, Claim, ratings
-from freetrain.priority.curves import Curves
-from freetrain.priority.fair import level_nodes
-from freetrain.priority.interface import Basis, Rated, Rating
-from freetrain.priority.slaq_horizon import horizons_s, whole_samples
-from freetrain.priority.slaq_usual import NEW, trust, usual_gains
-from freetrain.priority.standing import (
+from freetrain.priority.base import (
+    Answer,
+    Basis,
+    Claim,
+    Curves,
+    Rated,
+    Rating,
     Standing,
     done_samples,
     quality_after,
+    ratings,
     standing,
 )
-from freetrain.toml.wording import per_cent
+from freetrain.priority.fair import level_nodes
+from freetrain.text import per_cent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from freetrain.priority.interface import Contender, Look, Memory
-    from freetrain.quality.outlook import Outlook
+    from freetrain.losscurve.outlook import Outlook
+    from freetrain.priority.base import Contender, Look, Memory
+
+
+# ----------------------------------------------------------------------
+# How far ahead each trainer's gain is looked at.
+
+AHEAD = 0.5
+"""Share of a trainer's whole work. Over the planner's two minutes, nodes went from
+whoever was nearly done to whoever was steep just now, and what that gained went into
+rescales (docs/quality.md)."""
+
+
+def horizons_s(look: Look) -> tuple[float, ...]:
+    """Return the horizon of each contender, seconds.
+
+    As long as half of its whole work takes on its equal share of the nodes, or all
+    that is left of it where that is less; at least the planner's look-ahead. On
+    more nodes than the share a gain is the same sooner and no larger: so nodes go to
+    many trainers, each using them well, rather than to the steepest alone.
+    """
+    level = level_nodes([one.sizes[-1] for one in look.contenders], look.nodes)
+    return tuple([_horizon_s(one, level, look.t_fwd_s) for one in look.contenders])
+
+
+def whole_samples(contender: Contender) -> float:
+    """Return the work of the whole training; twice what is done if nobody knows."""
+    if contender.total_samples is not None:
+        return contender.total_samples
+    return 2 * contender.done_samples
+
+
+def _horizon_s(one: Contender, level: float, t_fwd_s: float) -> float:
+    whole = whole_samples(one)
+    work = min(AHEAD * whole, max(whole - one.done_samples, 0.0))
+    share = max((n for n in one.sizes if n <= level), default=one.sizes[0])
+    return max(work / one.samples_per_s.item(share), t_fwd_s)
+
+
+# ----------------------------------------------------------------------
+# What trainings usually gain, for those that have told little of themselves.
+
+USUAL = 0.4
+"""Share of the whole work within which a training comes nearer to its end by a
+factor e: wide, as half of the recorded ones are nine tenths of their way after a
+quarter of the work, and some have hardly begun then."""
+
+HALF_TRUSTED = 10
+"""Values told by which an outlook counts as much as what is usual."""
+
+NEW = "has told too little, so it is taken to learn as trainings usually do"
+
+
+def usual_gains(contender: Contender, horizon_s: float) -> NDArray[np.float64]:
+    """Return the share of its way that a training gains, as far as is usual.
+
+    The way gone is 1 - exp(-x / 0.4) after a share x of the work.
+
+    Args:
+        contender: Its whole work is above 0.
+        horizon_s: Seconds.
+
+    Returns:
+        Shape (largest size + 1,), 0 to 1, at 0 .. the largest size.
+    """
+    whole, done = whole_samples(contender), contender.done_samples
+    speeds = contender.samples_per_s[: contender.sizes[-1] + 1]
+    then = np.minimum(done + speeds * horizon_s, max(whole, done))
+    way: NDArray[np.float64] = 1.0 - np.exp(-then / whole / USUAL)
+    gained: NDArray[np.float64] = way - way[0]
+    return gained
+
+
+def trust(outlook: Outlook) -> float:
+    """Return how much an outlook counts beside what is usual, from 0 to 1."""
+    told = len(outlook.points)
+    return told / (told + HALF_TRUSTED)
+
+
+# ----------------------------------------------------------------------
+# The priority ``slaq``: nodes go where they are expected to raise quality most.
 
 MOST_ASKED = 17
 """Amounts of work within a horizon at which an outlook is asked."""
@@ -181,3 +262,44 @@ def checked_horizon_s(horizon_s: float) -> float:
             f"ahead, or 0 for what is usual."
         )
     return horizon_s
+
+
+# ----------------------------------------------------------------------
+# The priority ``slaq-min``: SLAQ's other objective, the worst trainer first.
+
+SHARPNESS = 10.0
+"""Three tenths further from its end, a trainer's gain counts e^3 = 20 times as much."""
+
+
+class SlaqMin(Slaq):
+    """O_j(n) = (u(p_j(n)) - u(p_j(0))) / H, with u(p) = -exp(-10 p).
+
+    p is the share of the way to the expected end that the trainer will have gone
+    after H on n nodes: quality over quality at ``total_samples``, or after twice the
+    work done where nobody knows those. Summed up, u is a soft minimum of p.
+
+    Args:
+        horizon_s: [H] How far ahead, seconds; 0 for the planner's look-ahead.
+
+    Raises:
+        UsageError: *horizon_s* is below 0, or not finite.
+    """
+
+    name = "slaq-min"
+
+    def _horizons_s(self, look: Look) -> Sequence[float]:
+        return (self._horizon_s or look.t_fwd_s,) * len(look.contenders)
+
+    def _answer(self, contender: Contender, horizon_s: float) -> Answer:
+        stands, outlook = standing(contender), contender.outlook
+        if stands is not Standing.LEARNING or outlook is None:
+            return stands
+        end = final_quality(contender, outlook)
+        if end <= 0:
+            return Standing.DOUBTFUL
+        way = np.clip(qualities(contender, outlook, horizon_s) / end, 0, 1)
+        useful = np.maximum(np.exp(-SHARPNESS * way[0]) - np.exp(-SHARPNESS * way), 0)
+        if not useful.any():
+            return Standing.DOUBTFUL
+        reason = f"{per_cent(way[0])} of the way to its expected end"
+        return Claim(useful / horizon_s, reason)

@@ -6,14 +6,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from freetrain.priority.claims import Answer, Claim, ratings
-from freetrain.priority.curves import Curves
-from freetrain.priority.interface import Basis, Rated, Rating
-from freetrain.priority.standing import Standing, done_samples, standing
+from freetrain.priority.base import (
+    Answer,
+    Basis,
+    Claim,
+    Curves,
+    Rated,
+    Rating,
+    Standing,
+    done_samples,
+    ratings,
+    standing,
+)
 
 if TYPE_CHECKING:
-    from freetrain.priority.interface import Contender, Look, Memory, Target
-    from freetrain.quality.outlook import Outlook
+    from freetrain.losscurve.outlook import Outlook
+    from freetrain.priority.base import Contender, Look, Memory, Target
 
 FARTHEST = 10.0
 """Times the work done: no prediction is believed to reach further."""

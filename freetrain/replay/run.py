@@ -6,16 +6,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from freetrain.errors import UsageError
-from freetrain.priority.interface import Basis
+from freetrain.priority.base import Basis
 from freetrain.priority.registry import priority_named
-from freetrain.replay.accounting import PublishedAccountant, RealAccountant
-from freetrain.replay.engine import Engine
-from freetrain.replay.learning import learning_of
-from freetrain.replay.policies.interface import Foretelling
-from freetrain.replay.policies.planning import SolverUse
+from freetrain.replay.engine import Engine, PublishedAccountant, RealAccountant
+from freetrain.replay.policies.base import Foretelling
+from freetrain.replay.policies.planned import SolverUse
 from freetrain.replay.policies.registry import POLICIES
-from freetrain.replay.result import Completion, ReplayResult
-from freetrain.replay.runs import Tally
+from freetrain.replay.result import Completion, ReplayResult, Tally, learning_of
 from freetrain.replay.settings import (
     BY_PRIORITY,
     DEFAULT_PRIORITY,
@@ -23,18 +20,17 @@ from freetrain.replay.settings import (
     Accounting,
 )
 from freetrain.replay.timeline import DAY_S, PoolTimeline
-from freetrain.trainers.spec import Costs
+from freetrain.replay.trainers import Costs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from freetrain.forecast.reliability import ForecastRecord
-    from freetrain.replay.accounting import Accountant
-    from freetrain.replay.policies.interface import Policy
-    from freetrain.replay.result import Step
-    from freetrain.replay.runs import Run
+    from freetrain.lookahead.calibration import ForecastRecord
+    from freetrain.replay.engine import Accountant
+    from freetrain.replay.policies.base import Policy
+    from freetrain.replay.result import Run, Step
     from freetrain.replay.settings import ReplaySettings
-    from freetrain.trainers.spec import TrainerSpec
+    from freetrain.replay.trainers import TrainerSpec
 
     Clock = Callable[[], float]
     Progress = Callable[[float], None]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from freetrain.errors import UsageError
-from freetrain.forecast.interface import DEFAULT_FORECASTER
+from freetrain.lookahead.base import DEFAULT_FORECASTER
 
 DEFAULT_T_FWD_S = 120.0
 DEFAULT_PRIORITY = "throughput"
@@ -47,7 +47,7 @@ class ReplaySettings:
             the policies that ask the planner go by.
         priority_settings: Its own settings, by name; what is left out has its default.
         forecaster: Who says how long nodes stay, a name in
-            ``freetrain.forecast.registry``; what ``lookahead`` goes by.
+            ``freetrain.lookahead.registry``; what ``lookahead`` goes by.
         accounting: How progress and costs are counted.
         parallel: Trainers admitted at a time; None for no limit.
         t_fwd_s: [T_fwd] The planner's look-ahead, seconds.

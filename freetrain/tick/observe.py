@@ -2,38 +2,227 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from freetrain.broker.belief import Belief, believe
-from freetrain.broker.lease import IntentOutcome, LeaseEnd, job_name
-from freetrain.broker.sightings import Sources
-from freetrain.broker.trust import is_plan_known
-from freetrain.store.beats import seen_beats
-from freetrain.store.deliveries import Delivery, deliveries
-from freetrain.store.events import pace
-from freetrain.store.intents import intents
-from freetrain.store.leases import leases
-from freetrain.store.plans import SeenPlans, seen_plans
-from freetrain.store.trainers import TrainerState, trainers
-from freetrain.tick.belonging import check_cluster
-from freetrain.tick.hearing import Hearing, hear
-from freetrain.tick.limits import limits_of
-from freetrain.tick.standing import Outcome, Standing, read_standing
-from slurm.partitions import choose_partition
+from freetrain.broker.belief import Belief, Sources, believe, is_plan_known
+from freetrain.broker.lease import (
+    IntentOutcome,
+    LeaseEnd,
+    LeaseState,
+    Limits,
+    Mode,
+    job_name,
+)
+from freetrain.config.site import Mode as AskedMode
+from freetrain.state.files import AgentState, UnreadableFileError, read_heartbeat
+from freetrain.state.tables import (
+    Delivery,
+    SeenBeat,
+    SeenPlans,
+    TrainerState,
+    deliveries,
+    intents,
+    leases,
+    pace,
+    seen_beats,
+    seen_plans,
+    trainers,
+)
+from freetrain.tick.page import check_cluster
+from freetrain.tick.trainers import Outcome, Standing, read_standing
+from slurm.hostlist import expand
 from slurm.snapshot import carry_plans, plans_of
+from slurm.text import choose_partition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from freetrain.broker.lease import Intent, Lease
-    from freetrain.broker.limits import Limits
-    from freetrain.broker.pace import Pace
-    from freetrain.tick.learning import Learned
-    from freetrain.tick.run import Run
+    from freetrain.broker.lease import Intent, Lease, LeaseKey, Pace
+    from freetrain.config.site import Site
+    from freetrain.state.files import Heartbeat, StateDir
+    from freetrain.tick.context import Run
+    from freetrain.tick.trainers import Learned
     from slurm.config import ClusterConfig
     from slurm.records import JobRecord, Partition
     from slurm.snapshot import Snapshot
+
+
+# ----------------------------------------------------------------------
+# Which agents answer, as far as their heartbeat files tell a tick.
+
+SILENT_S = 20.0
+"""An agent that told the same number for so long is not there; it beats each second."""
+
+_GOING = {AgentState.LEAVING, AgentState.ENDED}
+
+
+@dataclass(frozen=True, slots=True)
+class Hearing:
+    """What agents tell.
+
+    Attributes:
+        beats: The last heartbeat of each running lease that has one.
+        seen: What to remember until the next tick.
+        silent: Running leases that no generation may be formed of.
+        first: Leases that are heard of for the first time.
+        absent: Running leases of which no agent was ever heard.
+        unheard_s: For how long running leases have told nothing new, or nothing at
+            all since they started.
+    """
+
+    beats: Mapping[LeaseKey, Heartbeat]
+    seen: tuple[SeenBeat, ...]
+    silent: frozenset[LeaseKey]
+    first: frozenset[LeaseKey]
+    absent: frozenset[LeaseKey]
+    unheard_s: Mapping[LeaseKey, float]
+
+
+def hear(
+    folder: StateDir,
+    leases: Iterable[Lease],
+    before: Mapping[LeaseKey, SeenBeat],
+    *,
+    now_s: float,
+) -> Hearing:
+    """Return what the agents of running *leases* tell.
+
+    Whether an agent lives is told by its number changing from one tick to a later
+    one; until then it is believed. The clocks of two nodes are never compared.
+
+    Raises:
+        OSError: The files cannot be read.
+    """
+    running = {one.key: one for one in leases if one.state is LeaseState.RUNNING}
+    told = {key: _beat(folder, key) for key in running}
+    beats = {key: beat for key, beat in told.items() if beat is not None}
+    seen = {key: _seen(key, beat, before, now_s) for key, beat in beats.items()}
+    lost = {key for key, one in seen.items() if now_s - one.since_s >= SILENT_S}
+    going = {key for key, beat in beats.items() if beat.state in _GOING}
+    absent = told.keys() - beats.keys()
+    starts_s = {key: running[key].start_s or now_s for key in absent}
+    since_s = {key: one.since_s for key, one in seen.items()} | starts_s
+    return Hearing(
+        beats=beats,
+        seen=tuple(seen.values()),
+        silent=frozenset(absent | going | lost),
+        first=frozenset(beats.keys() - before.keys()),
+        absent=frozenset(absent),
+        unheard_s={key: now_s - then_s for key, then_s in since_s.items()},
+    )
+
+
+def _beat(folder: StateDir, key: LeaseKey) -> Heartbeat | None:
+    try:
+        return read_heartbeat(folder.lease(key).heartbeat)
+    except UnreadableFileError:  # no honest agent writes such a thing
+        return None
+
+
+def _seen(
+    key: LeaseKey,
+    beat: Heartbeat,
+    before: Mapping[LeaseKey, SeenBeat],
+    now_s: float,
+) -> SeenBeat:
+    last = before.get(key)
+    if last is not None and last.beat == beat.beat and last.since_s <= now_s:
+        return last
+    return SeenBeat(key, beat.beat, now_s)
+
+
+# ----------------------------------------------------------------------
+# From a site's settings, and Slurm's own, to what the broker may do.
+
+_MINUTE_S = 60.0
+_HOUR_S = 3_600.0
+_TAKEN_AWAY = {"CANCEL", "REQUEUE"}
+"""Modes of preemption that free the node. A suspended lease keeps its memory."""
+
+
+def limits_of(
+    site: Site,
+    config: ClusterConfig,
+    partition: Partition,
+    *,
+    partitions: Iterable[Partition],
+    takes_arrays: bool = True,
+) -> Limits:
+    """Return what the broker may do.
+
+    Args:
+        site: What the site, or its user, has set.
+        config: How the cluster is set up.
+        partition: Where leases are submitted.
+        partitions: All of the cluster's.
+        takes_arrays: False once Slurm has refused a job array.
+    """
+    longest_s = min(site.lease.longest_s, partition.max_time_s)
+    most_tasks = max(1, min(site.caps.requests_per_tick, config.max_array_size))
+    return Limits(
+        mode=mode_of(site, config, partition, partitions=partitions),
+        most_leases=site.caps.leases,
+        most_new_leases=site.caps.requests_per_tick,
+        most_array_tasks=most_tasks if takes_arrays else 1,
+        most_calls=site.caps.rpcs_per_tick,
+        most_churn=site.caps.churn_per_hour,
+        churn_window_s=_HOUR_S,
+        least_limit_min=math.ceil(site.lease.shortest_s / _MINUTE_S),
+        most_limit_min=max(1, math.floor(longest_s / _MINUTE_S)),
+        most_failed_starts=site.starts.pause_after,
+        pause_s=site.starts.pause_s,
+        most_pause_s=max(_HOUR_S, site.starts.pause_s),
+    )
+
+
+def mode_of(
+    site: Site,
+    config: ClusterConfig,
+    partition: Partition,
+    *,
+    partitions: Iterable[Partition],
+) -> Mode:
+    """Return who makes room: Slurm only where it does so for everybody.
+
+    That takes preemption by partition, which frees the nodes, and a lower tier than
+    every other partition over the same nodes. What preemption by QOS does cannot be
+    seen from here: there the site says so itself.
+    """
+    if site.lease.mode is not AskedMode.AUTO:
+        return Mode(site.lease.mode)
+    by_partition = config.preempt_type == "preempt/partition_prio"
+    how = partition.preempt_mode or config.preempt_mode
+    if not by_partition or not _TAKEN_AWAY & set(how.split(",")):
+        return Mode.YIELD
+    ours = frozenset(expand(partition.nodes))
+    is_last = all(
+        other.priority_tier > partition.priority_tier
+        for other in partitions
+        if other.name != partition.name and not ours.isdisjoint(expand(other.nodes))
+    )
+    return Mode.PREEMPT if is_last else Mode.YIELD
+
+
+def margin_s(site: Site, config: ClusterConfig, partition: Partition) -> float:
+    """Return how long before its end a hole is left."""
+    if site.holes.margin_s is None:
+        own_s = config.overrun_s(partition, epilog_s=0.0)
+    else:
+        own_s = site.holes.margin_s
+    return own_s + site.holes.epilog_s
+
+
+def grace_s(config: ClusterConfig, partition: Partition, mode: Mode) -> float:
+    """Return how long a lease that must go has, from the first signal it hears."""
+    if mode is Mode.PREEMPT:
+        return partition.grace_time_s + config.kill_wait_s
+    return config.kill_wait_s
+
+
+# ----------------------------------------------------------------------
+# The first half of a tick: what is so, from Slurm, the store and the files.
 
 REMEMBERED_S = 3_600.0
 """Jobs are gone from Slurm long before an hour after their deadline."""
@@ -138,7 +327,7 @@ def _learned(
     if not standings:
         return {}
     # Imported here: a tick that has nothing to do must stay cheap.
-    from freetrain.tick.learning import learn  # noqa: PLC0415
+    from freetrain.tick.trainers import learn  # noqa: PLC0415
 
     return learn(run, standings, now_s=now_s)
 

@@ -7,17 +7,126 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass, replace
+from collections import Counter as Count
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from freetrain.exchange.errors import UnreadableFileError
-from freetrain.forecast.delays import Interval
-from freetrain.forecast.interface import Expected
-from freetrain.store.trainers import TrainerState
-from freetrain.tick.came import CameLine
+from freetrain.broker.lease import LeaseKey, LeaseState
+from freetrain.errors import BadConfigurationError
+from freetrain.lookahead.base import Expected
+from freetrain.lookahead.calibration import Interval
+from freetrain.report.comparison import gap_percent
+from freetrain.state.files import UnreadableFileError, lease_name
+from freetrain.state.tables import Counter, TrainerState
+from milp.planner import Outcome
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
+
+    from freetrain.broker.lease import Lease
+    from freetrain.priority.base import Contender, Memory
+    from freetrain.state.tables import OutlookRow
+    from freetrain.tick.lookahead import Outlook
+    from milp.problem import Curve
+
+
+# ----------------------------------------------------------------------
+# A tick in one line, for people.
+
+
+def utc(time_s: float) -> str:
+    """Return a Unix time as people and programs read it."""
+    return datetime.fromtimestamp(time_s, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def line_of(page: Page) -> str:
+    """Return what a tick saw and did."""
+    states = Count(lease.state for lease in page.leases)
+    wanting = [one for one in page.trainers if one.state == TrainerState.WANTED]
+    running = sum(one.nodes > 0 for one in wanting)
+    parts = [
+        f"{len(page.holes)} holes",
+        f"{states[LeaseState.RUNNING]} leases run, {states[LeaseState.PENDING]} wait",
+        f"{running} of {len(wanting)} trainers run",
+        *(_plan(page) if wanting else ()),
+        _done(page.done),
+        f"{page.requests} requests, {page.took_s:.2f} s",
+    ]
+    if page.is_torn:
+        parts.append("a look during backfill")
+    if page.held_back:
+        parts.append(f"asking for no more: {page.held_back}")
+    parts += [f"problem: {problem}" for problem in page.problems]
+    return "; ".join(parts)
+
+
+def _plan(page: Page) -> list[str]:
+    if page.planner_gap is None or page.planner == Outcome.PROVEN:
+        return []
+    return [f"plan at most {gap_percent(page.planner_gap)} below the best"]
+
+
+def _done(done: dict[str, int]) -> str:
+    return (
+        f"asked for {done['leases asked for']} leases, ended {done['leases ended']}, "
+        f"made {done['generations']} generations"
+    )
+
+
+# ----------------------------------------------------------------------
+# What the page tells of leases that ended: what was expected, and what came.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CameLine:
+    """What had been expected of a lease's node when it began to run, and what came.
+
+    Attributes:
+        name: The lease's name, as files have it.
+        node: Its node.
+        at_s: When it was seen to run first, Unix time.
+        horizon_s: How far ``leaves`` reaches, seconds.
+        leaves: Probability that the node leaves within the horizon, as said then.
+        even_s: It stays so long with a probability of a half or more, as said then.
+        promised_s: When it was promised to somebody, Unix time; None for never.
+        ended_s: When the lease was over, as far as looks tell, Unix time.
+        came: How it ended.
+    """
+
+    name: str
+    node: str
+    at_s: float
+    horizon_s: float
+    leaves: float
+    even_s: float
+    promised_s: float | None
+    ended_s: float
+    came: str
+
+
+def came_lines(outlook: Outlook) -> tuple[CameLine, ...]:
+    """Return what came of the leases that ended last, as the last look told."""
+    return tuple(
+        CameLine(
+            name=lease_name(LeaseKey(told.uuid, told.task)),
+            node=told.node,
+            at_s=told.at_s,
+            horizon_s=told.horizon_s,
+            leaves=told.leaves,
+            even_s=told.even_s,
+            promised_s=told.promised_s,
+            ended_s=told.ended_s,
+            came=told.came,
+        )
+        for told in outlook.ended
+        if told.ended_s is not None
+    )
+
+
+# ----------------------------------------------------------------------
+# The state page: what the last tick saw, did, and why; for people's commands.
 
 VERSION = 1
 
@@ -270,3 +379,165 @@ def _plain(value: object) -> object:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+# ----------------------------------------------------------------------
+# Whose state directory it is: one cluster's at a time.
+
+
+def check_cluster(
+    page: Path, cluster: str, leases: Iterable[Lease], *, now_s: float
+) -> None:
+    """Refuse to go on with what another cluster's tick wrote, while it has leases.
+
+    Homes are shared by clusters. Each would take the other's leases for lost, and have
+    those who train there stop, tick by tick. A cluster that was merely renamed shows
+    leases still.
+
+    Args:
+        page: The file of the last tick's page.
+        cluster: The name of this one.
+        leases: What is believed after this look.
+        now_s: Unix time.
+
+    Raises:
+        BadConfigurationError: It is another cluster's.
+    """
+    there = [one for one in leases if one.is_live and one.deadline_s > now_s]
+    if not there or any(one.missed == 0 for one in there):
+        return
+    last = _last(page)
+    if last in {"", cluster}:
+        return
+    until_s = math.ceil(max(one.deadline_s for one in there))
+    raise BadConfigurationError(
+        f"the state in {page.parent} is of cluster {last!r}, which has leases, and "
+        f"this is {cluster!r}; nothing was done. Give each cluster a directory of its "
+        f"own by state_directory in freetrain.toml. If it was renamed, ticks go on at "
+        f"{utc(until_s)}, when its leases must have ended."
+    )
+
+
+def _last(page: Path) -> str:
+    """Return where the last tick was; empty where that cannot be told."""
+    try:
+        last = read_page(page)
+    except UnreadableFileError:
+        return ""
+    return "" if last is None else last.cluster
+
+
+# ----------------------------------------------------------------------
+# Who deserves what: what a tick is told by the site's priority; pure.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Deserts:
+    """Who deserves what.
+
+    Attributes:
+        priority: Who says so.
+        contenders: The trainers, as they were rated.
+        curves: What the planner is told of each.
+        reasons: Why, for people.
+        background: Who gets only what the others leave.
+        losses_s: Seconds of its work that losing nodes costs each trainer.
+        memory: What the priority is to be told next.
+        fresh: Outlooks that were fitted for it, to be kept.
+    """
+
+    priority: str
+    contenders: Mapping[str, Contender] = field(default_factory=dict)
+    curves: Mapping[str, Curve] = field(default_factory=dict)
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    background: frozenset[str] = frozenset()
+    losses_s: Mapping[str, float] = field(default_factory=dict)
+    memory: Memory = field(default_factory=dict)
+    fresh: tuple[OutlookRow, ...] = ()
+
+
+# ----------------------------------------------------------------------
+# The state page in numbers, in the text format of Prometheus.
+
+_COUNTERS = {
+    Counter.TICKS: ("ticks_total", "Ticks that came to their end."),
+    Counter.FAILED_TICKS: ("failed_ticks_total", "Ticks that did not."),
+    Counter.REQUESTS: ("slurm_requests_total", "Slurm commands run."),
+    Counter.LEASES_ASKED: ("leases_asked_total", "Leases asked for."),
+    Counter.GENERATIONS: (
+        "generations_total",
+        "Generations of trainers, those that only start or stop one included.",
+    ),
+    Counter.IDLE_NODE_S: (
+        "idle_node_seconds_total",
+        "Time of nodes that were idle or ours, as ticks saw it.",
+    ),
+    Counter.LEASED_NODE_S: (
+        "leased_node_seconds_total",
+        "Time of nodes that leases held.",
+    ),
+    Counter.TRAINING_NODE_S: (
+        "training_node_seconds_total",
+        "Time of nodes that trainers had; over idle time it is the coverage.",
+    ),
+    Counter.KEPT_PLANS: ("kept_plans_total", "Ticks whose planner had no plan."),
+}
+
+
+def metrics(page: Page, sums: Mapping[Counter, float]) -> str:
+    """Return the metrics file."""
+    lines: list[str] = []
+    for counter, (name, what) in _COUNTERS.items():
+        lines += _metric(name, "counter", what, [("", sums[counter])])
+    for name, what, values in _gauges(page):
+        lines += _metric(name, "gauge", what, values)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _gauges(
+    page: Page,
+) -> Iterable[tuple[str, str, list[tuple[str, float]]]]:
+    leases = Count(lease.state for lease in page.leases)
+    states = [s for s in LeaseState if s is not LeaseState.GONE]
+    trainers = Count(trainer.state for trainer in page.trainers)
+    yield "last_tick_timestamp_seconds", "When it looked.", [("", page.at_s)]
+    yield "last_tick_seconds", "How long it took.", [("", page.took_s)]
+    yield "planner_seconds", "How long deciding took.", [("", page.planner_s)]
+    yield (
+        "planner_outcome",
+        "1 for how far the last plan can be trusted.",
+        _labelled("outcome", {str(o): float(o == page.planner) for o in Outcome}),
+    )
+    if page.planner_gap is not None:
+        yield (
+            "planner_gap_ratio",
+            "How far the last plan is below its bound, over the larger of the two.",
+            [("", page.planner_gap)],
+        )
+    yield (
+        "leases",
+        "Leases by state.",
+        _labelled("state", {str(s): float(leases[str(s)]) for s in states}),
+    )
+    yield (
+        "trainers",
+        "Trainers by state.",
+        _labelled("state", {str(s): float(trainers[str(s)]) for s in TrainerState}),
+    )
+    yield "holes", "Nodes that are idle or ours.", [("", float(len(page.holes)))]
+    training = sum(trainer.nodes for trainer in page.trainers)
+    yield "training_nodes", "Nodes that trainers have.", [("", float(training))]
+    yield "torn_look", "Whether backfill was at work.", [("", float(page.is_torn))]
+    yield "problems", "What went wrong.", [("", float(len(page.problems)))]
+
+
+def _labelled(label: str, values: Mapping[str, float]) -> list[tuple[str, float]]:
+    return [(f'{{{label}="{name}"}}', value) for name, value in values.items()]
+
+
+def _metric(
+    name: str, kind: str, what: str, values: Iterable[tuple[str, float]]
+) -> list[str]:
+    full = f"freetrain_{name}"
+    told = [f"{full}{labels} {value:.15g}" for labels, value in values]
+    return [f"# HELP {full} {what}", f"# TYPE {full} {kind}", *told]

@@ -5,19 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from freetrain.replay.policies.equal import equal_counts
-from freetrain.site.settings import PolicyName
-from milp.keep import keep, loose_bound
-from milp.objective import plan_gain
+from freetrain.config.site import PolicyName
+from freetrain.replay.policies.simple import equal_counts
 from milp.planner import Answer, Judged, Outcome, Planner, SolverName
 from milp.problem import Plan, Problem
-from milp.verify import violations
+from milp.verify import keep, loose_bound, plan_gain, violations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from freetrain.broker.decide import Plans
-    from freetrain.site.settings import PlannerSettings
+    from freetrain.config.site import PlannerSettings
     from milp.problem import TrainerState
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from freetrain.exchange.ending import Ended
+from freetrain.state.files import Ended
 
 if TYPE_CHECKING:
     from freetrain.broker.lease import LeaseKey
-    from freetrain.exchange.assigned import Assigned
-    from freetrain.exchange.ending import Ending
-    from freetrain.exchange.heartbeat import Heartbeat
-    from freetrain.jobfile.job import TrainerJob
+    from freetrain.config.job import TrainerJob
+    from freetrain.state.files import Assigned, Ending, Heartbeat
 
 
 @dataclass(slots=True)

@@ -10,14 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from freetrain.agent.agent import Agent
-from freetrain.agent.lease import Lease
-from freetrain.agent.marks import Mark
-from freetrain.agent.patience import Patience
-from freetrain.agent.processes import Marked
+from freetrain.agent.machine import Marked
+from freetrain.agent.seen import Lease, Mark, Patience
 from freetrain.broker.lease import LeaseKey
-from freetrain.exchange.assigned import BROKER, Assigned, Member
-from freetrain.exchange.heartbeat import AgentState
-from freetrain.jobfile.job import Nodes, Stop, TrainerJob
+from freetrain.config.job import Nodes, Stop, TrainerJob
+from freetrain.state.files import BROKER, AgentState, Assigned, Member
 from tests.agent.model_board import ModelBoard
 from tests.agent.model_spare import ModelSpare
 from tests.agent.model_world import ModelWorld
@@ -26,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from freetrain.agent.board import Board
-    from freetrain.agent.processes import Signal
+    from freetrain.agent.machine import Signal
 
 STEP_S = 0.1
 TRAINER = "t"

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.agent.command import own_job, read_call
-from freetrain.agent.ear import Ear, ear_argv
-from freetrain.agent.patience import Patience, read_patience
+from freetrain.agent.machine import Ear, ear_argv
+from freetrain.agent.seen import Patience, read_patience
 from freetrain.broker.lease import LeaseKey
 from freetrain.errors import UsageError
 from slurm.records import JobKey

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from freetrain.agent.actions import EndOwnJob, Launch
-from freetrain.agent.decide import decide
-from freetrain.agent.patience import Patience
-from freetrain.agent.seen import GenerationSeen, Seen, TrainerSeen
+from freetrain.agent.rules import decide
+from freetrain.agent.seen import (
+    EndOwnJob,
+    GenerationSeen,
+    Launch,
+    Patience,
+    Seen,
+    TrainerSeen,
+)
 from freetrain.broker.lease import LeaseKey
-from freetrain.exchange.assigned import Assigned, Member
+from freetrain.state.files import Assigned, Member
 from tests.agent.model_cluster import a_job
 
 ME, OTHER = LeaseKey("me", 0), LeaseKey("other", 0)

@@ -6,11 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from freetrain.agent.actions import AskToStop, EndOwnJob, Kill, KillRanks
-from freetrain.agent.decide import decide
-from freetrain.agent.patience import Patience
-from freetrain.agent.seen import GenerationSeen, Seen, TrainerSeen, WorldSeen
-from freetrain.exchange.ending import Ended
+from freetrain.agent.rules import decide
+from freetrain.agent.seen import (
+    AskToStop,
+    EndOwnJob,
+    GenerationSeen,
+    Kill,
+    KillRanks,
+    Patience,
+    Seen,
+    TrainerSeen,
+    WorldSeen,
+)
+from freetrain.state.files import Ended
 from tests.agent.model_cluster import TRAINER, ModelCluster, a_job
 from tests.agent.test_agent_decide import ME, OTHER, generation
 

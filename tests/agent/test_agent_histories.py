@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from freetrain.exchange.ending import Ended
+from freetrain.state.files import Ended
 from tests.agent.model_cluster import GRACE_S, TRAINER, ModelCluster
 
 if TYPE_CHECKING:

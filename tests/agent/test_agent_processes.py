@@ -13,14 +13,14 @@ from uuid import uuid4
 
 import pytest
 
-from freetrain.agent.marks import Mark, read_mark
-from freetrain.agent.processes import (
+from freetrain.agent.machine import (
     Marked,
     StoppedWatch,
     Sweeper,
     marked_processes,
     send,
 )
+from freetrain.agent.seen import Mark, read_mark
 from freetrain.broker.lease import LeaseKey
 from tests.cluster.waiting import wait_for
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from freetrain.agent.patience import Patience
-from freetrain.agent.pulse import Pulse
-from freetrain.exchange.heartbeat import AgentState, Heartbeat
+from freetrain.agent.seen import Patience, Pulse
+from freetrain.state.files import AgentState, Heartbeat
 
 PATIENCE = Patience(silent_s=10.0, ready_patience_s=20.0)
 

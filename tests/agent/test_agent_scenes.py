@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from freetrain.exchange.ending import Ended
+from freetrain.state.files import Ended
 from tests.agent.model_cluster import TRAINER, ModelCluster
 
 if TYPE_CHECKING:

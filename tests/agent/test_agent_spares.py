@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from freetrain.agent.verdict import is_failure
-from freetrain.jobfile.job import Launch
+from freetrain.agent.seen import is_failure
+from freetrain.config.job import Launch
 from tests.agent.model_cluster import TRAINER, ModelCluster, a_job
 
 OTHER = "other"

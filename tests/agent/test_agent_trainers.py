@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
-from freetrain.exchange.assigned import GAVE_UP
-from freetrain.exchange.ending import Ended
-from freetrain.jobfile.job import Nodes, Restart
+from freetrain.config.job import Nodes, Restart
+from freetrain.state.files import GAVE_UP, Ended
 from tests.agent.model_cluster import TRAINER, ModelCluster, a_job
 
 

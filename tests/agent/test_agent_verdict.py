@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from freetrain.agent.verdict import GO_ON, judge
-from freetrain.exchange.assigned import GAVE_UP
-from freetrain.exchange.ending import Ended, Ending
-from freetrain.jobfile.job import Checkpoint, Restart
+from freetrain.agent.seen import GO_ON, judge
+from freetrain.config.job import Checkpoint, Restart
+from freetrain.state.files import GAVE_UP, Ended, Ending
 from tests.agent.model_cluster import a_job
 from tests.exchange.endings import an_ending
 

@@ -7,16 +7,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.agent.disk_board import DiskBoard
-from freetrain.agent.listing import Listing
+from freetrain.agent.board import DiskBoard, Listing
 from freetrain.broker.lease import LeaseKey
-from freetrain.elastic.outcome import Ending as Word
-from freetrain.elastic.outcome import Outcome, write_outcome
-from freetrain.exchange.assigned import Assigned, Member
-from freetrain.exchange.ending import Ended, Ending
-from freetrain.exchange.errors import UnreadableFileError
-from freetrain.exchange.layout import StateDir
-from freetrain.jobfile.file import render_job
+from freetrain.config.job import render_job
+from freetrain.elastic.checkpoint import Ending as Word
+from freetrain.elastic.checkpoint import Outcome, write_outcome
+from freetrain.state.files import (
+    Assigned,
+    Ended,
+    Ending,
+    Member,
+    StateDir,
+    UnreadableFileError,
+)
 from tests.agent.model_cluster import a_job
 from tests.exchange.endings import an_ending
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from freetrain.agent.actions import WriteEnding
-from freetrain.agent.composing import drafted, judged
-from freetrain.exchange.ending import Ended, Ending
+from freetrain.agent.rules import drafted, judged
+from freetrain.agent.seen import WriteEnding
+from freetrain.state.files import Ended, Ending
 
 
 def test_an_exit_code_is_told_where_the_world_left_no_word() -> None:

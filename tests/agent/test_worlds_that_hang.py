@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from freetrain.agent.disk_board import DiskBoard
-from freetrain.agent.listing import Listing
-from freetrain.exchange.ending import Ended
-from freetrain.exchange.layout import StateDir
-from freetrain.jobfile.file import render_job
+from freetrain.agent.board import DiskBoard, Listing
+from freetrain.config.job import render_job
+from freetrain.state.files import Ended, StateDir
 from tests.agent.model_cluster import PATIENCE, TRAINER, ModelCluster, a_job
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.exchange.layout import StateDir
+from freetrain.state.files import StateDir
 from tests.agent_live.ground import MPIRUN, Ground, a_live_job
 from tests.slurm_live.sites import Site
 

@@ -11,26 +11,36 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from freetrain.agent.marks import read_mark
-from freetrain.agent.patience import VARIABLE
+from freetrain.agent.seen import VARIABLE, read_mark
 from freetrain.broker.lease import LeaseKey, job_name
-from freetrain.exchange.assigned import Assigned, Member, create_assigned, generations
-from freetrain.exchange.assigned import newest_assigned as newest
-from freetrain.exchange.ending import read_ending
-from freetrain.exchange.environment import render_environment
-from freetrain.exchange.heartbeat import read_heartbeat
-from freetrain.jobfile.file import render_job
-from freetrain.jobfile.job import Checkpoint, Launch, Nodes, Restart, Stop, TrainerJob
+from freetrain.config.job import (
+    Checkpoint,
+    Launch,
+    Nodes,
+    Restart,
+    Stop,
+    TrainerJob,
+    render_job,
+)
+from freetrain.state.files import (
+    Assigned,
+    Member,
+    create_assigned,
+    generations,
+    read_ending,
+    read_heartbeat,
+    render_environment,
+)
+from freetrain.state.files import newest_assigned as newest
 from slurm.batch import LeaseRequest
-from slurm.states import JobState
+from slurm.records import JobState
 from tests.cluster.waiting import wait_for
 
 if TYPE_CHECKING:
     import signal
     from collections.abc import Iterator
 
-    from freetrain.exchange.ending import Ending
-    from freetrain.exchange.layout import StateDir, TrainerDir
+    from freetrain.state.files import Ending, StateDir, TrainerDir
     from slurm.records import JobRecord
     from tests.slurm_live.sites import Site
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.exchange.ending import Ended
+from freetrain.state.files import Ended
 from slurm.records import JobKey
 from tests.cluster.waiting import wait_for
 
 if TYPE_CHECKING:
-    from freetrain.exchange.assigned import Member
+    from freetrain.state.files import Member
     from tests.agent_live.ground import Ground
 
 pytestmark = pytest.mark.slurm

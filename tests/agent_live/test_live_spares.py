@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.exchange.ending import Ended
-from freetrain.exchange.layout import lease_name
+from freetrain.state.files import Ended, lease_name
 from tests.agent_live.ground import a_live_job
 from tests.cluster.waiting import wait_for
 
 if TYPE_CHECKING:
-    from freetrain.exchange.assigned import Member
+    from freetrain.state.files import Member
     from tests.agent_live.ground import Ground
 
 pytestmark = pytest.mark.slurm

@@ -13,19 +13,16 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from freetrain.broker.caution import Caution, keep_free
-from freetrain.broker.claims import find_claims
-from freetrain.broker.ground import Backfill, Ground, Span
+from freetrain.broker.backfill import Backfill, Ground, Span
+from freetrain.broker.yielding import Caution, find_claims, keep_free
 from slurm.holes import Hole, HoleEnd
-from slurm.records import JobRecord, Node
-from slurm.states import JobState
+from slurm.records import JobRecord, JobState, Node
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from freetrain.broker.caution import Care, Scene
-    from freetrain.broker.claims import Claims
+    from freetrain.broker.yielding import Care, Claims, Scene
 
 _NOW_S = 1e9
 _DAY_S = 86_400.0

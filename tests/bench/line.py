@@ -9,9 +9,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from freetrain.forecast.bounded import BoundedAffinity
-from freetrain.forecast.learned import LearnedForecaster
-from freetrain.forecast.lineup import Lineup
+from freetrain.lookahead.affinity import BoundedAffinity
+from freetrain.lookahead.clusters import Lineup
+from freetrain.lookahead.learned import LearnedForecaster
 from freetrain.replay.policies.lookahead import HORIZON_S
 
 if TYPE_CHECKING:

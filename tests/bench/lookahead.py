@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from freetrain.broker.pool import Pool, PoolNode
-from freetrain.broker.wanted import Trainer, problem_of
-from freetrain.forecast.interface import Prospect
+from freetrain.broker.pool import Pool, PoolNode, Trainer, problem_of
+from freetrain.lookahead.base import Prospect
 from freetrain.replay.policies.lookahead import HORIZON_S
 from freetrain.tick.lookahead import Ahead, Foresight
 from freetrain.tick.planners import InOrder
-from milp.curve import throughput
 from milp.planner import Planner
+from milp.problem import throughput
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

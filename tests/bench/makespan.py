@@ -10,21 +10,19 @@ import time
 from statistics import mean
 from typing import TYPE_CHECKING
 
-from freetrain.recorded import load
+from freetrain.losscurve.recorded import load
+from freetrain.replay.result import usable_rates
 from freetrain.replay.run import run_replay
-from freetrain.replay.runs import usable_rates
 from freetrain.replay.settings import ReplaySettings
 from freetrain.replay.timeline import DAY_S, PoolTimeline
+from freetrain.replay.trainers import Demand, quality_trainers, truth_of
 from freetrain.report.quality import makespan_s
-from freetrain.trainers.quality import truth_of
-from freetrain.trainers.quality_set import Demand, quality_trainers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from freetrain.trainers.quality import QualityTruth
-    from freetrain.trainers.spec import TrainerSpec
+    from freetrain.replay.trainers import QualityTruth, TrainerSpec
 
 NODES, TRAINERS, SEEDS, LOADS = 8, 24, range(1, 6), (2.0, 10.0)
 DAYS = 90.0

@@ -10,11 +10,9 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from milp.count import plan_counts
-from milp.exact import ExactSolver
-from milp.gap import gap
+from milp.exact import ExactSolver, Limit, RowTable, search_all
 from milp.node import plan_nodes
-from milp.pruned import Limit, search_all
-from milp.rows import RowTable
+from milp.problem import gap
 from milp.solver import COUNT_OPTIONS, Cbc
 from milp.verify import violations
 from tests.bench.planner_cases import (

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from milp.curve import custom, throughput
 from milp.exact import ExactSolver
-from milp.problem import NodeClass, Problem, TrainerState
+from milp.problem import NodeClass, Problem, TrainerState, custom, throughput
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

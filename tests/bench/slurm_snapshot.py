@@ -18,13 +18,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from slurm.holes import find_holes
 from slurm.hostlist import collapse
-from slurm.nodes import parse_nodes
-from slurm.partitions import parse_partitions
-from slurm.requirement import Requirement
-from slurm.reservations import parse_reservations
-from slurm.sdiag import parse_sdiag
+from slurm.records import Requirement
 from slurm.snapshot import Snapshot
-from slurm.squeue import parse_squeue
+from slurm.text import (
+    parse_nodes,
+    parse_partitions,
+    parse_reservations,
+    parse_sdiag,
+    parse_squeue,
+)
 from tests.slurm_library.clusters import recorded
 from tests.slurm_library.rendering import scontrol_text, squeue_text
 

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from freetrain.site.settings import PlannerSettings
+from freetrain.config.site import PlannerSettings
 from tests.bench.slurm_snapshot import generate
 from tests.quality.told import noisy, steps
 from tests.slurm_library.clusters import recorded

@@ -8,17 +8,13 @@ from __future__ import annotations
 from time import process_time
 from typing import TYPE_CHECKING
 
-from milp.deadline import Deadline
 from milp.errors import SolverUnavailableError
-from milp.gap import gap
 from milp.planner import Outcome
-from milp.window_answer import WindowAnswer, answer_window
-from milp.window_bound import first, tighten
-from milp.window_exchange import Exchange
-from milp.window_mending import mend
-from milp.window_options import options_of
-from milp.window_planner import WindowPlanner
-from milp.window_pool import Pool
+from milp.problem import gap
+from milp.solver import Deadline
+from milp.window import Pool, first, options_of, tighten
+from milp.window_planner import WindowAnswer, answer_window
+from milp.window_search import Exchange, WindowPlanner, mend
 from tests.bench.window_cases import small_windows, tick_windows
 
 if TYPE_CHECKING:
@@ -27,7 +23,7 @@ if TYPE_CHECKING:
 
     import pulp
 
-    from milp.proposal import Found
+    from milp.solver import Found
     from milp.window import Holding, Window
 
 LIMIT_S = 2.0

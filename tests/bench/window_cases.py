@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from milp.curve import custom
+from milp.problem import custom
 from milp.window import Holder, Stay, Window
 from tests.bench.planner_cases import ragged, summit_like
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from freetrain.broker.actual import Actual
 from freetrain.broker.lease import (
     Assignment,
     Intent,
@@ -14,9 +13,9 @@ from freetrain.broker.lease import (
     LeaseState,
     job_name,
 )
+from freetrain.broker.reconcile import Actual
 from slurm.holes import Hole, HoleEnd
-from slurm.records import JobRecord
-from slurm.states import JobState
+from slurm.records import JobRecord, JobState
 
 NOW_S = 100_000.0
 UID = 1000

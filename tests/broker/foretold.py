@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 
 from freetrain.broker.belief import Belief
 from freetrain.broker.decide import Decision, Look, decide
-from freetrain.broker.limits import Limits
-from freetrain.broker.wanted import Trainer
-from freetrain.forecast.interface import Prospect
-from freetrain.forecast.live import LiveForecast, Sight
+from freetrain.broker.lease import Limits
+from freetrain.broker.pool import Trainer
+from freetrain.lookahead.base import Prospect
+from freetrain.lookahead.live import LiveForecast, Sight
 from freetrain.tick.lookahead import Ahead, Foresight
 from freetrain.tick.planners import InOrder
-from milp.curve import throughput
 from milp.planner import Planner
+from milp.problem import throughput
 from tests.broker.broker_records import NOW_S, generation, lease
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from freetrain.forecast.promises import Promise
+    from freetrain.lookahead.promises import Promise
     from slurm.holes import Hole
 
 HORIZON_S = 400.0

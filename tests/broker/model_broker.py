@@ -6,29 +6,33 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from freetrain.broker.actions import Assign, Cancel, Submit, intent_of, told
-from freetrain.broker.belief import believe
-from freetrain.broker.claims import NO_CLAIMS, Claims, find_claims
+from freetrain.broker.backfill import Ground
+from freetrain.broker.belief import Sources, believe
 from freetrain.broker.decide import Decision, Look, decide
-from freetrain.broker.ground import Ground
 from freetrain.broker.lease import (
+    Assign,
     Assignment,
+    Cancel,
     Intent,
     IntentOutcome,
     Lease,
     LeaseKey,
+    Limits,
+    Mode,
+    Submit,
+    intent_of,
     job_name,
     submitted_leases,
+    told,
 )
-from freetrain.broker.limits import Limits, Mode
-from freetrain.broker.sightings import Sources
+from freetrain.broker.yielding import NO_CLAIMS, Claims, find_claims
 from milp.planner import Planner
 from slurm.records import Node
 from tests.broker.model_slurm import UID, ModelSlurm
 
 if TYPE_CHECKING:
-    from freetrain.broker.actions import Action
-    from freetrain.broker.wanted import Trainer
+    from freetrain.broker.lease import Action
+    from freetrain.broker.pool import Trainer
     from slurm.records import JobRecord
 
 SHAPE = "any"

@@ -10,8 +10,7 @@ import math
 from dataclasses import dataclass, field
 
 from slurm.holes import Hole, HoleEnd
-from slurm.records import JobRecord
-from slurm.states import JobState
+from slurm.records import JobRecord, JobState
 
 UID = 1000
 OTHER_UID = 2000

@@ -10,12 +10,12 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from freetrain.broker.waiting import insisted, needed, suits, tasks
+from freetrain.broker.backfill import insisted, needed, suits, tasks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from freetrain.broker.ground import Ground
+    from freetrain.broker.backfill import Ground
     from slurm.holes import Hole
     from slurm.records import JobRecord
 

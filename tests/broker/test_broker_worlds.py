@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from freetrain.broker.limits import Limits, Mode
-from freetrain.broker.wanted import Trainer
-from milp.curve import throughput
+from freetrain.broker.lease import Limits, Mode
+from freetrain.broker.pool import Trainer
+from milp.problem import throughput
 from tests.broker.model_broker import SHAPE, Answer, ModelBroker
 from tests.broker.model_slurm import OTHER_UID, UID, ModelSlurm
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.broker.caution import Caution, keep_free
-from freetrain.broker.claims import find_claims
-from freetrain.broker.ground import Ground, Span
+from freetrain.broker.backfill import Ground, Span
+from freetrain.broker.yielding import Caution, find_claims, keep_free
 from slurm.holes import Hole, HoleEnd
 from tests.broker.broker_records import NOW_S, hole
 from tests.broker.test_claims import NODES, waiting
@@ -18,7 +17,7 @@ from tests.broker.test_claims import NODES, waiting
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from freetrain.broker.claims import Claims
+    from freetrain.broker.yielding import Claims
     from slurm.records import JobRecord
 
 FOUR = {f"n{k}": replace(NODES["n0"], name=f"n{k}") for k in range(4)}

@@ -7,13 +7,17 @@ from dataclasses import replace
 
 import pytest
 
-from freetrain.broker.booking import Bookings
-from freetrain.broker.claims import find_claims
-from freetrain.broker.ground import Backfill, Ground, Span, idle_first
-from freetrain.broker.waiting import could_start
+from freetrain.broker.backfill import (
+    Backfill,
+    Bookings,
+    Ground,
+    Span,
+    could_start,
+    idle_first,
+)
+from freetrain.broker.yielding import find_claims
 from slurm.holes import HoleEnd
-from slurm.records import Gres, JobRecord, Node
-from slurm.states import JobState
+from slurm.records import Gres, JobRecord, JobState, Node
 from tests.broker.broker_records import NOW_S, UID, hole
 
 NODES = {

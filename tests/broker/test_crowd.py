@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from freetrain.broker.crowd import NOBODY, Crowd, crowd_of
-from slurm.records import JobRecord
-from slurm.states import JobState
+from freetrain.broker.yielding import NOBODY, Crowd, crowd_of
+from slurm.records import JobRecord, JobState
 from tests.broker.broker_records import NOW_S
 from tests.broker.broker_records import job as lease
 

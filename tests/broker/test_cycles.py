@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.broker.cycles import (
+from freetrain.broker.yielding import (
     LEAD_S,
     LEAST_LEAD_S,
     Cycles,

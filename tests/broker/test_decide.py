@@ -7,25 +7,23 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.broker.actions import Assign, Submit
-from freetrain.broker.belief import Belief
-from freetrain.broker.brakes import Brake
-from freetrain.broker.decide import Decision, Look, decide
-from freetrain.broker.explain import (
+from freetrain.broker.belief import Belief, is_plan_known
+from freetrain.broker.decide import (
+    Decision,
     HoleReason,
+    Look,
     TrainerReason,
+    decide,
     explain_holes,
     explain_trainers,
 )
-from freetrain.broker.limits import Limits
-from freetrain.broker.pace import Pace
-from freetrain.broker.pool import Refusal
-from freetrain.broker.trust import is_plan_known
-from freetrain.broker.wanted import Trainer
-from milp.curve import throughput
+from freetrain.broker.lease import Assign, Limits, Pace, Submit
+from freetrain.broker.pool import Refusal, Trainer
+from freetrain.broker.reconcile import Brake
 from milp.planner import Planner
+from milp.problem import throughput
+from slurm.records import NodeState
 from slurm.snapshot import HiddenPlan, Plans, carry_plans
-from slurm.states import NodeState
 from tests.broker.broker_records import NOW_S, generation, hole, key, lease
 from tests.slurm_library.clusters import NOW_S as LOOK_S
 from tests.slurm_library.clusters import look as cluster

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from freetrain.broker.belief import Belief
 from freetrain.broker.decide import Look, decide
-from freetrain.broker.limits import Limits
+from freetrain.broker.lease import Limits
 from freetrain.broker.pool import Refusal
-from freetrain.forecast.interface import Prospect
-from freetrain.forecast.promises import Promise
+from freetrain.lookahead.base import Prospect
+from freetrain.lookahead.promises import Promise
 from freetrain.tick.lookahead import Foresight
 from freetrain.tick.planners import InOrder
 from milp.planner import Outcome, Planner
@@ -23,7 +23,7 @@ from tests.broker.broker_records import NOW_S, hole, key
 from tests.broker.foretold import AHEAD, HORIZON_S, Told, decided, trainer, watched
 
 if TYPE_CHECKING:
-    from freetrain.broker.wanted import Trainer
+    from freetrain.broker.pool import Trainer
     from slurm.holes import Hole
 
 

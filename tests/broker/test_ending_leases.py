@@ -6,13 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from freetrain.broker.actions import Action, Cancel, Why
-from freetrain.broker.caution import Care
-from freetrain.broker.claims import Claims
-from freetrain.broker.lease import LeaseKey
-from freetrain.broker.limits import Limits, Mode
+from freetrain.broker.lease import Action, Cancel, LeaseKey, Limits, Mode, Why
+from freetrain.broker.pool import Wanted
 from freetrain.broker.reconcile import reconcile
-from freetrain.broker.wanted import Wanted
+from freetrain.broker.yielding import Care, Claims
 from tests.broker.broker_records import NOW_S, actual, generation, key, lease
 
 LIMITS = Limits(mode=Mode.YIELD, most_calls=2)

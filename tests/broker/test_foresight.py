@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.broker.foresight import classify_by
-from freetrain.broker.pool import Pool, PoolNode
-from freetrain.forecast.interface import Prospect
-from milp.curve import throughput
+from freetrain.broker.pool import Pool, PoolNode, classify_by
+from freetrain.lookahead.base import Prospect
+from milp.problem import throughput
 from milp.window import Holder, Stay, Window, gain
 from tests.broker.broker_records import NOW_S, lease
 from tests.broker.foretold import HORIZON_S, Told

@@ -8,15 +8,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.broker.actions import Assign, Cancel, Submit, Why, told
 from freetrain.broker.belief import Extra
-from freetrain.broker.caution import Care
-from freetrain.broker.claims import Claims
-from freetrain.broker.lease import LeaseState
-from freetrain.broker.limits import Limits, Mode
-from freetrain.broker.pace import Pace
+from freetrain.broker.lease import (
+    Assign,
+    Cancel,
+    LeaseState,
+    Limits,
+    Mode,
+    Pace,
+    Submit,
+    Why,
+    told,
+)
+from freetrain.broker.pool import Wanted, WantedLeases, WantedTrainer
 from freetrain.broker.reconcile import reconcile
-from freetrain.broker.wanted import Wanted, WantedLeases, WantedTrainer
+from freetrain.broker.yielding import Care, Claims
 from tests.broker.broker_records import (
     NOW_S,
     actual,
@@ -27,7 +33,7 @@ from tests.broker.broker_records import (
 )
 
 if TYPE_CHECKING:
-    from freetrain.broker.actual import Actual
+    from freetrain.broker.reconcile import Actual
 
 SIZES = (1, 2, 3, 4)
 NOTHING = Wanted((), ())

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from freetrain.broker.ground import Ground, idle_first, slurms_order
-from freetrain.broker.sharing import share
-from freetrain.broker.waiting import insisted
+from freetrain.broker.backfill import Ground, idle_first, insisted, share, slurms_order
 from slurm.holes import Hole, HoleEnd
 from tests.broker.broker_records import NOW_S
 from tests.broker.naive_sharing import Naive
@@ -20,7 +18,7 @@ from tests.broker.test_claims import NODES, waiting
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from freetrain.broker.ground import Rank
+    from freetrain.broker.backfill import Rank
     from slurm.records import JobRecord
 
 NAMES = tuple(f"n{k}" for k in range(6))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from freetrain.exchange.layout import StateDir
+from freetrain.state.files import StateDir
 from tests.cli.worlds import Ran, run
 
 if TYPE_CHECKING:

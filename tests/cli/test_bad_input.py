@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from freetrain.cli.exits import error_line, exit_code
-from slurm.errors import (
+from slurm.records import (
     RequestsSpentError,
     SlurmError,
     SlurmMissingError,

@@ -11,8 +11,8 @@ from freetrain.cli.cautions import (
 )
 from freetrain.replay.settings import ReplaySettings
 from freetrain.replay.timeline import PoolTimeline
-from freetrain.trainers.builtin import builtin_trainers
-from logs.fragments import read_fragments
+from freetrain.replay.trainers import builtin_trainers
+from logs.csv_formats import read_fragments
 from tests.cli.worlds import run
 from tests.logs.readers.log_content import content
 from tests.report.comparisons import result

@@ -9,18 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from freetrain.desk.submission import job_of
-from freetrain.progress.bookmark import Bookmark
-from freetrain.progress.record import Record
-from freetrain.scaling.fragment import Seen
-from freetrain.scaling.learned import LearnedScaling
-from freetrain.scaling.state import to_state
-from freetrain.store.database import transaction
-from freetrain.store.deliveries import Delivery, Stage, put_delivery
-from freetrain.store.open_store import open_store
-from freetrain.store.pasts import PastRow, put_pasts
+from freetrain.client.submit import job_of
+from freetrain.progress import Bookmark, Record
+from freetrain.scaling import LearnedScaling, Seen, to_state
+from freetrain.state.database import open_store, transaction
+from freetrain.state.tables import Delivery, PastRow, Stage, put_delivery, put_pasts
 from freetrain.tick.page import TrainerLine
-from freetrain.tick.past import Past
+from freetrain.tick.trainers import Past
 from tests.cli.desk_files import JOB, at_home, refused, run_json
 from tests.cli.worlds import run
 from tests.desk.desks import NOW_S, UID, a_page, put_page, rows
@@ -29,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from freetrain.exchange.layout import StateDir
+    from freetrain.state.files import StateDir
 
 TARGET = JOB + "[target]\ndeliver = 0.5\nfinal = 0.2\n"
 HALVING = [0.15 + 1.0 / step for step in range(1, 201)]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.exchange.assigned import newest_assigned
-from freetrain.store.trainers import TrainerState
+from freetrain.state.files import newest_assigned
+from freetrain.state.tables import TrainerState
 from freetrain.tick.page import TrainerLine
 from tests.cli.desk_files import JOB, at_home, refused, run_json
 from tests.cli.worlds import NOW_S, Terminal, run
@@ -17,7 +17,7 @@ from tests.desk.desks import a_page, assign, put_page, put_state
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from freetrain.exchange.layout import StateDir
+    from freetrain.state.files import StateDir
 
 
 @pytest.fixture

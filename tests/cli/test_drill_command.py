@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.broker.lease import LeaseKey, job_name
-from freetrain.exchange.assigned import Assigned, Member, create_assigned
-from freetrain.exchange.ending import Ended
+from freetrain.state.files import Assigned, Ended, Member, create_assigned
 from slurm.batch import LeaseRequest
-from slurm.command_line import CommandLine
-from slurm.subprocess_runner import SubprocessRunner
+from slurm.command_line import CommandLine, SubprocessRunner
 from tests.cli.desk_files import at_home
 from tests.cli.worlds import Ran, run
 from tests.desk.desks import NOW_S, assign, end
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from freetrain.exchange.layout import StateDir
+    from freetrain.state.files import StateDir
     from slurm.records import JobRecord
 
 

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.broker.explain import HoleReason
-from freetrain.forecast.delays import Interval
-from freetrain.forecast.interface import Expected
-from freetrain.tick.came import CameLine
-from freetrain.tick.page import HoleLine, TrainerLine
+from freetrain.broker.decide import HoleReason
+from freetrain.lookahead.base import Expected
+from freetrain.lookahead.calibration import Interval
+from freetrain.tick.page import CameLine, HoleLine, TrainerLine
 from tests.cli.desk_files import at_home, run_json
 from tests.cli.worlds import NOW_S, run
 from tests.desk.desks import a_page, assign, put_page
@@ -19,7 +18,7 @@ from tests.desk.desks import a_page, assign, put_page
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from freetrain.exchange.layout import StateDir
+    from freetrain.state.files import StateDir
 
 SOON = Expected(
     horizon_s=400.0,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.broker.explain import HoleReason, TrainerReason
-from freetrain.exchange.ending import Ended
+from freetrain.broker.decide import HoleReason, TrainerReason
+from freetrain.state.files import Ended
 from freetrain.tick.page import HoleLine, TrainerLine
 from tests.cli.desk_files import at_home, refused, run_json
 from tests.cli.worlds import NOW_S, run
@@ -18,7 +18,7 @@ from tests.desk.desks import a_page, assign, end, put_page
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from freetrain.exchange.layout import StateDir
+    from freetrain.state.files import StateDir
 
 EVIL = "\x1b[2J\nforged line"
 

@@ -11,14 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from freetrain.broker.lease import LeaseKey
-from freetrain.exchange.assigned import Assigned, Member, create_assigned
-from freetrain.exchange.ending import Ended
-from freetrain.jobfile.file import parse_job, render_job
-from freetrain.store.open_store import open_store
-from freetrain.store.trainers import TrainerState, put_trainers
+from freetrain.config.job import parse_job, render_job
+from freetrain.config.schema import Places, toml_value
+from freetrain.state.database import open_store
+from freetrain.state.files import Assigned, Ended, Member, create_assigned
+from freetrain.state.tables import TrainerState, put_trainers
 from freetrain.tick.page import HoleLine, TrainerLine
-from freetrain.toml.text import Places
-from freetrain.toml.writing import toml_value
 from tests.cli.desk_files import at_home
 from tests.cli.worlds import NOW_S, Ran, Terminal, run
 from tests.desk.desks import UID, a_page, end, put_page, rows
@@ -26,7 +24,7 @@ from tests.desk.desks import UID, a_page, end, put_page, rows
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from freetrain.exchange.layout import StateDir
+    from freetrain.state.files import StateDir
 
 EVIL = (
     "$(touch owned)",

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.exchange.ending import Ended
-from freetrain.store.trainers import TrainerState
+from freetrain.state.files import Ended
+from freetrain.state.tables import TrainerState
 from tests.cli.desk_files import at_home, refused
 from tests.cli.worlds import Terminal, run
 from tests.desk.desks import assign, end, put_state
@@ -16,7 +16,7 @@ from tests.desk.desks import assign, end, put_state
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from freetrain.exchange.layout import StateDir
+    from freetrain.state.files import StateDir
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from freetrain.replay.loop.settings import IN_THE_LOOP
+from freetrain.replay.loop_settings import IN_THE_LOOP
 from tests.cli.worlds import JOBS, run, written
 
 LOOP = (

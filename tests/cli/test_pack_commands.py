@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.pack.record import Line, Record, member_folder, write_record
+from freetrain.pack.pack import Line, Record, member_folder, write_record
 from tests.cli.desk_files import at_home, refused, run_json
 from tests.cli.worlds import run
 from tests.desk.desks import leave_checkpoint
@@ -14,7 +14,7 @@ from tests.desk.desks import leave_checkpoint
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from freetrain.exchange.layout import StateDir
+    from freetrain.state.files import StateDir
 
 PACK_JOB = """\
 name = "small"

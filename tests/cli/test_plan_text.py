@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.cli.plan_text import plan_lines
-from freetrain.store.trainers import TrainerState
+from freetrain.state.tables import TrainerState
 from freetrain.tick.page import TrainerLine
 from milp.planner import Outcome
 from tests.cli.desk_files import at_home, run_json

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from freetrain.forecast.registry import FORECASTERS
+from freetrain.lookahead.registry import FORECASTERS
 from tests.cli.worlds import TRAINERS, run
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 
 from freetrain.cli.app import main
 from freetrain.cli.trace_screen import LABELS
-from logs.generate.sample import SAMPLE_NAME, shipped_sample
+from logs.generate import SAMPLE_NAME, shipped_sample
 from logs.summary import IdleSummary, JobSummary
 from tests.cli.worlds import HOLES, JOBS, a_world, run
 

@@ -10,10 +10,9 @@ from uuid import uuid4
 
 import pytest
 
-from freetrain.standin.installing import StandIn, at_work
-from freetrain.standin.installing import install as install_standin
-from slurm.command_line import CommandLine
-from slurm.subprocess_runner import SubprocessRunner
+from freetrain.demo.fake_slurm.install import StandIn, at_work
+from freetrain.demo.fake_slurm.install import install as install_standin
+from slurm.command_line import CommandLine, SubprocessRunner
 from tests.cluster.settings import NODES, Variant
 from tests.contract.pyslurm_worlds import PyslurmWorld, pyslurm_world
 from tests.contract.slurm_worlds import World

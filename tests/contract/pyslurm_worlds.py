@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurm.choose import choose
-from slurm.command_line import CommandLine
-from slurm.pyslurm_backend import Pyslurm
-from slurm.pyslurm_requests import Requests
-from slurm.subprocess_runner import SubprocessRunner
+from slurm.command_line import CommandLine, SubprocessRunner
+from slurm.connect import choose
+from slurm.pyslurm import Pyslurm, Requests
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,8 +9,7 @@ import pytest
 
 from slurm.batch import LeaseRequest
 from slurm.holes import find_holes
-from slurm.requirement import Requirement
-from slurm.states import JobState
+from slurm.records import JobState, Requirement
 from tests.cluster.waiting import wait_for
 
 if TYPE_CHECKING:

@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurm.command_line import SNAPSHOT_REQUESTS
-from slurm.errors import RequestsSpentError, SlurmRefusedError
+from slurm.config import leaf_by_node, must_have_leaves
 from slurm.holes import find_holes
-from slurm.records import JobKey
-from slurm.requirement import Requirement
-from slurm.states import JobState, NodeState
-from slurm.topology import leaf_by_node, must_have_leaves
+from slurm.records import (
+    JobKey,
+    JobState,
+    NodeState,
+    RequestsSpentError,
+    Requirement,
+    SlurmRefusedError,
+)
 
 if TYPE_CHECKING:
     from slurm.backend import SlurmBackend

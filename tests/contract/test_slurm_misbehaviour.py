@@ -7,19 +7,18 @@ from uuid import uuid4
 
 import pytest
 
-from freetrain.standin.times import iso
+from freetrain.demo.fake_slurm.cluster import iso
 from slurm.batch import LeaseRequest
-from slurm.command_line import CommandLine
-from slurm.errors import (
+from slurm.command_line import CommandLine, SubprocessRunner
+from slurm.holes import HoleEnd, find_holes
+from slurm.records import (
+    JobKey,
+    Requirement,
     SlurmRefusedError,
     SlurmUnavailableError,
     UnreadableOutputError,
 )
-from slurm.holes import HoleEnd, find_holes
-from slurm.records import JobKey
-from slurm.requirement import Requirement
 from slurm.snapshot import carry_plans, plans_of
-from slurm.subprocess_runner import SubprocessRunner
 from tests.fakes.slurm.installing import USER
 from tests.fakes.slurm.state import Act
 

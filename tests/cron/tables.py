@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from freetrain.cron.call import TickCall
+from freetrain.cron.tables import TickCall
 
 PROGRAM = """\
 #!{python}

@@ -4,8 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.cron.block import Block, lines_between, put, without
-from freetrain.cron.errors import CronUnreadableError
+from freetrain.cron.tables import (
+    Block,
+    CronUnreadableError,
+    lines_between,
+    put,
+    without,
+)
 
 BLOCK = Block("abc123", ("* * * * * /bin/true",))
 OTHER = Block("fff999", ("@daily /bin/false",))

@@ -4,11 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from freetrain.cron.errors import CronUnavailableError
-from freetrain.cron.kinds import Found, Kind
-from freetrain.cron.programs import RealPrograms
-from freetrain.cron.table import Table
-from freetrain.cron.ticks import Ticks
+from freetrain.cron.install import Table, Ticks
+from freetrain.cron.tables import CronUnavailableError, Found, Kind, RealPrograms
 from tests.cli.worlds import Ran, run
 from tests.cron.tables import FakeTable, a_call, install_fake
 

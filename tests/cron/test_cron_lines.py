@@ -9,9 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.cron.errors import CronUnfitError
-from freetrain.cron.lines import crontab_block, scrontab_block, unit_files
-from freetrain.cron.times import entries
+from freetrain.cron.tables import (
+    CronUnfitError,
+    crontab_block,
+    entries,
+    scrontab_block,
+    unit_files,
+)
 from tests.cron.tables import a_call
 
 NAMES = st.text(

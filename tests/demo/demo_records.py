@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from freetrain.demo.figures import figures_of
-from freetrain.demo.history import History, Stretch, Told
-from freetrain.demo.page import Played
-from freetrain.standin.records import Cluster, Job, JobState
+from freetrain.demo.fake_slurm.cluster import Cluster, Job, JobState
+from freetrain.demo.live import History, Stretch, Told
+from freetrain.demo.report import Played, figures_of
 
 BEGIN_S = 1_795_250_000.0
 HOSTILE = "</title><script>alert(1)</script>&\"'"

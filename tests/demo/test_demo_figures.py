@@ -9,11 +9,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.demo.figures import figures_of, is_same, most_difference
-from freetrain.demo.history import read_told
-from freetrain.demo.page import render_page
-from freetrain.demo.timeline import Bar, draw_nodes
-from freetrain.demo.wording import HEADINGS, shortfalls, trainer_row
+from freetrain.demo.live import read_told
+from freetrain.demo.report import (
+    HEADINGS,
+    Bar,
+    draw_nodes,
+    figures_of,
+    is_same,
+    most_difference,
+    render_page,
+    shortfalls,
+    trainer_row,
+)
 from tests.demo.demo_records import BEGIN_S, HOSTILE, history, jobs, played
 
 if TYPE_CHECKING:

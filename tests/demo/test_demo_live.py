@@ -14,9 +14,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.cli.demo_live_screen import line_of, moment_view
-from freetrain.demo.figures import figures_of
-from freetrain.demo.live import Around, losses_alone, play
-from freetrain.demo.mpi import NoMpiError, find_mpirun, variables
+from freetrain.demo.live import (
+    Around,
+    NoMpiError,
+    find_mpirun,
+    losses_alone,
+    play,
+    variables,
+)
+from freetrain.demo.report import figures_of
 from tests.cluster.waiting import wait_for
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.demo.mpi import INSTALL, NoMpiError, find_mpirun, judge, variables
+from freetrain.demo.live import INSTALL, NoMpiError, find_mpirun, judge, variables
 
 if TYPE_CHECKING:
     from pathlib import Path

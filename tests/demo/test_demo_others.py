@@ -7,9 +7,9 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.demo.digits import PIXELS, draw
-from freetrain.demo.others import MOST_BUSY, as_jobs, stays
-from freetrain.standin.records import NODES
+from freetrain.demo.fake_slurm.cluster import NODES
+from freetrain.demo.live import MOST_BUSY, as_jobs, stays
+from freetrain.demo.train import PIXELS, draw
 
 seeds = st.integers(0, 2**32)
 lengths = st.floats(10, 60)

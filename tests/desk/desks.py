@@ -7,26 +7,34 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from freetrain.broker.lease import Intent, Lease, LeaseKey, LeaseState
-from freetrain.desk.submission import Submission
-from freetrain.desk.submit import submit
-from freetrain.exchange.assigned import BROKER, Assigned, Member, create_assigned
-from freetrain.exchange.ending import Ended, create_ending
-from freetrain.exchange.layout import StateDir
-from freetrain.jobfile.job import Nodes, TrainerJob
-from freetrain.launch.places import logs_of, run_dir_of
-from freetrain.store.database import transaction
-from freetrain.store.intents import put_intents
-from freetrain.store.leases import put_leases
-from freetrain.store.open_store import open_store
-from freetrain.store.trainers import TrainerRow, put_trainers, trainers
+from freetrain.client.submit import Submission, submit
+from freetrain.config.job import Nodes, TrainerJob
+from freetrain.launch.request import logs_of, run_dir_of
+from freetrain.state.database import open_store, transaction
+from freetrain.state.files import (
+    BROKER,
+    Assigned,
+    Ended,
+    Member,
+    StateDir,
+    create_assigned,
+    create_ending,
+)
+from freetrain.state.tables import (
+    TrainerRow,
+    put_intents,
+    put_leases,
+    put_trainers,
+    trainers,
+)
 from freetrain.tick.page import Page, rendered
 from tests.exchange.endings import an_ending
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from freetrain.desk.submit import Submitted
-    from freetrain.store.trainers import TrainerState
+    from freetrain.client.submit import Submitted
+    from freetrain.state.tables import TrainerState
 
 NOW_S = 1_900_000_000.0
 UID = os.getuid()

@@ -7,20 +7,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.desk.change import Changed, Verb, change
-from freetrain.desk.leaving import leave
+from freetrain.client.change import Changed, Verb, change, leave
 from freetrain.errors import TryLaterError, UsageError
-from freetrain.exchange.assigned import (
+from freetrain.state.files import (
     GO_ON,
     USER,
     Assigned,
+    TrainerDir,
     create_assigned,
     generations,
     newest_assigned,
     read_assigned,
 )
-from freetrain.exchange.layout import TrainerDir
-from freetrain.store.trainers import TrainerState
+from freetrain.state.tables import TrainerState
 from tests.desk.desks import (
     NOW_S,
     UID,
@@ -35,7 +34,7 @@ from tests.desk.desks import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from freetrain.exchange.layout import StateDir
+    from freetrain.state.files import StateDir
 
 LATER_S = NOW_S + 100.0
 

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from freetrain.desk.drill import Drill, Mark, Watch, choose, verdict
-from freetrain.desk.status import read_standing
+from freetrain.client.drill import Drill, Mark, Watch, choose, verdict
+from freetrain.client.status import read_standing
+from freetrain.config.job import Nodes
 from freetrain.errors import TryLaterError, UsageError
-from freetrain.exchange.ending import Ended
-from freetrain.exchange.heartbeat import AgentState, Heartbeat, write_heartbeat
-from freetrain.jobfile.job import Nodes
-from freetrain.store.trainers import TrainerState
+from freetrain.state.files import AgentState, Ended, Heartbeat, write_heartbeat
+from freetrain.state.tables import TrainerState
 from tests.desk.desks import (
     NOW_S,
     a_job,
@@ -28,7 +27,7 @@ from tests.desk.desks import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from freetrain.exchange.layout import StateDir
+    from freetrain.state.files import StateDir
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.desk.idle import Idle, groups, steps, why_it_ends
+from freetrain.client.holes import Idle, groups, steps, why_it_ends
 from slurm.holes import Hole, HoleEnd
 
 NOW_S = 1_000.0

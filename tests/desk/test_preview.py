@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.desk.submission import Begin
-from freetrain.desk.submit import preview
+from freetrain.client.submit import Begin, preview
+from freetrain.config.job import Checkpoint
 from freetrain.errors import BadConfigurationError, UsageError
-from freetrain.jobfile.job import Checkpoint
 from tests.desk.desks import UID, a_job, a_state, a_submission, leave_checkpoint
 
 if TYPE_CHECKING:

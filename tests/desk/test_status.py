@@ -7,15 +7,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.desk.change import Verb, change
-from freetrain.desk.overview import LONG_S, SILENT_S, overview
-from freetrain.desk.status import Doing, Standing, read_standing
+from freetrain.client.change import Verb, change
+from freetrain.client.status import (
+    LONG_S,
+    SILENT_S,
+    Doing,
+    Standing,
+    overview,
+    read_standing,
+)
 from freetrain.errors import UsageError
-from freetrain.exchange.assigned import USER
-from freetrain.exchange.ending import Ended
-from freetrain.exchange.heartbeat import AgentState, Heartbeat, write_heartbeat
-from freetrain.store.errors import StoreMissingError
-from freetrain.store.trainers import TrainerState
+from freetrain.state.database import StoreMissingError
+from freetrain.state.files import USER, AgentState, Ended, Heartbeat, write_heartbeat
+from freetrain.state.tables import TrainerState
 from tests.desk.desks import (
     NOW_S,
     UID,
@@ -34,7 +38,7 @@ from tests.desk.desks import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from freetrain.exchange.layout import StateDir
+    from freetrain.state.files import StateDir
 
 
 @pytest.fixture

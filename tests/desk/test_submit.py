@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.desk.places import left_over
-from freetrain.desk.submission import Begin, Wish
+from freetrain.client.submit import Begin, Wish, left_over
+from freetrain.config.job import Checkpoint, Nodes, read_job
 from freetrain.errors import BadConfigurationError, TryLaterError, UsageError
-from freetrain.exchange.assigned import GO_ON, USER, newest_assigned
-from freetrain.exchange.ending import Ended
-from freetrain.exchange.environment import read_environment
-from freetrain.exchange.errors import UnreadableFileError
-from freetrain.jobfile.file import read_job
-from freetrain.jobfile.job import Checkpoint, Nodes
-from freetrain.store.open_store import open_store
-from freetrain.store.trainers import TrainerState, remove_trainer
+from freetrain.state.database import open_store
+from freetrain.state.files import (
+    GO_ON,
+    USER,
+    Ended,
+    UnreadableFileError,
+    newest_assigned,
+    read_environment,
+)
+from freetrain.state.tables import TrainerState, remove_trainer
 from tests.desk.desks import (
     UID,
     a_job,

@@ -6,12 +6,10 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from freetrain.cron.programs import RealPrograms
-from freetrain.doctor.finding import Finding
-from freetrain.doctor.subject import Subject
-from freetrain.site.settings import LeaseSettings, Site
-from slurm.command_line import CommandLine
-from slurm.subprocess_runner import SubprocessRunner
+from freetrain.config.site import LeaseSettings, Site
+from freetrain.cron.tables import RealPrograms
+from freetrain.doctor.checks import Finding, Subject
+from slurm.command_line import CommandLine, SubprocessRunner
 
 NOW_S = 1_900_000_000.0
 

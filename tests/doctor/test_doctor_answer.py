@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.doctor.answer import look_at_answer
-from freetrain.doctor.finding import Finding, Verdict
+from freetrain.doctor.checks import Finding, Verdict
+from freetrain.doctor.test_job import look_at_answer
 from tests.doctor.subjects import by_name
 
 RANK = "doctor-rank told=2 found={}\n"

@@ -7,18 +7,30 @@ from pathlib import Path
 
 import pytest
 
-from freetrain.doctor import state_checks
-from freetrain.doctor.finding import Check, Finding, Verdict, bad, exit_code, ok, warn
-from freetrain.doctor.mpi_checks import compare, kind_of, look_at_mpi
-from freetrain.doctor.python_checks import PACKAGES, look_at_imports, look_at_python
-from freetrain.doctor.slurm_checks import look_at_clock
-from freetrain.doctor.state_checks import look_at_state
-from freetrain.doctor.text import finding_text, summary_text
-from freetrain.doctor.tick_checks import look_at_ticks
+from freetrain.config.site import PlannerSettings, PolicyName
+from freetrain.doctor import checks as state_checks
+from freetrain.doctor.checks import (
+    PACKAGES,
+    Check,
+    Finding,
+    Verdict,
+    bad,
+    compare,
+    exit_code,
+    kind_of,
+    look_at_clock,
+    look_at_imports,
+    look_at_mpi,
+    look_at_python,
+    look_at_state,
+    look_at_ticks,
+    ok,
+    warn,
+)
+from freetrain.doctor.run import finding_text, summary_text
 from freetrain.errors import CannotWriteError
-from freetrain.exchange.layout import StateDir
-from freetrain.site.settings import PlannerSettings, PolicyName
-from slurm.errors import SlurmRefusedError, SlurmUnavailableError
+from freetrain.state.files import StateDir
+from slurm.records import SlurmRefusedError, SlurmUnavailableError
 from tests.cron.tables import install_fake
 from tests.doctor.subjects import a_subject, by_name
 

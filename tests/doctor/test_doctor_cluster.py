@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from freetrain.doctor import cluster
-from freetrain.doctor.finding import Finding, Verdict
-from freetrain.site.settings import Caps, HoleSettings, LeaseSettings, Mode, Site
+from freetrain.config.site import Caps, HoleSettings, LeaseSettings, Mode, Site
+from freetrain.doctor import checks as cluster
+from freetrain.doctor.checks import Finding, Verdict
 from slurm.config import ClusterConfig, parse_config
 from slurm.records import Partition
 from tests.slurm_library.clusters import recorded

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm.nodes import parse_nodes
-from slurm.squeue import parse_squeue
+from slurm.text import parse_nodes, parse_squeue
 from tests.cli.worlds import Ran, run
 from tests.fakes.slurm.installing import FakeSlurm, install
 from tests.fakes.slurm.state import Act

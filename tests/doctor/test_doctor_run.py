@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.doctor.examination import examine
-from freetrain.doctor.finding import Verdict
-from freetrain.doctor.one_step import run_one_step
-from freetrain.doctor.slurm_checks import look
-from freetrain.standin.installing import StandIn, at_work, install
-from slurm.errors import SlurmRefusedError, SlurmUnavailableError
+from freetrain.demo.fake_slurm.install import StandIn, at_work, install
+from freetrain.doctor.checks import Verdict, look
+from freetrain.doctor.run import examine
+from freetrain.doctor.test_job import run_one_step
+from slurm.records import SlurmRefusedError, SlurmUnavailableError
 from tests.cli.worlds import run
 from tests.doctor.subjects import a_subject, by_name
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from freetrain.doctor.subject import Subject
+    from freetrain.doctor.checks import Subject
     from slurm.batch import LeaseRequest, Submitted
     from slurm.records import JobKey
     from tests.cluster.cluster import Cluster

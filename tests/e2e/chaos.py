@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING
 
-from freetrain.exchange.assigned import generations
+from freetrain.state.files import generations
 from tests.e2e.faults import Fault, strike, wake
 from tests.e2e.outcome import check_nothing_committed_was_lost, committed_step
 

@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from freetrain.exchange.assigned import newest_assigned
+from freetrain.state.files import newest_assigned
 
 if TYPE_CHECKING:
     from random import Random

@@ -8,9 +8,9 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from slurm.errors import SlurmError
-from slurm.squeue import parse_squeue, squeue_argv
-from slurm.subprocess_runner import SubprocessRunner
+from slurm.command_line import SubprocessRunner
+from slurm.records import SlurmError
+from slurm.text import parse_squeue, squeue_argv
 from tests.cluster.waiting import wait_for
 from tests.e2e.record import OTHERS, Run, make_run
 

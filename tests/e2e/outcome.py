@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from freetrain import elastic
-from freetrain.exchange.assigned import BROKER, generations, read_assigned
+from freetrain.state.files import BROKER, generations, read_assigned
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from freetrain.elastic.run_dir import RunDir
-    from freetrain.exchange.assigned import Assigned
-    from freetrain.exchange.layout import TrainerDir
+    from freetrain.elastic.files import RunDir
+    from freetrain.state.files import Assigned, TrainerDir
 
 RELATIVE = 1e-9
 

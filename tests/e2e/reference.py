@@ -7,7 +7,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from freetrain.elastic.run_dir import RunDir
+from freetrain.elastic.files import RunDir
 from tests.e2e.outcome import losses
 from tests.e2e.stage import EXAMPLE, PROGRAM, TOP
 

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from freetrain.exchange.layout import StateDir
-from slurm.squeue import parse_squeue, squeue_argv
+from freetrain.state.files import StateDir
+from slurm.text import parse_squeue, squeue_argv
 from tests.e2e.record import LEASES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from freetrain.elastic.run_dir import RunDir
-    from freetrain.exchange.layout import TrainerDir
+    from freetrain.elastic.files import RunDir
+    from freetrain.state.files import TrainerDir
     from slurm.records import JobRecord
     from tests.cluster.cluster import Cluster
 

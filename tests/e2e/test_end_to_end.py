@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from freetrain.elastic.run_dir import RunDir
+    from freetrain.elastic.files import RunDir
     from tests.e2e.stage import Stage
 
 pytestmark = pytest.mark.slurm

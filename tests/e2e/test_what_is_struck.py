@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.broker.lease import LeaseKey
-from freetrain.elastic.run_dir import RunDir
-from freetrain.exchange.assigned import Assigned, Member, create_assigned
-from freetrain.exchange.layout import TrainerDir
+from freetrain.elastic.files import RunDir
+from freetrain.state.files import Assigned, Member, TrainerDir, create_assigned
 from tests.e2e.faults import Kind, kinds_of
 from tests.e2e.outcome import (
     Rescales,

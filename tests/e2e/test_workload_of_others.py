@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm.records import JobRecord
-from slurm.states import JobState
+from slurm.records import JobRecord, JobState
 from tests.e2e.record import JobSeen, busy, make_run
 from tests.e2e.workload import HOLE_S, make_workload
 

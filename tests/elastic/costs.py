@@ -17,15 +17,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from freetrain.elastic import Checkpoint, Position, read_checkpoint
-from freetrain.elastic.agreement import Agreement
-from freetrain.elastic.clock import Clock
-from freetrain.elastic.find_world import find_world
-from freetrain.elastic.launch import read_launch
-from freetrain.elastic.reduction import sum_exactly, sum_quickly
-from freetrain.elastic.run_dir import RunDir
+from freetrain.elastic.checkpoint import CheckpointStore
+from freetrain.elastic.files import Clock, RunDir
+from freetrain.elastic.fragment import Agreement
+from freetrain.elastic.joining import find_world, read_launch
 from freetrain.elastic.sampler import Plan, Sampler, order_of_epoch
 from freetrain.elastic.stop import Stop, StopFile
-from freetrain.elastic.store import CheckpointStore
+from freetrain.elastic.world import sum_exactly, sum_quickly
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from freetrain import elastic
-from freetrain.elastic.clock import Clock
+from freetrain.elastic.files import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.elastic.agreement import Agreed, Agreement
-from freetrain.elastic.clock import Clock
+from freetrain.elastic.files import Clock
+from freetrain.elastic.fragment import Agreed, Agreement
 from freetrain.elastic.stop import Stop, StopFile
 from freetrain.elastic.world import LoneWorld
 from tests.elastic.threads import ThreadWorld, on_every_rank

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as stnp
 
 from freetrain.elastic import Checkpoint, CheckpointError, Position, StateError
-from freetrain.elastic.checkpoint import read_checkpoint, write_checkpoint
-from freetrain.elastic.state import flatten
+from freetrain.elastic.checkpoint import flatten, read_checkpoint, write_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable

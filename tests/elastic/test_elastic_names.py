@@ -28,10 +28,7 @@ def test_the_function_join_is_not_hidden_by_a_module_of_its_name() -> None:
 
 
 def test_the_files_of_a_run_are_named_without_numpy() -> None:
-    asked = (
-        "import sys; import freetrain.elastic.run_dir, freetrain.elastic.durable; "
-        "print('numpy' in sys.modules)"
-    )
+    asked = "import sys; import freetrain.elastic.files; print('numpy' in sys.modules)"
 
     assert _said(asked) == "False"
 

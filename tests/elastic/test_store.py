@@ -15,8 +15,8 @@ from freetrain.elastic import (
     Position,
     StateError,
 )
-from freetrain.elastic.run_dir import RunDir
-from freetrain.elastic.store import CheckpointStore
+from freetrain.elastic.checkpoint import CheckpointStore
+from freetrain.elastic.files import RunDir
 
 if TYPE_CHECKING:
     from pathlib import Path

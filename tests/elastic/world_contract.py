@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from freetrain.elastic.find_world import find_world
-from freetrain.elastic.launch import read_launch
+from freetrain.elastic.joining import find_world, read_launch
 
 if TYPE_CHECKING:
     from freetrain.elastic import World

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.desk.packed import members_of
-from freetrain.jobfile.file import read_job
+from freetrain.client.submit import members_of
+from freetrain.config.job import read_job
 from tests.elastic.launching import REPOSITORY
 
 if TYPE_CHECKING:

@@ -11,17 +11,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.jobfile.file import read_job
-from freetrain.progress.reader import Reader
-from freetrain.progress.record import work_is_done
-from freetrain.progress.tail import latest_progress
+from freetrain.config.job import read_job
+from freetrain.progress import Reader, latest_progress, work_is_done
 from tests.elastic.launching import REPOSITORY, clean_environment, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from freetrain.progress.record import Record
+    from freetrain.progress import Record
 
 FOLDER = REPOSITORY / "examples" / "legacy"
 

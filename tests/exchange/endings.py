@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from freetrain.exchange.ending import Ended, Ending
+from freetrain.state.files import Ended, Ending
 
 _PLAIN = Ending(
     generation=1,

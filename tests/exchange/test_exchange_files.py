@@ -10,22 +10,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from freetrain.broker.lease import LeaseKey
-from freetrain.exchange.assigned import (
+from freetrain.state.files import (
     Assigned,
+    Ended,
+    Heartbeat,
     Member,
+    StateDir,
+    TrainerDir,
+    UnreadableFileError,
     create_assigned,
+    create_ending,
     generations,
     newest_assigned,
     read_assigned,
-)
-from freetrain.exchange.ending import Ended, create_ending, read_ending
-from freetrain.exchange.errors import UnreadableFileError
-from freetrain.exchange.heartbeat import (
-    Heartbeat,
+    read_ending,
     read_heartbeat,
     write_heartbeat,
 )
-from freetrain.exchange.layout import StateDir, TrainerDir
 from tests.exchange.endings import an_ending
 
 if TYPE_CHECKING:

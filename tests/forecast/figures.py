@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from multiprocessing import Pool
 from typing import TYPE_CHECKING
 
-from freetrain.forecast.registry import FORECASTERS
+from freetrain.lookahead.registry import FORECASTERS
 from freetrain.replay.run import run_replay
 from freetrain.replay.settings import Accounting, ReplaySettings
-from freetrain.trainers.builtin import builtin_trainers
+from freetrain.replay.trainers import builtin_trainers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,21 +10,23 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from freetrain.forecast.interface import LEAST_WATCHED_S, Prospect
-from freetrain.forecast.learned import LearnedForecaster
+from freetrain.lookahead.base import LEAST_WATCHED_S, Prospect
+from freetrain.lookahead.learned import LearnedForecaster
 from freetrain.priority.registry import priority_named
-from freetrain.replay.accounting import PublishedAccountant
-from freetrain.replay.engine import Engine
-from freetrain.replay.policies.freetrain import FreeTrainPolicy
+from freetrain.replay.engine import Engine, PublishedAccountant
+from freetrain.replay.policies.base import GivenSpeeds
 from freetrain.replay.policies.lookahead import LookaheadPolicy, Weights
-from freetrain.replay.policies.planning import MeasuredPlanner, SolverUse
-from freetrain.replay.policies.speeds import GivenSpeeds
-from freetrain.replay.policies.worth import SteadyWorth
+from freetrain.replay.policies.planned import (
+    FreeTrainPolicy,
+    MeasuredPlanner,
+    SolverUse,
+    SteadyWorth,
+)
+from freetrain.replay.result import Tally
 from freetrain.replay.run import run_replay
-from freetrain.replay.runs import Tally
 from freetrain.replay.settings import Accounting, ReplaySettings
-from freetrain.report.gap_text import gap_words
-from freetrain.trainers.builtin import builtin_trainers
+from freetrain.replay.trainers import builtin_trainers
+from freetrain.report.comparison import gap_words
 from milp.planner import Planner
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import settings
 
-from freetrain.forecast.affinity import Affinity
-from freetrain.forecast.registry import FORECASTERS, forecaster_named
+from freetrain.lookahead.affinity import Affinity
+from freetrain.lookahead.registry import FORECASTERS, forecaster_named
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from freetrain.forecast.interface import Forecaster, Pairs
+    from freetrain.lookahead.base import Forecaster, Pairs
     from freetrain.replay.timeline import PoolEvent
 
 EVERY = pytest.mark.parametrize("name", FORECASTERS)

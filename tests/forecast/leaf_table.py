@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from freetrain.forecast.affinity import Affinity
-from freetrain.forecast.leaves import LeafAffinity
+from freetrain.lookahead.affinity import Affinity, LeafAffinity
 from tests.forecast.figures_pool import pool_from
 
 if TYPE_CHECKING:

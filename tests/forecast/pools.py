@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
     from hypothesis.strategies import DrawFn
 
-    from freetrain.forecast.answers import Reliability
-    from freetrain.forecast.reliability import Watched
+    from freetrain.lookahead.calibration import Reliability, Watched
 
 
 @st.composite

@@ -16,15 +16,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from freetrain.forecast.affinity import Affinity
-from freetrain.forecast.answers import Answers
-from freetrain.forecast.interface import DEFAULT_FORECASTER
-from freetrain.forecast.registry import forecaster_named
-from freetrain.forecast.reliability import Watched
+from freetrain.lookahead.affinity import Affinity
+from freetrain.lookahead.base import DEFAULT_FORECASTER
+from freetrain.lookahead.calibration import Answers, Watched
+from freetrain.lookahead.registry import forecaster_named
 from freetrain.replay.timeline import DAY_S, PoolTimeline
 from logs.read import read_trace
 from logs.schedule import Method, schedule
-from logs.schedule.holes import holes
+from logs.schedule.simulation import holes
 from logs.trace import IdleTrace, JobTrace
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from hypothesis import strategies as st
 
-from freetrain.forecast.live import LiveForecast, Sight
-from freetrain.forecast.promises import Promise
+from freetrain.lookahead.live import LiveForecast, Sight
+from freetrain.lookahead.promises import Promise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

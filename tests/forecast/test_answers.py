@@ -1,9 +1,8 @@
 import pytest
 from hypothesis import given
 
-from freetrain.forecast.delays import Interval
-from freetrain.forecast.learned import LearnedForecaster
-from freetrain.forecast.reliability import Watched
+from freetrain.lookahead.calibration import Interval, Watched
+from freetrain.lookahead.learned import LearnedForecaster
 from freetrain.replay.timeline import PoolEvent
 from tests.forecast.pools import histories, watch
 

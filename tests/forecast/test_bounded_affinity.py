@@ -2,8 +2,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.forecast.affinity import Affinity, affinity_of
-from freetrain.forecast.bounded import BoundedAffinity, LatestAffinity
+from freetrain.lookahead.affinity import (
+    Affinity,
+    BoundedAffinity,
+    LatestAffinity,
+    affinity_of,
+)
 
 NODES = 40
 

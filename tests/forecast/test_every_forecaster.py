@@ -1,6 +1,6 @@
 """What holds of every forecaster, however it comes to its answers.
 
-Whoever adds one names it in ``freetrain.forecast.registry``, and it is tested here.
+Whoever adds one names it in ``freetrain.lookahead.registry``, and it is tested here.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from freetrain.errors import UsageError
-from freetrain.forecast.interface import Prospect
-from freetrain.forecast.registry import forecaster_named
+from freetrain.lookahead.base import Prospect
+from freetrain.lookahead.registry import forecaster_named
 from freetrain.replay.timeline import PoolEvent
 from tests.forecast.forecasters import (
     EVERY,
@@ -32,7 +32,7 @@ from tests.forecast.pools import histories, idle_after
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from freetrain.forecast.interface import Forecaster
+    from freetrain.lookahead.base import Forecaster
 
 
 def asked(forecaster: Forecaster, events: Iterable[PoolEvent]) -> list[object]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.forecast.recent import RecentAffinity
+from freetrain.lookahead.affinity import RecentAffinity
 from tests.forecast.forecasters import (
     EVERY,
     HORIZONS_S,
@@ -22,7 +22,7 @@ from tests.forecast.forecasters import (
 from tests.forecast.pools import histories
 
 if TYPE_CHECKING:
-    from freetrain.forecast.departure import Departure
+    from freetrain.lookahead.base import Departure
     from freetrain.replay.timeline import PoolEvent
 
 

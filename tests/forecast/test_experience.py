@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.forecast.experience import Experience
+from freetrain.lookahead.experience import Experience
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

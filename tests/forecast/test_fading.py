@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.forecast.experience import Experience
-from freetrain.forecast.fading import LASTS_S, Fading
-from freetrain.forecast.hazard import Hazard
-from freetrain.forecast.learned import LearnedForecaster
-from freetrain.forecast.life_table import LifeTable
+from freetrain.lookahead.base import LASTS_S, Fading
+from freetrain.lookahead.clusters import Hazard
+from freetrain.lookahead.experience import Experience
+from freetrain.lookahead.learned import LearnedForecaster
+from freetrain.lookahead.life_table import LifeTable
 
 HOUR_S = 3_600.0
 LONG_S = 1e9

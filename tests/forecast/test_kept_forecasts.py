@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.forecast.affinity import Affinity
-from freetrain.forecast.learned import LearnedForecaster
-from freetrain.forecast.recent import KEPT, RecentAffinity
+from freetrain.lookahead.affinity import KEPT, Affinity, RecentAffinity
+from freetrain.lookahead.learned import LearnedForecaster
 from tests.forecast.pools import histories, idle_after
 
 if TYPE_CHECKING:
-    from freetrain.forecast.departure import Departure
+    from freetrain.lookahead.base import Departure
     from freetrain.replay.timeline import PoolEvent
 
 HORIZON_S = 400.0

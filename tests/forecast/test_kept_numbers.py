@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from freetrain.forecast.kept import (
+from freetrain.lookahead.base import (
     LEAST,
     MOST,
     amount,

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.forecast.affinity import Affinity
-from freetrain.forecast.interface import Forecaster, Prospect
-from freetrain.forecast.learned import LearnedForecaster
+from freetrain.lookahead.affinity import Affinity
+from freetrain.lookahead.base import Forecaster, Prospect
+from freetrain.lookahead.learned import LearnedForecaster
 from freetrain.replay.timeline import PoolEvent
 from tests.forecast.pools import histories, idle_after
 

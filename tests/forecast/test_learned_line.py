@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from freetrain.forecast.affinity import Affinity
-from freetrain.forecast.learned import LearnedForecaster
+from freetrain.lookahead.affinity import Affinity
+from freetrain.lookahead.learned import LearnedForecaster
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,10 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.forecast.affinity import Affinity
-from freetrain.forecast.learned import LearnedForecaster
-from freetrain.forecast.leaves import LeafAffinity, order_beside
-from freetrain.forecast.recent import RecentAffinity
+from freetrain.lookahead.affinity import (
+    Affinity,
+    LeafAffinity,
+    RecentAffinity,
+    order_beside,
+)
+from freetrain.lookahead.learned import LearnedForecaster
 from tests.forecast.pools import histories, idle_after
 
 if TYPE_CHECKING:

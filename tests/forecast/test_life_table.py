@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from freetrain.forecast.life_table import LifeTable
+from freetrain.lookahead.life_table import LifeTable
 
 HORIZON_S = 400.0
 USUAL_S = 1_500.0

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from freetrain.forecast.lineup import APART, Lineup
+from freetrain.lookahead.clusters import APART, Lineup
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

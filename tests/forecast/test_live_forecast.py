@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.forecast.interface import LEAST_WATCHED_S
-from freetrain.forecast.live import LONGEST_GAP_S, LiveForecast, Sight
-from freetrain.forecast.promises import Promise
-from freetrain.forecast.recent import RecentAffinity
+from freetrain.lookahead.affinity import RecentAffinity
+from freetrain.lookahead.base import LEAST_WATCHED_S
+from freetrain.lookahead.live import LONGEST_GAP_S, LiveForecast, Sight
+from freetrain.lookahead.promises import Promise
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from freetrain.forecast.departure import Departure
+    from freetrain.lookahead.base import Departure
 
 HORIZON_S = 400.0
 START_S = 1.9e9

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.forecast.interface import Prospect
-from freetrain.forecast.promises import Promise, Promises
+from freetrain.lookahead.base import Prospect
+from freetrain.lookahead.promises import Promise, Promises
 
 HORIZON_S = 400.0
 STAYS = Prospect(HORIZON_S, 0.0, 1.0)

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from freetrain.forecast.interface import Prospect, Prospects
-from freetrain.forecast.learned import LearnedForecaster
-from freetrain.forecast.reliability import Watched
+from freetrain.lookahead.base import Prospect, Prospects
+from freetrain.lookahead.calibration import Watched
+from freetrain.lookahead.learned import LearnedForecaster
 from freetrain.replay.timeline import PoolEvent
 from tests.forecast.pools import histories, idle_after, watch
 

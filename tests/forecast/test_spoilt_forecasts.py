@@ -11,7 +11,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from freetrain.forecast.live import LiveForecast
+from freetrain.lookahead.live import LiveForecast
 from milp.window import Stay
 from tests.forecast.forecasters import EVERY
 from tests.forecast.spoiling import (

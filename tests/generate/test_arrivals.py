@@ -5,9 +5,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logs.generate.arrivals import Cycle, day_shares, gamma_cdf, working_times_s
-from logs.generate.draws import Draws
-from logs.generate.model import ALL_JOBS, BATCH, INTERACTIVE, JobClass, WorkloadModel
+from logs.generate import (
+    ALL_JOBS,
+    BATCH,
+    INTERACTIVE,
+    Cycle,
+    Draws,
+    JobClass,
+    WorkloadModel,
+    day_shares,
+    gamma_cdf,
+    working_times_s,
+)
 
 WEEK_S = 7 * 86_400
 CLASSES = pytest.mark.parametrize(

@@ -3,8 +3,7 @@ from itertools import pairwise
 
 import pytest
 
-from logs.generate.arrivals import gamma_cdf
-from logs.generate.draws import Draws
+from logs.generate import Draws, gamma_cdf
 
 
 def largest_distance(sample: list[float], shape: float) -> float:

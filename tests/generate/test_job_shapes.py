@@ -5,22 +5,20 @@ from collections import Counter
 
 import pytest
 
-from logs.generate.arrivals import gamma_cdf
-from logs.generate.draws import Draws
-from logs.generate.model import (
+from logs.generate import (
     ALL_JOBS,
     BATCH,
     INTERACTIVE,
     POPULAR_LIMITS,
+    Draws,
     JobClass,
     WorkloadModel,
-)
-from logs.generate.shapes import (
     draw_index,
     draw_limit_s,
     draw_nodes,
     draw_run_s,
     draw_two_stage,
+    gamma_cdf,
     short_share,
     two_stage_middle,
     user_weights,

@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logs.generate.arrivals import day_shares
-from logs.generate.lublin import generate
-from logs.generate.model import (
+from logs.generate import (
     ALL_JOBS,
     BATCH,
     INTERACTIVE,
     JobClass,
     WorkloadModel,
+    day_shares,
+    generate,
 )
 from logs.trace import JobTrace
 

@@ -2,11 +2,7 @@ from itertools import accumulate
 
 import pytest
 
-from logs.generate.sample import (
-    SAMPLE_MODEL,
-    sample_trace,
-    shipped_sample,
-)
+from logs.generate import SAMPLE_MODEL, sample_trace, shipped_sample
 from logs.read import read_trace
 from logs.trace import JobTrace
 

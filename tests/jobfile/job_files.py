@@ -6,12 +6,11 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from freetrain.jobfile import aims
-from freetrain.jobfile import job as jobs
-from freetrain.jobfile.file import parse_job
-from freetrain.jobfile.job import TrainerJob
-from freetrain.quality.outlook import Better
-from freetrain.toml.text import Places
+from freetrain.config import job as aims
+from freetrain.config import job as jobs
+from freetrain.config.job import TrainerJob, parse_job
+from freetrain.config.schema import Places
+from freetrain.losscurve.outlook import Better
 from slurm.records import Gres
 
 PLACES = Places(Path("/home/ada/work"), Path("/home/ada"))

@@ -5,13 +5,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
+from freetrain.config import job as aims
+from freetrain.config import job as jobs
+from freetrain.config.job import TrainerJob, parse_job, read_job, render_job
+from freetrain.config.schema import Places
 from freetrain.errors import BadConfigurationError, MissingInputError
-from freetrain.jobfile import aims
-from freetrain.jobfile import job as jobs
-from freetrain.jobfile.file import parse_job, read_job, render_job
-from freetrain.jobfile.job import TrainerJob
-from freetrain.quality.outlook import Better
-from freetrain.toml.text import Places
+from freetrain.losscurve.outlook import Better
 from slurm.records import Gres
 from tests.jobfile.job_files import (
     LEAST,

@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 
-from freetrain.jobfile.file import parse_job
-from freetrain.jobfile.schema import schema as job_schema
-from freetrain.site.file import parse_site
-from freetrain.site.schema import schema as site_schema
-from freetrain.toml.section import Key, Section
-from freetrain.toml.text import Places
-from freetrain.toml.writing import toml_value
+from freetrain.config.job import parse_job
+from freetrain.config.job import schema as job_schema
+from freetrain.config.schema import Key, Places, Section, toml_value
+from freetrain.config.site import parse_site
+from freetrain.config.site import schema as site_schema
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PLACES = Places(Path("/work"), Path("/home/ada"))

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from freetrain.config.job import schema
+from freetrain.config.schema import Places
 from freetrain.errors import BadConfigurationError
-from freetrain.jobfile.schema import schema
-from freetrain.toml.text import Places
 from tests.jobfile.job_files import LEAST, PLACES, WHOLE, pack_file, parse, with_line
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "job-file.md"

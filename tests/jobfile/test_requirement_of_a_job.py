@@ -1,10 +1,8 @@
 """What leases ask of their nodes, said by a trainer or by its site."""
 
-from freetrain.jobfile.job import Nodes
-from freetrain.jobfile.requirement import requirement_of
-from freetrain.site.settings import LeaseSettings
-from slurm.records import Gres
-from slurm.requirement import Requirement
+from freetrain.config.job import Nodes, requirement_of
+from freetrain.config.site import LeaseSettings
+from slurm.records import Gres, Requirement
 
 GPU = (Gres("gpu", "", 2),)
 SITE = LeaseSettings(

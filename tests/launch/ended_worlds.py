@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from freetrain.launch.session import Session
+    from freetrain.launch.local import Session
 
 PATIENCE_S = 60.0
 

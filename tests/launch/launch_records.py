@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from freetrain.broker.lease import LeaseKey
-from freetrain.exchange.assigned import Assigned, Member
-from freetrain.exchange.layout import TrainerDir
-from freetrain.jobfile.job import Launch, Launcher, Nodes, Stop, TrainerJob
+from freetrain.config.job import Launch, Launcher, Nodes, Stop, TrainerJob
 from freetrain.launch.request import HeadNode, WorldRequest
+from freetrain.state.files import Assigned, Member, TrainerDir
 
 FOLDER = Path("/state/trainers/digits")
 PACK = Path("/home/ada/$(touch x); *")

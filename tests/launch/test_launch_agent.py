@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from freetrain.broker.lease import LeaseKey
-from freetrain.jobfile.job import Launcher
-from freetrain.launch.scripts import agent_files
+from freetrain.config.job import Launcher
+from freetrain.launch.request import agent_files
 from tests.launch.launch_records import job, request
 
 if TYPE_CHECKING:

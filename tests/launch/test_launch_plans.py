@@ -13,19 +13,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from freetrain.config.job import Launcher, StopSignal
 from freetrain.elastic import rank
-from freetrain.elastic.launch import read_launch
-from freetrain.jobfile.job import Launcher, StopSignal
+from freetrain.elastic.joining import read_launch
 from freetrain.launch.build import plan_world
-from freetrain.launch.environment import launcher_environment
-from freetrain.launch.errors import CannotLaunchError
-from freetrain.launch.spare import plan_spare
+from freetrain.launch.local import plan_spare
+from freetrain.launch.request import (
+    CannotLaunchError,
+    Flavour,
+    Tool,
+    flavour_of,
+    launcher_environment,
+)
 from freetrain.launch.starter import parse_orders
-from freetrain.launch.tool import Flavour, Tool, flavour_of
 from tests.launch.launch_records import FOLDER, PACK, job, request
 
 if TYPE_CHECKING:
-    from freetrain.launch.plan import WorldPlan
+    from freetrain.launch.request import WorldPlan
 
 WORLD = str(FOLDER / "worlds" / "0000000003")
 MPIRUN = {flavour: Tool("/mpi/bin/mpirun", flavour) for flavour in Flavour}

@@ -14,14 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from freetrain.exchange.errors import UnreadableFileError
-from freetrain.exchange.layout import StateDir
-from freetrain.jobfile.job import Launcher, StopSignal
-from freetrain.launch.errors import CannotLaunchError
-from freetrain.launch.find_tool import find_tool
-from freetrain.launch.local_launcher import LocalLauncher, this_node
-from freetrain.launch.port import free_port
-from freetrain.launch.tool import Flavour
+from freetrain.config.job import Launcher, StopSignal
+from freetrain.launch.local import LocalLauncher, this_node
+from freetrain.launch.request import CannotLaunchError, Flavour, find_tool, free_port
+from freetrain.state.files import StateDir, UnreadableFileError
 from tests.launch.ended_worlds import PATIENCE_S, wait
 from tests.launch.launch_records import job, request
 
@@ -29,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from freetrain.jobfile.job import TrainerJob
-    from freetrain.launch.session import Session
+    from freetrain.config.job import TrainerJob
+    from freetrain.launch.local import Session
 
 
 class Place:

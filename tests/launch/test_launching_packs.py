@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.agent.processes import marked_processes, send
-from freetrain.elastic.clock import Clock
-from freetrain.elastic.outcome import Ending, Outcome, read_outcome
-from freetrain.exchange.layout import StateDir
-from freetrain.jobfile.job import Launcher
-from freetrain.launch.local_launcher import LocalLauncher, this_node
+from freetrain.agent.machine import marked_processes, send
+from freetrain.config.job import Launcher
+from freetrain.elastic.checkpoint import Ending, Outcome, read_outcome
+from freetrain.elastic.files import Clock
+from freetrain.launch.local import LocalLauncher, this_node
+from freetrain.pack.pack import read_record
 from freetrain.pack.processes import this_packer
-from freetrain.pack.record import read_record
 from freetrain.pack.run import pack_id, sweep
+from freetrain.state.files import StateDir
 from tests.launch.ended_worlds import wait
 from tests.launch.launch_records import job, request
 from tests.pack.packs import Stage, until
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from freetrain.launch.session import Session
+    from freetrain.launch.local import Session
 
 SHORT = "print('step 1 loss 0.5', flush=True)"
 FOR_EVER = "import time\nprint('up', flush=True)\nwhile True: time.sleep(0.05)\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from freetrain.launch.build import plan_world
-from freetrain.launch.tool import Flavour, Tool
+from freetrain.launch.request import Flavour, Tool
 from tests.launch.launch_records import job, request
 
 

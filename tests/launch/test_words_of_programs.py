@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from freetrain.jobfile.job import StopSignal
+from freetrain.config.job import StopSignal
 from freetrain.launch.build import plan_world
+from freetrain.launch.request import Flavour, Tool
 from freetrain.launch.starter import parse_orders
-from freetrain.launch.tool import Flavour, Tool
 from tests.launch.launch_records import job, request
 
 MPIRUN = {flavour: Tool("/mpi/bin/mpirun", flavour) for flavour in Flavour}

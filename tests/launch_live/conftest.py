@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from freetrain.exchange.assigned import Member
+    from freetrain.state.files import Member
     from tests.cluster.cluster import Cluster
 
 

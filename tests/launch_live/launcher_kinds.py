@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from freetrain.jobfile.job import Launch, Launcher
-from freetrain.launch.errors import CannotLaunchError
-from freetrain.launch.tool import Flavour, flavour_of
+from freetrain.config.job import Launch, Launcher
+from freetrain.launch.request import CannotLaunchError, Flavour, flavour_of
 
 _LIBRARIES = Path("/usr/lib/x86_64-linux-gnu")
 TORCHRUN = "FREETRAIN_TORCHRUN"

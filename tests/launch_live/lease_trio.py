@@ -16,22 +16,14 @@ from random import SystemRandom
 from typing import TYPE_CHECKING, Any
 
 from freetrain.broker.lease import LeaseKey
-from freetrain.exchange.assigned import Assigned, Member
-from freetrain.exchange.layout import StateDir
-from freetrain.jobfile.job import (
-    Checkpoint,
-    Launch,
-    Nodes,
-    Stop,
-    StopSignal,
-    TrainerJob,
-)
-from freetrain.launch.local_launcher import LocalLauncher, this_node
+from freetrain.config.job import Checkpoint, Launch, Nodes, Stop, StopSignal, TrainerJob
+from freetrain.launch.local import LocalLauncher, this_node
 from freetrain.launch.request import WORLD_MARK
+from freetrain.state.files import Assigned, Member, StateDir
 from tests.cluster.waiting import wait_for
 
 if TYPE_CHECKING:
-    from freetrain.launch.session import Session
+    from freetrain.launch.local import Session
     from tests.cluster.cluster import Cluster
 
 REPOSITORY = Path(__file__).resolve().parents[2]

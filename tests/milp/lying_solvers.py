@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from milp.curve import custom
 from milp.errors import SolverFailedError, SolverUnavailableError
-from milp.proposal import Found
-from milp.solver import Cbc
+from milp.problem import custom
+from milp.solver import Cbc, Found
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
-from milp.curve import custom
-from milp.problem import Curve, NodeClass, Problem, TrainerState
+from milp.problem import Curve, NodeClass, Problem, TrainerState, custom
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

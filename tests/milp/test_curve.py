@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from milp.curve import custom, speed_up, throughput, weighted
 from milp.errors import MalformedProblemError
+from milp.problem import custom, speed_up, throughput, weighted
 
 
 def test_a_curve_cannot_be_written_to_and_keeps_its_own_copy() -> None:

@@ -5,13 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from milp.curve import custom
 from milp.errors import MalformedProblemError
-from milp.exact import ExactSolver
-from milp.objective import gain, plan_gain
-from milp.problem import Curve, NodeClass, Problem, TrainerState
-from milp.pruned import Limit, search_all
-from milp.rows import RowTable
+from milp.exact import ExactSolver, Limit, RowTable, search_all
+from milp.problem import Curve, NodeClass, Problem, TrainerState, custom
+from milp.verify import gain, plan_gain
 from tests.milp.planning_problems import one_class_problems
 
 

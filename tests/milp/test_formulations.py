@@ -5,19 +5,13 @@ import math
 import pulp
 from hypothesis import given, settings
 
-from milp.count import plan_counts
-from milp.count_model import build
-from milp.curve import custom
+from milp.count import build, feasible_gains, plan_counts
 from milp.exact import ExactSolver
-from milp.keep import keep
 from milp.node import plan_nodes
-from milp.objective import plan_gain
 from milp.planner import Outcome, Planner, SolverName
-from milp.problem import NodeClass, Plan, Problem, TrainerState
-from milp.proposal import Found
-from milp.reduction import feasible_gains
-from milp.solver import COUNT_OPTIONS, Cbc, Highs
-from milp.verify import constraint_violations, violations
+from milp.problem import NodeClass, Plan, Problem, TrainerState, custom
+from milp.solver import COUNT_OPTIONS, Cbc, Found, Highs
+from milp.verify import constraint_violations, keep, plan_gain, violations
 from tests.milp.planning_problems import many_class_problems, one_class_problems
 
 # CBC's own tolerance; ours would be 1e-9.

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milp.gap import gap
+from milp.problem import gap
 
 gains = st.floats(-1e9, 1e9, allow_subnormal=False)
 

@@ -2,14 +2,10 @@ import math
 
 from hypothesis import given
 
-from milp.curve import custom
+from milp.count import feasible_gains, greedy, reduce
 from milp.exact import ExactSolver
-from milp.greedy import greedy
-from milp.keep import keep, loose_bound
-from milp.objective import plan_gain
-from milp.problem import NodeClass, Plan, Problem, TrainerState
-from milp.reduction import feasible_gains, reduce
-from milp.verify import violations
+from milp.problem import NodeClass, Plan, Problem, TrainerState, custom
+from milp.verify import keep, loose_bound, plan_gain, violations
 from tests.milp.planning_problems import many_class_problems, one_class_problems
 
 

@@ -3,9 +3,8 @@ import math
 import pytest
 from hypothesis import given
 
-from milp.curve import custom
-from milp.objective import gain, gains
-from milp.problem import Problem, TrainerState
+from milp.problem import Problem, TrainerState, custom
+from milp.verify import gain, gains
 from tests.milp.planning_problems import one_class_problems
 
 CURVE = custom([0.0, 10.0, 15.0, 30.0], [1, 3])

@@ -5,13 +5,11 @@ import pulp
 import pytest
 from hypothesis import given, settings
 
-from milp.curve import custom
 from milp.errors import MalformedProblemError
-from milp.keep import keep
 from milp.planner import Answer, Outcome, Planner, SolverName
-from milp.problem import Curve, NodeClass, Problem, TrainerState
-from milp.proposal import Found
-from milp.verify import violations
+from milp.problem import Curve, NodeClass, Problem, TrainerState, custom
+from milp.solver import Found
+from milp.verify import keep, violations
 from tests.milp.lying_solvers import (
     OUTRIGHT_LIES,
     RAGGED_CURVES,

@@ -6,8 +6,7 @@ import pulp
 import pytest
 
 from milp.errors import SolverFailedError, SolverUnavailableError
-from milp.proposal import Found
-from milp.solver import COUNT_OPTIONS, Cbc, Highs, ModelSolver, whole
+from milp.solver import COUNT_OPTIONS, Cbc, Found, Highs, ModelSolver, whole
 
 SOLVERS = [Cbc(), Cbc(options=COUNT_OPTIONS), Cbc(warm=True), Highs()]
 

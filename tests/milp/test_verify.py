@@ -4,9 +4,8 @@ from typing import cast
 
 import pytest
 
-from milp.curve import custom
 from milp.errors import MalformedProblemError
-from milp.problem import NodeClass, Plan, Problem, TrainerState
+from milp.problem import NodeClass, Plan, Problem, TrainerState, custom
 from milp.verify import check_problem, violations
 
 CURVE = custom([0.0, 10.0, 15.0, 30.0, 31.0], [1, 2, 3])

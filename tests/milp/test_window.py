@@ -6,14 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milp.curve import custom
+from milp.problem import custom
 from milp.verify import constraint_violations
-from milp.window import Holder, Holding, Stay, Window, gain, total_gain
-from milp.window_chances import Chances
-from milp.window_planner import WindowPlanner
-from milp.window_table import Table
-from milp.window_verify import violations
-from milp.window_worths import Terms, Worths
+from milp.window import (
+    Holder,
+    Holding,
+    Stay,
+    Terms,
+    Window,
+    Worths,
+    gain,
+    total_gain,
+    violations,
+)
+from milp.window_search import Chances, Table, WindowPlanner
 from tests.milp.window_figures import wrong_gain
 from tests.milp.windows import rows_of, whole_problem, windows
 

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from milp.deadline import Deadline
 from milp.planner import Outcome
+from milp.solver import Deadline
 from milp.verify import constraint_violations
 from milp.window import Window, total_gain
-from milp.window_answer import answer_window
-from milp.window_planner import WindowPlanner
+from milp.window_planner import answer_window
+from milp.window_search import WindowPlanner
 from tests.milp.window_figures import wrong_gain
 from tests.milp.windows import rows_of, standing_still, whole_problem, windows
 

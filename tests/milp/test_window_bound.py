@@ -5,14 +5,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milp.curve import custom
+from milp.problem import custom
 from milp.verify import constraint_violations
-from milp.window import Holder, Holding, Stay, Window, total_gain
-from milp.window_bound import first, tighten
-from milp.window_gap import bound, window_gap
-from milp.window_options import options_of
-from milp.window_planner import WindowPlanner
-from milp.window_pool import Pool
+from milp.window import (
+    Holder,
+    Holding,
+    Pool,
+    Stay,
+    Window,
+    bound,
+    first,
+    options_of,
+    tighten,
+    total_gain,
+    window_gap,
+)
+from milp.window_search import WindowPlanner
 from tests.milp.windows import rows_of, whole_problem, windows
 
 

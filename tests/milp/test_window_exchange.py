@@ -4,16 +4,22 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from milp.curve import custom
-from milp.deadline import NEVER, Deadline
+from milp.problem import custom
+from milp.solver import NEVER, Deadline
 from milp.verify import constraint_violations
-from milp.window import Holder, Stay, Window, gain
-from milp.window_bound import Dual, ask, first, tighten
-from milp.window_exchange import Exchange
-from milp.window_mending import mend
-from milp.window_options import options_of
-from milp.window_pool import Pool
-from milp.window_rounding import rounded
+from milp.window import (
+    Dual,
+    Holder,
+    Pool,
+    Stay,
+    Window,
+    ask,
+    first,
+    gain,
+    options_of,
+    tighten,
+)
+from milp.window_search import Exchange, mend, rounded
 from tests.milp.windows import present, whole_problem, windows
 
 

@@ -7,19 +7,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from milp.curve import custom
-from milp.problem import Curve
-from milp.proposal import Found
-from milp.solver import Cbc
+from milp.problem import Curve, custom
+from milp.solver import Cbc, Found
 from milp.verify import constraint_violations
-from milp.window import Holder, Holding, Stay, Window, total_gain
-from milp.window_answer import answer_window
-from milp.window_gap import bound
-from milp.window_options import Options, options_of
-from milp.window_pieces import MOST_ERROR, Pieces
-from milp.window_pool import Pool
-from milp.window_program import Program, build
-from milp.window_proof import variables
+from milp.window import (
+    Holder,
+    Holding,
+    Options,
+    Pool,
+    Stay,
+    Window,
+    bound,
+    options_of,
+    total_gain,
+)
+from milp.window_planner import (
+    MOST_ERROR,
+    Pieces,
+    Program,
+    answer_window,
+    build,
+    variables,
+)
 from tests.milp.windows import present, standing_still, whole_problem, windows
 
 

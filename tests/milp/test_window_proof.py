@@ -3,12 +3,12 @@
 import pulp
 import pytest
 
-from milp.curve import custom
 from milp.planner import Outcome
-from milp.proposal import Found
+from milp.problem import custom
+from milp.solver import Found
 from milp.verify import constraint_violations
 from milp.window import Holder, Stay, Window, total_gain
-from milp.window_answer import WindowAnswer, answer_window
+from milp.window_planner import WindowAnswer, answer_window
 from tests.milp.lying_solvers import (
     OUTRIGHT_LIES,
     RAGGED_CURVES,

@@ -9,13 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milp.curve import custom
+from milp.problem import custom
 from milp.verify import constraint_violations
-from milp.window import Holder, Holding, Stay, Window, gain, total_gain
-from milp.window_chances import Chances
-from milp.window_search import Climb
-from milp.window_table import Table
-from milp.window_worths import Worths
+from milp.window import Holder, Holding, Stay, Window, Worths, gain, total_gain
+from milp.window_search import Chances, Climb, Table
 from tests.milp.windows import rows_of, whole_problem, windows
 
 

@@ -2,10 +2,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from milp.curve import custom
+from milp.problem import custom
 from milp.verify import constraint_violations
-from milp.window import Holder, Holding, Stay, Window
-from milp.window_verify import violations
+from milp.window import Holder, Holding, Stay, Window, violations
 from tests.milp.windows import rows_of, whole_problem, windows
 
 STAY = Stay(4, 400.0, 0.0, 1.0)

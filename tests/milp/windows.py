@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from milp.problem import NodeClass, Problem, TrainerState
 from milp.window import Holder, Stay, Window
-from milp.window_planner import WindowPlanner
+from milp.window_search import WindowPlanner
 from tests.milp.planning_problems import curves
 
 if TYPE_CHECKING:

@@ -6,18 +6,15 @@ import signal
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from freetrain.pack.affinity import Affinity
-from freetrain.pack.cgroup import Groups
-from freetrain.pack.cgroup_place import Place
-from freetrain.pack.duty_cycle import PERIOD_S, DutyCycle
 from freetrain.pack.pack import MeansName
 from freetrain.pack.processes import Packer
+from freetrain.pack.shares import PERIOD_S, Affinity, DutyCycle, Groups, Place
 from tests.pack.fake_kernel import OWN, FakeKernel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from freetrain.pack.means import Means
+    from freetrain.pack.shares import Means
 
 PACKER = Packer("0123abcd", 1, 1)
 

@@ -12,19 +12,24 @@ from pathlib import Path
 from signal import SIGKILL
 from typing import TYPE_CHECKING
 
-from freetrain.desk.hand_in import Asked, hand_in
-from freetrain.elastic.outcome import read_outcome
+from freetrain.client.submit import Asked, hand_in
+from freetrain.config.site import HoleSettings, LeaseSettings, PlannerSettings, Site
+from freetrain.elastic.checkpoint import read_outcome
 from freetrain.errors import FreeTrainError
-from freetrain.exchange.assigned import newest_assigned
-from freetrain.exchange.ending import Ended, Ending, read_ending
-from freetrain.exchange.layout import StateDir, TrainerDir
-from freetrain.pack.record import Record, member_folder, read_record
-from freetrain.site.settings import HoleSettings, LeaseSettings, PlannerSettings, Site
-from freetrain.store.open_store import read_store
-from freetrain.store.trainers import TrainerState, trainers
-from freetrain.tick.real_outside import real_outside
+from freetrain.pack.pack import Record, member_folder, read_record
+from freetrain.state.database import read_store
+from freetrain.state.files import (
+    Ended,
+    Ending,
+    StateDir,
+    TrainerDir,
+    newest_assigned,
+    read_ending,
+)
+from freetrain.state.tables import TrainerState, trainers
+from freetrain.tick.environment import real_outside
 from freetrain.tick.tick import tick
-from slurm.errors import SlurmError
+from slurm.records import SlurmError
 from tests.cluster.waiting import wait_for
 from tests.pack.packs import TOP, Stage
 

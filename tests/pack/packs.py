@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from freetrain.elastic.run_dir import RunDir
+from freetrain.elastic.files import RunDir
 from freetrain.pack.processes import MARK
 
 if TYPE_CHECKING:

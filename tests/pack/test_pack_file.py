@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.errors import BadConfigurationError, FreeTrainError
-from freetrain.pack.file import read_pack
-from freetrain.pack.intake import Files
-from freetrain.pack.pack import MeansName, Pack, SharingName
-from freetrain.quality.outlook import Better
+from freetrain.losscurve.outlook import Better
+from freetrain.pack.pack import MeansName, Pack, SharingName, read_pack
+from freetrain.pack.run import Files
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.pack.lanes import filled, turns, whole_cpus
+from freetrain.pack.shares import filled, turns, whole_cpus
 
 members = st.dictionaries(
     st.sampled_from("abcdefgh"), st.floats(min_value=0.01, max_value=1), min_size=1

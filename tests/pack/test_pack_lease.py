@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.standin.installing import StandIn, at_work, install
-from freetrain.standin.records import Job
+from freetrain.demo.fake_slurm.cluster import Job
+from freetrain.demo.fake_slurm.install import StandIn, at_work, install
 from tests.pack.leased import (
     LeasedPack,
     goes_on_after_its_packer_was_killed,

@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from freetrain.pack.cgroup import PREFIX
-from freetrain.pack.cgroup_place import Place
-from freetrain.pack.leftovers import remove_empty_groups
 from freetrain.pack.pack import MeansName
 from freetrain.pack.processes import this_packer
+from freetrain.pack.shares import PREFIX, Place, remove_empty_groups
 from tests.pack.fake_kernel import OWN, FakeKernel, Group
 
 PLACE = Place(MeansName.CGROUP_V1, OWN)

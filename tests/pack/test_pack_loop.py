@@ -10,24 +10,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.elastic.clock import Clock
-from freetrain.elastic.run_dir import RunDir
-from freetrain.jobfile.job import Nodes, Progress, ProgressFormat, TrainerJob
-from freetrain.pack.crew import Crew, Node
-from freetrain.pack.duty_cycle import DutyCycle
-from freetrain.pack.loop import Loop
-from freetrain.pack.pack import Pack
+from freetrain.config.job import Nodes, Progress, ProgressFormat, TrainerJob
+from freetrain.elastic.files import Clock, RunDir
+from freetrain.pack.pack import Line, Pack, Record, read_record
 from freetrain.pack.processes import tell, this_packer
-from freetrain.pack.record import Line, Record, read_record
-from freetrain.pack.sharing import FairSharing, sharing_of
-from freetrain.priority.flowcon_state import State, Track, to_json
+from freetrain.pack.run import Crew, FairSharing, Loop, Node, sharing_of
+from freetrain.pack.shares import DutyCycle
+from freetrain.priority.flowcon import State, Track, to_json
 from tests.pack.packs import TOP
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from freetrain.pack.means import Means
+    from freetrain.pack.shares import Means
 
 TELLS = """
 import pathlib, sys, time

@@ -5,11 +5,8 @@ from __future__ import annotations
 import pytest
 
 from freetrain.errors import BadConfigurationError
-from freetrain.pack.affinity import ENOUGH_CPUS
-from freetrain.pack.cgroup import Groups
-from freetrain.pack.cgroup_place import Place, places_in
-from freetrain.pack.choose import choose
 from freetrain.pack.pack import MeansName
+from freetrain.pack.shares import ENOUGH_CPUS, Groups, Place, choose, places_in
 from tests.pack.benches import PACKER, Bench, DutyBench, bench
 from tests.pack.fake_kernel import OWN, FakeKernel
 

@@ -6,10 +6,8 @@ import re
 from dataclasses import fields
 from pathlib import Path
 
-from freetrain.pack.file import schema
-from freetrain.pack.pack import Pack
-from freetrain.toml.text import Places
-from freetrain.toml.writing import toml_value
+from freetrain.config.schema import Places, toml_value
+from freetrain.pack.pack import Pack, schema
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "quality-flowcon.md"
 ROW = re.compile(r"^\| `([a-z_]+)` \| [^|]+ \| (`[^`]+`|-) \|", re.MULTILINE)

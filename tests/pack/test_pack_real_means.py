@@ -12,17 +12,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.errors import BadConfigurationError
-from freetrain.pack.affinity import pin_process
-from freetrain.pack.cgroup_place import own_places
-from freetrain.pack.choose import choose
-from freetrain.pack.folders import KernelFolders
 from freetrain.pack.pack import MeansName
 from freetrain.pack.processes import this_packer, used_s
+from freetrain.pack.shares import KernelFolders, choose, own_places, pin_process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from freetrain.pack.means import Means
+    from freetrain.pack.shares import Means
 
 SPIN = (sys.executable, "-c", "while True: pass")
 PINNED = [MeansName.CGROUP_V2, MeansName.CGROUP_V1, MeansName.DUTY_CYCLE]

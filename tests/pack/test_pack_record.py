@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from freetrain.elastic.run_dir import RunDir
-from freetrain.pack.record import (
+from freetrain.elastic.files import RunDir
+from freetrain.pack.pack import (
     Line,
     Record,
     member_folder,

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.elastic.clock import Clock
-from freetrain.pack.cgroup import PREFIX
-from freetrain.pack.cgroup_place import own_places
+from freetrain.elastic.files import Clock
 from freetrain.pack.pack import MeansName
 from freetrain.pack.processes import this_packer
 from freetrain.pack.run import pack_id, sweep
+from freetrain.pack.shares import PREFIX, own_places
 from tests.pack.packs import Stage, until
 
 if TYPE_CHECKING:

@@ -7,9 +7,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.jobfile.job import Checkpoint, Nodes, Restart, TrainerJob
-from freetrain.pack.record import Line
-from freetrain.pack.tries import count_failure, how_it_failed
+from freetrain.config.job import Checkpoint, Nodes, Restart, TrainerJob
+from freetrain.pack.pack import Line, count_failure, how_it_failed
 
 
 def a_job(*, attempts: int = 3, elastic: bool = True) -> TrainerJob:

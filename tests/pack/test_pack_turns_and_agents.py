@@ -14,9 +14,9 @@ from uuid import uuid4
 
 import pytest
 
-from freetrain.agent.processes import Marked, StoppedWatch, marked_processes
-from freetrain.pack.duty_cycle import DutyCycle
+from freetrain.agent.machine import Marked, StoppedWatch, marked_processes
 from freetrain.pack.processes import tell
+from freetrain.pack.shares import DutyCycle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

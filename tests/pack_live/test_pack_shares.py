@@ -8,16 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from freetrain.elastic.clock import Clock
+from freetrain.elastic.files import Clock
 from freetrain.errors import BadConfigurationError
-from freetrain.pack.cgroup import PREFIX
-from freetrain.pack.cgroup_place import own_places
-from freetrain.pack.choose import choose
-from freetrain.pack.folders import KernelFolders
-from freetrain.pack.lanes import whole_cpus
 from freetrain.pack.pack import MeansName
 from freetrain.pack.processes import marked, this_packer, used_s
 from freetrain.pack.run import pack_id, sweep
+from freetrain.pack.shares import PREFIX, KernelFolders, choose, own_places, whole_cpus
 from tests.pack.packs import Stage, until
 
 if TYPE_CHECKING:

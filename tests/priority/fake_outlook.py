@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from freetrain.quality.outlook import Better, Expected, Point
+from freetrain.losscurve.outlook import Better, Expected, Point
 
 if TYPE_CHECKING:
     from collections.abc import Callable

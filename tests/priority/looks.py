@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from freetrain.priority.interface import Contender, Look
-from freetrain.priority.planned import planned_curves
+from freetrain.priority.base import Contender, Look, planned_curves
 from milp.planner import Planner
 from milp.problem import NodeClass, Problem, TrainerState
 
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from freetrain.priority.interface import Rating
+    from freetrain.priority.base import Rating
 
 T_FWD_S = 120.0
 

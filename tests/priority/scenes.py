@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
-from freetrain.priority.interface import Contender, Look, Target
+from freetrain.priority.base import Contender, Look, Target
 from tests.priority.fake_outlook import FakeOutlook, exponential, flat, power_law
 from tests.priority.looks import T_FWD_S, speeds
 

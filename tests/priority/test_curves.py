@@ -1,6 +1,6 @@
 """Curves stay the same objects while they are the same curves, and are not hoarded."""
 
-from freetrain.priority.curves import Curves
+from freetrain.priority.base import Curves
 from tests.priority.looks import contender, speeds
 
 ONE, OTHER, THIRD = (

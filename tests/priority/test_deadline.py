@@ -3,8 +3,8 @@
 import pytest
 
 from freetrain.errors import UsageError
+from freetrain.priority.base import Contender
 from freetrain.priority.deadline import Deadline, fewest_nodes
-from freetrain.priority.interface import Contender
 from tests.priority.looks import contender, look, planned
 
 NOW_S = 1000.0

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from freetrain.priority.interface import Basis, Look, Memory, Rating
+from freetrain.losscurve.fit import BrokenOutlook
+from freetrain.losscurve.outlook import Better
+from freetrain.priority.base import Basis, Look, Memory, Rating
 from freetrain.priority.registry import PRIORITIES, priority_named
-from freetrain.quality.broken import BrokenOutlook
-from freetrain.quality.outlook import Better
 from tests.priority.fake_outlook import FakeOutlook, power_law
 from tests.priority.looks import contender, look, planned
 from tests.priority.scenes import looks

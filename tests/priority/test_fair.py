@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from freetrain.errors import UsageError
+from freetrain.priority.base import Look, Memory
 from freetrain.priority.fair import Fair, level_nodes
-from freetrain.priority.interface import Look, Memory
 from tests.priority.looks import contender, look, planned, speeds
 
 

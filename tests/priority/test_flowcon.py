@@ -11,14 +11,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.priority.flowcon_growth import LEAST_SHARE, SHORTEST, Seen
-from freetrain.priority.flowcon_look import is_due, look, moved
-from freetrain.priority.flowcon_state import List, Settings, State, from_json, to_json
+from freetrain.priority.flowcon import (
+    LEAST_SHARE,
+    SHORTEST,
+    List,
+    Seen,
+    Settings,
+    State,
+    from_json,
+    is_due,
+    look,
+    moved,
+    to_json,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from freetrain.priority.flowcon_state import Track
+    from freetrain.priority.flowcon import Track
 
 INTERVAL_S = 10.0
 HOW = Settings(interval_s=INTERVAL_S)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from freetrain.losscurve.outlook import Better, Expected, Point
+from freetrain.priority.base import Contender, Look, Memory, Rated
 from freetrain.priority.flowcon import FlowCon
-from freetrain.priority.interface import Contender, Look, Memory, Rated
-from freetrain.quality.outlook import Better, Expected, Point
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -2,9 +2,8 @@
 
 import pytest
 
-from freetrain.priority.hysteresis import Steady
-from freetrain.priority.throughput import Throughput
-from freetrain.priority.weight import Weight
+from freetrain.priority.base import Steady
+from freetrain.priority.speed import Throughput, Weight
 from tests.priority.looks import contender, look, planned
 
 

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.priority.interface import Contender, Look
-from freetrain.priority.price import Price
+from freetrain.priority.base import Contender, Look
+from freetrain.priority.speed import Price
 from milp.errors import MalformedProblemError
 
 SPEEDS = st.lists(st.floats(0.1, 1e4), min_size=1, max_size=8)

@@ -1,10 +1,8 @@
 """What becomes of floors and background once the planner decides."""
 
-from freetrain.priority.interface import Rating
-from freetrain.priority.planned import planned_curves
-from milp.curve import custom
+from freetrain.priority.base import Rating, planned_curves
 from milp.planner import Planner
-from milp.problem import NodeClass, Problem, TrainerState
+from milp.problem import NodeClass, Problem, TrainerState, custom
 
 STEEP = custom([0.0, 10.0, 20.0, 30.0, 40.0])
 FLAT = custom([0.0, 1.0, 2.0, 2.5, 2.6])

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from freetrain.errors import UsageError
-from freetrain.priority.interface import Basis
+from freetrain.priority.base import Basis
 from freetrain.priority.registry import PRIORITIES, priority_named, settings_of
-from milp.curve import speed_up, throughput, weighted
+from milp.problem import speed_up, throughput, weighted
 from tests.priority.looks import contender, look, speeds
 
 PAGE = Path(__file__).parents[2] / "docs" / "quality.md"

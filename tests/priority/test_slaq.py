@@ -6,14 +6,17 @@ import numpy as np
 import pytest
 
 from freetrain.errors import UsageError
-from freetrain.priority.hysteresis import Steady
-from freetrain.priority.interface import Contender
-from freetrain.priority.slaq import ROOM, Slaq, qualities
-from freetrain.priority.slaq_horizon import horizons_s
-from freetrain.priority.slaq_min import SlaqMin
-from freetrain.priority.slaq_usual import HALF_TRUSTED, USUAL
-from freetrain.priority.standing import FEWEST_FOR_PLATEAU, FEWEST_POINTS
-from freetrain.quality.outlook import Better
+from freetrain.losscurve.outlook import Better
+from freetrain.priority.base import FEWEST_FOR_PLATEAU, FEWEST_POINTS, Contender, Steady
+from freetrain.priority.slaq import (
+    HALF_TRUSTED,
+    ROOM,
+    USUAL,
+    Slaq,
+    SlaqMin,
+    horizons_s,
+    qualities,
+)
 from tests.priority.fake_outlook import FakeOutlook, exponential, flat, power_law
 from tests.priority.looks import T_FWD_S, contender, look, planned, speeds
 

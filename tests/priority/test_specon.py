@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from freetrain.errors import UsageError
-from freetrain.priority.interface import Contender, Look, Memory, Rating
+from freetrain.priority.base import Contender, Look, Memory, Rating
 from freetrain.priority.specon import SpeCon
 from tests.priority.fake_outlook import FakeOutlook, exponential, power_law
 from tests.priority.looks import contender, look, planned

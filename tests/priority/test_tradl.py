@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from freetrain.priority.interface import Contender, Target
+from freetrain.priority.base import Contender, Target
 from freetrain.priority.tradl import FARTHEST, Tradl
 from tests.priority.fake_outlook import FakeOutlook, exponential, power_law
 from tests.priority.looks import contender, look, planned

@@ -10,14 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from freetrain.jobfile.job import Nodes, Progress, ProgressFormat, TrainerJob
-from freetrain.progress.bookmark import BEGINNING, Bookmark, bookmark_from
-from freetrain.progress.reader import Reader
+from freetrain.config.job import Nodes, Progress, ProgressFormat, TrainerJob
+from freetrain.progress import BEGINNING, Bookmark, Reader, bookmark_from
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from freetrain.progress.record import Record
+    from freetrain.progress import Record
 
 TABLE = """\
 step,loss,accuracy

@@ -10,10 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.jobfile.job import Progress, ProgressFormat
-from freetrain.progress.numbers import AbsurdError, number
-from freetrain.progress.parsers import LONGEST_PATTERN_LINE, parser_for
-from freetrain.progress.record import Record
+from freetrain.config.job import Progress, ProgressFormat
+from freetrain.progress import (
+    LONGEST_PATTERN_LINE,
+    AbsurdError,
+    Record,
+    number,
+    parser_for,
+)
 
 EPOCH_LOSS = r"Epoch (?P<epoch>\d+) .* Loss (?P<loss>\S+)"
 STEP_LOSS = r"step (?P<step>\S+) loss (?P<loss>\S+)"

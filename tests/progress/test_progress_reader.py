@@ -11,15 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from freetrain.jobfile.job import Nodes, Progress, ProgressFormat, TrainerJob, Work
-from freetrain.progress.reader import Reader
-from freetrain.progress.record import work_is_done
-from freetrain.progress.tail import latest_progress
+from freetrain.config.job import Nodes, Progress, ProgressFormat, TrainerJob, Work
+from freetrain.progress import Reader, latest_progress, work_is_done
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from freetrain.progress.record import Progress as Latest
+    from freetrain.progress import Progress as Latest
 
 PRINTED = Progress(
     form=ProgressFormat.PATTERN, pattern=r"step (?P<step>\S+) loss (?P<loss>\S+)"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from freetrain import recorded
-from freetrain.quality.outlook import Better, Point
+from freetrain.losscurve import recorded
+from freetrain.losscurve.outlook import Better, Point
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,11 +18,16 @@ from time import process_time
 
 import numpy as np
 
-from freetrain.quality.estimate import framed, outlook_of, present_start
-from freetrain.quality.families.known import KNOWN
-from freetrain.quality.fit import fit_family
-from freetrain.quality.interval import NORMAL, NORMAL_90
-from freetrain.quality.polish import polished
+from freetrain.losscurve.families import KNOWN
+from freetrain.losscurve.fit import (
+    NORMAL,
+    NORMAL_90,
+    fit_family,
+    framed,
+    outlook_of,
+    polished,
+    present_start,
+)
 from tests.quality.curves import WholeCurve, real_curves, recorded_curves
 
 

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from freetrain.quality.estimate import outlook_of
+from freetrain.losscurve.fit import outlook_of
 from tests.quality.curves import WholeCurve, real_curves, recorded_curves
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from freetrain.quality.fitted import FittedOutlook
+    from freetrain.losscurve.fit import FittedOutlook
 
 EVALUATIONS = (12, 20, 30)
 TOLD = (3, 4, 5, 6, 7, 8, 10, 12)

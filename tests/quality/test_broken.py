@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from freetrain.quality.outlook import Better, Point
-from freetrain.quality.outlooks import Outlooks
+from freetrain.losscurve.fit import Outlooks
+from freetrain.losscurve.outlook import Better, Point
 
 
 def points(*values: float) -> list[Point]:

@@ -3,14 +3,10 @@
 import numpy as np
 import pytest
 
-from freetrain.quality.backtest import back_test, error_of
-from freetrain.quality.choice import choose
-from freetrain.quality.course import Course
-from freetrain.quality.estimate import framed
-from freetrain.quality.families.flat import FLAT
-from freetrain.quality.families.known import KNOWN
-from freetrain.quality.families.power import POWER
-from freetrain.quality.outlook import Better
+from freetrain.losscurve.families import FLAT, KNOWN, POWER
+from freetrain.losscurve.fit import back_test, choose, error_of, framed
+from freetrain.losscurve.history import Course
+from freetrain.losscurve.outlook import Better
 from tests.quality.told import STEP, noisy, steps
 
 

@@ -5,17 +5,18 @@ import math
 import numpy as np
 import pytest
 
-from freetrain.quality.course import Course
-from freetrain.quality.families.exponential import EXPONENTIAL
-from freetrain.quality.families.flat import FLAT
-from freetrain.quality.families.interface import Family
-from freetrain.quality.families.inverse_linear import INVERSE_LINEAR
-from freetrain.quality.families.inverse_quadratic import INVERSE_QUADRATIC
-from freetrain.quality.families.known import CURVES, KNOWN
-from freetrain.quality.families.power import POWER
-from freetrain.quality.fit import fit_family
-from freetrain.quality.noise import noise_of
-from freetrain.quality.polish import polished
+from freetrain.losscurve.families import (
+    CURVES,
+    EXPONENTIAL,
+    FLAT,
+    INVERSE_LINEAR,
+    INVERSE_QUADRATIC,
+    KNOWN,
+    POWER,
+    Family,
+)
+from freetrain.losscurve.fit import fit_family, polished
+from freetrain.losscurve.history import Course, noise_of
 from tests.quality.told import noisy, steps
 
 WORK = steps(80) / 80

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.quality.history import History
-from freetrain.quality.outlook import Point
+from freetrain.losscurve.history import History
+from freetrain.losscurve.outlook import Point
 from tests.quality.told import told
 
 ANY_POINT = st.builds(

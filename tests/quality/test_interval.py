@@ -4,17 +4,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from freetrain.quality.backtest import Trial
-from freetrain.quality.course import Course
-from freetrain.quality.interval import (
+from freetrain.losscurve.fit import (
     NORMAL,
     NORMAL_90,
     USUAL_GROWTH,
     Spread,
+    Trial,
     growth_of,
     spread_of,
     usual_growth,
 )
+from freetrain.losscurve.history import Course
 from tests.quality.told import noisy, steps
 
 WIDER = NORMAL_90 / NORMAL

@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from freetrain.errors import BadDataError
-from freetrain.quality.estimate import outlook_of
-from freetrain.quality.history import History
-from freetrain.quality.kept import fingerprint, from_state, to_state
-from freetrain.quality.outlook import Better
+from freetrain.losscurve.fit import fingerprint, from_state, outlook_of, to_state
+from freetrain.losscurve.history import History
+from freetrain.losscurve.outlook import Better
 from tests.quality.told import STEP, noisy, steps, told
 
 CURVES = {

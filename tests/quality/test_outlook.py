@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from freetrain.quality.estimate import outlook_of
-from freetrain.quality.fitted import FittedOutlook
-from freetrain.quality.outlook import Better, Outlook, Point
+from freetrain.losscurve.fit import FittedOutlook, outlook_of
+from freetrain.losscurve.outlook import Better, Outlook, Point
 from tests.quality.told import STEP, noisy, steps, told
 
 LOSSES = st.lists(

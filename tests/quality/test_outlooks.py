@@ -4,10 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from freetrain.quality.estimate import outlook_of
-from freetrain.quality.fitted import FittedOutlook
-from freetrain.quality.outlook import Better
-from freetrain.quality.outlooks import Outlooks
+from freetrain.losscurve.fit import FittedOutlook, Outlooks, outlook_of
+from freetrain.losscurve.outlook import Better
 from tests.quality.told import STEP, noisy, steps, told
 
 POINTS = told(noisy(0.5 + 2 * steps(120) ** -0.5, noise=0.02, seed=0))

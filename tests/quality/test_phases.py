@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from freetrain.quality.estimate import framed, present_start
-from freetrain.quality.outlook import Better
-from freetrain.quality.phases import warm_up_end
+from freetrain.losscurve.fit import framed, present_start, warm_up_end
+from freetrain.losscurve.outlook import Better
 from tests.quality.told import STEP, noisy, steps
 
 K = steps(100)

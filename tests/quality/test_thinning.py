@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.quality.thinning import MOST_POINTS, thin
+from freetrain.losscurve.history import MOST_POINTS, thin
 
 
 @given(st.integers(1, 3000), st.integers(4, 200))

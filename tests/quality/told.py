@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from freetrain.quality.outlook import Point
+from freetrain.losscurve.outlook import Point
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

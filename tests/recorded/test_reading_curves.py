@@ -10,15 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from freetrain.errors import BadDataError, MissingInputError
-from freetrain.quality.outlook import Better
-from freetrain.recorded.curve_file import parse_curve
-from freetrain.recorded.loading import load_from
+from freetrain.losscurve.outlook import Better
+from freetrain.losscurve.recorded import load_from, parse_curve
 from tests.recorded.files import CURVE, STEP_TIMES, folder, replaced
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from freetrain.recorded.curve import RecordedCurve
+    from freetrain.losscurve.recorded import RecordedCurve
 
 
 def test_a_curve_has_its_losses_and_its_validation_at_their_samples() -> None:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from freetrain import recorded
-from freetrain.quality.outlook import Better
+from freetrain.losscurve import recorded
+from freetrain.losscurve.outlook import Better
 
 if TYPE_CHECKING:
-    from freetrain.recorded import RecordedCurve
+    from freetrain.losscurve.recorded import RecordedCurve
 
 CURVES = recorded.load()
 
@@ -137,7 +137,7 @@ def test_most_end_on_a_plateau() -> None:
 
 
 def test_the_files_are_small() -> None:
-    folder = resources.files("freetrain.recorded") / "curves"
+    folder = resources.files("freetrain.losscurve") / "curves"
 
     assert sum(len(file.read_bytes()) for file in folder.iterdir()) < 500_000
 

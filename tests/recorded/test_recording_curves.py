@@ -32,9 +32,8 @@ from examples.record_curves.rates import Rate
 from examples.record_curves.shares import DutyCycle
 from examples.record_curves.step_times import heading, measure, starved
 from examples.record_curves.training import train
-from freetrain import recorded
-from freetrain.recorded.curve_file import parse_curve
-from freetrain.recorded.step_time_file import parse_step_times
+from freetrain.losscurve import recorded
+from freetrain.losscurve.recorded import parse_curve, parse_step_times
 from tests.recorded.files import STEP_TIMES, replaced
 
 if TYPE_CHECKING:

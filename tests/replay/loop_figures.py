@@ -19,12 +19,11 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from freetrain.replay.loop.run import run_in_the_loop
-from freetrain.replay.loop.settings import LoopSettings, Mode, usual_settings
-from freetrain.replay.loop.stage import Stage
+from freetrain.replay.loop import Stage, run_in_the_loop
+from freetrain.replay.loop_settings import LoopSettings, Mode, usual_settings
 from freetrain.replay.run import Caller
 from freetrain.replay.settings import ReplaySettings
-from freetrain.trainers.builtin import builtin_trainers
+from freetrain.replay.trainers import builtin_trainers
 from logs.read import read_trace
 from logs.schedule import Method
 from logs.trace import JobTrace
@@ -33,7 +32,7 @@ from tests.forecast.reliability_table import shared_folder
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from freetrain.replay.loop.run import LoopResult
+    from freetrain.replay.loop import LoopResult
 
 LOGS = {"theta": "theta_2022.csv.gz", "kth": "KTH-SP2-1996.swf.gz"}
 WEEKS = {"theta": (245, 112), "kth": (133, 245)}

@@ -1,9 +1,9 @@
 from dataclasses import replace
 
-from freetrain.replay.policies.lookahead_holders import Holders
-from freetrain.replay.runs import Run
-from freetrain.trainers.spec import Costs
-from milp.curve import custom
+from freetrain.replay.policies.lookahead import Holders
+from freetrain.replay.result import Run
+from freetrain.replay.trainers import Costs
+from milp.problem import custom
 from tests.replay.worlds import trainer
 
 CURVE = custom([0.0, 10.0, 20.0])

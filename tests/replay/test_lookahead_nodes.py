@@ -4,11 +4,11 @@ from collections.abc import Set as AbstractSet
 import numpy as np
 from numpy.typing import NDArray
 
-from freetrain.forecast.interface import Prospect
-from freetrain.replay.policies.interface import Change, View
-from freetrain.replay.policies.lookahead_nodes import changes_to_holdings
-from freetrain.replay.runs import Run
-from milp.curve import custom
+from freetrain.lookahead.base import Prospect
+from freetrain.replay.policies.base import Change, View
+from freetrain.replay.policies.lookahead import changes_to_holdings
+from freetrain.replay.result import Run
+from milp.problem import custom
 from milp.window import Holder, Stay, Window
 from tests.replay.worlds import trainer
 

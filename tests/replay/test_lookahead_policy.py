@@ -6,25 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.forecast.learned import LearnedForecaster
-from freetrain.priority.throughput import Throughput
-from freetrain.replay.accounting import PublishedAccountant
-from freetrain.replay.engine import Engine
-from freetrain.replay.gaps import Gaps
-from freetrain.replay.policies.interface import Change, View
+from freetrain.lookahead.learned import LearnedForecaster
+from freetrain.priority.speed import Throughput
+from freetrain.replay.engine import Engine, PublishedAccountant
+from freetrain.replay.policies.base import Change, GivenSpeeds, View
 from freetrain.replay.policies.lookahead import LookaheadPolicy, Weights
-from freetrain.replay.policies.planning import MeasuredPlanner, SolverUse
-from freetrain.replay.policies.speeds import GivenSpeeds
-from freetrain.replay.policies.worth import SteadyWorth
-from freetrain.replay.result import Step
+from freetrain.replay.policies.planned import MeasuredPlanner, SolverUse, SteadyWorth
+from freetrain.replay.result import Gaps, Step, Tally
 from freetrain.replay.run import run_replay
-from freetrain.replay.runs import Tally
 from freetrain.replay.settings import Accounting, ReplaySettings
 from freetrain.replay.timeline import PoolTimeline
-from freetrain.trainers.spec import Costs, Scaling, TrainerSpec
+from freetrain.replay.trainers import Costs, Scaling, TrainerSpec
 from milp.planner import Planner
 from milp.window import Window
-from milp.window_planner import WindowPlan, WindowPlanner
+from milp.window_search import WindowPlan, WindowPlanner
 from tests.replay.worlds import (
     linear,
     no_clock,

@@ -3,14 +3,12 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.replay.policies.lookahead_holders import Holders, Seen
-from freetrain.replay.policies.lookahead_starts import Starts
-from freetrain.replay.policies.planning import MeasuredPlanner, SolverUse
-from freetrain.replay.runs import Run
-from freetrain.trainers.spec import Costs
-from milp.curve import custom
+from freetrain.replay.policies.lookahead import Holders, Seen, Starts
+from freetrain.replay.policies.planned import MeasuredPlanner, SolverUse
+from freetrain.replay.result import Run
+from freetrain.replay.trainers import Costs
 from milp.planner import Answer, Outcome, Planner
-from milp.problem import NodeClass, Problem
+from milp.problem import NodeClass, Problem, custom
 from tests.replay.worlds import no_clock, trainer
 
 HORIZON_S = 50.0

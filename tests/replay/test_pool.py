@@ -4,10 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.replay.policies.counts import changes_to
-from freetrain.replay.policies.interface import Change, View
-from freetrain.replay.pool import Pool
-from freetrain.replay.runs import Run, usable_rates
+from freetrain.replay.engine import Pool
+from freetrain.replay.policies.base import Change, View, changes_to
+from freetrain.replay.result import Run, usable_rates
 from tests.replay.worlds import linear, trainer
 
 NODES = 40

@@ -3,7 +3,7 @@
 import pytest
 
 from freetrain.replay.settings import Accounting
-from freetrain.trainers.spec import Costs
+from freetrain.replay.trainers import Costs
 from tests.replay.worlds import replay, trainer
 
 COSTS = Costs(grow_s=3.0, shrink_s=2.0, start_s=50.0, checkpoint_every_s=70.0)

@@ -3,7 +3,7 @@
 import pytest
 
 from freetrain.replay.result import ReplayResult
-from freetrain.trainers.spec import Costs
+from freetrain.replay.trainers import Costs
 from tests.replay.worlds import linear, replay, trainer
 
 COSTS = Costs(grow_s=3.0, shrink_s=2.0, start_s=5.0, checkpoint_every_s=4.0)

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from freetrain.priority.interface import (
+from freetrain.losscurve.outlook import Better, Point
+from freetrain.priority.base import (
     Basis,
     Contender,
     Look,
@@ -13,16 +14,11 @@ from freetrain.priority.interface import (
     Rating,
     Target,
 )
-from freetrain.quality.outlook import Better, Point
-from freetrain.replay.policies.contenders import contender_of
-from freetrain.replay.policies.interface import View
-from freetrain.replay.policies.speeds import GivenSpeeds
-from freetrain.replay.policies.worth import RatedWorth, SteadyWorth
-from freetrain.replay.runs import Run, usable_rates
-from freetrain.trainers.quality import QualityTruth
-from freetrain.trainers.spec import Scaling
-from milp.curve import throughput
-from milp.problem import Curve
+from freetrain.replay.policies.base import GivenSpeeds, View, contender_of
+from freetrain.replay.policies.planned import RatedWorth, SteadyWorth
+from freetrain.replay.result import Run, usable_rates
+from freetrain.replay.trainers import QualityTruth, Scaling
+from milp.problem import Curve, throughput
 from tests.replay.worlds import linear, trainer
 
 LOSS = QualityTruth(np.array([10.0, 20.0]), np.array([4.0, 2.0]), Better.LOWER)

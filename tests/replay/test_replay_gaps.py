@@ -8,11 +8,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from freetrain.replay.gaps import Gap, Gaps
+from freetrain.replay.result import Gap, Gaps
 from freetrain.replay.settings import Accounting
-from milp.window import Window
-from milp.window_gap import window_gap
-from milp.window_planner import WindowPlan, WindowPlanner
+from milp.window import Window, window_gap
+from milp.window_search import WindowPlan, WindowPlanner
 from tests.replay.test_lookahead_policy import decisions
 from tests.replay.test_replay_golden import COSTS, generated_pool
 from tests.replay.worlds import linear, replay, trainer

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from freetrain.replay.settings import Accounting
-from freetrain.trainers.spec import Costs
+from freetrain.replay.trainers import Costs
 from tests.replay.worlds import linear, replay, trainer
 
 GOLDEN = Path(__file__).with_name("golden_replay.jsonl")

@@ -6,22 +6,22 @@ from hypothesis import strategies as st
 
 from freetrain.errors import UsageError
 from freetrain.priority.registry import priority_named
-from freetrain.replay.accounting import RealAccountant
-from freetrain.replay.engine import Engine
-from freetrain.replay.errors import BrokenPolicyError
-from freetrain.replay.policies.equal import equal_counts
-from freetrain.replay.policies.freetrain import FreeTrainPolicy
-from freetrain.replay.policies.interface import Change, View
-from freetrain.replay.policies.planning import MeasuredPlanner, SolverUse
-from freetrain.replay.policies.speeds import GivenSpeeds
-from freetrain.replay.policies.worth import SteadyWorth
-from freetrain.replay.runs import Run, Tally
+from freetrain.replay.engine import BrokenPolicyError, Engine, RealAccountant
+from freetrain.replay.policies.base import Change, GivenSpeeds, View
+from freetrain.replay.policies.planned import (
+    FreeTrainPolicy,
+    MeasuredPlanner,
+    SolverUse,
+    SteadyWorth,
+)
+from freetrain.replay.policies.simple import equal_counts
+from freetrain.replay.result import Run, Tally
 from freetrain.replay.settings import Accounting, ReplaySettings
 from freetrain.replay.timeline import PoolTimeline
-from freetrain.trainers.spec import Costs, Scaling, TrainerSpec
-from milp.keep import keep
+from freetrain.replay.trainers import Costs, Scaling, TrainerSpec
 from milp.planner import Answer, Outcome
 from milp.problem import Problem
+from milp.verify import keep
 from tests.replay.worlds import linear, no_clock, replay, trace_of, trainer
 
 COMMITS_RARELY = Costs(

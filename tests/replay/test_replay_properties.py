@@ -7,16 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.replay.accounting import PublishedAccountant, RealAccountant
-from freetrain.replay.engine import Engine
-from freetrain.replay.policies.interface import Change, Policy, View
-from freetrain.replay.policies.planning import SolverUse
+from freetrain.replay.engine import Engine, PublishedAccountant, RealAccountant
+from freetrain.replay.policies.base import Change, Policy, View
+from freetrain.replay.policies.planned import SolverUse
 from freetrain.replay.policies.registry import POLICIES
+from freetrain.replay.result import Tally
 from freetrain.replay.run import run_replay
-from freetrain.replay.runs import Tally
 from freetrain.replay.settings import Accounting, ReplaySettings
 from freetrain.replay.timeline import PoolTimeline
-from freetrain.trainers.spec import TrainerSpec
+from freetrain.replay.trainers import TrainerSpec
 from tests.replay.worlds import (
     FOR_NOTHING,
     no_clock,

@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 
 from freetrain.errors import UsageError
-from freetrain.priority.interface import Target
+from freetrain.losscurve.outlook import Better
+from freetrain.priority.base import Target
 from freetrain.priority.registry import PRIORITIES
-from freetrain.quality.outlook import Better
 from freetrain.replay.result import ReplayResult
 from freetrain.replay.settings import ReplaySettings
-from freetrain.trainers.quality import QualityTruth
-from freetrain.trainers.spec import Costs, TrainerSpec
+from freetrain.replay.trainers import Costs, QualityTruth, TrainerSpec
 from tests.replay.worlds import replay, trainer
 
 COSTS = Costs(grow_s=3.0, shrink_s=2.0, start_s=5.0, checkpoint_every_s=40.0)

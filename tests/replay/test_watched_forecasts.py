@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from freetrain.forecast.answers import Reliability
-from freetrain.forecast.learned import LearnedForecaster
-from freetrain.forecast.reliability import Watched
+from freetrain.lookahead.calibration import Reliability, Watched
+from freetrain.lookahead.learned import LearnedForecaster
 from freetrain.replay.policies.lookahead import HORIZON_S
 from freetrain.replay.result import ReplayResult
 from freetrain.replay.settings import Accounting

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from freetrain.replay.run import run_replay
 from freetrain.replay.settings import Accounting, ReplaySettings
 from freetrain.replay.timeline import PoolTimeline
-from freetrain.trainers.spec import Costs, Scaling, TrainerSpec
+from freetrain.replay.trainers import Costs, Scaling, TrainerSpec
 from logs.trace import IdleTrace
 
 if TYPE_CHECKING:

@@ -1,8 +1,7 @@
 """Made-up forecasts for tests of what is shown of them."""
 
-from freetrain.forecast.affinity_map import AffinityMap, Block
-from freetrain.forecast.answers import AgePart, Part, Reliability
-from freetrain.forecast.reliability import ForecastRecord
+from freetrain.lookahead.affinity import AffinityMap, Block
+from freetrain.lookahead.calibration import AgePart, ForecastRecord, Part, Reliability
 
 NODES = ("n1", "n2", "n3", "x7")
 

@@ -6,18 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from freetrain.report.forecast_figures import (
-    affinity_figure,
-    reliability_figure,
-    survival_figure,
-)
-from freetrain.report.forecast_rows import (
+from freetrain.report.forecast import (
     BLOCK_HEADINGS,
     MOST_BLOCKS,
+    affinity_figure,
     block_rows,
     cell_name,
+    reliability_figure,
     reliability_row,
     shown_words,
+    survival_figure,
 )
 from tests.report.forecasts import NODES, affinity, forecasts, part
 

@@ -8,15 +8,18 @@ from dataclasses import replace
 
 import pytest
 
-from freetrain.forecast.affinity_map import Block
-from freetrain.forecast.answers import Part, Reliability
-from freetrain.forecast.delays import Interval
-from freetrain.forecast.reliability import ForecastRecord
+from freetrain.lookahead.affinity import Block
+from freetrain.lookahead.calibration import ForecastRecord, Interval, Part, Reliability
 from freetrain.report.comparison import Comparison
-from freetrain.report.folder import forecast_texts, report_files
-from freetrain.report.forecast_page import Origin, render_forecasts
-from freetrain.report.forecast_record import FORECAST_PAGE, forecast_records
-from freetrain.report.promises import promise_rows, promises_figure
+from freetrain.report.forecast import (
+    FORECAST_PAGE,
+    Origin,
+    forecast_records,
+    promise_rows,
+    promises_figure,
+    render_forecasts,
+)
+from freetrain.report.page import forecast_texts, report_files
 from tests.report.comparisons import comparison, result
 from tests.report.forecasts import NODES, ages, forecasts, nothing
 

@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from freetrain.replay.gaps import Gap
-from freetrain.report.gap_text import gap_lines, gap_percent, gap_words
+from freetrain.replay.result import Gap
+from freetrain.report.comparison import gap_lines, gap_percent, gap_words, steady_record
 from freetrain.report.page import render_page
-from freetrain.report.record import steady_record
 from tests.report.comparisons import comparison, result
 
 SOME = Gap(mean=0.0008, high=0.002, most=0.0166, sampled=28, plans=6_925)

@@ -8,20 +8,25 @@ import pytest
 
 from freetrain.replay.result import Learning, ReplayResult
 from freetrain.report.comparison import Comparison
-from freetrain.report.contest import Score, cell, lines, scores_of
-from freetrain.report.folder import report_files
-from freetrain.report.losers import against, quality_records, waits_against
-from freetrain.report.page import render_page
-from freetrain.report.quality import quality_of, reached_s
-from freetrain.report.quality_figures import quality_figure
-from freetrain.report.quality_rows import (
+from freetrain.report.page import render_page, report_files
+from freetrain.report.quality import (
     AGAINST_HEADINGS,
+    Score,
+    against,
     against_row,
+    cell,
     change,
+    lines,
+    quality_figure,
+    quality_of,
+    quality_over_time,
+    quality_records,
     quality_row,
+    reached_s,
+    scores_of,
+    waits_against,
 )
-from freetrain.report.quality_rows import HEADINGS as QUALITY_HEADINGS
-from freetrain.report.quality_series import quality_over_time
+from freetrain.report.quality import HEADINGS as QUALITY_HEADINGS
 from tests.report.comparisons import comparison, result
 
 

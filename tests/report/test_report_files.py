@@ -8,15 +8,22 @@ from dataclasses import replace
 
 import pytest
 
+from freetrain.report.comparison import (
+    HEADINGS,
+    VOLATILE,
+    full_record,
+    lost_share,
+    percent,
+    scaled,
+    steady_record,
+    table_row,
+)
 from freetrain.report.figures import (
     completions_figure,
     pool_figure,
     slowdowns_figure,
 )
-from freetrain.report.folder import report_files
-from freetrain.report.page import render_page
-from freetrain.report.record import VOLATILE, full_record, lost_share, steady_record
-from freetrain.report.rows import HEADINGS, percent, scaled, table_row
+from freetrain.report.page import render_page, report_files
 from tests.report.comparisons import comparison, result
 
 

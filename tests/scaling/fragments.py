@@ -6,8 +6,7 @@ from typing import TypeVar
 
 from hypothesis import strategies as st
 
-from freetrain.scaling.fragment import Fragment, Mark, Paid, Rescale, Seen
-from freetrain.scaling.learned import LearnedScaling
+from freetrain.scaling import Fragment, LearnedScaling, Mark, Paid, Rescale, Seen
 
 _Kept = TypeVar("_Kept", bound=Seen | Paid)
 

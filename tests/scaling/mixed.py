@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from freetrain.scaling.assumed import ASSUMED_EXPONENT
-from freetrain.trainers.spec import Costs, Scaling, TrainerSpec
+from freetrain.replay.trainers import Costs, Scaling, TrainerSpec
+from freetrain.scaling import ASSUMED_EXPONENT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from freetrain.replay.policies.interface import View
+    from freetrain.replay.policies.base import View
 
 MOST = 64
 _COUNT = 600

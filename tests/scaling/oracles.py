@@ -15,13 +15,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from freetrain.replay.policies.learned import LearnedSpeeds, _is_same
-from freetrain.replay.policies.speeds import GivenSpeeds
+from freetrain.replay.policies.base import GivenSpeeds
+from freetrain.replay.policies.planned import LearnedSpeeds, _is_same
 from freetrain.replay.timeline import PoolTimeline
-from freetrain.scaling.estimate import estimate
-from freetrain.scaling.profiling import Profiling
-from freetrain.trainers.builtin import builtin_trainers
-from freetrain.trainers.spec import Scaling
+from freetrain.replay.trainers import Scaling, builtin_trainers
+from freetrain.scaling import Profiling, estimate
 from logs.read import read_trace
 from logs.trace import IdleTrace
 from tests.scaling.summit import START_S, Case, play
@@ -29,11 +27,10 @@ from tests.scaling.summit import START_S, Case, play
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from freetrain.replay.policies.interface import TrainerView, View
-    from freetrain.replay.policies.learned import _Course
-    from freetrain.replay.policies.speeds import Speeds
-    from freetrain.scaling.prior import Prior
-    from freetrain.trainers.spec import TrainerSpec
+    from freetrain.replay.policies.base import Speeds, TrainerView, View
+    from freetrain.replay.policies.planned import _Course
+    from freetrain.replay.trainers import TrainerSpec
+    from freetrain.scaling import Prior
 
 _SHUFFLES = 3
 

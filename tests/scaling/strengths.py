@@ -14,11 +14,11 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING
 
-from freetrain.replay.policies.learned import LearnedSpeeds
-from freetrain.replay.policies.speeds import GivenSpeeds
+from freetrain.replay.policies.base import GivenSpeeds
+from freetrain.replay.policies.planned import LearnedSpeeds
 from freetrain.replay.timeline import PoolTimeline
-from freetrain.scaling.profiling import Profiling
-from freetrain.trainers.builtin import builtin_trainers
+from freetrain.replay.trainers import builtin_trainers
+from freetrain.scaling import Profiling
 from logs.read import read_trace
 from logs.trace import IdleTrace
 from tests.scaling.mixed import MIXED

@@ -16,31 +16,30 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from freetrain.replay.accounting import PublishedAccountant, RealAccountant
-from freetrain.replay.engine import Engine
-from freetrain.replay.policies.counts import changes_to
-from freetrain.replay.policies.learned import LearnedSpeeds, WatchedPolicy
-from freetrain.replay.policies.planning import MeasuredPlanner, SolverUse
-from freetrain.replay.policies.speeds import GivenSpeeds
-from freetrain.replay.runs import Tally
+from freetrain.replay.engine import Engine, PublishedAccountant, RealAccountant
+from freetrain.replay.policies.base import GivenSpeeds, changes_to
+from freetrain.replay.policies.planned import (
+    LearnedSpeeds,
+    MeasuredPlanner,
+    SolverUse,
+    WatchedPolicy,
+)
+from freetrain.replay.result import Tally
 from freetrain.replay.settings import ReplaySettings
 from freetrain.replay.timeline import PoolTimeline
-from freetrain.scaling.caution import deviations_for
-from freetrain.scaling.profiling import Profiling
-from freetrain.trainers.builtin import BUILTIN_NAMES, builtin_trainers
+from freetrain.replay.trainers import BUILTIN_NAMES, builtin_trainers
+from freetrain.scaling import Profiling, deviations_for
 from logs.read import read_trace
 from logs.trace import IdleTrace
-from milp.curve import speed_up, throughput
 from milp.planner import Planner, SolverName
-from milp.problem import NodeClass, Problem, TrainerState
+from milp.problem import NodeClass, Problem, TrainerState, speed_up, throughput
 from tests.scaling.mixed import MIXED, AssumedSpeeds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from freetrain.replay.policies.interface import Change, TrainerView, View
-    from freetrain.replay.policies.speeds import Speeds
-    from freetrain.trainers.spec import Costs, Scaling, TrainerSpec
+    from freetrain.replay.policies.base import Change, Speeds, TrainerView, View
+    from freetrain.replay.trainers import Costs, Scaling, TrainerSpec
     from milp.problem import Curve
 
 START_S = 72_743.0

@@ -8,15 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from freetrain.priority.registry import PRIORITIES
-from freetrain.scaling.caution import cautious, deviations_for
-from freetrain.scaling.estimate import estimate
-from freetrain.scaling.learned import LearnedScaling
-from freetrain.scaling.prior import Prior
-from freetrain.scaling.profiling import Profiling, Stake, curve_values
+from freetrain.scaling import (
+    LearnedScaling,
+    Prior,
+    Profiling,
+    Stake,
+    cautious,
+    curve_values,
+    deviations_for,
+    estimate,
+)
 from tests.scaling.fragments import fragments, learned_from, steady
 
 if TYPE_CHECKING:
-    from freetrain.scaling.fragment import Fragment
+    from freetrain.scaling import Fragment
 
 ALL_NODES = slice(1, None)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.scaling.fragment import Fragment, Rescale, Seen, paid_for, seen_in
+from freetrain.scaling import Fragment, Rescale, Seen, paid_for, seen_in
 from tests.scaling.fragments import at_speeds, steady
 
 

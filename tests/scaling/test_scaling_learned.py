@@ -8,13 +8,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from freetrain.errors import BadDataError
-from freetrain.scaling.estimate import estimate
-from freetrain.scaling.fragment import Fragment, Paid, Rescale
-from freetrain.scaling.learned import LearnedScaling
-from freetrain.scaling.pooled import HALF_LIFE_S, pool
-from freetrain.scaling.prior import Prior, shown_by, site_prior
-from freetrain.scaling.profiling import Profiling, Stake, curve_values
-from freetrain.scaling.state import from_state, to_state
+from freetrain.scaling import (
+    HALF_LIFE_S,
+    Fragment,
+    LearnedScaling,
+    Paid,
+    Prior,
+    Profiling,
+    Rescale,
+    Stake,
+    curve_values,
+    estimate,
+    from_state,
+    pool,
+    shown_by,
+    site_prior,
+    to_state,
+)
 from tests.scaling.fragments import (
     fragments,
     learned_from,

@@ -6,16 +6,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from freetrain.replay.policies.counts import changes_to
-from freetrain.replay.policies.interface import View
-from freetrain.replay.policies.learned import LearnedSpeeds, WatchedPolicy
-from freetrain.replay.policies.speeds import GivenSpeeds
+from freetrain.replay.policies.base import GivenSpeeds, View, changes_to
+from freetrain.replay.policies.planned import LearnedSpeeds, WatchedPolicy
 from freetrain.replay.run import run_replay
 from freetrain.replay.settings import ReplaySettings
 from freetrain.replay.timeline import PoolTimeline
-from freetrain.scaling.profiling import Profiling
-from freetrain.trainers.builtin import builtin_trainers
-from freetrain.trainers.spec import Costs, Scaling, TrainerSpec
+from freetrain.replay.trainers import Costs, Scaling, TrainerSpec, builtin_trainers
+from freetrain.scaling import Profiling
 from logs.read import read_trace
 from logs.trace import IdleTrace
 from tests.scaling.mixed import MIXED
@@ -25,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from freetrain.priority.interface import Target
-    from freetrain.quality.outlook import Point
-    from freetrain.replay.policies.interface import Change
+    from freetrain.losscurve.outlook import Point
+    from freetrain.priority.base import Target
+    from freetrain.replay.policies.base import Change
 
 COSTS = Costs(grow_s=18.0, shrink_s=12.0, start_s=18.0)
 TRUE_PER_S = 1000.0 * np.array([0.0, 1.0, 1.7, 2.2, 2.5, 1.5])

@@ -5,7 +5,7 @@ three units.
 """
 
 from logs.schedule import Method, schedule
-from logs.schedule.build import prepare
+from logs.schedule.simulation import prepare
 from logs.trace import Job
 from tests.schedule.instances import job, trace_of
 

@@ -22,11 +22,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logs.generate.lublin import generate
-from logs.generate.model import ALL_JOBS, BATCH, INTERACTIVE, JobClass, WorkloadModel
+from logs.generate import (
+    ALL_JOBS,
+    BATCH,
+    INTERACTIVE,
+    JobClass,
+    WorkloadModel,
+    generate,
+)
 from logs.read import read_trace
-from logs.schedule.build import schedule
-from logs.schedule.result import Method
+from logs.schedule.simulation import Method, schedule
 from logs.trace import Job, JobTrace
 
 if TYPE_CHECKING:

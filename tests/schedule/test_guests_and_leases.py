@@ -1,9 +1,8 @@
 """Somebody on the machine who does not stand in the queue, worked out by hand."""
 
 from logs.schedule import Method
-from logs.schedule.build import prepare
-from logs.schedule.simulation import Simulation
-from logs.schedule.unitset import UnitSet
+from logs.schedule.machine import UnitSet
+from logs.schedule.simulation import Simulation, prepare
 from logs.trace import Job, JobTrace
 
 

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logs.schedule import Method, Schedule, SlurmParameters, schedule
-from logs.schedule.build import prepare
-from logs.schedule.holes import holes
-from logs.schedule.unitset import Units, mask, members, unit_set
+from logs.schedule.machine import Units, mask, members, unit_set
+from logs.schedule.simulation import holes, prepare
 from logs.trace import Job, JobTrace
 from tests.schedule.instances import job, trace_of, traces
 

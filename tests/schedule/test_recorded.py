@@ -2,11 +2,9 @@
 
 import pytest
 
-from logs.errors import UnusableLogError
-from logs.names import natural_key
 from logs.schedule import Method, Schedule, schedule
-from logs.schedule.unitset import members
-from logs.trace import Job, JobTrace
+from logs.schedule.machine import members
+from logs.trace import Job, JobTrace, UnusableLogError, natural_key
 
 
 def ran(

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 
 from logs.schedule import Method, SlurmParameters, schedule
-from logs.schedule.build import prepare
 from logs.schedule.machine import PlannedJob
-from logs.schedule.simulation import Moment
+from logs.schedule.simulation import Moment, prepare
 from logs.trace import JobTrace
 from tests.schedule.instances import traces
 

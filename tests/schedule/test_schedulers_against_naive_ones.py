@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logs.schedule import Method, SlurmParameters, schedule
-from logs.schedule.build import prepare
-from logs.schedule.result import Schedule
-from logs.schedule.unitset import members
+from logs.schedule.machine import members
+from logs.schedule.simulation import Schedule, prepare
 from logs.trace import JobTrace
 from tests.schedule import naive
 from tests.schedule.instances import traces

@@ -7,13 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from freetrain.config import site as settings
+from freetrain.config.schema import Places
+from freetrain.config.site import Site, default_site, parse_site, schema
 from freetrain.errors import BadConfigurationError
 from freetrain.replay.settings import Solver
-from freetrain.site import settings
-from freetrain.site.file import default_site, parse_site
-from freetrain.site.schema import schema
-from freetrain.site.settings import Site
-from freetrain.toml.text import Places
 from slurm.records import Gres
 
 HOME = Path("/home/ada")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from freetrain.config.site import Surroundings, candidates, find_site
 from freetrain.errors import BadConfigurationError, MissingInputError
-from freetrain.site.search import Surroundings, candidates, find_site
 
 UID = 1000
 

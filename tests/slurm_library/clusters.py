@@ -3,14 +3,23 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from slurm.nodes import parse_nodes
-from slurm.partitions import parse_partitions
-from slurm.records import JobRecord, Node, Partition, Reservation, Sdiag
-from slurm.reservations import parse_reservations
-from slurm.sdiag import parse_sdiag
+from slurm.records import (
+    JobRecord,
+    JobState,
+    Node,
+    NodeState,
+    Partition,
+    Reservation,
+    Sdiag,
+)
 from slurm.snapshot import Snapshot
-from slurm.squeue import parse_squeue
-from slurm.states import JobState, NodeState
+from slurm.text import (
+    parse_nodes,
+    parse_partitions,
+    parse_reservations,
+    parse_sdiag,
+    parse_squeue,
+)
 
 NOW_S = 1_000_000.0
 HOUR_S = 3_600.0

@@ -4,8 +4,7 @@ import math
 from dataclasses import replace
 
 from slurm.holes import Hole, find_holes
-from slurm.records import JobRecord
-from slurm.requirement import Requirement
+from slurm.records import JobRecord, Requirement
 from slurm.snapshot import Snapshot
 
 ANY = Requirement(partition="freetrain")

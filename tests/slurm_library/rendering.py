@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from slurm.squeue import TOLD, TYPED_WIDTHS
+from slurm.text import TOLD, TYPED_WIDTHS
 
 DEFAULTS = {
     "ArrayTaskID": "N/A",

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from slurm.holes import HoleEnd, find_holes
 from slurm.hostlist import expand
-from slurm.records import JobRecord, Node
+from slurm.records import JobRecord, Node, NodeState
 from slurm.snapshot import Snapshot
-from slurm.states import NodeState
 from tests.slurm_library.clusters import (
     HOUR_S,
     NOW_S,

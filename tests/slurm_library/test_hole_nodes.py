@@ -4,10 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from slurm.errors import SlurmRefusedError
-from slurm.records import Gres
-from slurm.requirement import Requirement
-from slurm.states import JobState, NodeState
+from slurm.records import Gres, JobState, NodeState, Requirement, SlurmRefusedError
 from tests.slurm_library.clusters import (
     HOUR_S,
     NOW_S,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from slurm.idle import find_idle
-from slurm.states import NodeState
+from slurm.holes import find_idle
+from slurm.records import NodeState
 from tests.slurm_library.clusters import NOW_S, look, node, running, waiting
 
 

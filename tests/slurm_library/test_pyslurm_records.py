@@ -12,21 +12,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm.batch import LeaseRequest
-from slurm.choose import choose, fitting
 from slurm.config import Release
-from slurm.connect import connect
-from slurm.errors import (
+from slurm.connect import choose, connect, fitting
+from slurm.pyslurm import (
+    Pyslurm,
+    Requests,
+    can_express,
+    description,
+    each_task,
+    read_job,
+    read_node,
+    read_partition,
+)
+from slurm.records import (
+    Gres,
+    JobKey,
+    JobRecord,
+    JobState,
+    NodeState,
     RequestsSpentError,
     SlurmRefusedError,
     SlurmUnavailableError,
     UnreadableOutputError,
 )
-from slurm.pyslurm_backend import Pyslurm
-from slurm.pyslurm_records import each_task, read_job, read_node, read_partition
-from slurm.pyslurm_requests import Requests
-from slurm.pyslurm_submission import can_express, description
-from slurm.records import Gres, JobKey, JobRecord
-from slurm.states import JobState, NodeState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

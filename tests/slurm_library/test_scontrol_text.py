@@ -8,13 +8,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm.config import config_argv, parse_config, parse_version, version_argv
-from slurm.errors import SlurmError, SlurmRefusedError, UnreadableOutputError
-from slurm.nodes import nodes_argv, parse_nodes
-from slurm.partitions import choose_partition, parse_partitions, partitions_argv
-from slurm.records import Gres, Node
-from slurm.reservations import parse_reservations, reservations_argv
-from slurm.sdiag import parse_sdiag, sdiag_argv
-from slurm.states import NodeState
+from slurm.records import (
+    Gres,
+    Node,
+    NodeState,
+    SlurmError,
+    SlurmRefusedError,
+    UnreadableOutputError,
+)
+from slurm.text import (
+    choose_partition,
+    nodes_argv,
+    parse_nodes,
+    parse_partitions,
+    parse_reservations,
+    parse_sdiag,
+    partitions_argv,
+    reservations_argv,
+    sdiag_argv,
+)
 from tests.slurm_library.clusters import SCENARIOS, recorded
 from tests.slurm_library.rendering import scontrol_text
 

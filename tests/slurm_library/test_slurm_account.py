@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from slurm.account import user_name
+from slurm.command_line import user_name
 
 _UNKNOWN = 4_000_000
 _SAY = f"import os, slurm.account as a; os.setuid({_UNKNOWN}); print(a.user_name())"

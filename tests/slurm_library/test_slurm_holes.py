@@ -5,11 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from slurm.errors import UnreadableOutputError
 from slurm.holes import Hole, HoleEnd
-from slurm.records import Reservation
+from slurm.records import NodeState, Reservation, UnreadableOutputError
 from slurm.snapshot import carry_plans, plans_of
-from slurm.states import NodeState
 from tests.slurm_library.clusters import (
     HOUR_S,
     NOW_S,

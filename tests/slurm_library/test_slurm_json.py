@@ -9,16 +9,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm.errors import SlurmError, SlurmRefusedError, UnreadableOutputError
 from slurm.hostlist import expand
-from slurm.json_records import (
+from slurm.json import (
+    minutes_s,
+    number,
     parse_jobs_json,
     parse_nodes_json,
     parse_partitions_json,
     parse_reservations_json,
+    time_s,
+    whole,
 )
-from slurm.json_values import minutes_s, number, time_s, whole
-from slurm.states import JobState, NodeState
+from slurm.records import (
+    JobState,
+    NodeState,
+    SlurmError,
+    SlurmRefusedError,
+    UnreadableOutputError,
+)
 
 PARSERS = {
     "jobs": parse_jobs_json,

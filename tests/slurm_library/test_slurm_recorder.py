@@ -11,23 +11,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm import recorder_text
+from slurm import anonymize as recorder_text
+from slurm.anonymize import COMMANDS, RECORDED, Disguise, anonymised, recording
+from slurm.command_line import JSON
 from slurm.config import parse_config, parse_version
-from slurm.dialects import JSON
-from slurm.errors import SlurmRefusedError, UnreadableOutputError
 from slurm.holes import Hole, HoleEnd, find_holes
 from slurm.hostlist import expand
-from slurm.nodes import parse_nodes
-from slurm.partitions import parse_partitions
-from slurm.recorder import COMMANDS, RECORDED, recording
-from slurm.recorder_disguise import Disguise
-from slurm.recorder_json import anonymised
-from slurm.requirement import Requirement
-from slurm.reservations import parse_reservations
-from slurm.sdiag import parse_sdiag
+from slurm.records import (
+    NodeState,
+    Requirement,
+    SlurmRefusedError,
+    UnreadableOutputError,
+)
 from slurm.snapshot import Snapshot
-from slurm.squeue import parse_squeue
-from slurm.states import NodeState
+from slurm.text import (
+    parse_nodes,
+    parse_partitions,
+    parse_reservations,
+    parse_sdiag,
+    parse_squeue,
+)
 from tests.slurm_library.clusters import (
     RECORDINGS,
     SCENARIOS,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm.records import JobRecord, Sdiag
+from slurm.records import JobRecord, NodeState, Sdiag
 from slurm.snapshot import (
     HiddenPlan,
     PlannedStart,
@@ -15,7 +15,6 @@ from slurm.snapshot import (
     is_torn,
     plans_of,
 )
-from slurm.states import NodeState
 from tests.slurm_library.clusters import (
     HOUR_S,
     NOW_S,

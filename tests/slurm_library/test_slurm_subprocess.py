@@ -11,14 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from slurm.errors import (
+from slurm.command_line import Runner, SubprocessRunner
+from slurm.records import (
     SlurmMissingError,
     SlurmRefusedError,
     SlurmUnavailableError,
     UnreadableOutputError,
 )
-from slurm.runner import Runner
-from slurm.subprocess_runner import SubprocessRunner
 
 WriteProgram = Callable[[str], str]
 

@@ -8,19 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm.config import parse_config
-from slurm.errors import UnreadableOutputError
-from slurm.hostlist import collapse, expand
-from slurm.recorder import RECORDED
-from slurm.recorder_disguise import Disguise
-from slurm.topology import (
+from slurm.anonymize import RECORDED, Disguise
+from slurm.config import (
     Leaf,
     leaf_by_node,
     may_have_leaves,
     must_have_leaves,
+    parse_config,
     parse_topology,
     topology_argv,
 )
+from slurm.hostlist import collapse, expand
+from slurm.records import UnreadableOutputError
 from tests.slurm_library.clusters import RECORDINGS, recorded
 
 TOPOLOGIES = sorted(RECORDINGS.parent.glob("*/*/topology.txt"))

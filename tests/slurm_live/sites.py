@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from slurm.batch import LeaseRequest
-from slurm.command_line import CommandLine
+from slurm.command_line import CommandLine, SubprocessRunner
 from slurm.holes import Hole, find_holes
-from slurm.requirement import Requirement
-from slurm.subprocess_runner import SubprocessRunner
+from slurm.records import Requirement
 from tests.cluster.waiting import wait_for
 
 if TYPE_CHECKING:

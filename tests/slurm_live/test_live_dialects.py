@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurm.command_line import CommandLine
-from slurm.dialects import JSON
-from slurm.subprocess_runner import SubprocessRunner
+from slurm.command_line import JSON, CommandLine, SubprocessRunner
 from tests.cluster.settings import NODES
 from tests.cluster.waiting import wait_for
 

@@ -10,8 +10,8 @@ import pytest
 
 from slurm.holes import HoleEnd
 from slurm.hostlist import expand
+from slurm.records import JobState
 from slurm.snapshot import carry_plans, plans_of
-from slurm.states import JobState
 from tests.cluster.settings import NODES
 from tests.cluster.waiting import wait_for
 from tests.slurm_live.sites import LEASES

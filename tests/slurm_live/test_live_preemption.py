@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurm.errors import SlurmError
+from slurm.records import JobState, SlurmError
 from slurm.snapshot import is_torn
-from slurm.states import JobState
 from tests.cluster.cluster import restart_controller
 from tests.cluster.waiting import wait_for
 from tests.slurm_live.sites import LEASES

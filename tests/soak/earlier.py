@@ -14,21 +14,18 @@ import math
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from freetrain.forecast.live import LiveForecast, Sight
-from freetrain.forecast.recent import KEPT, RecentAffinity
+from freetrain.lookahead.affinity import KEPT, RecentAffinity
+from freetrain.lookahead.live import LiveForecast, Sight
 from freetrain.replay.policies.lookahead import HORIZON_S
-from freetrain.store.database import transaction
-from freetrain.store.forecasts import (
+from freetrain.state.database import open_store, transaction
+from freetrain.state.tables import (
     add_departures,
     add_node_names,
     forecast_state,
     node_names,
     put_forecast,
 )
-from freetrain.store.open_store import open_store
-from logs.schedule.build import schedule
-from logs.schedule.holes import holes
-from logs.schedule.result import Method
+from logs.schedule.simulation import Method, holes, schedule
 from logs.trace import Job, JobTrace
 from tests.cluster.settings import NODES
 from tests.e2e.workload import make_workload

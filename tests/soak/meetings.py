@@ -12,7 +12,7 @@ import time
 from statistics import median
 from typing import TYPE_CHECKING
 
-from freetrain.site.settings import LeaseSettings
+from freetrain.config.site import LeaseSettings
 from slurm.batch import LeaseRequest, sbatch_argv
 from tests.cluster.settings import NODES, Variant
 from tests.cluster.waiting import wait_for

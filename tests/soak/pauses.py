@@ -8,15 +8,13 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from freetrain.exchange.assigned import generations, read_assigned
-from freetrain.exchange.ending import Ended, read_ending
+from freetrain.state.files import Ended, generations, read_assigned, read_ending
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from freetrain.elastic.run_dir import RunDir
-    from freetrain.exchange.assigned import Assigned
-    from freetrain.exchange.layout import TrainerDir
+    from freetrain.elastic.files import RunDir
+    from freetrain.state.files import Assigned, TrainerDir
     from tests.e2e.record import Span
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from freetrain.elastic.run_dir import RunDir
+    from freetrain.elastic.files import RunDir
     from tests.cluster.cluster import Cluster
 
 RATES = {"steep": "0.004", "gentle": "0.02", "flat": "0.2", "lost": "1e6"}

@@ -8,10 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.broker.lease import LeaseKey
-from freetrain.elastic.run_dir import RunDir
-from freetrain.exchange.assigned import Assigned, Member, create_assigned
-from freetrain.exchange.ending import Ended, create_ending
-from freetrain.exchange.layout import TrainerDir
+from freetrain.elastic.files import RunDir
+from freetrain.state.files import (
+    Assigned,
+    Ended,
+    Member,
+    TrainerDir,
+    create_assigned,
+    create_ending,
+)
 from tests.e2e.record import JobSeen, Run
 from tests.exchange.endings import an_ending
 from tests.soak.coverage import Coverage, coverage, holes

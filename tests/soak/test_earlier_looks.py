@@ -9,17 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.forecast.live import LiveForecast
-from freetrain.forecast.recent import RecentAffinity
+from freetrain.lookahead.affinity import RecentAffinity
+from freetrain.lookahead.live import LiveForecast
 from freetrain.replay.policies.lookahead import HORIZON_S
-from freetrain.store.database import transaction
-from freetrain.store.forecasts import (
-    departures,
-    forecast_state,
-    node_names,
-    put_forecast,
-)
-from freetrain.store.open_store import open_store
+from freetrain.state.database import open_store, transaction
+from freetrain.state.tables import departures, forecast_state, node_names, put_forecast
 from tests.cluster.settings import NODES
 from tests.soak.earlier import SPAN_S, earlier_glances, remember, watched_s
 

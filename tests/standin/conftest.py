@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.standin.installing import StandIn, at_work, install
-from freetrain.standin.records import FREETRAIN, MAIN, Job
-from slurm.subprocess_runner import SubprocessRunner
+from freetrain.demo.fake_slurm.cluster import FREETRAIN, MAIN, Job
+from freetrain.demo.fake_slurm.install import StandIn, at_work, install
+from slurm.command_line import SubprocessRunner
 from tests.cluster.waiting import wait_for
 
 if TYPE_CHECKING:

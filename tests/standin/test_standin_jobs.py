@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.standin.processes import is_alive, process_of
-from slurm.errors import SlurmRefusedError
+from freetrain.demo.fake_slurm.processes import is_alive, process_of
+from slurm.records import SlurmRefusedError
 from tests.cluster.waiting import wait_for
 
 if TYPE_CHECKING:
-    from freetrain.standin.records import Process
+    from freetrain.demo.fake_slurm.cluster import Process
     from tests.standin.conftest import Desk
 
 pytestmark = pytest.mark.long

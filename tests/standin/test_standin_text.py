@@ -7,18 +7,30 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.standin import telling
-from freetrain.standin.keeping import from_json, to_json
-from freetrain.standin.records import Cluster, Job, JobState, Process
-from freetrain.standin.times import clock, iso, read_iso
+from freetrain.demo.fake_slurm import commands as telling
+from freetrain.demo.fake_slurm.cluster import (
+    Cluster,
+    Job,
+    JobState,
+    Process,
+    clock,
+    from_json,
+    iso,
+    read_iso,
+    to_json,
+)
 from slurm.config import parse_config, parse_version
-from slurm.nodes import parse_nodes
-from slurm.partitions import parse_partitions
-from slurm.reservations import parse_reservations
-from slurm.sdiag import parse_sdiag
-from slurm.squeue import parse_squeue, squeue_argv
-from slurm.states import NodeState
-from slurm.values import duration_s, unix_time
+from slurm.records import NodeState
+from slurm.text import (
+    duration_s,
+    parse_nodes,
+    parse_partitions,
+    parse_reservations,
+    parse_sdiag,
+    parse_squeue,
+    squeue_argv,
+    unix_time,
+)
 
 NOW_S = 1_795_250_000.0
 NODES = [f"n{n}" for n in range(1, 9)]

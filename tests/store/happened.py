@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from freetrain.store.events import Event, EventKind
+from freetrain.state.tables import Event, EventKind
 
 if TYPE_CHECKING:
     import sqlite3

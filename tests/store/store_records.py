@@ -12,9 +12,7 @@ from freetrain.broker.lease import (
     LeaseKey,
     LeaseState,
 )
-from freetrain.store.events import Event, EventKind
-from freetrain.store.plans import SeenPlans
-from freetrain.store.trainers import TrainerRow, TrainerState
+from freetrain.state.tables import Event, EventKind, SeenPlans, TrainerRow, TrainerState
 from slurm.snapshot import HiddenPlan, PlannedStart, Plans
 
 UUIDS = st.uuids().map(str)

@@ -13,17 +13,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.store.database import Journal, connect, transaction
-from freetrain.store.directory import DATABASE, prepare_directory
-from freetrain.store.errors import (
+from freetrain.state.database import (
+    DATABASE,
+    STEPS,
+    Journal,
     StoreBusyError,
     StoreDamagedError,
     StoreUnsafeError,
     StoreUnwritableError,
+    connect,
+    migrate,
+    open_store,
+    prepare_directory,
+    transaction,
+    version,
 )
-from freetrain.store.events import Event, EventKind, add_events
-from freetrain.store.migrations import STEPS, migrate, version
-from freetrain.store.open_store import open_store
+from freetrain.state.tables import Event, EventKind, add_events
 from tests.store.faulty_connection import DeadError, FaultyConnection
 from tests.store.happened import events_of
 
@@ -95,8 +100,8 @@ def test_a_newer_version_is_refused_and_kept(tmp_path: Path) -> None:
 PROGRAM = """
 import sys
 from pathlib import Path
-from freetrain.store.database import connect, transaction
-from freetrain.store.events import Event, EventKind, add_events
+from freetrain.state.database import connect, transaction
+from freetrain.state.tables import Event, EventKind, add_events
 from tests.store.faulty_connection import FaultyConnection
 state = connect(Path(sys.argv[1]), factory=FaultyConnection)
 state.is_killing, state.left = True, int(sys.argv[2])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from freetrain.forecast.departure import Departure
-from freetrain.store.database import transaction
-from freetrain.store.forecasts import (
+from freetrain.lookahead.base import Departure
+from freetrain.state.database import transaction
+from freetrain.state.tables import (
     Foreseen,
     add_departures,
     add_node_names,

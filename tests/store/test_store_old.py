@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from freetrain.store.database import transaction
-from freetrain.store.old import forget_pasts, has_old_pasts
-from freetrain.store.outlooks import OutlookRow, outlook_kept, put_outlooks
-from freetrain.store.pasts import MOST_OTHERS, PastRow, past_of, put_pasts
-from freetrain.store.trainers import TrainerRow, TrainerState, put_trainers
+from freetrain.state.database import transaction
+from freetrain.state.tables import (
+    MOST_OTHERS,
+    OutlookRow,
+    PastRow,
+    TrainerRow,
+    TrainerState,
+    forget_pasts,
+    has_old_pasts,
+    outlook_kept,
+    past_of,
+    put_outlooks,
+    put_pasts,
+    put_trainers,
+)
 from tests.store.test_store_tables import new_state
 
 if TYPE_CHECKING:

@@ -7,18 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from freetrain.store.database import connect, transaction
-from freetrain.store.directory import DATABASE
-from freetrain.store.errors import (
+from freetrain.state.database import (
+    DATABASE,
+    STEPS,
     StoreDamagedError,
     StoreMissingError,
     StoreUnsafeError,
     StoreUnwritableError,
+    connect,
+    is_local,
+    migrate,
+    open_store,
+    read_mounts,
+    read_store,
+    transaction,
 )
-from freetrain.store.file_system import is_local, read_mounts
-from freetrain.store.migrations import STEPS, migrate
-from freetrain.store.open_store import open_store, read_store
-from freetrain.store.trainers import TrainerRow, TrainerState, put_trainers, trainers
+from freetrain.state.tables import TrainerRow, TrainerState, put_trainers, trainers
 
 UID = os.getuid()
 

@@ -11,29 +11,41 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from freetrain.broker.lease import LeaseKey
-from freetrain.store.beats import SeenBeat, put_beats, seen_beats
-from freetrain.store.database import transaction
-from freetrain.store.deliveries import Delivery, Stage, deliveries, put_delivery
-from freetrain.store.events import (
+from freetrain.state.database import migrate, transaction
+from freetrain.state.tables import (
+    Delivery,
     Event,
     EventKind,
-    add_events,
-    drop_events,
-    pace,
-)
-from freetrain.store.intents import intents, put_intents
-from freetrain.store.leases import leases, put_leases
-from freetrain.store.memory import memory_of, put_memory
-from freetrain.store.migrations import migrate
-from freetrain.store.outlooks import OutlookRow, outlook_kept, put_outlooks
-from freetrain.store.pasts import PastRow, latest_scalings, past_of, put_pasts
-from freetrain.store.plans import SeenPlans, put_plans, seen_plans
-from freetrain.store.trainers import (
+    OutlookRow,
+    PastRow,
+    SeenBeat,
+    SeenPlans,
+    Stage,
     TrainerRow,
     TrainerState,
+    add_events,
+    deliveries,
+    drop_events,
     end_trainer,
+    intents,
+    latest_scalings,
+    leases,
+    memory_of,
+    outlook_kept,
+    pace,
+    past_of,
+    put_beats,
+    put_delivery,
+    put_intents,
+    put_leases,
+    put_memory,
+    put_outlooks,
+    put_pasts,
+    put_plans,
     put_told_generation,
     put_trainers,
+    seen_beats,
+    seen_plans,
     trainers,
 )
 from tests.store.happened import events_of
@@ -51,7 +63,7 @@ if TYPE_CHECKING:
 
     from freetrain.broker.lease import Intent
 
-from freetrain.store.database import connect
+from freetrain.state.database import connect
 
 
 @contextmanager

@@ -9,12 +9,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.store.database import connect
-from freetrain.store.errors import StoreBusyError
-from freetrain.store.events import Event, EventKind, add_events
-from freetrain.store.local_lock import Locking, local_lock
-from freetrain.store.migrations import migrate
-from freetrain.store.turn import Ticker, end_turn, take_turn, writing
+from freetrain.state.database import (
+    Locking,
+    StoreBusyError,
+    Ticker,
+    connect,
+    end_turn,
+    local_lock,
+    migrate,
+    take_turn,
+    writing,
+)
+from freetrain.state.tables import Event, EventKind, add_events
 from tests.store.happened import events_of
 
 if TYPE_CHECKING:
@@ -26,8 +32,8 @@ MINE = Ticker("login1", 10, "boot-a")
 LOCKER = """
 import sys
 from pathlib import Path
-from freetrain.store.errors import StoreBusyError
-from freetrain.store.local_lock import local_lock
+from freetrain.state.database import StoreBusyError
+from freetrain.state.database import local_lock
 try:
     with local_lock(Path(sys.argv[1])):
         print("mine", flush=True)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from freetrain.standin import programs
-from freetrain.standin.complaint import ComplaintError
-from slurm.errors import SlurmRefusedError, SlurmUnavailableError
+from freetrain.demo.fake_slurm import commands as programs
+from freetrain.demo.fake_slurm.cluster import ComplaintError
+from slurm.records import SlurmRefusedError, SlurmUnavailableError
 from tests.fakes.slurm.state import Act, opened
 
 if TYPE_CHECKING:

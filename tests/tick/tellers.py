@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from freetrain.broker.lease import LeaseKey
 from freetrain.elastic.checkpoint import Checkpoint, Position, write_checkpoint
-from freetrain.exchange.assigned import Assigned, Member, create_assigned
+from freetrain.state.files import Assigned, Member, create_assigned
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from freetrain.elastic.run_dir import RunDir
-    from freetrain.exchange.layout import TrainerDir
+    from freetrain.elastic.files import RunDir
+    from freetrain.state.files import TrainerDir
     from tests.tick.tick_worlds import TickWorld
 
 NOW_S = 1_900_000_000.0

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from freetrain.broker.caution import Care
-from freetrain.broker.claims import Claims
-from freetrain.broker.explain import HoleExplanation, HoleReason
+from freetrain.broker.decide import HoleExplanation, HoleReason
 from freetrain.broker.pool import Refusal
-from freetrain.tick.caring import refusal_of
+from freetrain.broker.yielding import Care, Claims
+from freetrain.tick.plan import refusal_of
 
 
 def test_it_is_told_for_whom_a_node_is_kept_free() -> None:

@@ -13,13 +13,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.elastic.checkpoint import read_checkpoint
-from freetrain.store.deliveries import Delivery, Stage, deliveries
-from freetrain.store.events import EventKind
-from freetrain.store.open_store import read_store
-from freetrain.store.trainers import TrainerState
-from freetrain.tick.delivering import NOBODY_KNOWS
-from freetrain.tick.hooks import call_hook
-from freetrain.tick.outside import HookCall
+from freetrain.state.database import read_store
+from freetrain.state.tables import Delivery, EventKind, Stage, TrainerState, deliveries
+from freetrain.tick.context import HookCall, call_hook
+from freetrain.tick.deliver import NOBODY_KNOWS
 from tests.store.happened import events_of
 from tests.tick.tellers import commit, tell
 from tests.tick.test_tick_kills import copied, killed_at
@@ -28,7 +25,7 @@ from tests.tick.tick_worlds import UID, TickWorld, tick_world
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from freetrain.elastic.run_dir import RunDir
+    from freetrain.elastic.files import RunDir
 
 
 @pytest.fixture

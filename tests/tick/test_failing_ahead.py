@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from freetrain.broker.actions import Cancel, Why
-from freetrain.forecast.live import LiveForecast
+from freetrain.broker.lease import Cancel, Why
+from freetrain.config.site import Mode
+from freetrain.lookahead.live import LiveForecast
 from freetrain.replay.policies.lookahead import HORIZON_S
-from freetrain.site.settings import Mode
-from freetrain.tick.ahead import look_ahead, tried
-from freetrain.tick.decision import decide_on
+from freetrain.tick.context import Run
+from freetrain.tick.lookahead import look_ahead, tried
 from freetrain.tick.observe import observe
-from freetrain.tick.run import Run
-from slurm.errors import SlurmUnavailableError
+from freetrain.tick.plan import decide_on
+from slurm.records import SlurmUnavailableError
 from tests.tick.test_looking_ahead import looking_ahead
 from tests.tick.tick_worlds import TickWorld, running, theirs, tick_world
 
@@ -23,11 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from freetrain.tick.decision import Decided
-    from freetrain.tick.deserts import Deserts
-    from freetrain.tick.foreseeing import Outlook
-    from freetrain.tick.lookahead import Foresight
+    from freetrain.tick.lookahead import Foresight, Outlook
     from freetrain.tick.observe import Observed
+    from freetrain.tick.page import Deserts
+    from freetrain.tick.plan import Decided
     from slurm.records import JobRecord
 
 

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.broker.cycles import APART_S
-from freetrain.site.settings import LeaseSettings, Mode
-from freetrain.store.counters import Counter, counters
-from freetrain.store.trainers import TrainerState
-from freetrain.tick.follow_up import tick_and_follow_up
-from slurm.errors import SlurmError
+from freetrain.broker.yielding import APART_S
+from freetrain.config.site import LeaseSettings, Mode
+from freetrain.state.tables import Counter, TrainerState, counters
+from freetrain.tick.tick import tick_and_follow_up
+from slurm.records import SlurmError
 from tests.fakes.slurm.state import Act
 from tests.tick.tick_worlds import TickWorld, theirs, tick_world
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.store.open_store import read_store
-from freetrain.store.pasts import past_of
-from freetrain.tick.past import MOST_POINTS, Past, past_from, total_of, unit_of
+from freetrain.state.database import read_store
+from freetrain.state.tables import past_of
+from freetrain.tick.trainers import MOST_POINTS, Past, past_from, total_of, unit_of
 from tests.tick.tellers import NOW_S, printed, printing, tell
 from tests.tick.tick_worlds import UID, TickWorld, tick_world
 

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.site.settings import PlannerSettings, PolicyName
-from freetrain.tick.leaves import ASKED_EVERY_S, Leaves, leaves_of
+from freetrain.config.site import PlannerSettings, PolicyName
+from freetrain.tick.lookahead import ASKED_EVERY_S, Leaves, leaves_of
 from slurm.command_line import CommandLine
-from slurm.config import ClusterConfig, parse_config
-from slurm.errors import SlurmUnavailableError
-from slurm.topology import Leaf
+from slurm.config import ClusterConfig, Leaf, parse_config
+from slurm.records import SlurmUnavailableError
 from tests.fakes.slurm.state import Act
 from tests.slurm_library.clusters import RECORDINGS, recorded
 from tests.tick.test_looking_ahead import kept, pass_by, taken

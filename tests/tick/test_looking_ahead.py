@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.forecast.experience import Experience
-from freetrain.site.settings import Caps, PlannerSettings, PolicyName
-from freetrain.standin import keeping
-from freetrain.store.database import transaction
-from freetrain.store.forecasts import (
+from freetrain.config.site import Caps, PlannerSettings, PolicyName
+from freetrain.demo.fake_slurm import cluster as keeping
+from freetrain.lookahead.experience import Experience
+from freetrain.state.database import read_store, transaction
+from freetrain.state.tables import (
     forecast_state,
     foreseen_ended,
     foreseen_running,
     put_forecast,
 )
-from freetrain.store.open_store import read_store
-from freetrain.tick.foreseeing import MOST_ENDED
-from freetrain.tick.steering import sooner
+from freetrain.tick.act import sooner
+from freetrain.tick.lookahead import MOST_ENDED
 from slurm.hostlist import expand
 from tests.broker.broker_records import NOW_S, intent
 from tests.tick.tick_worlds import UID, TickWorld, theirs, tick_world

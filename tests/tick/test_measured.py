@@ -9,24 +9,27 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.exchange.ending import Ended, create_ending
-from freetrain.jobfile.job import (
+from freetrain.config.job import (
     Nodes,
     Progress,
     ProgressFormat,
     RescaleCosts,
     TrainerJob,
 )
-from freetrain.scaling.fragment import Paid, Rescale, Seen
-from freetrain.scaling.learned import LearnedScaling
-from freetrain.scaling.prior import Prior
-from freetrain.scaling.profiling import Profiling
-from freetrain.scaling.state import to_state
-from freetrain.site.settings import PlannerSettings
-from freetrain.store.open_store import read_store
-from freetrain.store.pasts import past_of
-from freetrain.tick.measured import Measured, known_from, measured_by
-from freetrain.tick.worth import Way
+from freetrain.config.site import PlannerSettings
+from freetrain.scaling import (
+    LearnedScaling,
+    Paid,
+    Prior,
+    Profiling,
+    Rescale,
+    Seen,
+    to_state,
+)
+from freetrain.state.database import read_store
+from freetrain.state.files import Ended, create_ending
+from freetrain.state.tables import past_of
+from freetrain.tick.trainers import Measured, Way, known_from, measured_by
 from tests.exchange.endings import an_ending
 from tests.tick.tellers import NOW_S, assigned, printed, printing, tell
 from tests.tick.tick_worlds import UID, TickWorld, tick_world

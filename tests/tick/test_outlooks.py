@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from freetrain.quality.estimate import outlook_from
-from freetrain.quality.outlook import Better
-from freetrain.site.settings import PlannerSettings
-from freetrain.tick.outlooks import KeptOutlooks
+from freetrain.config.site import PlannerSettings
+from freetrain.losscurve.fit import outlook_from
+from freetrain.losscurve.outlook import Better
+from freetrain.tick.trainers import KeptOutlooks
 from tests.quality.told import noisy, steps, told
 from tests.tick.tellers import tell
 from tests.tick.tick_worlds import TickWorld, again, tick_world
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from freetrain.quality.fitted import FittedOutlook
-    from freetrain.quality.history import History
-    from freetrain.store.outlooks import OutlookRow
+    from freetrain.losscurve.fit import FittedOutlook
+    from freetrain.losscurve.history import History
+    from freetrain.state.tables import OutlookRow
 
 LOSSES = noisy(0.5 + 2 * steps(40) ** -0.5, noise=0.01, seed=0).tolist()
 POINTS = told(LOSSES)

@@ -8,12 +8,9 @@ import pytest
 from hypothesis import given
 
 from freetrain.tick.planners import EqualShares, InOrder
-from milp.curve import throughput
-from milp.gap import gap
-from milp.keep import loose_bound
-from milp.objective import plan_gain
 from milp.planner import Answer, Judged
-from milp.problem import NodeClass, Problem, TrainerState
+from milp.problem import NodeClass, Problem, TrainerState, gap, throughput
+from milp.verify import loose_bound, plan_gain
 from tests.milp.planning_problems import problems
 
 CURVE = throughput([0.0, 1.0, 2.0])

@@ -8,34 +8,30 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.errors import BadConfigurationError
-from freetrain.jobfile.aims import Deadline, Target
-from freetrain.jobfile.job import (
+from freetrain.config.job import (
+    Deadline,
     Nodes,
     Order,
     RescaleCosts,
+    Target,
     TrainerJob,
     Work,
 )
-from freetrain.priority.interface import Basis, Rated, Rating
-from freetrain.progress.bookmark import BEGINNING
-from freetrain.progress.record import Record
-from freetrain.site.settings import PlannerSettings
-from freetrain.store.trainers import TrainerRow, TrainerState
-from freetrain.tick.learning import Learned
-from freetrain.tick.past import Past
-from freetrain.tick.rated import priority_of
-from freetrain.tick.rating import Asking, Candidate, rate
-from freetrain.tick.standing import Standing
-from freetrain.tick.worth import AsSaid
-from milp.curve import throughput
+from freetrain.config.site import PlannerSettings
+from freetrain.errors import BadConfigurationError
+from freetrain.priority.base import Basis, Rated, Rating
+from freetrain.progress import BEGINNING, Record
+from freetrain.state.tables import TrainerRow, TrainerState
+from freetrain.tick.rate import Asking, Candidate, priority_of, rate
+from freetrain.tick.trainers import AsSaid, Learned, Past, Standing
+from milp.problem import throughput
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from freetrain.priority.interface import Contender, Look, Memory
-    from freetrain.quality.outlook import Better, Outlook, Point
-    from freetrain.tick.deserts import Deserts
+    from freetrain.losscurve.outlook import Better, Outlook, Point
+    from freetrain.priority.base import Contender, Look, Memory
+    from freetrain.tick.page import Deserts
 
 
 class Scripted:

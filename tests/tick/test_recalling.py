@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from freetrain.forecast.first_questions import check_answers
-from freetrain.forecast.interface import Prospect
-from freetrain.forecast.live import LiveForecast, Sight
-from freetrain.site.settings import PlannerSettings, PolicyName
-from freetrain.store.database import transaction
-from freetrain.store.forecasts import forecast_state
-from freetrain.store.open_store import read_store
-from freetrain.tick.recalling import Recalled, taken_up
+from freetrain.config.site import PlannerSettings, PolicyName
+from freetrain.lookahead.base import Prospect
+from freetrain.lookahead.live import LiveForecast, Sight, check_answers
+from freetrain.state.database import read_store, transaction
+from freetrain.state.tables import forecast_state
+from freetrain.tick.lookahead import Recalled, taken_up
 from tests.tick.tick_worlds import UID, TickWorld, tick_world
 
 if TYPE_CHECKING:

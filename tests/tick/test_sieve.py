@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.tick.sieve import Sieve, sieve_from
+from freetrain.tick.trainers import Sieve, sieve_from
 
 
 @given(count=st.integers(0, 300), most=st.integers(2, 20))

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from freetrain.broker.actions import Submit
-from freetrain.broker.caution import Care
-from freetrain.broker.claims import NO_CLAIMS, Claims
-from freetrain.forecast.live import LiveForecast, Sight
-from freetrain.forecast.recent import RecentAffinity
-from freetrain.tick.decision import Decided
-from freetrain.tick.deserts import Deserts
-from freetrain.tick.foreseeing import Outlook
-from freetrain.tick.steering import kept_off
+from freetrain.broker.lease import Submit
+from freetrain.broker.yielding import NO_CLAIMS, Care, Claims
+from freetrain.lookahead.affinity import RecentAffinity
+from freetrain.lookahead.live import LiveForecast, Sight
+from freetrain.tick.act import kept_off
+from freetrain.tick.lookahead import Outlook
+from freetrain.tick.page import Deserts
+from freetrain.tick.plan import Decided
 from slurm.batch import MAX_VALUE_BYTES
 from slurm.hostlist import expand
 from tests.broker.broker_records import NOW_S, hole

@@ -10,16 +10,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.cli.exits import exit_code
+from freetrain.config.site import Caps
 from freetrain.errors import CannotWriteError
-from freetrain.site.settings import Caps
-from freetrain.store.counters import Counter, counters
-from freetrain.store.directory import LOCK
-from freetrain.store.errors import StoreBusyError, StoreUnwritableError
-from freetrain.store.local_lock import local_lock
-from freetrain.store.open_store import open_store, read_store
-from freetrain.store.turn import Ticker, take_turn
-from freetrain.tick.files import MOST_EVIDENCE, append_line, keep_evidence
-from slurm.errors import SlurmError, SlurmUnavailableError, UnreadableOutputError
+from freetrain.state.database import (
+    LOCK,
+    StoreBusyError,
+    StoreUnwritableError,
+    Ticker,
+    local_lock,
+    open_store,
+    read_store,
+    take_turn,
+)
+from freetrain.state.tables import Counter, counters
+from freetrain.tick.context import MOST_EVIDENCE, append_line, keep_evidence
+from slurm.records import SlurmError, SlurmUnavailableError, UnreadableOutputError
 from tests.fakes.slurm.state import Act
 from tests.tick.tick_worlds import UID, TickWorld, theirs, tick_world
 

@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.exchange.ending import Ended, create_ending
-from freetrain.exchange.layout import StateDir
-from freetrain.site.settings import PlannerSettings, PolicyName
-from freetrain.store.leases import leases
-from freetrain.store.open_store import read_store
-from freetrain.store.trainers import TrainerState
-from slurm.errors import SlurmUnavailableError
+from freetrain.config.site import PlannerSettings, PolicyName
+from freetrain.state.database import read_store
+from freetrain.state.files import Ended, StateDir, create_ending
+from freetrain.state.tables import TrainerState, leases
+from slurm.records import SlurmUnavailableError
 from tests.exchange.endings import an_ending
 from tests.fakes.slurm.installing import FakeSlurm
 from tests.fakes.slurm.state import Act

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from freetrain.store.trainers import TrainerState
-from freetrain.tick.line import line_of
-from freetrain.tick.page import TrainerLine
+from freetrain.state.tables import TrainerState
+from freetrain.tick.page import TrainerLine, line_of
 from milp.planner import Outcome
 from tests.desk.desks import a_page
 

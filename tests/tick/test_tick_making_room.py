@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.broker.actions import Why
-from freetrain.exchange.heartbeat import AgentState
-from freetrain.site.settings import HoleSettings, Mode
-from freetrain.standin import keeping
-from freetrain.standin.records import JobState
-from freetrain.store.events import pace
-from freetrain.store.open_store import read_store
+from freetrain.broker.lease import Why
+from freetrain.config.site import HoleSettings, Mode
+from freetrain.demo.fake_slurm import cluster as keeping
+from freetrain.demo.fake_slurm.cluster import JobState
+from freetrain.state.database import read_store
+from freetrain.state.files import AgentState
+from freetrain.state.tables import pace
 from freetrain.tick.tick import tick
 from tests.store.happened import events_of
 from tests.tick.tick_worlds import UID, TickWorld, lease_of, theirs, tick_world

@@ -14,22 +14,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from freetrain.agent.command import TO_SWEEP
-from freetrain.broker.limits import Mode
+from freetrain.broker.lease import Mode
+from freetrain.config import site as settings
+from freetrain.config.job import Nodes, RescaleCosts, TrainerJob
+from freetrain.config.site import Site
 from freetrain.errors import BadConfigurationError
-from freetrain.jobfile.job import Nodes, RescaleCosts, TrainerJob
 from freetrain.replay.settings import Solver
-from freetrain.site import settings
-from freetrain.site.settings import Site
-from freetrain.tick.limits import grace_s, limits_of, margin_s, mode_of
+from freetrain.tick.act import lease_script, write_lease_script
+from freetrain.tick.observe import grace_s, limits_of, margin_s, mode_of
+from freetrain.tick.plan import shape_name
 from freetrain.tick.planners import EqualShares, InOrder, planner_of
-from freetrain.tick.script import lease_script, write_lease_script
-from freetrain.tick.shapes import shape_name
-from freetrain.tick.worth import costs_s, speeds_of
+from freetrain.tick.trainers import costs_s, speeds_of
 from milp.planner import Outcome, SolverName
 from milp.verify import violations
 from slurm.config import parse_config
-from slurm.records import Gres, Partition
-from slurm.requirement import Requirement
+from slurm.records import Gres, Partition, Requirement
 from tests.milp.planning_problems import problems
 from tests.slurm_library.clusters import recorded
 from tests.tick.tick_worlds import tick_world

@@ -8,20 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.exchange.heartbeat import AgentState
-from freetrain.exchange.layout import lease_name
-from freetrain.site.settings import (
-    LeaseSettings,
-    Mode,
-    PlannerSettings,
-    PolicyName,
-)
-from freetrain.standin import keeping
-from freetrain.standin.records import JobState
-from freetrain.store.events import pace
-from freetrain.store.open_store import read_store
+from freetrain.config.site import LeaseSettings, Mode, PlannerSettings, PolicyName
+from freetrain.demo.fake_slurm import cluster as keeping
+from freetrain.demo.fake_slurm.cluster import JobState
+from freetrain.state.database import read_store
+from freetrain.state.files import AgentState, lease_name
+from freetrain.state.tables import pace
+from freetrain.tick.act import MODE
 from freetrain.tick.page import read_page
-from freetrain.tick.script import MODE
 from tests.tick.tick_worlds import UID, TickWorld, lease_of, running, theirs, tick_world
 
 if TYPE_CHECKING:

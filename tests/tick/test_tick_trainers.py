@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.exchange.assigned import Assigned, create_assigned
-from freetrain.exchange.ending import Ended, create_ending
-from freetrain.exchange.heartbeat import AgentState
-from freetrain.site.settings import PolicyName
-from freetrain.store.events import EventKind
-from freetrain.store.open_store import read_store
-from freetrain.store.trainers import TrainerState
+from freetrain.config.site import PolicyName
+from freetrain.state.database import read_store
+from freetrain.state.files import (
+    AgentState,
+    Assigned,
+    Ended,
+    create_assigned,
+    create_ending,
+)
+from freetrain.state.tables import EventKind, TrainerState
 from tests.exchange.endings import an_ending
 from tests.store.happened import events_of
 from tests.tick.tick_worlds import UID, TickWorld, running, tick_world

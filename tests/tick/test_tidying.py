@@ -9,18 +9,30 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.exchange.assigned import Assigned, create_assigned, generations
-from freetrain.exchange.ending import Ended, create_ending
-from freetrain.exchange.layout import StateDir, TrainerDir, generation_name, lease_name
-from freetrain.site.settings import Caps
-from freetrain.standin import keeping
-from freetrain.standin.records import JobState
-from freetrain.store.database import transaction
-from freetrain.store.intents import intents
-from freetrain.store.leases import leases
-from freetrain.store.open_store import read_store
-from freetrain.store.outlooks import OutlookRow, outlook_kept, put_outlooks
-from freetrain.store.trainers import TrainerState, put_trainers
+from freetrain.config.site import Caps
+from freetrain.demo.fake_slurm import cluster as keeping
+from freetrain.demo.fake_slurm.cluster import JobState
+from freetrain.state.database import read_store, transaction
+from freetrain.state.files import (
+    Assigned,
+    Ended,
+    StateDir,
+    TrainerDir,
+    create_assigned,
+    create_ending,
+    generation_name,
+    generations,
+    lease_name,
+)
+from freetrain.state.tables import (
+    OutlookRow,
+    TrainerState,
+    intents,
+    leases,
+    outlook_kept,
+    put_outlooks,
+    put_trainers,
+)
 from tests.exchange.endings import an_ending
 from tests.tick.tick_worlds import UID, TickWorld, tick_world
 

@@ -12,22 +12,23 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from freetrain.broker.lease import LeaseKey, uuid_in
-from freetrain.exchange.assigned import newest_assigned
-from freetrain.exchange.environment import render_environment
-from freetrain.exchange.heartbeat import AgentState, Heartbeat, write_heartbeat
-from freetrain.exchange.layout import StateDir
-from freetrain.jobfile.file import parse_job, render_job
-from freetrain.site.settings import Site
-from freetrain.standin.records import Job
-from freetrain.store.database import transaction
-from freetrain.store.open_store import open_store, read_store
-from freetrain.store.trainers import TrainerRow, TrainerState, put_trainers, trainers
-from freetrain.store.turn import Ticker
-from freetrain.tick.outside import Outside
+from freetrain.config.job import parse_job, render_job
+from freetrain.config.schema import Places
+from freetrain.config.site import Site
+from freetrain.demo.fake_slurm.cluster import Job
+from freetrain.state.database import Ticker, open_store, read_store, transaction
+from freetrain.state.files import (
+    AgentState,
+    Heartbeat,
+    StateDir,
+    newest_assigned,
+    render_environment,
+    write_heartbeat,
+)
+from freetrain.state.tables import TrainerRow, TrainerState, put_trainers, trainers
+from freetrain.tick.context import Outside
 from freetrain.tick.tick import tick
-from freetrain.toml.text import Places
-from slurm.command_line import CommandLine
-from slurm.subprocess_runner import SubprocessRunner
+from slurm.command_line import CommandLine, SubprocessRunner
 from tests.fakes.slurm.installing import USER, FakeSlurm, install
 from tests.tick.at_hand import AtHand
 
@@ -35,9 +36,9 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Iterator
 
-    from freetrain.exchange.assigned import Assigned
-    from freetrain.jobfile.job import TrainerJob
-    from freetrain.tick.outside import HookCall
+    from freetrain.config.job import TrainerJob
+    from freetrain.state.files import Assigned
+    from freetrain.tick.context import HookCall
     from freetrain.tick.tick import TickReport
     from slurm.backend import SlurmBackend
 

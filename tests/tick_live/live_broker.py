@@ -7,22 +7,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from freetrain.exchange.environment import render_environment
-from freetrain.exchange.layout import StateDir
-from freetrain.jobfile.file import parse_job, render_job
-from freetrain.site.settings import LeaseSettings, Site
-from freetrain.store.database import transaction
-from freetrain.store.open_store import open_store
-from freetrain.store.trainers import TrainerRow, TrainerState, put_trainers, trainers
-from freetrain.tick.real_outside import real_outside
+from freetrain.config.job import parse_job, render_job
+from freetrain.config.schema import Places
+from freetrain.config.site import LeaseSettings, Site
+from freetrain.state.database import open_store, transaction
+from freetrain.state.files import StateDir, render_environment
+from freetrain.state.tables import TrainerRow, TrainerState, put_trainers, trainers
+from freetrain.tick.environment import real_outside
 from freetrain.tick.tick import tick
-from freetrain.toml.text import Places
 from tests.cluster.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from freetrain.jobfile.job import TrainerJob
+    from freetrain.config.job import TrainerJob
     from freetrain.tick.page import Page
     from tests.cluster.cluster import Cluster
 

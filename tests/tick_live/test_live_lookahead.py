@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.site.settings import PlannerSettings, PolicyName
+from freetrain.config.site import PlannerSettings, PolicyName
 from tests.soak.earlier import Glance, remember
 from tests.tick_live.live_broker import LiveBroker
 

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.exchange.assigned import newest_assigned
-from freetrain.site.settings import PlannerSettings, PolicyName
-from slurm.errors import SlurmUnavailableError
-from slurm.records import JobKey
+from freetrain.config.site import PlannerSettings, PolicyName
+from freetrain.state.files import newest_assigned
+from slurm.records import JobKey, SlurmUnavailableError
 from tests.cluster.cluster import restart_controller
 from tests.cluster.settings import Variant
 from tests.cluster.waiting import wait_for

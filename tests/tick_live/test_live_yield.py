@@ -13,17 +13,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.broker.actions import Why
-from freetrain.exchange.assigned import newest_assigned
-from freetrain.exchange.ending import Ended, read_ending
-from freetrain.jobfile.job import Nodes
-from freetrain.store.events import EventKind
-from freetrain.store.intents import intents
-from freetrain.store.open_store import read_store
-from freetrain.tick.follow_up import tick_and_follow_up
-from slurm.account import user_name
-from slurm.command_line import CommandLine
-from slurm.subprocess_runner import SubprocessRunner
+from freetrain.broker.lease import Why
+from freetrain.config.job import Nodes
+from freetrain.state.database import read_store
+from freetrain.state.files import Ended, newest_assigned, read_ending
+from freetrain.state.tables import EventKind, intents
+from freetrain.tick.tick import tick_and_follow_up
+from slurm.command_line import CommandLine, SubprocessRunner, user_name
 from tests.agent_live.ground import MPIRUN, TRAINER, a_live_job
 from tests.cluster.settings import Variant
 from tests.cluster.waiting import wait_for
@@ -35,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from freetrain.exchange.assigned import Assigned
+    from freetrain.state.files import Assigned
     from slurm.records import JobRecord
     from tests.cluster.cluster import Cluster
 

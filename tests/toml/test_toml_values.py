@@ -6,14 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from freetrain.config.schema import (
+    MismatchError,
+    Table,
+    gres,
+    memory,
+    seconds,
+    sizes,
+    toml_text,
+    toml_value,
+    whole,
+)
 from freetrain.errors import BadConfigurationError
-from freetrain.toml.duration import exact_duration, parse_duration
-from freetrain.toml.kind import MismatchError, seconds, whole
-from freetrain.toml.nodes import sizes
-from freetrain.toml.resources import gres, memory
-from freetrain.toml.table import Table
-from freetrain.toml.wording import closest, shown
-from freetrain.toml.writing import toml_text, toml_value
+from freetrain.text import closest, exact_duration, parse_duration, shown
 from slurm.records import Gres
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from freetrain.toml.wording import per_cent
+from freetrain.text import per_cent
 
 
 @pytest.mark.parametrize(

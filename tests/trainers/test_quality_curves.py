@@ -13,13 +13,16 @@ from freetrain.errors import (
     MissingInputError,
     UsageError,
 )
-from freetrain.priority.interface import Target
-from freetrain.quality.outlook import Better
-from freetrain.trainers.curve_file import read_curve
-from freetrain.trainers.file import read_trainers
-from freetrain.trainers.quality import QualityTruth, truth_of
-from freetrain.trainers.quality_set import Demand, quality_trainers
-from freetrain.trainers.spec import TrainerSpec
+from freetrain.losscurve.outlook import Better
+from freetrain.priority.base import Target
+from freetrain.replay.trainers import (
+    Demand,
+    QualityTruth,
+    TrainerSpec,
+    quality_trainers,
+    truth_of,
+)
+from freetrain.replay.trainers_file import read_curve, read_trainers
 
 LOSS = truth_of([1, 2, 3, 4], [3.0, 2.0, 2.5, 1.0], Better.LOWER, name="loss")
 SCORE = truth_of([0, 5], [0.2, 0.9], Better.HIGHER, name="score")

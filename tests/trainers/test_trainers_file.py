@@ -7,13 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from freetrain.errors import BadConfigurationError, MissingInputError
-from freetrain.toml.duration import (
-    EXPECTED,
-    SECONDS,
-    parse_duration,
-    render_duration,
-)
-from freetrain.trainers.file import KEYS, parse_trainers, read_trainers
+from freetrain.replay.trainers_file import KEYS, parse_trainers, read_trainers
+from freetrain.text import EXPECTED, SECONDS, parse_duration, render_duration
 
 GOOD = """
 [[trainer]]

@@ -3,26 +3,281 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import count
+from typing import TYPE_CHECKING, NamedTuple
 
-from freetrain.forecast.experience import Experience
-from freetrain.forecast.reliability import Watched
-from freetrain.replay.policies.lookahead_holders import Holders, by_cluster
-from freetrain.replay.policies.lookahead_nodes import changes_to_holdings
-from freetrain.replay.policies.lookahead_starts import Starts
+from freetrain.lookahead.calibration import Watched
+from freetrain.lookahead.clusters import close_to_each_other
+from freetrain.lookahead.experience import Experience
+from freetrain.replay.policies.base import Change
+from freetrain.replay.policies.planned import counts_of
 from freetrain.replay.settings import DEFAULT_T_FWD_S
-from milp.window import Stay, Window
-from milp.window_planner import WindowPlanner
+from milp.planner import Outcome
+from milp.problem import NodeClass, Problem, TrainerState
+from milp.window import Holder, Stay, Window
+from milp.window_search import WindowPlanner
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Set as AbstractSet
 
-    from freetrain.forecast.interface import Prospects
-    from freetrain.replay.gaps import Gaps
-    from freetrain.replay.policies.interface import Change, View
-    from freetrain.replay.policies.planning import MeasuredPlanner
-    from freetrain.replay.policies.worth import Worth
-    from milp.window import Holder
+    from freetrain.lookahead.base import Prospects
+    from freetrain.replay.policies.base import TrainerView, View
+    from freetrain.replay.policies.planned import MeasuredPlanner, Worth
+    from freetrain.replay.result import Gaps
+    from freetrain.replay.trainers import Costs
+    from milp.planner import Answer
+    from milp.problem import Curve
+    from milp.window import Holding
+
+
+# ----------------------------------------------------------------------
+# Trainers as the planners see them, kept while they hold the same nodes.
+
+_MOST_KINDS = 10_000
+"""A few hundred bytes each, where a curve is kept for them."""
+
+
+class Seen(NamedTuple):
+    """A trainer as it was seen.
+
+    Attributes:
+        nodes: What it held.
+        costs: Of its changes.
+        holder: For the planner that looks ahead, nodes by cluster.
+        state: For the published planner, all nodes alike.
+        kind: A number that those share whom the published planner cannot tell apart.
+    """
+
+    nodes: frozenset[int]
+    costs: Costs
+    holder: Holder
+    state: TrainerState
+    kind: int
+
+
+class Holders:
+    """Makes trainers for the planners; those of the last event again if unchanged.
+
+    Few trainers change at an event. A trainer that holds the same nodes as at the
+    last event holds the same clusters: a node that left was lost to it in between.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[int, Seen] = {}
+        self._kinds: dict[tuple[Curve, int, float, float, float], int] = {}
+        self._numbers = count()
+
+    def forget(self) -> None:
+        """Forget who was seen, as nodes have passed from one cluster to another."""
+        self._seen = {}
+
+    def after(
+        self, trainers: Sequence[TrainerView], changes: Sequence[Change]
+    ) -> dict[str, frozenset[int]]:
+        """Return the nodes by trainer once *changes* of *trainers* are made.
+
+        To be called with those that ``of`` was called with last.
+        """
+        held = {seen.state.name: seen.nodes for seen in self._seen.values()}
+        for change in changes:
+            name = self._seen[trainers[change.trainer].serial].state.name
+            held[name] = held[name].difference(change.drop).union(change.take)
+        return held
+
+    def of(
+        self,
+        trainers: Sequence[TrainerView],
+        curves: Sequence[Curve],
+        cluster: Callable[[int], int],
+    ) -> tuple[Seen, ...]:
+        """Return *trainers*; to be called at every event at which some hold nodes.
+
+        Args:
+            trainers: In order of admission.
+            curves: What their work is worth.
+            cluster: The cluster of a node.
+        """
+        before, self._seen = self._seen, {}
+        for trainer, curve in zip(trainers, curves, strict=True):
+            seen = before.get(trainer.serial)
+            if (
+                seen is None
+                or seen.nodes != trainer.held
+                or seen.holder.curve is not curve
+                or seen.costs is not trainer.spec.costs
+            ):
+                seen = self._made(trainer, curve, cluster)
+            self._seen[trainer.serial] = seen
+        return tuple(self._seen.values())
+
+    def _made(
+        self, trainer: TrainerView, curve: Curve, cluster: Callable[[int], int]
+    ) -> Seen:
+        costs, held = trainer.spec.costs, len(trainer.held)
+        holder = Holder(
+            curve=curve,
+            held=by_cluster(trainer.held, cluster),
+            up_s=costs.grow_s,
+            down_s=costs.shrink_s,
+            start_s=costs.start_s,
+            loss_s=costs.shrink_s + costs.checkpoint_every_s / 2,
+        )
+        state = TrainerState(
+            name=str(trainer.serial),
+            curve=curve,
+            held=(held,),
+            up_s=costs.grow_s,
+            down_s=costs.shrink_s,
+            start_s=costs.start_s,
+        )
+        alike = curve, held, costs.grow_s, costs.shrink_s, costs.start_s
+        kind = self._kinds.get(alike)
+        if kind is None:
+            if len(self._kinds) >= _MOST_KINDS:
+                self._kinds.clear()
+            # Never a number that was another kind's, which somebody may remember.
+            kind = self._kinds[alike] = next(self._numbers)
+        return Seen(frozenset(trainer.held), costs, holder, state, kind)
+
+
+def by_cluster(nodes: Iterable[int], cluster: Callable[[int], int]) -> dict[int, int]:
+    """Return how many of *nodes* are of each cluster.
+
+    For the few nodes of a trainer a ``Counter`` takes twice as long.
+    """
+    counts: dict[int, int] = {}
+    for k in map(cluster, nodes):
+        counts[k] = counts.get(k, 0) + 1
+    return counts
+
+
+# ----------------------------------------------------------------------
+# From nodes by cluster to nodes: those that leave together stay together.
+
+
+def changes_to_holdings(
+    holdings: Sequence[Holding], window: Window, view: View, forecaster: Prospects
+) -> tuple[Change, ...]:
+    """Return the changes that give each trainer its nodes by cluster.
+
+    Of a cluster that is given up or taken in part, those go that are closest to each
+    other.
+
+    Args:
+        holdings: Nodes by trainer and cluster.
+        window: What the trainers hold, by cluster.
+        view: The pool as it is.
+        forecaster: Who knows the clusters.
+    """
+    moved = [
+        (place, trainer.held, new)
+        for place, (trainer, new) in enumerate(
+            zip(window.trainers, holdings, strict=True)
+        )
+        if new is not trainer.held and new != trainer.held
+    ]
+    if not moved:
+        return ()
+    dropped = [
+        _dropped(view.trainers[place].held, held, new, forecaster)
+        for place, held, new in moved
+    ]
+    given: dict[int, list[int]] = {}
+    for own in dropped:
+        for k, nodes in own.items():
+            given.setdefault(k, []).extend(nodes)
+    free, changes = set(view.free), []
+    left: dict[int, Sequence[int]] = {}
+    for (place, held, new), own in zip(moved, dropped, strict=True):
+        taken: list[int] = []
+        for k, more in _grown(held, new):
+            if k not in left:
+                left[k] = sorted([*free & forecaster.members(k), *given.get(k, ())])
+            chosen = _together(left[k], more, forecaster)
+            taken += chosen
+            left[k] = sorted(set(left[k]).difference(chosen))
+        gone = sorted([node for nodes in own.values() for node in nodes])
+        changes.append(Change(place, tuple(gone), tuple(sorted(taken))))
+    return tuple(changes)
+
+
+def _grown(held: Holding, new: Holding) -> list[tuple[int, int]]:
+    """Return how many more nodes of a cluster *new* has than *held*, by cluster."""
+    more = [(k, count - held.get(k, 0)) for k, count in sorted(new.items())]
+    return [one for one in more if one[1] > 0]
+
+
+def _dropped(
+    nodes: AbstractSet[int], held: Holding, new: Holding, forecaster: Prospects
+) -> dict[int, Sequence[int]]:
+    """Return which of its *nodes* a trainer gives up, by cluster."""
+    dropped: dict[int, Sequence[int]] = {}
+    for k, held_count in held.items():
+        given = held_count - new.get(k, 0)
+        if given > 0:
+            mine = sorted(nodes & forecaster.members(k))
+            dropped[k] = _together(mine, given, forecaster)
+    return dropped
+
+
+def _together(
+    nodes: Sequence[int], wanted: int, forecaster: Prospects
+) -> Sequence[int]:
+    if wanted == len(nodes):
+        return nodes
+    places = close_to_each_other(forecaster.affinity(nodes), wanted)
+    return [nodes[place] for place in places]
+
+
+# ----------------------------------------------------------------------
+# Where the search starts from: the published planner's counts, asked for once.
+
+_MOST_KNOWN = 10_000
+"""A few hundred bytes each."""
+
+
+class Starts:
+    """Asks the published planner for counts, unless it proved the same before.
+
+    It counts nodes and does not tell them apart, so that what it answers follows from
+    the size of the pool and from who holds how many: on two days of Summit the same
+    at one event of eight with 10 trainers at a time, at one of ten with 40. In another
+    order it may choose another of several best plans.
+
+    Args:
+        published: The published planner.
+    """
+
+    def __init__(self, published: MeasuredPlanner) -> None:
+        self._published = published
+        self._known: dict[tuple[float, ...], Sequence[int]] = {}
+
+    def counts(
+        self, seen: Sequence[Seen], idle_nodes: int, t_fwd_s: float
+    ) -> Sequence[int]:
+        """Return the published planner's counts of *seen*, in their order."""
+        asked = (t_fwd_s, idle_nodes, *[one.kind for one in seen])
+        known = self._known.get(asked)
+        if known is not None:
+            return known
+        answer = self._ask(seen, idle_nodes, t_fwd_s)
+        counts = counts_of(answer)
+        # What a solver was stopped at may be better the next time.
+        if answer.outcome is Outcome.PROVEN:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[asked] = counts
+        return counts
+
+    def _ask(self, seen: Sequence[Seen], idle_nodes: int, t_fwd_s: float) -> Answer:
+        classes = (NodeClass("idle", idle_nodes),)
+        states = tuple([one.state for one in seen])
+        return self._published.answer(Problem(classes, states, t_fwd_s))
+
+
+# ----------------------------------------------------------------------
+# The policy ``lookahead``: plans by what is expected of the idle nodes.
 
 HORIZON_S = 500.0
 """Forecasts and plans reach this far, whatever T_fwd the published planner has."""

@@ -5,34 +5,35 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from freetrain.forecast.bounded import BoundedAffinity
-from freetrain.forecast.interface import LEAST_WATCHED_S
-from freetrain.forecast.leaves import LeafAffinity, order_beside
-from freetrain.forecast.registry import forecaster_named
-from freetrain.forecast.reliability import Watched
-from freetrain.priority.interface import Basis
+from freetrain.lookahead.affinity import BoundedAffinity, LeafAffinity, order_beside
+from freetrain.lookahead.base import LEAST_WATCHED_S
+from freetrain.lookahead.calibration import Watched
+from freetrain.lookahead.registry import forecaster_named
+from freetrain.priority.base import Basis
 from freetrain.priority.registry import priority_named
-from freetrain.replay.policies.equal import EqualPolicy
-from freetrain.replay.policies.freetrain import FreeTrainPolicy
-from freetrain.replay.policies.learned import LearnedSpeeds, WatchedPolicy
+from freetrain.replay.policies.base import GivenSpeeds
 from freetrain.replay.policies.lookahead import HORIZON_S, LookaheadPolicy, Weights
-from freetrain.replay.policies.planning import MeasuredPlanner, SolverUse
-from freetrain.replay.policies.scavenger import ScavengerPolicy
-from freetrain.replay.policies.speeds import GivenSpeeds
-from freetrain.replay.policies.static import StaticPolicy
-from freetrain.replay.policies.worth import RatedWorth, SteadyWorth
-from freetrain.scaling.caution import deviations_for
-from freetrain.scaling.profiling import Profiling
+from freetrain.replay.policies.planned import (
+    FreeTrainPolicy,
+    LearnedSpeeds,
+    MeasuredPlanner,
+    RatedWorth,
+    SolverUse,
+    StaticPolicy,
+    SteadyWorth,
+    WatchedPolicy,
+)
+from freetrain.replay.policies.simple import EqualPolicy, ScavengerPolicy
+from freetrain.scaling import Profiling, deviations_for
 from milp.planner import Planner, SolverName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from freetrain.forecast.interface import Forecaster, Prospects
-    from freetrain.quality.outlooks import Outlooks
-    from freetrain.replay.policies.interface import Policy
-    from freetrain.replay.policies.speeds import Speeds
-    from freetrain.replay.policies.worth import Worth
+    from freetrain.lookahead.base import Forecaster, Prospects
+    from freetrain.losscurve.fit import Outlooks
+    from freetrain.replay.policies.base import Policy, Speeds
+    from freetrain.replay.policies.planned import Worth
     from freetrain.replay.settings import ReplaySettings
 
     Maker = Callable[[ReplaySettings, Callable[[], float], SolverUse], Policy]
@@ -117,7 +118,7 @@ def _worth(settings: ReplaySettings, speeds: Speeds) -> Worth:
 
 def _outlooks() -> Outlooks:
     # SciPy takes 0.3 s to import, which a replay without losses is spared.
-    from freetrain.quality.outlooks import Outlooks  # noqa: PLC0415
+    from freetrain.losscurve.fit import Outlooks  # noqa: PLC0415
 
     return Outlooks()
 

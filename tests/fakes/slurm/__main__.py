@@ -12,8 +12,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from freetrain.standin import keeping, programs, telling
-from freetrain.standin.complaint import ComplaintError
+from freetrain.demo.fake_slurm import cluster as keeping
+from freetrain.demo.fake_slurm import commands as programs
+from freetrain.demo.fake_slurm import commands as telling
+from freetrain.demo.fake_slurm.cluster import ComplaintError
 from tests.fakes.slurm.state import Act, opened
 
 if TYPE_CHECKING:

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from freetrain.standin import installing, keeping
-from freetrain.standin.times import read_iso
+from freetrain.demo.fake_slurm import cluster as keeping
+from freetrain.demo.fake_slurm import install as installing
+from freetrain.demo.fake_slurm.cluster import read_iso
 from slurm.hostlist import expand
 from tests.fakes.slurm.state import opened
 
 if TYPE_CHECKING:
-    from freetrain.standin.records import Job
+    from freetrain.demo.fake_slurm.cluster import Job
     from tests.fakes.slurm.state import Act
 
 USER = "alice"
@@ -73,7 +74,7 @@ def install(folder: Path, *, runs_jobs: bool = False) -> FakeSlurm:
     Args:
         folder: Empty.
         runs_jobs: Whether scripts really run: then let it go on ``at_work``
-            (``freetrain.standin.installing``), or stop it at the end. Where not, a
+            (``freetrain.demo.fake_slurm.install``), or stop it at the end. Where not, a
             job that started lasts until it is ended.
     """
     now_s = time.time()  # noqa: TID251 - the programs go by the machine's clock

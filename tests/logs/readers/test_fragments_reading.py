@@ -4,19 +4,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from logs.content import Content
-from logs.errors import UnreadableLogError
-from logs.fragments import (
-    COLUMNS,
+from logs.csv_formats import COLUMNS_fragments as COLUMNS
+from logs.csv_formats import (
     read_fragments,
     read_line_by_line,
     read_plain,
     write_fragments,
 )
-from logs.lines import Tolerance
 from logs.read import read_trace
-from logs.table import read_head
-from logs.trace import IdleTrace
+from logs.table import Content, Tolerance, read_head
+from logs.trace import IdleTrace, UnreadableLogError
 from tests.logs.readers.log_content import RECORDED, content
 
 HEADER = ",".join(COLUMNS)

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logs.hostlist import expand_hostlist
+from logs.sacct import expand_hostlist
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logs.content import Content
-from logs.errors import UnreadableLogError
-from logs.job_csv import COLUMNS, read_job_csv, write_jobs_csv
+from logs.csv_formats import COLUMNS_job_csv as COLUMNS
+from logs.csv_formats import read_job_csv, write_jobs_csv
 from logs.read import read_trace
-from logs.trace import Job, JobTrace
+from logs.table import Content
+from logs.trace import Job, JobTrace, UnreadableLogError
 from tests.logs.readers.log_content import RECORDED, content
 
 HEADER = ",".join(COLUMNS)

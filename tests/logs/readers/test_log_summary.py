@@ -1,4 +1,4 @@
-from logs.fragments import read_fragments
+from logs.csv_formats import read_fragments
 from logs.summary import IdleSummary, JobSummary, Spread, summarise
 from logs.trace import Job, JobTrace
 from tests.logs.readers.log_content import content

@@ -3,13 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from logs.content import Content, read_content
-from logs.fragments import COLUMNS, read_line_by_line, read_plain
-from logs.lines import Tolerance
+from logs.csv_formats import COLUMNS_fragments as COLUMNS
+from logs.csv_formats import read_line_by_line, read_plain
 from logs.read import read_trace
 from logs.summary import IdleSummary, JobSummary, summarise
 from logs.swf import read_swf, write_swf
-from logs.table import read_head
+from logs.table import Content, Tolerance, read_content, read_head
 from logs.trace import JobTrace
 
 pytestmark = pytest.mark.shared

@@ -8,15 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logs.content import Content, read_content
-from logs.errors import UnreadableLogError
-from logs.fragments import read_fragments
-from logs.job_csv import read_job_csv
-from logs.read import read_trace
-from logs.recognise import LogFormat, recognise
+from logs.csv_formats import read_fragments, read_job_csv
+from logs.read import LogFormat, read_trace, recognise
 from logs.sacct import read_sacct
 from logs.swf import read_swf
-from logs.trace import JobTrace
+from logs.table import Content, read_content
+from logs.trace import JobTrace, UnreadableLogError
 from tests.logs.readers.log_content import RECORDED, content
 
 SWF_LINE = b"1 0 10 100 4 -1 -1 4 3600 -1 1 3 1 -1 -1 -1 -1 -1\n"

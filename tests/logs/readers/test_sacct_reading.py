@@ -1,9 +1,8 @@
 import pytest
 
-from logs.errors import UnreadableLogError
 from logs.read import read_trace
 from logs.sacct import read_sacct
-from logs.trace import Job, JobTrace
+from logs.trace import Job, JobTrace, UnreadableLogError
 from tests.logs.readers.log_content import RECORDED, content
 
 HEADER = "JobIDRaw|Submit|Start|End|NNodes|NodeList"

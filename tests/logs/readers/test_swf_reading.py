@@ -1,9 +1,8 @@
 import pytest
 
-from logs.errors import UnreadableLogError
 from logs.read import read_trace
 from logs.swf import read_swf
-from logs.trace import Job, JobTrace
+from logs.trace import Job, JobTrace, UnreadableLogError
 from tests.logs.readers.log_content import RECORDED, content
 
 GOOD = "1 0 10 100 4 -1 -1 4 3600 -1 1 3 1 -1 -1 -1 -1 -1"

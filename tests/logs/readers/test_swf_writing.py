@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logs.content import Content
-from logs.swf import CARRIED, read_swf, write_swf
-from logs.swf_header import swf_header
+from logs.swf import CARRIED, read_swf, swf_header, write_swf
+from logs.table import Content
 from logs.trace import Job, JobTrace
 
 EIGHTHS = st.integers(0, 2**40).map(lambda eighths: eighths / 8)

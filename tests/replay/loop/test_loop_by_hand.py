@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from freetrain.errors import UsageError
-from freetrain.replay.loop.settings import LoopSettings
-from freetrain.replay.loop.stage import Stage
+from freetrain.replay.loop import Stage
+from freetrain.replay.loop_settings import LoopSettings
 from freetrain.replay.timeline import DAY_S
 from logs.schedule import Method
 from tests.replay.loop.worlds_loop import (

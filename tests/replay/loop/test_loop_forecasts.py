@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from freetrain.replay.loop.settings import LoopSettings
+from freetrain.replay.loop_settings import LoopSettings
 from freetrain.replay.result import ReplayResult
 from tests.replay.loop.worlds_loop import UNBOUND, J, play, stage_of
 from tests.replay.worlds import trainer

@@ -5,14 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from freetrain.forecast.learned import LearnedForecaster
-from freetrain.replay.loop.harm import harm_of
-from freetrain.replay.loop.leases import Leases, PlannedStart
-from freetrain.replay.loop.promised import PromisedForecaster
-from freetrain.replay.loop.settings import LoopSettings
-from freetrain.trainers.spec import Costs
-from logs.schedule.machine import Machine
-from logs.schedule.unitset import Units
+from freetrain.lookahead.learned import LearnedForecaster
+from freetrain.replay.loop import Leases, PlannedStart, PromisedForecaster, harm_of
+from freetrain.replay.loop_settings import LoopSettings
+from freetrain.replay.trainers import Costs
+from logs.schedule.machine import Machine, Units
 from tests.replay.loop.worlds_loop import PAIR, UNBOUND, play, stage_of
 from tests.replay.worlds import trainer
 

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from freetrain.replay.loop.settings import LoopSettings, Mode
+from freetrain.replay.loop_settings import LoopSettings, Mode
 from freetrain.replay.settings import Accounting
 from logs.schedule import Method
 from tests.replay.loop.worlds_loop import crowds, play, stage_of
 from tests.replay.worlds import teams
 
 if TYPE_CHECKING:
-    from freetrain.replay.loop.run import LoopResult
-    from freetrain.trainers.spec import TrainerSpec
+    from freetrain.replay.loop import LoopResult
+    from freetrain.replay.trainers import TrainerSpec
     from tests.replay.loop.worlds_loop import J
 
 # A loop takes some ten times as long as a replay of as many events.

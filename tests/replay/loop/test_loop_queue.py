@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from freetrain.broker.ground import Span
-from freetrain.replay.loop.nodes import Nodes
-from freetrain.replay.loop.queue import Queue
+from freetrain.broker.backfill import Span
+from freetrain.replay.loop import Nodes, Queue
 from logs.schedule import Method, SlurmParameters
-from logs.schedule.build import prepare
-from logs.schedule.slurm import SlurmPlacer
-from logs.schedule.unitset import members
+from logs.schedule.machine import members
+from logs.schedule.policies import SlurmPlacer
+from logs.schedule.simulation import prepare
 from tests.replay.loop.worlds_loop import J, crowds, trace_of
 
 if TYPE_CHECKING:

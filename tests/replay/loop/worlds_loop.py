@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from freetrain.replay.loop.run import run_in_the_loop
-from freetrain.replay.loop.stage import Stage
+from freetrain.replay.loop import Stage, run_in_the_loop
 from freetrain.replay.run import Caller
 from freetrain.replay.settings import ReplaySettings
 from freetrain.replay.timeline import DAY_S
@@ -21,9 +20,9 @@ if TYPE_CHECKING:
 
     from hypothesis.strategies import DrawFn
 
-    from freetrain.replay.loop.run import LoopResult
-    from freetrain.replay.loop.settings import LoopSettings
-    from freetrain.trainers.spec import TrainerSpec
+    from freetrain.replay.loop import LoopResult
+    from freetrain.replay.loop_settings import LoopSettings
+    from freetrain.replay.trainers import TrainerSpec
 
 UNBOUND: dict[str, Any] = {"margin_s": None, "shortest_s": 0.0}
 

@@ -1,0 +1,188 @@
+"""The holes of one look at Slurm, and how much they hold; nothing is asked here."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from freetrain.broker.lease import uuid_in
+from freetrain.config.job import Nodes, requirement_of
+from freetrain.tick.observe import margin_s
+from slurm.holes import HoleEnd, find_holes
+from slurm.text import choose_partition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from freetrain.config.site import Site
+    from slurm.config import ClusterConfig
+    from slurm.holes import Hole
+    from slurm.records import JobRecord
+    from slurm.snapshot import Snapshot
+
+
+# ----------------------------------------------------------------------
+# The holes of one look at Slurm, and how much they hold; nothing is asked here.
+
+LENGTHS_S = (120.0, 600.0, 1_800.0, 3_600.0, 14_400.0, 43_200.0, 86_400.0)
+"""For how long people ask for nodes."""
+
+WHERE_NAMED = "with --partition, or under [lease] in freetrain.toml"
+"""Where people name the partition whose holes they look for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Idle:
+    """What Slurm leaves idle, in one look.
+
+    Attributes:
+        now_s: When the look was taken, by slurmctld's clock, Unix time.
+        partition: Where leases would be submitted.
+        margin_s: How long before somebody's start a hole ends.
+        nodes: How many nodes the partition's cluster has.
+        holes: By node, in Slurm's order.
+        is_torn: Whether backfill was making its plan anew meanwhile.
+    """
+
+    now_s: float
+    partition: str
+    margin_s: float
+    nodes: int
+    holes: tuple[Hole, ...]
+    is_torn: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Holes that end together, and for one reason.
+
+    Attributes:
+        holes: One or more.
+    """
+
+    holes: tuple[Hole, ...]
+
+    @property
+    def first(self) -> Hole:
+        """Any of them: they have everything but the node in common."""
+        return self.holes[0]
+
+    @property
+    def held(self) -> int:
+        """How many of them a lease of ours holds."""
+        return sum(bool(hole.held_by) for hole in self.holes)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """How many nodes stay idle for so long.
+
+    Attributes:
+        length_s: Seconds from now on.
+        nodes: Nodes that stay idle for all of it.
+    """
+
+    length_s: float
+    nodes: int
+
+    @property
+    def node_s(self) -> float:
+        """The largest rectangle of that length, in node-seconds."""
+        return self.nodes * self.length_s
+
+
+def idle_of(
+    snapshot: Snapshot,
+    config: ClusterConfig,
+    site: Site,
+    *,
+    uid: int,
+    partition: str = "",
+) -> Idle:
+    """Return the holes that leases of *site* could use.
+
+    Args:
+        snapshot: One look.
+        config: How the cluster is set up.
+        site: What leases ask of their nodes.
+        uid: Our own user number.
+        partition: Another partition than the site's; empty for that.
+
+    Raises:
+        SlurmRefusedError: There is no such partition.
+        UnreadableOutputError: Planned nodes cannot be told.
+    """
+    name = partition or site.lease.partition
+    found = choose_partition(snapshot.partitions, name, where=WHERE_NAMED)
+    asked = requirement_of(
+        Nodes(max_nodes=1, partition=found.name),
+        site.lease,
+        default_partition=found.name,
+    )
+    margin = margin_s(site, config, found)
+
+    def is_ours(job: JobRecord) -> bool:
+        return job.uid == uid and uuid_in(job.name) is not None
+
+    return Idle(
+        now_s=snapshot.time_s,
+        partition=found.name,
+        margin_s=margin,
+        nodes=len(snapshot.nodes),
+        holes=find_holes(
+            snapshot,
+            asked,
+            is_ours=is_ours,
+            margin_s=margin,
+            window_s=config.bf_window_s,
+        ),
+        is_torn=snapshot.is_torn,
+    )
+
+
+def groups(idle: Idle) -> tuple[Group, ...]:
+    """Return the holes that end together, those that last longest first."""
+    together: dict[tuple[object, ...], list[Hole]] = defaultdict(list)
+    for hole in idle.holes:
+        together[hole.end_s, hole.ends_by, hole.blocker].append(hole)
+    found = (Group(tuple(holes)) for holes in together.values())
+    return tuple(sorted(found, key=lambda g: (-_end_s(g.first), g.first.node)))
+
+
+def steps(idle: Idle, *, lengths_s: Iterable[float] = LENGTHS_S) -> tuple[Step, ...]:
+    """Return how many nodes stay idle for *lengths_s*, which ascend.
+
+    Of lengths with as many nodes the longest; a hole whose end nobody tells counts
+    for none.
+    """
+    lives = [_end_s(hole) - idle.now_s for hole in idle.holes]
+    found = [
+        Step(length_s, sum(life >= length_s for life in lives))
+        for length_s in lengths_s
+    ]
+    longer = [*found[1:], Step(math.inf, 0)]
+    return tuple(a for a, b in zip(found, longer, strict=True) if a.nodes > b.nodes)
+
+
+def _end_s(hole: Hole) -> float:
+    """Return when *hole* ends at the latest that can be counted on."""
+    return -math.inf if hole.end_s is None else hole.end_s
+
+
+def why_it_ends(hole: Hole) -> str:
+    """Return why *hole* ends when it does, for people."""
+    match hole.ends_by:
+        case HoleEnd.PLANNED_JOB:
+            return f"job {hole.blocker} is planned there"
+        case HoleEnd.RESERVATION:
+            return f"reservation {hole.blocker}"
+        case HoleEnd.PARTITION_LIMIT:
+            return "the partition's time limit"
+        case HoleEnd.BACKFILL_WINDOW:
+            return "backfill plans no further"
+        case HoleEnd.UNKNOWN_PLANNER:
+            return "a job that is hidden from you"
+        case HoleEnd.OPEN:
+            return "nobody waits for it"

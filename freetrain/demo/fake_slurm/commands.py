@@ -1,0 +1,838 @@
+"""scancel, as strange as that of 22.05."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from freetrain.demo.fake_slurm import processes as supervising
+from freetrain.demo.fake_slurm.cluster import (
+    MINUTE_S,
+    ComplaintError,
+    Deed,
+    Job,
+    JobState,
+    Order,
+    Process,
+    advance,
+    clock,
+    end,
+    is_planned,
+    iso,
+    opened,
+    read_iso,
+    split,
+    terminate,
+    told,
+    write,
+)
+from freetrain.demo.fake_slurm.processes import (
+    detach,
+    is_alive,
+    mark_of,
+    of_step,
+    process_of,
+    reap,
+    signal_group,
+    signal_marked,
+    without_slurm,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from freetrain.demo.fake_slurm.cluster import Cluster, Part
+
+
+# ----------------------------------------------------------------------
+# scancel, as strange as that of 22.05.
+
+_FLAGS_cancelling = frozenset({"full", "batch", "quiet", "verbose"})
+_SHORT_cancelling = {
+    "u": "user",
+    "n": "name",
+    "t": "state",
+    "s": "signal",
+    "p": "partition",
+}
+_GONE = "Invalid job id specified"
+_WAITS = "Job is pending execution"
+
+
+def scancel(cluster: Cluster, argv: Sequence[str], now_s: float) -> tuple[Order, ...]:
+    """End or signal jobs; return what their processes get.
+
+    Raises:
+        ComplaintError: Some were none; what was meant for the others is done.
+    """
+    short = [word for word in argv if word not in {"-f", "-b", "-Q"}]
+    options, words = split(
+        "scancel", short, short=_SHORT_cancelling, flags=_FLAGS_cancelling
+    )
+    if not words:
+        meant = [job for job in cluster.jobs if _matches(job, options)]
+        return _do_cancelling(meant, options, now_s)
+    orders: list[Order] = []
+    complaints = []
+    for word in words:
+        found = _meant(cluster, word, options)
+        if found is None or _only_ended_by(options, found):
+            why = _GONE if found is None else _WAITS
+            complaints.append(f"scancel: error: Kill job error on job id {word}: {why}")
+        else:
+            orders += _do_cancelling(found, options, now_s)
+    if complaints:
+        raise PartlyDoneError("\n".join(complaints), tuple(orders))
+    return tuple(orders)
+
+
+class PartlyDoneError(ComplaintError):
+    """scancel did what it could, and complains of the rest.
+
+    Attributes:
+        orders: What the processes of the others get.
+    """
+
+    def __init__(self, said: str, orders: tuple[Order, ...]) -> None:
+        super().__init__(said)
+        self.orders = orders
+
+
+def _matches(job: Job, options: Mapping[str, str]) -> bool:
+    told = {
+        "name": job.name,
+        "user": job.user,
+        "state": str(job.state),
+        "partition": job.partition,
+    }
+    named = [
+        options[option] == value for option, value in told.items() if option in options
+    ]
+    return _is_alive(job) and bool(named) and all(named)
+
+
+def _is_alive(job: Job) -> bool:
+    return job.is_pending or job.is_running
+
+
+def _meant(cluster: Cluster, word: str, options: Mapping[str, str]) -> list[Job] | None:
+    """Return the jobs that scancel takes *word* for; None where it is none."""
+    alive = [job for job in cluster.jobs if _is_alive(job)]
+    meant = [job for job in alive if job.display_id == word]
+    if not meant and word.isdecimal():
+        if any(job.array_id and job.job_id == int(word) for job in alive):
+            # the whole array; any other raw number of a task: silence
+            meant = [job for job in alive if job.array_id == int(word)]
+        elif any(job.job_id == int(word) for job in alive):
+            return []
+    if options.keys() & {"name", "user"}:  # 22.05 widens a waiting task to all
+        waiting = {job.array_id for job in meant if job.is_pending} - {0}
+        meant += [j for j in alive if j.array_id in waiting and j.is_pending]
+    return meant or None
+
+
+def _only_ended_by(options: Mapping[str, str], meant: Sequence[Job]) -> bool:
+    signals = options.get("signal", "KILL") not in {"KILL", "9"}
+    return signals and any(job.is_pending for job in meant)
+
+
+def _do_cancelling(
+    meant: Sequence[Job], options: Mapping[str, str], now_s: float
+) -> tuple[Order, ...]:
+    orders: list[Order] = []
+    name = options.get("signal", "").removeprefix("SIG")
+    for job in meant:
+        if not name:
+            orders += _cancel_cancelling(job, now_s)
+        elif name in {"KILL", "9"}:
+            orders += end(job, JobState.CANCELLED, now_s)
+        else:
+            job.signals.append(name)
+            deed = Deed.SIGNAL_ALL if "full" in options else Deed.SIGNAL_STEPS
+            orders.append(Order(deed, job, name))
+    return tuple(orders)
+
+
+def _cancel_cancelling(job: Job, now_s: float) -> tuple[Order, ...]:
+    if job.is_pending:
+        return end(job, JobState.CANCELLED, now_s)
+    return terminate(job, JobState.CANCELLED, now_s)
+
+
+# ----------------------------------------------------------------------
+# srun: a step of a running job, from within it or from anywhere.
+
+_FLAGS_stepping = frozenset(
+    {"overlap", "exact", "quiet", "unbuffered", "label", "immediate", "exclusive"}
+)
+_SHORT_stepping = {"N": "nodes", "n": "ntasks", "w": "nodelist", "c": "cpus-per-task"}
+_SHORT_stepping |= {"J": "job-name", "t": "time", "D": "chdir", "K": "kill-on-bad-exit"}
+_FAILED_stepping = "srun: error: Unable to create step for job "
+
+
+def step(
+    cluster: Cluster,
+    folder: Path,
+    argv: Sequence[str],
+    *,
+    process: Process,
+    environ: Mapping[str, str],
+) -> tuple[list[str], dict[str, str], str]:
+    """Make *process* a step; return what it is to run, in what, and where.
+
+    Raises:
+        ComplaintError: There is no such job that runs, or not on that node.
+    """
+    words = [word for word in argv if word not in {"-Q", "-u", "-l"}]
+    options, command = split(
+        "srun", words, short=_SHORT_stepping, flags=_FLAGS_stepping
+    )
+    wanted = options.get("jobid", environ.get("SLURM_JOB_ID", ""))
+    job = _running(cluster, wanted)
+    node = options.get("nodelist", job.nodes[0])
+    if node not in job.nodes:
+        raise ComplaintError(
+            f"{_FAILED_stepping}{wanted}: Requested node configuration is not available"
+        )
+    if not command or options.get("ntasks", "1") != "1":
+        raise ComplaintError("srun: error: this stand-in has steps of one task only")
+    job.steps.append(process)
+    kept = {} if options.get("export") == "NONE" else without_slurm(environ)
+    told = of_step(folder, job, len(job.steps) - 1)
+    return command, kept | told, options.get("chdir", "")
+
+
+def _running(cluster: Cluster, wanted: str) -> Job:
+    for job in cluster.jobs:
+        if job.is_running and str(job.job_id) == wanted and job.supervisor is not None:
+            return job
+    raise ComplaintError(
+        f"{_FAILED_stepping}{wanted[:40]}: Job/step already completing or completed"
+    )
+
+
+# ----------------------------------------------------------------------
+# The table that squeue prints: cells of given widths, cut and padded in bytes.
+
+_HEADINGS = {"JobArrayID": "JOBID", "UserID": "UID", "UserName": "USER"}
+_PRIORITY = 4_294_901_760
+_NULL = ("Feature", "Dependency", "QOS", "Reservation")
+_NONE = ("tres-per-node", "tres-per-job")
+
+
+def queue_text(
+    jobs: Sequence[Job], form: str, cluster: Cluster, now_s: float, *, together: bool
+) -> str:
+    """Return the table of *jobs*.
+
+    Args:
+        jobs: In order.
+        form: Of ``--Format``: ``Name:100|,JobID:|,…``; no width never cuts.
+        cluster: Where they are.
+        now_s: Unix time.
+        together: Whether waiting tasks of an array share a line.
+
+    Raises:
+        ComplaintError: A column that squeue does not know.
+    """
+    columns = [_column(word) for word in form.split(",")]
+    rows = [_row(group, cluster, now_s) for group in _groups(jobs, together=together)]
+    headings = {name: _HEADINGS.get(name, name.upper()) for name, _, _ in columns}
+    lines = [b"".join(_cells(columns, row)) for row in (headings, *rows)]
+    return b"\n".join([*lines, b""]).decode("utf-8", "surrogateescape")
+
+
+def _column(word: str) -> tuple[str, int, str]:
+    """Split ``Name:100|`` into name, width and what stands behind the value."""
+    name, _, size = word.partition(":")
+    width = size.rstrip("|")
+    return name, int(width) if width.isdecimal() else 0, size[len(width) :]
+
+
+def _cells(
+    columns: Iterable[tuple[str, int, str]], row: dict[str, str]
+) -> Iterable[bytes]:
+    for name, width, behind in columns:
+        if name not in row:
+            raise ComplaintError(f"squeue: error: Invalid job format: {name}")
+        value = row[name].encode("utf-8", "surrogateescape")
+        yield (value[:width].ljust(width) if width else value) + behind.encode()
+
+
+def _groups(jobs: Sequence[Job], *, together: bool) -> list[list[Job]]:
+    groups: dict[str, list[Job]] = {}
+    for job in jobs:
+        is_together = together and job.is_pending and job.array_id
+        key = f"{job.array_id}_[]" if is_together else job.display_id
+        groups.setdefault(key, []).append(job)
+    return list(groups.values())
+
+
+def _row(group: list[Job], cluster: Cluster, now_s: float) -> dict[str, str]:
+    job = group[0]
+    return {
+        "Name": job.name,
+        "Comment": job.comment or "(null)",
+        "Reason": job.reason,
+        **dict.fromkeys(_NULL, "(null)"),
+        **dict.fromkeys(_NONE, "N/A"),
+        **_ids(group),
+        "UserID": str(cluster.uid if job.user == cluster.user else cluster.uid + 1),
+        "UserName": job.user,
+        "Partition": job.partition,
+        "State": _state(job),
+        "PriorityLong": str(_PRIORITY - job.nice),
+        "Nice": str(job.nice),
+        **_times(job, now_s),
+        **_nodes_queue_text(job, now_s),
+    }
+
+
+def _ids(group: list[Job]) -> dict[str, str]:
+    job = group[0]
+    if len(group) > 1:
+        tasks = ",".join(str(one.task) for one in group)
+        array = str(job.array_id)
+        shown = f"{array}_[{tasks}]"
+    else:
+        tasks = str(job.task) if job.array_id else "N/A"
+        array, shown = str(job.array_id or job.job_id), job.display_id
+    return {
+        "JobID": str(job.job_id),
+        "JobArrayID": shown,
+        "ArrayJobID": array,
+        "ArrayTaskID": tasks,
+    }
+
+
+def _times(job: Job, now_s: float) -> dict[str, str]:
+    start_s = job.due_s if is_planned(job, now_s) else job.start_s
+    end_s = job.end_s
+    if end_s is None and job.start_s is not None:
+        end_s = job.start_s + job.limit_s
+    return {
+        "SubmitTime": iso(job.submit_s),
+        "EligibleTime": iso(job.submit_s),
+        "StartTime": iso(start_s),
+        "EndTime": iso(end_s),
+        "TimeLimit": clock(job.limit_s),
+    }
+
+
+def _nodes_queue_text(job: Job, now_s: float) -> dict[str, str]:
+    count = len(job.nodes or job.wanted) or 1
+    return {
+        "NumNodes": str(count),
+        "NumCPUs": str(2 * count),
+        "ReqNodes": "",
+        "SchedNodes": ",".join(job.wanted) if is_planned(job, now_s) else "(null)",
+        "NodeList": ",".join(job.nodes),
+    }
+
+
+def _state(job: Job) -> str:
+    """Return the one word that squeue has for a state: the flag, where it is set."""
+    is_completing = job.is_completing and job.state is not JobState.RUNNING
+    return "COMPLETING" if is_completing else str(job.state)
+
+
+# ----------------------------------------------------------------------
+# squeue, scontrol, sdiag and sinfo: the state as 22.05 writes it.
+
+RELEASE = "22.05.8"
+CPUS = 2
+MEMORY_MIB = 2_000
+MAX_ARRAY_SIZE = 101
+MIN_JOB_AGE_S = 300.0
+
+_CONFIG = {
+    "ClusterName": "standin",
+    "CompleteWait": "0 sec",
+    "Epilog": "(null)",
+    "MaxArraySize": str(MAX_ARRAY_SIZE),
+    "MinJobAge": f"{MIN_JOB_AGE_S:.0f} sec",
+    "OverTimeLimit": "0 min",
+    "PreemptMode": "CANCEL",
+    "PreemptType": "preempt/partition_prio",
+    "PriorityType": "priority/basic",
+    "PrivateData": "none",
+    "ProctrackType": "proctrack/linuxproc",
+    "PrologEpilogTimeout": "65534",
+    "SchedulerParameters": "bf_interval=1,bf_resolution=1,bf_window=1440",
+    "SchedulerType": "sched/backfill",
+    "SelectType": "select/cons_tres",
+    "SelectTypeParameters": "CR_CPU_MEMORY",
+    "SLURM_VERSION": RELEASE,
+}
+
+
+def squeue(cluster: Cluster, argv: Sequence[str], now_s: float) -> str:
+    """Tell the jobs asked for, in the columns asked for.
+
+    Raises:
+        ComplaintError: No columns, or one that squeue does not know.
+    """
+    options = dict(word.split("=", 1) for word in argv if "=" in word)
+    names = options.get("--name", "").split(",") if "--name" in options else None
+    shows_all = options.get("--states", "").lower() == "all"
+    jobs = [
+        job
+        for job in cluster.jobs
+        if job.submit_s <= now_s
+        and _is_remembered(job, now_s)
+        and (shows_all or job.is_pending or job.holds_nodes)
+        and (names is None or job.name in names)
+    ]
+    if "--Format" not in options:
+        raise ComplaintError("squeue: error: this stand-in needs --Format=")
+    together = "--array" not in argv
+    return queue_text(jobs, options["--Format"], cluster, now_s, together=together)
+
+
+def scontrol(cluster: Cluster, argv: Sequence[str], now_s: float) -> str:
+    """Tell nodes, reservations, partitions, the configuration or the topology.
+
+    Raises:
+        ComplaintError: Something else was asked for.
+    """
+    tell: dict[str, Callable[[], str]] = {
+        "nodes": lambda: "".join(_node(cluster, n, now_s) for n in cluster.nodes),
+        "partitions": lambda: "".join(_part(cluster, part) for part in cluster.parts),
+        "reservations": lambda: "No reservations in the system\n",
+        "config": lambda: _config(cluster, now_s),
+        "topology": lambda: _topology(cluster),
+    }
+    asked = [word for word in argv if not word.startswith("-")]
+    if asked[:1] != ["show"] or len(asked) < 2 or asked[1] not in tell:  # noqa: PLR2004
+        said = " ".join(asked)
+        raise ComplaintError(f"scontrol: error: this stand-in cannot `{said[:80]}`")
+    return tell[asked[1]]()
+
+
+def sdiag(cluster: Cluster, now_s: float) -> str:
+    """Tell the statistics, taken now."""
+    waiting = sum(job.is_pending and job.submit_s <= now_s for job in cluster.jobs)
+    rule = "*" * 55
+    return (
+        f"{rule}\nsdiag output at {told(now_s)}\nData since      "
+        f"{told(cluster.since_s)}\n{rule}\nServer thread count:  3\n\n"
+        f"Jobs pending:   {waiting}\n"
+        f"Jobs running:   {sum(job.is_running for job in cluster.jobs)}\n\n"
+        f"Main schedule statistics (microseconds):\n\tLast cycle:   91\n\n"
+        f"Backfilling stats\n\tTotal cycles: {cluster.cycles}\n"
+        f"\tLast cycle when: {told(cluster.planned_s)}\n\tLast cycle: 161\n"
+        f"\tLast depth cycle: {waiting}\n\tLast queue length: {waiting}\n\n"
+        f"Pending RPC statistics\n\tNo pending RPCs\n"
+    )
+
+
+def sinfo(argv: Sequence[str]) -> str:
+    """Tell the release.
+
+    Raises:
+        ComplaintError: Something else was asked for.
+    """
+    if list(argv) != ["--version"]:
+        raise ComplaintError("sinfo: error: this stand-in knows --version only")
+    return f"slurm-standin {RELEASE}\n"
+
+
+def _is_remembered(job: Job, now_s: float) -> bool:
+    return job.end_s is None or now_s - job.end_s <= MIN_JOB_AGE_S
+
+
+def _node(cluster: Cluster, name: str, now_s: float) -> str:
+    holder = cluster.holder(name)
+    cpus = 0 if holder is None else CPUS
+    parts = ",".join(part.name for part in cluster.parts)
+    return (
+        f"NodeName={name} Arch=x86_64 CPUAlloc={cpus} CPUEfctv={CPUS} CPUTot={CPUS} "
+        f"CPULoad=0.00 AvailableFeatures=(null) ActiveFeatures=(null) Gres=(null) "
+        f"NodeAddr=127.0.0.1 NodeHostName=localhost Version={RELEASE} "
+        f"RealMemory={MEMORY_MIB} AllocMem={cpus and MEMORY_MIB} "
+        f"State={_node_state(cluster, name, holder, now_s)} Weight=1 "
+        f"Partitions={parts}\n"
+    )
+
+
+def _node_state(cluster: Cluster, name: str, holder: Job | None, now_s: float) -> str:
+    if holder is not None:
+        return "ALLOCATED+COMPLETING" if holder.is_completing else "ALLOCATED"
+    planned = (job for job in cluster.jobs if is_planned(job, now_s))
+    return "IDLE+PLANNED" if any(name in job.wanted for job in planned) else "IDLE"
+
+
+def _part(cluster: Cluster, part: Part) -> str:
+    count = len(cluster.nodes)
+    return (
+        f"PartitionName={part.name} AllowGroups=ALL "
+        f"Default={'YES' if part.is_default else 'NO'} GraceTime={part.grace_s} "
+        f"Hidden=NO MaxTime={clock(part.max_time_s)} Nodes={','.join(cluster.nodes)} "
+        f"PriorityTier={part.tier} OverSubscribe=NO OverTimeLimit=NONE "
+        f"PreemptMode={'CANCEL' if part.is_preemptable else 'OFF'} State=UP "
+        f"TotalCPUs={count * CPUS} TotalNodes={count}\n"
+    )
+
+
+def _topology(cluster: Cluster) -> str:
+    """Tell leaf switches below one more; nothing at all where there are none."""
+    if not cluster.leaves:
+        return ""
+    lines = [
+        f"SwitchName={name} Level=0 LinkSpeed=1 Nodes={','.join(nodes)}\n"
+        for name, nodes in cluster.leaves.items()
+    ]
+    return (
+        f"{''.join(lines)}SwitchName=spine Level=1 LinkSpeed=1 "
+        f"Nodes={','.join(cluster.nodes)} Switches={','.join(cluster.leaves)}\n"
+    )
+
+
+def _config(cluster: Cluster, now_s: float) -> str:
+    settings = _CONFIG | {
+        "KillWait": f"{cluster.kill_wait_s:.0f} sec",
+        "TopologyPlugin": f"topology/{'tree' if cluster.leaves else 'none'}",
+    }
+    lines = (f"{key:<24}= {value}\n" for key, value in sorted(settings.items()))
+    return f"Configuration data as of {iso(now_s)}\n{''.join(lines)}\n"
+
+
+# ----------------------------------------------------------------------
+# sbatch: one-node jobs and arrays of them.
+
+_FLAGS_submitting = frozenset(
+    {"parsable", "no-requeue", "requeue", "exclusive", "hold"}
+)
+_SHORT_submitting = {
+    "J": "job-name",
+    "N": "nodes",
+    "n": "ntasks",
+    "o": "output",
+    "t": "time",
+}
+_SHORT_submitting |= {"p": "partition", "a": "array", "D": "chdir"}
+_FAILED_submitting = "sbatch: error: Batch job submission failed: "
+_SPAN = r"[0-9]+(?:-[0-9]+)?"
+_PART = re.compile(rf"([^][,]+)(?:\[({_SPAN}(?:,{_SPAN})*)\])?(?:,|$)", re.ASCII)
+
+
+def sbatch(
+    cluster: Cluster,
+    argv: Sequence[str],
+    now_s: float,
+    *,
+    directory: str,
+    environ: Mapping[str, str],
+) -> str:
+    """Submit, and answer with the number.
+
+    Raises:
+        ComplaintError: Slurm would refuse it, or this stand-in cannot do it.
+    """
+    options, words = split(
+        "sbatch", argv, short=_SHORT_submitting, flags=_FLAGS_submitting
+    )
+    _check(cluster, options, words)
+    tasks = _tasks(options.get("array", ""))
+    first = cluster.take_id()
+    for task in range(tasks or 1):
+        job = _job(cluster, options, words, now_s)
+        job.job_id, job.directory = first, options.get("chdir", directory)
+        job.environment = _exported(options.get("export", "ALL"), environ)
+        if tasks > 1:
+            job.array_id, job.task = first, task
+        cluster.jobs.append(job)
+    return f"{first}\n" if "parsable" in options else f"Submitted batch job {first}\n"
+
+
+def _job(
+    cluster: Cluster, options: Mapping[str, str], words: Sequence[str], now_s: float
+) -> Job:
+    deadline = options.get("deadline", "")
+    return Job(
+        job_id=0,
+        name=options.get("job-name", words[0].rpartition("/")[2]),
+        comment=options.get("comment", ""),
+        user=cluster.user,
+        partition=_partition(cluster, options),
+        nice=_number(options.get("nice", "0")),
+        limit_s=MINUTE_S * _number(options.get("time", "60")),
+        deadline_s=read_iso(deadline) if deadline else None,
+        script=words[0],
+        arguments=list(words[1:]),
+        output=options.get("output", "slurm-%j.out"),
+        submit_s=now_s,
+        excluded=_nodes_submitting(options.get("exclude", "")),
+    )
+
+
+def _check(cluster: Cluster, options: Mapping[str, str], words: Sequence[str]) -> None:
+    if not words:
+        raise ComplaintError(
+            f"{_FAILED_submitting}this stand-in needs a script in a file"
+        )
+    if cluster.part(_partition(cluster, options)) is None:
+        raise ComplaintError(f"{_FAILED_submitting}Invalid partition name specified")
+    if _tasks(options.get("array", "")) > MAX_ARRAY_SIZE:
+        raise ComplaintError(f"{_FAILED_submitting}Invalid job array specification")
+    if options.get("constraint") or options.get("gres"):
+        raise ComplaintError(
+            f"{_FAILED_submitting}Requested node configuration is not available"
+        )
+    if options.get("nodes", "1") != "1":
+        raise ComplaintError(
+            f"{_FAILED_submitting}this stand-in has one-node jobs only"
+        )
+
+
+def _nodes_submitting(text: str) -> list[str]:
+    """Return the names in a hostlist of one bracket a name, as ``n[1-3,7],m1``."""
+    names: list[str] = []
+    rest = text
+    while rest:
+        part = _PART.match(rest)
+        if part is None:
+            raise ComplaintError(f"{_FAILED_submitting}Invalid node name specified")
+        prefix, ranges = part[1], part[2]
+        names += _numbered(prefix, ranges) if ranges else [prefix]
+        rest = rest[part.end() :]
+    return names
+
+
+def _numbered(prefix: str, ranges: str) -> list[str]:
+    names: list[str] = []
+    for span in ranges.split(","):
+        first, _, last = span.partition("-")
+        numbers = range(int(first), int(last or first) + 1)
+        names += [f"{prefix}{number:0{len(first)}}" for number in numbers]
+    return names
+
+
+def _partition(cluster: Cluster, options: Mapping[str, str]) -> str:
+    default = next(part.name for part in cluster.parts if part.is_default)
+    return options.get("partition", default)
+
+
+def _tasks(array: str) -> int:
+    """Return how many tasks ``0-7`` asks for; 0 where it is no array."""
+    if not array:
+        return 0
+    first, _, last = array.partition("-")
+    if first != "0" or not last.isdecimal():
+        raise ComplaintError(
+            f"{_FAILED_submitting}this stand-in has arrays such as 0-7 only"
+        )
+    return int(last) + 1
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal():
+        raise ComplaintError(f"{_FAILED_submitting}not a whole number: {text[:40]!r}")
+    return int(text)
+
+
+def _exported(export: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return what ``--export`` passes on: all, nothing, or what it names."""
+    passed: dict[str, str] = {}
+    for word in export.split(","):
+        name, equals, value = word.partition("=")
+        if word == "ALL":
+            passed |= environ
+        elif equals:
+            passed[name] = value
+        elif name in environ:
+            passed[name] = environ[name]
+    return passed
+
+
+# ----------------------------------------------------------------------
+# One call of one program: the state brought to now, and what was asked for done.
+
+NAMES = ("sbatch", "scancel", "scontrol", "sdiag", "sinfo", "squeue", "srun")
+_TICK_S = 0.1
+
+
+def main(folder: Path, program: str, argv: Sequence[str]) -> int:
+    """Be *program* once and return its exit status."""
+    if program == "supervise":
+        supervising.supervise(folder, int(argv[0]))
+        return 0
+    if program == "control":
+        return control(folder)
+    try:
+        if program == "srun":
+            return _run_step(folder, argv)
+        said = answer(folder, program, argv)
+    except ComplaintError as complaint:
+        sys.stderr.write(f"{complaint}\n")
+        return 1
+    except FileNotFoundError:
+        sys.stderr.write(f"{program}: error: Unable to contact slurm controller\n")
+        return 1
+    sys.stdout.buffer.write(said.encode("utf-8", "surrogateescape"))
+    return 0
+
+
+def answer(
+    folder: Path, program: str, argv: Sequence[str], *, now_s: float | None = None
+) -> str:
+    """Do what one call of *program* asks for, and return what it prints.
+
+    Args:
+        folder: The stand-in's.
+        program: Its name.
+        argv: What it is called with.
+        now_s: Unix time; None for the machine's.
+
+    Raises:
+        ComplaintError: It was refused.
+        OSError: The state is gone or cannot be kept.
+    """
+    if now_s is None:
+        now_s = _now_s()
+    with opened(folder) as cluster:
+        bring_to(folder, cluster, now_s)
+        try:
+            said, complaint = _do_programs(folder, cluster, program, argv, now_s), None
+        except ComplaintError as refused:
+            said, complaint = "", refused
+        bring_to(folder, cluster, now_s)
+    if complaint is not None:
+        raise complaint
+    return said
+
+
+def control(folder: Path) -> int:
+    """Bring the state to now again and again, until the keeper or the folder is gone.
+
+    Every other program does so too; this one only lets things happen in time.
+    """
+    while True:
+        try:
+            with opened(folder) as cluster:
+                bring_to(folder, cluster, _now_s())
+        except FileNotFoundError:
+            return 0
+        if cluster.keeper is not None and not is_alive(cluster.keeper):
+            return 0
+        reap()
+        time.sleep(_TICK_S)
+
+
+def bring_to(folder: Path, cluster: Cluster, now_s: float) -> None:
+    """Bring *cluster* to *now_s*, and processes to what it says."""
+    lost = _lost(cluster)  # first: a supervisor reports, then goes
+    exits = supervising.exits(folder)
+    for job in cluster.jobs:
+        if job.job_id in lost.keys() - exits.keys():
+            signal_marked(mark_of(folder, job), signal.SIGKILL)
+    carry_out(folder, cluster, advance(cluster, now_s, exits=lost | exits))
+
+
+def carry_out(folder: Path, cluster: Cluster, orders: Sequence[Order]) -> None:
+    """Start and signal processes.
+
+    The state is written before anything is signalled: scancel may be part of the
+    very job that it kills.
+    """
+    signals = [order for order in orders if order.deed is not Deed.START]
+    for order in orders:
+        if order.deed is Deed.START:
+            _start(folder, order)
+    if signals:
+        write(folder, cluster)
+    for order in signals:
+        _signal(folder, order)
+
+
+def command(folder: Path, program: str) -> list[str]:
+    """Return the command that is *program*, without its arguments."""
+    top = Path(__file__).resolve().parents[3]
+    code = (
+        f"import sys; sys.path.insert(0, {str(top)!r}); from pathlib import Path; "
+        f"from freetrain.demo.fake_slurm.commands import main; "
+        f"sys.exit(main(Path({str(folder)!r}), {program!r}, sys.argv[1:]))"
+    )
+    return [sys.executable, "-I", "-S", "-c", code]
+
+
+def _do_programs(
+    folder: Path, cluster: Cluster, program: str, argv: Sequence[str], now_s: float
+) -> str:
+    match program:
+        case "sbatch":
+            where = os.getcwd()  # noqa: PTH109 - as text, and nothing else
+            return sbatch(cluster, argv, now_s, directory=where, environ=os.environ)
+        case "scancel":
+            _cancel_programs(folder, cluster, argv, now_s)
+            return ""
+        case "squeue":
+            return squeue(cluster, argv, now_s)
+        case "scontrol":
+            return scontrol(cluster, argv, now_s)
+        case "sdiag":
+            return sdiag(cluster, now_s)
+        case _:
+            return sinfo(argv)
+
+
+def _cancel_programs(
+    folder: Path, cluster: Cluster, argv: Sequence[str], now_s: float
+) -> None:
+    try:
+        orders = scancel(cluster, argv, now_s)
+    except PartlyDoneError as partly:
+        carry_out(folder, cluster, partly.orders)
+        raise
+    carry_out(folder, cluster, orders)
+
+
+def _run_step(folder: Path, argv: Sequence[str]) -> int:
+    if os.getpgrp() != os.getpid():
+        os.setpgid(0, 0)
+    process = process_of(os.getpid()) or Process(os.getpid(), 0)
+    with opened(folder) as cluster:
+        words, environ, where = step(
+            cluster, folder, argv, process=process, environ=os.environ
+        )
+    if where:
+        os.chdir(where)
+    try:
+        os.execvpe(words[0], words, environ)  # noqa: S606 - a list, never a shell
+    except OSError as error:
+        raise ComplaintError(f"srun: error: {words[0]}: {error.strerror}") from error
+
+
+def _start(folder: Path, order: Order) -> None:
+    # A bare environment: a supervisor that some lease's own call happened to start
+    # must not be taken for a process of that lease.
+    words = [*command(folder, "supervise"), str(order.job.job_id)]
+    order.job.supervisor = detach(words, {"HOME": os.environ.get("HOME", "/")})
+
+
+def _signal(folder: Path, order: Order) -> None:
+    number = signal.Signals[f"SIG{order.signal}"]
+    for process in order.job.steps:
+        signal_group(process, number)
+    if order.deed is Deed.SIGNAL_ALL and order.job.batch is not None:
+        signal_group(order.job.batch, number)
+    if number == signal.SIGKILL:
+        signal_marked(mark_of(folder, order.job), number)
+
+
+def _lost(cluster: Cluster) -> dict[int, int]:
+    """Return the jobs whose supervisor was killed: nobody will report their end."""
+    return {
+        job.job_id: 1
+        for job in cluster.jobs
+        if job.supervisor is not None and not is_alive(job.supervisor)
+    }
+
+
+def _now_s() -> float:
+    return time.time()  # noqa: TID251 - whole programs: this is the edge

@@ -1,0 +1,599 @@
+"""What a demo showed, in numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from itertools import pairwise
+from statistics import median
+from typing import TYPE_CHECKING
+
+from freetrain.report.html import document, how_made, in_cards, table
+from freetrain.text import per_cent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from freetrain.demo.fake_slurm.cluster import Cluster, Job
+    from freetrain.demo.live import History
+
+
+# ----------------------------------------------------------------------
+# What a demo showed, in numbers.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainerFigures:
+    """One trainer's.
+
+    Attributes:
+        name: Its name.
+        is_finished: Whether it came to its end.
+        steps: Steps done.
+        samples: Samples done.
+        repeated_steps: Steps done again, because a kill undid them.
+        by_broker: Rescales that the broker decided.
+        by_survivors: Rescales that the remaining leases' agents decided.
+        sizes: Node counts, generation by generation.
+        pauses_s: Last step before to first step after, of each rescale.
+        loss: Of the last step.
+        loss_alone: The same of a run that nobody disturbed.
+        loss_difference: The largest relative difference between the two runs in
+            any step; None where one lacks a step.
+        accuracy: On images that it did not train on.
+    """
+
+    name: str
+    is_finished: bool
+    steps: int
+    samples: int
+    repeated_steps: int
+    by_broker: int
+    by_survivors: int
+    sizes: tuple[int, ...]
+    pauses_s: tuple[float, ...]
+    loss: float | None
+    loss_alone: float | None
+    loss_difference: float | None
+    accuracy: float | None
+
+    @property
+    def rescales(self) -> int:
+        """All rescales."""
+        return self.by_broker + self.by_survivors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OthersFigures:
+    """What others felt of it.
+
+    Attributes:
+        jobs: Jobs of theirs that started.
+        met_leases: Those that found a lease on one of their nodes.
+        mean_delay_s: Start after it was due, mean over all.
+        most_delay_s: The same, the worst.
+    """
+
+    jobs: int
+    met_leases: int
+    mean_delay_s: float
+    most_delay_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """All of a demo's.
+
+    Attributes:
+        seconds: From the first submission to the last trainer's end.
+        nodes: Nodes of the cluster.
+        idle_node_s: Node-time that others left idle.
+        trained_node_s: Node-time between first and last step of all generations.
+        median_pause_s: Over all rescales; None where there were none.
+        trainers: One each.
+        others: What others felt.
+    """
+
+    seconds: float
+    nodes: int
+    idle_node_s: float
+    trained_node_s: float
+    median_pause_s: float | None
+    trainers: tuple[TrainerFigures, ...]
+    others: OthersFigures
+
+    @property
+    def coverage(self) -> float:
+        """The share of the idle node-time that trained."""
+        return self.trained_node_s / self.idle_node_s if self.idle_node_s else 0.0
+
+    @property
+    def is_good(self) -> bool:
+        """Whether all finished and were rescaled, with an undisturbed run's losses."""
+        return all(
+            one.is_finished and one.rescales > 0 and is_same(one.loss_difference)
+            for one in self.trainers
+        )
+
+
+SAME = 1e-9
+"""Relative difference of losses that still counts as none."""
+
+
+def is_same(difference: float | None) -> bool:
+    """Tell whether two runs' losses are the same."""
+    return difference is not None and difference <= SAME
+
+
+def figures_of(
+    histories: Sequence[History],
+    alone: Mapping[str, Mapping[int, float]],
+    jobs: Iterable[Job],
+    *,
+    nodes: int,
+    begin_s: float,
+) -> Figures:
+    """Return the figures of a demo.
+
+    Args:
+        histories: What happened to each trainer.
+        alone: Losses by step of undisturbed runs, by trainer.
+        jobs: All of the cluster's.
+        nodes: How many it has.
+        begin_s: When the trainers were submitted, Unix time.
+    """
+    lasts = [one.last_s for history in histories for one in history.stretches]
+    end_s = max(lasts, default=begin_s)
+    theirs = [job for job in jobs if job.run_s is not None]
+    busy_s = sum(_busy_s(job, begin_s, end_s) for job in theirs)
+    pauses_s = [pause_s for history in histories for pause_s in history.pauses_s]
+    return Figures(
+        seconds=end_s - begin_s,
+        nodes=nodes,
+        idle_node_s=nodes * (end_s - begin_s) - busy_s,
+        trained_node_s=sum(
+            len(one.nodes) * (one.last_s - one.start_s)
+            for history in histories
+            for one in history.stretches
+        ),
+        median_pause_s=median(pauses_s) if pauses_s else None,
+        trainers=tuple(_trainer(one, alone.get(one.name, {})) for one in histories),
+        others=_others(theirs),
+    )
+
+
+def most_difference(
+    one: Mapping[int, float], other: Mapping[int, float]
+) -> float | None:
+    """Return the largest relative difference; None where a step is missing."""
+    if not one or one.keys() != other.keys():
+        return None
+    return max(
+        abs(one[step] - other[step]) / max(abs(other[step]), 1e-300) for step in one
+    )
+
+
+def _trainer(history: History, alone: Mapping[int, float]) -> TrainerFigures:
+    told = history.told
+    by_broker = sum(one.is_brokers for one in history.rescales)
+    return TrainerFigures(
+        name=history.name,
+        is_finished=history.is_finished,
+        steps=told.steps,
+        samples=told.samples,
+        repeated_steps=told.repeated_steps,
+        by_broker=by_broker,
+        by_survivors=len(history.rescales) - by_broker,
+        sizes=tuple(len(one.nodes) for one in history.stretches),
+        pauses_s=history.pauses_s,
+        loss=told.losses.get(told.steps),
+        loss_alone=alone.get(max(alone, default=0)),
+        loss_difference=most_difference(told.losses, alone),
+        accuracy=told.accuracy,
+    )
+
+
+def _busy_s(job: Job, begin_s: float, end_s: float) -> float:
+    if job.start_s is None:
+        return 0.0
+    until_s = end_s if job.end_s is None else min(job.end_s, end_s)
+    return len(job.nodes) * max(0.0, until_s - max(job.start_s, begin_s))
+
+
+def _others(theirs: Sequence[Job]) -> OthersFigures:
+    delays_s = [
+        job.start_s - job.due_s
+        for job in theirs
+        if job.start_s is not None and job.due_s is not None
+    ]
+    return OthersFigures(
+        jobs=len(delays_s),
+        met_leases=sum(job.has_preempted for job in theirs),
+        mean_delay_s=sum(delays_s) / max(1, len(delays_s)),
+        most_delay_s=max(delays_s, default=0.0),
+    )
+
+
+# ----------------------------------------------------------------------
+# The demo in one drawing: nodes × time, coloured by who had them; plain SVG.
+
+COLOURS = ("#0072B2", "#E69F00", "#009E73")
+"""Of the trainers: Okabe and Ito's, which colour-blind readers can tell apart."""
+
+OTHERS = "#8a8f98"
+LEASED = "#8a8f9840"
+
+_WIDTH, _LEFT, _ROW, _FOOT = 1_000, 46, 30, 34
+_GAP = 3
+_TICK_S = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """Somebody has a node for a while.
+
+    Attributes:
+        node: Which.
+        start_s: From when, seconds from the beginning.
+        end_s: Until when.
+        colour: Of the bar.
+        label: What to say of it.
+        is_thin: Whether it is drawn behind and beside the others.
+    """
+
+    node: str
+    start_s: float
+    end_s: float
+    colour: str
+    label: str
+    is_thin: bool = False
+
+
+def draw_nodes(bars: Sequence[Bar], *, nodes: Sequence[str], seconds: float) -> str:
+    """Return the drawing of *bars*, a row for each of *nodes*."""
+    height = _ROW * len(nodes) + _FOOT
+    scale = (_WIDTH - _LEFT - 8) / max(seconds, 1.0)
+    shown = sorted(bars, key=lambda bar: not bar.is_thin)
+    rows = {node: k for k, node in enumerate(nodes)}
+    parts = [
+        *_rows(nodes),
+        *_axis(seconds, scale, _ROW * len(nodes)),
+        *(_bar(bar, rows[bar.node], scale) for bar in shown if bar.node in rows),
+    ]
+    return (
+        f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" width="100%" '
+        f'aria-label="Who had which node when">\n' + "\n".join(parts) + "\n</svg>"
+    )
+
+
+def draw_losses(
+    losses: Mapping[str, Mapping[int, float]], colours: Mapping[str, str]
+) -> str:
+    """Return a drawing of losses by step, a line each."""
+    height = 260
+    last = max((max(of, default=1) for of in losses.values()), default=1)
+    most = max((max(of.values(), default=1.0) for of in losses.values()), default=1.0)
+    across = (_WIDTH - _LEFT - 8) / last
+    up = (height - _FOOT - 10) / most
+    parts = [
+        _level(height - _FOOT - up * value, f"{value:g}")
+        for value in _round_values(most)
+    ]
+    for name, of in losses.items():
+        points = " ".join(
+            f"{_LEFT + across * step:.1f},{height - _FOOT - up * loss:.1f}"
+            for step, loss in sorted(of.items())
+        )
+        parts.append(
+            f'<polyline points="{points}" fill="none" stroke-width="1.6" '
+            f'stroke="{colours[name]}"><title>{escape(name)}</title></polyline>'
+        )
+    parts.append(f'<text x="{_LEFT}" y="{height - 10}">step 0</text>')
+    parts.append(
+        f'<text x="{_WIDTH - 8}" y="{height - 10}" text-anchor="end">{last}</text>'
+    )
+    return (
+        f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" width="100%" '
+        f'aria-label="Loss by step">\n' + "\n".join(parts) + "\n</svg>"
+    )
+
+
+def _level(y: float, label: str) -> str:
+    return (
+        f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - 8}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{label}</text>'
+    )
+
+
+def _rows(nodes: Sequence[str]) -> Iterator[str]:
+    for k, node in enumerate(nodes):
+        yield (
+            f'<text x="{_LEFT - 8}" y="{_ROW * k + _ROW / 2 + 4}" '
+            f'text-anchor="end">{escape(node)}</text>'
+            f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - 8}" '
+            f'y1="{_ROW * (k + 1)}" y2="{_ROW * (k + 1)}"/>'
+        )
+
+
+def _axis(seconds: float, scale: float, foot: int) -> Iterator[str]:
+    for at_s in range(0, int(seconds) + 1, _TICK_S):
+        x = _LEFT + scale * at_s
+        yield (
+            f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{foot}"/>'
+            f'<text x="{x:.1f}" y="{foot + 18}" text-anchor="middle">{at_s} s</text>'
+        )
+
+
+def _bar(bar: Bar, row: int, scale: float) -> str:
+    gap = 1 if bar.is_thin else _GAP
+    width = max(1.0, scale * (bar.end_s - bar.start_s))
+    return (
+        f'<rect x="{_LEFT + scale * bar.start_s:.1f}" y="{_ROW * row + gap}" '
+        f'width="{width:.1f}" height="{_ROW - 2 * gap}" rx="3" fill="{bar.colour}">'
+        f"<title>{escape(bar.label)}</title></rect>"
+    )
+
+
+def _round_values(most: float) -> list[float]:
+    step = next((s for s in (0.25, 0.5, 1.0, 2.0, 5.0) if most / s <= 6), most)  # noqa: PLR2004
+    return [step * k for k in range(int(most / step) + 1)]
+
+
+# ----------------------------------------------------------------------
+# A demo's figures in words, for screen and page alike.
+
+HEADINGS = (
+    "trainer",
+    "done",
+    "steps",
+    "samples",
+    "nodes",
+    "rescales",
+    "pause",
+    "right",
+    "loss",
+    "alone",
+)
+"""``right``: images recognised; ``alone``: an undisturbed run's loss."""
+
+NARROW = tuple(heading for heading in HEADINGS if heading != "nodes")
+"""Those for which 80 columns are enough."""
+
+
+def trainer_row(one: TrainerFigures) -> tuple[str, ...]:
+    """Return one trainer's cells, under ``HEADINGS``."""
+    again = f"+{one.repeated_steps}" if one.repeated_steps else ""
+    return (
+        one.name,
+        "yes" if one.is_finished else "no",
+        f"{one.steps}{again}",
+        f"{one.samples:,}",
+        " ".join(map(str, one.sizes)),
+        f"{one.by_broker}+{one.by_survivors}",
+        _seconds(_middle(one.pauses_s)),
+        "" if one.accuracy is None else per_cent(one.accuracy),
+        _loss(one.loss),
+        _loss(one.loss_alone),
+    )
+
+
+def cards(figures: Figures) -> tuple[tuple[str, str], ...]:
+    """Return the headline figures, each with its meaning."""
+    done = sum(one.is_finished for one in figures.trainers)
+    broker = sum(one.by_broker for one in figures.trainers)
+    survivors = sum(one.by_survivors for one in figures.trainers)
+    by = f"{broker} by the broker, {survivors} by survivors"
+    others = figures.others
+    delay = f"the longest that any of {others.jobs} jobs of others waited"
+    return (
+        (f"{done} of {len(figures.trainers)}", "trainers finished"),
+        (str(broker + survivors), f"rescales: {by}"),
+        (per_cent(figures.coverage), "coverage: idle node-time that trained"),
+        (_seconds(figures.median_pause_s), "median pause of a rescale"),
+        (f"{others.most_delay_s:.2f} s", f"{delay}; {others.met_leases} met a lease"),
+        (_most_difference(figures), "difference of any loss from an undisturbed run's"),
+    )
+
+
+def _most_difference(figures: Figures) -> str:
+    differences = [one.loss_difference for one in figures.trainers]
+    known = [value for value in differences if value is not None]
+    return difference_words(max(known) if len(known) == len(differences) else None)
+
+
+def shortfalls(figures: Figures) -> tuple[str, ...]:
+    """Say what keeps a demo from being good; nothing where it is."""
+    told = []
+    for one in figures.trainers:
+        if not one.is_finished:
+            told.append(f"{one.name} was not done after {figures.seconds:.0f} s")
+        elif not is_same(one.loss_difference):
+            words = difference_words(one.loss_difference)
+            told.append(f"{one.name} differs from an undisturbed run: {words}")
+        elif not one.rescales:
+            told.append(f"{one.name} was never rescaled")
+    return tuple(told)
+
+
+def difference_words(difference: float | None) -> str:
+    """Say how much losses differ."""
+    if difference is None:
+        return "not known"
+    return "none" if difference == 0 else f"{difference:.0e}"
+
+
+def _middle(values: tuple[float, ...]) -> float | None:
+    ordered = sorted(values)
+    return ordered[len(ordered) // 2] if ordered else None
+
+
+def _seconds(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f} s"
+
+
+def _loss(value: float | None) -> str:
+    return "" if value is None else f"{value:.5f}"
+
+
+# ----------------------------------------------------------------------
+# The demo's report: one HTML page that needs no network and no script.
+
+_WHAT = (
+    "The same broker, agents and training as on a cluster, on this machine alone, "
+    "against a small stand-in for Slurm."
+)
+
+_STYLE = """
+figure { overflow-x: auto; }
+svg { font: 13px system-ui, sans-serif; display: block; min-width: 42rem; }
+svg text { fill: var(--soft); } svg .grid { stroke: var(--line); }
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """A demo that is over.
+
+    Attributes:
+        figures: What it showed, in numbers.
+        histories: What happened to each trainer.
+        cluster: The stand-in at the end.
+        begin_s: When the trainers were submitted, Unix time.
+        command: What was called.
+        version: Of FreeTrain.
+        mpirun: What started the worlds.
+    """
+
+    figures: Figures
+    histories: tuple[History, ...]
+    cluster: Cluster
+    begin_s: float
+    command: str
+    version: str
+    mpirun: str
+
+
+def render_page(played: Played) -> str:
+    """Return the report as one HTML document."""
+    body = "\n".join(
+        (
+            "<h1>Three trainers in the holes of eight nodes</h1>",
+            f'<p class="soft">{_WHAT}</p>',
+            in_cards(cards(played.figures)),
+            _nodes(played),
+            _trainers(played.figures),
+            _losses(played.histories),
+            _rescales(played),
+            _how(played),
+        )
+    )
+    return document("FreeTrain, live", body, style=_STYLE)
+
+
+def _nodes(played: Played) -> str:
+    bars = (*_held(played), *_trained(played))
+    drawing = draw_nodes(
+        bars, nodes=played.cluster.nodes, seconds=played.figures.seconds
+    )
+    names = [(h.name, colour) for h, colour in _coloured(played.histories)]
+    kinds = [*names, ("somebody else's job", OTHERS), ("lease, not training", LEASED)]
+    dots = " ".join(
+        f'<span class="dot" style="background:{colour}"></span>{escape(name)} &nbsp; '
+        for name, colour in kinds
+    )
+    return (
+        f"<h2>Who had which node when</h2>\n<figure>{drawing}"
+        f"<figcaption>{dots}</figcaption></figure>"
+    )
+
+
+def _held(played: Played) -> Iterator[Bar]:
+    end_s = played.begin_s + played.figures.seconds
+    for job in played.cluster.jobs:
+        if job.start_s is None or job.start_s > end_s:
+            continue
+        is_lease = job.run_s is None
+        until_s = end_s if job.end_s is None else min(job.end_s, end_s)
+        for node in job.nodes:
+            yield Bar(
+                node=node,
+                start_s=max(0.0, job.start_s - played.begin_s),
+                end_s=until_s - played.begin_s,
+                colour=LEASED if is_lease else OTHERS,
+                label=_job_words(job),
+                is_thin=is_lease,
+            )
+
+
+def _job_words(job: Job) -> str:
+    if job.run_s is None:
+        return f"lease {job.display_id}: {job.state}"
+    notice_s = (job.due_s or 0.0) - job.submit_s
+    came = f"known {notice_s:.0f} s before" if notice_s > 0 else "without notice"
+    return f"{job.name}, {came}"
+
+
+def _trained(played: Played) -> Iterator[Bar]:
+    for history, colour in _coloured(played.histories):
+        for stretch in history.stretches:
+            for node in stretch.nodes:
+                yield Bar(
+                    node=node,
+                    start_s=stretch.start_s - played.begin_s,
+                    end_s=stretch.last_s - played.begin_s,
+                    colour=colour,
+                    label=f"{history.name}, generation {stretch.generation}, "
+                    f"{len(stretch.nodes)} nodes",
+                )
+
+
+def _trainers(figures: Figures) -> str:
+    rows = (trainer_row(one) for one in figures.trainers)
+    return f"<h2>Trainers</h2>\n{table(HEADINGS, rows)}"
+
+
+def _losses(histories: Sequence[History]) -> str:
+    colours = {history.name: colour for history, colour in _coloured(histories)}
+    drawing = draw_losses({h.name: h.told.losses for h in histories}, colours)
+    return (
+        f"<h2>Loss by step</h2>\n<figure>{drawing}<figcaption>Undisturbed runs have "
+        "the same loss in every step, or the figures above say by how much not."
+        "</figcaption></figure>"
+    )
+
+
+def _rescales(played: Played) -> str:
+    rows = []
+    for history in played.histories:
+        pairs = pairwise(history.stretches)
+        for (old, new), pause_s in zip(pairs, history.pauses_s, strict=True):
+            rows.append(
+                (
+                    f"{new.start_s - played.begin_s:.1f} s",
+                    history.name,
+                    f"{len(old.nodes)} → {len(new.nodes)}",
+                    "broker" if new.is_brokers else "survivors",
+                    f"{pause_s:.2f} s",
+                    new.reason,
+                )
+            )
+    rows.sort(key=lambda row: float(row[0].split()[0]))
+    heads = ("when", "trainer", "nodes", "decided by", "pause", "why")
+    return (
+        f"<h2>Rescales</h2>\n{table(heads, rows)}"
+        '<p class="soft">A pause lasts from the last step before to the end of the '
+        "first step after; after a kill also what nobody was asked for.</p>"
+    )
+
+
+def _coloured(histories: Sequence[History]) -> Iterator[tuple[History, str]]:
+    for k, history in enumerate(histories):
+        yield history, COLOURS[k % len(COLOURS)]
+
+
+def _how(played: Played) -> str:
+    facts = (
+        ("Worlds", f"started by <code>{escape(played.mpirun)}</code>"),
+        ("Explained", "docs/live-demo.md says what is real here and what is not."),
+    )
+    return how_made(played.command, played.version, facts)

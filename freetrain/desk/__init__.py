@@ -1,1 +1,0 @@
-"""What users ask for: submit, cancel, pause, look, rehearse. No Slurm in here."""

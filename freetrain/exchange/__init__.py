@@ -1,1 +1,0 @@
-"""What broker and agents tell each other, in files of the state directory."""

@@ -1,0 +1,550 @@
+"""Which nodes leave together, from how often they did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from freetrain.lookahead.base import Departure, amounts, check_shares
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+
+# ----------------------------------------------------------------------
+# Sets of nodes as bits.
+
+if TYPE_CHECKING:
+    Bits = NDArray[np.uint8]
+
+
+def packed(nodes: Sequence[int] | NDArray[np.intp], count: int) -> Bits:
+    """Return the bits of *count* nodes by number, set for *nodes*."""
+    bits = np.zeros(count, dtype=np.uint8)
+    bits[nodes] = 1
+    return np.packbits(bits)
+
+
+def bits_of(table: Bits, nodes: NDArray[np.intp]) -> NDArray[np.float32]:
+    """Return the bits of *nodes* in packed rows, shape (rows, nodes)."""
+    shifts = (7 - nodes % 8).astype(np.uint8)
+    return ((table[:, nodes // 8] >> shifts) & 1).astype(np.float32)
+
+
+# ----------------------------------------------------------------------
+# Which nodes leave together, from how often they did.
+
+SAID_TOGETHER = 0.6
+SAID_EVENTS = 2
+"""What a pair is believed to have done before it was seen: less than leaving together
+every other time, so that strangers are not put into one cluster (facts of six days of
+Summit: within a group 0.04 of pairs of low affinity leave together, 0.5 of high)."""
+
+
+_LEFT_BITS = 16
+_LEFT, _TOGETHER = 1 << _LEFT_BITS, 1
+"""What an event adds to the number of a pair: the first left, and both did. To pick
+pairs out of a large table takes longest, so that they share one number."""
+_MOST = (1 << _LEFT_BITS) - 1
+_HALVES = np.uint32((_MOST >> 1) * (_LEFT + _TOGETHER))
+"""What is left of both counts of a number when it is shifted by one bit."""
+
+
+class Affinity:
+    """Counts, for every pair of nodes, departures of either and of both.
+
+    Eight bytes a pair of nodes ever seen: 90 MB for 4,734 nodes. Once a node has left
+    tens of thousands of times all counts are halved, as no more fit.
+    """
+
+    def __init__(self) -> None:
+        self._counts = np.zeros((0, 0), dtype=np.uint32)
+        self._room = _MOST  # so many events are certain to fit yet
+
+    def saw(self, left: Sequence[int], idle: NDArray[np.intp]) -> None:
+        """Take note that *left* left while *idle* were idle, *left* among them."""
+        self._reach(int(idle.max()) + 1)
+        if not self._room:
+            self._make_room()
+        self._room -= 1
+        # Adding to whole rows takes less than picking out of them who was idle.
+        once = np.zeros(len(self._counts), dtype=np.uint32)
+        once[idle] = _LEFT
+        once[np.asarray(left, dtype=np.intp)] = _LEFT + _TOGETHER
+        for node in left:
+            # Into the row itself: ``self._counts[node] += once`` copies it back, too.
+            row = self._counts[node]
+            row += once
+
+    def of(self, nodes: Sequence[int]) -> NDArray[np.float64]:
+        """Return the affinity S of each pair of *nodes*.
+
+        ::
+
+            S = (0.6 + times left together) / (2 + events in which either left)
+
+        where both were idle at the events that count. Symmetric, above 0, below 1.
+        """
+        return affinity_of(*self.counts(nodes))
+
+    def counts(self, nodes: Sequence[int]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return what ``affinity_of`` takes, by pair of *nodes*."""
+        self._reach(max(nodes, default=-1) + 1)
+        places = np.asarray(nodes, dtype=np.intp)
+        counts = self._counts.take(places, axis=0).take(places, axis=1)
+        return counts >> _LEFT_BITS, counts & (_LEFT - 1)
+
+    def _make_room(self) -> None:
+        """Halve all counts where one is near the most; all, as pairs have two."""
+        most = int(self._counts.diagonal().max()) >> _LEFT_BITS
+        if most > _MOST // 2:
+            self._counts >>= 1
+            self._counts &= _HALVES
+            most //= 2
+        self._room = _MOST - most
+
+    def _reach(self, nodes: int) -> None:
+        known = len(self._counts)
+        if nodes <= known:
+            return
+        more = max(nodes, known * 5 // 4) - known
+        self._counts = np.pad(self._counts, (0, more))
+
+
+def affinity_of(
+    left: NDArray[Any],
+    together: NDArray[Any],
+    *,
+    said: float | NDArray[np.float64] = SAID_TOGETHER,
+) -> NDArray[np.float64]:
+    """Return the affinity S of pairs from their counts.
+
+    Args:
+        left: Events at which the first left while the second was idle, by pair.
+        together: Events at which both left, by pair.
+        said: What pairs are believed to have done together before, by pair.
+    """
+    # As integers as long as may be: large groups take a fifth of the time.
+    events = left + left.T
+    events -= together
+    events += SAID_EVENTS
+    affinity: NDArray[np.float64] = np.add(together, said, dtype=np.float64)
+    affinity /= events
+    return affinity
+
+
+# ----------------------------------------------------------------------
+# Which nodes leave together, as a map that a page has room for.
+
+if TYPE_CHECKING:
+    AffinityOf = Callable[[Sequence[int]], NDArray[np.float64]]
+
+MOST_NODES = 1_000
+"""Ordering takes memory with the square of the nodes: 8 MB for these."""
+
+MOST_CELLS = 100
+
+LEAST_MEAN = 0.5
+"""Mean affinity of two groups from which on they are one block."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Nodes that leave together more often than not.
+
+    Attributes:
+        nodes: Their names, in the map's order.
+        within: Mean affinity of pairs of them; None for a node alone.
+        outside: Mean affinity to the map's other nodes; None where there are none.
+    """
+
+    nodes: tuple[str, ...]
+    within: float | None
+    outside: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class AffinityMap:
+    """Affinity of pairs of nodes, ordered so that those who leave together are close.
+
+    Attributes:
+        nodes_left: How many nodes ever left.
+        cells: Names of the nodes of each row and column, in the map's order: a node
+            a cell, or as many neighbours as it takes.
+        affinity: Mean affinity of the pairs of two cells, 0 to 1, a row a cell; None
+            for a node with itself.
+        blocks: In the map's order.
+    """
+
+    nodes_left: int
+    cells: tuple[tuple[str, ...], ...]
+    affinity: tuple[tuple[float | None, ...], ...]
+    blocks: tuple[Block, ...]
+
+
+def affinity_map(
+    affinity_of: AffinityOf, left: Mapping[int, int], names: Sequence[str]
+) -> AffinityMap | None:
+    """Return the map of the nodes that left most often; None for fewer than two.
+
+    Average linkage orders them: two groups come together at the mean affinity of
+    their pairs, as a node joins a cluster of the forecaster.
+
+    Args:
+        affinity_of: Affinity by pair of nodes, symmetric, shape (nodes, nodes).
+        left: How often each node left.
+        names: Of the nodes, by number.
+    """
+    most = sorted(left, key=lambda node: (-left[node], node))[:MOST_NODES]
+    if len(most) <= 1:
+        return None
+    nodes = sorted(most)
+    affinity = affinity_of(nodes)
+    order, block_of = _ordered(affinity)
+    pairs = affinity[np.ix_(order, order)]
+    in_order = [names[nodes[place]] for place in order]
+    return AffinityMap(
+        nodes_left=len(left),
+        cells=tuple(tuple(in_order[a:b]) for a, b in pairwise(_edges(len(order)))),
+        affinity=_cells(pairs),
+        blocks=_blocks(pairs, block_of[order], in_order),
+    )
+
+
+def _ordered(
+    affinity: NDArray[np.float64],
+) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
+    """Return the order of the nodes, and the block of each, both by place."""
+    # SciPy takes 0.3 s to import, which forecasts without a report are spared.
+    from scipy.cluster.hierarchy import fcluster, leaves_list, linkage  # noqa: PLC0415
+
+    above = np.triu_indices(len(affinity), 1)
+    tree = linkage(1.0 - affinity[above], "average")
+    return leaves_list(tree), fcluster(tree, 1.0 - LEAST_MEAN, "distance")
+
+
+def _edges(nodes: int) -> list[int]:
+    cells = min(nodes, MOST_CELLS)
+    return [nodes * cell // cells for cell in range(cells + 1)]
+
+
+def _cells(pairs: NDArray[np.float64]) -> tuple[tuple[float | None, ...], ...]:
+    """Return the mean of the pairs of two cells; nobody is a pair with itself."""
+    edges = _edges(len(pairs))
+    others = pairs.copy()
+    np.fill_diagonal(others, 0.0)
+    starts = np.asarray(edges[:-1])
+    sums = np.add.reduceat(np.add.reduceat(others, starts, axis=0), starts, axis=1)
+    widths = np.diff(edges)
+    counts = np.outer(widths, widths) - np.diag(widths)
+    return tuple(
+        tuple(float(s / c) if c else None for s, c in zip(*rows, strict=True))
+        for rows in zip(sums, counts, strict=True)
+    )
+
+
+def _blocks(
+    pairs: NDArray[np.float64], block_of: NDArray[np.int32], names: Sequence[str]
+) -> tuple[Block, ...]:
+    changes = (np.flatnonzero(np.diff(block_of)) + 1).tolist()
+    edges = [0, *changes, len(names)]
+    return tuple(_block(pairs, names, a, b) for a, b in pairwise(edges))
+
+
+def _block(
+    pairs: NDArray[np.float64], names: Sequence[str], first: int, end: int
+) -> Block:
+    nodes = end - first
+    inner = pairs[first:end, first:end]
+    among = float(inner.sum() - inner.trace())
+    across = float(pairs[first:end].sum() - inner.sum())
+    others = nodes * (len(names) - nodes)
+    return Block(
+        nodes=tuple(names[first:end]),
+        within=among / (nodes * (nodes - 1)) if nodes > 1 else None,
+        outside=across / others if others else None,
+    )
+
+
+# ----------------------------------------------------------------------
+# Affinity from the latest departures alone, for where it must be kept between ticks.
+
+KEPT = 2_048
+"""Departures; at one a minute a day and a half, at Summit's rate four days."""
+
+
+class RecentAffinity:
+    """The affinity S of pairs, counted over the last 2,048 departures.
+
+    Args:
+        load: Returns departures seen before, the oldest first; asked for once, and
+            only when an affinity is.
+    """
+
+    def __init__(self, load: Callable[[], Iterable[Departure]] = tuple) -> None:
+        self._load = load
+        self._seen: list[Departure] | None = None
+        self.fresh: list[Departure] = []
+        """Departures that were not loaded, the oldest first."""
+
+    def saw(self, left: Sequence[int], idle: NDArray[np.intp]) -> None:
+        """Take note that *left* left while *idle* were idle, *left* among them."""
+        nodes = int(idle.max()) + 1
+        gone = np.asarray(left, dtype=np.intp)
+        self.fresh.append(
+            Departure(packed(gone, nodes).tobytes(), packed(idle, nodes).tobytes())
+        )
+
+    def of(self, nodes: Sequence[int]) -> NDArray[np.float64]:
+        """Return the affinity S of each pair of *nodes*; as ``Affinity`` has it."""
+        return affinity_of(*self.counts(nodes))
+
+    def counts(self, nodes: Sequence[int]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return what ``affinity_of`` takes, by pair of *nodes*."""
+        if self._seen is None:
+            self._seen = list(self._load())
+        events = [*self._seen, *self.fresh][-KEPT:]
+        places = np.asarray(nodes, dtype=np.intp)
+        left = _columns([event.left for event in events], places)
+        idle = _columns([event.idle for event in events], places)
+        return left.T @ idle, left.T @ left
+
+
+def _columns(rows: Sequence[bytes], nodes: NDArray[np.intp]) -> NDArray[np.float32]:
+    """Return the bits of *nodes*, shape (rows, nodes); whoever was unknown has 0."""
+    most = max(map(len, rows), default=0)
+    width = max(most, int(nodes.max(initial=0)) // 8 + 1)
+    table = np.frombuffer(b"".join(row.ljust(width, b"\0") for row in rows), np.uint8)
+    return bits_of(table.reshape(len(rows), width), nodes)
+
+
+# ----------------------------------------------------------------------
+# Affinity in memory that is bounded, however many nodes there are.
+
+MOST_COUNTED = 8_000
+"""Nodes whose pairs are all counted, in 256 MB."""
+
+
+class BoundedAffinity:
+    """Counts of all pairs for as long as nodes are few, the latest departures after.
+
+    It changes over where it first hears of a node of a higher number, which is at the
+    first event of a large machine that is idle in part; what was counted until then is
+    forgotten.
+
+    Args:
+        most: Nodes whose pairs are all counted.
+    """
+
+    def __init__(self, most: int = MOST_COUNTED) -> None:
+        self._most = most
+        self._pairs: Affinity | LatestAffinity = Affinity()
+
+    def saw(self, left: Sequence[int], idle: NDArray[np.intp]) -> None:
+        """Take note that *left* left while *idle* were idle, *left* among them."""
+        self._reach(int(idle.max()))
+        self._pairs.saw(left, idle)
+
+    def of(self, nodes: Sequence[int]) -> NDArray[np.float64]:
+        """Return the affinity S of each pair of *nodes*; as ``Affinity`` has it."""
+        return affinity_of(*self.counts(nodes))
+
+    def counts(self, nodes: Sequence[int]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return what ``affinity_of`` takes, by pair of *nodes*."""
+        self._reach(max(nodes, default=-1))
+        return self._pairs.counts(nodes)
+
+    def _reach(self, node: int) -> None:
+        if node >= self._most and isinstance(self._pairs, Affinity):
+            self._pairs = LatestAffinity()
+
+
+class LatestAffinity:
+    """The affinity S of pairs, counted over the last departures.
+
+    Unlike ``RecentAffinity`` it keeps them in one table, out of which a few nodes are
+    picked a thousand times as often as in a tick.
+
+    Args:
+        kept: How many departures.
+    """
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self._left = np.zeros((kept, 0), dtype=np.uint8)
+        self._idle = np.zeros((kept, 0), dtype=np.uint8)
+        self._seen = 0
+
+    def saw(self, left: Sequence[int], idle: NDArray[np.intp]) -> None:
+        """Take note that *left* left while *idle* were idle, *left* among them."""
+        self._reach(int(idle.max()))
+        row = self._seen % len(self._left)
+        self._seen += 1
+        for table, nodes in ((self._left, left), (self._idle, idle)):
+            table[row] = packed(nodes, 8 * table.shape[1])
+
+    def counts(self, nodes: Sequence[int]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return what ``affinity_of`` takes, by pair of *nodes*."""
+        self._reach(max(nodes, default=0))
+        places = np.asarray(nodes, dtype=np.intp)
+        left = bits_of(self._left[: self._seen], places)
+        idle = bits_of(self._idle[: self._seen], places)
+        return left.T @ idle, left.T @ left
+
+    def _reach(self, node: int) -> None:
+        """Make room for nodes of a number up to *node*, and for some more."""
+        more = node // 8 + 1 - self._left.shape[1]
+        if more > 0:
+            wider = (0, 0), (0, max(more, self._left.shape[1] // 4))
+            self._left, self._idle = (
+                np.pad(self._left, wider),
+                np.pad(self._idle, wider),
+            )
+
+
+# ----------------------------------------------------------------------
+# Affinity where it is known which nodes are below one leaf switch, or in one block.
+
+_SAID_DEPARTURES = 8.0
+"""What is believed of leaves before any departure was seen counts as much as so many
+that touch every pair: four whole leaves must leave until strangers below one are put
+into one cluster."""
+
+_LASTS = 2_048
+"""Departures after which one counts a third as much; so many are kept of pairs."""
+
+
+class Counted(Protocol):
+    """Counts departures by pair; see ``Affinity`` and ``RecentAffinity``."""
+
+    def saw(self, left: Sequence[int], idle: NDArray[np.intp]) -> None:
+        """Take note that *left* left while *idle* were idle, *left* among them."""
+        ...
+
+    def counts(self, nodes: Sequence[int]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return what ``affinity_of`` takes, by pair of *nodes*."""
+        ...
+
+
+class LeafAffinity:
+    """The affinity S of pairs, which begins with what is usual below one leaf.
+
+    ::
+
+        S = (2 max(0.3, q) + times left together) / (2 + events in which either left)
+
+    for pairs below one leaf, and as ``Affinity`` has it for all others, 0.3 at first.
+    Where those who take nodes care for no racks q falls below that, and nothing
+    changes: being below one leaf makes no two nodes stranger than others are.
+
+    q is learned from the same departures, by counts of each leaf alone. Where l of i
+    idle nodes below it leave, both of a pair do so in l (l - 1) / 2 of them, and either
+    does in i (i - 1) / 2 less (i - l) (i - l - 1) / 2. Both are summed over the leaves
+    that a departure touches, and divided by all idle pairs below these::
+
+        q = (8 * 0.3 + sum of both / pairs) / (8 + sum of either / pairs)
+
+    So a departure counts once at the most, however many nodes it takes; in sums over
+    pairs one maintenance of a whole machine would outweigh a month, and a drain needs
+    no clusters, as it takes everybody. It counts less where few pairs below those
+    leaves see anything of it, as where one node out of many leaves.
+
+    Args:
+        counted: What pairs did.
+        leaf_of: Returns the name of a node's leaf; empty for none. A node that was
+            asked for once keeps it.
+        state: What ``to_state`` gave; None to begin.
+
+    Raises:
+        ValueError: The state is nothing of the kind.
+        KeyError: Likewise.
+        TypeError: Likewise.
+    """
+
+    def __init__(
+        self,
+        counted: Counted,
+        leaf_of: Callable[[int], str],
+        *,
+        state: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._counted = counted
+        self._leaf_of = leaf_of
+        self._numbers: dict[str, int] = {}
+        self._leaves = np.zeros(0, dtype=np.intp)
+        kept = (0.0, 0.0) if state is None else (state["together"], state["either"])
+        self._together, self._either = amounts(kept, 2)
+        check_shares([self._together], [self._either])
+
+    @property
+    def rate(self) -> float:
+        """[q] How often pairs below one leaf leave together, if either leaves."""
+        said = SAID_TOGETHER / SAID_EVENTS
+        together = said * _SAID_DEPARTURES + self._together
+        return together / (_SAID_DEPARTURES + self._either)
+
+    def saw(self, left: Sequence[int], idle: NDArray[np.intp]) -> None:
+        """Take note that *left* left while *idle* were idle, *left* among them."""
+        self._counted.saw(left, idle)
+        there = self._by_leaf(idle)
+        gone = self._by_leaf(np.asarray(left, dtype=np.intp))
+        gone = np.pad(gone, (0, len(there) - len(gone)))
+        there, gone = there[gone > 0], gone[gone > 0]
+        every = _pairs(there)
+        if every:
+            fade = 1.0 - 1.0 / _LASTS
+            either = every - _pairs(there - gone)
+            self._together = self._together * fade + _pairs(gone) / every
+            self._either = self._either * fade + either / every
+
+    def of(self, nodes: Sequence[int]) -> NDArray[np.float64]:
+        """Return the affinity S of each pair of *nodes*; as ``Affinity`` has it."""
+        left, together = self._counted.counts(nodes)
+        leaves = self._of(np.asarray(nodes, dtype=np.intp))
+        is_one = (leaves[:, None] == leaves) & (leaves >= 0)
+        usual = max(SAID_TOGETHER, SAID_EVENTS * self.rate)
+        said = np.where(is_one, usual, SAID_TOGETHER)
+        return affinity_of(left, together, said=said)
+
+    def to_state(self) -> dict[str, float]:
+        """Return what was learned of leaves as JSON has it."""
+        return {"together": self._together, "either": self._either}
+
+    def _by_leaf(self, nodes: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Return how many of *nodes* are below each leaf, by its number."""
+        leaves = self._of(nodes)
+        return np.bincount(leaves[leaves >= 0]).astype(np.float64)
+
+    def _of(self, nodes: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Return the numbers of the leaves of *nodes*; -1 for none."""
+        known, needed = len(self._leaves), int(nodes.max(initial=-1)) + 1
+        if needed > known:
+            more = [self._numbered(self._leaf_of(n)) for n in range(known, needed)]
+            self._leaves = np.append(self._leaves, np.asarray(more, dtype=np.intp))
+        found: NDArray[np.intp] = self._leaves[nodes]
+        return found
+
+    def _numbered(self, leaf: str) -> int:
+        return self._numbers.setdefault(leaf, len(self._numbers)) if leaf else -1
+
+
+def _pairs(nodes: NDArray[np.float64]) -> float:
+    """Return how many pairs there are in groups of *nodes* nodes, all together."""
+    return float((nodes * (nodes - 1.0)).sum() / 2.0)
+
+
+def order_beside(
+    leaves: Iterable[str], order: Callable[[int], Any]
+) -> Callable[[int], Any] | None:
+    """Return *order*, by which nodes stand in line; None where leaves say who is near.
+
+    Args:
+        leaves: The leaf of each node, "" for none; of use where two have the same.
+        order: What nodes are sorted by elsewhere.
+    """
+    known = [leaf for leaf in leaves if leaf]
+    return None if len(set(known)) < len(known) else order

@@ -1,0 +1,156 @@
+"""How trainers fared with their nodes, and what a loss and a change count for by that.
+
+Two things that the window's objective W0 (docs/lookahead.md) cannot know from nodes
+alone. Clusters that a trainer holds are often hit at one event, which costs it once:
+so one more of them adds less than its own hits. And plans do not last as long as the
+horizon: who is changed again soon had little of the change before.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from freetrain.lookahead.base import (
+    Fading,
+    amount,
+    amounts,
+    amounts_above_0,
+    check_shares,
+    faded,
+    members,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+
+# ----------------------------------------------------------------------
+# How trainers fared with their nodes, and what a loss and a change count for by that.
+
+_SAID_SOLE, _SAID_HITS = 5.0, 20.0
+"""Believed before anything was seen: of four hits one comes alone."""
+
+_SAID_CHANGES, _SAID_TRAINED_S = 1.0, 1_000.0
+"""Likewise: a trainer is changed every 1,000 s."""
+
+
+class Experience:
+    """Counts hits that came alone, and how often trainers change.
+
+    Args:
+        state: What ``to_state`` gave; None to begin.
+
+    Raises:
+        ValueError: The state is nothing of the kind.
+        KeyError: Likewise.
+        TypeError: Likewise.
+    """
+
+    def __init__(self, state: Mapping[str, Any] | None = None) -> None:
+        kept = state or {
+            "hits": (_SAID_SOLE, _SAID_HITS),
+            "changes": (_SAID_CHANGES, _SAID_TRAINED_S),
+            "held": {},
+            "lived_s": 0.0,
+            "at_s": None,
+        }
+        self._sole, self._hits = amounts(kept["hits"], 2)
+        amounts_above_0([self._hits], 1)
+        self._changes, self._trained_s = amounts_above_0(kept["changes"], 2)
+        self._held: Mapping[str, frozenset[int]] = {
+            name: frozenset(members(own)) for name, own in dict(kept["held"]).items()
+        }
+        self._fading = Fading(kept["lived_s"])
+        self._at_s = None if kept["at_s"] is None else amount(kept["at_s"])
+        check_shares([self._sole], [self._hits])
+
+    def to_state(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {
+            "hits": [self._sole, self._hits],
+            "changes": [self._changes, self._trained_s],
+            "lived_s": self._fading.lived_s,
+            "held": {name: sorted(own) for name, own in self._held.items()},
+            "at_s": self._at_s,
+        }
+
+    @property
+    def at_s(self) -> float | None:
+        """When it was told last; None where it must not be compared with that."""
+        return self._at_s
+
+    @property
+    def nodes(self) -> frozenset[int]:
+        """All nodes that trainers held when it was told last."""
+        return frozenset().union(*self._held.values())
+
+    @property
+    def hit_weight(self) -> float:
+        """[κ] What a foreseeable hit counts: the share of hits that came alone.
+
+        Of hits on trainers with several clusters. 1 where clusters leave each by
+        itself; little where a drain takes most of what a trainer has, so that one
+        cluster fewer would have spared it nothing.
+        """
+        return self._sole / self._hits
+
+    def change_weight(self, horizon_s: float) -> float:
+        """Return [η] what a change counts: above 1 where plans do not last.
+
+        ::
+
+            η = H μ / (1 - exp(-μ H))
+
+        A trainer changes μ times a second, so that what is planned lasts
+        (1 - exp(-μ H)) / μ of the H seconds that the objective counts.
+        """
+        often = self._changes / self._trained_s * horizon_s
+        return -often / math.expm1(-often)
+
+    def lose(self, left: Collection[int], cluster: Callable[[int], int]) -> None:
+        """Take note that nodes leave; before the forecaster is told.
+
+        Args:
+            left: Who leaves.
+            cluster: Returns the cluster of an idle node.
+        """
+        if not left:
+            return
+        for own in self._held.values():
+            if not own.isdisjoint(left) and len({cluster(node) for node in own}) > 1:
+                hit = len({cluster(node) for node in own.intersection(left)})
+                self._hits += hit
+                self._sole += hit == 1
+
+    def forget_pool(self) -> None:
+        """Forget who held what, and nothing that was learned."""
+        self._held, self._at_s = {}, None
+
+    def note(self, now_s: float, held: Mapping[str, frozenset[int]]) -> None:
+        """Take note of who holds what from now on.
+
+        Args:
+            now_s: When, seconds; never earlier than the last.
+            held: Idle nodes by trainer, of those that are under way; not to be
+                changed afterwards.
+        """
+        if self._at_s is not None:
+            trains = sum([1 for own in self._held.values() if own])
+            if trains and (keeps := self._fading.keeps(self._at_s, now_s)) < 1.0:
+                self._fade(keeps)
+            self._trained_s += trains * (now_s - self._at_s)
+        known = self._held.get
+        for name, own in held.items():
+            before = known(name)
+            # Most hold what they held, in the very same set.
+            if before is not own and before and own and len(before) != len(own):
+                self._changes += 1.0
+        self._held, self._at_s = held, now_s
+
+    def _fade(self, keeps: float) -> None:
+        """Keep the share *keeps* of what was counted, and all that was believed."""
+        self._sole = faded(self._sole, _SAID_SOLE, keeps)
+        self._hits = faded(self._hits, _SAID_HITS, keeps)
+        self._changes = faded(self._changes, _SAID_CHANGES, keeps)
+        self._trained_s = faded(self._trained_s, _SAID_TRAINED_S, keeps)

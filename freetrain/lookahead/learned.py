@@ -1,0 +1,307 @@
+"""The forecaster ``learned``: hazards by age and size, affinity by pair, calibrated."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from freetrain.lookahead.affinity import Affinity
+from freetrain.lookahead.base import (
+    ColdStart,
+    Fading,
+    InLine,
+    Prospect,
+    amount,
+    lasting,
+    members,
+    whole,
+)
+from freetrain.lookahead.calibration import CHECKED_S, Sayings
+from freetrain.lookahead.clusters import Arrivals, Cluster, Hazard, Lineup, split
+
+if TYPE_CHECKING:
+    from collections.abc import (
+        Callable,
+        Collection,
+        Mapping,
+        Sequence,
+    )
+    from collections.abc import (
+        Set as AbstractSet,
+    )
+
+    from numpy.typing import NDArray
+
+    from freetrain.lookahead.base import Pairs
+
+
+# ----------------------------------------------------------------------
+# The forecaster ``learned``: hazards by age and size, affinity by pair, calibrated.
+
+LEAST_AFFINITY = 0.5
+
+_MOST_AT_ONCE = 512
+"""Larger groups are split in parts of this size: time goes with its square."""
+
+_FRESH = 0.02
+"""A prospect is made anew when the cluster's age has grown by this share."""
+
+
+class LearnedForecaster:
+    """Learns from nothing but the events that it is shown.
+
+    Args:
+        horizon_s: Of prospects, seconds.
+        knows_pairs: Whether affinity is learned; without, everyone who became idle
+            together is a cluster. For ablation.
+        checks: Whether survivals are foretold and held against what comes, by which
+            those that are told are corrected; plans go by prospects alone.
+        pairs: What knows affinities; None for counts of all pairs ever seen.
+        state: What ``to_state`` gave, which is everything but the affinities; None
+            to begin.
+        learns_s: For so long after its first event prospects are that nobody leaves.
+        order: By what nodes stand in line, to look for the end that leaves first; None
+            where they stand in none.
+
+    Raises:
+        ValueError: The state is nothing of the kind.
+        KeyError: Likewise.
+        TypeError: Likewise.
+    """
+
+    def __init__(  # noqa: PLR0913 - parts that a loop or a test replaces
+        self,
+        horizon_s: float,
+        *,
+        knows_pairs: bool = True,
+        checks: bool = True,
+        pairs: Pairs | None = None,
+        state: Mapping[str, Any] | None = None,
+        learns_s: float = 0.0,
+        order: Callable[[int], Any] | None = None,
+    ) -> None:
+        self._horizon_s = horizon_s
+        self._lasting = lasting(horizon_s)
+        self._cold = ColdStart(learns_s)
+        self._knows_pairs = knows_pairs
+        self._affinity = Affinity() if pairs is None else pairs
+        kept = state or {"hazard": None, "lineup": None, "lived_s": 0.0}
+        self._hazard = Hazard(kept["hazard"])
+        self._fading = Fading(kept["lived_s"])
+        self._clusters: dict[int, Cluster] = {}
+        self._cluster_of: dict[int, int] = {}
+        self._prospects: dict[tuple[int, float, float], Prospect] = {}
+        self._numbers = 0
+        self._sayings = Sayings(state)
+        self._checks = checks
+        self._now_s = 0.0
+        if state is not None:
+            self._restore(state)
+        self._lineup = Lineup(self._cluster_of, order=order, state=kept["lineup"])
+
+    @property
+    def is_learning(self) -> bool:
+        """Whether it has seen too little to plan by it."""
+        return self._now_s < self._cold.until_s
+
+    def see(
+        self, now_s: float, *, joined: Collection[int], left: Collection[int]
+    ) -> None:
+        """Learn from an event; see ``Forecaster``."""
+        self._cold.see(now_s)
+        self._prospects.clear()
+        self._settle(now_s)
+        if left:
+            self._part(sorted(left))
+        if joined:
+            self._group(sorted(joined))
+        if self._checks and self._sayings.is_due(now_s):
+            self._say()
+
+    def to_state(self) -> dict[str, Any]:
+        """Return all that is known as JSON has it, but for the affinities."""
+        return {
+            "hazard": self._hazard.to_state(),
+            "lived_s": self._fading.lived_s,
+            "clusters": [
+                [number, one.since_s, one.meter.age_s, sorted(one.nodes)]
+                for number, one in self._clusters.items()
+            ],
+            "numbers": self._numbers,
+            "now_s": self._now_s,
+            "lineup": self._lineup.to_state(),
+            **self._sayings.to_state(),
+        }
+
+    def forget_pool(self) -> None:
+        """Forget who is idle and what was foretold, and nothing that was learned.
+
+        For a pool that was lost sight of: what came of it is not known.
+        """
+        self._clusters.clear()
+        self._cluster_of.clear()
+        self._lineup.forget_pool()
+        self._sayings.forget_pool()
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        self._numbers, self._now_s = whole(state["numbers"]), amount(state["now_s"])
+        for row in state["clusters"]:
+            self._clusters[whole(row[0])] = one = self._cluster_from(row)
+            self._cluster_of |= dict.fromkeys(one.nodes, row[0])
+        told = sum(len(one.nodes) for one in self._clusters.values())
+        if (len(self._clusters), len(self._cluster_of)) != (
+            len(state["clusters"]),
+            told,
+        ):
+            raise ValueError("a cluster told twice, or a node in two")
+        if max(self._clusters, default=-1) >= self._numbers:
+            raise ValueError("a cluster with a number that is not in use yet")
+
+    def _cluster_from(self, row: Sequence[Any]) -> Cluster:
+        _, since_s, counted_s, nodes = row
+        age_s = self._now_s - amount(since_s)
+        if not nodes or not amount(counted_s) <= age_s:
+            raise ValueError(f"a cluster that cannot be at {self._now_s}: {row}")
+        meter = self._hazard.meter(len(nodes), counted_s)
+        return Cluster(members(nodes), since_s, meter)
+
+    def idle(self) -> Collection[int]:
+        """Return all idle nodes."""
+        return self._cluster_of.keys()
+
+    def cluster(self, node: int) -> int:
+        """Return the cluster of an idle node."""
+        return self._cluster_of[node]
+
+    def members(self, cluster: int) -> AbstractSet[int]:
+        """Return the nodes of *cluster* that are still idle."""
+        return self._clusters[cluster].nodes
+
+    def prospect(self, cluster: int) -> Prospect:
+        """Return what is expected of *cluster* until the horizon.
+
+        Kept for a fiftieth of the cluster's age, as nothing changes much till then.
+        """
+        known, now_s = self._clusters[cluster], self._now_s
+        # Asked for each class of each plan: even to be told 1 takes a tenth of that.
+        times = 1.0 if self._lineup.longest == 1 else self._lineup.times(cluster)
+        if now_s <= known.until_s and times == known.times:
+            return known.prospect
+        if now_s < self._cold.until_s:
+            return self._lasting
+        age_s = now_s - known.since_s
+        alike = len(known.nodes), age_s, times
+        if (made := self._prospects.get(alike)) is None:
+            hits, life_s, share = self._hazard.risk(*alike, horizon_s=self._horizon_s)
+            made = Prospect(life_s, -math.expm1(-hits), share)
+            self._prospects[alike] = made
+        known.prospect, known.times = made, times
+        known.until_s = now_s + _FRESH * age_s
+        return made
+
+    def survival(self, node: int, horizon_s: float) -> float:
+        """Return the probability that an idle node stays *horizon_s* more."""
+        number = self._cluster_of[node]
+        return self._sayings.corrected(self._survival(number, horizon_s))
+
+    def in_line(self, node: int) -> InLine:
+        """Return what the place of an idle node in line says, for people."""
+        times = self._lineup.times(self._cluster_of[node])
+        return InLine(self._lineup.longest, times)
+
+    def affinity(self, nodes: Sequence[int]) -> NDArray[np.float64]:
+        """Return how likely pairs leave together; strangers 0.3.
+
+        Nodes of one cluster are as they were when they became idle: what two of them
+        are to each other changes only as either leaves.
+        """
+        known = self._clusters.get(self._cluster_of.get(min(nodes, default=-1), -1))
+        if known and known.arrivals and known.nodes.issuperset(nodes):
+            return known.arrivals.among(nodes)
+        return self._affinity.of(nodes)
+
+    def _survival(self, number: int, horizon_s: float) -> float:
+        cluster, times = self._clusters[number], self._lineup.times(number)
+        age_s = self._now_s - cluster.since_s
+        nodes = len(cluster.nodes)
+        risk = self._hazard.risk(nodes, age_s, times, horizon_s=horizon_s)
+        return math.exp(-risk.share * risk.hits)
+
+    def _settle(self, now_s: float) -> None:
+        """Count exposure until *now_s*, and hold what was said against it."""
+        for cluster in self._clusters.values():
+            cluster.meter.live(now_s - cluster.since_s)
+        if self._clusters and (keeps := self._fading.keeps(self._now_s, now_s)) < 1.0:
+            self._hazard.fade(keeps)
+        self._sayings.settle(now_s)
+        self._now_s = now_s
+
+    def _say(self) -> None:
+        """Foretell once more, after those are gone that leave now."""
+        self._sayings.say(
+            self._now_s,
+            (
+                (one.nodes, self._survival(number, CHECKED_S))
+                for number, one in self._clusters.items()
+            ),
+        )
+
+    def _part(self, left: Sequence[int]) -> None:
+        self._lineup.leave(left, clusters=len(self._clusters))
+        self._sayings.lose(left)
+        if self._knows_pairs:
+            idle = np.fromiter(self._cluster_of, np.intp, len(self._cluster_of))
+            self._affinity.saw(left, idle)
+        parted: dict[int, list[int]] = {}
+        for node in left:
+            parted.setdefault(self._cluster_of.pop(node), []).append(node)
+        for number, nodes in parted.items():
+            cluster = self._clusters[number]
+            age_s = self._now_s - cluster.since_s
+            self._hazard.hit(len(cluster.nodes), age_s, len(nodes))
+            cluster.nodes.difference_update(nodes)
+            cluster.until_s = -math.inf
+            if cluster.nodes:
+                cluster.meter = self._hazard.meter(len(cluster.nodes), age_s)
+            else:
+                del self._clusters[number]
+
+    def _group(self, joined: Sequence[int]) -> None:
+        self._lineup.join(joined)
+        if self._lineup.longest > 1:
+            for node in self._lineup.in_line(joined):
+                self._line_up(node)
+            return
+        for first in range(0, len(joined), _MOST_AT_ONCE):
+            nodes = joined[first : first + _MOST_AT_ONCE]
+            if len(nodes) == 1 or not self._knows_pairs:
+                self._found(set(nodes))
+                continue
+            affinity = self._affinity.of(nodes)
+            arrivals = Arrivals(np.asarray(nodes, dtype=np.intp), affinity)
+            for places in split(affinity, LEAST_AFFINITY):
+                self._found({nodes[place] for place in places}, arrivals)
+
+    def _line_up(self, node: int) -> None:
+        """Put *node* into the larger cluster beside it that has room, or a new one."""
+        beside = self._lineup.clusters_beside(node)
+        sizes = {number: len(self._clusters[number].nodes) for number in beside}
+        room = [one for one, nodes in sizes.items() if nodes < self._lineup.longest]
+        if not room:
+            self._found({node})
+            return
+        number = max(room, key=sizes.__getitem__)
+        cluster = self._clusters[number]
+        cluster.nodes.add(node)
+        cluster.meter = self._hazard.meter(len(cluster.nodes), cluster.meter.age_s)
+        cluster.until_s, cluster.arrivals = -math.inf, None
+        self._cluster_of[node] = number
+
+    def _found(self, nodes: set[int], arrivals: Arrivals | None = None) -> None:
+        meter = self._hazard.meter(len(nodes), 0.0)
+        cluster = Cluster(nodes, self._now_s, meter, arrivals=arrivals)
+        self._clusters[self._numbers] = cluster
+        self._cluster_of.update(dict.fromkeys(nodes, self._numbers))
+        self._numbers += 1

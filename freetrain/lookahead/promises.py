@@ -1,0 +1,332 @@
+"""A promise when it was told first, for as long as it is open."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from freetrain.lookahead.base import Prospect, amount, members, table, whole
+from freetrain.lookahead.calibration import Delays
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from freetrain.lookahead.calibration import Interval
+
+
+# ----------------------------------------------------------------------
+# A promise when it was told first, for as long as it is open.
+
+
+@dataclass(slots=True)
+class Told:
+    """One promise when it was told first, and who of its nodes is left.
+
+    Attributes:
+        at_s: When it was told.
+        end_s: What it said.
+        kind: Its kind, by lead.
+        of: How many nodes it was about.
+        nodes: Those that are still idle.
+        counted: Up to what part of the lead its exposure is counted.
+    """
+
+    at_s: float
+    end_s: float
+    kind: int
+    of: int
+    nodes: set[int]
+    counted: float = 0.0
+
+    @property
+    def weight(self) -> float:
+        """What a node of it weighs: they fare alike, so all together a root."""
+        return 1.0 / math.sqrt(self.of)
+
+
+def told_from(
+    row: Any,  # noqa: ANN401 - JSON
+    *,
+    kind_of: Callable[[float], int],
+) -> Told:
+    """Return what was kept of a promise.
+
+    Args:
+        row: When it was told, what it said, its kind, its nodes in number, those left,
+            and up to what part it is counted.
+        kind_of: Returns the kind of a promise by its lead, seconds.
+
+    Raises:
+        ValueError: It cannot be.
+        TypeError: It is nothing of the kind.
+    """
+    at_s, end_s, kind, of, nodes, counted = row
+    told = Told(
+        amount(at_s),
+        amount(end_s),
+        whole(kind),
+        whole(of),
+        members(nodes),
+        amount(counted),
+    )
+    is_kind = at_s < end_s and kind == kind_of(end_s - at_s)
+    if not (is_kind and 0 < len(told.nodes) <= of):
+        raise ValueError(f"a promise that cannot be: {row}")
+    return told
+
+
+# ----------------------------------------------------------------------
+# Promised ends of idle nodes, held against what came; pure.
+
+LEADS_S = (0.0, 120.0, 300.0, 600.0, 1_800.0, 3_600.0)
+"""Where kinds of promise begin, in seconds from the telling to the promised end."""
+
+PARTS = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.5, 2.0)
+"""Where classes of time begin, in parts of the lead since the promise was told."""
+
+_ENDS = (*PARTS[1:], math.inf)
+
+NEAR_S = 3_600.0
+"""Promises further ahead say less of the next minutes than age does."""
+
+_SAID = 2.0
+"""Worth of what is believed before anything was seen, in leads lived through."""
+
+_SAID_AFTER = 4.0
+"""Who is promised away goes, it is believed: in the mean a quarter of a lead late."""
+
+_SHORTEST_S = 30.0
+"""A promise that is due or overdue counts as one made so long ago."""
+
+_PATIENCE_S = 14_400.0
+"""What has not come so long after it was promised is not waited for any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """Somebody is to have a node from a time on.
+
+    Attributes:
+        end_s: When its idle time ends, as told last, in seconds of the looks' clock.
+        by: Who is to have it, such as a job's number: nodes promised to one are taken
+            at once.
+    """
+
+    end_s: float
+    by: str
+
+    def is_near(self, now_s: float) -> bool:
+        """Tell whether it says more of the next minutes than age does."""
+        return self.end_s - now_s < NEAR_S
+
+
+class Promises:
+    """Learns, by how long ahead promises are told, what comes of them.
+
+    For each kind of promise a table of lives: hazards by the part of the lead that has
+    gone by since the promise was told, whoever took the node in the end, and whether or
+    not the promise was moved or taken back meanwhile. A node counts once for each kind
+    and stretch of idle time. Deterministic and causal.
+
+    Args:
+        state: What ``to_state`` gave; None to begin.
+
+    Raises:
+        ValueError: The state is nothing of the kind.
+        KeyError: Likewise.
+        TypeError: Likewise.
+    """
+
+    def __init__(self, state: Mapping[str, Any] | None = None) -> None:
+        self._hits = [[0.0] * len(PARTS) for _ in LEADS_S]
+        self._exposure = [[0.0] * len(PARTS) for _ in LEADS_S]
+        self._delays = [Delays() for _ in LEADS_S]
+        self._told: list[Told] = []
+        if state is not None:
+            self._hits = table(state["hits"], len(LEADS_S), len(PARTS))
+            self._exposure = table(state["exposure"], len(LEADS_S), len(PARTS))
+            self._delays = _delays(state["delays"])
+            self._told = [told_from(row, kind_of=_kind) for row in state["told"]]
+
+    def see(
+        self, now_s: float, *, left: Collection[int], promised: Mapping[int, Promise]
+    ) -> None:
+        """Take note of a look.
+
+        Args:
+            now_s: When, seconds; never earlier than the last look.
+            left: Nodes that were idle at the last look and are no more.
+            promised: What is promised of nodes that are idle now; a node that is
+                not in here is promised to nobody.
+        """
+        self._settle(now_s, frozenset(left))
+        self._tell(now_s, promised)
+
+    def forget_pool(self) -> None:
+        """Forget who is idle and what is still open, and nothing that was learned."""
+        self._told.clear()
+
+    def prospect(
+        self, plain: Prospect, *, lead_s: float, usable_s: float, horizon_s: float
+    ) -> Prospect:
+        """Return what is expected of nodes that are promised to one job.
+
+        The hazard by the part u of the lead is what was seen of promises of this kind,
+        and before that what is expected without the promise, until it is due::
+
+            λ(u) = (hits + 2 λ0(u)) / (exposure + 2)    a lead
+            λ0(u) = f Λ lead / horizon until u = 1, then 4 or more
+
+        Args:
+            plain: What is expected of them otherwise, until *horizon_s*.
+            lead_s: Seconds from now to the promised end; below 0 where overdue.
+            usable_s: Seconds from now until they must be left whatever comes, such
+                as the end of a lease; ``math.inf`` for never.
+            horizon_s: How far the prospect reaches, seconds.
+        """
+        until_s = max(0.0, min(usable_s, horizon_s))
+        rate = departures_per_s(plain, horizon_s)
+        life_s, hits = self._lived(rate, lead_s, until_s)
+        if usable_s < horizon_s:
+            return Prospect(life_s, 1.0, 1.0)
+        return Prospect(life_s, -math.expm1(-hits), 1.0)
+
+    def expected(
+        self,
+        plain: Prospect,
+        promise: Promise | None,
+        *,
+        now_s: float,
+        usable_s: float,
+        horizon_s: float,
+    ) -> Prospect:
+        """Return what is expected of nodes, whether they are promised or not.
+
+        Args:
+            plain: What is expected of them otherwise, until *horizon_s*.
+            promise: What is promised of them; None for nothing.
+            now_s: The moment, on the clock of the promise.
+            usable_s: As for ``prospect``.
+            horizon_s: How far the prospect reaches, seconds.
+        """
+        if promise is not None:
+            lead_s = promise.end_s - now_s
+            return self.prospect(
+                plain, lead_s=lead_s, usable_s=usable_s, horizon_s=horizon_s
+            )
+        if usable_s >= horizon_s:
+            return plain
+        rate = departures_per_s(plain, horizon_s)
+        lived_s = -math.expm1(-rate * usable_s) / rate if rate else usable_s
+        return Prospect(max(0.0, lived_s), 1.0, 1.0)
+
+    def survival(self, rate: float, *, lead_s: float, after_s: float) -> float:
+        """Return the probability that a promised node is idle still *after_s* from now.
+
+        Args:
+            rate: Departures a second that are expected of it without the promise.
+            lead_s: Seconds from now to the promised end.
+            after_s: How far ahead, seconds.
+        """
+        return math.exp(-self._lived(rate, lead_s, after_s)[1])
+
+    def intervals(self) -> tuple[Interval, ...]:
+        """Return what came against what was promised, by kind; empty kinds left out."""
+        told = (
+            delays.interval(lead_s)
+            for lead_s, delays in zip(LEADS_S, self._delays, strict=True)
+        )
+        return tuple(one for one in told if one is not None)
+
+    def _lived(self, rate: float, lead_s: float, until_s: float) -> tuple[float, float]:
+        """Return the mean seconds lived until *until_s*, and the departures by then."""
+        whole_s = max(lead_s, _SHORTEST_S)
+        kind, at = _kind(whole_s), 0.0 if lead_s > 0.0 else 1.0
+        end = at + until_s / whole_s
+        life_s, gone, place = 0.0, 0.0, _part(at)
+        while at < end:
+            until = min(end, _ENDS[place])
+            hazard, step = self._hazard(kind, place, rate * whole_s), until - at
+            lived = -math.expm1(-hazard * step) / hazard if hazard > 0.0 else step
+            life_s += math.exp(-gone) * lived * whole_s
+            gone += hazard * step
+            at, place = until, place + 1
+        return min(life_s, until_s), gone
+
+    def _hazard(self, kind: int, place: int, a_lead: float) -> float:
+        """Return departures a lead, in a class of time."""
+        said = a_lead if PARTS[place] < 1.0 else max(a_lead, _SAID_AFTER)
+        hits, exposure = self._hits[kind][place], self._exposure[kind][place]
+        return (hits + _SAID * said) / (exposure + _SAID)
+
+    def _settle(self, now_s: float, left: frozenset[int]) -> None:
+        """Hold what was told against what came until *now_s*."""
+        for told in self._told:
+            part = (now_s - told.at_s) / (told.end_s - told.at_s)
+            self._live(told, part)
+            gone = told.nodes & left
+            if gone:
+                self._hits[told.kind][_part(part)] += len(gone) * told.weight
+                self._delays[told.kind].add(now_s - told.end_s, len(gone))
+                told.nodes -= gone
+        self._told = [
+            told
+            for told in self._told
+            if told.nodes and now_s <= told.end_s + _PATIENCE_S
+        ]
+
+    def _live(self, told: Told, part: float) -> None:
+        row, weight = self._exposure[told.kind], len(told.nodes) * told.weight
+        place = _part(told.counted)
+        while told.counted < part:
+            until = min(part, _ENDS[place])
+            row[place] += (until - told.counted) * weight
+            told.counted, place = until, place + 1
+
+    def _tell(self, now_s: float, promised: Mapping[int, Promise]) -> None:
+        """Remember what is promised for the first time, by kind."""
+        known = {(node, told.kind) for told in self._told for node in told.nodes}
+        fresh: dict[tuple[float, int], set[int]] = {}
+        for node, promise in promised.items():
+            kind = _kind(promise.end_s - now_s)
+            if promise.end_s > now_s and (node, kind) not in known:
+                fresh.setdefault((promise.end_s, kind), set()).add(node)
+        self._told += [
+            Told(now_s, end_s, kind, len(nodes), nodes)
+            for (end_s, kind), nodes in fresh.items()
+        ]
+
+    def to_state(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {
+            "hits": [list(row) for row in self._hits],
+            "exposure": [list(row) for row in self._exposure],
+            "delays": [delays.to_state() for delays in self._delays],
+            "told": [
+                [one.at_s, one.end_s, one.kind, one.of, sorted(one.nodes), one.counted]
+                for one in self._told
+            ],
+        }
+
+
+def _delays(rows: Any) -> list[Delays]:  # noqa: ANN401 - JSON
+    delays = [Delays(row) for row in rows]
+    if len(delays) != len(LEADS_S):
+        raise ValueError(f"{len(delays)} kinds of promises, expected {len(LEADS_S)}")
+    return delays
+
+
+def departures_per_s(prospect: Prospect, horizon_s: float) -> float:
+    """Return the departures of a node a second that *prospect* stands for."""
+    hits = -math.log1p(-min(prospect.hit, 1.0 - 1e-12))
+    return hits * prospect.share / horizon_s
+
+
+def _kind(lead_s: float) -> int:
+    return max(0, bisect_right(LEADS_S, lead_s) - 1)
+
+
+def _part(part: float) -> int:
+    return max(0, bisect_right(PARTS, part) - 1)

@@ -1,0 +1,414 @@
+"""A recorded training."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from importlib import resources
+from itertools import pairwise, takewhile
+from typing import TYPE_CHECKING, NoReturn, TypeVar
+
+import numpy as np
+
+from freetrain.errors import BadDataError, MissingInputError
+from freetrain.losscurve.outlook import Better
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Sequence
+    from importlib.resources.abc import Traversable
+
+    from numpy.typing import NDArray
+
+
+# ----------------------------------------------------------------------
+# A recorded training.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Series:
+    """The values of one metric as the training went on.
+
+    Attributes:
+        metric: Its name.
+        better: Which values are good.
+        samples: Training samples done, ascending, above 0; float64, read-only.
+        values: The metric there, nan and infinite values included; float64,
+            read-only, of the same shape.
+    """
+
+    metric: str
+    better: Better
+    samples: NDArray[np.float64]
+    values: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTime:
+    """How long a step took at a share of one processor.
+
+    Attributes:
+        cpu_percent: The share.
+        step_s: Median of several stretches' mean step times.
+        low_s: The least of these means.
+        high_s: The largest of these means.
+        used_percent: The share that was really used.
+        steps: Steps that were measured.
+        method: How the share was enforced.
+    """
+
+    cpu_percent: float
+    step_s: float
+    low_s: float
+    high_s: float
+    used_percent: float
+    steps: int
+    method: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RecordedCurve:
+    """A real training, as it went.
+
+    Attributes:
+        name: Unique among the recorded ones.
+        model: Kind and size, for people.
+        data_set: Name and number of samples, for people.
+        batch_size: Samples a step.
+        optimizer: Name and settings, for people.
+        learning_rate: The schedule, for people.
+        seed: Of the training.
+        made_with: Versions of what made the file.
+        licence: SPDX identifier.
+        epoch_samples: Training samples an epoch.
+        loss: Training loss, mean over the steps since the point before.
+        validation: The validation metric at the end of each epoch.
+        step_times: By share of a processor, largest first; empty where they were
+            not measured.
+    """
+
+    name: str
+    model: str
+    data_set: str
+    batch_size: int
+    optimizer: str
+    learning_rate: str
+    seed: int
+    made_with: str
+    licence: str
+    epoch_samples: int
+    loss: Series
+    validation: Series
+    step_times: tuple[StepTime, ...] = ()
+
+
+# ----------------------------------------------------------------------
+# Tables with ``# key: value`` lines on top of them.
+
+Number = TypeVar("Number", int, float)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One row of a table.
+
+    Attributes:
+        file: For messages.
+        number: Of the line in the file, from 1.
+        cells: By column.
+    """
+
+    file: str
+    number: int
+    cells: dict[str, str]
+
+    def real(self, column: str) -> float:
+        """Return any number, nan and inf included."""
+        return self._number(column, float)
+
+    def positive(self, column: str) -> float:
+        """Return a number above 0 and below infinity."""
+        number = self.real(column)
+        if not 0 < number < float("inf"):
+            self.refuse(column, "a number above 0")
+        return number
+
+    def whole(self, column: str, least: int = 1) -> int:
+        """Return a whole number, *least* or more."""
+        number = self._number(column, int)
+        if number < least:
+            self.refuse(column, f"a whole number from {least} on")
+        return number
+
+    def text(self, column: str) -> str:
+        """Return a cell that is not empty."""
+        if not self.cells.get(column):
+            self.refuse(column, "something")
+        return self.cells[column]
+
+    def refuse(self, column: str, expected: str) -> NoReturn:
+        """Raise BadDataError about a cell."""
+        found = self.cells.get(column)
+        told = "missing" if found is None else f"{found!r}"
+        refuse(self.file, self.number, f"{column} is {told}, expected {expected}")
+
+    def _number(self, column: str, kind: Callable[[str], Number]) -> Number:
+        try:
+            return kind(self.text(column))
+        except ValueError:
+            self.refuse(column, "a number")
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """A whole file.
+
+    Attributes:
+        header: What is said above the table, by key.
+        columns: Their names, in order.
+        rows: One or more.
+    """
+
+    header: Line
+    columns: tuple[str, ...]
+    rows: tuple[Line, ...]
+
+    def expect(self, columns: Sequence[str]) -> None:
+        """Raise BadDataError unless these are the columns, in this order."""
+        if self.columns != tuple(columns):
+            refuse(
+                self.header.file,
+                self.header.number + 1,
+                f"columns {','.join(self.columns)}, expected {','.join(columns)}",
+            )
+
+
+def read_sheet(text: str, *, file: str) -> Sheet:
+    """Return the parts of *text*; *file* is for messages.
+
+    Raises:
+        BadDataError: A row has not as many cells as there are columns, or there is
+            no row.
+    """
+    lines = text.removesuffix("\n").split("\n")
+    above = list(takewhile(lambda line: line.startswith("#"), lines))
+    pairs = (line.removeprefix("#").partition(":") for line in above)
+    header = {key.strip(): value.strip() for key, _, value in pairs}
+    table = [line.split(",") for line in lines[len(above) :]]
+    if len(table) <= 1:
+        refuse(file, len(lines), "the file ends, expected columns and rows")
+    columns = tuple(table[0])
+    rows = []
+    for number, cells in enumerate(table[1:], start=len(above) + 2):
+        if len(cells) != len(columns):
+            refuse(file, number, f"{len(cells)} cells, expected {len(columns)}")
+        rows.append(Line(file, number, dict(zip(columns, cells, strict=True))))
+    return Sheet(Line(file, len(above), header), columns, tuple(rows))
+
+
+def refuse(file: str, line: int, why: str) -> NoReturn:
+    """Raise BadDataError about a line of a file."""
+    raise BadDataError(
+        f"{file}: line {line}: {why}. No recorded curve was loaded. Reinstall "
+        f"FreeTrain, or record the curves again: make curves."
+    )
+
+
+# ----------------------------------------------------------------------
+# Files of curves to typed records.
+
+EPOCH_DIGITS = 1e-5
+"""Epochs are written with six digits."""
+
+
+def parse_curve(text: str, *, file: str) -> RecordedCurve:
+    """Return the training that *text* tells; *file* is its name, ending in .csv.
+
+    Raises:
+        BadDataError: It is not a recorded training; names file, line and reason.
+    """
+    sheet = read_sheet(text, file=file)
+    told = sheet.header
+    loss, lower = _metric(told, "loss")
+    metric, better = _metric(told, "validation")
+    sheet.expect(("samples", "step", "epoch", "loss", metric))
+    _check_progress(sheet)
+    return RecordedCurve(
+        name=file.removesuffix(".csv"),
+        model=told.text("model"),
+        data_set=told.text("data_set"),
+        batch_size=told.whole("batch_size"),
+        optimizer=told.text("optimizer"),
+        learning_rate=told.text("learning_rate"),
+        seed=told.whole("seed", least=0),
+        made_with=told.text("made_with"),
+        licence=told.text("licence"),
+        epoch_samples=told.whole("epoch_samples"),
+        loss=Series(loss, lower, *_columns(sheet.rows, "loss")),
+        validation=Series(metric, better, *_columns(_validated(sheet, metric), metric)),
+    )
+
+
+def _metric(told: Line, key: str) -> tuple[str, Better]:
+    """Read ``name, lower is better``."""
+    name, _, rest = told.text(key).partition(", ")
+    meant = {f"{better} is better": better for better in Better}
+    if rest not in meant:
+        told.refuse(key, "NAME, lower is better, or NAME, higher is better")
+    return name, meant[rest]
+
+
+def _check_progress(sheet: Sheet) -> None:
+    """Refuse counts that do not grow or do not fit each other."""
+    batch, epoch = (sheet.header.whole(key) for key in ("batch_size", "epoch_samples"))
+    for line in sheet.rows:
+        samples = line.whole("samples")
+        if line.whole("step") * batch != samples:
+            line.refuse("step", f"{samples / batch:g}, which makes {samples} samples")
+        if not math.isclose(
+            line.positive("epoch"), samples / epoch, rel_tol=EPOCH_DIGITS
+        ):
+            line.refuse("epoch", f"{samples / epoch:g}, which is {samples} samples")
+    for before, after in pairwise(sheet.rows):
+        if after.whole("samples") <= before.whole("samples"):
+            after.refuse("samples", f"more than {before.text('samples')}")
+
+
+def _validated(sheet: Sheet, metric: str) -> tuple[Line, ...]:
+    """Return the rows with a validation metric; the last one has to have it."""
+    sheet.rows[-1].text(metric)
+    return tuple(line for line in sheet.rows if line.cells[metric])
+
+
+def _columns(
+    rows: Iterable[Line], column: str
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return samples and values, read-only."""
+    pairs = [(line.whole("samples"), line.real(column)) for line in rows]
+    samples, values = np.array(pairs, dtype=np.float64).T.copy()
+    samples.flags.writeable = False
+    values.flags.writeable = False
+    return samples, values
+
+
+# ----------------------------------------------------------------------
+# The table of step times to typed records.
+
+COLUMNS = (
+    "name",
+    "cpu_percent",
+    "step_ms",
+    "low_ms",
+    "high_ms",
+    "used_percent",
+    "steps",
+    "method",
+)
+
+
+def parse_step_times(
+    text: str, *, file: str, names: Collection[str]
+) -> dict[str, tuple[StepTime, ...]]:
+    """Return the step times of each training, the largest share first.
+
+    Args:
+        text: The table.
+        file: For messages.
+        names: Trainings that there are.
+
+    Raises:
+        BadDataError: It is not such a table, or tells of another training, or
+            twice of one share; names file, line and reason.
+    """
+    sheet = read_sheet(text, file=file)
+    sheet.expect(COLUMNS)
+    found: dict[str, dict[float, StepTime]] = {}
+    for line in sheet.rows:
+        name, time = line.text("name"), _step_time(line)
+        if name not in names:
+            line.refuse("name", "the name of a recorded training")
+        shares = found.setdefault(name, {})
+        if time.cpu_percent in shares:
+            line.refuse("cpu_percent", f"every share of {name} once")
+        shares[time.cpu_percent] = time
+    return {
+        name: tuple(shares[share] for share in sorted(shares, reverse=True))
+        for name, shares in found.items()
+    }
+
+
+def _step_time(line: Line) -> StepTime:
+    low_s, step_s, high_s = (
+        line.positive(column) / 1000 for column in ("low_ms", "step_ms", "high_ms")
+    )
+    if not low_s <= step_s <= high_s:
+        line.refuse("step_ms", "a time from low_ms to high_ms")
+    return StepTime(
+        cpu_percent=line.positive("cpu_percent"),
+        step_s=step_s,
+        low_s=low_s,
+        high_s=high_s,
+        used_percent=line.positive("used_percent"),
+        steps=line.whole("steps"),
+        method=line.text("method"),
+    )
+
+
+# ----------------------------------------------------------------------
+# The recorded curves of this installation.
+
+STEP_TIMES = "step_times.csv"
+
+
+def load() -> dict[str, RecordedCurve]:
+    """Return all recorded trainings by name, in the order of names.
+
+    Raises:
+        BadDataError: A file is not what it should be; names file, line and reason.
+        MissingInputError: No curve is installed.
+    """
+    return load_from(resources.files("freetrain.losscurve"))
+
+
+def load_from(folder: Traversable) -> dict[str, RecordedCurve]:
+    """Return what *folder* has in ``curves/`` and in ``step_times.csv``.
+
+    Without the table of step times, trainings have none.
+
+    Raises:
+        BadDataError: See ``load``.
+        MissingInputError: There is no curve in it.
+    """
+    curves = {}
+    for file in _curve_files(folder):
+        curve = parse_curve(file.read_text("utf-8"), file=file.name)
+        curves[curve.name] = curve
+    table = folder / STEP_TIMES
+    if not table.is_file():
+        return curves
+    times = parse_step_times(table.read_text("utf-8"), file=table.name, names=curves)
+    return {
+        name: replace(curve, step_times=times.get(name, ()))
+        for name, curve in curves.items()
+    }
+
+
+def _curve_files(folder: Traversable) -> list[Traversable]:
+    curves = folder / "curves"
+    found = curves.iterdir() if curves.is_dir() else ()
+    files = {
+        file.name.removesuffix(".csv"): file
+        for file in found
+        if file.name.endswith(".csv")
+    }
+    if not files:
+        raise MissingInputError(
+            f"there are no recorded curves in {curves}; nothing was loaded. Reinstall "
+            f"FreeTrain, or record them: make curves."
+        )
+    return [file for _, file in sorted(files.items())]
+
+
+# ----------------------------------------------------------------------
+# Real training curves that ship with FreeTrain; docs/recorded-curves.md.
+
+__all__ = ["RecordedCurve", "Series", "StepTime", "load"]

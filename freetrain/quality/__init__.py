@@ -1,4 +1,0 @@
-"""Loss curves: what a trainer's past values say of those to come.
-
-``outlook.py`` is what others may rely on.
-"""

@@ -1,1 +1,0 @@
-"""Shapes that loss curves take, one module each, behind ``interface.py``."""

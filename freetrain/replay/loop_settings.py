@@ -1,0 +1,164 @@
+"""How the broker in the loop looks, holds and leaves nodes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from freetrain.broker.yielding import LEAD_S, last_lead_s
+from freetrain.errors import UsageError
+
+TICK_S = 60.0
+"""As often as cron can call a tick."""
+
+NOTICE_S = 30.0
+"""Slurm's KillWait, where a partition has no GraceTime."""
+
+COMMIT_S = 5.0
+"""From the notice until a trainer has committed and its lease has ended."""
+
+MARGIN_S = 30.0
+"""How long before a planned start a lease ends."""
+
+LOOK_S = 1.0
+"""How long a look takes at most, which says how late a last one may be."""
+
+SHORTEST_S = 120.0
+"""The shortest hole worth a lease, as in the site's settings."""
+
+LONGEST_S = 14_400.0
+"""The longest lease, as in the site's settings."""
+
+
+IN_THE_LOOP = ("freetrain", "equal", "lookahead")
+"""Policies that can live with being asked at ticks only."""
+
+
+class Mode(StrEnum):
+    """Who takes leases away when a job needs their nodes."""
+
+    PREEMPT = "preempt"
+    YIELD = "yield"
+
+
+@dataclass(frozen=True, slots=True)
+class LoopSettings:
+    """One loop's choices.
+
+    Attributes:
+        mode: Who takes leases away.
+        knows_plans: Whether the broker sees what the scheduler plans.
+        tick_s: Seconds from one look of the broker to the next.
+        lead_s: How long before multiples of ``tick_s`` of the log's time the broker
+            looks, as backfill's cycles are at multiples of their interval; None where
+            looks count from the start of the replay.
+        last_s: How long before these it looks once more, and ticks where somebody
+            waits and something has changed; None, or ``lead_s`` and more, for never.
+        notice_s: Mode ``preempt``: how long a job waits for our leases at most.
+        commit_s: From the notice until a trainer has committed and gone.
+        margin_s: How long before a planned start a lease ends; None where leases do
+            not end because of plans.
+        shortest_s: The shortest hole worth a lease, margin taken off, seconds.
+        longest_s: The longest lease, seconds; finite under ``yield``.
+        is_careful: Mode ``yield``: whether nodes are left alone that somebody would
+            need if one job ended.
+
+    Raises:
+        UsageError: A number is outside its range.
+    """
+
+    mode: Mode = Mode.PREEMPT
+    knows_plans: bool = True
+    tick_s: float = TICK_S
+    lead_s: float | None = None
+    last_s: float | None = None
+    notice_s: float = NOTICE_S
+    commit_s: float = COMMIT_S
+    margin_s: float | None = None
+    shortest_s: float = SHORTEST_S
+    longest_s: float = math.inf
+    is_careful: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that mean nothing."""
+        for what, value in (("a tick", self.tick_s), ("a lease", self.longest_s)):
+            if not value > 0 or math.isinf(self.tick_s):
+                raise _refusal(what, value, "above 0")
+        for what, value in (
+            ("a tick's lead", self.lead_s or 0.0),
+            ("a last look's lead", self.last_s or 0.0),
+            ("notice", self.notice_s),
+            ("a commit", self.commit_s),
+            ("a lease's margin", self.margin_s or 0.0),
+            ("the shortest hole", self.shortest_s),
+        ):
+            if not 0 <= value < math.inf:
+                raise _refusal(what, value, "0 or more")
+        if self.mode is Mode.YIELD and math.isinf(self.longest_s):
+            raise _refusal("a lease that the scheduler sees", self.longest_s, "finite")
+
+    @property
+    def last_lead_s(self) -> float | None:
+        """How long before a cycle the last look comes; None where the usual is it."""
+        if self.lead_s is None or self.last_s is None or self.last_s >= self.lead_s:
+            return None
+        return self.last_s
+
+    @property
+    def used_notice_s(self) -> float:
+        """How long a job waits for a trainer on its nodes: no longer than it takes."""
+        return min(self.notice_s, self.commit_s)
+
+    @property
+    def longest_wait_s(self) -> float:
+        """How long a job should wait for us at most."""
+        return self.tick_s if self.mode is Mode.YIELD else self.notice_s
+
+    @property
+    def commits_in_time(self) -> bool:
+        """Whether a trainer that must go has the time to commit."""
+        return self.mode is Mode.YIELD or self.commit_s <= self.notice_s
+
+
+def usual_settings(mode: Mode) -> LoopSettings:
+    """Return what suits *mode*.
+
+    Leases that are preempted harm nobody beyond the notice, and plans that move would
+    end many in vain: on two days of Theta that costs more than it spares. Where leases
+    are jobs, a look comes before each cycle of backfill, in which others could go ahead
+    of who waits for a lease.
+    """
+    if mode is Mode.PREEMPT:
+        return LoopSettings()
+    # It brings NumPy along, and help needs none.
+    from logs.schedule.policies import SlurmParameters  # noqa: PLC0415
+
+    return LoopSettings(
+        mode=mode,
+        tick_s=SlurmParameters().bf_interval_s,
+        lead_s=LEAD_S,
+        last_s=last_lead_s(LOOK_S),
+        margin_s=MARGIN_S,
+        longest_s=LONGEST_S,
+        is_careful=True,
+    )
+
+
+def check_policy(name: str) -> None:
+    """Refuse a policy that cannot be asked at ticks only.
+
+    Raises:
+        UsageError: It is one.
+    """
+    if name not in IN_THE_LOOP:
+        raise UsageError(
+            f"the policy {name!r} cannot be in the loop, where a broker decides once "
+            f"a tick; nothing was replayed. Choose of {', '.join(IN_THE_LOOP)}."
+        )
+
+
+def _refusal(what: str, value: float, expected: str) -> UsageError:
+    return UsageError(
+        f"{value:g} s for {what}: expected a number {expected}. Nothing was replayed."
+    )

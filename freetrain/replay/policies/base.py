@@ -1,0 +1,277 @@
+"""Trainers of a replay as a priority sees them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from freetrain.priority.base import Contender, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
+
+    from freetrain.lookahead.calibration import Watched
+    from freetrain.losscurve.outlook import Better, Outlook, Point
+    from freetrain.replay.trainers import Costs, Scaling
+
+
+# ----------------------------------------------------------------------
+# Trainers of a replay as a priority sees them.
+
+
+def contender_of(
+    trainer: TrainerView, scaling: Scaling, outlook: Outlook | None
+) -> Contender:
+    """Return *trainer* as it stands: what its user said of it, and its past."""
+    spec = trainer.spec
+    return Contender(
+        name=spec.name,
+        sizes=scaling.sizes,
+        samples_per_s=scaling.samples_per_s[: scaling.sizes[-1] + 1],
+        held=len(trainer.held),
+        done_samples=trainer.done,
+        total_samples=spec.samples,
+        weight=spec.weight,
+        deadline_s=spec.deadline_s,
+        target=_target(trainer),
+        outlook=outlook,
+        grow_s=spec.costs.grow_s,
+        shrink_s=spec.costs.shrink_s,
+        start_s=spec.costs.start_s,
+    )
+
+
+def _target(trainer: TrainerView) -> Target | None:
+    target, quality = trainer.spec.target, trainer.spec.quality
+    if target is None or quality is None:
+        return target
+    reached = (
+        quality.better.is_reached(target.deliver, point.value)
+        for point in trainer.points
+    )
+    return replace(target, is_delivered=any(reached))
+
+
+# ----------------------------------------------------------------------
+# What a policy sees, and what it may answer.
+
+
+class ToldQuality(Protocol):
+    """What is known of a metric before anything has run."""
+
+    @property
+    def better(self) -> Better:
+        """Which of its values are good."""
+        ...
+
+
+class Told(Protocol):
+    """What a trainer's user said of it; its true quality curve is not in here."""
+
+    @property
+    def name(self) -> str:
+        """Unique in the replay."""
+        ...
+
+    @property
+    def scaling(self) -> Scaling:
+        """Its speed by node count."""
+        ...
+
+    @property
+    def samples(self) -> float:
+        """Work after which it is finished at the latest, in training samples."""
+        ...
+
+    @property
+    def costs(self) -> Costs:
+        """What changing its nodes costs in this replay."""
+        ...
+
+    @property
+    def fixed_nodes(self) -> int:
+        """The size it would ask for as an ordinary job."""
+        ...
+
+    @property
+    def weight(self) -> float:
+        """The user's weight on its worth, above 0."""
+        ...
+
+    @property
+    def deadline_s(self) -> float | None:
+        """When it should be finished, seconds from the start of the replay."""
+        ...
+
+    @property
+    def target(self) -> Target | None:
+        """The values of its metric that its user wants."""
+        ...
+
+    @property
+    def quality(self) -> ToldQuality | None:
+        """Of its metric only which values are good; None where it tells none."""
+        ...
+
+
+class TrainerView(Protocol):
+    """A trainer as a policy may see it: its past, not its future."""
+
+    @property
+    def serial(self) -> int:
+        """A number that no other run of any trainer in this replay has."""
+        ...
+
+    @property
+    def spec(self) -> Told:
+        """What its user said of it."""
+        ...
+
+    @property
+    def arrival_s(self) -> float:
+        """When it was submitted, seconds from the start of the replay."""
+        ...
+
+    @property
+    def held(self) -> AbstractSet[int]:
+        """The nodes it holds, all of them still idle."""
+        ...
+
+    @property
+    def done(self) -> float:
+        """Samples it has trained, net of losses."""
+        ...
+
+    @property
+    def points(self) -> Sequence[Point]:
+        """The evaluations that it has passed and not lost, ascending in samples."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The pool and its trainers at one event, after losses and admissions.
+
+    The sequences are the engine's own: read them, during ``decide`` only.
+
+    Attributes:
+        now_s: Seconds from the start of the replay.
+        trainers: The admitted trainers, in order of admission.
+        free: Idle nodes that nobody holds, by index, ascending.
+        idle_nodes: How many nodes are idle, held or free.
+        since_s: By node: when it became idle; of idle nodes only.
+        joined: Nodes that became idle at this event.
+        left: Nodes that were taken at this event.
+    """
+
+    now_s: float
+    trainers: Sequence[TrainerView]
+    free: Sequence[int]
+    idle_nodes: int
+    since_s: Sequence[float]
+    joined: tuple[int, ...]
+    left: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one trainer gives up and gets.
+
+    Attributes:
+        trainer: Its place in ``View.trainers``.
+        drop: Nodes that it gives up, each of them its own.
+        take: Nodes that it gets, each of them free once everybody has dropped.
+    """
+
+    trainer: int
+    drop: tuple[int, ...] = ()
+    take: tuple[int, ...] = ()
+
+
+@runtime_checkable
+class Foretelling(Protocol):
+    """A policy that goes by forecasts."""
+
+    @property
+    def forecasts(self) -> Watched | None:
+        """Its forecasts so far; None where they are not watched."""
+        ...
+
+
+class Policy(Protocol):
+    """Decides who gets which node.
+
+    Contract, checked by the engine at every event: at most one change a
+    trainer, in order of admission; only own nodes are dropped and only free ones
+    taken; a trainer that drops and takes at once drops all it has, and starts
+    afresh.
+
+    Attributes:
+        name: What results call it.
+    """
+
+    name: str
+
+    def decide(self, view: View) -> Sequence[Change]:
+        """Return the changes to make now; a trainer left out keeps its nodes."""
+        ...
+
+
+# ----------------------------------------------------------------------
+# From node counts to nodes, for policies that only think in counts.
+
+
+def changes_to(counts: Sequence[int], view: View) -> tuple[Change, ...]:
+    """Return the changes that give each trainer its count, without migration.
+
+    As in the published evaluation: who shrinks drops its lowest-numbered nodes,
+    and who grows takes the highest-numbered free node first, what others drop
+    included.
+
+    Args:
+        counts: Nodes by trainer, in the view's order; at most ``idle_nodes``
+            together.
+        view: The pool as it is.
+    """
+    surplus = [len(t.held) - n for t, n in zip(view.trainers, counts, strict=True)]
+    dropped = {
+        place: tuple(sorted(view.trainers[place].held)[:nodes])
+        for place, nodes in enumerate(surplus)
+        if nodes > 0
+    }
+    free = view.free
+    if dropped:
+        free = sorted([*free, *(node for nodes in dropped.values() for node in nodes)])
+    changes, untaken = [], len(free)
+    for place, nodes in enumerate(surplus):
+        if nodes > 0:
+            changes.append(Change(place, drop=dropped[place]))
+        elif nodes < 0:
+            taken = tuple(free[untaken + nodes : untaken])
+            untaken += nodes
+            changes.append(Change(place, take=taken))
+    return tuple(changes)
+
+
+# ----------------------------------------------------------------------
+# What policies know of trainers' speeds.
+
+
+class Speeds(Protocol):
+    """Knows trainers' speeds by node count, once asked at every event."""
+
+    def scalings(self, view: View) -> Sequence[Scaling]:
+        """Return what is known of each trainer, in the view's order.
+
+        The same object for as long as the same is known.
+        """
+        ...
+
+
+class GivenSpeeds:
+    """Believes what users said, which in a replay is the truth."""
+
+    def scalings(self, view: View) -> Sequence[Scaling]:
+        """Return each trainer's own scaling."""
+        return [trainer.spec.scaling for trainer in view.trainers]

@@ -1,1 +1,0 @@
-"""Learned scaling: how quick a trainer is on how many nodes, from its own fragments."""

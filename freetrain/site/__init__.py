@@ -1,1 +1,0 @@
-"""What a site, or a user there, sets once for all trainers; docs/job-file.md."""

@@ -1,1 +1,0 @@
-"""A small stand-in for Slurm: its programs on disk, and jobs that really run."""

@@ -1,0 +1,858 @@
+"""What can go wrong with the state directory, by what to do next.
+
+Each is also the FreeTrainError that gives its exit code.
+
+StoreError
+├── StoreBusyError      75  ask again: another tick or command is at work
+├── StoreUnwritableError 73  make room, or make the place writable
+├── StoreMissingError   66  there is no state yet
+├── StoreUnsafeError    78  the place is not ours alone; choose or mend it
+└── StoreDamagedError   65  keep it as it is: it is not a state, or a newer one's
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import sqlite3
+import stat
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from freetrain.errors import (
+    BadConfigurationError,
+    BadDataError,
+    CannotWriteError,
+    FreeTrainError,
+    MissingInputError,
+    TryLaterError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+
+# ----------------------------------------------------------------------
+# What can go wrong with the state directory, by what to do next.
+
+
+class StoreError(FreeTrainError):
+    """The state could not be used; whatever was being changed is as before."""
+
+
+class StoreBusyError(StoreError, TryLaterError):
+    """Another process has the state, or has taken over our turn."""
+
+    exit_code = TryLaterError.exit_code
+
+
+class StoreMissingError(StoreError, MissingInputError):
+    """There is no state to look at."""
+
+    exit_code = MissingInputError.exit_code
+
+
+class StoreUnwritableError(StoreError, CannotWriteError):
+    """The disk is full, the place is read-only, or the device fails."""
+
+    exit_code = CannotWriteError.exit_code
+
+
+class StoreUnsafeError(StoreError, BadConfigurationError):
+    """The place belongs to somebody else, or others can reach into it."""
+
+    exit_code = BadConfigurationError.exit_code
+
+
+class StoreDamagedError(StoreError, BadDataError):
+    """The file is not a state that this version can read."""
+
+    exit_code = BadDataError.exit_code
+
+
+# ----------------------------------------------------------------------
+# The state directory: ours, and nobody else's.
+
+DATABASE = "state.sqlite"
+LOCK = "tick.lock"
+
+
+def prepare_directory(path: Path, *, uid: int) -> None:
+    """Create *path*, or check that it and all in it is safe to use.
+
+    Args:
+        path: The state directory.
+        uid: Our own user number.
+
+    Raises:
+        StoreUnsafeError: It, or a file in it, belongs to another user, is open to
+            others, or is a link.
+        StoreUnwritableError: It cannot be created or read.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except FileExistsError as error:
+        raise StoreUnsafeError(
+            f"{path} is not a directory. Nothing was changed; name another place "
+            f"for the state."
+        ) from error
+    except OSError as error:
+        raise _unusable(path, error) from error
+    check_directory(path, uid=uid)
+
+
+def check_directory(path: Path, *, uid: int) -> None:
+    """Check that *path*, which is there, and all in it is safe to use.
+
+    Raises:
+        StoreError: As ``prepare_directory``.
+    """
+    try:
+        _check_directory(path, uid)
+        for entry in path.iterdir():
+            _check_owner(entry, uid)
+    except OSError as error:
+        raise _unusable(path, error) from error
+
+
+def _unusable(path: Path, error: OSError) -> StoreUnwritableError:
+    return StoreUnwritableError(
+        f"cannot use the state directory {path}: {error.strerror}. Nothing was "
+        f"changed; make it readable and writable for you, or name another."
+    )
+
+
+def _check_directory(path: Path, uid: int) -> None:
+    _check_owner(path, uid)
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o077:
+        raise StoreUnsafeError(
+            f"others can reach into the state directory {path} (mode {mode:04o}). "
+            f"Nothing was read or changed; run `chmod 700` on it."
+        )
+
+
+def _check_owner(path: Path, uid: int) -> None:
+    try:
+        found = path.lstat()
+    except FileNotFoundError:  # SQLite removes its side files when it closes
+        return
+    if found.st_uid != uid or stat.S_ISLNK(found.st_mode):
+        what = "is a link" if stat.S_ISLNK(found.st_mode) else "is another user's"
+        raise StoreUnsafeError(
+            f"{path} {what}. Nothing was read or changed; remove it, or name another "
+            f"state directory."
+        )
+
+
+def create_private(path: Path) -> None:
+    """Create *path* empty and closed to others, if it is not there.
+
+    Raises:
+        StoreUnwritableError: It cannot be created.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        os.close(os.open(path, flags, 0o600))
+    except OSError as error:
+        raise StoreUnwritableError(
+            f"cannot write {path}: {error.strerror}. Nothing was changed; make room, "
+            f"or make the state directory writable."
+        ) from error
+
+
+# ----------------------------------------------------------------------
+# The connection: a journal that works here, whole transactions, clear errors.
+
+_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_UNWRITABLE = {
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_READONLY,
+}
+_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+
+
+class Journal(StrEnum):
+    """How SQLite keeps transactions whole."""
+
+    WAL = "wal"
+    DELETE = "delete"
+
+
+def connect(
+    path: Path,
+    *,
+    wait_s: float = 5.0,
+    allow_wal: bool = True,
+    factory: type[sqlite3.Connection] = sqlite3.Connection,
+) -> sqlite3.Connection:
+    """Open the database at *path*, created if missing, and prove it writable.
+
+    Args:
+        path: The file; its directory has been prepared.
+        wait_s: How long to wait for another process's transaction.
+        allow_wal: Whether the file system is local. On network ones WAL may seem
+            to work and fail later, on another host.
+        factory: The connection's class, for tests that inject faults.
+
+    Raises:
+        StoreError: One of its kinds.
+    """
+    create_private(path)
+    with translated(path):
+        connection = sqlite3.connect(
+            path, timeout=wait_s, isolation_level=None, factory=factory
+        )
+    try:
+        with translated(path):
+            _set_up(connection, allow_wal=allow_wal)
+    except StoreError:
+        connection.close()
+        raise
+    return connection
+
+
+def connect_reading(path: Path, *, wait_s: float = 5.0) -> sqlite3.Connection:
+    """Open the database at *path*, which is there, for reading only.
+
+    SQLite needs to write even to read, beside the database. Where the disk is full
+    or read-only, nobody else writes either, and the database is read as it is: then
+    people need most to see how things stand.
+
+    Raises:
+        StoreError: One of its kinds.
+    """
+    with translated(path):
+        try:
+            return _reading(path, "mode=ro", wait_s=wait_s)
+        except sqlite3.OperationalError as error:
+            if _kind(error) not in _UNWRITABLE:
+                raise
+            return _reading(path, "mode=ro&immutable=1", wait_s=wait_s)
+
+
+def _reading(path: Path, how: str, *, wait_s: float) -> sqlite3.Connection:
+    place = f"file:{quote(str(path))}?{how}"
+    connection = sqlite3.connect(place, uri=True, timeout=wait_s, isolation_level=None)
+    try:
+        connection.execute("PRAGMA query_only = ON")
+        connection.execute("PRAGMA schema_version").fetchone()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _set_up(connection: sqlite3.Connection, *, allow_wal: bool) -> None:
+    connection.execute("PRAGMA foreign_keys = ON")
+    if not (allow_wal and _works(connection, Journal.WAL)):
+        connection.execute(f"PRAGMA journal_mode = {Journal.DELETE}")
+        # A power cut must not take back what was submitted to Slurm since.
+        connection.execute("PRAGMA synchronous = FULL")
+        _probe(connection)
+    else:
+        connection.execute("PRAGMA synchronous = FULL")
+
+
+def _works(connection: sqlite3.Connection, journal: Journal) -> bool:
+    """Tell whether *journal* works here, by really writing with it.
+
+    Other ways to fail (busy, full) do not speak against it and are raised.
+    """
+    try:
+        row = connection.execute(f"PRAGMA journal_mode = {journal}").fetchone()
+        if row is None or str(row[0]).lower() != journal:
+            return False
+        _probe(connection)
+    except sqlite3.OperationalError as error:
+        # Where memory cannot be shared, the first write tells.
+        if _kind(error) in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR}:
+            return False
+        if _kind(error) == sqlite3.SQLITE_PROTOCOL:
+            return False
+        raise
+    return True
+
+
+def _probe(connection: sqlite3.Connection) -> None:
+    """Write something that is already so, in a transaction of its own."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        found = connection.execute("PRAGMA user_version").fetchone()[0]
+        connection.execute(f"PRAGMA user_version = {int(found)}")
+        connection.execute("COMMIT")
+    except BaseException:
+        roll_back(connection)
+        raise
+
+
+def roll_back(connection: sqlite3.Connection) -> None:
+    """Undo the open transaction, if SQLite has not done so by itself."""
+    if connection.in_transaction:
+        connection.execute("ROLLBACK")
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Make everything inside happen at once, or not at all.
+
+    Raises:
+        StoreError: It did not happen.
+    """
+    with translated():
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            connection.execute("COMMIT")
+        except BaseException:
+            roll_back(connection)
+            raise
+
+
+@contextmanager
+def translated(path: Path | None = None) -> Iterator[None]:
+    """Turn SQLite's errors into ours, by what to do next."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        raise _translate(error, path) from error
+
+
+def _kind(error: sqlite3.Error) -> int:
+    """Return SQLite's primary result code; the extended ones add upper bits."""
+    return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+
+
+def _translate(error: sqlite3.DatabaseError, path: Path | None) -> Exception:
+    where = "the state" if path is None else f"the state {path}"
+    kind = _kind(error)
+    if kind in _BUSY:
+        return StoreBusyError(
+            f"{where} is in use by another process ({error}). Nothing was changed; "
+            f"try again."
+        )
+    if kind in _UNWRITABLE:
+        return StoreUnwritableError(
+            f"cannot write {where}: {error}. Nothing was changed, and training goes "
+            f"on; make room or make the state directory writable."
+        )
+    if kind in _DAMAGED:
+        return StoreDamagedError(
+            f"{where} cannot be read: {error}. Nothing was changed; keep the file for "
+            f"a bug report and move it away to begin anew."
+        )
+    return error
+
+
+# ----------------------------------------------------------------------
+# Whether a folder is on a file system of this machine alone.
+
+MOUNTS = Path("/proc/self/mountinfo")
+
+_LOCAL = frozenset(
+    {
+        *("bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "jfs", "overlay"),
+        *("ramfs", "reiserfs", "tmpfs", "xfs", "zfs"),
+    }
+)
+"""What is known to be local; all others might be shared, or lie about locks."""
+
+_ESCAPE = re.compile(r"\\([0-7]{3})", re.ASCII)
+
+
+def is_local(folder: Path, *, mounts: str) -> bool:
+    """Tell whether *folder* is certainly on a local file system.
+
+    Args:
+        folder: An absolute path without links, there or not.
+        mounts: What ``/proc/self/mountinfo`` says, empty for nothing.
+    """
+    kinds = dict(_mounted(mounts))  # of two mounts on one place the later counts
+    for place in (folder, *folder.parents):
+        if str(place) in kinds:
+            return kinds[str(place)] in _LOCAL
+    return False
+
+
+def read_mounts(path: Path = MOUNTS) -> str:
+    """Return what the kernel says is mounted; nothing where it does not say."""
+    try:
+        return path.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return ""
+
+
+def _mounted(mounts: str) -> list[tuple[str, str]]:
+    """Return mount points and kinds, as proc(5) describes the lines."""
+    found = []
+    for line in mounts.splitlines():
+        before, mark, after = line.partition(" - ")
+        words, kind = before.split(" "), after.split(" ")[0]
+        if mark and len(words) > _POINT:
+            found.append((_ESCAPE.sub(_character, words[_POINT]), kind))
+    return found
+
+
+_POINT = 4
+"""Place of the mount point in a line."""
+
+
+def _character(found: re.Match[str]) -> str:
+    return chr(int(found[1], 8))
+
+
+# ----------------------------------------------------------------------
+# The lock that keeps two ticks on one host apart.
+
+_TAKEN = {errno.EWOULDBLOCK, errno.EACCES}
+
+
+class Locking(StrEnum):
+    """Whether the file system could lock."""
+
+    LOCKED = "locked"
+    UNSUPPORTED = "unsupported"
+
+
+@contextmanager
+def local_lock(path: Path) -> Iterator[Locking]:
+    """Hold the lock file *path*; the kernel lets go of it when we die.
+
+    Some network file systems refuse to lock; the turn in the database is what then
+    keeps ticks apart, as it does between hosts.
+
+    Yields:
+        Whether there is a lock.
+
+    Raises:
+        StoreBusyError: Another process holds it.
+        StoreUnwritableError: The file cannot be created.
+    """
+    create_private(path)
+    descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        yield _lock(descriptor, path)
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, path: Path) -> Locking:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in _TAKEN:
+            raise StoreBusyError(
+                f"another tick is at work (it holds {path}). Nothing was done; the "
+                f"next tick will go on."
+            ) from error
+        return Locking.UNSUPPORTED
+    return Locking.LOCKED
+
+
+# ----------------------------------------------------------------------
+# The tables, version by version; each step in one transaction with its record.
+
+STEPS: tuple[tuple[str, ...], ...] = (
+    (
+        """CREATE TABLE trainers (
+            name TEXT PRIMARY KEY,
+            job TEXT NOT NULL,
+            run_dir TEXT NOT NULL,
+            state TEXT NOT NULL,
+            submitted_s REAL NOT NULL,
+            changed_s REAL NOT NULL
+        ) STRICT""",
+        """CREATE TABLE intents (
+            uuid TEXT PRIMARY KEY,
+            shape TEXT NOT NULL,
+            limit_min INTEGER NOT NULL,
+            deadline_s REAL NOT NULL,
+            tasks INTEGER NOT NULL CHECK (tasks >= 1),
+            created_s REAL NOT NULL,
+            outcome TEXT NOT NULL,
+            job_id INTEGER,
+            missed INTEGER NOT NULL,
+            detail TEXT NOT NULL
+        ) STRICT""",
+        """CREATE TABLE leases (
+            uuid TEXT NOT NULL REFERENCES intents (uuid),
+            task INTEGER NOT NULL,
+            job_id INTEGER,
+            display_id TEXT NOT NULL,
+            shape TEXT NOT NULL,
+            limit_min INTEGER NOT NULL,
+            deadline_s REAL NOT NULL,
+            state TEXT NOT NULL,
+            node TEXT NOT NULL,
+            start_s REAL,
+            end_s REAL,
+            ended TEXT,
+            missed INTEGER NOT NULL,
+            missed_s REAL,
+            notice_s REAL,
+            cancel_s REAL,
+            PRIMARY KEY (uuid, task)
+        ) STRICT""",
+        """CREATE TABLE assignments (
+            trainer TEXT NOT NULL,
+            generation INTEGER NOT NULL CHECK (generation >= 1),
+            leases TEXT NOT NULL,
+            created_s REAL NOT NULL,
+            PRIMARY KEY (trainer, generation)
+        ) STRICT""",
+        """CREATE TABLE turn (
+            one INTEGER PRIMARY KEY CHECK (one = 1),
+            host TEXT NOT NULL,
+            pid INTEGER NOT NULL,
+            boot_id TEXT NOT NULL,
+            expires_s REAL NOT NULL,
+            fence INTEGER NOT NULL
+        ) STRICT""",
+    ),
+    (
+        """CREATE TABLE plans (
+            one INTEGER PRIMARY KEY CHECK (one = 1),
+            whole_s REAL,
+            plans TEXT NOT NULL
+        ) STRICT""",
+        """CREATE TABLE events (
+            number INTEGER PRIMARY KEY,
+            at_s REAL NOT NULL,
+            kind TEXT NOT NULL,
+            subject TEXT NOT NULL,
+            leases INTEGER NOT NULL,
+            detail TEXT NOT NULL
+        ) STRICT""",
+        "CREATE INDEX events_by_subject ON events (subject, number)",
+        "CREATE INDEX events_by_time ON events (at_s)",
+    ),
+    (
+        # Files say which generations there are; a second opinion can only be wrong.
+        "DROP TABLE assignments",
+        "ALTER TABLE trainers ADD COLUMN message TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE trainers ADD COLUMN told_generation INTEGER NOT NULL DEFAULT 0",
+        """CREATE TABLE beats (
+            uuid TEXT NOT NULL,
+            task INTEGER NOT NULL,
+            beat INTEGER NOT NULL,
+            since_s REAL NOT NULL,
+            PRIMARY KEY (uuid, task)
+        ) STRICT""",
+        """CREATE TABLE counters (
+            name TEXT PRIMARY KEY,
+            value REAL NOT NULL
+        ) STRICT""",
+    ),
+    (
+        # Of the submission at submitted_s: a trainer's name may be used again.
+        """CREATE TABLE pasts (
+            trainer TEXT PRIMARY KEY,
+            submitted_s REAL NOT NULL,
+            bookmark TEXT NOT NULL,
+            past TEXT NOT NULL,
+            scaling TEXT NOT NULL
+        ) STRICT""",
+        """CREATE TABLE deliveries (
+            trainer TEXT PRIMARY KEY,
+            submitted_s REAL NOT NULL,
+            stage TEXT NOT NULL,
+            reached_s REAL NOT NULL,
+            step INTEGER,
+            value REAL NOT NULL,
+            changed_s REAL NOT NULL,
+            checkpoint TEXT NOT NULL,
+            problem TEXT NOT NULL
+        ) STRICT""",
+        """CREATE TABLE memory (
+            one INTEGER PRIMARY KEY CHECK (one = 1),
+            priority TEXT NOT NULL,
+            memory TEXT NOT NULL
+        ) STRICT""",
+    ),
+    (
+        """CREATE TABLE outlooks (
+            trainer TEXT PRIMARY KEY,
+            told TEXT NOT NULL,
+            outlook TEXT NOT NULL
+        ) STRICT""",
+    ),
+    (
+        """CREATE TABLE forecast (
+            one INTEGER PRIMARY KEY CHECK (one = 1),
+            state TEXT NOT NULL
+        ) STRICT""",
+        """CREATE TABLE forecast_nodes (
+            number INTEGER PRIMARY KEY,
+            name TEXT NOT NULL UNIQUE
+        ) STRICT""",
+        # A bit for each node by number; counts of all pairs would be 400 MB.
+        """CREATE TABLE departures (
+            number INTEGER PRIMARY KEY,
+            gone BLOB NOT NULL,
+            idle BLOB NOT NULL
+        ) STRICT""",
+        """CREATE TABLE foreseen (
+            uuid TEXT NOT NULL,
+            task INTEGER NOT NULL,
+            node TEXT NOT NULL,
+            at_s REAL NOT NULL,
+            horizon_s REAL NOT NULL,
+            leaves REAL NOT NULL,
+            even_s REAL NOT NULL,
+            promised_s REAL,
+            ended_s REAL,
+            came TEXT NOT NULL,
+            PRIMARY KEY (uuid, task)
+        ) STRICT""",
+    ),
+)
+"""What takes a state from version i to i + 1. Never change one; add another."""
+
+
+def version(connection: sqlite3.Connection) -> int:
+    """Return the version of the state, 0 for a new file."""
+    with translated():
+        return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def migrate(
+    connection: sqlite3.Connection,
+    *,
+    steps: Sequence[Sequence[str]] = STEPS,
+) -> None:
+    """Bring the state to the newest version; another process may be doing the same.
+
+    The version is SQLite's ``user_version``: it is part of the transaction.
+
+    Raises:
+        StoreDamagedError: A newer version made it.
+        StoreError: A step could not be done; the state is as the step before left it.
+    """
+    while (found := version(connection)) < len(steps):
+        with transaction(connection):
+            if version(connection) != found:
+                continue
+            for statement in steps[found]:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {found + 1}")
+    check_version(connection, known=len(steps))
+
+
+def check_version(connection: sqlite3.Connection, *, known: int = len(STEPS)) -> None:
+    """Refuse a state that is newer than we are.
+
+    Raises:
+        StoreDamagedError: It is.
+    """
+    found = version(connection)
+    if found > known:
+        raise StoreDamagedError(
+            f"the state is of version {found}, and this FreeTrain knows only "
+            f"{known}. Nothing was changed; use the newer FreeTrain."
+        )
+
+
+# ----------------------------------------------------------------------
+# Opening the state: one call that checks, connects and migrates.
+
+
+@contextmanager
+def open_store(
+    path: Path, *, uid: int, wait_s: float = 5.0, allow_wal: bool | None = None
+) -> Iterator[sqlite3.Connection]:
+    """Open the state in directory *path*, made or brought up to date as needed.
+
+    Args:
+        path: The state directory.
+        uid: Our own user number.
+        wait_s: How long to wait for another process's transaction.
+        allow_wal: Whether the directory is on a local file system; None to find
+            out, and to take it for a network one in doubt.
+
+    Raises:
+        StoreError: One of its kinds; nothing was changed.
+    """
+    prepare_directory(path, uid=uid)
+    if allow_wal is None:
+        allow_wal = is_local(path.resolve(), mounts=read_mounts())
+    connection = connect(path / DATABASE, wait_s=wait_s, allow_wal=allow_wal)
+    try:
+        migrate(connection)
+        yield connection
+    finally:
+        connection.close()
+
+
+def has_state(path: Path) -> bool:
+    """Tell whether directory *path* has a state; doctor and cron make it without."""
+    return (path / DATABASE).exists()
+
+
+def check_exists(path: Path) -> None:
+    """Refuse a directory *path* without a state, in which there is no trainer.
+
+    Raises:
+        StoreMissingError: There is none.
+    """
+    if not has_state(path):
+        raise StoreMissingError(
+            f"there is no state in {path} yet, and so no trainer. Nothing was done. "
+            f"Submit a trainer first, or name the configuration that you use with "
+            f"--config."
+        )
+
+
+@contextmanager
+def read_store(
+    path: Path, *, uid: int, wait_s: float = 5.0
+) -> Iterator[sqlite3.Connection]:
+    """Open the state in directory *path* to look at it; nothing is made or changed.
+
+    One that an older FreeTrain made is copied into memory and brought up to date
+    there: who only looks need not wait for the next tick after an upgrade.
+
+    Args:
+        path: The state directory.
+        uid: Our own user number.
+        wait_s: How long to wait for another process's transaction.
+
+    Raises:
+        StoreMissingError: There is no state.
+        StoreError: It is unsafe, damaged, a newer one's, or cannot be read.
+    """
+    check_exists(path)
+    check_directory(path, uid=uid)
+    with closing(connect_reading(path / DATABASE, wait_s=wait_s)) as connection:
+        check_version(connection)
+        if version(connection) == len(STEPS):
+            yield connection
+            return
+        with closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
+            connection.backup(copy)
+            migrate(copy)
+            yield copy
+
+
+# ----------------------------------------------------------------------
+# Whose turn it is to tick: one row, which keeps login nodes apart.
+
+
+@dataclass(frozen=True, slots=True)
+class Ticker:
+    """A process that ticks.
+
+    Attributes:
+        host: Name of its host.
+        pid: Its process number.
+        boot_id: Which boot of the host it lives in.
+    """
+
+    host: str
+    pid: int
+    boot_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A turn.
+
+    Attributes:
+        ticker: Whose it is.
+        expires_s: Until when, Unix time.
+        fence: Its number; later turns have higher ones.
+    """
+
+    ticker: Ticker
+    expires_s: float
+    fence: int
+
+
+def take_turn(
+    connection: sqlite3.Connection,
+    ticker: Ticker,
+    *,
+    now_s: float,
+    for_s: float,
+    is_alive: Callable[[int], bool],
+) -> Turn:
+    """Return a new turn for *ticker*, if nobody else's lasts.
+
+    Args:
+        connection: The state.
+        ticker: Who asks.
+        now_s: Unix time.
+        for_s: How long a tick may take at most, seconds.
+        is_alive: Tells whether a process of this host lives.
+
+    Raises:
+        StoreBusyError: It is somebody else's turn.
+    """
+    with transaction(connection):
+        last = _read(connection)
+        if last is not None and _lasts(last, ticker, now_s, is_alive):
+            raise StoreBusyError(
+                f"process {last.ticker.pid} on {last.ticker.host} is ticking. "
+                f"Nothing was done; the next tick will go on, in "
+                f"{last.expires_s - now_s:.0f} s at the latest."
+            )
+        turn = Turn(ticker, now_s + for_s, 1 if last is None else last.fence + 1)
+        connection.execute(
+            "INSERT OR REPLACE INTO turn VALUES (1, ?, ?, ?, ?, ?)",
+            (ticker.host, ticker.pid, ticker.boot_id, turn.expires_s, turn.fence),
+        )
+    return turn
+
+
+@contextmanager
+def writing(connection: sqlite3.Connection, turn: Turn) -> Iterator[None]:
+    """Make everything inside happen at once, if it still is our turn.
+
+    Raises:
+        StoreBusyError: Somebody has taken over; stop at once.
+        StoreError: It could not be written.
+    """
+    with transaction(connection):
+        last = _read(connection)
+        if last is None or last.fence != turn.fence:
+            raise StoreBusyError(
+                "another tick took over, because this one took too long. Nothing "
+                "was written since; the other one goes on."
+            )
+        yield
+
+
+def end_turn(connection: sqlite3.Connection, turn: Turn) -> None:
+    """Let the next tick begin; the number stays, so that it only ever grows.
+
+    Raises:
+        StoreBusyError: Somebody has taken over already.
+    """
+    with writing(connection, turn):
+        connection.execute("UPDATE turn SET expires_s = 0")
+
+
+def _read(connection: sqlite3.Connection) -> Turn | None:
+    row = connection.execute(
+        "SELECT host, pid, boot_id, expires_s, fence FROM turn"
+    ).fetchone()
+    return None if row is None else Turn(Ticker(*row[:3]), row[3], row[4])
+
+
+def _lasts(
+    last: Turn, ticker: Ticker, now_s: float, is_alive: Callable[[int], bool]
+) -> bool:
+    if now_s >= last.expires_s:
+        return False
+    if last.ticker.host != ticker.host:
+        return True
+    is_same_boot = last.ticker.boot_id == ticker.boot_id
+    return is_same_boot and last.ticker.pid != ticker.pid and is_alive(last.ticker.pid)

@@ -1,0 +1,543 @@
+"""What broker and agents tell each other, in files of the state directory."""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from freetrain.broker.lease import Assignment, LeaseKey
+from freetrain.elastic.files import RunDir, create_once
+from freetrain.errors import BadDataError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+
+# ----------------------------------------------------------------------
+# What can go wrong with the files that broker and agents share.
+
+
+class UnreadableFileError(BadDataError):
+    """A file of the state directory is not what its name says."""
+
+    def __init__(self, path: Path, why: object) -> None:
+        super().__init__(
+            f"{path} cannot be read: {why}. Nothing was done about its trainer or "
+            f"lease; keep the file for a bug report."
+        )
+
+
+# ----------------------------------------------------------------------
+# Assignment files: which leases make up a generation, said once and for ever.
+
+_NAME = re.compile(r"([0-9]{10})\.json", re.ASCII)
+BROKER = "broker"
+USER = "user"
+"""Author of generations that users make: empty ones, to stop or to begin again."""
+
+GO_ON = "its user lets it go on"
+"""Reason of the empty generation that begins again, whatever ended before it."""
+
+GAVE_UP = "failed too often"
+"""How the reason of the empty generation begins that ends a failing trainer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One lease of a generation, with all that reaching its node takes.
+
+    Attributes:
+        key: The lease.
+        job_id: Raw number, for ``srun --jobid``.
+        display_id: What scancel calls it.
+        node: NodeName.
+        end_s: When its time limit ends it, Unix time; None where unknown.
+    """
+
+    key: LeaseKey
+    job_id: int
+    display_id: str
+    node: str
+    end_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assigned:
+    """One generation of a trainer.
+
+    Attributes:
+        trainer: The trainer's name.
+        generation: 1 for the first.
+        members: Its leases; the first is the head, whose agent launches. Empty for
+            a trainer that is to run nowhere.
+        created_s: When it was made, Unix time.
+        author: ``broker``, or the name of the lease whose agent made it.
+        reason: Why, for people.
+    """
+
+    trainer: str
+    generation: int
+    members: tuple[Member, ...]
+    created_s: float
+    author: str
+    reason: str
+
+    @property
+    def head(self) -> Member | None:
+        """The lease whose agent launches; None where nothing runs."""
+        return self.members[0] if self.members else None
+
+    @property
+    def keys(self) -> frozenset[LeaseKey]:
+        """Its leases."""
+        return frozenset(member.key for member in self.members)
+
+    @property
+    def assignment(self) -> Assignment:
+        """The same as the broker plans with it."""
+        return Assignment(
+            trainer=self.trainer,
+            generation=self.generation,
+            leases=self.keys,
+            created_s=self.created_s,
+        )
+
+
+def create_assigned(folder: TrainerDir, assigned: Assigned) -> bool:
+    """Create the file of *assigned* unless its generation has one.
+
+    Returns:
+        Whether this call created it; where not, somebody else was first.
+
+    Raises:
+        OSError: It could not be written.
+    """
+    text = json.dumps(asdict(assigned), indent=1) + "\n"
+    return create_once(folder.assignment(assigned.generation), text.encode())
+
+
+def generations(folder: Path) -> tuple[int, ...]:
+    """Return the generations that files in *folder* name, ascending.
+
+    Listing a folder shows new files at once on NFS, where asking for one may not.
+
+    Raises:
+        OSError: The folder cannot be listed; a missing one is empty.
+    """
+    try:
+        names = [entry.name for entry in folder.iterdir()]
+    except FileNotFoundError:
+        return ()
+    return tuple(sorted(int(m[1]) for name in names if (m := _NAME.fullmatch(name))))
+
+
+def read_assigned(folder: TrainerDir, generation: int) -> Assigned:
+    """Return what the file of *generation* says.
+
+    Raises:
+        UnreadableFileError: It is not such a file.
+        OSError: It cannot be read.
+    """
+    path = folder.assignment(generation)
+    try:
+        fields = json.loads(path.read_bytes())
+        members = tuple(
+            Member(**{**one, "key": LeaseKey(**one["key"])})
+            for one in fields.pop("members")
+        )
+        return Assigned(members=members, **fields)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise UnreadableFileError(path, error) from error
+
+
+def newest_assigned(folder: TrainerDir) -> Assigned | None:
+    """Return the newest generation; None before the first.
+
+    Raises:
+        UnreadableFileError: Its file is not such a file.
+        OSError: It cannot be read.
+    """
+    found = generations(folder.assignments)
+    return read_assigned(folder, found[-1]) if found else None
+
+
+# ----------------------------------------------------------------------
+# Endings: that a generation is over, and how; said once by whoever saw to it.
+
+
+class Ended(StrEnum):
+    """How a generation ended."""
+
+    RESCALED = "rescaled"  # asked to stop, and it did
+    FINISHED = "finished"  # the training is over
+    DO_NOT_RESTART = "do not restart"  # the program gave up
+    SUPERSEDED = "superseded"  # it found a later generation at work
+    FAILED = "failed"  # the program's own error
+    KILLED = "killed"  # it left no word: crash, kill, or a lost lease
+    NOT_LAUNCHED = "not launched"  # a later generation came before it began
+
+    @property
+    def words(self) -> str:
+        """What people are told: nobody need have killed what left no word."""
+        return "ended without a word" if self is Ended.KILLED else str(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """The end of a generation: none of its processes trains any more.
+
+    Attributes:
+        generation: Which.
+        ended: How.
+        was_asked: Whether it had been asked to stop.
+        lost_lease: Whether it lost a lease: then nothing is counted against it.
+        exit_code: The launcher's; None where nobody saw it.
+        step: Steps done, as its outcome says; 0 where it left none.
+        committed_step: Steps that are safe, likewise.
+        message: Why, for people. Hostile text.
+        started_s: When it was launched, Unix time; None where it was not.
+        ended_s: When it was over, Unix time.
+        author: Name of the lease whose agent says so.
+    """
+
+    generation: int
+    ended: Ended
+    was_asked: bool
+    lost_lease: bool
+    exit_code: int | None
+    step: int
+    committed_step: int
+    message: str
+    started_s: float | None
+    ended_s: float
+    author: str
+
+
+def create_ending(folder: TrainerDir, ending: Ending) -> bool:
+    """Create the file of *ending* unless its generation has one.
+
+    Raises:
+        OSError: It could not be written.
+    """
+    text = json.dumps(asdict(ending), indent=1) + "\n"
+    return create_once(folder.ending(ending.generation), text.encode())
+
+
+def read_ending(folder: TrainerDir, generation: int) -> Ending | None:
+    """Return how *generation* ended; None where nobody said so yet.
+
+    Raises:
+        UnreadableFileError: It is no such file.
+        OSError: It cannot be read.
+    """
+    path = folder.ending(generation)
+    try:
+        fields = json.loads(path.read_bytes())
+        return Ending(**{**fields, "ended": Ended(fields["ended"])})
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, KeyError) as error:
+        raise UnreadableFileError(path, error) from error
+
+
+# ----------------------------------------------------------------------
+# The variables of whoever submitted a trainer, kept for the worlds to come.
+
+MPI_TUNING = ("OMPI_MCA_", "PRTE_MCA_", "PMIX_MCA_", "OMPI_ALLOW_RUN_AS_ROOT")
+"""Beginnings of variables by which sites and users tune MPI; others of MPI's are of
+the world that set them."""
+
+
+def render_environment(environment: Mapping[str, str]) -> bytes:
+    """Return the file's content; bytes that are no text survive as escapes."""
+    return (json.dumps(dict(environment), indent=0, sort_keys=True) + "\n").encode()
+
+
+def read_environment(folder: TrainerDir) -> dict[str, str]:
+    """Return the variables kept for a trainer.
+
+    Raises:
+        UnreadableFileError: They are no such file.
+        OSError: They cannot be read.
+    """
+    path = folder.environment
+    try:
+        found = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise UnreadableFileError(path, error) from error
+    if not isinstance(found, dict) or not all(
+        isinstance(value, str) for value in found.values()
+    ):
+        raise UnreadableFileError(path, "expected texts by name")
+    return found
+
+
+# ----------------------------------------------------------------------
+# Heartbeats: an agent's file about itself, written anew every few seconds.
+
+
+class AgentState(StrEnum):
+    """What an agent is about."""
+
+    IDLE = "idle"
+    TRAINING = "training"
+    LEAVING = "leaving"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    """One beat.
+
+    Attributes:
+        beat: Counts up; the agent is alive while it changes.
+        t: When, Unix time of the agent's node; for people.
+        node: NodeName.
+        host: The host's own name.
+        pid: The agent's process number there.
+        state: What it is about.
+        trainer: Whose generation it belongs to, empty for none.
+        generation: Which, 0 for none.
+        is_stuck: Whether processes of that generation are stopped on its node.
+        swept_generation: Up to which generation of that trainer no process is left
+            on its node.
+    """
+
+    beat: int
+    t: float
+    node: str
+    host: str
+    pid: int
+    state: AgentState = AgentState.IDLE
+    trainer: str = ""
+    generation: int = 0
+    is_stuck: bool = False
+    swept_generation: int = 0
+
+
+def write_heartbeat(path: Path, beat: Heartbeat) -> None:
+    """Replace the heartbeat at *path*, whole; a lost one is none the worse.
+
+    Raises:
+        OSError: It could not be written.
+    """
+    temporary = path.with_name(f".{path.name}.{beat.pid}")
+    try:
+        temporary.write_text(json.dumps(asdict(beat)), encoding="utf-8")
+        temporary.replace(path)
+    except OSError:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def read_heartbeat(path: Path) -> Heartbeat | None:
+    """Return the last beat; None before the first.
+
+    Raises:
+        UnreadableFileError: It is no heartbeat.
+        OSError: It cannot be read.
+    """
+    try:
+        fields = json.loads(path.read_bytes())
+        return Heartbeat(**{**fields, "state": AgentState(fields["state"])})
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, KeyError) as error:
+        raise UnreadableFileError(path, error) from error
+
+
+# ----------------------------------------------------------------------
+# Where things are in the state directory; docs/operating.md says the same.
+
+_PRIVATE = 0o700
+
+
+def generation_name(generation: int) -> str:
+    """Return how files name *generation*: ten digits, so that names sort."""
+    return f"{generation:010d}"
+
+
+def lease_name(key: LeaseKey) -> str:
+    """Return how files name a lease."""
+    return f"{key.uuid}-{key.task}"
+
+
+@dataclass(frozen=True, slots=True)
+class TrainerDir:
+    """The folder of one trainer.
+
+    Attributes:
+        path: The folder itself.
+    """
+
+    path: Path
+
+    @property
+    def job(self) -> Path:
+        """Its job file, canonical, as submitted."""
+        return self.path / "job.toml"
+
+    @property
+    def environment(self) -> Path:
+        """The variables of whoever submitted it, JSON."""
+        return self.path / "environment.json"
+
+    @property
+    def assignments(self) -> Path:
+        """One file a generation."""
+        return self.path / "assignments"
+
+    @property
+    def endings(self) -> Path:
+        """One file for each generation that is over."""
+        return self.path / "endings"
+
+    @property
+    def notices(self) -> Path:
+        """One file for each lease that must leave a generation."""
+        return self.path / "notices"
+
+    @property
+    def logs(self) -> Path:
+        """What its worlds print, unless job.toml names another folder."""
+        return self.path / "logs"
+
+    @property
+    def run(self) -> RunDir:
+        """Its run directory, unless job.toml names another."""
+        return RunDir(self.path / "run")
+
+    def assignment(self, generation: int) -> Path:
+        """The file that says which leases make up *generation*."""
+        return self.assignments / f"{generation_name(generation)}.json"
+
+    def ending(self, generation: int) -> Path:
+        """The file that says that, and how, *generation* is over."""
+        return self.endings / f"{generation_name(generation)}.json"
+
+    def notice(self, generation: int, key: LeaseKey) -> Path:
+        """The file whose being there says that a lease leaves *generation*."""
+        return self.notices / f"{generation_name(generation)}.{lease_name(key)}"
+
+    def world(self, generation: int) -> Path:
+        """The folder of what the launcher of *generation* needs: hostfile, agent."""
+        return self.path / "worlds" / generation_name(generation)
+
+    def create(self) -> None:
+        """Create the folders that are missing, open to their owner only.
+
+        Raises:
+            OSError: They cannot be created.
+        """
+        folders = (self.assignments, self.endings, self.notices, self.logs)
+        for folder in (self.path, *folders, self.path / "worlds"):
+            folder.mkdir(parents=True, exist_ok=True, mode=_PRIVATE)
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseDir:
+    """The folder of one lease; its agent alone writes there.
+
+    Attributes:
+        path: The folder itself.
+    """
+
+    path: Path
+
+    @property
+    def heartbeat(self) -> Path:
+        """What the agent says of itself, anew every few seconds."""
+        return self.path / "heartbeat.json"
+
+    @property
+    def log(self) -> Path:
+        """What the agent did, a line each."""
+        return self.path / "agent.log"
+
+    @property
+    def spare(self) -> Path:
+        """Names the trainer whose spare waits on the lease's node; missing for none."""
+        return self.path / "spare"
+
+    @property
+    def spare_log(self) -> Path:
+        """What spares print before they join."""
+        return self.path / "spare.log"
+
+    def create(self) -> None:
+        """Create the folder, open to its owner only.
+
+        Raises:
+            OSError: It cannot be created.
+        """
+        self.path.mkdir(parents=True, exist_ok=True, mode=_PRIVATE)
+
+
+@dataclass(frozen=True, slots=True)
+class StateDir:
+    """The state directory, which login nodes and compute nodes share.
+
+    Attributes:
+        path: The folder itself.
+    """
+
+    path: Path
+
+    @property
+    def trainers(self) -> Path:
+        """One folder a trainer."""
+        return self.path / "trainers"
+
+    @property
+    def past(self) -> Path:
+        """Folders of trainers whose names were used again."""
+        return self.path / "past"
+
+    @property
+    def leases(self) -> Path:
+        """One folder a lease."""
+        return self.path / "leases"
+
+    @property
+    def lease_script(self) -> Path:
+        """The batch script of leases."""
+        return self.path / "lease.sh"
+
+    @property
+    def outputs(self) -> Path:
+        """What batch scripts print: nothing, where all is well."""
+        return self.path / "outputs"
+
+    @property
+    def evidence(self) -> Path:
+        """Answers of Slurm's that could not be read."""
+        return self.path / "evidence"
+
+    @property
+    def log(self) -> Path:
+        """One line a tick."""
+        return self.path / "tick.log"
+
+    @property
+    def page(self) -> Path:
+        """What the last tick saw, did and why; JSON."""
+        return self.path / "page.json"
+
+    @property
+    def metrics(self) -> Path:
+        """The same in numbers, in the text format of Prometheus."""
+        return self.path / "metrics.prom"
+
+    def trainer(self, name: str) -> TrainerDir:
+        """The folder of the trainer *name*, a checked name (``toml.kind``)."""
+        return TrainerDir(self.trainers / name)
+
+    def lease(self, key: LeaseKey) -> LeaseDir:
+        """The folder of one lease."""
+        return LeaseDir(self.leases / lease_name(key))

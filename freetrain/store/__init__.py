@@ -1,1 +1,0 @@
-"""The state directory: what ticks and commands remember, in SQLite."""

@@ -1,0 +1,97 @@
+"""Durations as people write them: a number and its unit."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+
+# ----------------------------------------------------------------------
+# Durations as people write them: a number and its unit.
+
+SECONDS = {"s": 1.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0}
+EXPECTED = 'a duration with its unit (s, min, h, d), such as "18s", "10min" or "2h"'
+
+FEW = 100
+"""From this amount of a unit on, fractions are not shown."""
+
+_WRITTEN = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s?([a-zA-Z]+)", re.ASCII)
+
+
+def parse_duration(text: str) -> float:
+    """Return the seconds that *text*, such as ``"1.5h"``, stands for.
+
+    Raises:
+        ValueError: *text* is not a number with one of the units s, min, h, d;
+            the message says what is expected.
+    """
+    written = _WRITTEN.fullmatch(text.strip())
+    if written is None or written[2] not in SECONDS:
+        raise ValueError(f"expected {EXPECTED}")
+    return float(written[1]) * SECONDS[written[2]]
+
+
+def render_duration(seconds: float) -> str:
+    """Return *seconds* with the unit people would choose, such as ``1.5 h``."""
+    if not math.isfinite(seconds):
+        return "-"
+    fitting = [unit for unit, size in SECONDS.items() if seconds >= size]
+    unit = fitting[-1] if fitting else "s"
+    amount = seconds / SECONDS[unit]
+    return f"{amount:.0f} {unit}" if amount >= FEW else f"{amount:.3g} {unit}"
+
+
+def exact_duration(seconds: float) -> str:
+    """Return *seconds* so that ``parse_duration`` gives back the same number.
+
+    Exact for whole microseconds up to 10**9 s; in the largest unit that divides it.
+    """
+    for unit, size in reversed(SECONDS.items()):
+        if seconds and seconds % size == 0:
+            return f"{seconds / size:.0f}{unit}"
+    return f"{seconds:.6f}".rstrip("0").rstrip(".") + "s"
+
+
+# ----------------------------------------------------------------------
+# How messages show what was found, and guess at what was meant.
+
+LONGEST_SHOWN = 60
+
+
+def closest(word: str, known: Collection[str]) -> str:
+    """Return `` Did you mean 'grow'?`` where a known word is near, else nothing."""
+    # Comparing takes the square of the length: 1 MB would take for ever.
+    near = difflib.get_close_matches(word[:LONGEST_SHOWN], known, n=1, cutoff=0.5)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def shown(value: object) -> str:
+    """Return *value* roughly as TOML writes it, on one line, cut where long."""
+    short = value[: LONGEST_SHOWN + 1] if isinstance(value, str | list) else value
+    text = json.dumps(short, default=str, ensure_ascii=True)
+    cut = len(text) > LONGEST_SHOWN
+    return text[: LONGEST_SHOWN - 3] + "..." if cut else text
+
+
+def counted(number: int, noun: str) -> str:
+    """Return ``1 hole``, ``1,234 holes``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def per_cent(share: float, form: str = ".0f") -> str:
+    """Return 0.28 as ``28 %``; *form* says how many digits, and whether with a sign."""
+    return f"{100 * share:{form}} %"
+
+
+def one_line(text: str) -> str:
+    """Return *text* on one line, with nothing in it that moves a terminal's cursor."""
+    folded = " ".join(text.split())
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode() for c in folded
+    )

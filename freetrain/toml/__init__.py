@@ -1,1 +1,0 @@
-"""TOML files that people write: read key by key, each mistake named in one line."""

@@ -1,0 +1,593 @@
+"""Records of ``Key=value`` pairs, as ``scontrol -o show …`` writes them.
+
+Values may hold anything, line breaks included (an administrator's node comment),
+so a record begins where its first key does, and of a key that comes twice the
+first counts: what people can write comes after what Slurm writes.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, TypeVar
+
+from slurm.records import (
+    Gres,
+    JobRecord,
+    Node,
+    Partition,
+    Reservation,
+    Sdiag,
+    SlurmRefusedError,
+    UnreadableOutputError,
+    job_states,
+    node_states,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import (
+        Callable,
+        Collection,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
+
+
+# ----------------------------------------------------------------------
+# Records of ``Key=value`` pairs, as ``scontrol -o show …`` writes them.
+
+_FIELD = re.compile(r"(?:^| )([A-Z][A-Za-z_]*)=(\S*)")
+_NEXT_KEY = re.compile(r" (?:Comment|Extra|InstanceId|ReservationName|Topology)=")
+
+T = TypeVar("T")
+
+
+def read_records(
+    text: str,
+    first_key: str,
+    *,
+    command: str,
+    read: Callable[[dict[str, str], str], T],
+) -> tuple[T, ...]:
+    """Return what *read* makes of each record of *text*.
+
+    Args:
+        text: The whole answer.
+        first_key: Key that each record begins with.
+        command: The command, for messages.
+        read: Takes a record's fields and its text; raises KeyError for a field
+            that is missing and ValueError for one that it cannot read.
+
+    Raises:
+        UnreadableOutputError: Empty, cut short, or *read* could not.
+    """
+    check_whole(text, command)
+    records = []
+    for line_number, record in _split(text, f"{first_key}=", command):
+        pairs = _FIELD.findall(record)
+        try:
+            records.append(read(dict(reversed(pairs)), record))
+        except KeyError as error:
+            why = f"the field {error.args[0]} is missing"
+            raise UnreadableOutputError(command, line_number, record, why) from error
+        except ValueError as error:
+            why = str(error)
+            raise UnreadableOutputError(command, line_number, record, why) from error
+    return tuple(records)
+
+
+def check_whole(text: str, command: str) -> None:
+    """Raise where *text* is empty or ends within a line.
+
+    An answer that is entirely empty is a failed query, never an empty cluster:
+    Slurm says in words, or with a header, that there is nothing.
+    """
+    if not text.strip():
+        raise UnreadableOutputError(command, 0, text, "the answer is empty")
+    if not text.endswith("\n"):
+        last = text.rsplit("\n", 1)[-1]
+        number = text.count("\n") + 1
+        raise UnreadableOutputError(command, number, last, "the answer is cut short")
+
+
+def remark(record: str, key: str) -> str:
+    """Return free text of *record* from *key* to the next one that may follow."""
+    _, found, rest = record.partition(f" {key}=")
+    return _NEXT_KEY.split(rest, maxsplit=1)[0].strip() if found else ""
+
+
+def _split(text: str, start: str, command: str) -> Iterator[tuple[int, str]]:
+    """Yield each record with the number of its first line."""
+    number, lines = 0, list[str]()
+    for line_number, line in enumerate(text.split("\n")[:-1], start=1):
+        if line.startswith(start):
+            if lines:
+                yield number, "\n".join(lines)
+            number, lines = line_number, [line]
+        elif lines:
+            lines.append(line)
+        else:
+            why = f"expected {start}…"
+            raise UnreadableOutputError(command, line_number, line, why)
+    yield number, "\n".join(lines)
+
+
+# ----------------------------------------------------------------------
+# How Slurm writes times, durations, sizes and "nothing" in text.
+
+NOTHING = frozenset({"", "(null)", "N/A", "n/a", "None", "Unknown", "NONE", "NOT_SET"})
+"""What Slurm writes where it has no value."""
+
+_UNBOUNDED = frozenset({"UNLIMITED", "INFINITE", "Infinity"})
+_CLOCK = re.compile(
+    r"(?:(?P<days>\d+)-)?(?:(?P<h>\d+):)?(?P<m>\d+):(?P<s>\d+)", re.ASCII
+)
+_COUNTED = re.compile(r"(\d+)(?:\s*(usec|sec|min|s))?", re.ASCII)
+_UNIT_S = {"usec": 1e-6, "sec": 1.0, "s": 1.0, "min": 60.0}
+
+
+def text_or_empty(text: str) -> str:
+    """Return *text*, empty where Slurm wrote one of its words for nothing."""
+    return "" if text in NOTHING else text
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Return the words of a comma-separated list, none where there is no value."""
+    return tuple(text.split(",")) if text not in NOTHING else ()
+
+
+def unix_time(text: str) -> float | None:
+    """Return Unix time of ``2026-11-21T08:22:20`` (UTC), None for no value.
+
+    Raises:
+        ValueError: Neither.
+    """
+    if text in NOTHING:
+        return None
+    when = datetime.fromisoformat(text)
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=UTC)
+    return when.timestamp()
+
+
+def duration_s(text: str, *, unit_s: float = 1.0) -> float | None:
+    """Return seconds of ``1-02:03:04``, ``10:00``, ``30 sec``, ``UNLIMITED``, ….
+
+    Args:
+        text: As Slurm writes it; unlimited is ``math.inf``, no value is None.
+        unit_s: What a bare number counts, in seconds.
+
+    Raises:
+        ValueError: No duration.
+    """
+    if text in NOTHING:
+        return None
+    if text.upper() in _UNBOUNDED or text in _UNBOUNDED:
+        return math.inf
+    clock = _CLOCK.fullmatch(text)
+    if clock:
+        days, hours, minutes, seconds = (int(part or 0) for part in clock.groups())
+        return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
+    counted = _COUNTED.fullmatch(text)
+    if counted:
+        return int(counted[1]) * (_UNIT_S[counted[2]] if counted[2] else unit_s)
+    raise ValueError(f"{text!r} is not a duration")
+
+
+def whole_number(text: str) -> int | None:
+    """Return a whole number, None for no value.
+
+    Raises:
+        ValueError: Neither.
+    """
+    return None if text in NOTHING else int(text)
+
+
+def count(text: str) -> int:
+    """Return a count such as ``128``, ``4K`` or ``2-4`` (the least), 0 for none.
+
+    Raises:
+        ValueError: No count.
+    """
+    if text in NOTHING:
+        return 0
+    least = text.split("-", 1)[0]
+    unit = "KMGT".find(least[-1:].upper()) + 1 if least[-1:].isalpha() else 0
+    return int(least[:-1]) * 1024**unit if unit else int(least)
+
+
+# ----------------------------------------------------------------------
+# Generic resources as Slurm writes them: ``gpu:a100:2(S:0-1),craynetwork:4``.
+
+_BRACKETS = re.compile(r"\([^()]*\)")
+_COUNT = re.compile(r"\d+[KMGTkmgt]?", re.ASCII)
+
+
+def read_gres(text: str) -> tuple[Gres, ...]:
+    """Return the resources of a ``Gres=`` value, none where there is no value."""
+    if text in NOTHING:
+        return ()
+    return tuple(_read_one(item) for item in _BRACKETS.sub("", text).split(",") if item)
+
+
+def _read_one(item: str) -> Gres:
+    name, *rest = item.split(":")
+    rest = [word for word in rest if word != "no_consume"]
+    how_many = count(rest.pop()) if rest and _COUNT.fullmatch(rest[-1]) else 1
+    return Gres(name=name, kind=":".join(rest), count=how_many)
+
+
+# ----------------------------------------------------------------------
+# Nodes, from ``scontrol show nodes``.
+
+
+def nodes_argv() -> list[str]:
+    """Return the command that shows every node, those of hidden partitions too."""
+    return ["scontrol", "--all", "--oneliner", "show", "nodes"]
+
+
+def parse_nodes(text: str) -> tuple[Node, ...]:
+    """Return the nodes that ``scontrol show nodes`` told, in its order.
+
+    Raises:
+        UnreadableOutputError: Not such an answer, empty, or cut short.
+    """
+    return read_records(text, "NodeName", command="scontrol show nodes", read=_node)
+
+
+def _node(fields: dict[str, str], record: str) -> Node:
+    known, unknown = node_states(fields["State"].split("+"))
+    return Node(
+        name=fields["NodeName"],
+        states=known,
+        unknown_states=unknown,
+        features=frozenset(words(fields["ActiveFeatures"])),
+        gres=read_gres(fields["Gres"]),
+        cpus=int(fields["CPUTot"]),
+        memory_mib=int(fields["RealMemory"]),
+        partitions=words(fields.get("Partitions", "")),
+        reason=remark(record, "Reason"),
+        comment=remark(record, "Comment"),
+        allocated_cpus=int(fields["CPUAlloc"]),
+    )
+
+
+# ----------------------------------------------------------------------
+# Partitions, from ``scontrol show partitions``.
+
+_MINUTE_S = 60.0
+
+
+def partitions_argv() -> list[str]:
+    """Return the command that shows every partition, hidden ones too."""
+    return ["scontrol", "--all", "--oneliner", "show", "partitions"]
+
+
+def parse_partitions(text: str) -> tuple[Partition, ...]:
+    """Return the partitions that ``scontrol show partitions`` told.
+
+    Raises:
+        UnreadableOutputError: Not such an answer, empty, or cut short.
+    """
+    command = "scontrol show partitions"
+    return read_records(text, "PartitionName", command=command, read=_partition)
+
+
+def named_or_default(partitions: Iterable[Partition], name: str) -> Partition | None:
+    """Return the partition *name*, the cluster's default for an empty name.
+
+    None where we may see no such partition.
+    """
+    fitting = (p for p in partitions if (p.name == name if name else p.is_default))
+    return next(fitting, None)
+
+
+def choose_partition(
+    partitions: Collection[Partition], name: str, *, where: str = ""
+) -> Partition:
+    """Return the partition *name*, the cluster's default for an empty name.
+
+    Args:
+        partitions: Those that we may see.
+        name: Which; empty for the default one.
+        where: Where people name another, for the message: ``"with --partition"``.
+
+    Raises:
+        SlurmRefusedError: There is no such partition.
+    """
+    found = named_or_default(partitions, name)
+    if found is not None:
+        return found
+    known = ", ".join(sorted(one.name for one in partitions))
+    asked = f"no partition {name!r}" if name else "no default partition"
+    raise SlurmRefusedError(
+        f"Slurm has {asked} that we may see; nothing was done. Name one of "
+        f"{' '.join(filter(None, (known, where)))}."
+    )
+
+
+def _partition(fields: dict[str, str], record: str) -> Partition:
+    del record
+    max_time_s = duration_s(fields["MaxTime"])
+    # Since 26.05 [run] a field of its own: "Exclusive=NODE … OverSubscribe=NO".
+    is_exclusive = fields.get("Exclusive") == "NODE"
+    return Partition(
+        name=fields["PartitionName"],
+        nodes=text_or_empty(fields["Nodes"]),
+        is_up=fields["State"] == "UP",
+        max_time_s=math.inf if max_time_s is None else max_time_s,
+        priority_tier=int(fields["PriorityTier"]),
+        preempt_mode=fields["PreemptMode"],
+        grace_time_s=float(fields["GraceTime"]),
+        over_time_limit_s=duration_s(fields["OverTimeLimit"], unit_s=_MINUTE_S),
+        is_default=fields["Default"] == "YES",
+        is_hidden=fields["Hidden"] == "YES",
+        oversubscribe="EXCLUSIVE" if is_exclusive else fields["OverSubscribe"],
+    )
+
+
+# ----------------------------------------------------------------------
+# Reservations, from ``scontrol show reservations``.
+
+_NONE = "No reservations in the system"
+
+
+def reservations_argv() -> list[str]:
+    """Return the command that shows every reservation."""
+    return ["scontrol", "--all", "--oneliner", "show", "reservations"]
+
+
+def parse_reservations(text: str) -> tuple[Reservation, ...]:
+    """Return the reservations that ``scontrol show reservations`` told.
+
+    Raises:
+        UnreadableOutputError: Not such an answer, empty, or cut short.
+    """
+    command = "scontrol show reservations"
+    check_whole(text, command)
+    if text.strip() == _NONE:
+        return ()
+    return read_records(text, "ReservationName", command=command, read=_reservation)
+
+
+def _reservation(fields: dict[str, str], record: str) -> Reservation:
+    del record
+    start_s = unix_time(fields["StartTime"])
+    if start_s is None:
+        raise ValueError("a reservation without a start")
+    return Reservation(
+        name=fields["ReservationName"],
+        start_s=start_s,
+        end_s=unix_time(fields["EndTime"]),
+        nodes=text_or_empty(fields["Nodes"]),
+        flags=frozenset(words(fields["Flags"])),
+        users=words(fields["Users"]),
+        accounts=words(fields["Accounts"]),
+        partition=text_or_empty(fields["PartitionName"]),
+    )
+
+
+# ----------------------------------------------------------------------
+# slurmctld's statistics, from ``sdiag``.
+
+_TAKEN = re.compile(r"^sdiag output at .*\((\d+)\)$", re.MULTILINE)
+_SINCE = re.compile(r"^Data since .*\((\d+)\)$", re.MULTILINE)
+_BACKFILL = re.compile(r"^Backfilling stats( \(WARNING)?.*$", re.MULTILINE)
+_CYCLES = re.compile(r"^\tTotal cycles: (\d+)$", re.MULTILINE)
+_TOOK = re.compile(r"^\tLast cycle:\s+(\d+)$", re.MULTILINE)
+_LAST = re.compile(r"^\tLast cycle when: (?:N/A|.*\((\d+)\))$", re.MULTILINE)
+_MICRO = 1e6
+
+
+def sdiag_argv() -> list[str]:
+    """Return the command that shows slurmctld's statistics."""
+    return ["sdiag"]
+
+
+def parse_sdiag(text: str) -> Sdiag:
+    """Return the statistics that ``sdiag`` told.
+
+    Raises:
+        UnreadableOutputError: Not such an answer, empty, or cut short.
+    """
+    check_whole(text, "sdiag")
+    backfill = _BACKFILL.search(text)
+    if backfill is None:
+        raise UnreadableOutputError("sdiag", 0, text, "it tells nothing of backfill")
+    at = backfill.end()
+    last = _find(_LAST, text, at)[1]
+    return Sdiag(
+        taken_s=float(_find(_TAKEN, text)[1]),
+        since_s=float(_find(_SINCE, text)[1]),
+        bf_active=backfill[1] is not None,
+        bf_cycles=int(_find(_CYCLES, text, at)[1]),
+        bf_last_cycle_s=None if last is None else float(last),
+        bf_last_took_s=float(_find(_TOOK, text, at)[1]) / _MICRO,
+    )
+
+
+def _find(pattern: re.Pattern[str], text: str, at: int = 0) -> re.Match[str]:
+    found = pattern.search(text, at)
+    if found is None:
+        why = f"nothing in it reads {pattern.pattern}"
+        raise UnreadableOutputError("sdiag", 0, text, why)
+    return found
+
+
+# ----------------------------------------------------------------------
+# Jobs, from ``squeue --Format``.
+
+TYPED_WIDTHS: Mapping[str, int] = {
+    "Name": 100,
+    "Comment": 200,
+    "Feature": 100,
+    "Reason": 60,
+    "Dependency": 60,
+    "QOS": 40,
+    "tres-per-node": 80,
+    "tres-per-job": 80,
+}
+"""Columns that users can fill, and their widths in bytes."""
+
+TOLD = (
+    "JobID",
+    "JobArrayID",
+    "ArrayJobID",
+    "ArrayTaskID",
+    "UserID",
+    "UserName",
+    "Partition",
+    "State",
+    "PriorityLong",
+    "Nice",
+    "SubmitTime",
+    "EligibleTime",
+    "StartTime",
+    "EndTime",
+    "TimeLimit",
+    "NumNodes",
+    "NumCPUs",
+    "Reservation",
+    "ReqNodes",
+    "SchedNodes",
+    "NodeList",
+)
+"""Columns that Slurm fills, as wide as they need to be."""
+
+_COLUMNS = (*TYPED_WIDTHS, *TOLD)
+_MARK = b"|"
+
+
+def squeue_argv(*, names: Sequence[str] = (), all_states: bool = False) -> list[str]:
+    """Return the command that shows the queue.
+
+    Args:
+        names: Only jobs of these names, each array task on a line of its own;
+            by default all jobs, waiting tasks of an array on one line.
+        all_states: Jobs that have ended too, as long as Slurm remembers them.
+
+    Raises:
+        ValueError: A name that squeue would read as several, or as none.
+    """
+    for name in names:
+        if not name or "," in name or "\0" in name:
+            raise ValueError(f"squeue cannot look for a job named {name!r}")
+    fixed = [f"{field}:{width}|" for field, width in TYPED_WIDTHS.items()]
+    told = [f"{field}:|" for field in TOLD]
+    argv = ["squeue", "--all", "--local", f"--Format={','.join(fixed + told)}"]
+    if names:
+        argv += ["--array", f"--name={','.join(names)}"]
+    if all_states:
+        argv.append("--states=all")
+    return argv
+
+
+def parse_squeue(text: str) -> tuple[JobRecord, ...]:
+    """Return the jobs that ``squeue`` told, in its order.
+
+    Raises:
+        UnreadableOutputError: Not such an answer, empty, or cut short.
+    """
+    check_whole(text, "squeue")
+    rows = _rows(text.encode("utf-8", "surrogateescape"))
+    next(rows)
+    return tuple(_job(line_number, row) for line_number, row in rows)
+
+
+def table(text: str) -> tuple[dict[str, str], ...]:
+    """Return the header and then each row, as text by column, unread.
+
+    Raises:
+        UnreadableOutputError: Not such an answer, empty, or cut short.
+    """
+    check_whole(text, "squeue")
+    rows = _rows(text.encode("utf-8", "surrogateescape"))
+    return tuple(dict(zip(_COLUMNS, row, strict=True)) for _, row in rows)
+
+
+def _rows(output: bytes) -> Iterator[tuple[int, list[str]]]:
+    """Yield the values of each row, the header's first, with its line number."""
+    at, line_number = 0, 1
+    while at < len(output):
+        values, tail_at = _fixed_columns(output, at, line_number)
+        end = output.find(b"\n", tail_at)
+        told = output[tail_at:end].split(_MARK)
+        if end < 0 or len(told) != len(TOLD) + 1 or told[-1]:
+            raise _unreadable(output, at, line_number, f"{len(TOLD)} values expected")
+        values += [_text(value) for value in told[:-1]]
+        yield line_number, values
+        line_number += output.count(b"\n", at, end + 1)
+        at = end + 1
+
+
+def _fixed_columns(output: bytes, at: int, line_number: int) -> tuple[list[str], int]:
+    """Return the values of the fixed columns from *at*, and where they end."""
+    values = []
+    start = at
+    for field, width in TYPED_WIDTHS.items():
+        end = start + width
+        if output[end : end + 1] != _MARK:
+            raise _unreadable(output, at, line_number, f"{field} is not {width} wide")
+        values.append(_text(output[start:end].rstrip(b" ")))
+        start = end + 1
+    return values, start
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "replace")
+
+
+def _job(line_number: int, row: list[str]) -> JobRecord:
+    try:
+        return _read_job(dict(zip(_COLUMNS, row, strict=True)))
+    except ValueError as error:
+        shown = "|".join(row)
+        raise UnreadableOutputError("squeue", line_number, shown, str(error)) from error
+
+
+def _read_job(row: dict[str, str]) -> JobRecord:
+    known, unknown = job_states([row["State"]])
+    task = text_or_empty(row["ArrayTaskID"])
+    one_task = task.isdecimal()
+    return JobRecord(
+        job_id=int(row["JobID"]),
+        display_id=row["JobArrayID"],
+        states=known,
+        unknown_states=unknown,
+        array_job_id=int(row["ArrayJobID"]) if task else None,
+        array_task_id=int(task) if one_task else None,
+        array_tasks="" if one_task else task,
+        user=row["UserName"],
+        uid=whole_number(row["UserID"]),
+        name=row["Name"],
+        comment=text_or_empty(row["Comment"]),
+        partitions=words(row["Partition"]),
+        reason=text_or_empty(row["Reason"]),
+        priority=whole_number(row["PriorityLong"]),
+        nice=whole_number(row["Nice"]) or 0,
+        submit_s=unix_time(row["SubmitTime"]),
+        eligible_s=unix_time(row["EligibleTime"]),
+        start_s=unix_time(row["StartTime"]),
+        end_s=unix_time(row["EndTime"]),
+        limit_s=duration_s(row["TimeLimit"]),
+        planned_nodes=text_or_empty(row["SchedNodes"]),
+        nodes=text_or_empty(row["NodeList"]),
+        requested_nodes=text_or_empty(row["ReqNodes"]),
+        node_count=count(row["NumNodes"]),
+        cpu_count=count(row["NumCPUs"]),
+        features=text_or_empty(row["Feature"]),
+        gres_per_node=text_or_empty(row["tres-per-node"]),
+        gres_per_job=text_or_empty(row["tres-per-job"]),
+        dependency=text_or_empty(row["Dependency"]),
+        reservation=text_or_empty(row["Reservation"]),
+        qos=text_or_empty(row["QOS"]),
+    )
+
+
+def _unreadable(output: bytes, at: int, number: int, why: str) -> UnreadableOutputError:
+    end = output.find(b"\n", at)
+    line = output[at : end if end >= 0 else len(output)]
+    return UnreadableOutputError("squeue", number, _text(line), why)
