@@ -179,7 +179,11 @@ def test_a_program_that_cannot_be_forked_any_more_is_no_spare(
 
 def test_a_mark_that_has_no_room_is_refused() -> None:
     said = subprocess.run(
-        (sys.executable, "-c", "from freetrain.elastic.files import wear; wear('u/12')"),
+        (
+            sys.executable,
+            "-c",
+            "from freetrain.elastic.files import wear; wear('u/12')",
+        ),
         env=dict(os.environ) | {"FREETRAIN_WORLD": "t/1"},
         capture_output=True,
         text=True,

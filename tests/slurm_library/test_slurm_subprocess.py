@@ -90,7 +90,7 @@ def test_programs_are_found_on_the_given_path(
 
 def test_standard_input_is_empty_whatever_ours_is(program: WriteProgram) -> None:
     code = (
-        "import sys; from slurm.subprocess_runner import SubprocessRunner;"
+        "import sys; from slurm.command_line import SubprocessRunner;"
         "runner = SubprocessRunner({'PATH': '/usr/bin:/bin'});"
         "print(runner.run([sys.argv[1]], timeout_s=60))"
     )
