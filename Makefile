@@ -9,7 +9,7 @@ MPI := $(VENV)/.mpi-installed
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PYTEST ?= $(BIN)/python -m pytest
 
-.PHONY: help demo test test-slurm soak cluster cluster-down lint types format coverage test-wheel wheel bench sample curves constraints clean
+.PHONY: help demo test test-all test-slurm test-slurm-rest soak cluster cluster-down lint types format coverage test-wheel wheel bench sample curves constraints clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -40,16 +40,26 @@ demo: $(MPI)  ## Replay the sample log, then train live; writes demo-report/ and
 
 # Tests on a real Slurm start clusters of their own, one after the other: a busy
 # machine makes each of them slower than waiting does.
-SLURM_TESTS = FREETRAIN_SLURM=1 $(PYTEST) -m slurm
+ON_SLURM = FREETRAIN_SLURM=1 $(PYTEST)
 
-test: $(DEV)  ## Run the tests; on a real Slurm too, where one is found or can be installed
-	@$(PYTEST) -n auto -m "not slurm"
-	@if $(BIN)/python -m tests.cluster prepare; then $(SLURM_TESTS); else echo "NO TEST ON A REAL SLURM WAS RUN; all others passed" >&2; fi
+test: $(DEV)  ## Quick tests, and the main path on a real Slurm where there is one or root can install it
+	@quick=passed; slurm=passed; \
+	$(PYTEST) -n auto -m "not slurm" || quick=FAILED; \
+	if $(BIN)/python -m tests.cluster prepare; then $(ON_SLURM) -m main_path || slurm=FAILED; \
+	else slurm="NOT RUN, for the reason above"; fi; \
+	echo "quick tests: $$quick; main path on a real Slurm: $$slurm"; \
+	test "$$quick" = passed -a "$$slurm" != FAILED
+
+test-slurm-rest: $(DEV)
+	@if $(BIN)/python -m tests.cluster prepare; then $(ON_SLURM) -m "slurm and not main_path"; \
+	else echo "NO FURTHER TEST ON A REAL SLURM WAS RUN" >&2; fi
+
+test-all: test test-slurm-rest lint types test-wheel  ## All tests: on a real Slurm, against the wheel, and of style and types
 
 test-slurm: export FREETRAIN_SLURM_RELEASE = $(RELEASE)
-test-slurm: $(DEV)  ## Run only the tests on a real Slurm; RELEASE=24.11 or 26.05 for another
+test-slurm: $(DEV)  ## Only the tests on a real Slurm; RELEASE=24.11 or 26.05 for another
 	@$(BIN)/python -m tests.cluster prepare
-	@$(SLURM_TESTS)
+	@$(ON_SLURM) -m slurm
 
 soak: $(DEV)  ## Train on a real Slurm through many kills; ARGS="faults --kills 20 --seed 1"
 	@$(BIN)/python -m tests.soak $(or $(ARGS),faults)

@@ -1,4 +1,7 @@
-"""Submit, hole, lease, rescale, finish: on whichever release and kind of cluster."""
+"""The main path: submit, hole, lease, grow, preemption, shrink, finish, nothing left.
+
+``make test`` runs it on a plain cluster, ``make test-all`` on others too.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +30,13 @@ OCCUPIED = "n[1-6,8]"  # n7 is the hole; n7 and n8 are those with GPUs
 @pytest.mark.parametrize(
     ("variants", "nodes"),
     [
-        ((), ""),
+        pytest.param((), "", marks=pytest.mark.main_path),
         ((Variant.MEMORY,), 'memory = "1500MiB"'),
         ((Variant.GRES,), 'gres = "gpu:a100:1"'),
     ],
     ids=["plain", "memory", "gres"],
 )
-def test_a_trainer_gets_a_hole_grows_when_it_widens_and_finishes(
+def test_a_trainer_gets_a_hole_grows_shrinks_when_preempted_and_finishes(
     stage_on: Callable[..., Stage],
     reference: dict[int, float],
     variants: tuple[Variant, ...],
@@ -43,7 +46,11 @@ def test_a_trainer_gets_a_hole_grows_when_it_widens_and_finishes(
     hurry = stage.folder / "hurry"
     sbatch = ("sbatch", f"--uid={USER}", "--chdir=/", "--output=/dev/null")
     where = (f"--nodelist={OCCUPIED}", "--partition=main", "--time=60", "--parsable")
-    other = stage.cluster.run(*sbatch, *where, "--wrap=sleep 3600").strip()
+
+    def occupy() -> str:
+        return stage.cluster.run(*sbatch, *where, "--wrap=sleep 3600").strip()
+
+    other = occupy()
     stage.submit(
         NAME,
         most=2,
@@ -58,6 +65,8 @@ def test_a_trainer_gets_a_hole_grows_when_it_widens_and_finishes(
         wait_for("steps in the hole", lambda: losses(run), limit_s=LIMIT_S)
         stage.cluster.run("scancel", other)
         wait_for("it to grow", lambda: rescales(folder, run).grows, limit_s=LIMIT_S)
+        other = occupy()
+        wait_for("it to shrink", lambda: rescales(folder, run).shrinks, limit_s=LIMIT_S)
         hurry.touch()
         finished = {NAME: "finished"}
         wait_for("its end", lambda: stage.states() == finished, limit_s=LIMIT_S)
