@@ -1,11 +1,12 @@
-"""MILP solvers behind one interface; the only place that runs one.
+"""MILP solvers behind one interface; the only module that runs a solver.
 
-What a solver claims is passed on as little trusted as it deserves: callers
-round, verify, and never read an answer off a status alone.
+A solver's claim is passed on, never trusted: callers round its values, verify the
+plan, and read no answer off a status alone.
 """
 
 from __future__ import annotations
 
+import errno
 import math
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,7 +14,6 @@ from importlib.util import find_spec
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Protocol
 
-import cbcbox  # type: ignore[import-untyped]
 import pulp
 
 from milp.errors import SolverFailedError, SolverUnavailableError
@@ -23,9 +23,15 @@ if TYPE_CHECKING:
 
     from milp.problem import Plan
 
+COUNT_OPTIONS = ("cuts off", "heuristicsOnOff off")
+"""For CBC on a count model, which arrives reduced and with a better incumbent than its
+heuristics find: without them and without cuts, 45 instead of 70 ms a model."""
 
-# ----------------------------------------------------------------------
-# A moment at which planning has to have an answer.
+_CANNOT_START = (errno.ENOEXEC, errno.ENOENT, errno.EACCES)
+"""What starting a binary for another processor or C library fails with."""
+
+_INTEGRALITY = 1e-5
+"""A value further than this from a whole number is no rounding of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +67,6 @@ def _no_time() -> float:
 NEVER = Deadline(math.inf, _no_time)
 """For callers with all the time there is."""
 
-# ----------------------------------------------------------------------
-# What a formulation proposes, before anybody has verified it.
-
 
 class Found(StrEnum):
     """What a solver claims to have found."""
@@ -76,11 +79,11 @@ class Found(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A plan that a formulation found, and what its solver claims about it.
+    """A plan that a formulation found, not yet verified.
 
     Attributes:
-        plan: The plan, or None where the solver found none.
-        found: The claim.
+        plan: None where the solver found none.
+        found: The solver's claim.
         reason: Why the claim holds where no solver made it; else empty.
     """
 
@@ -92,14 +95,6 @@ class Proposal:
     def is_optimum(self) -> bool:
         """Whether the plan is claimed to be optimal."""
         return self.found is Found.OPTIMUM
-
-
-# ----------------------------------------------------------------------
-# MILP solvers behind one interface; the only place that runs one.
-
-
-# A value further than this from a whole number is no rounding of one.
-_INTEGRALITY = 1e-5
 
 
 class ModelSolver(Protocol):
@@ -119,17 +114,14 @@ class ModelSolver(Protocol):
         ...
 
 
-# The count model arrives reduced and with a better incumbent than CBC's own
-# heuristics find: without them and without cuts, 45 instead of 70 ms a model.
-COUNT_OPTIONS = ("cuts off", "heuristicsOnOff off")
-
-
 class Cbc:
-    """COIN-OR CBC, as the package cbcbox ships it.
+    """COIN-OR CBC: the binary in PuLP's wheel, or else ``cbc`` on the PATH.
+
+    PuLP 3.3.2 ships CBC 2.10.3 for Linux and Windows on x86, Linux on arm64, and macOS.
 
     Args:
         options: For CBC's command line.
-        path: Of another CBC.
+        path: Of another binary than PuLP's.
         warm: Whether to begin from the values that the variables have.
     """
 
@@ -141,12 +133,15 @@ class Cbc:
         warm: bool = False,
     ) -> None:
         self._options = list(options)
-        self._path = path
+        # A PULP_CBC_CMD object would warn that it is deprecated; its class does not.
+        self._path = str(pulp.PULP_CBC_CMD.pulp_cbc_path) if path is None else path
         self._warm = warm
 
     def solve(self, model: pulp.LpProblem, *, limit_s: float | None) -> Found:
         """Solve *model* by a CBC process; see :class:`ModelSolver`."""
-        path = cbcbox.cbc_bin_path() if self._path is None else self._path
+        path = pulp.COIN_CMD.executable(self._path) or pulp.COIN_CMD.executable("cbc")
+        if path is None:
+            raise _no_cbc(f"there is no program {self._path}, nor cbc on the PATH")
         solver = pulp.COIN_CMD(
             path=path,
             msg=False,
@@ -155,14 +150,18 @@ class Cbc:
             options=self._options,
             warmStart=self._warm,
         )
-        if not solver.available():
-            raise SolverUnavailableError(
-                f"CBC cannot be run at {path}. Nothing was planned. Install it "
-                f"with `pip install 'pulp[cbc]'`."
-            )
         # PuLP leaves its files behind where CBC fails.
         with TemporaryDirectory(prefix="freetrain-cbc-") as solver.tmpDir:
             return _run(model, solver)
+
+
+def _no_cbc(why: str) -> SolverUnavailableError:
+    return SolverUnavailableError(
+        f"CBC cannot be run: {why}. Nothing was planned. Install a CBC for this "
+        f"machine so that `cbc` is on the PATH (package coinor-cbc, or `conda install "
+        f"coin-or-cbc`), or HiGHS with `pip install 'freetrain[highs]'`, and choose "
+        f"that."
+    )
 
 
 class Highs:
@@ -177,7 +176,7 @@ class Highs:
 
     def solve(self, model: pulp.LpProblem, *, limit_s: float | None) -> Found:
         """Solve *model* in this process; see :class:`ModelSolver`."""
-        # HiGHS calls a gap of 1e-4 optimal unless told otherwise.
+        # HiGHS calls a gap of 1e-4 optimal unless set otherwise.
         solver = pulp.HiGHS(
             msg=False, threads=1, timeLimit=limit_s, gapRel=0.0, gapAbs=0.0
         )
@@ -188,6 +187,8 @@ def _run(model: pulp.LpProblem, solver: pulp.LpSolver) -> Found:
     try:
         model.solve(solver)
     except Exception as error:  # PuLP raises whatever reading an answer raises
+        if isinstance(error, OSError) and error.errno in _CANNOT_START:
+            raise _no_cbc(str(error)) from error
         raise SolverFailedError(
             f"{solver.name} failed: {error}. Its answer was not used."
         ) from error

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from milp.count import plan_counts
 from milp.exact import ExactSolver, Limit, RowTable, search_all
-from milp.node import plan_nodes
 from milp.problem import gap
 from milp.solver import COUNT_OPTIONS, Cbc
 from milp.verify import violations
@@ -22,6 +21,7 @@ from tests.bench.planner_cases import (
     replay_like,
     summit_like,
 )
+from tests.milp.node_model import plan_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

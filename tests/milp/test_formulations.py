@@ -7,11 +7,11 @@ from hypothesis import given, settings
 
 from milp.count import build, feasible_gains, plan_counts
 from milp.exact import ExactSolver
-from milp.node import plan_nodes
 from milp.planner import Outcome, Planner, SolverName
 from milp.problem import NodeClass, Plan, Problem, TrainerState, custom
 from milp.solver import COUNT_OPTIONS, Cbc, Found, Highs
 from milp.verify import constraint_violations, keep, plan_gain, violations
+from tests.milp.node_model import plan_nodes
 from tests.milp.planning_problems import many_class_problems, one_class_problems
 
 # CBC's own tolerance; ours would be 1e-9.

@@ -50,11 +50,38 @@ def test_a_warm_solver_keeps_what_it_began_from_where_nothing_is_better() -> Non
     assert whole(taken) == [0, 1, 1]
 
 
-def test_a_missing_solver_says_how_to_install_it() -> None:
+def test_a_missing_solver_says_how_to_install_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
     model, _ = knapsack(5.0)
 
-    with pytest.raises(SolverUnavailableError, match="pip install"):
-        Cbc(path="/nowhere/cbc").solve(model, limit_s=1.0)
+    with pytest.raises(SolverUnavailableError, match=r"no program /elsewhere/cbc.*pip"):
+        Cbc(path="/elsewhere/cbc").solve(model, limit_s=1.0)
+
+
+# PuLP leaves /dev/null open where a process cannot be started.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_binary_for_another_processor_says_how_to_install_one(tmp_path: Path) -> None:
+    foreign = tmp_path / "cbc"
+    foreign.write_bytes(b"\x7fELF of another machine")
+    foreign.chmod(0o755)
+    model, _ = knapsack(5.0)
+
+    with pytest.raises(SolverUnavailableError, match=r"Exec format error.*coinor-cbc"):
+        Cbc(path=str(foreign)).solve(model, limit_s=1.0)
+
+
+def test_where_pulps_wheel_has_no_cbc_the_one_on_the_path_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundled = Path(pulp.PULP_CBC_CMD.pulp_cbc_path).resolve()
+    (tmp_path / "cbc").symlink_to(bundled)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    model, taken = knapsack(5.0)
+
+    assert Cbc(path="/elsewhere/cbc").solve(model, limit_s=10.0) is Found.OPTIMUM
+    assert whole(taken) == [0, 1, 1]
 
 
 # Writes what follows to the file that CBC is told to write its solution to.
