@@ -710,7 +710,7 @@ def _is_wanted(seen: Seen, trainer: TrainerSeen) -> bool:
 # Who makes the next generation, when, and of which leases: without the broker.
 
 
-class Why(StrEnum):
+class EndReason(StrEnum):
     """Why the newest generation cannot be the last."""
 
     FINAL = "final"
@@ -731,7 +731,7 @@ class Cause:
 
     trainer: str
     generation: int
-    why: Why
+    why: EndReason
 
 
 def cause_of(seen: Seen, trainer: TrainerSeen, patience: Patience) -> Cause | None:
@@ -762,9 +762,9 @@ def succession(
     delay_s = _delay_s(seen, trainer, survivors, cause=cause, patience=patience)
     if delay_s is None or age_s < delay_s:
         return ()
-    size = 0 if cause.why is Why.FINAL else _largest(trainer, len(survivors))
+    size = 0 if cause.why is EndReason.FINAL else _largest(trainer, len(survivors))
     members = survivors[:size]
-    if cause.why is not Why.OVER and members == trainer.newest.assigned.members:
+    if cause.why is not EndReason.OVER and members == trainer.newest.assigned.members:
         return ()
     assigned = Assigned(
         trainer=trainer.name,
@@ -777,30 +777,30 @@ def succession(
     return (Propose(assigned),)
 
 
-def _why(seen: Seen, trainer: TrainerSeen, patience: Patience) -> Why | None:
+def _why(seen: Seen, trainer: TrainerSeen, patience: Patience) -> EndReason | None:
     newest = trainer.newest
     members = newest.assigned.members
     is_running = newest.world is not None and newest.world.exit_s is None
     if trainer.verdict.is_final or (trainer.is_done and not is_running):
-        return Why.FINAL
+        return EndReason.FINAL
     if newest.is_over:
-        return Why.OVER
+        return EndReason.OVER
     if any(seen.is_leaving(trainer, newest, m.key) for m in members):
-        return Why.LEAVING
+        return EndReason.LEAVING
     if any(seen.is_lost(m, patience) for m in members):
-        return Why.LOST
+        return EndReason.LOST
     return None
 
 
 def _survivors(
-    seen: Seen, trainer: TrainerSeen, patience: Patience, *, why: Why
+    seen: Seen, trainer: TrainerSeen, patience: Patience, *, why: EndReason
 ) -> tuple[Member, ...]:
     """Return the members that stay, in their order.
 
     Where one is lost, those that have been silent for half as long are taken for
     lost too: nodes of one rack or switch fall silent together.
     """
-    doubtful_s = patience.silent_s / 2 if why is Why.LOST else patience.silent_s
+    doubtful_s = patience.silent_s / 2 if why is EndReason.LOST else patience.silent_s
     return tuple(
         member
         for member in trainer.newest.assigned.members
@@ -827,12 +827,12 @@ def _delay_s(
     if seen.me not in trainer.newest.assigned.keys:
         return None
     if trainer.must_leave:
-        return patience.gather_s if cause.why is Why.LEAVING else 0.0
+        return patience.gather_s if cause.why is EndReason.LEAVING else 0.0
     order = [member.key for member in survivors]
     if seen.me not in order:
         return None
     turn = order.index(seen.me)
-    if cause.why is Why.LEAVING:
+    if cause.why is EndReason.LEAVING:
         turn += 1  # whoever leaves does it
     return turn * patience.turn_s
 
@@ -844,7 +844,7 @@ def _largest(trainer: TrainerSeen, available_nodes: int) -> int:
 
 
 def _reason(trainer: TrainerSeen, cause: Cause) -> str:
-    if cause.why is not Why.FINAL:
+    if cause.why is not EndReason.FINAL:
         return f"generation {cause.generation}: {cause.why}"
     if trainer.verdict.is_final:
         return trainer.verdict.reason

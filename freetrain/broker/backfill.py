@@ -147,7 +147,7 @@ class Kind:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class NodeRequest:
     """What a waiting job needs.
 
     Attributes:
@@ -170,7 +170,7 @@ class Wish:
     tasks: int
 
 
-class Suiting:
+class Eligibility:
     """Which of some nodes suit whom, worked out once for each kind of job.
 
     Sets of nodes are bits of a number, the first node in Slurm's order the lowest.
@@ -200,9 +200,9 @@ class Suiting:
             units |= self.bit(name)
         return units
 
-    def wish(self, job: JobRecord) -> Wish:
+    def wish(self, job: JobRecord) -> NodeRequest:
         """Return what *job* needs."""
-        return Wish(
+        return NodeRequest(
             job.job_id,
             self.kind(job),
             needed(job),
@@ -257,7 +257,7 @@ Rank: TypeAlias = "Callable[[Hole], tuple[bool, float, str]]"
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class LeaseSpan:
     """How long a lease holds its node.
 
     Attributes:
@@ -285,7 +285,7 @@ TO_THE_SECOND = Backfill()
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class BackfillState:
     """Where jobs might start.
 
     Attributes:
@@ -308,17 +308,21 @@ class Ground:
     nodes: Mapping[str, Node]
     leased: frozenset[str]
     partly: frozenset[str] = frozenset()
-    spans: Mapping[str, Span] = field(default_factory=dict)
+    spans: Mapping[str, LeaseSpan] = field(default_factory=dict)
     busy_until_s: Mapping[str, float] = field(default_factory=dict)
     backfill: Backfill = TO_THE_SECOND
-    suiting: Suiting = field(default_factory=lambda: Suiting({}), compare=False)
+    eligibility: Eligibility = field(
+        default_factory=lambda: Eligibility({}), compare=False
+    )
 
     def __post_init__(self) -> None:
         """Share what suits whom with a ground of the same nodes, and no other."""
-        if self.suiting.nodes is not self.nodes:
-            object.__setattr__(self, "suiting", Suiting(self.nodes))
+        if self.eligibility.nodes is not self.nodes:
+            object.__setattr__(self, "eligibility", Eligibility(self.nodes))
 
-    def beside(self, given: Container[str], booked_s: Mapping[str, float]) -> Ground:
+    def beside(
+        self, given: Container[str], booked_s: Mapping[str, float]
+    ) -> BackfillState:
         """Return where jobs might start where nothing but *given* is given up.
 
         Idle nodes that are not among these are leased from now on, until they are
@@ -362,8 +366,8 @@ class Fittings:
         ground: Where any might.
     """
 
-    def __init__(self, ground: Ground) -> None:
-        units = ground.suiting.units
+    def __init__(self, ground: BackfillState) -> None:
+        units = ground.eligibility.units
         self._holes = units(hole.node for hole in ground.holes)
         self._partly = units(ground.partly)
         self._known: dict[Kind, Fitting] = {}
@@ -381,15 +385,15 @@ class Fittings:
         return Fitting(now, (kind.suits & self._partly).bit_count())
 
 
-def slurms_order(ground: Ground) -> Rank:
+def by_slurm_order(ground: BackfillState) -> Rank:
     """Rank nodes as Slurm lists them."""
     places = {name: place for place, name in enumerate(ground.nodes)}
     return lambda hole: (False, places.get(hole.node, math.inf), hole.node)
 
 
-def idle_first(ground: Ground) -> Rank:
+def idle_first(ground: BackfillState) -> Rank:
     """Rank idle ones first; given up first is what would have ended soonest."""
-    slurms = slurms_order(ground)
+    slurms = by_slurm_order(ground)
     return lambda hole: (
         (True, _life_end_s(hole), hole.node)
         if hole.node in ground.leased
@@ -434,7 +438,7 @@ class Bookings:
     def __init__(
         self,
         now_s: float,
-        ground: Ground,
+        ground: BackfillState,
         free_s: Mapping[str, float],
         *,
         rank: Rank,
@@ -445,7 +449,7 @@ class Bookings:
 
         self._now_s = now_s
         self._fittings = Fittings(ground)
-        self._suiting = ground.suiting
+        self._suiting = ground.eligibility
         self._leases = ground.spans
         self._window_s = ground.backfill.window_s
         ends = self._together(free_s)
@@ -479,7 +483,7 @@ class Bookings:
         """
         return tuple(self._moving)
 
-    def start(self, wish: Wish) -> tuple[str, ...] | None:
+    def start(self, wish: NodeRequest) -> tuple[str, ...] | None:
         """Return the nodes on which a job could start now, which it has from now on.
 
         Arrays have up to millions of tasks, so that all are placed at once.
@@ -510,7 +514,7 @@ class Bookings:
         self._agenda.book(gap, self._suiting.units(got))
         return got
 
-    def book(self, wish: Wish) -> tuple[str, ...]:
+    def book(self, wish: NodeRequest) -> tuple[str, ...]:
         """Book the earliest nodes, and return those whose leases put the job off.
 
         Args:
@@ -529,7 +533,7 @@ class Bookings:
             return ()
         return self._book(wish, gap, start_s)
 
-    def _book(self, wish: Wish, gap: Gap, start_s: float) -> tuple[str, ...]:
+    def _book(self, wish: NodeRequest, gap: Gap, start_s: float) -> tuple[str, ...]:
         must = wish.kind.insists
         names = [*self._names(gap.units & must), *self._names(gap.units & ~must)]
         # Backfill takes the first, whoever is there; we count on the kindest.
@@ -547,7 +551,7 @@ class Bookings:
             some.sort(key=late.__contains__)
         return tuple(n for n in [*first, *others][: wish.nodes] if n in late)
 
-    def _has_failed(self, wish: Wish) -> bool:
+    def _has_failed(self, wish: NodeRequest) -> bool:
         """Tell whether one of its kind that needs no more could not start.
 
         Nothing has come free since: bookings only take away.
@@ -578,7 +582,9 @@ class Bookings:
         return units
 
 
-def _need(wish: Wish, among: UnitSet, request_s: float, *, beside: int = 0) -> Need:
+def _need(
+    wish: NodeRequest, among: UnitSet, request_s: float, *, beside: int = 0
+) -> Need:
     from logs.schedule.machine import Need  # noqa: PLC0415 - as above
 
     return Need(
@@ -594,7 +600,7 @@ def _need(wish: Wish, among: UnitSet, request_s: float, *, beside: int = 0) -> N
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class Allocation:
     """Who gets which nodes.
 
     Attributes:
@@ -611,13 +617,13 @@ class Shared:
 
 
 def share(
-    waiting: Sequence[Wish],
-    ground: Ground,
+    waiting: Sequence[NodeRequest],
+    ground: BackfillState,
     now_s: float,
     *,
     rank: Rank,
     until: frozenset[int] | None = None,
-) -> Shared:
+) -> Allocation:
     """Let each job have what it could start on, the first by *rank*.
 
     Args:
@@ -646,10 +652,12 @@ def share(
             if any(_is_planned_away(planned.get(name), wish, now_s) for name in got):
                 got += bookings.moving
             taken.update(dict.fromkeys(got, wish.job_id))
-    return Shared(taken, frozenset(started), bookings.booked_s, moving=bookings.moving)
+    return Allocation(
+        taken, frozenset(started), bookings.booked_s, moving=bookings.moving
+    )
 
 
-def _end_of(until: frozenset[int] | None, waiting: Sequence[Wish]) -> int:
+def _end_of(until: frozenset[int] | None, waiting: Sequence[NodeRequest]) -> int:
     if until is None:
         return len(waiting)
     asked = (place for place, wish in enumerate(waiting) if wish.job_id in until)
@@ -657,7 +665,7 @@ def _end_of(until: frozenset[int] | None, waiting: Sequence[Wish]) -> int:
 
 
 def _bookings(
-    waiting: Sequence[Wish], ground: Ground, now_s: float, rank: Rank
+    waiting: Sequence[NodeRequest], ground: BackfillState, now_s: float, rank: Rank
 ) -> Bookings:
     """Return who has what when, but for leases and for *waiting*."""
     soon_s = math.nextafter(now_s, math.inf)  # who is past its limit is still there
@@ -672,7 +680,7 @@ def _bookings(
     return Bookings(now_s, ground, free_s, rank=rank, closed_s=closed_s)
 
 
-def _is_planned_away(hole: Hole | None, wish: Wish, now_s: float) -> bool:
+def _is_planned_away(hole: Hole | None, wish: NodeRequest, now_s: float) -> bool:
     """Tell whether backfill means somebody else to start before a job would be over.
 
     Then it does not start that job there, unless it plans anew without the leases

@@ -135,7 +135,7 @@ _SOURCES = 2
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Extra:
+class DuplicateJob:
     """A second job for a lease there is already; it must go.
 
     Attributes:
@@ -160,7 +160,7 @@ class Belief:
 
     leases: tuple[Lease, ...]
     intents: tuple[Intent, ...]
-    extras: tuple[Extra, ...] = ()
+    extras: tuple[DuplicateJob, ...] = ()
     adopted: tuple[LeaseKey, ...] = ()
 
 
@@ -296,12 +296,14 @@ def _job_of(
     return None
 
 
-def _extras(looks: list[Sighting], settled: Mapping[str, Intent]) -> tuple[Extra, ...]:
+def _extras(
+    looks: list[Sighting], settled: Mapping[str, Intent]
+) -> tuple[DuplicateJob, ...]:
     """Return live jobs that bear an intent's name but are not the job it became."""
     return tuple(
         sorted(
             {
-                Extra(key.uuid, job.display_id)
+                DuplicateJob(key.uuid, job.display_id)
                 for look in looks
                 for key, jobs in look.jobs.items()
                 for job in jobs

@@ -189,7 +189,7 @@ def submitted_leases(intent: Intent, job_id: int) -> tuple[Lease, ...]:
 # What the broker can do, as data; carried out by the tick, in the order given.
 
 
-class Why(StrEnum):
+class EndReason(StrEnum):
     """Why a lease is ended."""
 
     CLAIMED = "somebody's job could start on its node"
@@ -221,7 +221,7 @@ class Submit:
 
 
 @dataclass(frozen=True, slots=True)
-class Cancel:
+class EndLeases:
     """End leases for one reason, with one command.
 
     Attributes:
@@ -234,8 +234,8 @@ class Cancel:
 
     display_ids: tuple[str, ...]
     leases: tuple[LeaseKey, ...]
-    why: Why
-    is_gentle: bool = False
+    why: EndReason
+    by_notice: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +252,7 @@ class Assign:
     assignment: Assignment
 
 
-Action: TypeAlias = Submit | Cancel | Assign
+Action: TypeAlias = Submit | EndLeases | Assign
 
 
 def intent_of(submit: Submit, uuid: str, now_s: float) -> Intent:
@@ -267,9 +267,9 @@ def intent_of(submit: Submit, uuid: str, now_s: float) -> Intent:
     )
 
 
-def told(lease: Lease, cancel: Cancel, now_s: float) -> Lease:
+def marked_ending(lease: Lease, cancel: EndLeases, now_s: float) -> Lease:
     """Return *lease* as it is to be remembered once *cancel* was sent."""
-    if cancel.is_gentle:
+    if cancel.by_notice:
         return replace(lease, notice_s=now_s)
     return replace(lease, cancel_s=now_s)
 

@@ -17,13 +17,13 @@ from freetrain.broker.lease import (
     NOTHING_LATELY,
     Assign,
     Assignment,
-    Cancel,
+    EndLeases,
+    EndReason,
     IntentOutcome,
     Lease,
     LeaseState,
     Pace,
     Submit,
-    Why,
     paused_until_s,
 )
 from freetrain.broker.yielding import NO_CLAIMS, Claims
@@ -31,7 +31,7 @@ from freetrain.broker.yielding import NO_CLAIMS, Claims
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from freetrain.broker.belief import Extra
+    from freetrain.broker.belief import DuplicateJob
     from freetrain.broker.lease import Action, Intent, LeaseKey, Limits
     from freetrain.broker.pool import Wanted, WantedLeases, WantedTrainer
 
@@ -66,7 +66,7 @@ class Actual:
     assignments: tuple[Assignment, ...]
     now_s: float
     pool_nodes: frozenset[str]
-    extras: tuple[Extra, ...] = ()
+    extras: tuple[DuplicateJob, ...] = ()
     claims: Claims = NO_CLAIMS
     pace: Pace = NOTHING_LATELY
     silent: frozenset[LeaseKey] = frozenset()
@@ -236,8 +236,8 @@ class Ending:
 
     display_id: str
     lease: LeaseKey | None
-    why: Why
-    is_gentle: bool = False
+    why: EndReason
+    by_notice: bool = False
 
 
 def due(wanted: Wanted, actual: Actual, limits: Limits) -> tuple[Ending, ...]:
@@ -250,7 +250,7 @@ def due(wanted: Wanted, actual: Actual, limits: Limits) -> tuple[Ending, ...]:
     return (
         *_making_room(actual, limits),
         *_claimed(actual, limits),
-        *(Ending(x.display_id, None, Why.SECOND_JOB) for x in actual.extras),
+        *(Ending(x.display_id, None, EndReason.SECOND_JOB) for x in actual.extras),
         *_stayed(actual, limits),
         *_unheard(actual, limits),
         *_closed(wanted, actual),
@@ -268,35 +268,35 @@ def chosen(
         return ()
     kept = wanted.kept
     surplus = (
-        _ending(lease, Why.SURPLUS, is_gentle=lease.key not in actual.absent)
+        _ending(lease, EndReason.SURPLUS, by_notice=lease.key not in actual.absent)
         for lease in actual.leases
         if lease.is_usable and lease.key not in kept and lease.node in actual.pool_nodes
     )
     room = [] if actual.claims.awaited else waiting  # else they are due already
-    return (*(_ending(lease, Why.SURPLUS) for lease in room), *surplus)
+    return (*(_ending(lease, EndReason.SURPLUS) for lease in room), *surplus)
 
 
-def grouped(endings: Iterable[Ending]) -> tuple[Cancel, ...]:
+def grouped(endings: Iterable[Ending]) -> tuple[EndLeases, ...]:
     """Return one command for each reason, in the order met.
 
     One for each submission would let the cap on commands keep nodes from others.
     """
-    groups: dict[tuple[Why, bool], list[Ending]] = defaultdict(list)
+    groups: dict[tuple[EndReason, bool], list[Ending]] = defaultdict(list)
     for one in endings:
-        groups[one.why, one.is_gentle].append(one)
+        groups[one.why, one.by_notice].append(one)
     return tuple(
-        Cancel(
+        EndLeases(
             display_ids=tuple(one.display_id for one in group),
             leases=tuple(one.lease for one in group if one.lease is not None),
             why=why,
-            is_gentle=is_gentle,
+            by_notice=by_notice,
         )
-        for (why, is_gentle), group in groups.items()
+        for (why, by_notice), group in groups.items()
     )
 
 
-def _ending(lease: Lease, why: Why, *, is_gentle: bool = False) -> Ending:
-    return Ending(lease.display_id, lease.key, why, is_gentle)
+def _ending(lease: Lease, why: EndReason, *, by_notice: bool = False) -> Ending:
+    return Ending(lease.display_id, lease.key, why, by_notice)
 
 
 def _making_room(actual: Actual, limits: Limits) -> Iterator[Ending]:
@@ -304,7 +304,7 @@ def _making_room(actual: Actual, limits: Limits) -> Iterator[Ending]:
     for lease in actual.leases:
         waits = lease.state is LeaseState.PENDING
         if waits and awaited and _is_due(lease, actual.now_s, limits):
-            yield _ending(lease, Why.MAKES_ROOM)
+            yield _ending(lease, EndReason.MAKES_ROOM)
 
 
 def _claimed(actual: Actual, limits: Limits) -> Iterator[Ending]:
@@ -318,14 +318,14 @@ def _claimed(actual: Actual, limits: Limits) -> Iterator[Ending]:
         if not is_claimed or lease.state is not LeaseState.RUNNING:
             continue
         if lease.is_usable and lease.key not in actual.absent:
-            is_kept = lease.node in actual.claims.care.kept
-            why = Why.KEPT_FREE if is_kept else Why.CLAIMED
-            yield _ending(lease, why, is_gentle=True)
+            is_kept = lease.node in actual.claims.kept_free.kept
+            why = EndReason.KEPT_FREE if is_kept else EndReason.CLAIMED
+            yield _ending(lease, why, by_notice=True)
             continue
         told_s = 0.0 if lease.notice_s is None else lease.notice_s
         has_stayed = actual.now_s - told_s >= limits.claim_patience_s
         if has_stayed and _is_due(lease, actual.now_s, limits):
-            yield _ending(lease, Why.CLAIMED)
+            yield _ending(lease, EndReason.CLAIMED)
 
 
 def _stayed(actual: Actual, limits: Limits) -> Iterator[Ending]:
@@ -342,9 +342,9 @@ def _stayed(actual: Actual, limits: Limits) -> Iterator[Ending]:
         if not _is_due(lease, actual.now_s, limits):
             continue
         if is_over or lease.cancel_s is not None:
-            yield _ending(lease, Why.STAYED)
+            yield _ending(lease, EndReason.STAYED)
         elif has_overrun:
-            yield _ending(lease, Why.OVERRAN)
+            yield _ending(lease, EndReason.OVERRAN)
 
 
 def _unheard(actual: Actual, limits: Limits) -> Iterator[Ending]:
@@ -358,7 +358,7 @@ def _unheard(actual: Actual, limits: Limits) -> Iterator[Ending]:
         unheard_s = actual.unheard_s.get(lease.key, 0.0)
         is_held_in_vain = lease.is_usable and lease.key not in training
         if is_held_in_vain and unheard_s >= limits.unheard_s:
-            yield _ending(lease, Why.UNHEARD)
+            yield _ending(lease, EndReason.UNHEARD)
 
 
 def _not_due_yet(actual: Actual) -> Iterator[Lease]:
@@ -391,7 +391,7 @@ def _closed(wanted: Wanted, actual: Actual) -> Iterator[Ending]:
         is_closed = was_seen and lease.node not in gone
         if lease.is_usable and is_closed and lease.key not in kept:
             is_heard = lease.key not in actual.absent
-            yield _ending(lease, Why.HOLE_CLOSED, is_gentle=is_heard)
+            yield _ending(lease, EndReason.HOLE_CLOSED, by_notice=is_heard)
 
 
 # ----------------------------------------------------------------------
@@ -520,7 +520,7 @@ def reconcile(
     churn = max(0, limits.most_churn - actual.pace.churned)
     by_choice = chosen(wanted, actual, supply.surplus)[:churn]
     may = allowance(actual, intents, limits, churn=churn - len(by_choice))
-    calls: tuple[Cancel | Submit, ...] = (
+    calls: tuple[EndLeases | Submit, ...] = (
         *grouped(due(wanted, actual, limits)),
         *grouped(by_choice),
         *_submits(supply, may.leases, limits),

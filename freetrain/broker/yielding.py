@@ -12,18 +12,18 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from freetrain.broker.backfill import (
+    by_slurm_order,
     could_start,
     idle_first,
     is_lease,
     share,
-    slurms_order,
 )
 from slurm.holes import Hole, HoleEnd
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from freetrain.broker.backfill import Ground, Rank, Shared, Wish
+    from freetrain.broker.backfill import Allocation, BackfillState, NodeRequest, Rank
     from slurm.config import ClusterConfig
     from slurm.records import JobRecord, Sdiag
 
@@ -47,8 +47,8 @@ class End:
     """
 
     freed: frozenset[str]
-    ground: Ground
-    alone: Shared
+    ground: BackfillState
+    alone: Allocation
 
 
 class Trial:
@@ -59,11 +59,11 @@ class Trial:
         caution: When the next cycles are, and how long leases last.
     """
 
-    def __init__(self, scene: Scene, caution: Caution) -> None:
+    def __init__(self, scene: Scene, caution: DelayProtection) -> None:
         ground = scene.ground
         self._waiting, self._ground, self._now_s = scene.waiting, ground, scene.now_s
         self._again_s, self._is_late = caution.again_s, caution.is_late
-        self._rank: Rank = slurms_order(ground)
+        self._rank: Rank = by_slurm_order(ground)
         ranked = sorted(ground.holes, key=idle_first(ground))
         self._places = {hole.node: place for place, hole in enumerate(ranked)}
         self._alone = replace(ground, leased=frozenset(), spans={})
@@ -157,7 +157,7 @@ class Trial:
         return late - self._a_cycle_later(late, end, shared)
 
     def _a_cycle_later(
-        self, late: frozenset[int], end: End, shared: Shared
+        self, late: frozenset[int], end: End, shared: Allocation
     ) -> frozenset[int]:
         """Return who starts once leases are given up, a cycle after others have.
 
@@ -182,12 +182,12 @@ class Trial:
 
     def _share(
         self,
-        waiting: Sequence[Wish],
-        ground: Ground,
+        waiting: Sequence[NodeRequest],
+        ground: BackfillState,
         *,
         at_s: float | None = None,
         until: frozenset[int] | None = None,
-    ) -> Shared:
+    ) -> Allocation:
         """Return who gets what, now unless another time is told.
 
         Raises:
@@ -198,7 +198,7 @@ class Trial:
         now_s = self._now_s if at_s is None else at_s
         return share(waiting, ground, now_s, rank=self._rank, until=until)
 
-    def _ended(self, ground: Ground, freed: frozenset[str]) -> Ground:
+    def _ended(self, ground: BackfillState, freed: frozenset[str]) -> BackfillState:
         """Return *ground* with the nodes *freed* as holes without end."""
         new = (
             Hole(name, self._now_s, math.inf, HoleEnd.OPEN)
@@ -235,7 +235,7 @@ def _never() -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Caution:
+class DelayProtection:
     """What there is to be careful about, and how long that may take.
 
     Attributes:
@@ -255,7 +255,7 @@ class Caution:
 
 
 @dataclass(frozen=True, slots=True)
-class Care:
+class KeptFree:
     """What came of it.
 
     Attributes:
@@ -268,7 +268,7 @@ class Care:
     untried: int
 
 
-NO_CARE = Care({}, 0)
+NONE_KEPT_FREE = KeptFree({}, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,14 +284,14 @@ class Scene:
         now_s: When the snapshot was taken, Unix time.
     """
 
-    waiting: Sequence[Wish]
-    ground: Ground
+    waiting: Sequence[NodeRequest]
+    ground: BackfillState
     given: Mapping[str, int]
     booked_s: Mapping[str, float]
     now_s: float
 
 
-def keep_free(scene: Scene, caution: Caution) -> Care:
+def keep_free(scene: Scene, caution: DelayProtection) -> KeptFree:
     """Return what not to lease, besides what is given up anyway.
 
     Args:
@@ -299,7 +299,7 @@ def keep_free(scene: Scene, caution: Caution) -> Care:
         caution: What runs, and how long this may take.
     """
     if all(hole.node in scene.given for hole in scene.ground.holes):
-        return NO_CARE
+        return NONE_KEPT_FREE
     trial = Trial(scene, caution)
     freed = sorted(_freed(caution.running), key=len, reverse=True)
     untried = [frozenset[str](), *freed[: caution.most_ends]]  # first how it is now
@@ -318,7 +318,7 @@ def keep_free(scene: Scene, caution: Caution) -> Care:
                 ends.append(end)
     beyond = freed[caution.most_ends :]
     left = [*beyond, *filter(None, untried), *(end for end in unsure if end.freed)]
-    return Care(kept, len(left))
+    return KeptFree(kept, len(left))
 
 
 def _freed(running: Sequence[frozenset[str]]) -> Iterator[frozenset[str]]:
@@ -351,12 +351,12 @@ class Claims:
     leased: Mapping[str, int]
     idle: Mapping[str, int]
     booked_s: Mapping[str, float] = field(default_factory=dict)
-    care: Care = NO_CARE
+    kept_free: KeptFree = NONE_KEPT_FREE
 
     @property
     def awaited(self) -> frozenset[str]:
         """Leased nodes that somebody could start on now."""
-        return frozenset(self.leased.keys() - self.care.kept.keys())
+        return frozenset(self.leased.keys() - self.kept_free.kept.keys())
 
     @property
     def nodes(self) -> frozenset[str]:
@@ -369,11 +369,11 @@ NO_CLAIMS = Claims({}, {})
 
 def find_claims(
     jobs: Iterable[JobRecord],
-    ground: Ground,
+    ground: BackfillState,
     *,
     is_ours: Callable[[JobRecord], bool],
     now_s: float,
-    careful: Callable[[Scene], Care] | None = None,
+    careful: Callable[[Scene], KeptFree] | None = None,
 ) -> Claims:
     """Return which nodes the pending jobs of others could start on.
 
@@ -405,26 +405,29 @@ def find_claims(
     )
     if not waiting or not ground.holes:
         return NO_CLAIMS
-    wishes = [ground.suiting.wish(job) for job in waiting]
+    wishes = [ground.eligibility.wish(job) for job in waiting]
     shared = share(wishes, ground, now_s, rank=idle_first(ground))
     if shared.started:
         shared = _with_all_started(wishes, ground, now_s, shared)
-    care = NO_CARE
+    kept_free = NONE_KEPT_FREE
     if careful is not None:
         given, booked_s = shared.taken, shared.booked_s
-        care = careful(Scene(wishes, ground, given, booked_s, now_s))
-    taken, leased = {**shared.taken, **care.kept}, ground.leased
+        kept_free = careful(Scene(wishes, ground, given, booked_s, now_s))
+    taken, leased = {**shared.taken, **kept_free.kept}, ground.leased
     return Claims(
         leased={name: by for name, by in taken.items() if name in leased},
         idle={name: by for name, by in taken.items() if name not in leased},
         booked_s=shared.booked_s,
-        care=care,
+        kept_free=kept_free,
     )
 
 
 def _with_all_started(
-    waiting: Sequence[Wish], ground: Ground, now_s: float, idle_first: Shared
-) -> Shared:
+    waiting: Sequence[NodeRequest],
+    ground: BackfillState,
+    now_s: float,
+    idle_first: Allocation,
+) -> Allocation:
     """Return who gets what, so that all start whom Slurm would start without leases.
 
     Args:
@@ -433,7 +436,7 @@ def _with_all_started(
         now_s: When the snapshot was taken, Unix time.
         idle_first: Who gets what where idle nodes are given first.
     """
-    rank = slurms_order(ground)
+    rank = by_slurm_order(ground)
     as_slurm = share(waiting, ground, now_s, rank=rank)
     for way in (idle_first, as_slurm, _unmoved(idle_first, waiting)):
         beside = ground.beside(way.taken, way.booked_s)
@@ -443,7 +446,7 @@ def _with_all_started(
     return _unmoved(as_slurm, waiting)
 
 
-def _unmoved(shared: Shared, waiting: Sequence[Wish]) -> Shared:
+def _unmoved(shared: Allocation, waiting: Sequence[NodeRequest]) -> Allocation:
     """Return *shared* where leases go, too, that outlast the start of who is booked."""
     first = next(one.job_id for one in waiting if one.job_id in shared.started)
     moving = dict.fromkeys(shared.moving, first)
@@ -455,7 +458,7 @@ def _unmoved(shared: Shared, waiting: Sequence[Wish]) -> Shared:
 
 
 @dataclass(frozen=True, slots=True)
-class Crowd:
+class QueueDigest:
     """Others' jobs at one time; leases, of anybody's FreeTrain, are none of them.
 
     Attributes:
@@ -466,7 +469,7 @@ class Crowd:
     waiting: frozenset[str]
     holding: frozenset[str]
 
-    def is_stirred(self, before: Crowd) -> bool:
+    def needs_tick_after(self, before: QueueDigest) -> bool:
         """Tell whether there may be somebody to make room for who was not *before*.
 
         That needs somebody who waits, and that somebody came, began, ended or gave up.
@@ -474,10 +477,10 @@ class Crowd:
         return bool(self.waiting) and self != before
 
 
-NOBODY = Crowd(frozenset(), frozenset())
+EMPTY_DIGEST = QueueDigest(frozenset(), frozenset())
 
 
-def crowd_of(jobs: Iterable[JobRecord], *, now_s: float) -> Crowd:
+def digest_of(jobs: Iterable[JobRecord], *, now_s: float) -> QueueDigest:
     """Return who is there.
 
     Args:
@@ -485,7 +488,7 @@ def crowd_of(jobs: Iterable[JobRecord], *, now_s: float) -> Crowd:
         now_s: Unix time.
     """
     others = [job for job in jobs if not is_lease(job)]
-    return Crowd(
+    return QueueDigest(
         waiting=frozenset(job.display_id for job in others if could_start(job, now_s)),
         holding=frozenset(job.display_id for job in others if job.holds_nodes),
     )

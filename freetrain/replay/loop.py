@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
-from freetrain.broker.backfill import Backfill, Ground, Span
+from freetrain.broker.backfill import Backfill, BackfillState, LeaseSpan
 from freetrain.broker.yielding import (
-    NO_CARE,
-    Caution,
+    NONE_KEPT_FREE,
+    DelayProtection,
     find_claims,
     keep_free,
 )
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from freetrain.broker.yielding import Care, Scene
+    from freetrain.broker.yielding import KeptFree, Scene
     from freetrain.lookahead.base import Forecaster, Prospect
     from freetrain.lookahead.calibration import Interval
     from freetrain.replay.engine import Pool
@@ -92,9 +92,9 @@ class Careful:
     def __init__(self, longest_s: float) -> None:
         self._longest_s = longest_s
         self._asked: object = None
-        self._care = NO_CARE
+        self._care = NONE_KEPT_FREE
 
-    def __call__(self, scene: Scene, *, running: Sequence[frozenset[str]]) -> Care:
+    def __call__(self, scene: Scene, *, running: Sequence[frozenset[str]]) -> KeptFree:
         """Return what to keep leases off.
 
         Args:
@@ -113,7 +113,9 @@ class Careful:
         )
         if asked != self._asked:
             again_s = SlurmParameters().bf_interval_s
-            caution = Caution(running, again_s, self._longest_s, most_ends=len(running))
+            caution = DelayProtection(
+                running, again_s, self._longest_s, most_ends=len(running)
+            )
             self._asked, self._care = asked, keep_free(scene, caution)
         return self._care
 
@@ -333,7 +335,7 @@ class AsJobs:
         self._queue = queue
         self._start_s = start_s
         self._could_s: dict[int, float] = {}
-        self._spans: dict[int, Span] = {}
+        self._spans: dict[int, LeaseSpan] = {}
 
     def watch(self, moment: Moment) -> None:
         """Note who would have started but for us."""
@@ -376,7 +378,7 @@ class AsJobs:
         """Let new leases of *nodes* be jobs with a limit."""
         self._leases.limit(nodes, until_s)
         end_s = until_s + self._start_s
-        self._spans |= dict.fromkeys(nodes, Span(now_s, end_s))
+        self._spans |= dict.fromkeys(nodes, LeaseSpan(now_s, end_s))
         units = self._nodes.units(nodes)
         self.units |= units
         return self._simulation.lease(units, until_s=end_s, now_s=now_s)
@@ -904,7 +906,7 @@ class Queue:
             for name in self._names
         }
 
-    def claimed(self, leases: Mapping[int, Span], now_s: float) -> Claimed:
+    def claimed(self, leases: Mapping[int, LeaseSpan], now_s: float) -> Claimed:
         """Return what is not ours to hold, and what is not for long.
 
         Args:
@@ -920,7 +922,7 @@ class Queue:
             for unit in members(self._nodes.units((node,)))
         }
         idle = [self._names[unit] for unit in members(machine.free)]
-        ground = Ground(
+        ground = BackfillState(
             holes=self._holes((*idle, *spans), now_s),
             nodes=self._records,
             leased=frozenset(spans),
@@ -941,7 +943,7 @@ class Queue:
             booked_s[node] = min(start_s, booked_s.get(node, math.inf))
         return Claimed(unit_set(int(name) for name in found.nodes), booked_s)
 
-    def _care(self, machine: Machine) -> Callable[[Scene], Care] | None:
+    def _care(self, machine: Machine) -> Callable[[Scene], KeptFree] | None:
         if self._careful is None:
             return None
         runs = (job for number, job in machine.running.items() if number >= 0)

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 from freetrain.agent.seen import VARIABLE as PATIENCE
 from freetrain.broker.lease import (
     Assign,
-    Cancel,
+    EndLeases,
+    EndReason,
     IntentOutcome,
     Submit,
-    Why,
     intent_of,
     job_name,
+    marked_ending,
     submitted_leases,
-    told,
 )
 from freetrain.broker.pool import Refusal
 from freetrain.elastic.files import replaced
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from freetrain.broker.belief import Extra
+    from freetrain.broker.belief import DuplicateJob
     from freetrain.broker.decide import Look
     from freetrain.broker.lease import Action, Assignment, Intent, Lease, LeaseKey
     from freetrain.broker.pool import Pool
@@ -157,7 +157,7 @@ NOTICE = "TERM"
 """What tells an agent to commit and leave; it is what Slurm itself sends."""
 
 
-def cancel(run: Run, observed: Observed, what: Cancel) -> int:
+def cancel(run: Run, observed: Observed, what: EndLeases) -> int:
     """Carry out *what* and write it down; return how many leases it was about.
 
     A kill in between repeats it at the next tick, which is harmless.
@@ -181,32 +181,35 @@ def cancel(run: Run, observed: Observed, what: Cancel) -> int:
     if not keys:
         return 0
     with run.effect(f"ending {what.why.name} {len(keys)}"):
-        if what.is_gentle:
+        if what.by_notice:
             run.backend.signal(keys, NOTICE)
         else:
             run.backend.cancel(keys)
     now_s = observed.now_s
     with run.writing("what was ended") as state:
-        put_leases(state, [told(lease, what, now_s) for lease in leases])
+        put_leases(state, [marked_ending(lease, what, now_s) for lease in leases])
         add_events(state, _events(observed, what, leases, extras))
     return len(keys)
 
 
 def _events(
-    observed: Observed, what: Cancel, leases: Iterable[Lease], extras: Iterable[Extra]
+    observed: Observed,
+    what: EndLeases,
+    leases: Iterable[Lease],
+    extras: Iterable[DuplicateJob],
 ) -> Iterator[Event]:
     """Yield what is to be remembered: of each submission how many, and who failed.
 
     A lease whose agent never came has failed to start; that it is ended again
     because it stays says nothing new.
     """
-    kind = EventKind.GAVE_UP if what.why is Why.SURPLUS else EventKind.YIELDED
+    kind = EventKind.GAVE_UP if what.why is EndReason.SURPLUS else EventKind.YIELDED
     uuids = Count(one.key.uuid for one in leases) + Count(one.uuid for one in extras)
     for uuid, count in uuids.items():
         yield Event(observed.now_s, kind, uuid, count, str(what.why))
     for lease in leases:
         is_absent = lease.key in observed.hearing.absent and lease.cancel_s is None
-        if what.why is Why.UNHEARD and is_absent:
+        if what.why is EndReason.UNHEARD and is_absent:
             failed = EventKind.FAILED_START
             name = lease_name(lease.key)
             yield Event(observed.now_s, failed, name, 1, str(what.why))
@@ -401,7 +404,7 @@ def kept_off(decided: Decided, action: Submit) -> str:
     def in_order(nodes: Iterable[str]) -> list[str]:
         return sorted(nodes, key=lambda name: (places.get(name, math.inf), name))
 
-    left = {**look.claims.idle, **look.claims.care.kept}
+    left = {**look.claims.idle, **look.claims.kept_free.kept}
     groups = _booked(look, action), left, _left_alone(decided, action)
     return _listed(list(dict.fromkeys(chain.from_iterable(map(in_order, groups)))))
 
@@ -575,7 +578,7 @@ def _call(
     run: Run, observed: Observed, decided: Decided, action: Action, done: Done
 ) -> None:
     try:
-        if isinstance(action, Cancel):
+        if isinstance(action, EndLeases):
             done.ended += _end(run, observed, action)
         elif isinstance(action, Submit):
             _submit(run, observed, decided, action, done)
@@ -585,7 +588,7 @@ def _call(
         done.error = error
 
 
-def _end(run: Run, observed: Observed, action: Cancel) -> int:
+def _end(run: Run, observed: Observed, action: EndLeases) -> int:
     return len(action.display_ids) if run.is_dry else cancel(run, observed, action)
 
 

@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from freetrain.broker.backfill import Backfill, Ground, Span
+from freetrain.broker.backfill import Backfill, BackfillState, LeaseSpan
 from freetrain.broker.decide import Decision, Look, decide
 from freetrain.broker.lease import Mode, uuid_in
 from freetrain.broker.pool import Trainer
-from freetrain.broker.yielding import NO_CLAIMS, Caution, find_claims, keep_free
+from freetrain.broker.yielding import NO_CLAIMS, DelayProtection, find_claims, keep_free
 from freetrain.config.job import Nodes, requirement_of
 from freetrain.config.site import PlannerSettings, PolicyName
 from freetrain.tick.lookahead import look_ahead, tried
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from freetrain.broker.belief import Belief
     from freetrain.broker.decide import HoleExplanation, Plans
-    from freetrain.broker.yielding import Care, Claims, Scene
+    from freetrain.broker.yielding import Claims, KeptFree, Scene
     from freetrain.config.job import TrainerJob
     from freetrain.config.site import Site
     from freetrain.tick.context import Run
@@ -50,7 +50,7 @@ def careful_of(
     *,
     is_ours: Callable[[JobRecord], bool],
     clock: Callable[[], float],
-) -> Callable[[Scene], Care] | None:
+) -> Callable[[Scene], KeptFree] | None:
     """Return what says which nodes to keep leases off; None where nobody asks for it.
 
     Args:
@@ -63,14 +63,14 @@ def careful_of(
         return None
     until_s = clock() + LIMIT_S
 
-    def care(scene: Scene) -> Care:
+    def kept_free(scene: Scene) -> KeptFree:
         # Where nobody waits it is not asked for, and nobody's nodes need be read.
         running = [
             frozenset(expand(job.nodes))
             for job in observed.snapshot.jobs
             if job.holds_nodes and not is_ours(job)
         ]
-        caution = Caution(
+        caution = DelayProtection(
             running,
             again_s=observed.config.bf_interval_s,
             longest_s=60.0 * observed.limits.most_limit_min,
@@ -78,23 +78,24 @@ def careful_of(
         )
         return keep_free(scene, caution)
 
-    return care
+    return kept_free
 
 
 def refusal_of(why: HoleExplanation, claims: Claims) -> str:
     """Return for people why a hole cannot be planned with; empty where it can."""
-    if why.node in claims.care.kept:
-        return f"{why.refusal}: {claims.care.kept[why.node]}"
+    if why.node in claims.kept_free.kept:
+        return f"{why.refusal}: {claims.kept_free.kept[why.node]}"
     return str(why.refusal or "")
 
 
 def not_tried(claims: Claims) -> tuple[str, ...]:
     """Return for people what care there was no time for; nothing where there was."""
-    if not claims.care.untried:
+    untried = claims.kept_free.untried
+    if not untried:
         return ()
     told = (
-        f"careful: of the jobs that run {claims.care.untried} could not be tried, or "
-        f"not to the end; where one ends early somebody may wait longer than a tick"
+        f"careful: the ends of {untried} running jobs could not be tried, "
+        f"or not in full; where one ends early, a job may wait longer than a tick"
     )
     return (told,)
 
@@ -149,13 +150,13 @@ class Finder:
             return NO_CLAIMS
         held = [one for one in observed.belief.leases if one.is_live and one.node]
         jobs, nodes = observed.snapshot.jobs, observed.snapshot.nodes
-        ground = Ground(
+        ground = BackfillState(
             holes=self._every_hole(shapes),
             nodes={node.name: node for node in nodes},
             leased=frozenset(one.node for one in held),
             partly=frozenset(_partly(nodes)),
             spans={
-                one.node: Span(one.start_s, one.end_s)
+                one.node: LeaseSpan(one.start_s, one.end_s)
                 for one in held
                 if one.start_s is not None and one.end_s is not None
             },

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from freetrain.broker.lease import LeaseKey, LeaseState, Mode, uuid_in
 from freetrain.broker.yielding import (
     APART_S,
+    EMPTY_DIGEST,
     LEAD_S,
-    NOBODY,
-    crowd_of,
     cycles_of,
+    digest_of,
     last_lead_s,
 )
 from freetrain.errors import FreeTrainError
@@ -58,7 +58,7 @@ from slurm.records import SlurmError, UnreadableOutputError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from freetrain.broker.yielding import Crowd, Cycles
+    from freetrain.broker.yielding import Cycles, QueueDigest
     from freetrain.config.site import Site
     from freetrain.state.database import Turn
     from freetrain.tick.act import Done
@@ -94,7 +94,7 @@ class TickReport:
     page: Page
     requests: tuple[LeaseRequest, ...]
     cycles: Cycles | None = None
-    crowd: Crowd = NOBODY
+    crowd: QueueDigest = EMPTY_DIGEST
 
 
 def tick(site: Site, outside: Outside, *, dry_run: bool = False) -> TickReport:
@@ -148,11 +148,11 @@ def _tick(run: Run, began_s: float) -> TickReport:
         page,
         tuple(done.requests),
         _cycles(observed, page, done),
-        crowd_of(observed.snapshot.jobs, now_s=observed.now_s),
+        digest_of(observed.snapshot.jobs, now_s=observed.now_s),
     )
 
 
-def glance(site: Site, outside: Outside, *, now_s: float) -> Crowd:
+def glance(site: Site, outside: Outside, *, now_s: float) -> QueueDigest:
     """Ask who else is there: one command, which is counted like those of ticks.
 
     Args:
@@ -174,7 +174,7 @@ def glance(site: Site, outside: Outside, *, now_s: float) -> Crowd:
             raise
         with run.writing("a glance") as state:
             add_to_counters(state, {Counter.REQUESTS: float(run.backend.requests)})
-    return crowd_of(jobs, now_s=now_s)
+    return digest_of(jobs, now_s=now_s)
 
 
 def _cycles(observed: Observed, page: Page, done: Done) -> Cycles | None:
@@ -396,7 +396,7 @@ def _is_stirred(site: Site, outside: Outside, looked: _Looked) -> bool:
     cycles = looked.report.cycles
     since_s = outside.clock() - looked.began_s
     now_s = since_s + (0.0 if cycles is None else cycles.seen_s)
-    return glance(site, outside, now_s=now_s).is_stirred(looked.report.crowd)
+    return glance(site, outside, now_s=now_s).needs_tick_after(looked.report.crowd)
 
 
 def _heard(

@@ -13,8 +13,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from freetrain.broker.backfill import Backfill, Ground, Span
-from freetrain.broker.yielding import Caution, find_claims, keep_free
+from freetrain.broker.backfill import Backfill, BackfillState, LeaseSpan
+from freetrain.broker.yielding import DelayProtection, find_claims, keep_free
 from slurm.holes import Hole, HoleEnd
 from slurm.records import JobRecord, JobState, Node
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from freetrain.broker.yielding import Care, Claims, Scene
+    from freetrain.broker.yielding import Claims, KeptFree, Scene
 
 _NOW_S = 1e9
 _DAY_S = 86_400.0
@@ -77,7 +77,7 @@ class Look(NamedTuple):
     """
 
     jobs: Sequence[JobRecord]
-    ground: Ground
+    ground: BackfillState
     running: Sequence[frozenset[str]]
 
 
@@ -93,7 +93,8 @@ def lines(shared: Path) -> Iterator[str]:
         yield (
             f"claims, {name}: {took_s:.2f} s, {took_s / least_s:.1f} times the first, "
             f"{len(claims.nodes)} nodes; careful {careful_s:.2f} s, "
-            f"{len(found.care.kept)} nodes more, {found.care.untried} ends untried"
+            f"{len(found.kept_free.kept)} nodes more, "
+            f"{found.kept_free.untried} ends untried"
         )
 
 
@@ -101,15 +102,15 @@ def look_at(queue: _Queue) -> Look:
     """Return a look at a machine that is full but for a quarter of its nodes."""
     draw = random.Random(1)  # noqa: S311 -- load, not secrets
     nodes = {name: _node(name, k) for k, name in enumerate(_names())}
-    holes, leased, spans = [], set[str](), dict[str, Span]()
+    holes, leased, spans = [], set[str](), dict[str, LeaseSpan]()
     for name in list(nodes)[::4]:
         holes.append(Hole(name, _NOW_S, float("inf"), HoleEnd.OPEN))
         if draw.random() < 2 / 3:
             leased.add(name)
             began_s = _NOW_S - draw.randrange(3_600)
-            spans[name] = Span(began_s, began_s + 14_400.0)
+            spans[name] = LeaseSpan(began_s, began_s + 14_400.0)
     busy = [name for k, name in enumerate(nodes) if k % 4]
-    ground = Ground(
+    ground = BackfillState(
         holes,
         nodes,
         frozenset(leased),
@@ -150,9 +151,9 @@ def _job(number: int, queue: _Queue, draw: random.Random) -> JobRecord:
     return job
 
 
-def _careful(look: Look) -> Callable[[Scene], Care]:
+def _careful(look: Look) -> Callable[[Scene], KeptFree]:
     until_s = time.process_time() + _LIMIT_S
-    caution = Caution(
+    caution = DelayProtection(
         look.running,
         again_s=30.0,
         longest_s=14_400.0,
@@ -162,7 +163,7 @@ def _careful(look: Look) -> Callable[[Scene], Care]:
 
 
 def _timed(
-    look: Look, *, careful: Callable[[Scene], Care] | None = None
+    look: Look, *, careful: Callable[[Scene], KeptFree] | None = None
 ) -> tuple[float, Claims]:
     """Return how long a look takes that knows of no other, and its claims."""
     jobs, ground = look.jobs, look.ground

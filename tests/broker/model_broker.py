@@ -6,13 +6,13 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from freetrain.broker.backfill import Ground
+from freetrain.broker.backfill import BackfillState
 from freetrain.broker.belief import Sources, believe
 from freetrain.broker.decide import Decision, Look, decide
 from freetrain.broker.lease import (
     Assign,
     Assignment,
-    Cancel,
+    EndLeases,
     Intent,
     IntentOutcome,
     Lease,
@@ -22,8 +22,8 @@ from freetrain.broker.lease import (
     Submit,
     intent_of,
     job_name,
+    marked_ending,
     submitted_leases,
-    told,
 )
 from freetrain.broker.yielding import NO_CLAIMS, Claims, find_claims
 from milp.planner import Planner
@@ -124,7 +124,7 @@ class ModelBroker:
             return NO_CLAIMS
         leased = frozenset(job.node for job in self.slurm.ours() if job.node)
         nodes = {name: _node(name) for name in self.slurm.nodes}
-        ground = Ground(self.slurm.holes(), nodes, leased)
+        ground = BackfillState(self.slurm.holes(), nodes, leased)
         now_s = self.slurm.now_s
         return find_claims(queue, ground, is_ours=_is_ours, now_s=now_s)
 
@@ -139,17 +139,17 @@ class ModelBroker:
         if isinstance(action, Assign):
             self._step()
             self.assignments[action.assignment.trainer] = action.assignment
-        elif isinstance(action, Cancel):
+        elif isinstance(action, EndLeases):
             self._cancel(action)
         else:
             self._submit(action)
 
-    def _cancel(self, cancel: Cancel) -> None:
+    def _cancel(self, cancel: EndLeases) -> None:
         self._step()
-        self.slurm.cancel(cancel.display_ids, gentle=cancel.is_gentle)
+        self.slurm.cancel(cancel.display_ids, gentle=cancel.by_notice)
         self._step()
         for key in cancel.leases:
-            self.leases[key] = told(self.leases[key], cancel, self.slurm.now_s)
+            self.leases[key] = marked_ending(self.leases[key], cancel, self.slurm.now_s)
 
     def _submit(self, submit: Submit) -> None:
         self.submitted += 1

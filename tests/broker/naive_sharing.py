@@ -15,7 +15,7 @@ from freetrain.broker.backfill import insisted, needed, suits, tasks
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from freetrain.broker.backfill import Ground
+    from freetrain.broker.backfill import BackfillState
     from slurm.holes import Hole
     from slurm.records import JobRecord
 
@@ -34,7 +34,7 @@ class Naive:
         held: When others have nodes, by node.
     """
 
-    ground: Ground
+    ground: BackfillState
     ranked: list[Hole]
     now_s: float
     held: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
@@ -65,20 +65,20 @@ class Naive:
         to_s = max(from_s + limit_s, from_s + 1)
         return all(a >= to_s or b <= from_s for a, b in self.held.get(name, ()))
 
-    def suiting(self, job: JobRecord) -> Iterator[str]:
+    def eligibility(self, job: JobRecord) -> Iterator[str]:
         insists = insisted(job)
         for name, node in self.ground.nodes.items():
             if suits(job, node) and (name in insists or len(insists) < needed(job)):
                 yield name
 
     def starts(self, job: JobRecord) -> bool:
-        suiting, insists = set(self.suiting(job)), insisted(job)
+        eligibility, insists = set(self.eligibility(job)), insisted(job)
         limit_s = job.limit_s or 0.0
-        there = [hole.node for hole in self.ranked if hole.node in suiting]
+        there = [hole.node for hole in self.ranked if hole.node in eligibility]
         if not insists <= {*there, *self.ground.partly}:
             return False
         free = [name for name in there if self.is_free(name, self.now_s, limit_s)]
-        beside, nodes = len(suiting & self.ground.partly), needed(job)
+        beside, nodes = len(eligibility & self.ground.partly), needed(job)
         must = insists & set(there)
         if len(free) < nodes - beside or not must <= set(free):
             return False
@@ -98,13 +98,13 @@ class Naive:
 
     def book(self, job: JobRecord) -> None:
         self.made += 1
-        suiting, insists = list(self.suiting(job)), insisted(job)
-        if self.made > MOST_BOOKINGS or not insists <= set(suiting):
+        eligibility, insists = list(self.eligibility(job)), insisted(job)
+        if self.made > MOST_BOOKINGS or not insists <= set(eligibility):
             return
         limit_s = NO_LIMIT_S if job.limit_s is None else job.limit_s
         ends = {end for spans in self.held.values() for _, end in spans}
         for from_s in sorted({self.now_s, *ends} - {math.inf}):
-            free = [name for name in suiting if self.is_free(name, from_s, limit_s)]
+            free = [name for name in eligibility if self.is_free(name, from_s, limit_s)]
             if len(free) >= needed(job) and insists <= set(free):
                 free.sort(key=lambda name: name not in insists)
                 for name in free[: needed(job)]:

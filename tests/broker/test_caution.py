@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.broker.backfill import Ground, Span
-from freetrain.broker.yielding import Caution, find_claims, keep_free
+from freetrain.broker.backfill import BackfillState, LeaseSpan
+from freetrain.broker.yielding import DelayProtection, find_claims, keep_free
 from slurm.holes import Hole, HoleEnd
 from tests.broker.broker_records import NOW_S, hole
 from tests.broker.test_claims import NODES, waiting
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from slurm.records import JobRecord
 
 FOUR = {f"n{k}": replace(NODES["n0"], name=f"n{k}") for k in range(4)}
-GROUND = Ground(
+GROUND = BackfillState(
     holes=(hole("n0"), hole("n1")),
     nodes=FOUR,
     leased=frozenset({"n0"}),
-    spans={"n0": Span(NOW_S - 600, NOW_S + 1_620)},
+    spans={"n0": LeaseSpan(NOW_S - 600, NOW_S + 1_620)},
     busy_until_s={"n2": NOW_S + 2_300, "n3": NOW_S + 9_000},
 )
 ONE, OTHER = frozenset({"n2"}), frozenset({"n3"})
@@ -38,9 +38,11 @@ def careful(
     running: tuple[frozenset[str], ...] = (ONE, OTHER),
     most_ends: int = 100,
     is_late: Callable[[], bool] = bool,
-    ground: Ground = GROUND,
+    ground: BackfillState = GROUND,
 ) -> Claims:
-    caution = Caution(running, 30.0, 14_400.0, most_ends=most_ends, is_late=is_late)
+    caution = DelayProtection(
+        running, 30.0, 14_400.0, most_ends=most_ends, is_late=is_late
+    )
     return find_claims(
         jobs,
         ground,
@@ -55,9 +57,9 @@ def test_nodes_are_kept_off_that_one_needs_whom_another_would_go_ahead_of() -> N
     # none leased. Beside leases the second is over before the first can begin.
     claims = careful(WIDE, SECOND)
 
-    assert claims.care.kept == {"n0": 1, "n1": 1}
+    assert claims.kept_free.kept == {"n0": 1, "n1": 1}
     assert (claims.leased, claims.idle) == ({"n0": 1}, {"n1": 1})
-    assert claims.care.untried == 0
+    assert claims.kept_free.untried == 0
 
 
 def test_who_starts_a_cycle_later_is_worth_no_care() -> None:
@@ -70,7 +72,7 @@ def test_what_was_planned_for_somebody_who_starts_elsewhere_is_free_for_others()
     # The first has n0 and n1 with n3 in 20 s. If n2, n4 and n5 come free it starts
     # there, beside leases, and the second a cycle later on what was planned for it.
     six = {f"n{k}": replace(NODES["n0"], name=f"n{k}") for k in range(6)}
-    two = dict.fromkeys(("n0", "n1"), Span(NOW_S - 600, NOW_S + 9_000))
+    two = dict.fromkeys(("n0", "n1"), LeaseSpan(NOW_S - 600, NOW_S + 9_000))
     ground = replace(
         GROUND,
         holes=tuple(
@@ -85,7 +87,7 @@ def test_what_was_planned_for_somebody_who_starts_elsewhere_is_free_for_others()
 
     claims = careful(*jobs, running=(frozenset({"n2", "n4", "n5"}),), ground=ground)
 
-    assert claims.care.kept == {}
+    assert claims.kept_free.kept == {}
 
 
 def test_nothing_is_kept_off_where_the_other_cannot_go_ahead() -> None:
@@ -118,10 +120,10 @@ def test_those_on_the_most_nodes_are_tried_and_it_is_told_that_others_are_not() 
     small, large = ONE, frozenset({"n3", "n4"})
 
     claims = careful(WIDE, SECOND, running=(small, large), most_ends=1, ground=ground)
-    assert (set(claims.nodes), claims.care.untried) == (set(), 1)
+    assert (set(claims.nodes), claims.kept_free.untried) == (set(), 1)
 
     claims = careful(WIDE, SECOND, running=(small, large), ground=ground)
-    assert (set(claims.nodes), claims.care.untried) == ({"n0", "n1"}, 0)
+    assert (set(claims.nodes), claims.kept_free.untried) == ({"n0", "n1"}, 0)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +136,7 @@ def test_when_time_is_over_what_was_not_tried_to_the_end_is_counted(
     answers = iter([False] * plans)
     late = careful(WIDE, SECOND, is_late=lambda: next(answers, True))
 
-    assert (late.care.untried, len(late.care.kept)) == (untried, kept)
+    assert (late.kept_free.untried, len(late.kept_free.kept)) == (untried, kept)
 
 
 def test_when_time_is_over_while_fewer_are_looked_for_all_that_suffice_are_kept() -> (
@@ -146,7 +148,7 @@ def test_when_time_is_over_while_fewer_are_looked_for_all_that_suffice_are_kept(
     def kept(plans: int) -> set[str]:
         answers = iter([False] * plans)
         found = careful(WIDE, shorter, is_late=lambda: next(answers, True))
-        return set(found.care.kept)
+        return set(found.kept_free.kept)
 
     assert [kept(plans) for plans in (5, 6, 8)] == [set(), {"n0", "n1"}, {"n0", "n1"}]
     assert kept(9) == {"n1"}
@@ -160,7 +162,7 @@ def test_leases_are_kept_off_that_move_the_plan_of_another_onto_what_comes_free(
     ground = replace(
         GROUND,
         holes=(hole("n0"),),
-        spans={"n0": Span(NOW_S - 600, NOW_S + 3_600)},
+        spans={"n0": LeaseSpan(NOW_S - 600, NOW_S + 3_600)},
         busy_until_s={"n1": NOW_S + 200, "n2": NOW_S + 200, "n3": NOW_S + 9_000},
     )
     slow = {
@@ -176,5 +178,5 @@ def test_leases_are_kept_off_that_move_the_plan_of_another_onto_what_comes_free(
     ground = replace(ground, nodes={**FOUR, **slow})
 
     claims = careful(*jobs, running=(OTHER,), ground=ground)
-    assert claims.care.kept == {"n0": 2}
+    assert claims.kept_free.kept == {"n0": 2}
     assert careful(*jobs[:2], running=(OTHER,), ground=ground).nodes == set()

@@ -9,9 +9,9 @@ import pytest
 
 from freetrain.broker.backfill import (
     Backfill,
+    BackfillState,
     Bookings,
-    Ground,
-    Span,
+    LeaseSpan,
     could_start,
     idle_first,
 )
@@ -47,7 +47,7 @@ def claimed(
     *jobs: JobRecord, leased: str = "n1 n2", end_s: float = math.inf
 ) -> tuple[set[str], set[str]]:
     holes = tuple(hole(name, end_s) for name in NODES)
-    ground = Ground(holes, NODES, frozenset(leased.split()))
+    ground = BackfillState(holes, NODES, frozenset(leased.split()))
     claims = find_claims(jobs, ground, is_ours=lambda job: job.uid == UID, now_s=NOW_S)
     return set(claims.leased), set(claims.idle)
 
@@ -128,7 +128,9 @@ def test_a_job_gets_the_nodes_that_it_insists_on_and_others_beside_them() -> Non
 def test_nodes_that_others_share_help_a_job_to_start_and_are_not_ours_to_keep() -> None:
     nodes = NODES | {"n3": replace(NODES["n0"], name="n3")}
     holes = tuple(hole(name) for name in NODES)
-    ground = Ground(holes, nodes, frozenset({"n1", "n2"}), partly=frozenset({"n3"}))
+    ground = BackfillState(
+        holes, nodes, frozenset({"n1", "n2"}), partly=frozenset({"n3"})
+    )
 
     job = waiting(nodes=4)
     claims = find_claims([job], ground, is_ours=lambda _: False, now_s=NOW_S)
@@ -169,7 +171,9 @@ def test_an_array_of_a_million_tasks_beside_shared_nodes_takes_no_longer_than_on
 ):
     nodes = NODES | {"n3": replace(NODES["n0"], name="n3")}
     holes = tuple(hole(name) for name in NODES)
-    ground = Ground(holes, nodes, frozenset({"n1", "n2"}), partly=frozenset({"n3"}))
+    ground = BackfillState(
+        holes, nodes, frozenset({"n1", "n2"}), partly=frozenset({"n3"})
+    )
     array = waiting(array_tasks="0-999999999")
 
     claims = find_claims([array], ground, is_ours=lambda _: False, now_s=NOW_S)
@@ -180,7 +184,9 @@ def test_an_array_of_a_million_tasks_beside_shared_nodes_takes_no_longer_than_on
 def test_the_last_wide_task_of_an_array_may_be_on_shared_nodes_in_part() -> None:
     nodes = NODES | {"n3": replace(NODES["n0"], name="n3")}
     holes = tuple(hole(name) for name in NODES)
-    ground = Ground(holes, nodes, frozenset({"n1", "n2"}), partly=frozenset({"n3"}))
+    ground = BackfillState(
+        holes, nodes, frozenset({"n1", "n2"}), partly=frozenset({"n3"})
+    )
 
     def claimed_by(wide: int) -> set[str]:
         array = waiting(nodes=wide, array_tasks="0-9")
@@ -203,11 +209,11 @@ def put_off(
     """Return what is claimed of two leases beside a node that is busy for a while."""
     nodes = {name: NODES[name] for name in ("n0", "n1", "n2")}
     start_s, end_s = (NOW_S + seconds for seconds in lease_s)
-    ground = Ground(
+    ground = BackfillState(
         holes=tuple(hole(name) for name in ("n1", "n2")),
         nodes=nodes,
         leased=frozenset({"n1", "n2"}),
-        spans={name: Span(start_s, end_s) for name in ("n1", "n2")},
+        spans={name: LeaseSpan(start_s, end_s) for name in ("n1", "n2")},
         busy_until_s={"n0": NOW_S + busy_s},
     )
     claims = find_claims(jobs, ground, is_ours=lambda _: False, now_s=NOW_S)
@@ -254,7 +260,7 @@ def test_a_lease_goes_however_young_since_new_ones_end_in_time() -> None:
 
 def test_leases_that_begin_now_should_end_before_somebody_else_is_booked() -> None:
     nodes = {name: NODES[name] for name in ("n0", "n1", "n2")}
-    ground = Ground(
+    ground = BackfillState(
         holes=(hole("n1"), hole("n2")),
         nodes=nodes,
         leased=frozenset(),
@@ -274,7 +280,7 @@ def test_leased_nodes_are_claimed_where_slurms_choice_lets_one_more_start() -> N
     # first of those that are free all the time. If the first had n2, which is idle, the
     # second would have n0, and the third would wait for it.
     nodes = {name: NODES[name] for name in ("n0", "n1", "n2")}
-    ground = Ground(
+    ground = BackfillState(
         holes=(hole("n0"), hole("n2")),
         nodes=nodes,
         leased=frozenset({"n0"}),
@@ -292,7 +298,7 @@ def test_leased_nodes_are_claimed_where_slurms_choice_lets_one_more_start() -> N
 
 
 def test_leases_stay_where_slurms_choice_lets_nobody_else_start() -> None:
-    ground = Ground((hole("n0"), hole("n1")), NODES, frozenset({"n0"}))
+    ground = BackfillState((hole("n0"), hole("n1")), NODES, frozenset({"n0"}))
 
     claims = find_claims([waiting()], ground, is_ours=lambda _: False, now_s=NOW_S)
 
@@ -303,7 +309,7 @@ def test_idle_nodes_are_claimed_as_slurm_would_take_them() -> None:
     nodes = {name: NODES[name] for name in ("n1", "n0")}  # as Slurm lists them
     planned_hole = replace(hole("n0", NOW_S + 900), blocker="2")
     behind = waiting(2, nodes=2, priority=1, start_s=NOW_S + 900, planned_nodes="n0")
-    ground = Ground((planned_hole, hole("n1")), nodes, frozenset())
+    ground = BackfillState((planned_hole, hole("n1")), nodes, frozenset())
 
     claims = find_claims(
         [waiting(1), behind], ground, is_ours=lambda _: False, now_s=NOW_S
@@ -334,11 +340,11 @@ def test_leases_go_that_move_the_plan_of_a_job_before_one_that_could_start() -> 
 
     def claims(planned_s: float) -> set[str]:
         there = replace(hole("n1", NOW_S + planned_s), blocker="1")
-        ground = Ground(
+        ground = BackfillState(
             holes=(there, hole("n2")),
             nodes=nodes,
             leased=frozenset({"n2"}),
-            spans={"n2": Span(NOW_S - 600, NOW_S + 3_600)},
+            spans={"n2": LeaseSpan(NOW_S - 600, NOW_S + 3_600)},
             busy_until_s=busy_s,
         )
         jobs = [first, second]
@@ -356,11 +362,11 @@ def test_leases_go_beside_which_backfill_would_not_start_whom_room_is_made_for(
     # Without the lease of n0 the first has n0, n1 and n2 in 200 s, and the second n3.
     # Beside it the first would have n1, n2 and n3 then, and nothing tells so far.
     four = {f"n{k}": replace(NODES["n0"], name=f"n{k}") for k in range(4)}
-    ground = Ground(
+    ground = BackfillState(
         holes=(hole("n0"), hole("n3"), hole("g0")),
         nodes=four | {"g0": NODES["g0"]},
         leased=frozenset({"n0", "g0"}),
-        spans=dict.fromkeys(("n0", "g0"), Span(NOW_S - 600, NOW_S + lease_s)),
+        spans=dict.fromkeys(("n0", "g0"), LeaseSpan(NOW_S - 600, NOW_S + lease_s)),
         busy_until_s={"n1": NOW_S + 200, "n2": NOW_S + 200},
     )
     first, second = waiting(1, nodes=3), waiting(2, limit_s=1_000.0, priority=1)
@@ -376,11 +382,14 @@ def test_leases_go_on_nodes_that_slurm_would_take_where_fewer_have_to_go_so() ->
     # On n0 and n3 the second would go ahead of both for 1,000 s, as the lease of n2
     # puts the first off; that of n4 ends as early as may be.
     nodes = {f"n{k}": replace(NODES["n0"], name=f"n{k}") for k in range(5)}
-    ground = Ground(
+    ground = BackfillState(
         holes=tuple(hole(name) for name in ("n0", "n2", "n3", "n4")),
         nodes=nodes,
         leased=frozenset({"n2", "n4"}),
-        spans={"n2": Span(NOW_S, NOW_S + 3_600), "n4": Span(NOW_S, NOW_S + 700)},
+        spans={
+            "n2": LeaseSpan(NOW_S, NOW_S + 3_600),
+            "n4": LeaseSpan(NOW_S, NOW_S + 700),
+        },
         busy_until_s={"n1": NOW_S + 600},
     )
     jobs = [
@@ -397,7 +406,7 @@ def test_leases_go_on_nodes_that_slurm_would_take_where_fewer_have_to_go_so() ->
 
 def test_a_start_beyond_what_backfill_plans_holds_nothing() -> None:
     nodes = {name: NODES[name] for name in ("n0", "n1")}
-    ground = Ground(
+    ground = BackfillState(
         holes=(hole("n1"),),
         nodes=nodes,
         leased=frozenset({"n1"}),
@@ -411,7 +420,7 @@ def test_a_start_beyond_what_backfill_plans_holds_nothing() -> None:
 
 
 def test_a_node_that_somebody_holds_past_its_limit_is_not_free_yet() -> None:
-    ground = Ground(
+    ground = BackfillState(
         holes=(hole("n1"),),
         nodes={name: NODES[name] for name in ("n0", "n1")},
         leased=frozenset({"n1"}),
@@ -430,7 +439,7 @@ def test_who_is_planned_around_leases_keeps_nobody_before_it_from_starting() -> 
     planned_hole = replace(
         hole("n1", NOW_S + 300), ends_by=HoleEnd.PLANNED_JOB, blocker="2"
     )
-    ground = Ground((planned_hole,), nodes, frozenset({"n1"}))
+    ground = BackfillState((planned_hole,), nodes, frozenset({"n1"}))
 
     claims = find_claims(
         [waiting(1), behind], ground, is_ours=lambda _: False, now_s=NOW_S
@@ -440,14 +449,14 @@ def test_who_is_planned_around_leases_keeps_nobody_before_it_from_starting() -> 
 
 def test_a_job_is_booked_where_leases_end_in_time_anyway() -> None:
     leases = {
-        "a": Span(NOW_S - 600, NOW_S + 3_600),
-        "b": Span(NOW_S - 600, NOW_S + 100),
+        "a": LeaseSpan(NOW_S - 600, NOW_S + 3_600),
+        "b": LeaseSpan(NOW_S - 600, NOW_S + 100),
     }
     nodes = {name: replace(NODES["n0"], name=name) for name in "abc"}
-    ground = Ground((), nodes, frozenset("ab"), spans=leases)
+    ground = BackfillState((), nodes, frozenset("ab"), spans=leases)
     free_s = {"a": NOW_S, "b": NOW_S, "c": NOW_S + 200}
     job = planned(3_600, nodes=2, requested_nodes="c")
     bookings = Bookings(NOW_S, ground, free_s, rank=idle_first(ground), closed_s={})
 
-    assert bookings.book(ground.suiting.wish(job)) == ()
+    assert bookings.book(ground.eligibility.wish(job)) == ()
     assert bookings.moving == ("a",)  # backfill takes the first

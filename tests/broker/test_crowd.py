@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from freetrain.broker.yielding import NOBODY, Crowd, crowd_of
+from freetrain.broker.yielding import EMPTY_DIGEST, QueueDigest, digest_of
 from slurm.records import JobRecord, JobState
 from tests.broker.broker_records import NOW_S
 from tests.broker.broker_records import job as lease
@@ -23,35 +23,38 @@ def test_leases_and_those_who_are_held_back_are_nobody() -> None:
     held = replace(WAITS, job_id=3, display_id="3", priority=0)
     later = replace(WAITS, job_id=4, display_id="4", eligible_s=NOW_S + 60.0)
 
-    crowd = crowd_of([WAITS, RUNS, held, later, lease(0), lease(1)], now_s=NOW_S)
+    crowd = digest_of([WAITS, RUNS, held, later, lease(0), lease(1)], now_s=NOW_S)
 
-    assert crowd == Crowd(waiting=frozenset({"1"}), holding=frozenset({"2"}))
+    assert crowd == QueueDigest(waiting=frozenset({"1"}), holding=frozenset({"2"}))
 
 
 def test_who_becomes_eligible_stirs() -> None:
     later = replace(WAITS, eligible_s=NOW_S + 60.0)
 
-    before = crowd_of([later], now_s=NOW_S)
+    before = digest_of([later], now_s=NOW_S)
 
-    assert not crowd_of([later], now_s=NOW_S + 1.0).is_stirred(before)
-    assert crowd_of([later], now_s=NOW_S + 60.0).is_stirred(before)
+    assert not digest_of([later], now_s=NOW_S + 1.0).needs_tick_after(before)
+    assert digest_of([later], now_s=NOW_S + 60.0).needs_tick_after(before)
 
 
 @pytest.mark.parametrize(
     ("before", "now", "is_stirred"),
     [
-        (NOBODY, [WAITS], True),  # came
+        (EMPTY_DIGEST, [WAITS], True),  # came
         ([WAITS, RUNS], [WAITS], True),  # ended
         ([WAITS, replace(WAITS, display_id="0")], [WAITS], True),  # gave up
         ([WAITS, RUNS], [WAITS, RUNS], False),
-        ([RUNS], NOBODY, False),  # and nobody waits for its nodes
+        ([RUNS], EMPTY_DIGEST, False),  # and nobody waits for its nodes
     ],
 )
 def test_a_change_stirs_where_somebody_waits(
-    before: list[JobRecord] | Crowd, now: list[JobRecord] | Crowd, *, is_stirred: bool
+    before: list[JobRecord] | QueueDigest,
+    now: list[JobRecord] | QueueDigest,
+    *,
+    is_stirred: bool,
 ) -> None:
-    assert _crowd(now).is_stirred(_crowd(before)) == is_stirred
+    assert _crowd(now).needs_tick_after(_crowd(before)) is is_stirred
 
 
-def _crowd(jobs: list[JobRecord] | Crowd) -> Crowd:
-    return jobs if isinstance(jobs, Crowd) else crowd_of(jobs, now_s=NOW_S)
+def _crowd(jobs: list[JobRecord] | QueueDigest) -> QueueDigest:
+    return jobs if isinstance(jobs, QueueDigest) else digest_of(jobs, now_s=NOW_S)

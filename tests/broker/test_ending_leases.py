@@ -6,18 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from freetrain.broker.lease import Action, Cancel, LeaseKey, Limits, Mode, Why
+from freetrain.broker.lease import Action, EndLeases, EndReason, LeaseKey, Limits, Mode
 from freetrain.broker.pool import Wanted
 from freetrain.broker.reconcile import reconcile
-from freetrain.broker.yielding import Care, Claims
+from freetrain.broker.yielding import Claims, KeptFree
 from tests.broker.broker_records import NOW_S, actual, generation, key, lease
 
 LIMITS = Limits(mode=Mode.YIELD, most_calls=2)
 NOTHING = Wanted((), ())
 
 
-def cancels(actions: tuple[Action, ...]) -> list[Cancel]:
-    return [one for one in actions if isinstance(one, Cancel)]
+def cancels(actions: tuple[Action, ...]) -> list[EndLeases]:
+    return [one for one in actions if isinstance(one, EndLeases)]
 
 
 def test_nodes_that_others_wait_for_need_two_commands_however_many_submissions() -> (
@@ -32,24 +32,24 @@ def test_nodes_that_others_wait_for_need_two_commands_however_many_submissions()
 
     room, told = cancels(reconcile(NOTHING, actual(*leases, claims=claims), (), LIMITS))
 
-    assert (room.why, told.why) == (Why.MAKES_ROOM, Why.CLAIMED)
+    assert (room.why, told.why) == (EndReason.MAKES_ROOM, EndReason.CLAIMED)
     assert set(room.leases) | set(told.leases) == set(keys)
 
 
 def test_a_lease_that_is_in_nobodys_way_yet_tells_why_it_must_go_even_so() -> None:
-    claims = Claims({"n0": 5, "n1": 6}, {}, care=Care({"n1": 6}, 0))
+    claims = Claims({"n0": 5, "n1": 6}, {}, kept_free=KeptFree({"n1": 6}, 0))
     world = actual(lease(0, "n0"), lease(1, "n1"), claims=claims)
 
     ended = cancels(reconcile(NOTHING, world, (), LIMITS))
 
     assert {one.leases: one.why for one in ended} == {
-        (key(0),): Why.CLAIMED,
-        (key(1),): Why.KEPT_FREE,
+        (key(0),): EndReason.CLAIMED,
+        (key(1),): EndReason.KEPT_FREE,
     }
 
 
 def test_what_is_in_nobodys_way_yet_ends_no_lease_that_waits_for_another_node() -> None:
-    claims = Claims({"n1": 6}, {}, care=Care({"n1": 6}, 0))
+    claims = Claims({"n1": 6}, {}, kept_free=KeptFree({"n1": 6}, 0))
     needed = replace(claims, leased={"n0": 5, "n1": 6})
     world = actual(lease(0, "n0"), lease(1, "n1"), lease(2), claims=claims)
 
@@ -58,8 +58,8 @@ def test_what_is_in_nobodys_way_yet_ends_no_lease_that_waits_for_another_node() 
         for one in (world, replace(world, claims=needed))
     )
 
-    assert Why.KEPT_FREE in kept
-    assert Why.MAKES_ROOM in room - kept
+    assert EndReason.KEPT_FREE in kept
+    assert EndReason.MAKES_ROOM in room - kept
 
 
 @pytest.mark.parametrize(("over_s", "ends"), [(19.0, False), (20.0, True)])
@@ -71,10 +71,10 @@ def test_a_lease_that_slurm_lets_overrun_its_limit_is_ended(
     )
 
     ended = [
-        x for x in cancels(reconcile(NOTHING, world, (), LIMITS)) if not x.is_gentle
+        x for x in cancels(reconcile(NOTHING, world, (), LIMITS)) if not x.by_notice
     ]
 
-    assert [x.why for x in ended] == [Why.OVERRAN] * ends
+    assert [x.why for x in ended] == [EndReason.OVERRAN] * ends
 
 
 @pytest.mark.parametrize(
@@ -92,10 +92,10 @@ def test_a_lease_without_an_agent_is_ended_unless_it_may_train(
     )
 
     ended = [
-        x for x in cancels(reconcile(NOTHING, world, (), LIMITS)) if not x.is_gentle
+        x for x in cancels(reconcile(NOTHING, world, (), LIMITS)) if not x.by_notice
     ]
 
-    assert [(x.why, x.leases) for x in ended] == [(Why.UNHEARD, (key(0),))] * ends
+    assert [(x.why, x.leases) for x in ended] == [(EndReason.UNHEARD, (key(0),))] * ends
 
 
 def test_a_claimed_lease_whose_agent_never_came_is_ended_without_a_word() -> None:
@@ -108,7 +108,7 @@ def test_a_claimed_lease_whose_agent_never_came_is_ended_without_a_word() -> Non
 
     (one,) = cancels(reconcile(NOTHING, world, (), LIMITS))
 
-    assert (one.why, one.is_gentle) == (Why.CLAIMED, False)
+    assert (one.why, one.by_notice) == (EndReason.CLAIMED, False)
 
 
 @pytest.mark.parametrize("pool", ["n0", ""])
@@ -123,5 +123,5 @@ def test_a_lease_without_an_agent_is_not_told_what_nobody_there_hears(
 
     (one,) = cancels(reconcile(NOTHING, world, (), LIMITS))
 
-    assert one.why is (Why.SURPLUS if pool else Why.HOLE_CLOSED)
-    assert not one.is_gentle
+    assert one.why is (EndReason.SURPLUS if pool else EndReason.HOLE_CLOSED)
+    assert not one.by_notice

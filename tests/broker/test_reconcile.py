@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.broker.belief import Extra
+from freetrain.broker.belief import DuplicateJob
 from freetrain.broker.lease import (
     Assign,
-    Cancel,
+    EndLeases,
+    EndReason,
     LeaseState,
     Limits,
     Mode,
     Pace,
     Submit,
-    Why,
-    told,
+    marked_ending,
 )
 from freetrain.broker.pool import Wanted, WantedLeases, WantedTrainer
 from freetrain.broker.reconcile import reconcile
-from freetrain.broker.yielding import Care, Claims
+from freetrain.broker.yielding import Claims, KeptFree
 from tests.broker.broker_records import (
     NOW_S,
     actual,
@@ -95,7 +95,10 @@ def test_nothing_is_asked_for_while_paused_blind_or_yielding() -> None:
     assert run(request(1), actual(pace=replace(failing, last_failed_s=0.0))) != ()
     assert run(request(1), actual(is_plan_known=False)) == ()
     assert run(request(1), actual(claims=gives)) == ()
-    assert run(request(1), actual(claims=replace(gives, care=Care({"n9": 1}, 0)))) != ()
+    assert (
+        run(request(1), actual(claims=replace(gives, kept_free=KeptFree({"n9": 1}, 0))))
+        != ()
+    )
 
 
 def test_a_waiting_lease_that_would_outlast_its_hole_goes() -> None:
@@ -103,7 +106,7 @@ def test_a_waiting_lease_that_would_outlast_its_hole_goes() -> None:
 
     actions = run(request(1, 30, NOW_S + 1_900.0), actual(waits))
 
-    assert actions[0] == Cancel(("7_0",), (key(0),), Why.SURPLUS)
+    assert actions[0] == EndLeases(("7_0",), (key(0),), EndReason.SURPLUS)
     assert isinstance(actions[1], Submit)
 
 
@@ -134,17 +137,17 @@ def test_one_that_can_no_longer_start_is_left_to_slurm() -> None:
 def test_leases_that_nobody_wants_are_told_once_then_ended_when_they_stay() -> None:
     world = actual(lease(0, "n0"), lease(1, "n1"))
     (first,) = run(NOTHING, world)
-    assert isinstance(first, Cancel)
-    leaving = tuple(told(one, first, NOW_S) for one in world.leases)
+    assert isinstance(first, EndLeases)
+    leaving = tuple(marked_ending(one, first, NOW_S) for one in world.leases)
     again = run(NOTHING, replace(world, leases=leaving))
     late = replace(world, leases=leaving, now_s=NOW_S + 60.0)
 
     (last,) = run(NOTHING, late)
 
-    assert (first.is_gentle, first.display_ids) == (True, ("7_0", "7_1"))
+    assert (first.by_notice, first.display_ids) == (True, ("7_0", "7_1"))
     assert again == ()
-    assert isinstance(last, Cancel)
-    assert (last.why, last.is_gentle) == (Why.STAYED, False)
+    assert isinstance(last, EndLeases)
+    assert (last.why, last.by_notice) == (EndReason.STAYED, False)
 
 
 def test_a_lease_whose_hole_closed_is_told_whatever_the_churn() -> None:
@@ -153,8 +156,8 @@ def test_a_lease_whose_hole_closed_is_told_whatever_the_churn() -> None:
 
     (one,) = run(NOTHING, world, most_churn=0)
 
-    assert isinstance(one, Cancel)
-    assert (one.why, one.is_gentle) == (Why.HOLE_CLOSED, True)
+    assert isinstance(one, EndLeases)
+    assert (one.why, one.by_notice) == (EndReason.HOLE_CLOSED, True)
     assert run(NOTHING, unseen) == ()
 
 
@@ -172,8 +175,8 @@ def test_others_get_claimed_nodes_at_once_and_waiting_leases_go_first() -> None:
 
     assert isinstance(assign, Assign)
     assert assign.assignment.leases == {key(2)}
-    assert room == Cancel(("7_0",), (key(0),), Why.MAKES_ROOM)
-    assert gives == Cancel(("7_1",), (key(1),), Why.CLAIMED, is_gentle=True)
+    assert room == EndLeases(("7_0",), (key(0),), EndReason.MAKES_ROOM)
+    assert gives == EndLeases(("7_1",), (key(1),), EndReason.CLAIMED, by_notice=True)
 
 
 @pytest.mark.parametrize(
@@ -195,13 +198,13 @@ def test_a_claimed_lease_is_told_and_only_ended_where_it_stays(
 
     done = run(NOTHING, world, mode=Mode.YIELD)
 
-    assert [d.is_gentle for d in done if isinstance(d, Cancel)] == gentle
+    assert [d.by_notice for d in done if isinstance(d, EndLeases)] == gentle
 
 
 def test_second_jobs_end() -> None:
-    (one,) = run(NOTHING, actual(extras=(Extra("u", "50_0"),)))
+    (one,) = run(NOTHING, actual(extras=(DuplicateJob("u", "50_0"),)))
 
-    assert one == Cancel(("50_0",), (), Why.SECOND_JOB)
+    assert one == EndLeases(("50_0",), (), EndReason.SECOND_JOB)
 
 
 def test_a_lease_leaves_one_trainer_before_it_joins_another() -> None:
@@ -286,7 +289,7 @@ def test_a_trainer_that_wants_nothing_more_gets_an_empty_generation() -> None:
 
     assert isinstance(assign, Assign)
     assert (assign.assignment.generation, len(assign.assignment.leases)) == (2, 0)
-    assert isinstance(cancel, Cancel)
+    assert isinstance(cancel, EndLeases)
 
 
 def test_without_slurms_plan_everything_stays_but_what_is_lost() -> None:

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from freetrain.broker.backfill import Ground, idle_first, insisted, share, slurms_order
+from freetrain.broker.backfill import (
+    BackfillState,
+    by_slurm_order,
+    idle_first,
+    insisted,
+    share,
+)
 from slurm.holes import Hole, HoleEnd
 from tests.broker.broker_records import NOW_S
 from tests.broker.naive_sharing import Naive
@@ -45,7 +51,7 @@ queues = st.builds(numbered, some_jobs, st.integers(1, 20))
 
 
 @st.composite
-def grounds(draw: st.DrawFn) -> Ground:
+def grounds(draw: st.DrawFn) -> BackfillState:
     """Draw nodes that are idle, leased, promised to somebody who waits, or busy."""
     holes, leased, busy_s = list[Hole](), set[str](), dict[str, float]()
     partly = set[str]()
@@ -68,7 +74,7 @@ def grounds(draw: st.DrawFn) -> Ground:
         name: replace(draw(st.sampled_from([NODES["n0"], slow])), name=name)
         for name in NAMES
     }
-    return Ground(
+    return BackfillState(
         holes,
         nodes,
         frozenset(leased),
@@ -78,16 +84,18 @@ def grounds(draw: st.DrawFn) -> Ground:
 
 
 @settings(max_examples=500, deadline=None)
-@given(queues, grounds(), st.sampled_from([idle_first, slurms_order]))
+@given(queues, grounds(), st.sampled_from([idle_first, by_slurm_order]))
 def test_jobs_get_what_they_get_node_by_node_and_second_by_second(
-    queue: list[JobRecord], ground: Ground, order: Callable[[Ground], Rank]
+    queue: list[JobRecord],
+    ground: BackfillState,
+    order: Callable[[BackfillState], Rank],
 ) -> None:
     rank = order(ground)
     naive = Naive(ground, sorted(ground.holes, key=rank), NOW_S)
     naive.share(queue)
 
     shared = share(
-        [ground.suiting.wish(job) for job in queue], ground, NOW_S, rank=rank
+        [ground.eligibility.wish(job) for job in queue], ground, NOW_S, rank=rank
     )
 
     assert shared.started == naive.started
@@ -99,17 +107,17 @@ def test_jobs_get_what_they_get_node_by_node_and_second_by_second(
     jobs,
     grounds(),
     st.frozensets(st.integers(0, 5), min_size=1),
-    st.sampled_from([idle_first, slurms_order]),
+    st.sampled_from([idle_first, by_slurm_order]),
 )
 def test_of_whom_is_asked_about_the_same_start_as_where_all_are(
     queue: list[JobRecord],
-    ground: Ground,
+    ground: BackfillState,
     until: frozenset[int],
-    order: Callable[[Ground], Rank],
+    order: Callable[[BackfillState], Rank],
 ) -> None:
     rank = order(ground)
 
-    wishes = [ground.suiting.wish(job) for job in queue]
+    wishes = [ground.eligibility.wish(job) for job in queue]
 
     asked = share(wishes, ground, NOW_S, rank=rank, until=until)
     every = share(wishes, ground, NOW_S, rank=rank)
@@ -120,15 +128,15 @@ def test_of_whom_is_asked_about_the_same_start_as_where_all_are(
 
 @given(jobs, grounds())
 def test_grounds_of_the_same_nodes_share_what_suits_whom_and_no_others(
-    queue: list[JobRecord], ground: Ground
+    queue: list[JobRecord], ground: BackfillState
 ) -> None:
     fewer = {name: node for name, node in ground.nodes.items() if name != "n0"}
     same = (ground, ground.beside({}, {}), replace(ground, leased=frozenset()))
     other = replace(ground, nodes=fewer)
 
     for job in queue:
-        kinds = [one.suiting.kind(job) for one in same]
+        kinds = [one.eligibility.kind(job) for one in same]
         assert all(one is another for one, another in pairwise(kinds))
         suits = 0 if "n0" in insisted(job) else kinds[0].suits
-        without = other.suiting.kind(job).suits << 1  # n0 was the first
-        assert without == suits & ~ground.suiting.bit("n0")
+        without = other.eligibility.kind(job).suits << 1  # n0 was the first
+        assert without == suits & ~ground.eligibility.bit("n0")

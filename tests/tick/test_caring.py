@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from freetrain.broker.decide import HoleExplanation, HoleReason
 from freetrain.broker.pool import Refusal
-from freetrain.broker.yielding import Care, Claims
+from freetrain.broker.yielding import Claims, KeptFree
 from freetrain.tick.plan import refusal_of
 
 
 def test_it_is_told_for_whom_a_node_is_kept_free() -> None:
-    claims = Claims({"n1": 7}, {"n0": 5}, care=Care({"n1": 7}, 0))
+    claims = Claims({"n1": 7}, {"n0": 5}, kept_free=KeptFree({"n1": 7}, 0))
 
     def told(node: str, refusal: Refusal | None) -> str:
         return refusal_of(HoleExplanation(node, HoleReason.UNUSABLE, refusal), claims)

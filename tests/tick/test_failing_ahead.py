@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from freetrain.broker.lease import Cancel, Why
+from freetrain.broker.lease import EndLeases, EndReason
 from freetrain.config.site import Mode
 from freetrain.lookahead.live import LiveForecast
 from freetrain.replay.policies.lookahead import HORIZON_S
@@ -70,9 +70,9 @@ def decided(world: TickWorld, ahead: Callable[..., object]) -> Decided:
         return decide_on(run, observe(run), ahead=ahead)  # type: ignore[arg-type]
 
 
-def made_room(of: Decided) -> list[Cancel]:
-    cancels = [one for one in of.decision.actions if isinstance(one, Cancel)]
-    return [one for one in cancels if one.why is Why.CLAIMED]
+def made_room(of: Decided) -> list[EndLeases]:
+    cancels = [one for one in of.decision.actions if isinstance(one, EndLeases)]
+    return [one for one in cancels if one.why is EndReason.CLAIMED]
 
 
 @pytest.mark.parametrize("ahead", [fails, has_failing_foresight])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from freetrain.broker.lease import Submit
-from freetrain.broker.yielding import NO_CLAIMS, Care, Claims
+from freetrain.broker.yielding import NO_CLAIMS, Claims, KeptFree
 from freetrain.lookahead.affinity import RecentAffinity
 from freetrain.lookahead.live import LiveForecast, Sight
 from freetrain.tick.act import kept_off
@@ -20,7 +20,7 @@ from tests.broker.test_decide import decided, look, trainer
 if TYPE_CHECKING:
     from slurm.holes import Hole
 
-KEPT = Claims({}, {"n0": 7}, care=Care({"n0": 7}, 0))
+KEPT = Claims({}, {"n0": 7}, kept_free=KeptFree({"n0": 7}, 0))
 CLAIMED = Claims({}, {"n1": 5})
 
 
@@ -62,7 +62,9 @@ def excluded(
 def test_leases_are_kept_off_nodes_that_somebody_would_need_if_a_job_ended() -> None:
     assert excluded(NO_CLAIMS, "n0", "n1", "n2") == ""
     assert excluded(KEPT, "n0", "n1", "n2") == "n0"
-    leaving = Claims({"n9": 7}, {}, care=Care({"n9": 7}, 0))  # leased until then
+    leaving = Claims(
+        {"n9": 7}, {}, kept_free=KeptFree({"n9": 7}, 0)
+    )  # leased until then
     assert excluded(leaving, "n0", "n1", "n2") == "n9"
 
 

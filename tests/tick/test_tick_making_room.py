@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.broker.lease import Why
+from freetrain.broker.lease import EndReason
 from freetrain.config.site import HoleSettings, Mode
 from freetrain.demo.fake_slurm import cluster as keeping
 from freetrain.demo.fake_slurm.cluster import JobState
@@ -60,7 +60,7 @@ def test_a_careful_tick_tells_of_whom_it_had_no_time_to_try(world: TickWorld) ->
         return tick(world.site, outside, dry_run=True).page.problems
 
     (said,) = problems(itertools.count().__next__)
-    assert said.startswith("careful: of the jobs that run 1 could not be tried")
+    assert said.startswith("careful: the ends of 1 running jobs could not be tried")
     assert problems(lambda: 0.0) == ()
     world.site = replace(world.site, lease=replace(world.site.lease, careful=False))
     assert problems(itertools.count().__next__) == ()
@@ -80,7 +80,7 @@ def test_a_job_that_could_start_at_once_need_not_wait_for_its_planned_start(
     uuid = lease_of(job).uuid
     with read_store(world.folder.path, uid=UID) as store:
         said = events_of(store, uuid)[-1]
-    assert (said.detail, said.leases) == (str(Why.CLAIMED), 2)
+    assert (said.detail, said.leases) == (str(EndReason.CLAIMED), 2)
 
 
 def test_a_lease_whose_agent_never_comes_is_ended_and_failed_to_start(

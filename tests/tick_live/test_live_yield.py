@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.broker.lease import Why
+from freetrain.broker.lease import EndReason
 from freetrain.config.job import Nodes
 from freetrain.state.database import read_store
 from freetrain.state.files import Ended, newest_assigned, read_ending
@@ -84,7 +84,7 @@ def test_waiting_leases_go_first_and_running_ones_leave_within_a_tick(
     with read_store(broker.folder.path, uid=broker.outside.uid) as state:
         events = events_of(state, uuid)
     said = [one.detail for one in events if one.kind is EventKind.YIELDED]
-    assert said == [str(Why.MAKES_ROOM), str(Why.CLAIMED)]
+    assert said == [str(EndReason.MAKES_ROOM), str(EndReason.CLAIMED)]
     logs = [path.read_text() for path in broker.folder.leases.glob("*/agent.log")]
     assert len(logs) == 4
     assert all("leaving" in log for log in logs), "an agent was killed unheard"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from freetrain.broker.backfill import Span
+from freetrain.broker.backfill import LeaseSpan
 from freetrain.replay.loop import Nodes, Queue
 from logs.schedule import Method, SlurmParameters
 from logs.schedule.machine import members
@@ -57,7 +57,7 @@ def test_who_could_start_first_without_leases_gets_the_nodes_for_it(
     simulation.lease(leased, until_s=since_s + lasts_s, now_s=since_s)
     for _ in range(after):
         simulation.step()
-    spans = dict.fromkeys(members(leased), Span(since_s, since_s + lasts_s))
+    spans = dict.fromkeys(members(leased), LeaseSpan(since_s, since_s + lasts_s))
 
     queue = Queue(simulation, nodes, knows_plans=True)
     claimed = queue.claimed(spans, machine.now_s).units
@@ -93,7 +93,7 @@ def held(draw: DrawFn) -> Held:
     return Held(nodes, busy, draw(st.permutations(free)), coming)
 
 
-def begun(world: Held) -> tuple[Simulation, Nodes, dict[int, Span]]:
+def begun(world: Held) -> tuple[Simulation, Nodes, dict[int, LeaseSpan]]:
     """Return what is when all have come: the machine, its nodes, and leases by unit."""
     trace = trace_of([*world.busy, *world.coming], world.nodes)
     prepared, spans = prepare(trace, Method.SLURM), {}
@@ -105,7 +105,7 @@ def begun(world: Held) -> tuple[Simulation, Nodes, dict[int, Span]]:
     for unit, end_s in zip(members(machine.free), world.leases_s, strict=True):
         if end_s is not None:
             machine.lease(1 << unit, end_s)
-            spans[unit] = Span(0.0, end_s)
+            spans[unit] = LeaseSpan(0.0, end_s)
     simulation.step()
     return simulation, Nodes(prepared.layout), spans
 
