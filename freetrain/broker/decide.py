@@ -8,7 +8,8 @@ from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from freetrain.broker.lease import NOTHING_LATELY, LeaseState, Pace
+from freetrain.broker.lease import LeaseState
+from freetrain.broker.limits import NOTHING_LATELY, Pace
 from freetrain.broker.pool import classify, pool_of, problem_of, wanted_of
 from freetrain.broker.reconcile import Actual, allowance, reconcile
 from freetrain.broker.yielding import NO_CLAIMS, Claims
@@ -16,8 +17,10 @@ from freetrain.broker.yielding import NO_CLAIMS, Claims
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from freetrain.broker.actions import Action
     from freetrain.broker.belief import Belief
-    from freetrain.broker.lease import Action, Assignment, LeaseKey, Limits
+    from freetrain.broker.lease import Assignment, LeaseKey
+    from freetrain.broker.limits import Limits
     from freetrain.broker.pool import (
         Classes,
         Pool,

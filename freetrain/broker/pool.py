@@ -15,7 +15,8 @@ from milp.window import Stay
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from freetrain.broker.lease import Assignment, Lease, LeaseKey, Limits
+    from freetrain.broker.lease import Assignment, Lease, LeaseKey
+    from freetrain.broker.limits import Limits
     from freetrain.lookahead.base import Prospect
     from milp.problem import Curve, Plan
     from slurm.holes import Hole

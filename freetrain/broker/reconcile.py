@@ -13,26 +13,18 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
-from freetrain.broker.lease import (
-    NOTHING_LATELY,
-    Assign,
-    Assignment,
-    EndLeases,
-    EndReason,
-    IntentOutcome,
-    Lease,
-    LeaseState,
-    Pace,
-    Submit,
-    paused_until_s,
-)
+from freetrain.broker.actions import Assign, EndLeases, EndReason, Submit
+from freetrain.broker.lease import Assignment, IntentOutcome, Lease, LeaseState
+from freetrain.broker.limits import NOTHING_LATELY, Pace, paused_until_s
 from freetrain.broker.yielding import NO_CLAIMS, Claims
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from freetrain.broker.actions import Action
     from freetrain.broker.belief import DuplicateJob
-    from freetrain.broker.lease import Action, Intent, LeaseKey, Limits
+    from freetrain.broker.lease import Intent, LeaseKey
+    from freetrain.broker.limits import Limits
     from freetrain.broker.pool import Wanted, WantedLeases, WantedTrainer
 
 

@@ -17,7 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from freetrain.broker.lease import Mode
+from freetrain.broker.limits import Mode
 from freetrain.config.site import PolicyName
 from freetrain.cron.install import ticks_of
 from freetrain.errors import FreeTrainError

@@ -14,8 +14,8 @@ from freetrain.broker.lease import (
     LeaseEnd,
     LeaseKey,
     LeaseState,
-    Pace,
 )
+from freetrain.broker.limits import Pace
 from freetrain.lookahead.base import Departure
 from freetrain.state.database import translated
 from slurm.snapshot import HiddenPlan, PlannedStart, Plans

@@ -12,17 +12,15 @@ from itertools import chain, pairwise
 from typing import TYPE_CHECKING
 
 from freetrain.agent.seen import VARIABLE as PATIENCE
-from freetrain.broker.lease import (
+from freetrain.broker.actions import (
     Assign,
     EndLeases,
     EndReason,
-    IntentOutcome,
     Submit,
     intent_of,
-    job_name,
     marked_ending,
-    submitted_leases,
 )
+from freetrain.broker.lease import IntentOutcome, job_name, submitted_leases
 from freetrain.broker.pool import Refusal
 from freetrain.elastic.files import replaced
 from freetrain.errors import BadConfigurationError
@@ -59,9 +57,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
+    from freetrain.broker.actions import Action
     from freetrain.broker.belief import DuplicateJob
     from freetrain.broker.decide import Look
-    from freetrain.broker.lease import Action, Assignment, Intent, Lease, LeaseKey
+    from freetrain.broker.lease import Assignment, Intent, Lease, LeaseKey
     from freetrain.broker.pool import Pool
     from freetrain.config.site import Site
     from freetrain.state.files import StateDir, TrainerDir

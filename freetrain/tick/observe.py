@@ -7,14 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from freetrain.broker.belief import Belief, Sources, believe, is_plan_known
-from freetrain.broker.lease import (
-    IntentOutcome,
-    LeaseEnd,
-    LeaseState,
-    Limits,
-    Mode,
-    job_name,
-)
+from freetrain.broker.lease import IntentOutcome, LeaseEnd, LeaseState, job_name
+from freetrain.broker.limits import Limits, Mode
 from freetrain.config.site import Mode as AskedMode
 from freetrain.state.files import AgentState, UnreadableFileError, read_heartbeat
 from freetrain.state.tables import (
@@ -39,7 +33,8 @@ from slurm.text import choose_partition
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from freetrain.broker.lease import Intent, Lease, LeaseKey, Pace
+    from freetrain.broker.lease import Intent, Lease, LeaseKey
+    from freetrain.broker.limits import Pace
     from freetrain.config.site import Site
     from freetrain.state.files import Heartbeat, StateDir
     from freetrain.tick.context import Run

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from freetrain.broker.backfill import Backfill, BackfillState, LeaseSpan
 from freetrain.broker.decide import Decision, Look, decide
-from freetrain.broker.lease import Mode, uuid_in
+from freetrain.broker.lease import uuid_in
+from freetrain.broker.limits import Mode
 from freetrain.broker.pool import Trainer
 from freetrain.broker.yielding import NO_CLAIMS, DelayProtection, find_claims, keep_free
 from freetrain.config.job import Nodes, requirement_of

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from freetrain.broker.decide import explain_holes, explain_trainers
-from freetrain.broker.lease import LeaseEnd, failed_to_start, paused_until_s
+from freetrain.broker.lease import LeaseEnd
+from freetrain.broker.limits import failed_to_start, paused_until_s
 from freetrain.state.files import (
     UnreadableFileError,
     generations,
@@ -40,7 +41,8 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator, Mapping
 
-    from freetrain.broker.lease import Lease, LeaseKey, Limits
+    from freetrain.broker.lease import Lease, LeaseKey
+    from freetrain.broker.limits import Limits
     from freetrain.tick.act import Done
     from freetrain.tick.context import Run
     from freetrain.tick.lookahead import Outlook

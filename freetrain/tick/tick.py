@@ -13,7 +13,8 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from freetrain.broker.lease import LeaseKey, LeaseState, Mode, uuid_in
+from freetrain.broker.lease import LeaseKey, LeaseState, uuid_in
+from freetrain.broker.limits import Mode
 from freetrain.broker.yielding import (
     APART_S,
     EMPTY_DIGEST,

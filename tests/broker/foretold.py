@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from freetrain.broker.belief import Belief
 from freetrain.broker.decide import Decision, Look, decide
-from freetrain.broker.lease import Limits
+from freetrain.broker.limits import Limits
 from freetrain.broker.pool import Trainer
 from freetrain.lookahead.base import Prospect
 from freetrain.lookahead.live import LiveForecast, Sight

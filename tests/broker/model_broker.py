@@ -6,32 +6,27 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from freetrain.broker.actions import Assign, EndLeases, Submit, intent_of, marked_ending
 from freetrain.broker.backfill import BackfillState
 from freetrain.broker.belief import Sources, believe
 from freetrain.broker.decide import Decision, Look, decide
 from freetrain.broker.lease import (
-    Assign,
     Assignment,
-    EndLeases,
     Intent,
     IntentOutcome,
     Lease,
     LeaseKey,
-    Limits,
-    Mode,
-    Submit,
-    intent_of,
     job_name,
-    marked_ending,
     submitted_leases,
 )
+from freetrain.broker.limits import Limits, Mode
 from freetrain.broker.yielding import NO_CLAIMS, Claims, find_claims
 from milp.planner import Planner
 from slurm.records import Node
 from tests.broker.model_slurm import UID, ModelSlurm
 
 if TYPE_CHECKING:
-    from freetrain.broker.lease import Action
+    from freetrain.broker.actions import Action
     from freetrain.broker.pool import Trainer
     from slurm.records import JobRecord
 

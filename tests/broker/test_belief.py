@@ -7,15 +7,8 @@ from dataclasses import replace
 import pytest
 
 from freetrain.broker.belief import Belief, Sources, believe
-from freetrain.broker.lease import (
-    IntentOutcome,
-    LeaseEnd,
-    LeaseState,
-    Limits,
-    Pace,
-    failed_to_start,
-    paused_until_s,
-)
+from freetrain.broker.lease import IntentOutcome, LeaseEnd, LeaseState
+from freetrain.broker.limits import Limits, Pace, failed_to_start, paused_until_s
 from slurm.records import JobRecord, JobState
 from tests.broker.broker_records import NOW_S, UID, intent, job, key, lease
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from freetrain.broker.lease import Limits, Mode
+from freetrain.broker.limits import Limits, Mode
 from freetrain.broker.pool import Trainer
 from milp.problem import throughput
 from tests.broker.model_broker import SHAPE, Answer, ModelBroker

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from freetrain.broker.actions import Assign, Submit
 from freetrain.broker.belief import Belief, is_plan_known
 from freetrain.broker.decide import (
     Decision,
@@ -17,7 +18,7 @@ from freetrain.broker.decide import (
     explain_holes,
     explain_trainers,
 )
-from freetrain.broker.lease import Assign, Limits, Pace, Submit
+from freetrain.broker.limits import Limits, Pace
 from freetrain.broker.pool import Refusal, Trainer
 from freetrain.broker.reconcile import Brake
 from milp.planner import Planner

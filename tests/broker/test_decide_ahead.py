@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from freetrain.broker.belief import Belief
 from freetrain.broker.decide import Look, decide
-from freetrain.broker.lease import Limits
+from freetrain.broker.limits import Limits
 from freetrain.broker.pool import Refusal
 from freetrain.lookahead.base import Prospect
 from freetrain.lookahead.promises import Promise

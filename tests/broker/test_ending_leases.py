@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from freetrain.broker.lease import Action, EndLeases, EndReason, LeaseKey, Limits, Mode
+from freetrain.broker.actions import Action, EndLeases, EndReason
+from freetrain.broker.lease import LeaseKey
+from freetrain.broker.limits import Limits, Mode
 from freetrain.broker.pool import Wanted
 from freetrain.broker.reconcile import reconcile
 from freetrain.broker.yielding import Claims, KeptFree

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from freetrain.broker.lease import Limits
+from freetrain.broker.limits import Limits
 from freetrain.broker.pool import Refusal, classify, pool_of
 from tests.broker.broker_records import NOW_S, hole, key, lease
 

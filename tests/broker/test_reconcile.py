@@ -8,18 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from freetrain.broker.actions import Assign, EndLeases, EndReason, Submit, marked_ending
 from freetrain.broker.belief import DuplicateJob
-from freetrain.broker.lease import (
-    Assign,
-    EndLeases,
-    EndReason,
-    LeaseState,
-    Limits,
-    Mode,
-    Pace,
-    Submit,
-    marked_ending,
-)
+from freetrain.broker.lease import LeaseState
+from freetrain.broker.limits import Limits, Mode, Pace
 from freetrain.broker.pool import Wanted, WantedLeases, WantedTrainer
 from freetrain.broker.reconcile import reconcile
 from freetrain.broker.yielding import Claims, KeptFree

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from freetrain.broker.lease import EndLeases, EndReason
+from freetrain.broker.actions import EndLeases, EndReason
 from freetrain.config.site import Mode
 from freetrain.lookahead.live import LiveForecast
 from freetrain.replay.policies.lookahead import HORIZON_S

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from freetrain.broker.lease import Submit
+from freetrain.broker.actions import Submit
 from freetrain.broker.yielding import NO_CLAIMS, Claims, KeptFree
 from freetrain.lookahead.affinity import RecentAffinity
 from freetrain.lookahead.live import LiveForecast, Sight

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.broker.lease import EndReason
+from freetrain.broker.actions import EndReason
 from freetrain.config.site import HoleSettings, Mode
 from freetrain.demo.fake_slurm import cluster as keeping
 from freetrain.demo.fake_slurm.cluster import JobState

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from freetrain.agent.command import TO_SWEEP
-from freetrain.broker.lease import Mode
+from freetrain.broker.limits import Mode
 from freetrain.config import site as settings
 from freetrain.config.job import Nodes, RescaleCosts, TrainerJob
 from freetrain.config.site import Site

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.broker.lease import EndReason
+from freetrain.broker.actions import EndReason
 from freetrain.config.job import Nodes
 from freetrain.state.database import read_store
 from freetrain.state.files import Ended, newest_assigned, read_ending
