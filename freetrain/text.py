@@ -89,6 +89,17 @@ def per_cent(share: float, form: str = ".0f") -> str:
     return f"{100 * share:{form}} %"
 
 
+LEAST_GAP = 1e-4
+"""Two digits of a percentage: plans on Summit are within a few hundredths."""
+
+
+def gap_percent(gap: float) -> str:
+    """Return *gap* as a percentage; ``< 0.01 %`` where it would read as 0."""
+    if 0.0 < gap < LEAST_GAP:
+        return f"< {per_cent(LEAST_GAP, '.2f')}"
+    return per_cent(gap, ".2f")
+
+
 def one_line(text: str) -> str:
     """Return *text* on one line, with nothing in it that moves a terminal's cursor."""
     folded = " ".join(text.split())

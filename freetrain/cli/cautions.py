@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from freetrain.planning.settings import HORIZON_S, RATED_POLICIES
 from freetrain.priority.base import Basis
 from freetrain.priority.registry import priority_named
-from freetrain.replay.policies.lookahead import HORIZON_S
 from freetrain.replay.run import with_costs
-from freetrain.replay.settings import BY_PRIORITY
 from freetrain.report.comparison import name_among, percent
 from freetrain.text import counted, render_duration
 
@@ -70,7 +69,7 @@ def nothing_to_go_by(
     results: Sequence[ReplayResult], trainers: Sequence[TrainerSpec]
 ) -> tuple[str, ...]:
     """Return which priorities among *results* look at what no trainer has."""
-    asked = {one.priority for one in results if one.policy in BY_PRIORITY}
+    asked = {one.priority for one in results if one.policy in RATED_POLICIES}
     by_losses = {n for n in asked if priority_named(n).basis is Basis.LOSSES}
     said = []
     if by_losses and all(one.quality is None for one in trainers):

@@ -12,11 +12,11 @@ from typing import Annotated, Literal
 import typer
 
 from freetrain.losscurve.outlook import Better
-from freetrain.replay.settings import DEFAULT_PRIORITY, Accounting, Solver
+from freetrain.planning.settings import POLICIES, Solver
+from freetrain.replay.settings import DEFAULT_PRIORITY, Accounting
 from freetrain.text import parse_duration
 
-POLICY_NAMES = ("freetrain", "equal", "scavenger", "static", "lookahead")
-"""The keys of ``replay.policies.registry.POLICIES``, which takes long to import."""
+POLICY_NAMES = tuple(POLICIES)
 
 DEMO_POLICIES = ("freetrain", "equal", "scavenger", "static")
 """Those whose difference needs no page of its own to be understood."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from freetrain.report.comparison import gap_percent
 from freetrain.state.tables import TrainerState
+from freetrain.text import gap_percent
 from milp.planner import Outcome
 
 if TYPE_CHECKING:

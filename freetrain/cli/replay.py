@@ -17,13 +17,8 @@ from freetrain.cli.unused import refuse_unused
 from freetrain.cli.world import World
 from freetrain.errors import UsageError
 from freetrain.losscurve.outlook import Better
-from freetrain.replay.settings import (
-    BY_PRIORITY,
-    DEFAULT_PRIORITY,
-    Accounting,
-    ReplaySettings,
-    Solver,
-)
+from freetrain.planning.settings import RATED_POLICIES, Solver
+from freetrain.replay.settings import DEFAULT_PRIORITY, Accounting, ReplaySettings
 
 EXAMPLES = """
 freetrain replay summit.csv.gz --trainers imagenet --parallel 20
@@ -180,11 +175,11 @@ def _also(against: str | None, policies: list[str]) -> tuple[str, ...]:
     """
     if against in options.POLICY_NAMES:
         return tuple(dict.fromkeys([*policies, against]))
-    if against is not None and not set(BY_PRIORITY).intersection(policies):
+    if against is not None and not set(RATED_POLICIES).intersection(policies):
         raise UsageError(
             f"--against {against} is no policy, and only the policies "
-            f"{' and '.join(BY_PRIORITY)} go by priorities; nothing was replayed. Add "
-            f"--policy {BY_PRIORITY[0]}."
+            f"{' and '.join(RATED_POLICIES)} go by priorities; nothing was replayed. "
+            f"Add --policy {RATED_POLICIES[0]}."
         )
     return tuple(policies)
 

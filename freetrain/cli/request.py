@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from freetrain.cli.priority_settings import own_settings
 from freetrain.lookahead.base import DEFAULT_FORECASTER
 from freetrain.losscurve.outlook import Better
-from freetrain.replay.settings import BY_PRIORITY, DEFAULT_PRIORITY
+from freetrain.planning.settings import RATED_POLICIES
+from freetrain.replay.settings import DEFAULT_PRIORITY
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +42,7 @@ class ReplayRequest:
         better: Which of their values are good.
         topology: The file of the leaf switches that nodes are below; None for none.
         policies: At least one, each once.
-        priorities: What the policies of ``BY_PRIORITY`` go by, at least one, each
+        priorities: What the policies of ``RATED_POLICIES`` go by, at least one, each
             once; ``static`` goes by the first.
         priority_settings: Settings of these by name; each has those that are its own.
         forecasters: By whom ``lookahead`` looks ahead, each once; empty for the usual
@@ -81,7 +82,7 @@ class ReplayRequest:
 
     @property
     def entrants(self) -> tuple[ReplaySettings, ...]:
-        """What is replayed: each policy, and those of ``BY_PRIORITY`` by each priority.
+        """What is replayed: each policy, the rated ones by each priority.
 
         ``lookahead`` also by each forecaster.
 
@@ -99,7 +100,7 @@ class ReplayRequest:
             )
             for policy in self.policies
             for priority in (
-                self.priorities if policy in BY_PRIORITY else self.priorities[:1]
+                self.priorities if policy in RATED_POLICIES else self.priorities[:1]
             )
             for forecaster in self._asked(policy)
         )

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from freetrain.cli.request import DRAWN, is_drawn
 from freetrain.errors import UsageError
 from freetrain.losscurve.outlook import Better
-from freetrain.replay.settings import BY_PRIORITY, DEFAULT_PRIORITY
+from freetrain.planning.settings import RATED_POLICIES
+from freetrain.replay.settings import DEFAULT_PRIORITY
 from freetrain.text import one_line
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def _unused(request: ReplayRequest) -> dict[str, dict[str, bool]]:
     """Return by what is missing which options, that need it, are given."""
     has_log, has_draw = request.log is not None, is_drawn(request.trainers)
     has_curves, is_lower = request.curves is not None, request.better is Better.LOWER
-    rates = not set(BY_PRIORITY).isdisjoint(request.policies)
+    rates = not set(RATED_POLICIES).isdisjoint(request.policies)
     plans = rates or "static" in request.policies
     return {
         "replays of a log": {
@@ -69,10 +70,10 @@ def _unused(request: ReplayRequest) -> dict[str, dict[str, bool]]:
             "--curves": not has_draw and has_curves,
         },
         "--curves": {"--better": is_lower and not has_curves},
-        f"the policies {', '.join((*BY_PRIORITY, 'static'))}": {
+        f"the policies {', '.join((*RATED_POLICIES, 'static'))}": {
             "--priority": not plans and request.priorities != (DEFAULT_PRIORITY,)
         },
-        f"the policies {', '.join(BY_PRIORITY)}": {
+        f"the policies {', '.join(RATED_POLICIES)}": {
             "a second --priority": not rates and len(request.priorities) > 1,
             "--learned": not rates and request.settings.learns_speeds,
         },

@@ -138,17 +138,22 @@ def trainer_name() -> Kind[str]:
     return matching(_NAME, "up to 64 letters, digits, '.', '_' and '-'")
 
 
-def one_of(names: type[Name]) -> Kind[Name]:
-    """Return the kind of *names*, each written as its value."""
-    known = [name.value for name in names]
+def choice(known: Collection[str]) -> Kind[str]:
+    """Return the kind of words that are one of *known*."""
     expected = f"one of {', '.join(known)}"
 
-    def read(value: object) -> Name:
-        if value not in known:
+    def read(value: object) -> str:
+        if not isinstance(value, str) or value not in known:
             raise MismatchError(f"{expected}.{closest(str(value), known)}")
-        return names(value)
+        return value
 
     return Kind(expected, read, str)
+
+
+def one_of(names: type[Name]) -> Kind[Name]:
+    """Return the kind of *names*, each written as its value."""
+    words = choice([name.value for name in names])
+    return Kind(words.expected, lambda value: names(words.read(value)), str)
 
 
 def _finite(value: object) -> float:

@@ -17,6 +17,7 @@ from freetrain.config.schema import (
     Places,
     Schema,
     Section,
+    choice,
     gres,
     matching,
     memory,
@@ -33,7 +34,7 @@ from freetrain.config.schema import (
 )
 from freetrain.errors import BadConfigurationError, MissingInputError, UsageError
 from freetrain.lookahead.base import DEFAULT_FORECASTER
-from freetrain.replay.settings import DEFAULT_T_FWD_S, Solver
+from freetrain.planning.settings import DEFAULT_T_FWD_S, LIVE_POLICIES, Solver
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -83,14 +84,6 @@ class Mode(StrEnum):
     AUTO = "auto"
     PREEMPT = "preempt"
     YIELD = "yield"
-
-
-class PolicyName(StrEnum):
-    """Who decides which trainer gets how many nodes."""
-
-    FREETRAIN = "freetrain"
-    EQUAL = "equal"
-    LOOKAHEAD = "lookahead"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +166,8 @@ class PlannerSettings:
 
     Attributes:
         t_fwd_s: [T_fwd] The look-ahead over which a gain is counted.
-        policy: Who decides.
+        policy: Which trainer gets how many nodes: a name in
+            ``planning.settings.LIVE_POLICIES``.
         priority: Which trainers deserve nodes: a name in ``priority.registry``.
             Speed-up times weight lets trainers be compared whose samples have
             nothing in common.
@@ -189,7 +183,7 @@ class PlannerSettings:
     """
 
     t_fwd_s: float = DEFAULT_T_FWD_S
-    policy: PolicyName = PolicyName.FREETRAIN
+    policy: str = "freetrain"
     priority: str = "weight"
     priority_settings: tuple[tuple[str, float], ...] = ()
     forecaster: str = DEFAULT_FORECASTER
@@ -308,7 +302,7 @@ def _holes() -> tuple[Key, ...]:
 def _planner() -> tuple[Key, ...]:
     return (
         Key("t_fwd", seconds(1.0, DAY_S), "t_fwd_s"),
-        Key("policy", one_of(PolicyName), "policy"),
+        Key("policy", choice(LIVE_POLICIES), "policy"),
         Key("priority", named("a priority"), "priority"),
         Key("priority_settings", numbers("hysteresis"), "priority_settings"),
         Key("forecaster", named("a forecaster"), "forecaster"),

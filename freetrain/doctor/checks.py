@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from freetrain.broker.limits import Mode
-from freetrain.config.site import PolicyName
 from freetrain.cron.install import ticks_of
 from freetrain.errors import FreeTrainError
 from freetrain.launch.request import CannotLaunchError, flavour_of
@@ -907,7 +906,7 @@ def _look_at_last(subject: Subject) -> Finding:
 def _look_at_planner(planner: PlannerSettings) -> Finding:
     name = "planner"
     seen = f'policy "{planner.policy}", priority "{planner.priority}"'
-    if planner.policy is PolicyName.LOOKAHEAD:
+    if planner.policy == "lookahead":
         return ok(name, f'{seen}, forecaster "{planner.forecaster}"')
     if planner.forecaster != DEFAULT_FORECASTER:
         return warn(

@@ -20,6 +20,7 @@ from freetrain.broker.yielding import (
     keep_free,
 )
 from freetrain.lookahead.promises import Promise, Promises, departures_per_s
+from freetrain.planning.settings import HORIZON_S
 from freetrain.replay.engine import Engine
 from freetrain.replay.loop_settings import (
     LoopSettings,
@@ -27,7 +28,6 @@ from freetrain.replay.loop_settings import (
     check_policy,
 )
 from freetrain.replay.policies.base import Change
-from freetrain.replay.policies.lookahead import HORIZON_S
 from freetrain.replay.policies.planned import SolverUse
 from freetrain.replay.policies.registry import POLICIES, forecaster_for, lookahead_by
 from freetrain.replay.run import (

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from freetrain.errors import UsageError
+from freetrain.planning.settings import RATED_POLICIES
 from freetrain.priority.base import Basis
 from freetrain.priority.registry import priority_named
 from freetrain.replay.engine import Engine, PublishedAccountant, RealAccountant
@@ -13,12 +14,7 @@ from freetrain.replay.policies.base import Foretelling
 from freetrain.replay.policies.planned import SolverUse
 from freetrain.replay.policies.registry import POLICIES
 from freetrain.replay.result import Completion, ReplayResult, Tally, learning_of
-from freetrain.replay.settings import (
-    BY_PRIORITY,
-    DEFAULT_PRIORITY,
-    LOOK_EVERY_S,
-    Accounting,
-)
+from freetrain.replay.settings import DEFAULT_PRIORITY, LOOK_EVERY_S, Accounting
 from freetrain.replay.timeline import DAY_S, PoolTimeline
 from freetrain.replay.trainers import Costs
 
@@ -136,7 +132,7 @@ def _with_looks(settings: ReplaySettings) -> ReplaySettings:
     is_steady = priority.basis is Basis.TRAINER
     if settings.policy == "static" and not is_steady:
         return replace(settings, priority=DEFAULT_PRIORITY, priority_settings=())
-    if is_steady or settings.look_every_s or settings.policy not in BY_PRIORITY:
+    if is_steady or settings.look_every_s or settings.policy not in RATED_POLICIES:
         return settings
     return replace(settings, look_every_s=LOOK_EVERY_S)
 

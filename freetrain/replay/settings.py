@@ -8,12 +8,9 @@ from enum import StrEnum
 
 from freetrain.errors import UsageError
 from freetrain.lookahead.base import DEFAULT_FORECASTER
+from freetrain.planning.settings import DEFAULT_T_FWD_S, Solver
 
-DEFAULT_T_FWD_S = 120.0
 DEFAULT_PRIORITY = "throughput"
-BY_PRIORITY = ("freetrain", "lookahead")
-"""The policies that ask a priority for ratings; ``static`` takes the first's curves."""
-
 LOOK_EVERY_S = 60.0
 """As often as cron can call a tick."""
 
@@ -24,17 +21,6 @@ class Accounting(StrEnum):
     REAL = "real"
     PUBLISHED = "published"
     PUBLISHED_C = "published+c"
-
-
-class Solver(StrEnum):
-    """What finds the planner's optimum; the names of ``milp.planner.SolverName``.
-
-    Apart from those, so that reading a command line does not load the planner.
-    """
-
-    EXACT = "exact"
-    CBC = "cbc"
-    HIGHS = "highs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +43,7 @@ class ReplaySettings:
         solver_limit_s: How long one solver call may take, seconds.
         look_every_s: How long the policy is left unasked at most, seconds; None for
             a minute where ratings change with time, and for ever where they do not.
-        learns_speeds: Whether policies of ``BY_PRIORITY`` learn speeds by node count
+        learns_speeds: Whether policies of ``RATED_POLICIES`` learn speeds by node count
             from what trainers do, instead of believing their users.
         record_steps: Whether the result lists every step.
         record_forecasts: Whether a policy's forecasts are held against what came.

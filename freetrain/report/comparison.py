@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from freetrain.lookahead.base import DEFAULT_FORECASTER
-from freetrain.replay.settings import BY_PRIORITY
-from freetrain.text import per_cent
+from freetrain.planning.settings import RATED_POLICIES
+from freetrain.text import LEAST_GAP, gap_percent, per_cent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -81,7 +81,7 @@ class Comparison:
             one
             for one in self.results
             if self.against == one.policy
-            or (one.policy in BY_PRIORITY and self.against == one.priority)
+            or (one.policy in RATED_POLICIES and self.against == one.priority)
         )
         return next(named, None)
 
@@ -111,7 +111,7 @@ def name_among(result: ReplayResult, results: Sequence[ReplayResult]) -> str:
     policy = _policy(result)
     if sum(_policy(one) == policy for one in results) == 1:
         return policy
-    policies = {_policy(one) for one in results if one.policy in BY_PRIORITY}
+    policies = {_policy(one) for one in results if one.policy in RATED_POLICIES}
     both = f"{policy} {result.priority}"
     return both if len(policies) > 1 else result.priority
 
@@ -177,22 +177,6 @@ def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 GAPS = "How far plans were below the best there can be, at most, by what they go by:"
 
-_DIGITS = 2
-"""Of a percentage: plans on Summit are within a few hundredths."""
-
-_LEAST = 10.0 ** -(_DIGITS + 2)
-
-
-def gap_percent(gap: float) -> str:
-    """Return a gap as a percentage; one that only would read as 0 as less than that."""
-    if 0.0 < gap < _LEAST:
-        return f"< {_percent(_LEAST)}"
-    return _percent(gap)
-
-
-def _percent(gap: float) -> str:
-    return per_cent(gap, f".{_DIGITS}f")
-
 
 def gap_lines(found: Iterable[tuple[str, Gap | None]]) -> Iterator[str]:
     """Yield one sentence for each name that planned by an objective."""
@@ -218,7 +202,7 @@ def gap_words(gap: Gap) -> str:
 
 def _within(gap: float) -> str:
     """Return *gap* as a bound; of one that only would read as 0 a larger one."""
-    return _percent(max(gap, _LEAST) if gap else gap)
+    return gap_percent(max(gap, LEAST_GAP) if gap else gap)
 
 
 # ----------------------------------------------------------------------

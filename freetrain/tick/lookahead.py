@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 from freetrain.broker.lease import LeaseKey, LeaseState
 from freetrain.broker.pool import classify_by, rank_by
-from freetrain.config.site import PolicyName
 from freetrain.lookahead.affinity import KEPT, RecentAffinity
 from freetrain.lookahead.live import LiveForecast, Sight, check_answers
 from freetrain.lookahead.promises import Promise
-from freetrain.replay.policies.lookahead import HORIZON_S
+from freetrain.planning.settings import HORIZON_S
 from freetrain.state.tables import (
     Foreseen as TablesForeseen,
 )
@@ -89,7 +88,7 @@ def look_ahead(
         SolverUnavailableError: The solver asked for is not installed.
         UnreadableOutputError: Slurm's lists of nodes cannot be read.
     """
-    if run.site.planner.policy is not PolicyName.LOOKAHEAD:
+    if run.site.planner.policy != "lookahead":
         return None, None
     # Imported here: forecasts need NumPy, and most sites' ticks none of them.
 

@@ -16,9 +16,9 @@ from freetrain.broker.lease import LeaseKey, LeaseState
 from freetrain.errors import BadConfigurationError
 from freetrain.lookahead.base import Expected
 from freetrain.lookahead.calibration import Interval
-from freetrain.report.comparison import gap_percent
 from freetrain.state.files import UnreadableFileError, lease_name
 from freetrain.state.tables import Counter, TrainerState
+from freetrain.text import gap_percent
 from milp.planner import Outcome
 
 if TYPE_CHECKING:

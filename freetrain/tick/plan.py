@@ -13,7 +13,7 @@ from freetrain.broker.limits import Mode
 from freetrain.broker.pool import Trainer
 from freetrain.broker.yielding import NO_CLAIMS, DelayProtection, find_claims, keep_free
 from freetrain.config.job import Nodes, requirement_of
-from freetrain.config.site import PlannerSettings, PolicyName
+from freetrain.planning.settings import HORIZON_S
 from freetrain.tick.lookahead import look_ahead, tried
 from freetrain.tick.observe import margin_s
 from freetrain.tick.page import Deserts
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from freetrain.broker.decide import HoleExplanation, Plans
     from freetrain.broker.yielding import Claims, KeptFree, Scene
     from freetrain.config.job import TrainerJob
-    from freetrain.config.site import Site
+    from freetrain.config.site import PlannerSettings, Site
     from freetrain.tick.context import Run
     from freetrain.tick.lookahead import Foresight, Outlook
     from freetrain.tick.observe import Observed
@@ -471,15 +471,12 @@ def _too_dear(
 
 def _reach(settings: PlannerSettings) -> tuple[float, str]:
     """Return how far gains are counted at most, and what to do about it."""
-    if settings.policy is PolicyName.FREETRAIN:
+    if settings.policy == "freetrain":
         return (
             settings.t_fwd_s,
             "set a longer t_fwd under [planner] in freetrain.toml",
         )
-    if settings.policy is PolicyName.LOOKAHEAD:
-        # Imported here: it needs NumPy, which ticks that do not look ahead do not.
-        from freetrain.replay.policies.lookahead import HORIZON_S  # noqa: PLC0415
-
+    if settings.policy == "lookahead":
         return HORIZON_S, 'policy = "freetrain" with a longer t_fwd starts it'
     return math.inf, ""
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from freetrain.config.site import PolicyName
-from freetrain.replay.policies.simple import equal_counts
+from freetrain.planning.equal import equal_counts
 from milp.planner import Answer, Judged, Outcome, Planner, SolverName
 from milp.problem import Plan, Problem
 from milp.verify import keep, loose_bound, plan_gain, violations
@@ -35,7 +34,7 @@ def planner_of(
     Raises:
         SolverUnavailableError: The solver asked for is not installed.
     """
-    if settings.policy is PolicyName.EQUAL:
+    if settings.policy == "equal":
         return InOrder(EqualShares(), background)
     solver = SolverName(settings.solver)
     return InOrder(make(solver, limit_s=settings.solver_limit_s), background)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from freetrain.lookahead.affinity import BoundedAffinity
 from freetrain.lookahead.clusters import Lineup
 from freetrain.lookahead.learned import LearnedForecaster
-from freetrain.replay.policies.lookahead import HORIZON_S
+from freetrain.planning.settings import HORIZON_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

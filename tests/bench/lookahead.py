@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from freetrain.broker.pool import Pool, PoolNode, Trainer, problem_of
 from freetrain.lookahead.base import Prospect
-from freetrain.replay.policies.lookahead import HORIZON_S
+from freetrain.planning.settings import HORIZON_S
 from freetrain.tick.lookahead import Ahead, Foresight
 from freetrain.tick.planners import InOrder
 from milp.planner import Planner

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from freetrain.config.site import PlannerSettings, PolicyName
+from freetrain.config.site import PlannerSettings
 from freetrain.doctor import checks as state_checks
 from freetrain.doctor.checks import (
     PACKAGES,
@@ -209,7 +209,7 @@ def test_ticks_that_nothing_starts_are_warned_of_until_something_does(
     [
         (PlannerSettings(), Verdict.OK, 'policy "freetrain", priority "weight"'),
         (
-            PlannerSettings(policy=PolicyName.LOOKAHEAD, forecaster="life-table"),
+            PlannerSettings(policy="lookahead", forecaster="life-table"),
             Verdict.OK,
             'policy "lookahead", priority "weight", forecaster "life-table"',
         ),

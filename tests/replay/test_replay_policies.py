@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from freetrain.errors import UsageError
+from freetrain.planning.equal import equal_counts
 from freetrain.priority.registry import priority_named
 from freetrain.replay.engine import BrokenPolicyError, Engine, RealAccountant
 from freetrain.replay.policies.base import Change, GivenSpeeds, View
@@ -14,7 +15,6 @@ from freetrain.replay.policies.planned import (
     SolverUse,
     SteadyWorth,
 )
-from freetrain.replay.policies.simple import equal_counts
 from freetrain.replay.result import Run, Tally
 from freetrain.replay.settings import Accounting, ReplaySettings
 from freetrain.replay.timeline import PoolTimeline

@@ -6,7 +6,7 @@ import pytest
 
 from freetrain.lookahead.calibration import Reliability, Watched
 from freetrain.lookahead.learned import LearnedForecaster
-from freetrain.replay.policies.lookahead import HORIZON_S
+from freetrain.planning.settings import HORIZON_S
 from freetrain.replay.result import ReplayResult
 from freetrain.replay.settings import Accounting
 from freetrain.replay.timeline import PoolTimeline

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from freetrain.replay.result import Gap
-from freetrain.report.comparison import gap_lines, gap_percent, gap_words, steady_record
+from freetrain.report.comparison import gap_lines, gap_words, steady_record
 from freetrain.report.page import render_page
+from freetrain.text import gap_percent
 from tests.report.comparisons import comparison, result
 
 SOME = Gap(mean=0.0008, high=0.002, most=0.0166, sampled=28, plans=6_925)

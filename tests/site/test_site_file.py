@@ -11,7 +11,7 @@ from freetrain.config import site as settings
 from freetrain.config.schema import Places
 from freetrain.config.site import Site, default_site, parse_site, schema
 from freetrain.errors import BadConfigurationError
-from freetrain.replay.settings import Solver
+from freetrain.planning.settings import LIVE_POLICIES, Solver
 from slurm.records import Gres
 
 HOME = Path("/home/ada")
@@ -98,7 +98,7 @@ def test_a_file_says_everything_about_a_site() -> None:
         holes=settings.HoleSettings(margin_s=45.0, epilog_s=8.0, plan_age_s=300.0),
         planner=settings.PlannerSettings(
             t_fwd_s=300.0,
-            policy=settings.PolicyName.EQUAL,
+            policy="equal",
             priority="slaq",
             priority_settings=(("horizon_s", 60.0), ("hysteresis", 0.1)),
             learn=False,
@@ -212,7 +212,7 @@ sites = st.builds(
     planner=st.builds(
         settings.PlannerSettings,
         t_fwd_s=seconds,
-        policy=st.sampled_from(settings.PolicyName),
+        policy=st.sampled_from(LIVE_POLICIES),
         priority=st.sampled_from(["weight", "fair"]),
         forecaster=st.sampled_from(["learned", "life-table"]),
         priority_settings=st.just(()) | st.just((("hysteresis", 0.25),)),

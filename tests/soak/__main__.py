@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from freetrain.config.site import PolicyName
+from freetrain.planning.settings import LIVE_POLICIES
 from tests.cluster.holding import running_cluster
 from tests.cluster.machine import ClusterRefusedError, prepare, this_machine
 from tests.cluster.settings import Variant
@@ -111,9 +111,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--policy",
-        type=PolicyName,
-        choices=list(PolicyName),
-        default=PolicyName.FREETRAIN,
+        choices=LIVE_POLICIES,
+        default="freetrain",
         help="who plans, for harm",
     )
     parser.add_argument(

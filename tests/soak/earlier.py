@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from freetrain.lookahead.affinity import KEPT, RecentAffinity
 from freetrain.lookahead.live import LiveForecast, Sight
-from freetrain.replay.policies.lookahead import HORIZON_S
+from freetrain.planning.settings import HORIZON_S
 from freetrain.state.database import open_store, transaction
 from freetrain.state.tables import (
     add_departures,

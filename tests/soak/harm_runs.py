@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from freetrain.config.site import PolicyName
 from tests.cluster.settings import NODES, Variant
 from tests.cluster.waiting import wait_for
 from tests.e2e.others import live_through
@@ -65,7 +64,7 @@ class Measurement:
     trainers: int = len(TRAINERS)
     light: bool = False
     spare: bool = False
-    policy: PolicyName = PolicyName.FREETRAIN
+    policy: str = "freetrain"
 
 
 def measure_harm(cluster: Cluster, folder: Path, wanted: Measurement) -> Iterator[str]:
@@ -124,7 +123,7 @@ def _freetrain(stage: Stage, wanted: Measurement) -> Iterator[None]:
     planner = f'[planner]\nlearn = false\npolicy = "{wanted.policy}"'
     shared = Variant.SHARED in stage.cluster.variants
     stage.set_up(lease=LEASE[shared], more=planner)
-    if wanted.policy is PolicyName.LOOKAHEAD:
+    if wanted.policy == "lookahead":
         _look_back(stage, wanted)
     names = TRAINERS[: wanted.trainers]
     launch = "spare = true" if wanted.spare else ""

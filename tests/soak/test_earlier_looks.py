@@ -11,7 +11,7 @@ import pytest
 
 from freetrain.lookahead.affinity import RecentAffinity
 from freetrain.lookahead.live import LiveForecast
-from freetrain.replay.policies.lookahead import HORIZON_S
+from freetrain.planning.settings import HORIZON_S
 from freetrain.state.database import open_store, transaction
 from freetrain.state.tables import departures, forecast_state, node_names, put_forecast
 from tests.cluster.settings import NODES

@@ -10,7 +10,7 @@ import pytest
 from freetrain.broker.actions import EndLeases, EndReason
 from freetrain.config.site import Mode
 from freetrain.lookahead.live import LiveForecast
-from freetrain.replay.policies.lookahead import HORIZON_S
+from freetrain.planning.settings import HORIZON_S
 from freetrain.tick.context import Run
 from freetrain.tick.lookahead import look_ahead, tried
 from freetrain.tick.observe import observe

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.config.site import PlannerSettings, PolicyName
+from freetrain.config.site import PlannerSettings
 from freetrain.tick.lookahead import ASKED_EVERY_S, Leaves, leaves_of
 from slurm.command_line import CommandLine
 from slurm.config import ClusterConfig, Leaf, parse_config
@@ -209,7 +209,7 @@ def test_what_was_kept_and_cannot_be_read_is_asked_for_anew(spoilt: object) -> N
 @pytest.fixture
 def world(quick_folder: Path) -> TickWorld:
     world = tick_world(quick_folder)
-    planner = PlannerSettings(policy=PolicyName.LOOKAHEAD)
+    planner = PlannerSettings(policy="lookahead")
     return replace(world, site=replace(world.site, planner=planner))
 
 

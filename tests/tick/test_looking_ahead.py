@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.config.site import Caps, PlannerSettings, PolicyName
+from freetrain.config.site import Caps, PlannerSettings
 from freetrain.demo.fake_slurm import cluster as keeping
 from freetrain.lookahead.experience import Experience
 from freetrain.state.database import read_store, transaction
@@ -35,7 +35,7 @@ def world(quick_folder: Path) -> TickWorld:
 
 
 def looking_ahead(world: TickWorld) -> TickWorld:
-    planner = PlannerSettings(policy=PolicyName.LOOKAHEAD)
+    planner = PlannerSettings(policy="lookahead")
     return replace(world, site=replace(world.site, planner=planner))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from freetrain.config.site import PlannerSettings, PolicyName
+from freetrain.config.site import PlannerSettings
 from freetrain.lookahead.base import Prospect
 from freetrain.lookahead.live import LiveForecast, Sight, check_answers
 from freetrain.state.database import read_store, transaction
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def world(quick_folder: Path) -> TickWorld:
     """Return one in which a trainer holds nodes, and another forecast is kept."""
     world = tick_world(quick_folder)
-    planner = PlannerSettings(policy=PolicyName.LOOKAHEAD)
+    planner = PlannerSettings(policy="lookahead")
     world = replace(world, site=replace(world.site, planner=planner))
     world.submit("a", most=3)
     for _ in range(3):

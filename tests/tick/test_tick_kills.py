@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.config.site import PlannerSettings, PolicyName
+from freetrain.config.site import PlannerSettings
 from freetrain.state.database import read_store
 from freetrain.state.files import Ended, StateDir, create_ending
 from freetrain.state.tables import TrainerState, leases
@@ -89,7 +89,7 @@ def never_asked(world: TickWorld) -> None:
 
 def looking_ahead(world: TickWorld) -> None:
     """Somebody takes nodes, and what is expected of nodes is learned at each look."""
-    planner = PlannerSettings(policy=PolicyName.LOOKAHEAD)
+    planner = PlannerSettings(policy="lookahead")
     world.site = replace(world.site, planner=planner)
     world.tick()
     taken = {"due_s": world.now_s, "wanted": ["n1", "n2"], "run_s": 60.0}

@@ -19,7 +19,7 @@ from freetrain.config import site as settings
 from freetrain.config.job import Nodes, RescaleCosts, TrainerJob
 from freetrain.config.site import Site
 from freetrain.errors import BadConfigurationError
-from freetrain.replay.settings import Solver
+from freetrain.planning.settings import Solver
 from freetrain.tick.act import lease_script, write_lease_script
 from freetrain.tick.observe import grace_s, limits_of, margin_s, mode_of
 from freetrain.tick.plan import shape_name
@@ -209,7 +209,7 @@ def test_the_planner_is_the_one_that_the_site_names() -> None:
 
     own = settings.PlannerSettings(solver=Solver.HIGHS, solver_limit_s=3.0)
     planner_of(own, background=frozenset(), make=make)
-    equal = replace(own, policy=settings.PolicyName.EQUAL)
+    equal = replace(own, policy="equal")
     planner_of(equal, background=frozenset(), make=make)
 
     assert made == [(SolverName.HIGHS, 3.0)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.config.site import LeaseSettings, Mode, PlannerSettings, PolicyName
+from freetrain.config.site import LeaseSettings, Mode, PlannerSettings
 from freetrain.demo.fake_slurm import cluster as keeping
 from freetrain.demo.fake_slurm.cluster import JobState
 from freetrain.state.database import read_store
@@ -170,7 +170,7 @@ def test_background_trainers_get_what_the_others_leave(world: TickWorld) -> None
 
 
 def test_equal_shares_where_the_site_wants_them(quick_folder: Path) -> None:
-    planner = PlannerSettings(policy=PolicyName.EQUAL)
+    planner = PlannerSettings(policy="equal")
     world = tick_world(quick_folder, planner=planner)
     world.submit("a", "weight = 1000.0", most=8)
     world.submit("b", most=8)

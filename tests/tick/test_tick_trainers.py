@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.config.site import PolicyName
 from freetrain.state.database import read_store
 from freetrain.state.files import (
     AgentState,
@@ -265,7 +264,7 @@ def test_in_its_first_hour_looking_ahead_starts_whom_the_published_planner_start
     world: TickWorld,
 ) -> None:
     world.submit("a", '[costs]\nstart = "3min"')
-    ahead = replace(world.site.planner, policy=PolicyName.LOOKAHEAD)
+    ahead = replace(world.site.planner, policy="lookahead")
     patient = replace(ahead, t_fwd_s=600.0)
 
     page = replace(world, site=replace(world.site, planner=ahead)).tick().page
@@ -280,7 +279,7 @@ def test_in_its_first_hour_looking_ahead_starts_whom_the_published_planner_start
 
 def test_looking_ahead_tells_of_a_start_beyond_its_horizon(world: TickWorld) -> None:
     world.submit("a", '[costs]\nstart = "10min"')
-    ahead = replace(world.site.planner, policy=PolicyName.LOOKAHEAD)
+    ahead = replace(world.site.planner, policy="lookahead")
 
     page = replace(world, site=replace(world.site, planner=ahead)).tick().page
 

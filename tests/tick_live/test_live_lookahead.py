@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.config.site import PlannerSettings, PolicyName
+from freetrain.config.site import PlannerSettings
 from tests.soak.earlier import Glance, remember
 from tests.tick_live.live_broker import LiveBroker
 
@@ -27,7 +27,7 @@ _CALM = frozenset({"n5", "n6", "n7", "n8"})
 def broker(cluster_of: Callable[..., Cluster], folder: Path) -> Iterator[LiveBroker]:
     cluster = cluster_of()
     broker = LiveBroker(cluster, folder)
-    planner = PlannerSettings(policy=PolicyName.LOOKAHEAD)
+    planner = PlannerSettings(policy="lookahead")
     broker.site = replace(broker.site, planner=planner)
     yield broker
     cluster.clear()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.config.site import PlannerSettings, PolicyName
+from freetrain.config.site import PlannerSettings
 from freetrain.state.files import newest_assigned
 from slurm.records import JobKey, SlurmUnavailableError
 from tests.cluster.cluster import restart_controller
@@ -134,7 +134,7 @@ def test_a_rack_that_somebody_takes_whole_is_learned_of_by_the_topology_told(
 ) -> None:
     cluster = cluster_of(Variant.TREE)
     broker = LiveBroker(cluster, folder)
-    ahead = PlannerSettings(policy=PolicyName.LOOKAHEAD)
+    ahead = PlannerSettings(policy="lookahead")
     broker.site = replace(broker.site, planner=ahead)
     first = broker.tick()
     cluster.run(

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from freetrain.lookahead.calibration import Watched
 from freetrain.lookahead.clusters import close_to_each_other
 from freetrain.lookahead.experience import Experience
+from freetrain.planning.settings import DEFAULT_T_FWD_S, HORIZON_S
 from freetrain.replay.policies.base import Change
 from freetrain.replay.policies.planned import counts_of
-from freetrain.replay.settings import DEFAULT_T_FWD_S
 from milp.planner import Outcome
 from milp.problem import NodeClass, Problem, TrainerState
 from milp.window import Holder, Stay, Window
@@ -278,9 +278,6 @@ class Starts:
 
 # ----------------------------------------------------------------------
 # The policy ``lookahead``: plans by what is expected of the idle nodes.
-
-HORIZON_S = 500.0
-"""Forecasts and plans reach this far, whatever T_fwd the published planner has."""
 
 
 @dataclass(frozen=True, slots=True)

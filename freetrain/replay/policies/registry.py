@@ -9,10 +9,11 @@ from freetrain.lookahead.affinity import BoundedAffinity, LeafAffinity, order_be
 from freetrain.lookahead.base import LEAST_WATCHED_S
 from freetrain.lookahead.calibration import Watched
 from freetrain.lookahead.registry import forecaster_named
+from freetrain.planning.settings import HORIZON_S
 from freetrain.priority.base import Basis
 from freetrain.priority.registry import priority_named
 from freetrain.replay.policies.base import GivenSpeeds
-from freetrain.replay.policies.lookahead import HORIZON_S, LookaheadPolicy, Weights
+from freetrain.replay.policies.lookahead import LookaheadPolicy, Weights
 from freetrain.replay.policies.planned import (
     FreeTrainPolicy,
     LearnedSpeeds,
