@@ -17,21 +17,25 @@ from typing import TYPE_CHECKING
 
 from slurm.command_line import JSON, TEXT
 from slurm.config import (
-    config_argv,
+    CONFIG_ARGV,
+    TOPOLOGY_ARGV,
+    VERSION_ARGV,
     parse_topology,
     parse_version,
-    topology_argv,
-    version_argv,
 )
-from slurm.records import JobState, NodeState, UnreadableOutputError
+from slurm.errors import UnreadableOutputError
+from slurm.records import (
+    JobState,
+    NodeState,
+)
 from slurm.text import (
     NOTHING,
+    SDIAG_ARGV,
     TOLD,
     TYPED_WIDTHS,
     check_whole,
     read_records,
     remark,
-    sdiag_argv,
     table,
 )
 
@@ -637,15 +641,15 @@ def _json(section: str, argv: tuple[str, ...]) -> Recorded:
 
 
 RECORDED = (
-    Recorded("sdiag-before.txt", tuple(sdiag_argv()), statistics),
+    Recorded("sdiag-before.txt", SDIAG_ARGV, statistics),
     Recorded("nodes.txt", TEXT.nodes.argv, nodes),
     Recorded("jobs.txt", TEXT.jobs.argv, jobs),
     Recorded("reservations.txt", TEXT.reservations.argv, reservations),
     Recorded("partitions.txt", TEXT.partitions.argv, partitions),
-    Recorded("sdiag-after.txt", tuple(sdiag_argv()), statistics),
-    Recorded("config.txt", tuple(config_argv()), config),
-    Recorded("version.txt", tuple(version_argv()), version_recorder_text),
-    Recorded("topology.txt", tuple(topology_argv()), topology, is_optional=True),
+    Recorded("sdiag-after.txt", SDIAG_ARGV, statistics),
+    Recorded("config.txt", CONFIG_ARGV, config),
+    Recorded("version.txt", VERSION_ARGV, version_recorder_text),
+    Recorded("topology.txt", TOPOLOGY_ARGV, topology, is_optional=True),
     _json("nodes", JSON.nodes.argv),
     _json("jobs", JSON.jobs.argv),
     _json("reservations", JSON.reservations.argv),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from slurm.records import UnreadableOutputError
+from slurm.errors import UnreadableOutputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,7 +93,7 @@ class Submitted:
 def sbatch_argv(request: LeaseRequest) -> list[str]:
     """Return the command that submits *request*.
 
-    It must run in the environment of ``slurm.environment.scrubbed``: the deadline
+    It must run in the environment of ``slurm.runner.scrubbed``: the deadline
     is written in UTC. Its answer is read by ``parse_sbatch``. The jobs are never
     requeued: a lease that was taken back is not wanted again.
 

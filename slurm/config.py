@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from slurm.errors import UnreadableOutputError
 from slurm.hostlist import expand
-from slurm.records import UnreadableOutputError
 from slurm.text import NOTHING, check_whole, duration_s, text_or_empty
 
 if TYPE_CHECKING:
@@ -126,14 +126,12 @@ class ClusterConfig:
         return int(text) if text.isdecimal() else default
 
 
-def config_argv() -> list[str]:
-    """Return the command that shows the configuration."""
-    return ["scontrol", "show", "config"]
+CONFIG_ARGV = ("scontrol", "show", "config")
+"""Shows the configuration."""
 
 
-def version_argv() -> list[str]:
-    """Return the command that shows the release of the installed programs."""
-    return ["sinfo", "--version"]
+VERSION_ARGV = ("sinfo", "--version")
+"""Shows the release of the installed programs."""
 
 
 def parse_version(text: str) -> Release:
@@ -236,9 +234,8 @@ class Leaf:
     nodes: str
 
 
-def topology_argv() -> list[str]:
-    """Return the command that shows switches or blocks."""
-    return ["scontrol", "--oneliner", "show", "topology"]
+TOPOLOGY_ARGV = ("scontrol", "--oneliner", "show", "topology")
+"""Shows switches or blocks."""
 
 
 def must_have_leaves(config: ClusterConfig) -> bool:

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from slurm.errors import UnreadableOutputError
 from slurm.hostlist import expand
-from slurm.records import NodeState, UnreadableOutputError
+from slurm.records import NodeState, choose_partition
 from slurm.snapshot import first_starts, plans_of, starts_of
-from slurm.text import choose_partition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -13,7 +13,7 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
 
-from slurm.records import UnreadableOutputError
+from slurm.errors import UnreadableOutputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -11,13 +11,15 @@ import json
 import math
 from typing import TYPE_CHECKING, TypeVar
 
+from slurm.errors import (
+    SlurmRefusedError,
+    UnreadableOutputError,
+)
 from slurm.records import (
     JobRecord,
     Node,
     Partition,
     Reservation,
-    SlurmRefusedError,
-    UnreadableOutputError,
     job_states,
     node_states,
 )

@@ -1,4 +1,4 @@
-"""What Slurm tells, typed: nodes, jobs, reservations, partitions, its statistics.
+"""What Slurm says about nodes, jobs, reservations, partitions and itself, typed.
 
 Times are Unix seconds, None where Slurm does not know; durations are seconds,
 ``math.inf`` where unlimited. Lists of nodes stay hostlist expressions as Slurm
@@ -9,67 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-# ----------------------------------------------------------------------
-# What can go wrong between us and Slurm, by what the caller should do next.
+from slurm.errors import SlurmRefusedError
 
-_SHOWN_CHARACTERS = 200
-
-
-class SlurmError(Exception):
-    """Something between us and Slurm went wrong."""
-
-
-class SlurmUnavailableError(SlurmError):
-    """Slurm did not answer; what was asked may or may not have happened."""
-
-
-class SlurmMissingError(SlurmUnavailableError):
-    """There is no such program on the PATH; nothing was asked."""
-
-
-class RequestsSpentError(SlurmError):
-    """We have asked as much as we may; this request was not sent."""
-
-
-class SlurmRefusedError(SlurmError):
-    """Slurm answered, and the answer is no.
-
-    Attributes:
-        said: All that the command said, empty where no command did.
-    """
-
-    def __init__(self, message: str, *, said: str = "") -> None:
-        self.said = said
-        super().__init__(message)
-
-
-class UnreadableOutputError(SlurmError):
-    """Slurm answered with something this version cannot read.
-
-    Attributes:
-        command: The command that answered, for example ``squeue``.
-        line_number: Line from 1; the record from 1 where the answer is JSON;
-            0 where the whole answer is meant.
-        line: What could not be read, shortened in the message only.
-        why: What was expected instead.
-    """
-
-    def __init__(self, command: str, line_number: int, line: str, why: str) -> None:
-        self.command = command
-        self.line_number = line_number
-        self.line = line
-        self.why = why
-        shown = line[:_SHOWN_CHARACTERS] + "…" * (len(line) > _SHOWN_CHARACTERS)
-        super().__init__(
-            f"cannot read line {line_number} of `{command}`: {why}: {shown!r}. "
-            f"No node was touched. If Slurm was upgraded, record the new output "
-            f"with `freetrain doctor --record` and attach it to a bug report."
-        )
-
-
-# ----------------------------------------------------------------------
-# The words that Slurm uses for the states of nodes and jobs.
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
 
 
 class NodeState(StrEnum):
@@ -185,10 +130,6 @@ def job_states(names: list[str]) -> tuple[frozenset[JobState], frozenset[str]]:
     return known, frozenset(upper - _JOB_STATES.keys())
 
 
-# ----------------------------------------------------------------------
-# What Slurm tells, typed: nodes, jobs, reservations, partitions, its statistics.
-
-
 @dataclass(frozen=True, slots=True)
 class Gres:
     """So many generic resources of one kind, for example two ``gpu:a100``.
@@ -233,6 +174,43 @@ class Node:
     reason: str = ""
     comment: str = ""
     allocated_cpus: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requirement:
+    """What a lease asks of its node.
+
+    Attributes:
+        partition: Name of the partition that leases are submitted to.
+        features: Features that the node must have, all of them.
+        gres: Generic resources it must have; an empty ``kind`` takes any.
+        memory_mib: Memory it must have at least.
+        cpus: CPUs it must have at least.
+    """
+
+    partition: str
+    features: frozenset[str] = frozenset()
+    gres: tuple[Gres, ...] = ()
+    memory_mib: int = 0
+    cpus: int = 0
+
+    def is_met_by(self, node: Node) -> bool:
+        """Tell whether *node*, were it free, could take the lease."""
+        return (
+            self.partition in node.partitions
+            and self.features <= node.features
+            and self.memory_mib <= node.memory_mib
+            and self.cpus <= node.cpus
+            and all(wanted.count <= _count(node, wanted) for wanted in self.gres)
+        )
+
+
+def _count(node: Node, wanted: Gres) -> int:
+    return sum(
+        gres.count
+        for gres in node.gres
+        if gres.name == wanted.name and wanted.kind in {"", gres.kind}
+    )
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -413,6 +391,39 @@ class Partition:
     oversubscribe: str = ""
 
 
+def named_or_default(partitions: Iterable[Partition], name: str) -> Partition | None:
+    """Return the partition *name*, the cluster's default for an empty name.
+
+    None where we may see no such partition.
+    """
+    fitting = (p for p in partitions if (p.name == name if name else p.is_default))
+    return next(fitting, None)
+
+
+def choose_partition(
+    partitions: Collection[Partition], name: str, *, where: str = ""
+) -> Partition:
+    """Return the partition *name*, the cluster's default for an empty name.
+
+    Args:
+        partitions: Those that we may see.
+        name: Which; empty for the default one.
+        where: Where people name another, for the message: ``"with --partition"``.
+
+    Raises:
+        SlurmRefusedError: There is no such partition.
+    """
+    found = named_or_default(partitions, name)
+    if found is not None:
+        return found
+    known = ", ".join(sorted(one.name for one in partitions))
+    asked = f"no partition {name!r}" if name else "no default partition"
+    raise SlurmRefusedError(
+        f"Slurm has {asked} that we may see; nothing was done. Name one of "
+        f"{' '.join(filter(None, (known, where)))}."
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Sdiag:
     """slurmctld's statistics, as far as they tell whether backfill was at work.
@@ -432,44 +443,3 @@ class Sdiag:
     bf_cycles: int
     bf_last_cycle_s: float | None
     bf_last_took_s: float
-
-
-# ----------------------------------------------------------------------
-# What a lease asks of a node, and whether a node has it.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Requirement:
-    """What a lease asks of its node.
-
-    Attributes:
-        partition: Name of the partition that leases are submitted to.
-        features: Features that the node must have, all of them.
-        gres: Generic resources it must have; an empty ``kind`` takes any.
-        memory_mib: Memory it must have at least.
-        cpus: CPUs it must have at least.
-    """
-
-    partition: str
-    features: frozenset[str] = frozenset()
-    gres: tuple[Gres, ...] = ()
-    memory_mib: int = 0
-    cpus: int = 0
-
-    def is_met_by(self, node: Node) -> bool:
-        """Tell whether *node*, were it free, could take the lease."""
-        return (
-            self.partition in node.partitions
-            and self.features <= node.features
-            and self.memory_mib <= node.memory_mib
-            and self.cpus <= node.cpus
-            and all(wanted.count <= _count(node, wanted) for wanted in self.gres)
-        )
-
-
-def _count(node: Node, wanted: Gres) -> int:
-    return sum(
-        gres.count
-        for gres in node.gres
-        if gres.name == wanted.name and wanted.kind in {"", gres.kind}
-    )

@@ -12,6 +12,9 @@ import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 
+from slurm.errors import (
+    UnreadableOutputError,
+)
 from slurm.records import (
     Gres,
     JobRecord,
@@ -19,8 +22,6 @@ from slurm.records import (
     Partition,
     Reservation,
     Sdiag,
-    SlurmRefusedError,
-    UnreadableOutputError,
     job_states,
     node_states,
 )
@@ -28,8 +29,6 @@ from slurm.records import (
 if TYPE_CHECKING:
     from collections.abc import (
         Callable,
-        Collection,
-        Iterable,
         Iterator,
         Mapping,
         Sequence,
@@ -224,9 +223,8 @@ def _read_one(item: str) -> Gres:
 # Nodes, from ``scontrol show nodes``.
 
 
-def nodes_argv() -> list[str]:
-    """Return the command that shows every node, those of hidden partitions too."""
-    return ["scontrol", "--all", "--oneliner", "show", "nodes"]
+NODES_ARGV = ("scontrol", "--all", "--oneliner", "show", "nodes")
+"""Shows every node, those of hidden partitions too."""
 
 
 def parse_nodes(text: str) -> tuple[Node, ...]:
@@ -261,9 +259,8 @@ def _node(fields: dict[str, str], record: str) -> Node:
 _MINUTE_S = 60.0
 
 
-def partitions_argv() -> list[str]:
-    """Return the command that shows every partition, hidden ones too."""
-    return ["scontrol", "--all", "--oneliner", "show", "partitions"]
+PARTITIONS_ARGV = ("scontrol", "--all", "--oneliner", "show", "partitions")
+"""Shows every partition, hidden ones too."""
 
 
 def parse_partitions(text: str) -> tuple[Partition, ...]:
@@ -274,39 +271,6 @@ def parse_partitions(text: str) -> tuple[Partition, ...]:
     """
     command = "scontrol show partitions"
     return read_records(text, "PartitionName", command=command, read=_partition)
-
-
-def named_or_default(partitions: Iterable[Partition], name: str) -> Partition | None:
-    """Return the partition *name*, the cluster's default for an empty name.
-
-    None where we may see no such partition.
-    """
-    fitting = (p for p in partitions if (p.name == name if name else p.is_default))
-    return next(fitting, None)
-
-
-def choose_partition(
-    partitions: Collection[Partition], name: str, *, where: str = ""
-) -> Partition:
-    """Return the partition *name*, the cluster's default for an empty name.
-
-    Args:
-        partitions: Those that we may see.
-        name: Which; empty for the default one.
-        where: Where people name another, for the message: ``"with --partition"``.
-
-    Raises:
-        SlurmRefusedError: There is no such partition.
-    """
-    found = named_or_default(partitions, name)
-    if found is not None:
-        return found
-    known = ", ".join(sorted(one.name for one in partitions))
-    asked = f"no partition {name!r}" if name else "no default partition"
-    raise SlurmRefusedError(
-        f"Slurm has {asked} that we may see; nothing was done. Name one of "
-        f"{' '.join(filter(None, (known, where)))}."
-    )
 
 
 def _partition(fields: dict[str, str], record: str) -> Partition:
@@ -335,9 +299,8 @@ def _partition(fields: dict[str, str], record: str) -> Partition:
 _NONE = "No reservations in the system"
 
 
-def reservations_argv() -> list[str]:
-    """Return the command that shows every reservation."""
-    return ["scontrol", "--all", "--oneliner", "show", "reservations"]
+RESERVATIONS_ARGV = ("scontrol", "--all", "--oneliner", "show", "reservations")
+"""Shows every reservation."""
 
 
 def parse_reservations(text: str) -> tuple[Reservation, ...]:
@@ -382,9 +345,8 @@ _LAST = re.compile(r"^\tLast cycle when: (?:N/A|.*\((\d+)\))$", re.MULTILINE)
 _MICRO = 1e6
 
 
-def sdiag_argv() -> list[str]:
-    """Return the command that shows slurmctld's statistics."""
-    return ["sdiag"]
+SDIAG_ARGV = ("sdiag",)
+"""Shows slurmctld's statistics."""
 
 
 def parse_sdiag(text: str) -> Sdiag:

@@ -21,7 +21,8 @@ from freetrain.elastic.rank import listens
 from freetrain.launch.request import LEASE_MARK
 from freetrain.state.files import lease_name
 from freetrain.text import one_line
-from slurm.records import JobKey, SlurmError
+from slurm.errors import SlurmError
+from slurm.records import JobKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -9,9 +9,9 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from freetrain.broker.lease import uuid_in
+from slurm.errors import UnreadableOutputError
 from slurm.holes import HoleEnd
 from slurm.hostlist import expand
-from slurm.records import UnreadableOutputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence

@@ -79,12 +79,8 @@ def _subject(world: World, config: Path | None, *, may_run: bool) -> "Subject":
     from freetrain.config.site import Surroundings, find_site  # noqa: PLC0415
     from freetrain.cron.tables import RealPrograms  # noqa: PLC0415
     from freetrain.doctor.checks import Subject  # noqa: PLC0415
-    from slurm.command_line import (  # noqa: PLC0415
-        CommandLine,
-        SubprocessRunner,
-        scrubbed,
-        user_name,
-    )
+    from slurm.command_line import CommandLine  # noqa: PLC0415
+    from slurm.runner import SubprocessRunner, scrubbed, user_name  # noqa: PLC0415
 
     around = Surroundings(world.environ, world.folder, world.uid)
     runner = SubprocessRunner(scrubbed(world.environ))

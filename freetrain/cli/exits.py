@@ -10,7 +10,7 @@ from freetrain.errors import FreeTrainError
 from freetrain.text import one_line
 from logs.trace import LogError, UnreadableLogError
 from milp.errors import MilpError, SolverUnavailableError
-from slurm.records import (
+from slurm.errors import (
     SlurmError,
     SlurmMissingError,
     SlurmRefusedError,

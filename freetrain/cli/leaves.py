@@ -10,7 +10,7 @@ from freetrain.cli.missing import missing
 from freetrain.errors import BadDataError
 from freetrain.text import one_line
 from slurm.config import leaf_by_node, parse_topology
-from slurm.records import UnreadableOutputError
+from slurm.errors import UnreadableOutputError
 
 TopologyFile = Annotated[
     Path | None,

@@ -11,7 +11,7 @@ from freetrain.broker.lease import uuid_in
 from freetrain.config.job import Nodes, requirement_of
 from freetrain.tick.observe import margin_s
 from slurm.holes import HoleEnd, find_holes
-from slurm.text import choose_partition
+from slurm.records import choose_partition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

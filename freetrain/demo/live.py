@@ -28,7 +28,7 @@ from freetrain.state.files import (
 )
 from freetrain.tick.environment import real_outside
 from freetrain.tick.tick import tick
-from slurm.records import SlurmError
+from slurm.errors import SlurmError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence

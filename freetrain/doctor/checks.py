@@ -37,17 +37,16 @@ from freetrain.text import render_duration
 from freetrain.tick.environment import PYSLURM
 from freetrain.tick.observe import mode_of
 from freetrain.tick.plan import written
+from slurm.backend import choose
 from slurm.batch import LeaseRequest, sbatch_argv
 from slurm.command_line import JSON
 from slurm.config import leaf_by_node, may_have_leaves, must_have_leaves
-from slurm.connect import choose
-from slurm.records import (
-    Requirement,
+from slurm.errors import (
     SlurmError,
     SlurmRefusedError,
     SlurmUnavailableError,
 )
-from slurm.text import named_or_default
+from slurm.records import Requirement, named_or_default
 
 if TYPE_CHECKING:
     import sqlite3
@@ -56,9 +55,9 @@ if TYPE_CHECKING:
     from freetrain.config.site import PlannerSettings, Site
     from freetrain.cron.tables import Programs
     from slurm.backend import SlurmBackend
-    from slurm.command_line import Runner
     from slurm.config import ClusterConfig
     from slurm.records import Partition
+    from slurm.runner import Runner
     from slurm.snapshot import Snapshot
 
 

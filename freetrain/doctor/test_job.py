@@ -28,16 +28,19 @@ from freetrain.errors import CannotWriteError
 from freetrain.state.files import StateDir
 from freetrain.text import one_line
 from slurm.anonymize import RECORDED, recording
+from slurm.errors import (
+    SlurmError,
+    SlurmRefusedError,
+)
 from slurm.holes import find_holes
-from slurm.records import SlurmError, SlurmRefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from freetrain.doctor.checks import Finding, Seen, Subject
-    from slurm.command_line import Runner
     from slurm.records import JobRecord, Partition
+    from slurm.runner import Runner
 
 
 # ----------------------------------------------------------------------

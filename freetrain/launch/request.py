@@ -21,7 +21,7 @@ from freetrain.elastic.files import RunDir
 from freetrain.errors import BadConfigurationError
 from freetrain.launch.starter import Command, Orders, render_orders
 from freetrain.state.files import MPI_TUNING, generation_name, lease_name
-from slurm.command_line import KEPT
+from slurm.runner import KEPT
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

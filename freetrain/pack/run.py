@@ -78,7 +78,7 @@ from freetrain.priority.flowcon import (
 from freetrain.progress import Reader, read_tail
 from freetrain.state.files import generation_name
 from freetrain.text import one_line, per_cent
-from slurm.command_line import KEPT
+from slurm.runner import KEPT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

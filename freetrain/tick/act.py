@@ -50,8 +50,13 @@ from freetrain.state.tables import (
 from freetrain.tick.observe import grace_s
 from freetrain.tick.plan import written
 from slurm.batch import MAX_VALUE_BYTES, LeaseRequest
+from slurm.errors import (
+    RequestsSpentError,
+    SlurmError,
+    SlurmRefusedError,
+)
 from slurm.hostlist import collapse
-from slurm.records import JobKey, RequestsSpentError, SlurmError, SlurmRefusedError
+from slurm.records import JobKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from freetrain.state.database import Ticker, Turn
     from freetrain.state.files import StateDir
     from slurm.backend import SlurmBackend
-    from slurm.records import UnreadableOutputError
+    from slurm.errors import UnreadableOutputError
 
 
 # ----------------------------------------------------------------------

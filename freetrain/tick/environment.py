@@ -13,8 +13,12 @@ from typing import TYPE_CHECKING
 from freetrain.agent.seen import VARIABLE as PATIENCE
 from freetrain.state.database import Ticker
 from freetrain.tick.context import Outside, call_hook
-from slurm.command_line import SubprocessRunner, scrubbed, user_name
-from slurm.connect import connect
+from slurm.backend import connect
+from slurm.runner import (
+    SubprocessRunner,
+    scrubbed,
+    user_name,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -38,8 +38,8 @@ from milp.verify import constraint_violations, loose_bound, plan_gain
 from milp.window import Holder, Window
 from milp.window_planner import answer_window
 from slurm.config import Leaf, leaf_by_node, may_have_leaves, must_have_leaves
+from slurm.errors import SlurmError
 from slurm.holes import find_idle
-from slurm.records import SlurmError
 
 if TYPE_CHECKING:
     import sqlite3

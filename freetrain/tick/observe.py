@@ -27,8 +27,8 @@ from freetrain.state.tables import (
 from freetrain.tick.page import check_cluster
 from freetrain.tick.trainers import Outcome, Standing, read_standing
 from slurm.hostlist import expand
+from slurm.records import choose_partition
 from slurm.snapshot import carry_plans, plans_of
-from slurm.text import choose_partition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -18,9 +18,14 @@ from freetrain.tick.lookahead import look_ahead, tried
 from freetrain.tick.observe import margin_s
 from freetrain.tick.page import Deserts
 from freetrain.tick.planners import planner_of
+from slurm.errors import SlurmRefusedError
 from slurm.holes import HoleEnd, find_holes
 from slurm.hostlist import expand
-from slurm.records import JobState, NodeState, Requirement, SlurmRefusedError
+from slurm.records import (
+    JobState,
+    NodeState,
+    Requirement,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

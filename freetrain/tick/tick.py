@@ -54,7 +54,10 @@ from freetrain.tick.page import line_of, metrics, rendered, utc
 from freetrain.tick.plan import decide_on
 from freetrain.tick.record import page_of, record
 from milp.planner import Outcome
-from slurm.records import SlurmError, UnreadableOutputError
+from slurm.errors import (
+    SlurmError,
+    UnreadableOutputError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from freetrain.cli.exits import error_line, exit_code
-from slurm.records import (
+from slurm.errors import (
     RequestsSpentError,
     SlurmError,
     SlurmMissingError,

@@ -11,7 +11,8 @@ import pytest
 from freetrain.broker.lease import LeaseKey, job_name
 from freetrain.state.files import Assigned, Ended, Member, create_assigned
 from slurm.batch import LeaseRequest
-from slurm.command_line import CommandLine, SubprocessRunner
+from slurm.command_line import CommandLine
+from slurm.runner import SubprocessRunner
 from tests.cli.desk_files import at_home
 from tests.cli.worlds import Ran, run
 from tests.desk.desks import NOW_S, assign, end

@@ -15,7 +15,7 @@ from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING
 
-from slurm.command_line import scrubbed
+from slurm.runner import scrubbed
 from tests.cluster.machine import ClusterRefusedError
 from tests.cluster.ports import free_ports
 from tests.cluster.processes import is_running, kill_job_processes, start, stop

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurm.command_line import CommandLine, SubprocessRunner
-from slurm.connect import choose
-from slurm.pyslurm import Pyslurm, Requests
+from slurm.backend import choose
+from slurm.command_line import CommandLine
+from slurm.pyslurm import Pyslurm
+from slurm.runner import SubprocessRunner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,8 +44,8 @@ class PyslurmWorld:
     def connect(self, max_requests: int | None) -> SlurmBackend:
         """Make a back end, with a cap on its requests or None."""
         runner = SubprocessRunner(self.cluster.environ)
-        requests = Requests(max_requests)
-        return Pyslurm(self.module, runner, user=USER, requests=requests)
+        programs = CommandLine(runner, user=USER, max_requests=max_requests)
+        return Pyslurm(self.module, programs)
 
 
 @pytest.fixture

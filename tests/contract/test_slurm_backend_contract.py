@@ -9,14 +9,16 @@ import pytest
 
 from slurm.command_line import SNAPSHOT_REQUESTS
 from slurm.config import leaf_by_node, must_have_leaves
+from slurm.errors import (
+    RequestsSpentError,
+    SlurmRefusedError,
+)
 from slurm.holes import find_holes
 from slurm.records import (
     JobKey,
     JobState,
     NodeState,
-    RequestsSpentError,
     Requirement,
-    SlurmRefusedError,
 )
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from pathlib import Path
 from freetrain.config.site import LeaseSettings, Site
 from freetrain.cron.tables import RealPrograms
 from freetrain.doctor.checks import Finding, Subject
-from slurm.command_line import CommandLine, SubprocessRunner
+from slurm.command_line import CommandLine
+from slurm.runner import SubprocessRunner
 
 NOW_S = 1_900_000_000.0
 

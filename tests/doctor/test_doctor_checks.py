@@ -30,7 +30,10 @@ from freetrain.doctor.checks import (
 from freetrain.doctor.run import finding_text, summary_text
 from freetrain.errors import CannotWriteError
 from freetrain.state.files import StateDir
-from slurm.records import SlurmRefusedError, SlurmUnavailableError
+from slurm.errors import (
+    SlurmRefusedError,
+    SlurmUnavailableError,
+)
 from tests.cron.tables import install_fake
 from tests.doctor.subjects import a_subject, by_name
 

@@ -15,7 +15,10 @@ from freetrain.demo.fake_slurm.install import StandIn, at_work, install
 from freetrain.doctor.checks import Verdict, look
 from freetrain.doctor.run import examine
 from freetrain.doctor.test_job import run_one_step
-from slurm.records import SlurmRefusedError, SlurmUnavailableError
+from slurm.errors import (
+    SlurmRefusedError,
+    SlurmUnavailableError,
+)
 from tests.cli.worlds import run
 from tests.doctor.subjects import a_subject, by_name
 

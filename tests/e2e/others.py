@@ -8,8 +8,8 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from slurm.command_line import SubprocessRunner
-from slurm.records import SlurmError
+from slurm.errors import SlurmError
+from slurm.runner import SubprocessRunner
 from slurm.text import parse_squeue, squeue_argv
 from tests.cluster.waiting import wait_for
 from tests.e2e.record import OTHERS, Run, make_run

@@ -29,7 +29,7 @@ from freetrain.state.files import (
 from freetrain.state.tables import TrainerState, trainers
 from freetrain.tick.environment import real_outside
 from freetrain.tick.tick import tick
-from slurm.records import SlurmError
+from slurm.errors import SlurmError
 from tests.cluster.waiting import wait_for
 from tests.pack.packs import TOP, Stage
 

@@ -4,7 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from slurm.records import Gres, JobState, NodeState, Requirement, SlurmRefusedError
+from slurm.errors import SlurmRefusedError
+from slurm.records import (
+    Gres,
+    JobState,
+    NodeState,
+    Requirement,
+)
 from tests.slurm_library.clusters import (
     HOUR_S,
     NOW_S,

@@ -11,12 +11,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slurm.backend import (
+    choose,
+    connect,
+    fitting,
+)
 from slurm.batch import LeaseRequest
+from slurm.command_line import CommandLine
 from slurm.config import Release
-from slurm.connect import choose, connect, fitting
+from slurm.errors import (
+    RequestsSpentError,
+    SlurmRefusedError,
+    SlurmUnavailableError,
+    UnreadableOutputError,
+)
 from slurm.pyslurm import (
     Pyslurm,
-    Requests,
     can_express,
     description,
     each_task,
@@ -30,10 +40,6 @@ from slurm.records import (
     JobRecord,
     JobState,
     NodeState,
-    RequestsSpentError,
-    SlurmRefusedError,
-    SlurmUnavailableError,
-    UnreadableOutputError,
 )
 
 if TYPE_CHECKING:
@@ -249,7 +255,8 @@ def a_backend(errno: int = 0, most: int | None = None) -> tuple[Pyslurm, NoProgr
     module.Jobs = SimpleNamespace(load=load)  # type: ignore[attr-defined] # the same
     module.Job = lambda number: FakeJob(number, errno)  # type: ignore[attr-defined]
     programs = NoPrograms()
-    return Pyslurm(module, programs, user="root", requests=Requests(most)), programs
+    command_line = CommandLine(programs, user="root", max_requests=most)
+    return Pyslurm(module, command_line), programs
 
 
 @pytest.mark.parametrize(
@@ -368,12 +375,3 @@ def test_without_pyslurm_connecting_asks_nothing() -> None:
     backend = connect(programs, user="root", allow_pyslurm=False)
 
     assert (backend.name, backend.requests, programs.ran) == ("command line", 0, [])
-
-
-def test_requests_made_before_count_too() -> None:
-    requests = Requests(2, made=1)
-    requests.make("one")
-
-    with pytest.raises(RequestsSpentError):
-        requests.make("two")
-    assert requests.made == 2

@@ -7,25 +7,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm.config import config_argv, parse_config, parse_version, version_argv
-from slurm.records import (
-    Gres,
-    Node,
-    NodeState,
+from slurm.config import CONFIG_ARGV, VERSION_ARGV, parse_config, parse_version
+from slurm.errors import (
     SlurmError,
     SlurmRefusedError,
     UnreadableOutputError,
 )
-from slurm.text import (
+from slurm.records import (
+    Gres,
+    Node,
+    NodeState,
     choose_partition,
-    nodes_argv,
+)
+from slurm.text import (
+    NODES_ARGV,
+    PARTITIONS_ARGV,
+    RESERVATIONS_ARGV,
+    SDIAG_ARGV,
     parse_nodes,
     parse_partitions,
     parse_reservations,
     parse_sdiag,
-    partitions_argv,
-    reservations_argv,
-    sdiag_argv,
 )
 from tests.slurm_library.clusters import SCENARIOS, recorded
 from tests.slurm_library.rendering import scontrol_text
@@ -52,15 +54,15 @@ def test_every_recording_names_the_commands_built_today(scenario: str) -> None:
     commands = dict(line.split(": ", 1) for line in lines)
 
     built = {
-        "nodes.txt": nodes_argv(),
-        "partitions.txt": partitions_argv(),
-        "reservations.txt": reservations_argv(),
-        "sdiag-before.txt": sdiag_argv(),
-        "sdiag-after.txt": sdiag_argv(),
-        "config.txt": config_argv(),
-        "version.txt": version_argv(),
+        "nodes.txt": NODES_ARGV,
+        "partitions.txt": PARTITIONS_ARGV,
+        "reservations.txt": RESERVATIONS_ARGV,
+        "sdiag-before.txt": SDIAG_ARGV,
+        "sdiag-after.txt": SDIAG_ARGV,
+        "config.txt": CONFIG_ARGV,
+        "version.txt": VERSION_ARGV,
     }
-    assert {f: shlex.split(commands[f]) for f in built} == built
+    assert {f: tuple(shlex.split(commands[f])) for f in built} == built
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

@@ -9,12 +9,10 @@ import sys
 
 import pytest
 
-from slurm.command_line import user_name
+from slurm.runner import user_name
 
 _UNKNOWN = 4_000_000
-_SAY = (
-    f"import os, slurm.command_line as a; os.setuid({_UNKNOWN}); print(a.user_name())"
-)
+_SAY = f"import os, slurm.runner as a; os.setuid({_UNKNOWN}); print(a.user_name())"
 
 
 def test_we_have_the_name_that_the_host_knows() -> None:

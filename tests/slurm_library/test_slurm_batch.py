@@ -17,7 +17,7 @@ from slurm.batch import (
     scancel_argv,
     scancel_waiting_argv,
 )
-from slurm.records import UnreadableOutputError
+from slurm.errors import UnreadableOutputError
 
 PLAIN = LeaseRequest(
     name="ft-0b5e",

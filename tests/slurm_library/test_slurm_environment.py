@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm.command_line import scrubbed
+from slurm.runner import scrubbed
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,12 @@ from dataclasses import replace
 
 import pytest
 
+from slurm.errors import UnreadableOutputError
 from slurm.holes import Hole, HoleEnd
-from slurm.records import NodeState, Reservation, UnreadableOutputError
+from slurm.records import (
+    NodeState,
+    Reservation,
+)
 from slurm.snapshot import carry_plans, plans_of
 from tests.slurm_library.clusters import (
     HOUR_S,

@@ -9,6 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slurm.errors import (
+    SlurmError,
+    SlurmRefusedError,
+    UnreadableOutputError,
+)
 from slurm.hostlist import expand
 from slurm.json import (
     minutes_s,
@@ -23,9 +28,6 @@ from slurm.json import (
 from slurm.records import (
     JobState,
     NodeState,
-    SlurmError,
-    SlurmRefusedError,
-    UnreadableOutputError,
 )
 
 PARSERS = {

@@ -15,13 +15,15 @@ from slurm import anonymize as recorder_text
 from slurm.anonymize import COMMANDS, RECORDED, Disguise, anonymised, recording
 from slurm.command_line import JSON
 from slurm.config import parse_config, parse_version
+from slurm.errors import (
+    SlurmRefusedError,
+    UnreadableOutputError,
+)
 from slurm.holes import Hole, HoleEnd, find_holes
 from slurm.hostlist import expand
 from slurm.records import (
     NodeState,
     Requirement,
-    SlurmRefusedError,
-    UnreadableOutputError,
 )
 from slurm.snapshot import Snapshot
 from slurm.text import (

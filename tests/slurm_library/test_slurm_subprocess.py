@@ -11,12 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from slurm.command_line import Runner, SubprocessRunner
-from slurm.records import (
+from slurm.errors import (
     SlurmMissingError,
     SlurmRefusedError,
     SlurmUnavailableError,
     UnreadableOutputError,
+)
+from slurm.runner import (
+    Runner,
+    SubprocessRunner,
 )
 
 WriteProgram = Callable[[str], str]
@@ -90,7 +93,7 @@ def test_programs_are_found_on_the_given_path(
 
 def test_standard_input_is_empty_whatever_ours_is(program: WriteProgram) -> None:
     code = (
-        "import sys; from slurm.command_line import SubprocessRunner;"
+        "import sys; from slurm.runner import SubprocessRunner;"
         "runner = SubprocessRunner({'PATH': '/usr/bin:/bin'});"
         "print(runner.run([sys.argv[1]], timeout_s=60))"
     )

@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 
 from slurm.anonymize import RECORDED, Disguise
 from slurm.config import (
+    TOPOLOGY_ARGV,
     Leaf,
     leaf_by_node,
     may_have_leaves,
     must_have_leaves,
     parse_config,
     parse_topology,
-    topology_argv,
 )
+from slurm.errors import UnreadableOutputError
 from slurm.hostlist import collapse, expand
-from slurm.records import UnreadableOutputError
 from tests.slurm_library.clusters import RECORDINGS, recorded
 
 TOPOLOGIES = sorted(RECORDINGS.parent.glob("*/*/topology.txt"))
@@ -49,7 +49,7 @@ def test_every_recording_has_two_racks_of_four_and_names_its_command(
     leaves = parse_topology(path.read_text("utf-8"))
 
     assert leaf_by_node(leaves) == RACKS
-    assert shlex.split(command) == ["topology.txt:", *topology_argv()]
+    assert shlex.split(command) == ["topology.txt:", *TOPOLOGY_ARGV]
 
 
 @pytest.mark.parametrize("path", TOPOLOGIES, ids=named)

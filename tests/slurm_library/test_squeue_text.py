@@ -7,7 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm.records import JobRecord, JobState, UnreadableOutputError
+from slurm.errors import UnreadableOutputError
+from slurm.records import (
+    JobRecord,
+    JobState,
+)
 from slurm.text import TOLD, TYPED_WIDTHS, parse_squeue, squeue_argv
 from tests.slurm_library.clusters import SCENARIOS, recorded
 from tests.slurm_library.rendering import squeue_text

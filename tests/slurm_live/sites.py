@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from slurm.batch import LeaseRequest
-from slurm.command_line import CommandLine, SubprocessRunner
+from slurm.command_line import CommandLine
 from slurm.holes import Hole, find_holes
 from slurm.records import Requirement
+from slurm.runner import SubprocessRunner
 from tests.cluster.waiting import wait_for
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurm.records import JobState, SlurmError
+from slurm.errors import SlurmError
+from slurm.records import JobState
 from slurm.snapshot import is_torn
 from tests.cluster.cluster import restart_controller
 from tests.cluster.waiting import wait_for

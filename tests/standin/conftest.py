@@ -11,7 +11,7 @@ import pytest
 
 from freetrain.demo.fake_slurm.cluster import FREETRAIN, MAIN, Job
 from freetrain.demo.fake_slurm.install import StandIn, at_work, install
-from slurm.command_line import SubprocessRunner
+from slurm.runner import SubprocessRunner
 from tests.cluster.waiting import wait_for
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.demo.fake_slurm.processes import is_alive, process_of
-from slurm.records import SlurmRefusedError
+from slurm.errors import SlurmRefusedError
 from tests.cluster.waiting import wait_for
 
 if TYPE_CHECKING:

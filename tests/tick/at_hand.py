@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING
 
 from freetrain.demo.fake_slurm import commands as programs
 from freetrain.demo.fake_slurm.cluster import ComplaintError
-from slurm.records import SlurmRefusedError, SlurmUnavailableError
+from slurm.errors import (
+    SlurmRefusedError,
+    SlurmUnavailableError,
+)
 from tests.fakes.slurm.state import Act, opened
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from freetrain.tick.context import Run
 from freetrain.tick.lookahead import look_ahead, tried
 from freetrain.tick.observe import observe
 from freetrain.tick.plan import decide_on
-from slurm.records import SlurmUnavailableError
+from slurm.errors import SlurmUnavailableError
 from tests.tick.test_looking_ahead import looking_ahead
 from tests.tick.tick_worlds import TickWorld, running, theirs, tick_world
 

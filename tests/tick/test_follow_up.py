@@ -12,7 +12,7 @@ from freetrain.broker.yielding import APART_S
 from freetrain.config.site import LeaseSettings, Mode
 from freetrain.state.tables import Counter, TrainerState, counters
 from freetrain.tick.tick import tick_and_follow_up
-from slurm.records import SlurmError
+from slurm.errors import SlurmError
 from tests.fakes.slurm.state import Act
 from tests.tick.tick_worlds import TickWorld, theirs, tick_world
 

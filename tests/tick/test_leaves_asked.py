@@ -12,7 +12,7 @@ from freetrain.config.site import PlannerSettings
 from freetrain.tick.lookahead import ASKED_EVERY_S, Leaves, leaves_of
 from slurm.command_line import CommandLine
 from slurm.config import ClusterConfig, Leaf, parse_config
-from slurm.records import SlurmUnavailableError
+from slurm.errors import SlurmUnavailableError
 from tests.fakes.slurm.state import Act
 from tests.slurm_library.clusters import RECORDINGS, recorded
 from tests.tick.test_looking_ahead import kept, pass_by, taken

@@ -24,7 +24,11 @@ from freetrain.state.database import (
 )
 from freetrain.state.tables import Counter, counters
 from freetrain.tick.context import MOST_EVIDENCE, append_line, keep_evidence
-from slurm.records import SlurmError, SlurmUnavailableError, UnreadableOutputError
+from slurm.errors import (
+    SlurmError,
+    SlurmUnavailableError,
+    UnreadableOutputError,
+)
 from tests.fakes.slurm.state import Act
 from tests.tick.tick_worlds import UID, TickWorld, theirs, tick_world
 

@@ -15,7 +15,7 @@ from freetrain.config.site import PlannerSettings
 from freetrain.state.database import read_store
 from freetrain.state.files import Ended, StateDir, create_ending
 from freetrain.state.tables import TrainerState, leases
-from slurm.records import SlurmUnavailableError
+from slurm.errors import SlurmUnavailableError
 from tests.exchange.endings import an_ending
 from tests.fakes.slurm.installing import FakeSlurm
 from tests.fakes.slurm.state import Act

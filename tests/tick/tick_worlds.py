@@ -28,7 +28,8 @@ from freetrain.state.files import (
 from freetrain.state.tables import TrainerRow, TrainerState, put_trainers, trainers
 from freetrain.tick.context import Outside
 from freetrain.tick.tick import tick
-from slurm.command_line import CommandLine, SubprocessRunner
+from slurm.command_line import CommandLine
+from slurm.runner import SubprocessRunner
 from tests.fakes.slurm.installing import USER, FakeSlurm, install
 from tests.tick.at_hand import AtHand
 

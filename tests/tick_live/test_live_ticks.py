@@ -9,7 +9,8 @@ import pytest
 
 from freetrain.config.site import PlannerSettings
 from freetrain.state.files import newest_assigned
-from slurm.records import JobKey, SlurmUnavailableError
+from slurm.errors import SlurmUnavailableError
+from slurm.records import JobKey
 from tests.cluster.cluster import restart_controller
 from tests.cluster.settings import Variant
 from tests.cluster.waiting import wait_for
