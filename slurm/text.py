@@ -394,7 +394,7 @@ TYPED_WIDTHS: Mapping[str, int] = {
 }
 """Columns that users can fill, and their widths in bytes."""
 
-TOLD = (
+FREE_WIDTH_COLUMNS = (
     "JobID",
     "JobArrayID",
     "ArrayJobID",
@@ -419,7 +419,7 @@ TOLD = (
 )
 """Columns that Slurm fills, as wide as they need to be."""
 
-_COLUMNS = (*TYPED_WIDTHS, *TOLD)
+_COLUMNS = (*TYPED_WIDTHS, *FREE_WIDTH_COLUMNS)
 _MARK = b"|"
 
 
@@ -438,7 +438,7 @@ def squeue_argv(*, names: Sequence[str] = (), all_states: bool = False) -> list[
         if not name or "," in name or "\0" in name:
             raise ValueError(f"squeue cannot look for a job named {name!r}")
     fixed = [f"{field}:{width}|" for field, width in TYPED_WIDTHS.items()]
-    told = [f"{field}:|" for field in TOLD]
+    told = [f"{field}:|" for field in FREE_WIDTH_COLUMNS]
     argv = ["squeue", "--all", "--local", f"--Format={','.join(fixed + told)}"]
     if names:
         argv += ["--array", f"--name={','.join(names)}"]
@@ -448,26 +448,25 @@ def squeue_argv(*, names: Sequence[str] = (), all_states: bool = False) -> list[
 
 
 def parse_squeue(text: str) -> tuple[JobRecord, ...]:
-    """Return the jobs that ``squeue`` told, in its order.
+    """Return the jobs that ``squeue`` printed, in its order.
 
     Raises:
         UnreadableOutputError: Not such an answer, empty, or cut short.
     """
-    check_whole(text, "squeue")
-    rows = _rows(text.encode("utf-8", "surrogateescape"))
+    rows = squeue_rows(text)
     next(rows)
     return tuple(_job(line_number, row) for line_number, row in rows)
 
 
-def table(text: str) -> tuple[dict[str, str], ...]:
-    """Return the header and then each row, as text by column, unread.
+def squeue_rows(text: str) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield the header and then each row: its line number, and text by column.
 
     Raises:
         UnreadableOutputError: Not such an answer, empty, or cut short.
     """
     check_whole(text, "squeue")
-    rows = _rows(text.encode("utf-8", "surrogateescape"))
-    return tuple(dict(zip(_COLUMNS, row, strict=True)) for _, row in rows)
+    for line_number, row in _rows(text.encode("utf-8", "surrogateescape")):
+        yield line_number, dict(zip(_COLUMNS, row, strict=True))
 
 
 def _rows(output: bytes) -> Iterator[tuple[int, list[str]]]:
@@ -477,8 +476,10 @@ def _rows(output: bytes) -> Iterator[tuple[int, list[str]]]:
         values, tail_at = _fixed_columns(output, at, line_number)
         end = output.find(b"\n", tail_at)
         told = output[tail_at:end].split(_MARK)
-        if end < 0 or len(told) != len(TOLD) + 1 or told[-1]:
-            raise _unreadable(output, at, line_number, f"{len(TOLD)} values expected")
+        if end < 0 or len(told) != len(FREE_WIDTH_COLUMNS) + 1 or told[-1]:
+            raise _unreadable(
+                output, at, line_number, f"{len(FREE_WIDTH_COLUMNS)} values expected"
+            )
         values += [_text(value) for value in told[:-1]]
         yield line_number, values
         line_number += output.count(b"\n", at, end + 1)
@@ -502,11 +503,11 @@ def _text(value: bytes) -> str:
     return value.decode("utf-8", "replace")
 
 
-def _job(line_number: int, row: list[str]) -> JobRecord:
+def _job(line_number: int, row: dict[str, str]) -> JobRecord:
     try:
-        return _read_job(dict(zip(_COLUMNS, row, strict=True)))
+        return _read_job(row)
     except ValueError as error:
-        shown = "|".join(row)
+        shown = "|".join(row.values())
         raise UnreadableOutputError("squeue", line_number, shown, str(error)) from error
 
 

@@ -9,6 +9,7 @@ import typer
 from freetrain.cli import options
 from freetrain.cli.output import write_out
 from freetrain.cli.world import World
+from freetrain.errors import UsageError
 
 if TYPE_CHECKING:
     from freetrain.doctor.checks import Subject
@@ -17,8 +18,6 @@ EXAMPLES = """
 freetrain doctor
 
 freetrain doctor --no-run --json
-
-freetrain doctor --record recording
 """
 
 NoRun = Annotated[
@@ -26,9 +25,7 @@ NoRun = Annotated[
 ]
 Record = Annotated[
     Path | None,
-    typer.Option(
-        metavar="DIR", help="Only write what Slurm tells, without names, into DIR."
-    ),
+    typer.Option("--record", hidden=True, help="No longer here."),
 ]
 
 
@@ -50,13 +47,13 @@ def doctor(
         summary_text,
     )
 
-    subject = _subject(world, config, may_run=not no_run)
     if record is not None:
-        from freetrain.doctor import test_job as recorder  # noqa: PLC0415
-
-        files = recorder.record(subject.runner, world.folder / record)
-        write_out(world, f"{len(files)} files in {record}: look through them.\n")
-        return
+        raise UsageError(
+            "`freetrain doctor` no longer makes recordings, and nothing was asked or "
+            "written. In FreeTrain's source tree `python -m tests.record_slurm "
+            f"{record}` does."
+        )
+    subject = _subject(world, config, may_run=not no_run)
     findings = []
     for found in examine(subject):
         findings.append(found)

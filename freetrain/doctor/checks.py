@@ -8,6 +8,7 @@ import importlib.util
 import math
 import os
 import re
+import shlex
 import shutil
 import sys
 import tempfile
@@ -678,7 +679,8 @@ def look_at_json(subject: Subject) -> Finding:
         return warn(
             "JSON",
             f"cannot be read, and is not needed: {error}"[:_ANSWER_CHARACTERS],
-            "Nothing: the text is used. `freetrain doctor --record DIR` helps us.",
+            f"Nothing: the text is used. What `{shlex.join(question.argv)}` prints, "
+            f"attached to a bug report, helps us.",
         )
     return ok("JSON", f"can be read too ({count} partitions); text is used")
 

@@ -24,13 +24,10 @@ from freetrain.doctor.checks import (
     warn,
 )
 from freetrain.doctor.probe import RESULT, TRAINER
-from freetrain.errors import CannotWriteError
 from freetrain.state.files import StateDir
 from freetrain.text import one_line
-from slurm.anonymize import RECORDED, recording
 from slurm.errors import (
     SlurmError,
-    SlurmRefusedError,
 )
 from slurm.holes import find_holes
 
@@ -40,7 +37,6 @@ if TYPE_CHECKING:
 
     from freetrain.doctor.checks import Finding, Seen, Subject
     from slurm.records import JobRecord, Partition
-    from slurm.runner import Runner
 
 
 # ----------------------------------------------------------------------
@@ -330,52 +326,3 @@ def _tail(path: Path) -> str:
         return " ".join(path.read_text("utf-8", "replace").split())[-_SHOWN_one_step:]
     except OSError:
         return ""
-
-
-# ----------------------------------------------------------------------
-# Making a recording: running the commands, writing the harmless answers.
-
-_TIMEOUT_S = 120.0
-_PRIVATE_record = 0o700
-
-
-def record(runner: Runner, folder: Path) -> tuple[str, ...]:
-    """Ask Slurm and write a recording into *folder*; return the files' names.
-
-    Nothing but made harmless is ever written, not even for a moment.
-
-    Raises:
-        CannotWriteError: The folder holds something, or cannot be written.
-        SlurmError: Slurm did not answer, or not in a form that could be made
-            harmless; nothing was written.
-    """
-    _check(folder)
-    answers = {}
-    for one in RECORDED:
-        try:
-            answers[one.file] = runner.run(one.argv, timeout_s=_TIMEOUT_S)
-        except SlurmRefusedError:
-            if not one.is_optional:
-                raise
-    files = recording(answers)
-    _write(folder, files)
-    return tuple(files)
-
-
-def _check(folder: Path) -> None:
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise CannotWriteError(
-            f"{folder} is not an empty folder. Nothing was asked; name another."
-        )
-
-
-def _write(folder: Path, files: dict[str, str]) -> None:
-    try:
-        folder.mkdir(mode=_PRIVATE_record, parents=True, exist_ok=True)
-        for name, text in files.items():
-            (folder / name).write_text(text, "utf-8", "replace")
-    except OSError as error:
-        raise CannotWriteError(
-            f"cannot write {folder}: {error.strerror}. Part of the recording may be "
-            f"there; name another place."
-        ) from error

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from slurm.text import TOLD, TYPED_WIDTHS
+from slurm.text import FREE_WIDTH_COLUMNS, TYPED_WIDTHS
 
 DEFAULTS = {
     "ArrayTaskID": "N/A",
@@ -28,7 +28,7 @@ DEFAULTS = {
 
 def squeue_text(jobs: Iterable[Mapping[str, str]]) -> str:
     """What squeue prints for *jobs*, each a mapping from column to value."""
-    header = {name: name.upper() for name in (*TYPED_WIDTHS, *TOLD)}
+    header = {name: name.upper() for name in (*TYPED_WIDTHS, *FREE_WIDTH_COLUMNS)}
     rows = [header, *(_with_defaults(job) for job in jobs)]
     output = b"".join(map(_row, rows))
     return output.decode("utf-8", "surrogateescape")
@@ -50,7 +50,7 @@ def _row(values: Mapping[str, str]) -> bytes:
     fixed = (
         _cell(values.get(name, "(null)"), TYPED_WIDTHS[name]) for name in TYPED_WIDTHS
     )
-    told = (values.get(name, "(null)").encode() for name in TOLD)
+    told = (values.get(name, "(null)").encode() for name in FREE_WIDTH_COLUMNS)
     return b"".join(cell + b"|" for cell in (*fixed, *told)) + b"\n"
 
 

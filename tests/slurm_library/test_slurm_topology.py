@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm.anonymize import RECORDED, Disguise
 from slurm.config import (
     TOPOLOGY_ARGV,
     Leaf,
@@ -20,12 +19,13 @@ from slurm.config import (
 )
 from slurm.errors import UnreadableOutputError
 from slurm.hostlist import collapse, expand
+from tests.record_slurm import RECORDED, Pseudonyms
 from tests.slurm_library.clusters import RECORDINGS, recorded
 
 TOPOLOGIES = sorted(RECORDINGS.parent.glob("*/*/topology.txt"))
 RACKS = {f"n{n}": "rack1" if n <= 4 else "rack2" for n in range(1, 9)}
 NAMES = st.text("abs-1", min_size=1, max_size=4)
-CHANGE = next(one.change for one in RECORDED if one.file == "topology.txt")
+CHANGE = next(file.change for file in RECORDED if file.file == "topology.txt")
 
 
 def named(path: Path) -> str:
@@ -53,8 +53,8 @@ def test_every_recording_has_two_racks_of_four_and_names_its_command(
 
 
 @pytest.mark.parametrize("path", TOPOLOGIES, ids=named)
-def test_what_the_doctor_records_reads_to_racks_of_other_names(path: Path) -> None:
-    made = CHANGE(Disguise(), path.read_text("utf-8"))
+def test_a_recording_made_anew_reads_to_racks_of_other_names(path: Path) -> None:
+    made = CHANGE(Pseudonyms(), path.read_text("utf-8"))
 
     racks = leaf_by_node(parse_topology(made))
 
@@ -68,7 +68,7 @@ def _groups(racks: dict[str, str]) -> list[list[str]]:
 
 def test_silence_is_how_slurm_says_that_there_is_none() -> None:
     assert parse_topology("") == parse_topology("\n") == ()
-    assert CHANGE(Disguise(), "") == ""
+    assert CHANGE(Pseudonyms(), "") == ""
 
 
 def test_a_leaf_without_nodes_and_kinds_that_are_not_known_are_left_out() -> None:

@@ -12,7 +12,7 @@ from slurm.records import (
     JobRecord,
     JobState,
 )
-from slurm.text import TOLD, TYPED_WIDTHS, parse_squeue, squeue_argv
+from slurm.text import FREE_WIDTH_COLUMNS, TYPED_WIDTHS, parse_squeue, squeue_argv
 from tests.slurm_library.clusters import SCENARIOS, recorded
 from tests.slurm_library.rendering import squeue_text
 
@@ -218,7 +218,7 @@ def test_nodes_are_asked_for_uncut_and_users_columns_at_a_width() -> None:
 
     assert "SchedNodes:|" in fields
     assert fields[: len(TYPED_WIDTHS)] == [f"{f}:{w}|" for f, w in TYPED_WIDTHS.items()]
-    assert len(fields) == len(TYPED_WIDTHS) + len(TOLD)
+    assert len(fields) == len(TYPED_WIDTHS) + len(FREE_WIDTH_COLUMNS)
 
 
 def test_jobs_are_looked_up_by_name_one_line_a_task() -> None:

@@ -1,18 +1,19 @@
-"""A recording tells the same of a cluster, and nothing of who and what is there."""
+"""A recording says the same of a cluster, and names nobody and nothing there."""
 
 from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm import anonymize as recorder_text
-from slurm.anonymize import COMMANDS, RECORDED, Disguise, anonymised, recording
 from slurm.command_line import JSON
 from slurm.config import parse_config, parse_version
 from slurm.errors import (
@@ -33,6 +34,19 @@ from slurm.text import (
     parse_sdiag,
     parse_squeue,
 )
+from tests.fakes.slurm.installing import FakeSlurm, install
+from tests.fakes.slurm.state import Act
+from tests.record_slurm import (
+    COMMANDS,
+    RECORDED,
+    Pseudonyms,
+    anonymous_config,
+    anonymous_jobs,
+    anonymous_json,
+    anonymous_nodes,
+    anonymous_statistics,
+    recording,
+)
 from tests.slurm_library.clusters import (
     RECORDINGS,
     SCENARIOS,
@@ -43,10 +57,10 @@ from tests.slurm_library.rendering import scontrol_text, squeue_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from slurm.records import JobRecord, Node
 
+REPOSITORY = Path(__file__).parents[2]
 FILES = tuple(path.name for path in (RECORDINGS / "busy").glob("*.txt"))
 LEASES = Requirement(partition="freetrain")
 
@@ -71,24 +85,24 @@ def holes(snapshot: Snapshot, partition: str) -> tuple[Hole, ...]:
     return find_holes(snapshot, leases, is_ours=lambda _: False, margin_s=30)
 
 
-def renamed(hole: Hole, disguise: Disguise) -> Hole:
+def renamed(hole: Hole, names: Pseudonyms) -> Hole:
     is_reserved = hole.ends_by is HoleEnd.RESERVATION
-    blocker = disguise.word("reservation", hole.blocker) if is_reserved else None
-    node = disguise.hosts(hole.node)
+    blocker = names.word("reservation", hole.blocker) if is_reserved else None
+    node = names.hosts(hole.node)
     return replace(hole, node=node, blocker=blocker or hole.blocker)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_recording_has_the_same_holes_under_other_names(scenario: str) -> None:
-    disguise = Disguise()
+    names = Pseudonyms()
     before = recorded_snapshot(scenario)
 
-    after = look(recording(answers(scenario), disguise=disguise))
+    after = look(recording(answers(scenario), names=names))
 
     for partition in before.partitions:
         expected = holes(before, partition.name)
-        named = disguise.word("part", partition.name)
-        assert holes(after, named) == tuple(renamed(h, disguise) for h in expected)
+        named = names.word("part", partition.name)
+        assert holes(after, named) == tuple(renamed(h, names) for h in expected)
     assert after.is_torn == before.is_torn
     assert [node.states for node in after.nodes] == [n.states for n in before.nodes]
     assert list(map(told, after.jobs)) == list(map(told, before.jobs))
@@ -178,7 +192,7 @@ def test_nothing_that_a_user_can_type_into_a_job_survives(
 ) -> None:
     text = squeue_text(jobs)
 
-    made = recorder_text.jobs(Disguise(), text)
+    made = anonymous_jobs(Pseudonyms(), text)
 
     assert not re.search("[qxzQXZ]{6}", made)
     before, after = parse_squeue(text), parse_squeue(made)
@@ -228,46 +242,46 @@ def test_nothing_that_an_administrator_can_type_into_a_node_survives(
         for one in (NODE_DEFAULTS | record for record in records)
     ]
     text = scontrol_text(ordered)
-    disguise = Disguise()
+    names = Pseudonyms()
 
-    made = recorder_text.nodes(disguise, text)
+    made = anonymous_nodes(names, text)
 
     assert not re.search("[qxzQXZ]{6}", made)
-    expected = [comparable(node, disguise) for node in parse_nodes(text)]
+    expected = [comparable(node, names) for node in parse_nodes(text)]
     assert [comparable(node) for node in parse_nodes(made)] == expected
 
 
-def comparable(node: Node, disguise: Disguise | None = None) -> tuple[object, ...]:
-    name = disguise.hosts(node.name) if disguise else node.name
+def comparable(node: Node, names: Pseudonyms | None = None) -> tuple[object, ...]:
+    name = names.hosts(node.name) if names else node.name
     counts = [gres.count for gres in node.gres]
     return (name, node.states, len(node.unknown_states), len(node.features), counts)
 
 
 @given(st.lists(SECRET, min_size=1, max_size=20))
 def test_names_are_equal_afterwards_if_they_were_before(words: list[str]) -> None:
-    disguise = Disguise()
-    names = [f"{word}-{i:03d}.{word}" for i, word in enumerate(words)]
+    names = Pseudonyms()
+    hosts = [f"{word}-{i:03d}.{word}" for i, word in enumerate(words)]
 
-    made = [disguise.hosts(name) for name in names]
-    again = [disguise.hosts(name) for name in names]
+    made = [names.hosts(host) for host in hosts]
+    again = [names.hosts(host) for host in hosts]
 
     assert again == made
-    assert len(set(made)) == len(set(names))
+    assert len(set(made)) == len(set(hosts))
     assert [re.sub(r"[a-z]+", "", name) for name in made] == [
-        re.sub(r"[a-zA-Z]+", "", name) for name in names
+        re.sub(r"[a-zA-Z]+", "", host) for host in hosts
     ]
 
 
 def test_ranges_of_hosts_stay_ranges() -> None:
-    disguise = Disguise()
+    names = Pseudonyms()
 
-    made = disguise.hosts("gpu[001-003,7],login2")
+    made = names.hosts("gpu[001-003,7],login2")
 
-    assert expand(made) == tuple(map(disguise.hosts, expand("gpu[001-003,7],login2")))
+    assert expand(made) == tuple(map(names.hosts, expand("gpu[001-003,7],login2")))
 
 
 def test_two_recordings_have_nothing_in_common() -> None:
-    first, second = Disguise(), Disguise()
+    first, second = Pseudonyms(), Pseudonyms()
     first.word("user", "eve")
 
     assert (first.word("user", "bob"), second.word("user", "bob")) == ("user2", "user1")
@@ -279,7 +293,7 @@ def test_settings_that_are_not_read_are_left_out_and_paths_replaced() -> None:
     )
     text = text.replace("bf_interval=5", "bf_interval=5,bf_x=secret,ours=secret")
 
-    made = recorder_text.config(Disguise(), text)
+    made = anonymous_config(Pseudonyms(), text)
 
     assert "secret" not in made
     assert parse_config(made).has_epilog
@@ -289,7 +303,7 @@ def test_settings_that_are_not_read_are_left_out_and_paths_replaced() -> None:
 def test_who_asked_slurmctld_what_is_left_out() -> None:
     text = recorded("busy", "sdiag-before.txt")
 
-    made = recorder_text.statistics(Disguise(), text)
+    made = anonymous_statistics(Pseudonyms(), text)
 
     assert "ops1" in text
     assert "ops1" not in made
@@ -330,7 +344,7 @@ def test_json_of_every_release_reads_as_before_under_other_names(
     text = path.read_text("utf-8")
     parse = getattr(JSON, section).parse
 
-    made = anonymised(Disguise(), text, section=section)
+    made = anonymous_json(Pseudonyms(), text, section=section)
 
     before, after = parse(text), parse(made)
     assert len(after) == len(before)
@@ -358,7 +372,7 @@ def test_no_text_of_json_survives_whatever_its_key(word: str) -> None:
     inner = {"name": word, "n": 5, "x": [word, {"comment": word, "user_id": 4242}]}
     text = json.dumps({"nodes": [inner | {f"{word}1": 1}], "warnings": [word]})
 
-    made = anonymised(Disguise(), text, section="nodes")
+    made = anonymous_json(Pseudonyms(), text, section="nodes")
 
     assert word not in made
     assert "4242" not in made
@@ -367,14 +381,14 @@ def test_no_text_of_json_survives_whatever_its_key(word: str) -> None:
 def test_a_refusal_in_json_stays_one() -> None:
     text = json.dumps({"jobs": [], "errors": [{"error": "secret"}]})
 
-    made = anonymised(Disguise(), text, section="jobs")
+    made = anonymous_json(Pseudonyms(), text, section="jobs")
 
     assert "secret" not in made
     with pytest.raises(SlurmRefusedError):
         JSON.jobs.parse(made)
 
 
-def test_a_recording_made_by_the_doctor_has_its_two_holes_and_reads_in_json() -> None:
+def test_a_recording_on_disk_has_its_two_holes_and_reads_in_json() -> None:
     folder = RECORDINGS / "recorder"
     files = {path.name: path.read_text("utf-8") for path in folder.iterdir()}
     seen = look(files)
@@ -391,3 +405,57 @@ def test_a_recording_made_by_the_doctor_has_its_two_holes_and_reads_in_json() ->
     assert ends == [("ha7", planned, "318"), ("ha8", planned, "318")]
     by_id = {job.job_id: job.states for job in JSON.jobs.parse(files["jobs.json"])}
     assert {job.job_id: job.states for job in seen.jobs}.items() <= by_id.items()
+
+
+@pytest.fixture
+def fake_slurm(tmp_path: Path) -> FakeSlurm:
+    folder = tmp_path / "fake-slurm"
+    folder.mkdir()
+    return install(folder)
+
+
+def record(fake: FakeSlurm, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(  # noqa: S603 - our own interpreter
+        [sys.executable, "-m", "tests.record_slurm", str(folder / "rec")],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=REPOSITORY,
+        env=fake.environ,
+    )
+
+
+def test_the_tool_writes_a_recording_that_reads_and_names_nobody(
+    fake_slurm: FakeSlurm, tmp_path: Path
+) -> None:
+    ran = record(fake_slurm, tmp_path)
+
+    assert (ran.returncode, ran.stderr) == (0, "")
+    folder = tmp_path / "rec"
+    assert len(parse_nodes((folder / "nodes.txt").read_text())) == 8
+    assert parse_squeue((folder / "jobs.txt").read_text()) == ()
+    assert "freetrain" not in (folder / "partitions.txt").read_text()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert "look through them" in ran.stdout
+
+
+def test_a_folder_that_holds_something_is_left_alone_and_nothing_asked(
+    fake_slurm: FakeSlurm, tmp_path: Path
+) -> None:
+    (tmp_path / "rec").mkdir()
+    (tmp_path / "rec" / "mine").touch()
+
+    ran = record(fake_slurm, tmp_path)
+
+    assert (ran.returncode, "not an empty folder" in ran.stderr) == (1, True)
+    assert [path.name for path in (tmp_path / "rec").iterdir()] == ["mine"]
+    assert fake_slurm.calls("sdiag") == []
+
+
+def test_a_spoilt_answer_is_not_recorded(fake_slurm: FakeSlurm, tmp_path: Path) -> None:
+    fake_slurm.script("squeue", Act.GARBAGE)
+
+    ran = record(fake_slurm, tmp_path)
+
+    assert (ran.returncode, "cannot read line" in ran.stderr) == (1, True)
+    assert not (tmp_path / "rec").exists()
