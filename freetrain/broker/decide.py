@@ -140,7 +140,7 @@ def decide(
         assigned=frozenset(key for one in look.assignments for key in one.leases),
         now_s=look.now_s,
         limits=limits,
-        kept=look.claims.kept_free.kept.keys(),
+        kept=look.claims.kept_free.nodes.keys(),
         rank=partial(foresight.rank, now_s=look.now_s) if foresight else None,
     )
     if foresight is None:

@@ -208,7 +208,7 @@ def _stop(actual: Actual, limits: Limits) -> Brake | None:
     until_s = paused_until_s(actual.pace, limits)
     if until_s is not None and actual.now_s < until_s:
         return Brake.PAUSED
-    return Brake.YIELDING if actual.claims.awaited else None
+    return Brake.YIELDING if actual.claims.startable else None
 
 
 # ----------------------------------------------------------------------
@@ -264,7 +264,7 @@ def chosen(
         for lease in actual.leases
         if lease.is_usable and lease.key not in kept and lease.node in actual.pool_nodes
     )
-    room = [] if actual.claims.awaited else waiting  # else they are due already
+    room = [] if actual.claims.startable else waiting  # else they are due already
     return (*(_ending(lease, EndReason.SURPLUS) for lease in room), *surplus)
 
 
@@ -292,7 +292,7 @@ def _ending(lease: Lease, why: EndReason, *, by_notice: bool = False) -> Ending:
 
 
 def _making_room(actual: Actual, limits: Limits) -> Iterator[Ending]:
-    awaited = actual.claims.awaited
+    awaited = actual.claims.startable
     for lease in actual.leases:
         waits = lease.state is LeaseState.PENDING
         if waits and awaited and _is_due(lease, actual.now_s, limits):
@@ -310,7 +310,7 @@ def _claimed(actual: Actual, limits: Limits) -> Iterator[Ending]:
         if not is_claimed or lease.state is not LeaseState.RUNNING:
             continue
         if lease.is_usable and lease.key not in actual.absent:
-            is_kept = lease.node in actual.claims.kept_free.kept
+            is_kept = lease.node in actual.claims.kept_free.nodes
             why = EndReason.KEPT_FREE if is_kept else EndReason.CLAIMED
             yield _ending(lease, why, by_notice=True)
             continue
@@ -355,7 +355,7 @@ def _unheard(actual: Actual, limits: Limits) -> Iterator[Ending]:
 
 def _not_due_yet(actual: Actual) -> Iterator[Lease]:
     """Yield the leases there are but for those that others wait for."""
-    claimed, awaited = actual.claims.leased, actual.claims.awaited
+    claimed, awaited = actual.claims.leased, actual.claims.startable
     for lease in actual.leases:
         waits = lease.state is LeaseState.PENDING
         if lease.node in claimed or (waits and awaited):

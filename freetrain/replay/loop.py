@@ -13,12 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 
 from freetrain.broker.backfill import Backfill, BackfillState, LeaseSpan
-from freetrain.broker.yielding import (
-    NONE_KEPT_FREE,
-    DelayProtection,
-    find_claims,
-    keep_free,
-)
+from freetrain.broker.delay_protection import NONE_KEPT_FREE, DelayProtection, keep_free
+from freetrain.broker.yielding import find_claims
 from freetrain.lookahead.promises import Promise, Promises, departures_per_s
 from freetrain.planning.settings import HORIZON_S
 from freetrain.replay.engine import Engine
@@ -60,7 +56,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from freetrain.broker.yielding import KeptFree, Scene
+    from freetrain.broker.delay_protection import KeptFree, PendingDemand
     from freetrain.lookahead.base import Forecaster, Prospect
     from freetrain.lookahead.calibration import Interval
     from freetrain.replay.engine import Pool
@@ -94,29 +90,31 @@ class Careful:
         self._asked: object = None
         self._care = NONE_KEPT_FREE
 
-    def __call__(self, scene: Scene, *, running: Sequence[frozenset[str]]) -> KeptFree:
+    def __call__(
+        self, demand: PendingDemand, *, running: Sequence[frozenset[str]]
+    ) -> KeptFree:
         """Return what to keep leases off.
 
         Args:
-            scene: What is so.
+            demand: What is so.
             running: Nodes of each job that runs.
         """
-        ground = scene.ground
+        ground = demand.state
         asked = (
-            [job.job_id for job in scene.waiting],
+            [job.job_id for job in demand.requests],
             running,
             {hole.node for hole in ground.holes},
             ground.spans,
-            scene.given,
-            scene.booked_s,
-            scene.now_s // ANEW_S,
+            demand.given,
+            demand.booked_s,
+            demand.now_s // ANEW_S,
         )
         if asked != self._asked:
             again_s = SlurmParameters().bf_interval_s
             caution = DelayProtection(
                 running, again_s, self._longest_s, most_ends=len(running)
             )
-            self._asked, self._care = asked, keep_free(scene, caution)
+            self._asked, self._care = asked, keep_free(demand, caution)
         return self._care
 
 
@@ -935,7 +933,7 @@ class Queue:
             ground,
             is_ours=lambda _: False,
             now_s=now_s,
-            careful=self._care(machine),
+            protect=self._care(machine),
         )
         booked_s: dict[int, float] = {}
         for name, start_s in found.booked_s.items():
@@ -943,7 +941,7 @@ class Queue:
             booked_s[node] = min(start_s, booked_s.get(node, math.inf))
         return Claimed(unit_set(int(name) for name in found.nodes), booked_s)
 
-    def _care(self, machine: Machine) -> Callable[[Scene], KeptFree] | None:
+    def _care(self, machine: Machine) -> Callable[[PendingDemand], KeptFree] | None:
         if self._careful is None:
             return None
         runs = (job for number, job in machine.running.items() if number >= 0)

@@ -408,7 +408,7 @@ def kept_off(decided: Decided, action: Submit) -> str:
     def in_order(nodes: Iterable[str]) -> list[str]:
         return sorted(nodes, key=lambda name: (places.get(name, math.inf), name))
 
-    left = {**look.claims.idle, **look.claims.kept_free.kept}
+    left = {**look.claims.idle, **look.claims.kept_free.nodes}
     groups = _booked(look, action), left, _left_alone(decided, action)
     return _listed(list(dict.fromkeys(chain.from_iterable(map(in_order, groups)))))
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from freetrain.broker.backfill import Backfill, BackfillState, LeaseSpan
 from freetrain.broker.decide import Decision, Look, decide
+from freetrain.broker.delay_protection import DelayProtection, keep_free
 from freetrain.broker.lease import uuid_in
 from freetrain.broker.limits import Mode
 from freetrain.broker.pool import Trainer
-from freetrain.broker.yielding import NO_CLAIMS, DelayProtection, find_claims, keep_free
+from freetrain.broker.yielding import NO_CLAIMS, find_claims
 from freetrain.config.job import Nodes, requirement_of
 from freetrain.planning.settings import HORIZON_S
 from freetrain.tick.lookahead import look_ahead, tried
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 
     from freetrain.broker.belief import Belief
     from freetrain.broker.decide import HoleExplanation, Plans
-    from freetrain.broker.yielding import Claims, KeptFree, Scene
+    from freetrain.broker.delay_protection import KeptFree, PendingDemand
+    from freetrain.broker.yielding import Claims
     from freetrain.config.job import TrainerJob
     from freetrain.config.site import PlannerSettings, Site
     from freetrain.tick.context import Run
@@ -56,7 +58,7 @@ def careful_of(
     *,
     is_ours: Callable[[JobRecord], bool],
     clock: Callable[[], float],
-) -> Callable[[Scene], KeptFree] | None:
+) -> Callable[[PendingDemand], KeptFree] | None:
     """Return what says which nodes to keep leases off; None where nobody asks for it.
 
     Args:
@@ -69,7 +71,7 @@ def careful_of(
         return None
     until_s = clock() + LIMIT_S
 
-    def kept_free(scene: Scene) -> KeptFree:
+    def kept_free(demand: PendingDemand) -> KeptFree:
         # Where nobody waits it is not asked for, and nobody's nodes need be read.
         running = [
             frozenset(expand(job.nodes))
@@ -78,19 +80,19 @@ def careful_of(
         ]
         caution = DelayProtection(
             running,
-            again_s=observed.config.bf_interval_s,
+            cycle_s=observed.config.bf_interval_s,
             longest_s=60.0 * observed.limits.most_limit_min,
-            is_late=lambda: clock() > until_s,
+            is_out_of_time=lambda: clock() > until_s,
         )
-        return keep_free(scene, caution)
+        return keep_free(demand, caution)
 
     return kept_free
 
 
 def refusal_of(why: HoleExplanation, claims: Claims) -> str:
     """Return for people why a hole cannot be planned with; empty where it can."""
-    if why.node in claims.kept_free.kept:
-        return f"{why.refusal}: {claims.kept_free.kept[why.node]}"
+    if why.node in claims.kept_free.nodes:
+        return f"{why.refusal}: {claims.kept_free.nodes[why.node]}"
     return str(why.refusal or "")
 
 
@@ -177,7 +179,7 @@ class Finder:
             ground,
             is_ours=self.is_ours,
             now_s=observed.now_s,
-            careful=careful_of(
+            protect=careful_of(
                 self.site, observed, is_ours=self.is_ours, clock=self.clock
             ),
         )

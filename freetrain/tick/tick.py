@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from freetrain.broker.lease import LeaseKey, LeaseState, uuid_in
 from freetrain.broker.limits import Mode
-from freetrain.broker.yielding import (
+from freetrain.broker.polling import (
     APART_S,
     EMPTY_DIGEST,
     LEAD_S,
@@ -62,7 +62,7 @@ from slurm.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from freetrain.broker.yielding import Cycles, QueueDigest
+    from freetrain.broker.polling import Cycles, QueueDigest
     from freetrain.config.site import Site
     from freetrain.state.database import Turn
     from freetrain.tick.act import Done
@@ -353,7 +353,7 @@ class _Looked:
         if cycles is None or lead_s is None:
             return math.inf
         rest_s = from_s - self.began_s
-        return self.began_s + cycles.next_look_s(rest_s=rest_s, lead_s=lead_s)
+        return self.began_s + cycles.next_poll_s(rest_s=rest_s, lead_s=lead_s)
 
 
 def _look(site: Site, outside: Outside) -> _Looked:

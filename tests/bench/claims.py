@@ -14,7 +14,8 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from freetrain.broker.backfill import Backfill, BackfillState, LeaseSpan
-from freetrain.broker.yielding import DelayProtection, find_claims, keep_free
+from freetrain.broker.delay_protection import DelayProtection, keep_free
+from freetrain.broker.yielding import find_claims
 from slurm.holes import Hole, HoleEnd
 from slurm.records import JobRecord, JobState, Node
 
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from freetrain.broker.yielding import Claims, KeptFree, Scene
+    from freetrain.broker.delay_protection import KeptFree, PendingDemand
+    from freetrain.broker.yielding import Claims
 
 _NOW_S = 1e9
 _DAY_S = 86_400.0
@@ -93,7 +95,7 @@ def lines(shared: Path) -> Iterator[str]:
         yield (
             f"claims, {name}: {took_s:.2f} s, {took_s / least_s:.1f} times the first, "
             f"{len(claims.nodes)} nodes; careful {careful_s:.2f} s, "
-            f"{len(found.kept_free.kept)} nodes more, "
+            f"{len(found.kept_free.nodes)} nodes more, "
             f"{found.kept_free.untried} ends untried"
         )
 
@@ -151,25 +153,25 @@ def _job(number: int, queue: _Queue, draw: random.Random) -> JobRecord:
     return job
 
 
-def _careful(look: Look) -> Callable[[Scene], KeptFree]:
+def _careful(look: Look) -> Callable[[PendingDemand], KeptFree]:
     until_s = time.process_time() + _LIMIT_S
     caution = DelayProtection(
         look.running,
-        again_s=30.0,
+        cycle_s=30.0,
         longest_s=14_400.0,
-        is_late=lambda: time.process_time() > until_s,
+        is_out_of_time=lambda: time.process_time() > until_s,
     )
-    return partial(keep_free, caution=caution)
+    return partial(keep_free, protection=caution)
 
 
 def _timed(
-    look: Look, *, careful: Callable[[Scene], KeptFree] | None = None
+    look: Look, *, careful: Callable[[PendingDemand], KeptFree] | None = None
 ) -> tuple[float, Claims]:
     """Return how long a look takes that knows of no other, and its claims."""
     jobs, ground = look.jobs, look.ground
     anew = replace(ground, nodes=dict(ground.nodes))
     began_s = time.process_time()
     claims = find_claims(
-        jobs, anew, is_ours=lambda _: False, now_s=_NOW_S, careful=careful
+        jobs, anew, is_ours=lambda _: False, now_s=_NOW_S, protect=careful
     )
     return time.process_time() - began_s, claims

@@ -12,9 +12,9 @@ from freetrain.broker.backfill import (
     BackfillState,
     Bookings,
     LeaseSpan,
-    could_start,
     idle_first,
 )
+from freetrain.broker.eligible import could_start
 from freetrain.broker.yielding import find_claims
 from slurm.holes import HoleEnd
 from slurm.records import Gres, JobRecord, JobState, Node
@@ -458,5 +458,5 @@ def test_a_job_is_booked_where_leases_end_in_time_anyway() -> None:
     job = planned(3_600, nodes=2, requested_nodes="c")
     bookings = Bookings(NOW_S, ground, free_s, rank=idle_first(ground), closed_s={})
 
-    assert bookings.book(ground.eligibility.wish(job)) == ()
-    assert bookings.moving == ("a",)  # backfill takes the first
+    assert bookings.book(ground.eligibility.request(job)) == ()
+    assert bookings.overlapped == ("a",)  # backfill takes the first

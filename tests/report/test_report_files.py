@@ -176,7 +176,7 @@ def test_where_few_finished_their_share_still_fills_the_drawing(
         assert shown == (0, pytest.approx(highest))
 
 
-def test_cautions_are_on_the_page_and_in_the_summary() -> None:
+def test_delay_protections_are_on_the_page_and_in_the_summary() -> None:
     (caution,) = comparison().cautions
 
     files = report_files(comparison())

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from freetrain.broker.decide import HoleExplanation, HoleReason
+from freetrain.broker.delay_protection import KeptFree
 from freetrain.broker.pool import Refusal
-from freetrain.broker.yielding import Claims, KeptFree
+from freetrain.broker.yielding import Claims
 from freetrain.tick.plan import refusal_of
 
 

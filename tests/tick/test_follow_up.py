@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.broker.yielding import APART_S
+from freetrain.broker.polling import APART_S
 from freetrain.config.site import LeaseSettings, Mode
 from freetrain.state.tables import Counter, TrainerState, counters
 from freetrain.tick.tick import tick_and_follow_up

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from freetrain.broker.actions import Submit
-from freetrain.broker.yielding import NO_CLAIMS, Claims, KeptFree
+from freetrain.broker.delay_protection import KeptFree
+from freetrain.broker.yielding import NO_CLAIMS, Claims
 from freetrain.lookahead.affinity import RecentAffinity
 from freetrain.lookahead.live import LiveForecast, Sight
 from freetrain.tick.act import kept_off

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from freetrain.broker.backfill import (
     BackfillState,
+    allocate,
     by_slurm_order,
     idle_first,
-    insisted,
-    share,
 )
+from freetrain.broker.eligible import required_nodes
 from slurm.holes import Hole, HoleEnd
 from tests.broker.broker_records import NOW_S
-from tests.broker.naive_sharing import Naive
+from tests.broker.naive_backfill import Naive
 from tests.broker.test_claims import NODES, waiting
 
 if TYPE_CHECKING:
@@ -92,10 +92,10 @@ def test_jobs_get_what_they_get_node_by_node_and_second_by_second(
 ) -> None:
     rank = order(ground)
     naive = Naive(ground, sorted(ground.holes, key=rank), NOW_S)
-    naive.share(queue)
+    naive.allocate(queue)
 
-    shared = share(
-        [ground.eligibility.wish(job) for job in queue], ground, NOW_S, rank=rank
+    shared = allocate(
+        [ground.eligibility.request(job) for job in queue], ground, NOW_S, rank=rank
     )
 
     assert shared.started == naive.started
@@ -117,10 +117,10 @@ def test_of_whom_is_asked_about_the_same_start_as_where_all_are(
 ) -> None:
     rank = order(ground)
 
-    wishes = [ground.eligibility.wish(job) for job in queue]
+    wishes = [ground.eligibility.request(job) for job in queue]
 
-    asked = share(wishes, ground, NOW_S, rank=rank, until=until)
-    every = share(wishes, ground, NOW_S, rank=rank)
+    asked = allocate(wishes, ground, NOW_S, rank=rank, asked=until)
+    every = allocate(wishes, ground, NOW_S, rank=rank)
 
     assert asked.started & until == every.started & until
     assert asked.taken.items() <= every.taken.items()
@@ -135,8 +135,8 @@ def test_grounds_of_the_same_nodes_share_what_suits_whom_and_no_others(
     other = replace(ground, nodes=fewer)
 
     for job in queue:
-        kinds = [one.eligibility.kind(job) for one in same]
+        kinds = [one.eligibility.eligible(job) for one in same]
         assert all(one is another for one, another in pairwise(kinds))
-        suits = 0 if "n0" in insisted(job) else kinds[0].suits
-        without = other.eligibility.kind(job).suits << 1  # n0 was the first
+        suits = 0 if "n0" in required_nodes(job) else kinds[0].units
+        without = other.eligibility.eligible(job).units << 1  # n0 was the first
         assert without == suits & ~ground.eligibility.bit("n0")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.broker.backfill import BackfillState, LeaseSpan
-from freetrain.broker.yielding import DelayProtection, find_claims, keep_free
+from freetrain.broker.delay_protection import DelayProtection, keep_free
+from freetrain.broker.yielding import find_claims
 from slurm.holes import Hole, HoleEnd
 from tests.broker.broker_records import NOW_S, hole
 from tests.broker.test_claims import NODES, waiting
@@ -41,14 +42,14 @@ def careful(
     ground: BackfillState = GROUND,
 ) -> Claims:
     caution = DelayProtection(
-        running, 30.0, 14_400.0, most_ends=most_ends, is_late=is_late
+        running, 30.0, 14_400.0, most_ends=most_ends, is_out_of_time=is_late
     )
     return find_claims(
         jobs,
         ground,
         is_ours=lambda _: False,
         now_s=NOW_S,
-        careful=partial(keep_free, caution=caution),
+        protect=partial(keep_free, protection=caution),
     )
 
 
@@ -57,7 +58,7 @@ def test_nodes_are_kept_off_that_one_needs_whom_another_would_go_ahead_of() -> N
     # none leased. Beside leases the second is over before the first can begin.
     claims = careful(WIDE, SECOND)
 
-    assert claims.kept_free.kept == {"n0": 1, "n1": 1}
+    assert claims.kept_free.nodes == {"n0": 1, "n1": 1}
     assert (claims.leased, claims.idle) == ({"n0": 1}, {"n1": 1})
     assert claims.kept_free.untried == 0
 
@@ -87,7 +88,7 @@ def test_what_was_planned_for_somebody_who_starts_elsewhere_is_free_for_others()
 
     claims = careful(*jobs, running=(frozenset({"n2", "n4", "n5"}),), ground=ground)
 
-    assert claims.kept_free.kept == {}
+    assert claims.kept_free.nodes == {}
 
 
 def test_nothing_is_kept_off_where_the_other_cannot_go_ahead() -> None:
@@ -136,7 +137,7 @@ def test_when_time_is_over_what_was_not_tried_to_the_end_is_counted(
     answers = iter([False] * plans)
     late = careful(WIDE, SECOND, is_late=lambda: next(answers, True))
 
-    assert (late.kept_free.untried, len(late.kept_free.kept)) == (untried, kept)
+    assert (late.kept_free.untried, len(late.kept_free.nodes)) == (untried, kept)
 
 
 def test_when_time_is_over_while_fewer_are_looked_for_all_that_suffice_are_kept() -> (
@@ -148,7 +149,7 @@ def test_when_time_is_over_while_fewer_are_looked_for_all_that_suffice_are_kept(
     def kept(plans: int) -> set[str]:
         answers = iter([False] * plans)
         found = careful(WIDE, shorter, is_late=lambda: next(answers, True))
-        return set(found.kept_free.kept)
+        return set(found.kept_free.nodes)
 
     assert [kept(plans) for plans in (5, 6, 8)] == [set(), {"n0", "n1"}, {"n0", "n1"}]
     assert kept(9) == {"n1"}
@@ -178,5 +179,5 @@ def test_leases_are_kept_off_that_move_the_plan_of_another_onto_what_comes_free(
     ground = replace(ground, nodes={**FOUR, **slow})
 
     claims = careful(*jobs, running=(OTHER,), ground=ground)
-    assert claims.kept_free.kept == {"n0": 2}
+    assert claims.kept_free.nodes == {"n0": 2}
     assert careful(*jobs[:2], running=(OTHER,), ground=ground).nodes == set()

@@ -10,7 +10,12 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from freetrain.broker.backfill import insisted, needed, suits, tasks
+from freetrain.broker.eligible import (
+    has_what_is_asked,
+    node_count,
+    required_nodes,
+    startable_tasks,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +48,7 @@ class Naive:
     booked_s: dict[str, float] = field(default_factory=dict)
     made: int = 0
 
-    def share(self, queue: list[JobRecord]) -> None:
+    def allocate(self, queue: list[JobRecord]) -> None:
         asked = {str(job.job_id) for job in queue}
         holes = {hole.node: hole for hole in self.ranked}
         for name in self.ground.nodes:
@@ -66,24 +71,26 @@ class Naive:
         return all(a >= to_s or b <= from_s for a, b in self.held.get(name, ()))
 
     def eligibility(self, job: JobRecord) -> Iterator[str]:
-        insists = insisted(job)
+        insists = required_nodes(job)
         for name, node in self.ground.nodes.items():
-            if suits(job, node) and (name in insists or len(insists) < needed(job)):
+            if has_what_is_asked(node, job) and (
+                name in insists or len(insists) < node_count(job)
+            ):
                 yield name
 
     def starts(self, job: JobRecord) -> bool:
-        eligibility, insists = set(self.eligibility(job)), insisted(job)
+        eligibility, insists = set(self.eligibility(job)), required_nodes(job)
         limit_s = job.limit_s or 0.0
         there = [hole.node for hole in self.ranked if hole.node in eligibility]
         if not insists <= {*there, *self.ground.partly}:
             return False
         free = [name for name in there if self.is_free(name, self.now_s, limit_s)]
-        beside, nodes = len(eligibility & self.ground.partly), needed(job)
+        beside, nodes = len(eligibility & self.ground.partly), node_count(job)
         must = insists & set(there)
         if len(free) < nodes - beside or not must <= set(free):
             return False
         free.sort(key=lambda name: name not in insists)
-        most = 1 if must else tasks(job, most=len(self.ground.nodes))
+        most = 1 if must else startable_tasks(job, most=len(self.ground.nodes))
         got: list[str] = []
         for _ in range(most):
             task = free[len(got) : len(got) + nodes]
@@ -98,16 +105,16 @@ class Naive:
 
     def book(self, job: JobRecord) -> None:
         self.made += 1
-        eligibility, insists = list(self.eligibility(job)), insisted(job)
+        eligibility, insists = list(self.eligibility(job)), required_nodes(job)
         if self.made > MOST_BOOKINGS or not insists <= set(eligibility):
             return
         limit_s = NO_LIMIT_S if job.limit_s is None else job.limit_s
         ends = {end for spans in self.held.values() for _, end in spans}
         for from_s in sorted({self.now_s, *ends} - {math.inf}):
             free = [name for name in eligibility if self.is_free(name, from_s, limit_s)]
-            if len(free) >= needed(job) and insists <= set(free):
+            if len(free) >= node_count(job) and insists <= set(free):
                 free.sort(key=lambda name: name not in insists)
-                for name in free[: needed(job)]:
+                for name in free[: node_count(job)]:
                     self.hold(name, from_s, max(from_s + limit_s, from_s + 1))
                     before_s = self.booked_s.get(name, math.inf)
                     self.booked_s[name] = min(from_s, before_s)
