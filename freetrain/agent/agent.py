@@ -47,10 +47,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 
     from freetrain.agent.board import Board
-    from freetrain.agent.machine import Edge, Marked
+    from freetrain.agent.machine import Edge, Marked, World
     from freetrain.agent.seen import Action, Lease, Patience, Peer
     from freetrain.broker.lease import LeaseKey
-    from freetrain.launch.request import World
     from freetrain.state.files import Assigned, Ending
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from freetrain.agent.seen import WorkGauge
 from freetrain.broker.lease import LeaseKey
 from freetrain.config.job import Work, read_job
-from freetrain.elastic.checkpoint import read_outcome
+from freetrain.elastic.outcome import read_outcome
 from freetrain.launch.request import logs_of, run_dir_of
 from freetrain.state.files import (
     Ended,
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from freetrain.config.job import TrainerJob
-    from freetrain.elastic.checkpoint import Outcome
     from freetrain.elastic.files import RunDir
+    from freetrain.elastic.outcome import Outcome
     from freetrain.state.files import Assigned, Ending, Heartbeat, StateDir, TrainerDir
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from freetrain.broker.lease import LeaseKey
     from freetrain.config.job import TrainerJob
-    from freetrain.launch.request import Launcher, World
+    from freetrain.launch.local import LocalLauncher
     from freetrain.state.files import Assigned, Member
     from slurm.backend import SlurmBackend
 
@@ -117,6 +117,34 @@ def ear_argv(job_id: int) -> list[str]:
 
 # ----------------------------------------------------------------------
 # What an agent does outside of the shared files, as one object.
+
+
+class World(Protocol):
+    """The processes of one generation, as the head of it sees them.
+
+    None of the methods blocks, and each may be called at any time, also after the
+    world ended.
+    """
+
+    def poll(self) -> int | None:
+        """Return the launcher's exit status, negative for a signal; None if it runs."""
+        ...
+
+    def ask_to_stop(self) -> None:
+        """Ask the program to commit and end.
+
+        Raises:
+            OSError: The control file could not be written; the signal was sent.
+        """
+        ...
+
+    def lingers(self) -> bool:
+        """Tell whether a process of the launcher's session is left on this node."""
+        ...
+
+    def kill(self) -> None:
+        """Kill every process of the launcher's session on this node, now."""
+        ...
 
 
 class Edge(Protocol):
@@ -442,7 +470,7 @@ class Machine:
 
     def __init__(
         self,
-        launcher: Launcher,
+        launcher: LocalLauncher,
         slurm: SlurmBackend,
         *,
         own_job: JobKey | None,

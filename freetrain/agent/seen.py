@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from freetrain.broker.lease import LeaseKey
-from freetrain.elastic.joining import SPARE
+from freetrain.elastic.launch import SPARE
 from freetrain.errors import UsageError
 from freetrain.launch.request import LEASE_MARK, WORLD_MARK
 from freetrain.progress import Reader, work_is_done

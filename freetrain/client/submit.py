@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from freetrain.broker.lease import Intent, LeaseKey
 from freetrain.client.change import is_over, next_generation
 from freetrain.config.job import (
-    Launcher,
     parse_job,
     read_job,
     render_job,
@@ -26,13 +25,12 @@ from freetrain.config.job import (
 from freetrain.config.schema import Places
 from freetrain.elastic.files import RunDir, replaced, sync_folder
 from freetrain.errors import BadConfigurationError, TryLaterError, UsageError
-from freetrain.launch.build import plan_world
+from freetrain.launch.base import launcher_of, plan_world
+from freetrain.launch.local import find_tool
 from freetrain.launch.request import (
     CannotLaunchError,
     HeadNode,
     WorldRequest,
-    find_tool,
-    launcher_environment,
     logs_of,
     run_dir_of,
 )
@@ -137,7 +135,7 @@ def remarks(
         mounts: What ``/proc/self/mountinfo`` says.
     """
     found = []
-    launcher = launcher_program(job)
+    launcher = launcher_of(job).program(job.launch)
     path = f"{environment.get('PATH', os.defpath)}:{beside}"
     if launcher and find_program(launcher, job.directory, {"PATH": path}) is None:
         found.append(
@@ -185,15 +183,6 @@ def _outermost(folders: Iterable[Path]) -> list[Path]:
         for one in every
         if not any(one != other and one.is_relative_to(other) for other in every)
     ]
-
-
-def launcher_program(job: TrainerJob) -> str:
-    """Return the program that starts the job's worlds; empty for one of ours."""
-    if job.launch.launcher is Launcher.PACK:
-        return ""
-    if job.launch.launcher is Launcher.CUSTOM:
-        return job.launch.command[0]
-    return job.launch.executable or str(job.launch.launcher)
 
 
 def _is_local(path: Path, mounts: str) -> bool:
@@ -940,8 +929,7 @@ def _world(submission: Submission, site: Site, outside: Outside) -> WorldPlan:
         environment=submission.environment,
         head=head,
     )
-    environment = launcher_environment(request)
-    return plan_world(request, find_tool(job, environment, head=head))
+    return plan_world(request, find_tool(request))
 
 
 def _assigned(trainer: str, nodes: int, now_s: float) -> Assigned:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import string
 import warnings
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -41,13 +40,17 @@ from freetrain.config.schema import (
     words,
     yes_or_no,
 )
+from freetrain.launchers import (
+    BUILT_IN,
+    UnusableLauncherError,
+    find_launcher,
+    launcher_names,
+)
 from freetrain.losscurve.outlook import Better
 from freetrain.text import closest, exact_duration, shown
 from slurm.records import Requirement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from freetrain.config.schema import Table
     from freetrain.config.site import LeaseSettings
     from slurm.records import Gres
@@ -119,16 +122,6 @@ _COMMITS = 2  # intervals in which there was one for sure
 _MOST_DOUBLINGS = 20
 
 
-class Launcher(StrEnum):
-    """What starts a world's processes on its nodes."""
-
-    MPIRUN = "mpirun"
-    SRUN = "srun"
-    TORCHRUN = "torchrun"
-    CUSTOM = "custom"
-    PACK = "pack"
-
-
 class StopSignal(StrEnum):
     """What may ask a program to stop. USR1 may not: NCCL uses it (submitit #1701)."""
 
@@ -159,7 +152,7 @@ class Launch:
     """How a world is started.
 
     Attributes:
-        launcher: What starts it.
+        launcher: What starts it; a name that ``freetrain.launchers`` knows.
         processes_per_node: Processes on each node, 1 or more.
         ahead: Whether an elastic program's next world starts while the last one still
             trains, and waits for it in ``elastic.join``.
@@ -171,11 +164,11 @@ class Launch:
         executable: The launcher's program; empty for its usual name.
         options: Further words for the launcher, before the program's command.
         command: For ``custom``: what the program's command is appended to, with
-            the placeholders of ``PLACEHOLDERS``.
+            placeholders.
         pack: For ``pack``: the file that names the trainers which share the node.
     """
 
-    launcher: Launcher = Launcher.MPIRUN
+    launcher: str = "mpirun"
     processes_per_node: int = 1
     ahead: bool = True
     spare: bool | None = None
@@ -184,10 +177,6 @@ class Launch:
     options: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     pack: Path | None = None
-
-
-PLACEHOLDERS = ("hostfile", "hosts", "nodes", "processes", "agent")
-"""What ``{...}`` in a custom launcher's command may name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -398,14 +387,14 @@ def check(job: TrainerJob, document: Table) -> None:
         BadConfigurationError: The message names the keys.
     """
     _check_nodes(job.nodes, document.inner("nodes"))
-    _check_launch(job.launch, document.inner("launch"))
+    launcher = find_launcher(job.launch.launcher)
+    for table, problem in launcher.problems(job):
+        (document.inner(table) if table else document).refuse(problem)
     if job.launch.spare and not job.elastic:
         document.inner("launch").refuse(
             "spare = true is for programs that join, and elastic = false"
         )
-    if job.launch.launcher is Launcher.PACK:
-        _check_pack(job, document)
-    else:
+    if launcher.needs_command:
         document.require("command")
     if job.work.samples is not None and job.work.epochs is not None:
         document.inner("work").refuse("expected either samples or epochs, not both")
@@ -426,58 +415,6 @@ def _check_nodes(nodes: Nodes, table: Table) -> None:
     listed = isinstance(table.values.get("sizes"), list)
     if listed and nodes.sizes != nodes.only:
         table.refuse_value("sizes", f"only node counts {within}")
-
-
-def _check_pack(job: TrainerJob, document: Table) -> None:
-    launch, table = job.launch, document.inner("launch")
-    if launch.pack is None:
-        table.refuse('launcher = "pack" needs pack, such as "pack.toml"')
-    if launch.options or launch.executable or launch.processes_per_node > 1:
-        table.refuse("a pack takes no options, executable or processes_per_node")
-    if job.command:
-        document.refuse("members of a pack have commands, the pack itself has none")
-    if not job.elastic:
-        document.refuse("elastic = false, and a pack stops and goes on by itself")
-    if launch.spare:
-        table.refuse("spare = true, and a pack has no ranks that could begin in one")
-    if job.nodes.sizes != (1,):
-        document.inner("nodes").refuse("a pack is on one node, expected max = 1")
-
-
-def _check_launch(launch: Launch, table: Table) -> None:
-    if launch.pack is not None and launch.launcher is not Launcher.PACK:
-        table.refuse(f'pack is for launcher = "pack", and it is {launch.launcher}')
-    if launch.launcher is not Launcher.CUSTOM:
-        if launch.command:
-            table.refuse(
-                f'command is for launcher = "custom", and it is {launch.launcher}'
-            )
-        return
-    if launch.options or launch.executable:
-        table.refuse('with launcher = "custom" all goes into command')
-    if not launch.command:
-        table.refuse(
-            'launcher = "custom" needs command, such as '
-            '["mpiexec", "-f", "{hostfile}", "-n", "{processes}"]'
-        )
-    for name in _placeholders(launch.command, table):
-        if name not in PLACEHOLDERS:
-            hint = closest(name, PLACEHOLDERS)
-            known = ", ".join(f"{{{one}}}" for one in PLACEHOLDERS)
-            table.refuse(
-                f"command has {shown(f'{{{name}}}')}, expected one of {known}.{hint}"
-            )
-
-
-def _placeholders(command: tuple[str, ...], table: Table) -> Iterator[str]:
-    for text in command:
-        try:
-            parsed = list(string.Formatter().parse(text))
-        except ValueError as error:
-            table.refuse(f"command has {shown(text)}: {error}; write {{{{ for {{")
-        for _, name, form, conversion in parsed:
-            if name is not None:
-                yield name + (f"!{conversion}" if conversion else "") + (form or "")
 
 
 def _check_progress(job: TrainerJob, progress: Progress, table: Table) -> None:
@@ -512,8 +449,6 @@ def _check_target(job: TrainerJob, target: Target, table: Table) -> None:
 
 def _check_is_told(job: TrainerJob, table: Table) -> None:
     """Refuse a metric that the program cannot tell; an elastic one may tell any."""
-    if job.launch.launcher is Launcher.PACK:
-        table.refuse("a pack tells no metrics; its members' job files can say this")
     if job.elastic:
         return
     if job.progress is None:
@@ -628,6 +563,26 @@ def _check_field(name: str, column: object) -> None:
         raise MismatchError
 
 
+def launcher_name() -> Kind[str]:
+    """Return the kind of names of launchers."""
+    expected = f"one of {', '.join(BUILT_IN)}"
+
+    def read(value: object) -> str:
+        name = str(value)
+        try:
+            find_launcher(name)
+        except UnusableLauncherError as error:
+            raise MismatchError(str(error)) from None
+        except LookupError:
+            known = launcher_names()
+            raise MismatchError(
+                f"one of {', '.join(known)}.{closest(name, known)}"
+            ) from None
+        return name
+
+    return Kind(expected, read, str)
+
+
 def metric() -> Kind[str]:
     """Return the kind of names of metrics."""
     return matching(_METRIC, 'a metric\'s name, such as "loss" or "val/accuracy"')
@@ -716,7 +671,7 @@ def _nodes() -> tuple[Key, ...]:
 
 def _launch(places: Places) -> tuple[Key, ...]:
     return (
-        Key("launcher", one_of(Launcher), "launcher"),
+        Key("launcher", launcher_name(), "launcher"),
         Key("processes_per_node", whole(1, MOST_PROCESSES), "processes_per_node"),
         Key("ahead", yes_or_no(), "ahead"),
         Key("spare", yes_or_no(), "spare"),

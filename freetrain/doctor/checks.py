@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 from freetrain.broker.limits import Mode
 from freetrain.cron.install import ticks_of
 from freetrain.errors import FreeTrainError
-from freetrain.launch.request import CannotLaunchError, flavour_of
+from freetrain.launch.mpirun import flavour_of
+from freetrain.launch.request import CannotLaunchError
 from freetrain.lookahead.base import DEFAULT_FORECASTER
 from freetrain.state.database import (
     Journal,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from freetrain.elastic.checkpoint import CheckpointStore, State
     from freetrain.elastic.files import Clock, RunDir
-    from freetrain.elastic.joining import Launch
+    from freetrain.elastic.launch import Launch
     from freetrain.elastic.sampler import Batch, Chunk
     from freetrain.elastic.world import World
 

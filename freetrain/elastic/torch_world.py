@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from freetrain.elastic.errors import LaunchError
-from freetrain.elastic.joining import find_world, read_launch
+from freetrain.elastic.joining import find_world
+from freetrain.elastic.launch import read_launch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

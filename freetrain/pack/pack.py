@@ -31,6 +31,7 @@ from freetrain.config.schema import (
 )
 from freetrain.elastic.files import replaced
 from freetrain.losscurve.outlook import Better
+from freetrain.pack.shares import MeansName
 from freetrain.priority.flowcon import DEFAULT_ALPHA
 
 if TYPE_CHECKING:
@@ -49,16 +50,6 @@ class SharingName(StrEnum):
 
     FLOWCON = "flowcon"  # by growth efficiency
     FAIR = "fair"  # all the same
-
-
-class MeansName(StrEnum):
-    """By what CPU shares are set."""
-
-    AUTO = "auto"  # the first of the others that can be used
-    CGROUP_V2 = "cgroup-v2"
-    CGROUP_V1 = "cgroup-v1"
-    AFFINITY = "affinity"  # whole CPUs
-    DUTY_CYCLE = "duty-cycle"  # turns of a few milliseconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

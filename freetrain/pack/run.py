@@ -16,26 +16,22 @@ from signal import SIGKILL
 from typing import TYPE_CHECKING, Protocol
 
 from freetrain.config.job import read_job
-from freetrain.elastic.checkpoint import (
-    CheckpointStore,
-    Ending,
-    Outcome,
-    read_outcome,
-    write_outcome,
-)
+from freetrain.elastic.checkpoint import CheckpointStore
 from freetrain.elastic.files import RunDir
 from freetrain.elastic.fragment import Setting
-from freetrain.elastic.joining import fail, read_launch, wait_for_predecessor
+from freetrain.elastic.joining import fail, wait_for_predecessor
+from freetrain.elastic.launch import read_launch
+from freetrain.elastic.outcome import Ending, Outcome, read_outcome, write_outcome
 from freetrain.elastic.stop import Stop, StopFile, StopSignals
 from freetrain.elastic.world import LoneWorld
 from freetrain.errors import BadConfigurationError, FreeTrainError
 from freetrain.launch.request import (
-    DEVICES,
+    DEVICE_VARIABLES,
     LEASE_MARK,
     WORLD_MARK,
-    contract_of,
-    is_kept,
-    said_by,
+    contract_variables,
+    is_passed_on,
+    job_variables,
 )
 from freetrain.losscurve.outlook import Better
 from freetrain.pack.pack import (
@@ -95,7 +91,7 @@ if TYPE_CHECKING:
 
 # The marks by which the agent finds what its lease left behind, members included, and
 # what the pack has from its own lease: the devices, and the way to Slurm.
-_INHERITED = {LEASE_MARK, WORLD_MARK, *DEVICES, *KEPT}
+_INHERITED = {LEASE_MARK, WORLD_MARK, *DEVICE_VARIABLES, *KEPT}
 
 
 def member_environment(
@@ -112,10 +108,10 @@ def member_environment(
     variables = {
         name: text
         for name, text in given.items()
-        if name in _INHERITED or is_kept(name)
+        if name in _INHERITED or is_passed_on(name)
     }
-    told = contract_of(job, berth.run, berth.generation, processes=1)
-    return variables | said_by(job) | told | {MARK: f"{packer.label}/{job.name}"}
+    told = contract_variables(job, berth.run, berth.generation, processes=1)
+    return variables | job_variables(job) | told | {MARK: f"{packer.label}/{job.name}"}
 
 
 # ----------------------------------------------------------------------

@@ -8,12 +8,12 @@ import signal
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from signal import SIGKILL
 from typing import TYPE_CHECKING, Protocol
 
 from freetrain.errors import BadConfigurationError
-from freetrain.pack.pack import MeansName
 from freetrain.pack.processes import packer_of, tell
 
 if TYPE_CHECKING:
@@ -89,6 +89,16 @@ def whole_cpus(
 # What sets CPU shares: one interface, whatever the node lets us do.
 
 NOTHING_DUE_S = math.inf
+
+
+class MeansName(StrEnum):
+    """By what CPU shares are set."""
+
+    AUTO = "auto"  # the first of the others that can be used
+    CGROUP_V2 = "cgroup-v2"
+    CGROUP_V1 = "cgroup-v1"
+    AFFINITY = "affinity"  # whole CPUs
+    DUTY_CYCLE = "duty-cycle"  # turns of a few milliseconds
 
 
 class Means(Protocol):

@@ -84,6 +84,20 @@ def test_the_command_says_what_is_wrong_in_one_line_and_how_it_is_called() -> No
     assert "usage: " in done.stderr
 
 
+def test_an_agent_starts_and_ends_without_heavy_libraries() -> None:
+    """NumPy alone takes longer than all else that an agent's start needs."""
+    program = (
+        "import sys, freetrain.agent.command, freetrain.pack.shares; "
+        "print({'numpy', 'pulp', 'sqlite3', 'rich'} & sys.modules.keys())"
+    )
+
+    said = subprocess.run(  # noqa: S603 -- our own words
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout
+
+    assert said == "set()\n"
+
+
 def test_an_ear_hears_that_its_step_got_term_and_of_nothing_else(
     tmp_path: Path,
 ) -> None:

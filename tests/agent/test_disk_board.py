@@ -10,8 +10,8 @@ import pytest
 from freetrain.agent.board import DiskBoard, Listing
 from freetrain.broker.lease import LeaseKey
 from freetrain.config.job import render_job
-from freetrain.elastic.checkpoint import Ending as Word
-from freetrain.elastic.checkpoint import Outcome, write_outcome
+from freetrain.elastic.outcome import Ending as Word
+from freetrain.elastic.outcome import Outcome, write_outcome
 from freetrain.state.files import (
     Assigned,
     Ended,

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain import elastic
-from freetrain.elastic.checkpoint import Ending, Outcome, write_outcome
 from freetrain.elastic.files import Clock, RunDir
 from freetrain.elastic.fragment import Setting
-from freetrain.elastic.joining import read_launch, wait_for_predecessor
+from freetrain.elastic.joining import wait_for_predecessor
+from freetrain.elastic.launch import read_launch
+from freetrain.elastic.outcome import Ending, Outcome, write_outcome
 from freetrain.elastic.stop import Stop, StopSignals
 from tests.elastic.history import check_samples
 from tests.elastic.launching import Stand, wait_until

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from freetrain.elastic.checkpoint import Ending, read_outcome
 from freetrain.elastic.files import RunDir
+from freetrain.elastic.outcome import Ending, read_outcome
 from freetrain.pack.pack import read_record
 from tests.elastic.launching import REPOSITORY
 

@@ -155,9 +155,7 @@ def node_counts(draw: st.DrawFn) -> jobs.Nodes:
 
 launches = st.builds(
     jobs.Launch,
-    launcher=st.sampled_from(
-        [jobs.Launcher.MPIRUN, jobs.Launcher.SRUN, jobs.Launcher.TORCHRUN]
-    ),
+    launcher=st.sampled_from(["mpirun", "srun", "torchrun"]),
     processes_per_node=st.integers(1, 4_096),
     ahead=st.booleans(),
     threads=st.none() | st.integers(1, 4_096),
@@ -165,12 +163,12 @@ launches = st.builds(
     options=arguments,
 ) | st.builds(
     jobs.Launch,
-    launcher=st.just(jobs.Launcher.CUSTOM),
+    launcher=st.just("custom"),
     command=st.just(("mpiexec", "-f", "{hostfile}", "{{", "-n", "{processes}")),
 )
 packs = st.builds(
     jobs.Launch,
-    launcher=st.just(jobs.Launcher.PACK),
+    launcher=st.just("pack"),
     ahead=st.booleans(),
     threads=st.none() | st.integers(1, 4_096),
     pack=paths,

@@ -45,7 +45,7 @@ def test_a_job_file_says_everything_about_a_trainer() -> None:
 def test_a_pack_names_its_file_and_no_program() -> None:
     job = parse(pack_file(top="weight = 2"))
 
-    assert job.launch.launcher is jobs.Launcher.PACK
+    assert job.launch.launcher == "pack"
     assert job.launch.pack == PLACES.folder / "pack.toml"
     assert (job.command, job.nodes.sizes, job.weight) == ((), (1,), 2.0)
 
@@ -53,7 +53,7 @@ def test_a_pack_names_its_file_and_no_program() -> None:
 def test_a_job_file_says_how_a_trainer_runs() -> None:
     job = parse(WHOLE)
 
-    assert job.launch.launcher is jobs.Launcher.SRUN
+    assert job.launch.launcher == "srun"
     assert (job.launch.processes_per_node, job.launch.threads) == (2, 8)
     assert (job.launch.ahead, job.launch.spare) == (False, False)
     assert (job.work.epochs, job.work.time_limit_s) == (20, 172_800.0)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from freetrain.broker.lease import LeaseKey
-from freetrain.config.job import Launch, Launcher, Nodes, Stop, TrainerJob
+from freetrain.config.job import Launch, Nodes, Stop, TrainerJob
 from freetrain.launch.request import HeadNode, WorldRequest
 from freetrain.state.files import Assigned, Member, TrainerDir
 
@@ -23,14 +23,14 @@ def member(node: str, job_id: int = 7) -> Member:
     )
 
 
-def job(launcher: Launcher = Launcher.MPIRUN, **changes: Any) -> TrainerJob:  # noqa: ANN401
+def job(launcher: str = "mpirun", **changes: Any) -> TrainerJob:  # noqa: ANN401
     of_launch: dict[str, Any] = {
         name: changes.pop(name)
         for name in ("processes_per_node", "threads", "executable", "options")
         if name in changes
     }
     of_launch |= {"command": changes.pop("via")} if "via" in changes else {}
-    if launcher is Launcher.PACK:
+    if launcher == "pack":
         of_launch |= {"pack": PACK}
         changes = {"command": (), "nodes": Nodes(max_nodes=1)} | changes
     stop = {"stop": Stop(signal=changes.pop("signal"))} if "signal" in changes else {}

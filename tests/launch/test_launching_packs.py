@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.agent.machine import marked_processes, send
-from freetrain.config.job import Launcher
-from freetrain.elastic.checkpoint import Ending, Outcome, read_outcome
 from freetrain.elastic.files import Clock
+from freetrain.elastic.outcome import Ending, Outcome, read_outcome
 from freetrain.launch.local import LocalLauncher, this_node
 from freetrain.pack.pack import read_record
 from freetrain.pack.processes import this_packer
@@ -46,7 +45,7 @@ class PackPlace:
     def launch(self, generation: int = 3, text: str = BOTH) -> Session:
         pack = self.stage.folder / "pack.toml"
         pack.write_text(text)
-        a_job = job(Launcher.PACK, directory=pack.parent)
+        a_job = job("pack", directory=pack.parent)
         a_job = replace(a_job, launch=replace(a_job.launch, pack=pack))
         head = this_node({"PATH": os.environ["PATH"], "SLURM_CONF": "/slurm.conf"})
         assigned = request(a_job, nodes=("n1",)).assigned

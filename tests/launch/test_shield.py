@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from freetrain.launch.build import plan_world
-from freetrain.launch.request import Flavour, Tool
+from freetrain.launch.base import Tool, plan_world
+from freetrain.launch.mpirun import Flavour
 from tests.launch.launch_records import job, request
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from freetrain.config.job import StopSignal
-from freetrain.launch.build import plan_world
-from freetrain.launch.request import Flavour, Tool
+from freetrain.launch.base import Tool, plan_world
+from freetrain.launch.mpirun import Flavour
 from freetrain.launch.starter import parse_orders
 from tests.launch.launch_records import job, request
 

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from freetrain.config.job import Launch, Launcher
-from freetrain.launch.request import CannotLaunchError, Flavour, flavour_of
+from freetrain.config.job import Launch
+from freetrain.launch.mpirun import Flavour, flavour_of
+from freetrain.launch.request import CannotLaunchError
 
 _LIBRARIES = Path("/usr/lib/x86_64-linux-gnu")
 TORCHRUN = "FREETRAIN_TORCHRUN"
@@ -55,7 +56,7 @@ def kind_of(name: str, folder: Path) -> Kind:
             found = shutil.which("mpiexec.mpich") or ""
             return _mpirun(name, Flavour.MPICH, (found, found), extra)
         case "srun":
-            return Kind(name, Launch(launcher=Launcher.SRUN))
+            return Kind(name, Launch(launcher="srun"))
         case "torchrun":
             return _torchrun(name)
         case _:
@@ -100,7 +101,7 @@ def _torchrun(name: str) -> Kind:
     found = os.environ.get(TORCHRUN) or shutil.which("torchrun")
     if found is None:
         pytest.skip(f"no torchrun on the PATH, and {TORCHRUN} names none")
-    return Kind(name, Launch(launcher=Launcher.TORCHRUN, executable=found))
+    return Kind(name, Launch(launcher="torchrun", executable=found))
 
 
 def _custom(name: str) -> Kind:
@@ -114,4 +115,4 @@ def _custom(name: str) -> Kind:
         "--leave-session-attached --hostfile {hostfile} "
         "--map-by ppr:1:node --bind-to none -n {processes}"
     )
-    return Kind(name, Launch(launcher=Launcher.CUSTOM, command=tuple(words.split())))
+    return Kind(name, Launch(launcher="custom", command=tuple(words.split())))

@@ -6,9 +6,15 @@ import signal
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from freetrain.pack.pack import MeansName
 from freetrain.pack.processes import Packer
-from freetrain.pack.shares import PERIOD_S, Affinity, DutyCycle, Groups, Place
+from freetrain.pack.shares import (
+    PERIOD_S,
+    Affinity,
+    DutyCycle,
+    Groups,
+    MeansName,
+    Place,
+)
 from tests.pack.fake_kernel import OWN, FakeKernel
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from freetrain.client.submit import Asked, hand_in
 from freetrain.config.site import HoleSettings, LeaseSettings, PlannerSettings, Site
-from freetrain.elastic.checkpoint import read_outcome
+from freetrain.elastic.outcome import read_outcome
 from freetrain.errors import FreeTrainError
 from freetrain.pack.pack import Record, member_folder, read_record
 from freetrain.state.database import read_store

@@ -8,8 +8,9 @@ import pytest
 
 from freetrain.errors import BadConfigurationError, FreeTrainError
 from freetrain.losscurve.outlook import Better
-from freetrain.pack.pack import MeansName, Pack, SharingName, read_pack
+from freetrain.pack.pack import Pack, SharingName, read_pack
 from freetrain.pack.run import Files
+from freetrain.pack.shares import MeansName
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from freetrain.pack.pack import MeansName
 from freetrain.pack.processes import this_packer
-from freetrain.pack.shares import PREFIX, Place, remove_empty_groups
+from freetrain.pack.shares import PREFIX, MeansName, Place, remove_empty_groups
 from tests.pack.fake_kernel import OWN, FakeKernel, Group
 
 PLACE = Place(MeansName.CGROUP_V1, OWN)

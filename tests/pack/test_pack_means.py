@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 
 from freetrain.errors import BadConfigurationError
-from freetrain.pack.pack import MeansName
-from freetrain.pack.shares import ENOUGH_CPUS, Groups, Place, choose, places_in
+from freetrain.pack.shares import (
+    ENOUGH_CPUS,
+    Groups,
+    MeansName,
+    Place,
+    choose,
+    places_in,
+)
 from tests.pack.benches import PACKER, Bench, DutyBench, bench
 from tests.pack.fake_kernel import OWN, FakeKernel
 

@@ -12,9 +12,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.errors import BadConfigurationError
-from freetrain.pack.pack import MeansName
 from freetrain.pack.processes import this_packer, used_s
-from freetrain.pack.shares import KernelFolders, choose, own_places, pin_process
+from freetrain.pack.shares import (
+    KernelFolders,
+    MeansName,
+    choose,
+    own_places,
+    pin_process,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.elastic.files import Clock
-from freetrain.pack.pack import MeansName
 from freetrain.pack.processes import this_packer
 from freetrain.pack.run import pack_id, sweep
-from freetrain.pack.shares import PREFIX, own_places
+from freetrain.pack.shares import PREFIX, MeansName, own_places
 from tests.pack.packs import Stage, until
 
 if TYPE_CHECKING:

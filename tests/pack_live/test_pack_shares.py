@@ -10,10 +10,16 @@ import pytest
 
 from freetrain.elastic.files import Clock
 from freetrain.errors import BadConfigurationError
-from freetrain.pack.pack import MeansName
 from freetrain.pack.processes import marked, this_packer, used_s
 from freetrain.pack.run import pack_id, sweep
-from freetrain.pack.shares import PREFIX, KernelFolders, choose, own_places, whole_cpus
+from freetrain.pack.shares import (
+    PREFIX,
+    KernelFolders,
+    MeansName,
+    choose,
+    own_places,
+    whole_cpus,
+)
 from tests.pack.packs import Stage, until
 
 if TYPE_CHECKING:

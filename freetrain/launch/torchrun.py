@@ -1,0 +1,52 @@
+"""The launcher ``torchrun``: PyTorch's own, one on each node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from freetrain.launch.agent_script import agent_files
+from freetrain.launch.base import Tool
+from freetrain.launch.starter import Command
+from freetrain.launch.steps import StepsLauncher, step_variables
+
+if TYPE_CHECKING:
+    from freetrain.config.job import TrainerJob
+    from freetrain.launch.base import ToolFinder
+    from freetrain.launch.request import HeadNode, PlannedFile, WorldRequest
+
+
+class TorchrunLauncher(StepsLauncher):
+    """Has the nodes' torchruns meet at the head, by a static rendezvous."""
+
+    usual_program = "torchrun"
+    # torchrun itself would end its workers, and exit with an error.
+    signals_children = True
+
+    def find_tool(self, job: TrainerJob, head: HeadNode, finder: ToolFinder) -> Tool:
+        """Return the torchrun that the program would get."""
+        del head
+        name = self.program(job.launch)
+        advice = "activate an environment with PyTorch"
+        return Tool(finder.find(name, advice=advice))
+
+    def agent_files(self, request: WorldRequest, tool: Tool) -> tuple[PlannedFile, ...]:
+        """Return the launch agent."""
+        del tool
+        return agent_files(request)
+
+    def node_commands(
+        self, request: WorldRequest, tool: Tool, *, node_rank: int
+    ) -> tuple[Command, ...]:
+        """Return one node's torchrun."""
+        launch = request.job.launch
+        settings = {
+            "nnodes": len(request.hosts),
+            "node-rank": node_rank,
+            "nproc-per-node": launch.processes_per_node,
+            "master-addr": request.head.address,
+            "master-port": request.port,
+            "max-restarts": 0,
+        }
+        words = [f"--{name}={value}" for name, value in settings.items()]
+        argv = (tool.path, *words, *launch.options, "--no-python", *request.command)
+        return (Command(argv, tuple(step_variables(request).items())),)

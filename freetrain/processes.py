@@ -1,0 +1,144 @@
+"""Processes of this machine, read from /proc: state, session, times, environment.
+
+psutil was measured and is not used: it looks at all processes in 1.8 ms of CPU where
+this takes 0.36 ms (83 processes), and agents do so once a second on nodes that train;
+its import takes 6 ms of an agent's start of 110 ms; and it has no pidfd, without which
+a signal may reach another process that got the number meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PROC = Path("/proc")
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The state of a process, from proc_pid_stat(5).
+
+    Attributes:
+        state: One letter: R, S, T for stopped, Z for a zombie.
+        parent: The process that started it, or inherited it.
+        session: The process that leads its session.
+        cpu_ticks: CPU time of itself and of children that it waited for, in clock
+            ticks.
+        started: When it began, in clock ticks since boot; with its number this tells
+            it from all other processes.
+    """
+
+    state: str
+    parent: int
+    session: int
+    cpu_ticks: int
+    started: int
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it only waits for its parent to take note of its end."""
+        return self.state in {"Z", "X"}
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a signal stopped it, such as SIGSTOP."""
+        return self.state == "T"
+
+
+def process_ids(*, proc: Path = PROC) -> list[int]:
+    """Return the numbers of all processes.
+
+    Raises:
+        OSError: They cannot be listed.
+    """
+    names = os.listdir(proc)  # noqa: PTH208 -- a Path for each is most of the cost
+    return [int(name) for name in names if name.isdecimal()]
+
+
+def status_of(pid: int, *, proc: Path = PROC) -> Status | None:
+    """Return the status of *pid*; None where there is no such process."""
+    try:
+        content = _read(f"{proc}/{pid}/stat")
+    except OSError:
+        return None
+    # The name, in brackets, may hold anything; the other fields come after it.
+    fields = content.rpartition(b")")[2].split()
+    if len(fields) <= _STARTED:
+        return None
+    return Status(
+        state=fields[_STATE].decode("ascii", "replace"),
+        parent=int(fields[_PARENT]),
+        session=int(fields[_SESSION]),
+        cpu_ticks=sum(map(int, fields[_CPU_TIMES])),
+        started=int(fields[_STARTED]),
+    )
+
+
+# Fields of proc_pid_stat(5) after the name, from 0.
+_STATE, _PARENT, _SESSION, _STARTED = 0, 1, 3, 19
+_CPU_TIMES = slice(11, 15)  # user and system, of itself and of children
+
+
+def environments(
+    containing: bytes, *, uid: int | None = None, proc: Path = PROC
+) -> Iterator[tuple[int, bytes]]:
+    r"""Yield the processes whose environment contains some bytes, with it.
+
+    Processes that vanish meanwhile, and those of others that may not be read, are
+    passed over. A process that emptied its environment is not found.
+
+    Args:
+        containing: The bytes; an environment is ``NAME=text\0`` again and again.
+        uid: Whose processes to look at; None for everybody's.
+        proc: Where the kernel shows processes.
+
+    Raises:
+        OSError: The processes cannot be listed.
+    """
+    for pid in process_ids(proc=proc):
+        with suppress(OSError):
+            if uid is not None and os.stat(f"{proc}/{pid}").st_uid != uid:  # noqa: PTH116 -- a Path costs as much again
+                continue
+            environ = _read(f"{proc}/{pid}/environ")
+            if containing in environ:
+                yield pid, environ
+
+
+def context_switches(pid: int, *, proc: Path = PROC) -> int:
+    """Return how often the first thread of *pid* was put on a CPU or off it.
+
+    Raises:
+        OSError: It is gone.
+    """
+    lines = _read(f"{proc}/{pid}/status").splitlines()
+    return sum(int(line.split()[1]) for line in lines if b"ctxt_switches:" in line)
+
+
+def send_signal(pid: int, number: signal.Signals, *, started: int) -> None:
+    """Send a signal to the process *pid* that began at *started*, and to no other.
+
+    Nothing happens where it is gone, also where its number was given to another.
+    """
+    try:
+        handle = os.pidfd_open(pid)
+    except OSError:
+        return
+    try:
+        status = status_of(pid)
+        if status and status.started == started and not status.has_ended:
+            with suppress(OSError):
+                signal.pidfd_send_signal(handle, number)
+    finally:
+        os.close(handle)
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb", buffering=0) as file:  # noqa: PTH123 -- as above
+        return file.readall()
