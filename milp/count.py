@@ -16,7 +16,7 @@ import pulp
 
 from milp.errors import SolverFailedError
 from milp.exact import Limit, cells, corners, hull_of, node_price, price_sizes, search
-from milp.problem import Plan, scale_of
+from milp.problem import SOLVER_TOLERANCE, Plan, scale_of
 from milp.solver import Found, Proposal, whole
 from milp.verify import constraint_violations, drop, gains, plan_gain
 
@@ -423,8 +423,6 @@ _MOST_OPTIONS = 5000
 _SEARCH_STAGES = (1 / 64, 1 / 16, 1 / 4, 1.0)
 # A sum takes about 4 ns.
 _MOST_CELLS = 200_000_000
-# What solvers call optimal may lie this far under the optimum.
-_TOLERANCE = 1e-6
 _AT_LIMIT = "the best of the greedy plan and what the solver found within its limit"
 _NO_SOLVER = "as good as its bound, so that no integer program was needed"
 _SEARCHED = "proven by a search of all that can beat it, without an integer program"
@@ -515,7 +513,7 @@ def _with_point(
         raise SolverFailedError(f"the solver's point was refused: {'; '.join(broken)}.")
     gain = plan_gain(problem, counts)
     short = reduction.gain - gain
-    if found is Found.OPTIMUM and short > _TOLERANCE * abs(reduction.gain):
+    if found is Found.OPTIMUM and short > SOLVER_TOLERANCE * abs(reduction.gain):
         raise SolverFailedError(
             f"the solver calls a gain of {gain:g} optimal, but {reduction.gain:g} is "
             f"known to be possible. Its answer was not used."

@@ -219,8 +219,8 @@ def gap(gain: float, bound: float) -> float:
     return missing / scale if missing > _ROUNDING * scale else 0.0
 
 
-# ----------------------------------------------------------------------
-# How gains are scaled for solvers, whose tolerances are absolute.
+SOLVER_TOLERANCE = 1e-6
+"""Relative; what solvers call optimal may lie this far under the optimum."""
 
 _LARGEST_GAIN = 1e4
 _NOTHING = 1e-200

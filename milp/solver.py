@@ -19,7 +19,7 @@ import pulp
 from milp.errors import SolverFailedError, SolverUnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from milp.problem import Plan
 
@@ -32,40 +32,6 @@ _CANNOT_START = (errno.ENOEXEC, errno.ENOENT, errno.EACCES)
 
 _INTEGRALITY = 1e-5
 """A value further than this from a whole number is no rounding of one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Deadline:
-    """An end by a clock that comes in, so that planning itself knows none.
-
-    Attributes:
-        end_s: When *clock* will have reached it.
-        clock: Seconds that only go up.
-    """
-
-    end_s: float
-    clock: Callable[[], float]
-
-    def left_s(self) -> float:
-        """Return the seconds that are left; below 0 where it has passed."""
-        return self.end_s - self.clock()
-
-    def passed(self) -> bool:
-        """Tell whether nothing is left."""
-        return self.left_s() <= 0.0
-
-    def share(self, part: float) -> Deadline:
-        """Return an earlier end: *part* of what is left from now."""
-        now_s = self.clock()
-        return Deadline(now_s + part * max(0.0, self.end_s - now_s), self.clock)
-
-
-def _no_time() -> float:
-    return 0.0
-
-
-NEVER = Deadline(math.inf, _no_time)
-"""For callers with all the time there is."""
 
 
 class Found(StrEnum):

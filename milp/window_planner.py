@@ -1,134 +1,50 @@
-"""Hits of a class, bent downwards, as straight pieces (docs/model.md, W5)."""
+"""The look-ahead planner of a tick: one call, never late, its plan verified.
+
+:func:`answer_window` begins with the quick search of a replay (``window_search``), goes
+on with a longer search that is led by the prices of the bound (:func:`improve`), and
+hands small windows to an integer program (``window_program``) for a better plan or a
+proof. The longer search repeats three things: the prices are made better, the trainers'
+choices at them are rounded to a plan (:func:`rounded`), and nodes change hands until
+nothing improves it (:class:`Exchange`); at last few trainers at a time choose anew
+(:func:`repair`). docs/model.md, "Windows", has the reasons.
+"""
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import pulp
 
-from milp.errors import SolverFailedError, SolverUnavailableError
 from milp.planner import Outcome
-from milp.problem import gap, scale_of
-from milp.solver import Deadline, Found, whole
-from milp.window import ask, loose_bound, total_gain, violations
-from milp.window_search import WindowPlanner, improve
+from milp.problem import SOLVER_TOLERANCE, gap
+from milp.window import Deadline, total_gain, violations
+from milp.window_bound import (
+    BoundedPlan,
+    Dual,
+    Pool,
+    first_bound,
+    loose_bound,
+    relax,
+    size_rows,
+    tighten,
+)
+from milp.window_search import WindowPlanner
+from milp.window_segments import rows_within, variables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from milp.solver import ModelSolver
-    from milp.window import Dual, Holding, Options, Window
-    from milp.window_search import Improved, WindowPlan
+    from milp.window import Holding, Window
+    from milp.window_bound import Places, SizeRows, Vector
+    from milp.window_search import WindowPlan
 
+_QUICK_SHARE = 0.1
+"""Share of the limit that the quick search may take."""
 
-# ----------------------------------------------------------------------
-# Hits of a class, bent downwards, as straight pieces (docs/model.md, W5).
-
-MOST_ERROR = 1e-6
-"""Hits that a piece may lie below the curve: under a millionth of the gain, as a hit
-costs less than the life that a node has."""
-
-
-class Piece(NamedTuple):
-    """Node counts between two, and hits along the chord between them.
-
-    Attributes:
-        start: Nodes above the least ones at its beginning.
-        nodes: How many more at its end.
-        hits: Hits above those of the least nodes at its beginning.
-        slope: Hits a node.
-    """
-
-    start: int
-    nodes: int
-    hits: float
-    slope: float
-
-
-class Pieces:
-    """Makes pieces of the hits of classes, and keeps where they end.
-
-    A chord of a concave curve lies below it, here by ``MOST_ERROR`` at most: what a
-    plan gains is overrated, never underrated, so that a bound stays one.
-
-    Args:
-        hits: [h_k] By class and node count.
-    """
-
-    def __init__(self, hits: Sequence[Sequence[float]]) -> None:
-        self._hits = hits
-        self._ends: dict[tuple[int, int], list[int]] = {}
-
-    def count(self, k: int, least: int, most: int, *, exact: bool = False) -> int:
-        """Return how many pieces :meth:`of` makes."""
-        if exact or most <= least:
-            return most - least
-        return bisect_left(self._ends_from(k, least), most) + 1
-
-    def of(self, k: int, least: int, most: int, *, exact: bool = False) -> list[Piece]:
-        """Return the pieces of class *k* from *least* to *most* nodes, few as will do.
-
-        Args:
-            k: The class.
-            least: Nodes at the beginning.
-            most: Nodes at the end, no fewer; none make no piece.
-            exact: Whether every node is a piece of its own, without any error.
-        """
-        count = self.count(k, least, most, exact=exact)
-        if exact:
-            ends = list(range(least + 1, most + 1))
-        else:
-            ends = [*self._ends_from(k, least)[: count - 1], most] if count else []
-        hits, starts = self._hits[k], [least, *ends][: len(ends)]
-        return [
-            Piece(
-                start - least,
-                end - start,
-                hits[start] - hits[least],
-                (hits[end] - hits[start]) / (end - start),
-            )
-            for start, end in zip(starts, ends, strict=True)
-        ]
-
-    def _ends_from(self, k: int, least: int) -> list[int]:
-        known = self._ends.get((k, least))
-        if known is None:
-            known = self._ends[k, least] = _ends(self._hits[k], least)
-        return known
-
-
-def _ends(hits: Sequence[float], least: int) -> list[int]:
-    """Return where the longest pieces end that are close enough, one by one.
-
-    A shorter piece from the same beginning is closer to the curve.
-    """
-    ends, start, last = [], least, len(hits) - 1
-    while start < last:
-        near, far = start + 1, last
-        while near < far:
-            middle = (near + far + 1) // 2
-            if _error(hits, start, middle) <= MOST_ERROR:
-                near = middle
-            else:
-                far = middle - 1
-        ends.append(near)
-        start = near
-    return ends
-
-
-def _error(hits: Sequence[float], start: int, end: int) -> float:
-    begin, slope = hits[start], (hits[end] - hits[start]) / (end - start)
-    return max(
-        [hits[n] - begin - slope * (n - start) for n in range(start + 1, end)],
-        default=0.0,
-    )
-
-
-# ----------------------------------------------------------------------
-# The integer program of a window where it is small: a better plan, or a proof.
+_SEARCH_SHARE = 0.8
+"""Share of the rest that the longer search may take."""
 
 _MOST_VARIABLES = 5_000
 """CBC proves most windows of that size within a second; twice as many take it more than
@@ -137,158 +53,7 @@ five to find anything."""
 _LEAST_S = 0.3
 """A solver's start and PuLP's import are not worth less."""
 
-_SOLVER_SHARE = 0.6
-"""Of what is left; CBC was seen to end 0.9 s after a limit of 2 s."""
-
-TOLERANCE = 1e-6
-"""Relative; what solvers call optimal may lie this far under the optimum."""
-
 _NO_PRICES = "searched; no time, or too many sizes and classes, for prices"
-
-
-class Proof(NamedTuple):
-    """What the program says of a plan.
-
-    Attributes:
-        holdings: The plan, or a better one.
-        gain: Of it, W0.
-        bound: No plan gains more.
-        reason: Why it is no better known; empty where nothing is to be said.
-    """
-
-    holdings: tuple[Holding, ...]
-    gain: float
-    bound: float
-    reason: str
-
-
-def prove(
-    window: Window,
-    known: Proof,
-    searched: Improved,
-    *,
-    solver: ModelSolver | None,
-    deadline: Deadline,
-) -> Proof:
-    """Improve on *known* by the integer program, or prove it, if that is small enough.
-
-    Args:
-        window: The problem.
-        known: The best plan and bound so far.
-        searched: What the search knows of sizes and prices.
-        solver: Runs the program; None for CBC.
-        deadline: When to have an answer.
-    """
-    options, dual = searched.options, searched.dual
-    if options is None or dual is None:
-        return known._replace(reason=_NO_PRICES)
-    rows = rows_within(options, dual, known)
-    size = variables(window, options, rows)
-    if size > _MOST_VARIABLES:
-        return known._replace(
-            reason=f"searched; {size} variables or more are too many for a program"
-        )
-    if deadline.left_s() < _LEAST_S:
-        return known._replace(reason="searched; no time was left for a program")
-    # PuLP takes 0.1 s to import, which a tick with nothing to prove is spared.
-    from milp.solver import Cbc  # noqa: PLC0415
-
-    program = build(window, options, rows)
-    program.begin(options.pool.rows(known.holdings).tolist())
-    chosen = Cbc(warm=True) if solver is None else solver
-    limit_s = _SOLVER_SHARE * deadline.left_s()
-    try:
-        found = chosen.solve(program.model, limit_s=max(limit_s, 0.0))
-        return _judged(window, known, program, found)
-    except (SolverFailedError, SolverUnavailableError) as error:
-        return known._replace(reason=f"{error} The search's plan stays.")
-
-
-def rows_within(options: Options, dual: Dual, known: Proof) -> list[list[int]]:
-    """Return the rows, by trainer, that a better plan than *known* may have (R4).
-
-    The size that the known plan has is always among them.
-    """
-    losses = ask(options, dual.prices).losses
-    slack = TOLERANCE * abs(known.bound)
-    within = losses <= dual.value - known.gain + slack
-    ends = options.ends
-    rows = []
-    for kind, own in zip(options.kind.tolist(), known.holdings, strict=True):
-        numbers = np.arange(options.first[kind], ends[kind])
-        mine = options.size[numbers] == sum(own.values())
-        rows.append(numbers[within[numbers] | mine].tolist())
-    return rows
-
-
-def variables(window: Window, options: Options, rows: Sequence[Sequence[int]]) -> int:
-    """Return how many variables a program has, or, if too many, a part of them.
-
-    Args:
-        window: The problem.
-        options: Sizes of all trainers.
-        rows: Of the options, by trainer.
-    """
-    numbers = [row for own in rows for row in own]
-    least = len(numbers) + int((options.room[numbers] > 0).sum())
-    if least > _MOST_VARIABLES:
-        return least
-    made = Pieces(options.pool.hits.tolist())
-    chosen = [
-        (one.curve, row)
-        for one, own in zip(window.trainers, rows, strict=True)
-        for row in own
-    ]
-    for curve, row in chosen:
-        exact = curve.value_per_s.item(int(options.size[row])) < 0.0
-        froms, rooms = options.least[row].tolist(), options.room[row].tolist()
-        counts = [
-            made.count(k, start, start + room, exact=exact)
-            for k, (start, room) in enumerate(zip(froms, rooms, strict=True))
-        ]
-        # A piece alone needs no variable that chooses it.
-        least += sum([2 * n - 1 for n in counts if n > 1])
-        if least > _MOST_VARIABLES:
-            break
-    return least
-
-
-def _judged(window: Window, known: Proof, program: Program, found: Found) -> Proof:
-    """Take the solver's answer in, if it is sound and no worse than it should be.
-
-    Raises:
-        SolverFailedError: It breaks a constraint, or is called optimal though a
-            better plan is known.
-    """
-    if found is Found.INFEASIBLE:
-        raise SolverFailedError("It has a plan, but the solver calls it infeasible.")
-    if found is Found.NOTHING:
-        return known._replace(reason="searched; the solver found nothing in its time")
-    holdings = program.options.pool.holdings(program.counts())
-    broken = violations(window, holdings, claimed=0.0, least=-np.inf)
-    if broken:
-        raise SolverFailedError(f"the solver's point was refused: {'; '.join(broken)}.")
-    gain, slack = total_gain(window, holdings), TOLERANCE * abs(known.gain)
-    if found is Found.OPTIMUM and max(gain, program.value()) < known.gain - slack:
-        raise SolverFailedError(
-            f"the solver calls a gain of {gain:g} optimal, but {known.gain:g} is known "
-            f"to be possible. Its answer was not used."
-        )
-    better = known if gain <= known.gain else Proof(holdings, gain, known.bound, "")
-    if found is not Found.OPTIMUM:
-        return better._replace(reason="the best of the search and the solver in time")
-    most = max(program.value(), better.gain) + slack
-    return better._replace(bound=min(known.bound, most), reason="")
-
-
-# ----------------------------------------------------------------------
-# The look-ahead planner for a tick: one call, never late, its plan verified.
-
-_FIRST = 0.1
-"""Share of the limit that moves of whole classes may take."""
-
-_SEARCH = 0.8
-"""Share of the rest that the longer search may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,9 +62,9 @@ class WindowAnswer:
 
     Attributes:
         holdings: Nodes by trainer and class; no constraint is broken.
-        gain: What they gain, W0.
-        kept_gain: What keeping the present plan gains; never more than ``gain``.
-        bound: What no plan exceeds; never less than ``gain``.
+        gain: Their gain, W0.
+        kept_gain: Gain of the present plan; never more than ``gain``.
+        bound: No plan gains more; never less than ``gain``.
         outcome: Proven optimal, the best found, or the present plan because nothing
             better could be trusted.
         reason: Why, where there is more to say; for people.
@@ -314,7 +79,7 @@ class WindowAnswer:
 
     @property
     def gap(self) -> float:
-        """How far it is below the bound at most, as ``milp.gap`` has it."""
+        """How far it is below the bound at most; see ``milp.problem.gap``."""
         return gap(self.gain, self.bound)
 
 
@@ -333,41 +98,70 @@ def answer_window(
         starts: Node counts by trainer to begin from besides the present plan, for
             example the published planner's.
         limit_s: Seconds that all of this may take; at 0 the present plan stays, or
-            what the first glance finds.
+            what the first steps find.
         clock: Seconds that only go up, for example ``time.monotonic``.
         solver: Runs the integer program where the window is small enough; None for
             CBC, which is loaded only if it is needed.
     """
     deadline = Deadline(clock() + limit_s, clock)
-    plan = WindowPlanner().plan(window, starts, stop=deadline.share(_FIRST).passed)
+    plan = WindowPlanner().plan(
+        window, starts, stop=deadline.share(_QUICK_SHARE).passed
+    )
     if plan.refused:
         return _kept(window, plan, plan.refused)
-    better = improve(window, plan.holdings, plan.kept, deadline.share(_SEARCH))
+    better = improve(window, plan.holdings, plan.kept, deadline.share(_SEARCH_SHARE))
     gain = total_gain(window, better.holdings)
     broken = violations(window, better.holdings, claimed=gain, least=plan.kept_gain)
-    if broken or gain > better.bound + TOLERANCE * abs(gain):
+    if broken or gain > better.bound + SOLVER_TOLERANCE * abs(gain):
         why = f"W3: gains {gain!r}, more than the bound {better.bound!r}"
         return _kept(window, plan, broken or (why,))
-    known = Proof(better.holdings, gain, better.bound, "")
+    known = BoundedPlan(better.holdings, gain, better.bound, "")
     if not _is_proven(known):
-        known = prove(window, known, better, solver=solver, deadline=deadline)
+        known = _solved(window, known, better, solver=solver, deadline=deadline)
     # The same holdings may add up to another last digit in another order.
     least = min(plan.kept_gain, known.gain)
-    return _answer(known, least)
-
-
-def _answer(known: Proof, kept_gain: float) -> WindowAnswer:
     most = max(known.bound, known.gain)
-    made = WindowAnswer(
-        known.holdings, known.gain, kept_gain, most, Outcome.PROVEN, known.reason
-    )
-    if _is_proven(known):
-        return made
-    return replace(made, outcome=Outcome.INCUMBENT)
+    outcome = Outcome.PROVEN if _is_proven(known) else Outcome.INCUMBENT
+    return WindowAnswer(known.holdings, known.gain, least, most, outcome, known.reason)
 
 
-def _is_proven(known: Proof) -> bool:
-    return known.bound - known.gain <= 2.0 * TOLERANCE * abs(known.gain)
+def _is_proven(known: BoundedPlan) -> bool:
+    return known.bound - known.gain <= 2.0 * SOLVER_TOLERANCE * abs(known.gain)
+
+
+def _solved(
+    window: Window,
+    known: BoundedPlan,
+    searched: SearchResult,
+    *,
+    solver: ModelSolver | None,
+    deadline: Deadline,
+) -> BoundedPlan:
+    """Improve on *known* by the integer program, or prove it, if that is small enough.
+
+    Args:
+        window: The problem.
+        known: The best plan and bound so far.
+        searched: The sizes and prices of the search.
+        solver: Runs the program; None for CBC.
+        deadline: When to have an answer.
+    """
+    rows, dual = searched.rows, searched.dual
+    if rows is None or dual is None:
+        return known._replace(reason=_NO_PRICES)
+    chosen = rows_within(rows, dual, known)
+    size = variables(window, rows, chosen, enough=_MOST_VARIABLES)
+    if size > _MOST_VARIABLES:
+        return known._replace(
+            reason=f"searched; {size} variables or more are too many for a program"
+        )
+    if deadline.left_s() < _LEAST_S:
+        return known._replace(reason="searched; no time was left for a program")
+    # PuLP takes 0.1 s to import, which a tick with nothing to prove is spared.
+    from milp.window_program import build, prove  # noqa: PLC0415
+
+    program = build(window, rows, chosen)
+    return prove(window, program, known, solver=solver, deadline=deadline)
 
 
 def _kept(window: Window, plan: WindowPlan, why: Sequence[str]) -> WindowAnswer:
@@ -377,193 +171,524 @@ def _kept(window: Window, plan: WindowPlan, why: Sequence[str]) -> WindowAnswer:
     return WindowAnswer(plan.kept, gain, gain, most, Outcome.KEPT, reason)
 
 
-# ----------------------------------------------------------------------
-# W0 as an integer program in PuLP (docs/model.md, W4 to W8).
+# The longer search.
+
+_ROUNDS = 5
+"""Prices are made better and rounded so often; a sixth time seldom helps."""
+
+_STEPS = 15
+"""Of the bound in a round."""
+
+_LAST_STEPS = 40
+"""Of the bound, once the plan is there."""
+
+_ATTEMPTS = 1.5
+"""At repairing the best plan, for each trainer."""
+
+_MOST_CELLS = 2_000_000
+"""Sizes times classes; one relaxation of so many takes 0.1 s and 100 MB."""
+
+_FEW_CLASSES = 16
+"""Classes are merged to so many for a bound where there are too many cells."""
+
+_CLOSE = 1e-7
 
 
-class _Part(NamedTuple):
-    """A piece of one class at one size of one trainer.
-
-    Attributes:
-        piece: Where it is.
-        chosen: [s] 1 if the count lies on it.
-        more: [y] Nodes from its beginning on.
-    """
-
-    piece: Piece
-    chosen: pulp.LpVariable
-    more: pulp.LpVariable
-
-
-class _Row(NamedTuple):
-    """One size of one trainer.
-
-    Attributes:
-        row: Of the options.
-        chosen: [z] 1 if the trainer has this size.
-        parts: By class; none where there is nothing to choose.
-    """
-
-    row: int
-    chosen: pulp.LpVariable
-    parts: list[list[_Part]]
-
-
-class Program(NamedTuple):
-    """A model, where to begin from, and where to read its answer.
+class SearchResult(NamedTuple):
+    """The plan and bound of the longer search.
 
     Attributes:
-        model: The PuLP model; its objective is the gain times ``scale``.
-        rows: By trainer.
-        options: What the rows are of.
-        scale: Factor of the objective, for the solver's tolerances.
+        holdings: The plan, no worse than the one that it began from.
+        bound: No plan gains more.
+        rows: Sizes of all trainers; None where there was no time, or where there are
+            too many sizes and classes.
+        dual: The prices that give the bound; None as ``rows``.
     """
 
-    model: pulp.LpProblem
-    rows: list[list[_Row]]
-    options: Options
-    scale: float
-
-    def begin(self, counts: Sequence[Sequence[int]]) -> None:
-        """Set the variables to a plan whose sizes are among the rows."""
-        for variable in self.model.variables():
-            variable.setInitialValue(0)
-        for own, wanted in zip(self.rows, counts, strict=True):
-            for one in own:
-                if int(self.options.size[one.row]) == sum(wanted):
-                    _set(one, self.options, wanted)
-
-    def counts(self) -> list[list[int]]:
-        """Return the solved nodes by trainer and class.
-
-        Raises:
-            SolverFailedError: A variable that counts has no whole value.
-        """
-        return [self._counts_of(own) for own in self.rows]
-
-    def value(self) -> float:
-        """Return the solved objective in objective units."""
-        # Where all gains are 0, PuLP adds a variable that never has a value.
-        terms = self.model.objective.items()
-        summed = sum([factor * one.value() for one, factor in terms if factor])
-        return float(summed) / self.scale
-
-    def _counts_of(self, own: list[_Row]) -> list[int]:
-        counts = [0] * len(self.options.pool.nodes)
-        for one in own:
-            least = self.options.least[one.row].tolist()
-            [chosen] = whole([one.chosen])
-            for k, parts in enumerate(one.parts):
-                counts[k] += chosen * least[k]
-                for part in parts:
-                    on, more = whole([part.chosen, part.more])
-                    counts[k] += part.piece.start * on + more
-        return counts
+    holdings: tuple[Holding, ...]
+    bound: float
+    rows: SizeRows | None
+    dual: Dual | None
 
 
-def _set(one: _Row, options: Options, wanted: Sequence[int]) -> None:
-    one.chosen.setInitialValue(1)
-    for k, parts in enumerate(one.parts):
-        above = wanted[k] - int(options.least[one.row, k])
-        for part in parts:
-            start, nodes, *_ = part.piece
-            if above <= start + nodes:
-                part.chosen.setInitialValue(1)
-                part.more.setInitialValue(above - start)
-                break
+def improve(
+    window: Window,
+    holdings: Sequence[Holding],
+    kept: Sequence[Holding],
+    deadline: Deadline,
+) -> SearchResult:
+    """Return a plan no worse than *holdings*, and a bound, by *deadline*.
 
-
-def build(window: Window, options: Options, rows: Sequence[Sequence[int]]) -> Program:
-    """Build the program over *rows* of *options*, by trainer.
-
-    Each trainer's rows contain a size that it can have whatever others do.
+    Args:
+        window: The problem.
+        holdings: A plan that breaks nothing.
+        kept: The present plan, with all trainers on one of their sizes.
+        deadline: When to stop.
     """
-    model = pulp.LpProblem("window", pulp.LpMaximize)
-    base = options.base[[row for own in rows for row in own]]
-    largest = max((abs(gain) for gain in base.tolist()), default=0.0)
-    largest = max(largest, float(abs(options.slope).max(initial=0.0)))
-    scale = scale_of(largest)
-    writer = _Writer(window, options, model, scale)
-    made = [writer.trainer(place, own) for place, own in enumerate(rows)]
-    writer.finish()
-    return Program(model, made, options, scale)
+    pool, most = Pool.of(window), loose_bound(window)
+    sizes = sum([len(trainer.curve.sizes) + 1 for trainer in window.trainers])
+    cells = sizes * len(pool.nodes)
+    if not cells or deadline.passed():
+        return SearchResult(tuple(holdings), most, None, None)
+    if cells > _MOST_CELLS:
+        return _improve_many(window, pool, (holdings, kept), most, deadline)
+    rows = size_rows(window, pool)
+    search = _Search(window, rows, pool.rows(holdings))
+    search.improve(pool.rows(kept), deadline)
+    value = min(most, search.dual.value)
+    return SearchResult(pool.holdings(search.counts.tolist()), value, rows, search.dual)
 
 
-class _Writer:
-    """Writes the program down, trainer by trainer."""
+def _improve_many(
+    window: Window,
+    pool: Pool,
+    plans: Sequence[Sequence[Holding]],
+    most: float,
+    deadline: Deadline,
+) -> SearchResult:
+    """Return the best of *plans* after exchanges, and a bound by merged classes.
 
-    def __init__(
-        self, window: Window, options: Options, model: pulp.LpProblem, scale: float
-    ) -> None:
-        self._window, self._options = window, options
-        self._model, self._scale = model, scale
-        self._gain: list[pulp.LpAffineExpression] = []
-        self._pieces = Pieces(options.pool.hits.tolist())
-        self._fresh = [options.pool.fresh(one) for one in window.trainers]
-        self._used: list[list[pulp.LpAffineExpression]] = [
-            [] for _ in options.pool.nodes
+    Args:
+        window: The problem.
+        pool: Its classes.
+        plans: Where to begin from; they break nothing.
+        most: A bound.
+        deadline: When to stop.
+    """
+    changes = (exchange := Exchange(window, pool)).changes
+    gain, best = -np.inf, pool.rows(plans[0])
+    for plan in plans:
+        changes.load(pool.rows(plan))
+        exchange.run(deadline.share(0.5))
+        if changes.gain > gain:
+            gain, best = changes.gain, changes.counts.copy()
+    if all(float(t.curve.value_per_s.min()) >= 0.0 for t in window.trainers):
+        rows = size_rows(window, pool.merged(_FEW_CLASSES))
+        dual = first_bound(rows, deadline)
+        dual = tighten(rows, dual, reached=gain, steps=_LAST_STEPS, deadline=deadline)
+        most = min(most, dual.value)
+    return SearchResult(pool.holdings(best.tolist()), most, None, None)
+
+
+class _Search:
+    """The best plan so far, and the best bound.
+
+    Attributes:
+        counts: Of the plan, nodes by trainer and class.
+        dual: The bound.
+    """
+
+    def __init__(self, window: Window, rows: SizeRows, counts: Places) -> None:
+        self._rows = rows
+        self._exchange = Exchange(window, rows.pool)
+        self._gain = -np.inf
+        self.counts = counts
+        self.dual = Dual(np.inf, np.zeros(len(rows.pool.nodes)))
+
+    def improve(self, kept: Places, deadline: Deadline) -> None:
+        """Search from the plan, from *kept*, and from the choices at prices."""
+        rows = self._rows
+        self._try(self.counts, deadline)
+        if (kept != self.counts).any():
+            self._try(kept, deadline)
+        self.dual = first_bound(rows, deadline)
+        for _ in range(_ROUNDS):
+            if self._is_done() or deadline.passed():
+                return
+            self._tighten(_STEPS, deadline)
+            self._try(rounded(rows, self.dual, kept), deadline)
+        self._exchange.changes.load(self.counts)
+        half, rounds = deadline.share(0.5), int(_ATTEMPTS * len(self.counts))
+        repair(self._exchange, rows, self.dual, rounds=rounds, deadline=half)
+        self._take()
+        self._tighten(_LAST_STEPS, deadline)
+
+    def _tighten(self, steps: int, deadline: Deadline) -> None:
+        self.dual = tighten(
+            self._rows,
+            self.dual,
+            reached=self._gain,
+            steps=steps,
+            deadline=deadline,
+        )
+
+    def _is_done(self) -> bool:
+        return self.dual.value - self._gain <= _CLOSE * abs(self._gain)
+
+    def _try(self, counts: Places, deadline: Deadline) -> None:
+        self._exchange.changes.load(counts)
+        self._exchange.run(deadline)
+        self._take()
+
+    def _take(self) -> None:
+        changes = self._exchange.changes
+        if changes.gain > self._gain:
+            self._gain, self.counts = changes.gain, changes.counts.copy()
+
+
+# Exchange: any number of nodes of a class change hands.
+
+
+class Columns(NamedTuple):
+    """Node counts of every class, one after the other: 0 .. all nodes of it.
+
+    Attributes:
+        first: Where each class begins.
+        k: Class of a column.
+        nodes: How many of it.
+        most: All nodes of that class.
+        life_s: Its life.
+    """
+
+    first: Places
+    k: Places
+    nodes: Places
+    most: Places
+    life_s: Vector
+
+    @classmethod
+    def of(cls, pool: Pool) -> Columns:
+        """Return the columns of *pool*."""
+        lengths = pool.nodes + 1
+        first = np.concatenate(([0], np.cumsum(lengths)[:-1])).astype(np.intp)
+        k = np.repeat(np.arange(len(lengths)), lengths)
+        return cls(
+            first, k, np.arange(len(k)) - first[k], pool.nodes[k], pool.life_s[k]
+        )
+
+
+class ChangeTable:
+    """A plan under search, and the gain of giving or taking any nodes of any class.
+
+    Attributes:
+        counts: [x_jk] Nodes by trainer and class.
+        gains: By trainer, W0.
+        gives: By trainer and column: added gain of giving so many; -inf where M2 or
+            M4 forbid it.
+        takes: The same for taking, from the free nodes or another trainer.
+    """
+
+    def __init__(self, window: Window, pool: Pool, columns: Columns) -> None:
+        trainers, weight = window.trainers, window.change_weight
+        self._pool, self._columns = pool, columns
+        self._held = pool.rows([trainer.held for trainer in trainers])
+        self._before = self._held.sum(axis=1)
+        self._most = max([len(t.curve.value_per_s) for t in trainers], default=1)
+        self._worth = np.zeros((len(trainers), self._most + 1))
+        self._sized = np.zeros(self._worth.shape, dtype=np.bool_)
+        for place, trainer in enumerate(trainers):
+            sizes = [0, *trainer.curve.sizes]
+            self._worth[place, sizes] = trainer.curve.value_per_s[sizes]
+            self._sized[place, sizes] = True
+        present = [
+            weight * trainer.curve.value_per_s.item(n)
+            for trainer, n in zip(trainers, self._before.tolist(), strict=True)
         ]
+        self._up = np.array([trainer.up_s for trainer in trainers]) * present
+        self._down = np.array([trainer.down_s for trainer in trainers]) * present
+        self._start_s = np.where(
+            self._before > 0, 0.0, [weight * t.start_s for t in trainers]
+        )
+        self._new_share = [pool.new_hit_share(t) for t in trainers]
+        self._loss_s = np.array([window.hit_weight * t.loss_s for t in trainers])
+        self.counts = self._held.copy()
+        self.gains = np.zeros(len(trainers))
+        self.gives = np.full((len(trainers), len(columns.k)), -np.inf)
+        self.takes = self.gives.copy()
 
-    def trainer(self, place: int, rows: Sequence[int]) -> list[_Row]:
-        """Add one trainer: one of its sizes (W4), its nodes by class."""
-        made = [self._row(place, row) for row in rows]
-        self._model += pulp.lpSum(one.chosen for one in made) == 1  # W4
-        return made
+    @property
+    def gain(self) -> float:
+        """The plan's gain."""
+        return float(self.gains.sum())
 
-    def finish(self) -> None:
-        """Add what all trainers share: the objective (W8) and the nodes (W7)."""
-        self._model += pulp.lpSum(self._gain)
-        for used, nodes in zip(
-            self._used, self._options.pool.nodes.tolist(), strict=True
+    def load(self, counts: Places) -> None:
+        """Make *counts* the plan; all of them are sizes and break nothing."""
+        self.counts[:] = counts
+        for place in range(len(counts)):
+            self.refresh(place)
+
+    def without_taken(self, place: int) -> Places:
+        """Return a trainer's nodes if it gives all that it took in this plan."""
+        counts, held = self.counts[place], self._held[place]
+        is_size = self._sized[place, self._before[place]]
+        least: Places = np.minimum(counts, held) if is_size else counts.copy()
+        return least
+
+    def refresh(self, place: int) -> None:
+        """Work out anew the gain of trainer *place*, now and by any change."""
+        pool, columns, counts = self._pool, self._columns, self.counts[place]
+        new_share = self._new_share[place]
+        nodes, life_s = int(counts.sum()), float(counts @ pool.life_s)
+        hits_of = new_share * pool.hits[np.arange(len(counts)), counts]
+        hits = float(hits_of.sum())
+        now = self._values(
+            place, np.array([nodes]), np.array([life_s]), np.array([hits])
+        )
+        self.gains[place] = now[0]
+        mine, others = counts[columns.k], hits - hits_of[columns.k]
+        for sign, kept, most in (
+            (-1, self.gives, self._giveable(place)),
+            (1, self.takes, self._takeable(place)),
         ):
-            if used:
-                self._model += pulp.lpSum(used) <= nodes
+            allowed = columns.nodes <= most[columns.k]
+            more = np.where(allowed, sign * columns.nodes, 0)
+            row = self._values(
+                place,
+                nodes + more,
+                life_s + more * columns.life_s,
+                others + new_share[columns.k] * pool.hits[columns.k, mine + more],
+            )
+            kept[place] = np.where(allowed, row - now[0], -np.inf)
 
-    def _row(self, place: int, row: int) -> _Row:
-        options, name = self._options, f"{place}_{row}"
-        chosen = self._model.add_variable(f"z_{name}", 0, 1, pulp.LpInteger)
-        self._gain.append(self._scale * float(options.base[row]) * chosen)
-        parts = [
-            self._parts(place, row, k, chosen) for k in range(len(options.pool.nodes))
+    def _giveable(self, place: int) -> Places:
+        """Return the nodes by class that may be given: never below and above (M4)."""
+        counts, held = self.counts[place], self._held[place]
+        over = np.maximum(counts - held, 0)
+        if not over.any():
+            mine: Places = counts
+            return mine
+        # A trainer above in one class only can get below by giving of that class.
+        most: Places = np.where(over == over.sum(), counts, over)
+        return most
+
+    def _takeable(self, place: int) -> Places:
+        counts, held = self.counts[place], self._held[place]
+        room: Places = np.minimum(
+            self._pool.nodes - counts, self._most - 1 - int(counts.sum())
+        ).clip(0)
+        under = np.maximum(held - counts, 0)
+        if not under.any():
+            return room
+        most: Places = np.where(under == under.sum(), room, np.minimum(room, under))
+        return most
+
+    def _values(
+        self,
+        place: int,
+        nodes: Places,
+        life_s: Vector,
+        hits: Vector,
+    ) -> Vector:
+        """Return W0 of trainer *place* for many holdings; -inf off its sizes."""
+        before = self._before[place]
+        useful_s = life_s / np.maximum(nodes, 1) - self._loss_s[place] * hits
+        gain = self._worth[place, nodes] * (useful_s - self._start_s[place])
+        gain -= np.where(nodes > before, self._up[place], 0.0)
+        gain -= np.where(nodes < before, self._down[place], 0.0)
+        allowed: Vector = np.where(self._sized[place, nodes], gain, -np.inf)
+        return allowed
+
+
+_WORTH_IT = 1e-9
+"""Relative to the plan's value; less is rounding."""
+
+NO_TRAINER = -1
+
+
+class _Trade(NamedTuple):
+    """Nodes of a class that *giver* gives and *taker* takes, the rest from or to free.
+
+    Either is ``NO_TRAINER`` where only free nodes are its counterpart.
+    """
+
+    gain: float
+    k: int
+    giver: int
+    given: int
+    taker: int
+    taken: int
+
+
+class Exchange:
+    """Improves plans of one window, one move after the other, the best one each time.
+
+    A move: a trainer, or none, gives any number of nodes of a class, and a trainer, or
+    none, takes any number of these and of the free ones.
+    """
+
+    def __init__(self, window: Window, pool: Pool) -> None:
+        self._pool, self._columns = pool, Columns.of(pool)
+        self.changes = ChangeTable(window, pool, self._columns)
+
+    def free(self) -> Places:
+        """Return the nodes by class that no trainer has in the plan."""
+        free: Places = self._pool.nodes - self.changes.counts.sum(axis=0)
+        return free
+
+    def run(self, deadline: Deadline) -> int:
+        """Move until nothing improves the plan; return how many moves that took."""
+        changes, free, moves = self.changes, self.free(), 0
+        if not changes.gives.size:
+            return 0
+        while not deadline.passed():
+            move = self._best(free)
+            if move.gain <= _WORTH_IT * (1.0 + float(np.abs(changes.gains).sum())):
+                break
+            self._make(move, free)
+            moves += 1
+        return moves
+
+    def _make(self, move: _Trade, free: Places) -> None:
+        for place, more in ((move.giver, -move.given), (move.taker, move.taken)):
+            if place != NO_TRAINER:
+                self.changes.counts[place, move.k] += more
+                free[move.k] -= more
+                self.changes.refresh(place)
+
+    def _best(self, free: Places) -> _Trade:
+        """Return the best move; no trainer gives to itself."""
+        gives, takes = self.changes.gives, self.changes.takes
+        best = self._pair(gives, takes, free)
+        if best.giver != best.taker or best.giver == NO_TRAINER:
+            return best
+        without = gives.copy(), takes.copy()
+        for gains in without:
+            gains[best.giver] = -np.inf
+        either = (
+            self._pair(without[0], takes, free),
+            self._pair(gives, without[1], free),
+        )
+        apart = [move for move in either if move.giver != move.taker]
+        return max(apart, default=_Trade(0.0, 0, NO_TRAINER, 0, NO_TRAINER, 0))
+
+    def _pair(
+        self,
+        gives: Vector,
+        takes: Vector,
+        free: Places,
+    ) -> _Trade:
+        columns = self._columns
+        given, taken = gives.max(axis=0), takes.max(axis=0)
+        given[columns.first] = taken[columns.first] = 0.0
+        for start, nodes in zip(columns.first, self._pool.nodes, strict=True):
+            run = taken[start : start + nodes + 1]
+            np.maximum.accumulate(run, out=run)
+        reach = np.minimum(columns.nodes + free[columns.k], columns.most)
+        both = given + taken[columns.first[columns.k] + reach]
+        column = int(both.argmax())
+        k, count = int(columns.k[column]), int(columns.nodes[column])
+        giver = int(gives[:, column].argmax()) if count else NO_TRAINER
+        first = int(columns.first[k])
+        within = takes[:, first : first + int(reach[column]) + 1]
+        taker, most = divmod(int(within.argmax()), within.shape[1])
+        if not most or within[taker, most] <= 0.0:
+            taker, most = NO_TRAINER, 0
+        return _Trade(float(both[column]), k, giver, count, taker, most)
+
+
+# From prices to plans, and large steps out of a plan that no exchange improves.
+
+
+def rounded(rows: SizeRows, dual: Dual, held: Places) -> Places:
+    """Return counts near those that trainers choose at *dual*'s prices.
+
+    Trainers that want to shrink do. The others choose among the nodes left then, one
+    after the other, those first that gain most by a node.
+
+    Args:
+        rows: Sizes of all trainers.
+        dual: Prices.
+        held: A plan that breaks nothing, near what is held now.
+    """
+    relaxed = relax(rows, dual.prices)
+    takes, counts = relaxed.takes[relaxed.chosen], held.copy()
+    waits_loses = relaxed.losses[rows.first][rows.kind]
+    wanted, before = takes.sum(axis=1), held.sum(axis=1)
+    shrinking = (wanted < before) & (takes <= held).all(axis=1)
+    counts[shrinking] = takes[shrinking]
+    free = rows.pool.nodes - counts.sum(axis=0)
+    gained = waits_loses / np.maximum(wanted, 1)
+    growing = np.flatnonzero(wanted > before)
+    choose_again(
+        rows, dual.prices, growing[np.argsort(-gained[growing])], counts, free=free
+    )
+    return counts
+
+
+def choose_again(
+    rows: SizeRows,
+    prices: Vector,
+    places: Iterable[int],
+    counts: Places,
+    *,
+    free: Places,
+) -> None:
+    """Let trainers choose anew in the order of *places*, each from the nodes left.
+
+    *counts* and *free* are changed.
+    """
+    for place in places:
+        own = rows.of(place)
+        within = counts[place] + free
+        fitting = (own.least <= within).all(axis=1)
+        room = np.minimum(own.room, (within - own.least).clip(0))
+        values, takes = own._replace(room=room).best(prices)
+        values[~fitting] = -np.inf
+        row = int(values.argmax())
+        if values[row] > -np.inf:
+            free += counts[place] - takes[row]
+            counts[place] = takes[row]
+
+
+_TOGETHER = 8
+"""Trainers that choose anew together; 3 and 20 find less in the same time."""
+
+_GOLDEN = 0.618034
+
+_PROGRESS = 1e-9
+
+
+def repair(
+    exchange: Exchange,
+    rows: SizeRows,
+    dual: Dual,
+    *,
+    rounds: int,
+    deadline: Deadline,
+) -> int:
+    """Let few trainers at a time give the nodes that they took and choose anew.
+
+    Then nodes are exchanged until nothing improves; the result is kept if better.
+
+    Args:
+        exchange: Holds the plan, which only gets better.
+        rows: Sizes of all trainers.
+        dual: Prices of nodes: their worth to the other trainers.
+        rounds: How many attempts to make at most.
+        deadline: When to stop.
+
+    Returns:
+        How many attempts were kept.
+    """
+    changes, kept = exchange.changes, 0
+    for places in _few_at_a_time(len(changes.counts), rounds):
+        if deadline.passed():
+            break
+        before, gain = changes.counts.copy(), changes.gain
+        for place in places:
+            changes.counts[place] = changes.without_taken(place)
+        choose_again(rows, dual.prices, places, changes.counts, free=exchange.free())
+        changed = (changes.counts != before).any(axis=1)
+        for place in np.flatnonzero(changed).tolist():
+            changes.refresh(place)
+        exchange.run(deadline)
+        if changes.gain > gain + _PROGRESS * abs(gain):
+            kept += 1
+            continue
+        moved = np.flatnonzero((changes.counts != before).any(axis=1)).tolist()
+        changes.counts[:] = before
+        for place in moved:
+            changes.refresh(place)
+    return kept
+
+
+def _few_at_a_time(trainers: int, rounds: int) -> Iterator[list[int]]:
+    """Yield trainers spread evenly, other ones each time, by the golden ratio."""
+    few = min(_TOGETHER, trainers)
+    for number in range(rounds if trainers else 0):
+        begin = number * few
+        places = [
+            int(trainers * (((begin + i) * _GOLDEN + number * 0.017) % 1.0))
+            for i in range(few)
         ]
-        above = []
-        for k, own in enumerate(parts):
-            least = int(options.least[row, k])
-            used = [part.piece.start * part.chosen + part.more for part in own]
-            above += used
-            self._used[k] += [least * chosen, *used] if least else used
-        missing = int(options.size[row]) - int(options.least[row].sum())
-        self._model += pulp.lpSum(above) == missing * chosen  # W6
-        return _Row(row, chosen, parts)
-
-    def _parts(
-        self, place: int, row: int, k: int, chosen: pulp.LpVariable
-    ) -> list[_Part]:
-        """Add one class at one size: on which piece the count lies, and where (W5)."""
-        options, trainer = self._options, self._window.trainers[place]
-        least, room = int(options.least[row, k]), int(options.room[row, k])
-        nodes = int(options.size[row])
-        worth = trainer.curve.value_per_s.item(nodes)
-        loss_s = self._window.hit_weight * trainer.loss_s * self._fresh[place].item(k)
-        made = self._pieces.of(k, least, least + room, exact=worth < 0.0)
-        each_s = float(options.pool.life_s[k]) / max(nodes, 1)
-        parts = []
-        for number, piece in enumerate(made):
-            name = f"{place}_{row}_{k}_{number}"
-            on, more = chosen, self._count(f"y_{name}", piece.nodes)
-            if len(made) > 1:
-                on = self._count(f"s_{name}", 1)
-            self._model += more <= piece.nodes * on
-            at_s = piece.start * each_s - loss_s * piece.hits
-            more_s = each_s - loss_s * piece.slope
-            self._gain += [
-                self._scale * worth * at_s * on,
-                self._scale * worth * more_s * more,
-            ]
-            parts.append(_Part(piece, on, more))
-        if len(made) > 1:
-            self._model += pulp.lpSum(part.chosen for part in parts) == chosen
-        return parts
-
-    def _count(self, name: str, most: int) -> pulp.LpVariable:
-        return self._model.add_variable(name, 0, most, pulp.LpInteger)
+        yield list(dict.fromkeys(places))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from milp.assign import assign
 from milp.problem import NodeClass, Problem, TrainerState
-from milp.window import Stay
+from milp.window import WindowClass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -292,7 +292,7 @@ class Foreseen:
     """
 
     classes: Classes
-    stays: tuple[Stay, ...]
+    stays: tuple[WindowClass, ...]
     parts: tuple[tuple[int, ...], ...] = ()
 
     def fresh(
@@ -323,9 +323,9 @@ class _Alike:
     """Nodes that fall into one class, and what is expected of their whole groups."""
 
     nodes: list[PoolNode] = field(default_factory=list)
-    groups: dict[str, Stay] = field(default_factory=dict)
+    groups: dict[str, WindowClass] = field(default_factory=dict)
 
-    def add(self, node: PoolNode, group: str, whole: Stay) -> None:
+    def add(self, node: PoolNode, group: str, whole: WindowClass) -> None:
         self.nodes.append(node)
         self.groups[group] = whole
 
@@ -354,7 +354,7 @@ def classify_by(
     """
     groups = {node.name: forecast.group(node.name) for node in pool.nodes}
     sizes = Counter(groups.values())
-    wholes: dict[tuple[str, int], Stay] = {}
+    wholes: dict[tuple[str, int], WindowClass] = {}
     found: dict[Key, _Alike] = {}
     for node in pool.nodes:
         group = groups[node.name]
@@ -362,7 +362,7 @@ def classify_by(
         if (group, until) not in wholes:
             known_s = math.inf if until < 0 else until * _STEP_S
             prospect = forecast.prospect(node.name, known_s)
-            wholes[group, until] = Stay(forecast.size(node.name), *prospect)
+            wholes[group, until] = WindowClass(forecast.size(node.name), *prospect)
         whole = wholes[group, until]
         is_alone = sizes[group] == 1
         alike = f"alone {int(whole.life_s / _ALIKE_S)}" if is_alone else group
@@ -430,7 +430,7 @@ def _foreseen(
 
 
 def _parts(
-    found: Mapping[Key, _Alike], stays: Sequence[Stay]
+    found: Mapping[Key, _Alike], stays: Sequence[WindowClass]
 ) -> tuple[tuple[int, ...], ...]:
     """Return the classes of each group that falls into several, the longest first."""
     parts: dict[tuple[str, int], list[int]] = {}
@@ -445,7 +445,9 @@ def _parts(
     )
 
 
-def _stay(wholes: Sequence[Stay], nodes: int, *, is_end_known: bool) -> Stay:
+def _stay(
+    wholes: Sequence[WindowClass], nodes: int, *, is_end_known: bool
+) -> WindowClass:
     """Return what is expected of a class of one group, or of nodes that leave alone.
 
     What is expected is told of whole groups, all idle nodes of them: of a group that
@@ -461,9 +463,9 @@ def _stay(wholes: Sequence[Stay], nodes: int, *, is_end_known: bool) -> Stay:
         return one if is_whole else one._replace(nodes=nodes, hit=one.hits()[nodes])
     life_s = sum(one.life_s for one in wholes) / len(wholes)
     if is_end_known:
-        return Stay(nodes, life_s, 1.0, 1.0)
+        return WindowClass(nodes, life_s, 1.0, 1.0)
     hits = sum(one.hits()[1] for one in wholes)
-    return Stay(nodes, life_s, hits, _APART)
+    return WindowClass(nodes, life_s, hits, _APART)
 
 
 # ----------------------------------------------------------------------

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from milp.window import window_gap
+from milp.window_bound import window_gap
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -35,7 +35,7 @@ from freetrain.tick.planners import InOrder
 from milp.planner import Answer, Judged, Outcome, Planner, SolverName
 from milp.problem import NodeClass, Plan, Problem
 from milp.verify import constraint_violations, loose_bound, plan_gain
-from milp.window import Holder, Window
+from milp.window import Window, WindowTrainer
 from milp.window_planner import answer_window
 from slurm.config import Leaf, leaf_by_node, may_have_leaves, must_have_leaves
 from slurm.errors import SlurmError
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from freetrain.tick.observe import Observed
     from freetrain.tick.page import Deserts
     from milp.problem import TrainerState
-    from milp.window import Stay
+    from milp.window import WindowClass
     from milp.window_planner import WindowAnswer
     from slurm.backend import SlurmBackend
     from slurm.config import ClusterConfig
@@ -376,14 +376,14 @@ class Lookahead:
         }
         stays = {k: self._stay(k, problem) for k in usable if problem.classes[k].nodes}
         return Window(
-            stays=stays,
+            classes=stays,
             free={k: nodes for k, nodes in free.items() if nodes},
             trainers=tuple(self._holder(one, free) for one in trainers),
             hit_weight=self._ahead.hit_weight,
             change_weight=self._ahead.change_weight,
         )
 
-    def _stay(self, k: int, problem: Problem) -> Stay:
+    def _stay(self, k: int, problem: Problem) -> WindowClass:
         """Return what is expected of a class, however many of it are to be had.
 
         Who is served after others sees what they left of it: as many leave at once.
@@ -392,16 +392,16 @@ class Lookahead:
         hits = stay.hits()[problem.classes[k].nodes]
         return stay._replace(nodes=problem.classes[k].nodes, hit=hits)
 
-    def _holder(self, trainer: TrainerState, free: Mapping[int, int]) -> Holder:
+    def _holder(self, trainer: TrainerState, free: Mapping[int, int]) -> WindowTrainer:
         held = {k: nodes for k, nodes in enumerate(trainer.held) if nodes}
-        return Holder(
+        return WindowTrainer(
             curve=trainer.curve,
             held=held,
             up_s=trainer.up_s,
             down_s=trainer.down_s,
             start_s=trainer.start_s,
             loss_s=self._ahead.losses_s.get(trainer.name, trainer.down_s),
-            fresh=self._foreseen.fresh(held, free),
+            new_hit_share=self._foreseen.fresh(held, free),
         )
 
     def _start(

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from milp.errors import SolverUnavailableError
 from milp.planner import Outcome
 from milp.problem import gap
-from milp.solver import Deadline
-from milp.window import Pool, first, options_of, tighten
-from milp.window_planner import WindowAnswer, answer_window
-from milp.window_search import Exchange, WindowPlanner, mend
+from milp.window import Deadline
+from milp.window_bound import Pool, first_bound, size_rows, tighten
+from milp.window_planner import Exchange, WindowAnswer, answer_window, repair
+from milp.window_search import WindowPlanner
 from tests.bench.window_cases import small_windows, tick_windows
 
 if TYPE_CHECKING:
@@ -96,13 +96,13 @@ def _best_known(
 ) -> float:
     """Return what a much longer search finds from the answer and what is *kept*."""
     pool = Pool.of(window)
-    options = options_of(window, pool)
-    dual = tighten(options, first(options), reached=answer.gain, steps=200)
+    options = size_rows(window, pool)
+    dual = tighten(options, first_bound(options), reached=answer.gain, steps=200)
     exchange, best = Exchange(window, pool), answer.gain
     end = Deadline(process_time() + LONG_S, process_time)
     for plan in (answer.holdings, kept):
-        exchange.ledger.load(pool.rows(plan))
+        exchange.changes.load(pool.rows(plan))
         exchange.run(end)
-        mend(exchange, options, dual, rounds=100_000, deadline=end.share(0.5))
-        best = max(best, exchange.ledger.gain)
+        repair(exchange, options, dual, rounds=100_000, deadline=end.share(0.5))
+        best = max(best, exchange.changes.gain)
     return best

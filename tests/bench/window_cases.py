@@ -6,7 +6,7 @@ import random
 from typing import TYPE_CHECKING
 
 from milp.problem import custom
-from milp.window import Holder, Stay, Window
+from milp.window import Window, WindowClass, WindowTrainer
 from tests.bench.planner_cases import ragged, summit_like
 
 if TYPE_CHECKING:
@@ -80,10 +80,10 @@ def window(
     most = [curves[j % len(curves)].sizes[-1] for j in range(trainers)]
     own = _hold(rng, free, held, most)
     return Window(
-        stays=stays,
+        classes=stays,
         free={k: n for k, n in free.items() if n},
         trainers=tuple(
-            Holder(
+            WindowTrainer(
                 curve=curves[j % len(curves)],
                 held=own[j],
                 up_s=18.0 * cost,
@@ -98,8 +98,8 @@ def window(
     )
 
 
-def _stay(rng: random.Random, nodes: int) -> Stay:
-    return Stay(
+def _stay(rng: random.Random, nodes: int) -> WindowClass:
+    return WindowClass(
         nodes=nodes,
         life_s=rng.uniform(40.0, 400.0),
         hit=rng.uniform(0.05, 0.95),

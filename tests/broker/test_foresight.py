@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from freetrain.broker.pool import Pool, PoolNode, classify_by
 from freetrain.lookahead.base import Prospect
 from milp.problem import throughput
-from milp.window import Holder, Stay, Window, gain
+from milp.window import Window, WindowClass, WindowTrainer, gain
 from tests.broker.broker_records import NOW_S, lease
 from tests.broker.foretold import HORIZON_S, Told
 
@@ -32,11 +32,15 @@ def pool(*ends_s: float, leased: Mapping[str, Lease] | None = None) -> Pool:
 
 
 def _gains(
-    stays: Mapping[int, Stay], keep: Holding, grow: Holding, *, fresh: dict[int, float]
+    stays: Mapping[int, WindowClass],
+    keep: Holding,
+    grow: Holding,
+    *,
+    fresh: dict[int, float],
 ) -> list[float]:
     """Return what keeping and what growing gains."""
     curve = throughput([n**0.9 for n in range(12)])
-    one = Holder(curve, keep, 20.0, 20.0, 20.0, 1_800.0, fresh)
+    one = WindowTrainer(curve, keep, 20.0, 20.0, 20.0, 1_800.0, fresh)
     window = Window(stays, {}, (one,), hit_weight=0.37, change_weight=1.2)
     return [gain(window, 0, keep), gain(window, 0, grow)]
 
@@ -82,7 +86,7 @@ def test_hits_on_the_part_of_a_group_that_is_in_the_pool_are_those_of_the_whole_
         told, pool(*[math.inf] * here), now_s=NOW_S, horizon_s=HORIZON_S
     ).stays
 
-    whole = Stay(size, 300.0, hit, share)
+    whole = WindowClass(size, 300.0, hit, share)
     assert stay.hits() == pytest.approx(whole.hits()[: here + 1])
     assert here < size or stay == whole
 
@@ -114,7 +118,7 @@ def test_growing_to_the_rest_of_its_own_group_is_worth_what_it_is_in_a_replay(
         wait_s=1e-9,
     )
     first, last = found.classes.index["n0"], found.classes.index[f"n{here - 1}"]
-    whole = Stay(size, 300.0, hit, share)
+    whole = WindowClass(size, 300.0, hit, share)
 
     split = _gains(
         dict(enumerate(found.stays)),
@@ -180,7 +184,7 @@ def test_each_of_nodes_that_are_alone_in_the_pool_is_hit_as_one_of_its_own_group
         told, pool(*[math.inf] * 3), now_s=NOW_S, horizon_s=HORIZON_S
     ).stays
 
-    one = Stay(8, 300.0, 0.4, 0.125).hits()[1]
+    one = WindowClass(8, 300.0, 0.4, 0.125).hits()[1]
     assert stay.hits() == pytest.approx([0.0, one, 2 * one, 3 * one], abs=1e-4)
 
 

@@ -12,7 +12,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from freetrain.lookahead.live import LiveForecast
-from milp.window import Stay
+from milp.window import WindowClass
 from tests.forecast.forecasters import EVERY
 from tests.forecast.spoiling import (
     HORIZON_S,
@@ -49,7 +49,7 @@ def check_answers(forecast: LiveForecast, idle: frozenset[str]) -> None:
             assert 0.0 <= life_s <= HORIZON_S
             assert 0.0 <= hit <= 1.0
             assert 0.0 < share <= 1.0
-            hits = Stay(4, life_s, hit, share).hits()
+            hits = WindowClass(4, life_s, hit, share).hits()
             assert hits == sorted(hits)
         expected = forecast.expected(node)
         assert expected is not None

@@ -9,34 +9,38 @@ from hypothesis import strategies as st
 from milp.problem import custom
 from milp.verify import constraint_violations
 from milp.window import (
-    Holder,
     Holding,
-    Stay,
-    Terms,
     Window,
-    Worths,
+    WindowClass,
+    WindowTrainer,
     gain,
     total_gain,
     violations,
 )
-from milp.window_search import Chances, Table, WindowPlanner
+from milp.window_search import (
+    PlanState,
+    Survival,
+    TermCache,
+    TrainerTerms,
+    WindowPlanner,
+)
 from tests.milp.window_figures import wrong_gain
 from tests.milp.windows import rows_of, whole_problem, windows
 
-FOR_EVER = Stay(nodes=4, life_s=400.0, hit=0.0, share=1.0)
+FOR_EVER = WindowClass(nodes=4, life_s=400.0, hit=0.0, share=1.0)
 WEIGHTS = st.sampled_from([0.0, 0.25, 1.0, 1.3])
 
 
 def holder(
     held: Holding, *, fresh: dict[int, float] | None = None, **costs: float
-) -> Holder:
+) -> WindowTrainer:
     seconds = {"up_s": 18.0, "down_s": 12.0, "start_s": 0.0, "loss_s": 12.0} | costs
     curve = custom([0.0, 10.0, 18.0, 24.0, 28.0])
-    return Holder(curve, held, **seconds, fresh=fresh or {})
+    return WindowTrainer(curve, held, **seconds, new_hit_share=fresh or {})
 
 
 def window_of(
-    stays: dict[int, Stay], free: dict[int, int], *trainers: Holder
+    stays: dict[int, WindowClass], free: dict[int, int], *trainers: WindowTrainer
 ) -> Window:
     return Window(stays, free, trainers, hit_weight=0.5, change_weight=1.0)
 
@@ -69,19 +73,19 @@ def test_a_plan_gains_no_less_than_keeping_what_is_held(window: Window) -> None:
 def test_a_plan_gains_no_less_than_any_start_it_is_given(
     window: Window, data: st.DataObject
 ) -> None:
-    pool, start = sum(stay.nodes for stay in window.stays.values()), []
+    pool, start = sum(stay.nodes for stay in window.classes.values()), []
     for one in window.trainers:
         fitting = [n for n in (0, *one.curve.sizes) if n <= pool]
         start.append(data.draw(st.sampled_from(fitting)))
         pool -= start[-1]
-    table = Table(window, Chances(window, Worths()))
+    table = PlanState(window, Survival(window, TermCache()))
     table.reach(start)
 
     plan = WindowPlanner().plan(window, (start,))
 
     assert plan.refused == ()
     assert plan.gain >= table.value
-    assert [seat.nodes for seat in table.seats] == start
+    assert [holding.nodes for holding in table.holdings] == start
     assert (
         constraint_violations(whole_problem(window), rows_of(window, plan.holdings))
         == ()
@@ -125,12 +129,12 @@ def test_what_is_kept_from_one_window_says_nothing_false_of_the_next(
 ) -> None:
     stays = {
         k: one._replace(life_s=factor * one.life_s, hit=one.hit / (1.0 + factor))
-        for k, one in window.stays.items()
+        for k, one in window.classes.items()
     }
     others = window.trainers[first:] + window.trainers[:first]
     later = replace(
         window,
-        stays=stays,
+        classes=stays,
         trainers=others,
         change_weight=window.change_weight * factor,
     )
@@ -141,19 +145,19 @@ def test_what_is_kept_from_one_window_says_nothing_false_of_the_next(
 
 
 def test_a_class_that_leaves_together_is_one_hit_however_many_nodes_it_has() -> None:
-    stay = Stay(nodes=3, life_s=100.0, hit=0.6, share=1.0)
+    stay = WindowClass(nodes=3, life_s=100.0, hit=0.6, share=1.0)
 
     assert stay.hits() == pytest.approx([0.0, 0.6, 0.6, 0.6])
 
 
 def test_of_nodes_that_leave_one_by_one_few_are_hit_less_than_all() -> None:
-    stay = Stay(nodes=2, life_s=100.0, hit=0.6, share=0.5)
+    stay = WindowClass(nodes=2, life_s=100.0, hit=0.6, share=0.5)
 
     assert stay.hits() == pytest.approx([0.0, 0.6 * 0.5 / 0.75, 0.6])
 
 
 def test_nodes_that_go_on_where_others_end_are_hit_as_one_cluster() -> None:
-    whole = Stay(nodes=4, life_s=300.0, hit=0.6, share=0.25)
+    whole = WindowClass(nodes=4, life_s=300.0, hit=0.6, share=0.25)
     part = whole._replace(nodes=2, hit=whole.hits()[2])
     own = holder({0: 2}, fresh={1: 0.75**2})
 
@@ -165,45 +169,52 @@ def test_nodes_that_go_on_where_others_end_are_hit_as_one_cluster() -> None:
 
 
 def test_who_waits_and_for_whom_other_hits_count_is_not_taken_for_its_like() -> None:
-    stays = dict.fromkeys((0, 1), Stay(nodes=4, life_s=300.0, hit=1.0, share=1.0))
+    stays = dict.fromkeys(
+        (0, 1), WindowClass(nodes=4, life_s=300.0, hit=1.0, share=1.0)
+    )
     waiting = holder({}, loss_s=400.0)
-    window = window_of(stays, {0: 4, 1: 4}, waiting, replace(waiting, fresh={1: 0.0}))
+    window = window_of(
+        stays, {0: 4, 1: 4}, waiting, replace(waiting, new_hit_share={1: 0.0})
+    )
 
     assert WindowPlanner().plan(window).holdings == ({0: 4}, {1: 4})
-    assert set(Chances(window, Worths()).untouched) == {0}
+    assert set(Survival(window, TermCache()).untouched) == {0}
 
 
 @given(windows())
 def test_hits_from_shares_seen_before_are_the_same_to_the_last_digit(
     window: Window,
 ) -> None:
-    worths = Worths()
+    worths = TermCache()
 
-    for expected in (worths.expected(window.stays), worths.expected(window.stays)):
+    for expected in (
+        worths.class_terms(window.classes),
+        worths.class_terms(window.classes),
+    ):
         for k, (life_s, hit, whole, gone) in expected.items():
-            assert life_s == window.stays[k].life_s
-            assert [hit * one / whole for one in gone] == window.stays[k].hits()
+            assert life_s == window.classes[k].life_s
+            assert [hit * one / whole for one in gone] == window.classes[k].hits()
 
 
 @given(windows(), st.lists(st.tuples(WEIGHTS, WEIGHTS), max_size=3))
 def test_terms_kept_from_other_windows_are_those_that_would_be_made_anew(
     window: Window, weights: list[tuple[float, float]]
 ) -> None:
-    worths = Worths()
+    worths = TermCache()
     for hit, change in [*weights, *weights[:1]]:
         weighed = replace(window, hit_weight=hit, change_weight=change)
-        kept, fresh = worths.terms(weighed), Worths().terms(weighed)
+        kept, fresh = worths.terms(weighed), TermCache().terms(weighed)
 
         assert [seen(terms) for terms in kept] == [seen(terms) for terms in fresh]
 
 
-def seen(terms: Terms) -> list[object]:
+def seen(terms: TrainerTerms) -> list[object]:
     names = ("held", "before", "worth", "most", "up", "down", "start_s", "loss_s")
     return [getattr(terms, name) for name in names]
 
 
 def test_the_gain_is_work_over_lives_less_losses_and_changes() -> None:
-    stays = {0: Stay(2, 300.0, 0.2, 1.0), 1: Stay(1, 60.0, 0.5, 1.0)}
+    stays = {0: WindowClass(2, 300.0, 0.2, 1.0), 1: WindowClass(1, 60.0, 0.5, 1.0)}
     window = window_of(stays, {1: 1}, holder({0: 2}))
 
     by_hand = 24.0 * ((2 * 300 + 60) / 3 - 0.5 * 12 * (0.2 + 0.5)) - 18.0 * 18.0
@@ -219,10 +230,12 @@ def test_starting_costs_seconds_of_the_new_worth() -> None:
 def test_nodes_that_are_likely_to_leave_are_left_alone_where_a_loss_costs_much() -> (
     None
 ):
-    young = Stay(nodes=2, life_s=200.0, hit=0.9, share=1.0)
+    young = WindowClass(nodes=2, life_s=200.0, hit=0.9, share=1.0)
     for cost_s, taken in ((1.0, 2), (300.0, 0)):
         trainer = holder({0: 2}, up_s=0.0, loss_s=cost_s)
-        window = window_of({0: Stay(2, 400.0, 0, 1.0), 1: young}, {1: 2}, trainer)
+        window = window_of(
+            {0: WindowClass(2, 400.0, 0, 1.0), 1: young}, {1: 2}, trainer
+        )
 
         plan = WindowPlanner().plan(window)
 
@@ -230,7 +243,7 @@ def test_nodes_that_are_likely_to_leave_are_left_alone_where_a_loss_costs_much()
 
 
 def test_clusters_stay_whole_where_that_loses_less() -> None:
-    stays = {k: Stay(2, 300.0, 0.5, 1.0) for k in (0, 1)}
+    stays = {k: WindowClass(2, 300.0, 0.5, 1.0) for k in (0, 1)}
     window = window_of(stays, {0: 2, 1: 2}, holder({}), holder({}))
 
     plan = WindowPlanner().plan(window, ((2, 2),))
@@ -239,7 +252,7 @@ def test_clusters_stay_whole_where_that_loses_less() -> None:
 
 
 def test_a_change_that_gains_less_than_its_weight_is_not_made() -> None:
-    stays = {0: Stay(1, 400.0, 0.0, 1.0), 1: Stay(1, 100.0, 0.0, 1.0)}
+    stays = {0: WindowClass(1, 400.0, 0.0, 1.0), 1: WindowClass(1, 100.0, 0.0, 1.0)}
     for weight, nodes in ((49.0, 2), (51.0, 1)):
         trainer = holder({0: 1}, up_s=1.0)
         window = Window(stays, {1: 1}, (trainer,), 0.0, weight)

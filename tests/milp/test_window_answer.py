@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from milp.planner import Outcome
-from milp.solver import Deadline
 from milp.verify import constraint_violations
-from milp.window import Window, total_gain
+from milp.window import Deadline, Window, total_gain
 from milp.window_planner import answer_window
 from milp.window_search import WindowPlanner
 from tests.milp.window_figures import wrong_gain

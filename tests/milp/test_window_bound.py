@@ -7,19 +7,8 @@ from hypothesis import strategies as st
 
 from milp.problem import custom
 from milp.verify import constraint_violations
-from milp.window import (
-    Holder,
-    Holding,
-    Pool,
-    Stay,
-    Window,
-    bound,
-    first,
-    options_of,
-    tighten,
-    total_gain,
-    window_gap,
-)
+from milp.window import Holding, Window, WindowClass, WindowTrainer, total_gain
+from milp.window_bound import Pool, bound, first_bound, size_rows, tighten, window_gap
 from milp.window_search import WindowPlanner
 from tests.milp.windows import rows_of, whole_problem, windows
 
@@ -45,10 +34,10 @@ def test_no_plan_gains_more_than_the_bound_of_merged_classes(
     if not window.trainers:
         return
     pool = Pool.of(window)
-    options = options_of(window, pool.merged(most))
+    options = size_rows(window, pool.merged(most))
     best = WindowPlanner().plan(window).gain
 
-    dual = tighten(options, first(options), reached=best, steps=20)
+    dual = tighten(options, first_bound(options), reached=best, steps=20)
 
     assert len(options.pool.nodes) <= most
     assert options.pool.nodes.sum() == pool.nodes.sum()
@@ -65,15 +54,15 @@ def sound_plans(window: Window) -> Iterator[tuple[Holding, ...]]:
 
 def every_plan(window: Window) -> Iterator[tuple[Holding, ...]]:
     """Yield all plans of sizes that fit the pool, migrating ones among them."""
-    classes = list(window.stays)
+    classes = list(window.classes)
     own = [
-        list(itertools.product(*(range(window.stays[k].nodes + 1) for k in classes)))
+        list(itertools.product(*(range(window.classes[k].nodes + 1) for k in classes)))
         for _ in window.trainers
     ]
     for rows in itertools.product(*own):
         sums = [sum(column) for column in zip(*rows, strict=True)]
         fits = all(
-            n <= window.stays[k].nodes for n, k in zip(sums, classes, strict=False)
+            n <= window.classes[k].nodes for n, k in zip(sums, classes, strict=False)
         )
         sized = all(
             sum(row) in {0, *one.curve.sizes}
@@ -86,8 +75,8 @@ def every_plan(window: Window) -> Iterator[tuple[Holding, ...]]:
 
 
 def test_the_bound_of_one_trainer_and_one_class_is_what_it_gains() -> None:
-    trainer = Holder(custom([0.0, 10.0, 18.0]), {0: 2}, 18.0, 12.0, 0.0, 12.0)
-    window = Window({0: Stay(2, 300.0, 0.5, 1.0)}, {}, (trainer,), 0.5, 1.0)
+    trainer = WindowTrainer(custom([0.0, 10.0, 18.0]), {0: 2}, 18.0, 12.0, 0.0, 12.0)
+    window = Window({0: WindowClass(2, 300.0, 0.5, 1.0)}, {}, (trainer,), 0.5, 1.0)
 
     gain = 18.0 * (300.0 - 0.5 * 12.0 * 0.5)
     assert bound(window, gain) == pytest.approx(gain)

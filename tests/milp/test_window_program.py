@@ -10,29 +10,15 @@ from hypothesis import strategies as st
 from milp.problem import Curve, custom
 from milp.solver import Cbc, Found
 from milp.verify import constraint_violations
-from milp.window import (
-    Holder,
-    Holding,
-    Options,
-    Pool,
-    Stay,
-    Window,
-    bound,
-    options_of,
-    total_gain,
-)
-from milp.window_planner import (
-    MOST_ERROR,
-    Pieces,
-    Program,
-    answer_window,
-    build,
-    variables,
-)
+from milp.window import Holding, Window, WindowClass, WindowTrainer, total_gain
+from milp.window_bound import Pool, SizeRows, bound, size_rows
+from milp.window_planner import answer_window
+from milp.window_program import Program, build
+from milp.window_segments import MOST_ERROR, Segments, variables
 from tests.milp.windows import present, standing_still, whole_problem, windows
 
 
-def every_row(options: Options) -> list[list[int]]:
+def every_row(options: SizeRows) -> list[list[int]]:
     return [
         list(range(int(options.first[kind]), int(options.ends[kind])))
         for kind in options.kind.tolist()
@@ -40,7 +26,7 @@ def every_row(options: Options) -> list[list[int]]:
 
 
 def whole_program(window: Window) -> Program:
-    options = options_of(window, Pool.of(window))
+    options = size_rows(window, Pool.of(window))
     return build(window, options, every_row(options))
 
 
@@ -50,8 +36,10 @@ def times(curve: Curve, factor: float) -> Curve:
 
 def best_of_all(window: Window) -> float:
     """Return the best gain, by trying every plan."""
-    classes, problem = sorted(window.stays), whole_problem(window)
-    own = list(itertools.product(*(range(window.stays[k].nodes + 1) for k in classes)))
+    classes, problem = sorted(window.classes), whole_problem(window)
+    own = list(
+        itertools.product(*(range(window.classes[k].nodes + 1) for k in classes))
+    )
     return max(
         total_gain(window, [_holding(classes, row) for row in rows])
         for rows in itertools.product(own, repeat=len(window.trainers))
@@ -65,8 +53,8 @@ def _holding(classes: list[int], row: tuple[int, ...]) -> Holding:
 
 def test_hits_count_in_the_program_as_far_as_they_are_new_to_a_trainer() -> None:
     curve = custom([0.0, 10.0, 18.0, 24.0])
-    own = Holder(curve, {0: 1}, 1.0, 1.0, 0.0, 300.0, fresh={1: 0.25})
-    stays = {0: Stay(1, 300.0, 0.6, 1.0), 1: Stay(2, 290.0, 0.6, 0.5)}
+    own = WindowTrainer(curve, {0: 1}, 1.0, 1.0, 0.0, 300.0, new_hit_share={1: 0.25})
+    stays = {0: WindowClass(1, 300.0, 0.6, 1.0), 1: WindowClass(2, 290.0, 0.6, 0.5)}
     window = Window(stays, {1: 2}, (own,), hit_weight=1.0, change_weight=1.0)
     program = whole_program(window)
 
@@ -89,7 +77,7 @@ def test_the_programs_optimum_is_that_of_trying_everything(window: Window) -> No
 
     assert Cbc().solve(program.model, limit_s=None) is Found.OPTIMUM
 
-    found = [_holding(sorted(window.stays), tuple(row)) for row in program.counts()]
+    found = [_holding(sorted(window.classes), tuple(row)) for row in program.counts()]
     assert constraint_violations(whole_problem(window), program.counts()) == ()
     assert total_gain(window, found) == pytest.approx(best, rel=1e-5, abs=1e-5)
     assert program.value() == pytest.approx(best, rel=1e-5, abs=1e-5)
@@ -106,14 +94,14 @@ def test_the_program_has_as_many_variables_as_are_counted_beforehand(
         return
     # Where nothing is hit one piece is enough, but for worths below 0.
     signed = [replace(one, curve=times(one.curve, sign)) for one in window.trainers]
-    stays = {k: one._replace(hit=hits * one.hit) for k, one in window.stays.items()}
-    window = replace(window, stays=stays, trainers=tuple(signed))
-    options = options_of(window, Pool.of(window))
+    stays = {k: one._replace(hit=hits * one.hit) for k, one in window.classes.items()}
+    window = replace(window, classes=stays, trainers=tuple(signed))
+    options = size_rows(window, Pool.of(window))
     rows = every_row(options)
 
     written = build(window, options, rows).model.variables()
 
-    assert variables(window, options, rows) == len(written)
+    assert variables(window, options, rows, enough=5_000) == len(written)
 
 
 @given(
@@ -122,13 +110,13 @@ def test_the_program_has_as_many_variables_as_are_counted_beforehand(
 def test_pieces_lie_below_the_hits_and_hardly(
     nodes: int, hit: float, share: float, least: int
 ) -> None:
-    hits = Stay(nodes + 1, 100.0, hit, share).hits()
+    hits = WindowClass(nodes + 1, 100.0, hit, share).hits()
     least = min(least, nodes)
 
-    made = Pieces([hits]).of(0, least, nodes)
+    made = Segments([hits]).of(0, least, nodes)
 
     assert sum(piece.nodes for piece in made) == nodes - least
-    assert Pieces([hits]).count(0, least, nodes) == len(made)
+    assert Segments([hits]).count(0, least, nodes) == len(made)
     for piece in made:
         for n in range(piece.nodes + 1):
             here = hits[least] + piece.hits + piece.slope * n
@@ -140,7 +128,9 @@ def test_pieces_lie_below_the_hits_and_hardly(
 def test_pieces_of_one_node_each_have_no_error(
     nodes: int, hit: float, share: float
 ) -> None:
-    made = Pieces([Stay(nodes, 1.0, hit, share).hits()]).of(0, 0, nodes, exact=True)
+    made = Segments([WindowClass(nodes, 1.0, hit, share).hits()]).of(
+        0, 0, nodes, exact=True
+    )
 
     assert [(piece.start, piece.nodes) for piece in made] == [
         (n, 1) for n in range(nodes)
@@ -151,9 +141,11 @@ def test_worths_next_to_nothing_make_a_program_all_the_same() -> None:
     """Scaled up they would be without end, and no program takes that."""
     curve = custom([0.0, 2.3e-308])
     window = Window(
-        stays={0: Stay(1, 1.0, 0.0, 1.0)},
+        classes={0: WindowClass(1, 1.0, 0.0, 1.0)},
         free={0: 1},
-        trainers=(Holder(curve, {}, up_s=0.0, down_s=0.0, start_s=0.0, loss_s=0.0),),
+        trainers=(
+            WindowTrainer(curve, {}, up_s=0.0, down_s=0.0, start_s=0.0, loss_s=0.0),
+        ),
         hit_weight=0.0,
         change_weight=1.0,
     )

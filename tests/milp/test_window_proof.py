@@ -7,7 +7,7 @@ from milp.planner import Outcome
 from milp.problem import custom
 from milp.solver import Found
 from milp.verify import constraint_violations
-from milp.window import Holder, Stay, Window, total_gain
+from milp.window import Window, WindowClass, WindowTrainer, total_gain
 from milp.window_planner import WindowAnswer, answer_window
 from tests.milp.lying_solvers import (
     OUTRIGHT_LIES,
@@ -23,13 +23,13 @@ from tests.milp.window_figures import wrong_gain
 from tests.milp.windows import rows_of, standing_still, whole_problem
 
 HARD = Window(
-    stays={
-        0: Stay(nodes=7, life_s=300.0, hit=0.6, share=0.5),
-        1: Stay(nodes=6, life_s=150.0, hit=0.9, share=1.0),
+    classes={
+        0: WindowClass(nodes=7, life_s=300.0, hit=0.6, share=0.5),
+        1: WindowClass(nodes=6, life_s=150.0, hit=0.9, share=1.0),
     },
     free={0: 3, 1: 3},
     trainers=tuple(
-        Holder(RAGGED_CURVES[k % 3], held, 8.0, 5.0, 3.0, 60.0)
+        WindowTrainer(RAGGED_CURVES[k % 3], held, 8.0, 5.0, 3.0, 60.0)
         for k, held in enumerate([{0: 2}, {1: 3}, {0: 2}, {}])
     ),
     hit_weight=0.5,
@@ -128,8 +128,8 @@ def test_without_time_no_solver_is_started() -> None:
 
 def test_a_large_program_is_not_even_written() -> None:
     curve = custom([0.0, *[(n % 7) + n**0.5 for n in range(1, 65)]])
-    stays = {k: Stay(20, 100.0 + 10.0 * k, 0.5, 0.1) for k in range(8)}
-    trainers = tuple(Holder(curve, {}, 1.0, 1.0, 0.0, 60.0) for _ in range(12))
+    stays = {k: WindowClass(20, 100.0 + 10.0 * k, 0.5, 0.1) for k in range(8)}
+    trainers = tuple(WindowTrainer(curve, {}, 1.0, 1.0, 0.0, 60.0) for _ in range(12))
     window = Window(stays, dict.fromkeys(range(8), 20), trainers, 0.5, 1.0)
     fake = FakeSolver(tell_the_truth)
 

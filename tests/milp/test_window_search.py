@@ -11,25 +11,27 @@ from hypothesis import strategies as st
 
 from milp.problem import custom
 from milp.verify import constraint_violations
-from milp.window import Holder, Holding, Stay, Window, Worths, gain, total_gain
-from milp.window_search import Chances, Climb, Table
+from milp.window import Holding, Window, WindowClass, WindowTrainer, gain, total_gain
+from milp.window_search import HillClimb, PlanState, Survival, TermCache
 from tests.milp.windows import rows_of, whole_problem, windows
 
 
-def holder(worth: list[float], held: dict[int, int] | None = None) -> Holder:
-    return Holder(custom(worth), held or {}, 0.0, 0.0, 0.0, 0.0)
+def holder(worth: list[float], held: dict[int, int] | None = None) -> WindowTrainer:
+    return WindowTrainer(custom(worth), held or {}, 0.0, 0.0, 0.0, 0.0)
 
 
-def table_of(nodes: dict[int, int], free: Holding, *trainers: Holder) -> Table:
+def table_of(
+    nodes: dict[int, int], free: Holding, *trainers: WindowTrainer
+) -> PlanState:
     """Return what is held now, of classes that stay for a hundred seconds."""
-    stays = {k: Stay(m, 100.0, 0.0, 1.0) for k, m in nodes.items()}
+    stays = {k: WindowClass(m, 100.0, 0.0, 1.0) for k, m in nodes.items()}
     window = Window(stays, free, trainers, hit_weight=1.0, change_weight=1.0)
-    return Table(window, Chances(window, Worths()))
+    return PlanState(window, Survival(window, TermCache()))
 
 
-def searched(table: Table) -> list[Holding]:
-    Climb(table).run()
-    return [seat.mine for seat in table.seats]
+def searched(table: PlanState) -> list[Holding]:
+    HillClimb(table).run()
+    return [holding.mine for holding in table.holdings]
 
 
 def test_a_trainer_takes_what_is_free() -> None:
@@ -74,7 +76,7 @@ def test_of_equal_trainers_that_wait_each_is_served() -> None:
 def test_in_the_end_nobody_gains_more_by_what_another_one_took(
     window: Window, data: st.DataObject
 ) -> None:
-    pool, start = sum(stay.nodes for stay in window.stays.values()), []
+    pool, start = sum(stay.nodes for stay in window.classes.values()), []
     for one in window.trainers:
         fitting = [n for n in (0, *one.curve.sizes) if n <= pool]
         start.append(data.draw(st.sampled_from(fitting)))
@@ -87,11 +89,13 @@ def test_in_the_end_nobody_gains_more_by_what_another_one_took(
 def test_in_the_end_of_many_transfers_none_is_left(seed: int) -> None:
     draw = np.random.default_rng(seed)
     stays = {
-        k: Stay(int(draw.integers(1, 5)), draw.uniform(50.0, 400.0), draw.random(), 1.0)
+        k: WindowClass(
+            int(draw.integers(1, 5)), draw.uniform(50.0, 400.0), draw.random(), 1.0
+        )
         for k in range(12)
     }
     trainers = [
-        Holder(custom([0.0, *sorted(worth)]), {}, 0.0, 0.0, 0.0, loss_s)
+        WindowTrainer(custom([0.0, *sorted(worth)]), {}, 0.0, 0.0, 0.0, loss_s)
         for *worth, loss_s in draw.uniform(0.0, [9.0] * 9 + [90.0], (8, 10)).tolist()
     ]
     free = {k: stay.nodes for k, stay in stays.items()}
@@ -102,7 +106,7 @@ def test_in_the_end_of_many_transfers_none_is_left(seed: int) -> None:
 
 def no_transfer_is_left(window: Window, start: list[int]) -> None:
     """Search from *start*, and look at all transfers there are in the end."""
-    table = Table(window, Chances(window, Worths()))
+    table = PlanState(window, Survival(window, TermCache()))
     table.settle()
     table.reach(start)
 
@@ -141,42 +145,42 @@ def changed(own: Holding, k: int, more: int) -> Holding:
 
 
 def test_searching_one_table_leaves_another_of_the_same_window_alone() -> None:
-    stays = {0: Stay(2, 100.0, 0.0, 1.0)}
+    stays = {0: WindowClass(2, 100.0, 0.0, 1.0)}
     window = Window(stays, {0: 2}, (holder([0.0, 1.0, 2.0]),), 1.0, 1.0)
-    chances = Chances(window, Worths())
-    one, other = (Table(window, chances) for _ in range(2))
+    chances = Survival(window, TermCache())
+    one, other = (PlanState(window, chances) for _ in range(2))
 
-    Climb(one).run()
+    HillClimb(one).run()
 
-    assert one.seats[0].mine == {0: 2}
-    assert other.seats[0].mine == {}
+    assert one.holdings[0].mine == {0: 2}
+    assert other.holdings[0].mine == {}
     assert other.free == {0: 2}
 
 
 def test_of_classes_that_are_alike_one_is_offered_and_any_other_class_too() -> None:
     alike, held, shorter = (
-        Stay(2, 100.0, 0.5, 1.0),
-        Stay(3, 100.0, 0.5, 1.0),
-        Stay(2, 90.0, 0.5, 1.0),
+        WindowClass(2, 100.0, 0.5, 1.0),
+        WindowClass(3, 100.0, 0.5, 1.0),
+        WindowClass(2, 90.0, 0.5, 1.0),
     )
     stays = {0: alike, 1: alike, 2: alike, 3: held, 4: shorter, 5: alike}
     free = {0: 2, 1: 2, 2: 2, 3: 2, 4: 2, 5: 2}
     trainers = holder([0.0, 1.0, 2.0, 3.0, 4.0], {3: 1}), holder([0.0, 1.0, 2.0])
     window = Window(stays, free, trainers, 1.0, 1.0)
-    table = Table(window, Chances(window, Worths()))
+    table = PlanState(window, Survival(window, TermCache()))
 
     assert table.offers() == {0: 2, 3: 2, 4: 2}
     table.move(1, 0, 1)
     assert table.offers() == {0: 1, 1: 2, 3: 2, 4: 2}
-    for seat in table.seats:
-        assert seat.best_take(table.offers()) == seat.best_take(table.free)
+    for holding in table.holdings:
+        assert holding.best_take(table.offers()) == holding.best_take(table.free)
     table.move(1, 0, 1)
     table.move(1, 0, -2)
     assert list(table.offers()) == [1, 3, 4]  # who comes back is the last again
 
 
 def test_counts_are_reached_by_whole_classes_the_largest_first_then_by_a_part() -> None:
-    stays = {k: Stay(m, 100.0 - k, 0.0, 1.0) for k, m in enumerate((3, 2, 2, 5))}
+    stays = {k: WindowClass(m, 100.0 - k, 0.0, 1.0) for k, m in enumerate((3, 2, 2, 5))}
     worth = [float(n) for n in range(9)]
     trainers = holder(worth, {1: 1}), holder(worth)
     window = Window(stays, {0: 3, 1: 1, 2: 2, 3: 5}, trainers, 1.0, 1.0)
@@ -186,20 +190,20 @@ def test_counts_are_reached_by_whole_classes_the_largest_first_then_by_a_part() 
         (2, 6): ({1: 1, 0: 1}, {3: 5, 1: 1}),  # of what is left the longest-lived
         (4, 2): ({1: 2, 2: 2}, {0: 2}),  # its own before any other
     }.items():
-        table = Table(window, Chances(window, Worths()))
+        table = PlanState(window, Survival(window, TermCache()))
         table.reach(counts)
 
-        assert table.holdings() == held
+        assert table.counts() == held
 
 
 @given(windows(), st.data())
 def test_the_first_of_those_alike_is_offered_whatever_moved(
     window: Window, data: st.DataObject
 ) -> None:
-    table = Table(window, Chances(window, Worths()))
+    table = PlanState(window, Survival(window, TermCache()))
     for _ in range(data.draw(st.integers(0, 6)) if window.trainers else 0):
-        place = data.draw(st.integers(0, len(table.seats) - 1))
-        mine = table.seats[place].mine
+        place = data.draw(st.integers(0, len(table.holdings) - 1))
+        mine = table.holdings[place].mine
         moves = [(k, n) for k, n in table.free.items()]
         moves += [(k, -n) for k, n in mine.items()]
         if moves:
@@ -208,9 +212,11 @@ def test_the_first_of_those_alike_is_offered_whatever_moved(
 
         first: dict[object, int] = {}
         for k, nodes in table.free.items():
-            is_whole = nodes == window.stays[k].nodes == window.free.get(k)
-            is_alike = is_whole and all(k not in one.fresh for one in window.trainers)
-            first.setdefault(window.stays[k] if is_alike else k, k)
+            is_whole = nodes == window.classes[k].nodes == window.free.get(k)
+            is_alike = is_whole and all(
+                k not in one.new_hit_share for one in window.trainers
+            )
+            first.setdefault(window.classes[k] if is_alike else k, k)
         told = table.offers()
         if len(table.free) > 3:
             assert list(told.items()) == [(k, table.free[k]) for k in first.values()]
@@ -221,35 +227,35 @@ def test_the_first_of_those_alike_is_offered_whatever_moved(
 def test_a_search_goes_no_further_from_where_another_one_ended() -> None:
     table = table_of({0: 1, 1: 1}, {0: 1, 1: 1}, holder([0.0, 1.0, 2.0]))
 
-    Climb(table).run(ended=({0: 1},))
+    HillClimb(table).run(ended=({0: 1},))
 
-    assert table.holdings() == ({0: 1},)
+    assert table.counts() == ({0: 1},)
 
 
 @given(windows())
 def test_no_gift_that_is_a_gain_is_left_out(window: Window) -> None:
-    table = Table(window, Chances(window, Worths()))
+    table = PlanState(window, Survival(window, TermCache()))
     table.settle()
 
-    for seat in table.seats:
-        gifts = {k for _, k, _ in seat.gifts()}
-        for k, mine in seat.mine.items():
-            gained = seat.with_more(k, -mine) - seat.value
-            assert k in gifts or gained <= 1e-6 * (1.0 + abs(seat.value))
+    for holding in table.holdings:
+        gifts = {k for _, k, _ in holding.releases()}
+        for k, mine in holding.mine.items():
+            gained = holding.with_more(k, -mine) - holding.value
+            assert k in gifts or gained <= 1e-6 * (1.0 + abs(holding.value))
 
 
 @given(windows(), st.integers(1, 3))
 def test_who_gains_by_a_class_is_the_same_whatever_was_asked_before(
     window: Window, nodes: int
 ) -> None:
-    strangers = {k: Stay(nodes, 200.0, 0.5, 0.5) for k in (100, 101, 102)}
+    strangers = {k: WindowClass(nodes, 200.0, 0.5, 0.5) for k in (100, 101, 102)}
     both = replace(
         window,
-        stays={**window.stays, **strangers},
+        classes={**window.classes, **strangers},
         free={**window.free, **dict.fromkeys(strangers, nodes)},
     )
-    asked = Chances(both, Worths())
+    asked = Survival(both, TermCache())
     for k, free in both.free.items():
         for some in range(1, free + 1):
-            fresh = Chances(both, Worths())
+            fresh = Survival(both, TermCache())
             assert asked.takers(k, some) == fresh.takers(k, some)

@@ -4,14 +4,14 @@ from hypothesis import strategies as st
 
 from milp.problem import custom
 from milp.verify import constraint_violations
-from milp.window import Holder, Holding, Stay, Window, violations
+from milp.window import Holding, Window, WindowClass, WindowTrainer, violations
 from tests.milp.windows import rows_of, whole_problem, windows
 
-STAY = Stay(4, 400.0, 0.0, 1.0)
+STAY = WindowClass(4, 400.0, 0.0, 1.0)
 CURVE = custom([0.0, 10.0, 18.0, 24.0, 28.0], (2, 3, 4))
 # It holds two nodes of class 0, of which two are free; of class 1 four are.
-TRAINER = Holder(CURVE, {0: 2}, 18.0, 12.0, 0.0, 12.0)
-OTHER = Holder(CURVE, {}, 18.0, 12.0, 0.0, 12.0)
+TRAINER = WindowTrainer(CURVE, {0: 2}, 18.0, 12.0, 0.0, 12.0)
+OTHER = WindowTrainer(CURVE, {}, 18.0, 12.0, 0.0, 12.0)
 WINDOW = Window({0: STAY, 1: STAY}, {0: 2, 1: 4}, (TRAINER, OTHER), 0.5, 1.0)
 
 
@@ -59,7 +59,7 @@ def test_a_plan_that_breaks_a_constraint_is_refused_for_it(
 
 
 def test_who_gives_some_nodes_up_may_take_no_others() -> None:
-    trainer = Holder(CURVE, {0: 3}, 18.0, 12.0, 0.0, 12.0)
+    trainer = WindowTrainer(CURVE, {0: 3}, 18.0, 12.0, 0.0, 12.0)
     window = Window({0: STAY, 1: STAY}, {0: 1, 1: 4}, (trainer,), 0.5, 1.0)
 
     [broken] = violations(window, ({0: 1, 1: 1},), claimed=1.0, least=0.0)
@@ -86,5 +86,5 @@ def test_a_plan_is_refused_for_what_the_published_verifier_refuses_it_for(
 
 
 def anything(window: Window) -> st.SearchStrategy[dict[int, int]]:
-    counts = {k: st.integers(0, stay.nodes) for k, stay in window.stays.items()}
+    counts = {k: st.integers(0, stay.nodes) for k, stay in window.classes.items()}
     return st.fixed_dictionaries({}, optional=counts)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hypothesis import strategies as st
 
 from milp.problem import NodeClass, Problem, TrainerState
-from milp.window import Holder, Stay, Window
+from milp.window import Window, WindowClass, WindowTrainer
 from milp.window_search import WindowPlanner
 from tests.milp.planning_problems import curves
 
@@ -49,9 +49,11 @@ def windows(
             held |= {k: nodes} if nodes else {}
         up_s, down_s, start_s, loss_s = (draw(_SECONDS) for _ in range(4))
         fresh = draw(_fresh(len(left)))
-        trainers.append(Holder(curve, held, up_s, down_s, start_s, loss_s, fresh))
+        trainers.append(
+            WindowTrainer(curve, held, up_s, down_s, start_s, loss_s, fresh)
+        )
     return Window(
-        stays=stays,
+        classes=stays,
         free={k: nodes for k, nodes in left.items() if nodes},
         trainers=tuple(trainers),
         hit_weight=draw(st.sampled_from([0.0, 0.25, 1.0])),
@@ -65,8 +67,8 @@ def _fresh(classes: int) -> st.SearchStrategy[dict[int, float]]:
 
 
 @st.composite
-def _stays(draw: DrawFn, nodes: int) -> Stay:
-    return Stay(
+def _stays(draw: DrawFn, nodes: int) -> WindowClass:
+    return WindowClass(
         nodes=nodes,
         life_s=draw(st.floats(1.0, 400.0)),
         hit=draw(st.floats(0.0, 1.0)),
@@ -81,7 +83,7 @@ def standing_still() -> float:
 
 def rows_of(window: Window, plan: Sequence[Holding]) -> list[list[int]]:
     """Return nodes by trainer and class, zeros among them."""
-    return [[own.get(k, 0) for k in window.stays] for own in plan]
+    return [[own.get(k, 0) for k in window.classes] for own in plan]
 
 
 def present(window: Window) -> tuple[Holding, ...]:
@@ -91,12 +93,12 @@ def present(window: Window) -> tuple[Holding, ...]:
 
 def whole_problem(window: Window) -> Problem:
     """Return *window* as the published planner's problem, every class told apart."""
-    classes = tuple(NodeClass(str(k), stay.nodes) for k, stay in window.stays.items())
+    classes = tuple(NodeClass(str(k), stay.nodes) for k, stay in window.classes.items())
     trainers = tuple(
         TrainerState(
             name=f"t{place}",
             curve=one.curve,
-            held=tuple(one.held.get(k, 0) for k in window.stays),
+            held=tuple(one.held.get(k, 0) for k in window.classes),
             up_s=one.up_s,
             down_s=one.down_s,
         )

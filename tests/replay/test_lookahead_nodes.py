@@ -9,7 +9,7 @@ from freetrain.replay.policies.base import Change, View
 from freetrain.replay.policies.lookahead import changes_to_holdings
 from freetrain.replay.result import Run
 from milp.problem import custom
-from milp.window import Holder, Stay, Window
+from milp.window import Window, WindowClass, WindowTrainer
 from tests.replay.worlds import trainer
 
 CLOSE = {frozenset({0, 2}): 0.9, frozenset({1, 3}): 0.8}
@@ -55,10 +55,10 @@ def changes(
     ]
     nodes = len(free) + sum(map(len, held))
     window = Window(
-        stays={0: Stay(nodes, 100.0, 0.0, 1.0)},
+        classes={0: WindowClass(nodes, 100.0, 0.0, 1.0)},
         free={0: len(free)} if free else {},
         trainers=tuple(
-            Holder(curve, {0: len(own)} if own else {}, 0.0, 0.0, 0.0, 0.0)
+            WindowTrainer(curve, {0: len(own)} if own else {}, 0.0, 0.0, 0.0, 0.0)
             for own in held
         ),
         hit_weight=1.0,

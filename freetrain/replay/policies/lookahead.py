@@ -14,7 +14,7 @@ from freetrain.replay.policies.base import Change
 from freetrain.replay.policies.planned import counts_of
 from milp.planner import Outcome
 from milp.problem import NodeClass, Problem, TrainerState
-from milp.window import Holder, Stay, Window
+from milp.window import Window, WindowClass, WindowTrainer
 from milp.window_search import WindowPlanner
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Seen(NamedTuple):
 
     nodes: frozenset[int]
     costs: Costs
-    holder: Holder
+    holder: WindowTrainer
     state: TrainerState
     kind: int
 
@@ -115,7 +115,7 @@ class Holders:
         self, trainer: TrainerView, curve: Curve, cluster: Callable[[int], int]
     ) -> Seen:
         costs, held = trainer.spec.costs, len(trainer.held)
-        holder = Holder(
+        holder = WindowTrainer(
             curve=curve,
             held=by_cluster(trainer.held, cluster),
             up_s=costs.grow_s,
@@ -376,18 +376,18 @@ class LookaheadPolicy:
         is_learning, weights = self._forecaster.is_learning, self._weights
         return weights.t_fwd_s if is_learning else weights.horizon_s
 
-    def _window(self, view: View, trainers: Sequence[Holder]) -> Window:
+    def _window(self, view: View, trainers: Sequence[WindowTrainer]) -> Window:
         free = by_cluster(view.free, self._forecaster.cluster)
         used = sorted(set(free).union(*[trainer.held for trainer in trainers]))
         weights, known = self._weights, self._experience
         prospect, members = self._forecaster.prospect, self._forecaster.members
-        stays = {k: Stay(len(members(k)), *prospect(k)) for k in used}
+        stays = {k: WindowClass(len(members(k)), *prospect(k)) for k in used}
         change = known.change_weight(weights.horizon_s)
         if self._forecaster.is_learning:
             change = 1.0
             stays = {k: stay.until(self._reach_s) for k, stay in stays.items()}
         return Window(
-            stays=stays,
+            classes=stays,
             free=free,
             trainers=tuple(trainers),
             hit_weight=known.hit_weight if weights.hit is None else weights.hit,
