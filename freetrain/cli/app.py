@@ -1,50 +1,244 @@
-"""The command ``freetrain``: its verbs, and one way out for whatever goes wrong."""
+"""The command ``freetrain``: its verbs, and one way out for whatever goes wrong.
 
+A verb's module is imported when the verb is called or explains itself, so that
+``freetrain --version``, ``freetrain -h`` and completion stay quick.
+"""
+
+import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from functools import cached_property
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from freetrain.cli import (
-    cancel,
-    contest,
-    cron,
-    curves,
-    demo,
-    doctor,
-    drill,
-    exits,
-    explain,
-    holes,
-    logs,
-    pause,
-    replay,
-    resume,
-    status,
-    submit,
-    tick,
-    trace_convert,
-    trace_generate,
-    trace_holes,
-    trace_info,
-)
+from freetrain.cli import exits
+from freetrain.cli.context import CliContext, process_context
 from freetrain.cli.output import write_out
-from freetrain.cli.world import World, real_world
+from freetrain.errors import UsageError
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 
-app = typer.Typer(
-    name="freetrain",
-    context_settings=_HELP,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-)
+VERBS = {
+    "replay": (
+        "freetrain.cli.replay",
+        "Replay a scheduler log and compare policies for training in its holes.",
+    ),
+    "demo": (
+        "freetrain.cli.demo",
+        (
+            "Replay the sample week that ships under four policies; or, --live, train "
+            "here."
+        ),
+    ),
+    "doctor": (
+        "freetrain.cli.doctor",
+        "Look at this cluster, and at FreeTrain on it; run one short job to prove it.",
+    ),
+    "submit": (
+        "freetrain.cli.submit",
+        "Submit a trainer; a later tick gives it nodes. Submitted twice it is one.",
+    ),
+    "status": (
+        "freetrain.cli.status",
+        "Show trainers: state, nodes, progress, and why. Slurm is not asked.",
+    ),
+    "holes": (
+        "freetrain.cli.holes",
+        "Show the node × time holes of this cluster, now. Needs no state.",
+    ),
+    "explain": (
+        "freetrain.cli.explain",
+        "Say why trainers have the nodes they have, and what holes are used for.",
+    ),
+    "curves": (
+        "freetrain.cli.curves",
+        "Show measured values, fits and forecasts, and when targets are expected.",
+    ),
+    "drill": (
+        "freetrain.cli.drill",
+        "Take one node from a trainer as Slurm would, and watch what it does.",
+    ),
+    "logs": (
+        "freetrain.cli.logs",
+        "Show what a trainer's program printed, generation by generation.",
+    ),
+    "cancel": (
+        "freetrain.cli.submit",
+        "Stop trainers for good: each commits, and gives up its nodes.",
+    ),
+    "pause": (
+        "freetrain.cli.submit",
+        "Take trainers off their nodes until they are resumed; each commits first.",
+    ),
+    "resume": (
+        "freetrain.cli.submit",
+        "Let paused, cancelled or failed trainers go on from their last commits.",
+    ),
+    "tick": (
+        "freetrain.cli.tick",
+        "Look at Slurm, plan, and act: once. cron calls it every minute.",
+    ),
+}
+"""Each verb's module, whose function of that name is the verb, and its summary."""
+
+TRACE_VERBS = {
+    "info": ("freetrain.cli.trace", "Say what a scheduler log holds."),
+    "convert": ("freetrain.cli.trace", "Write a scheduler log in another format."),
+    "generate": (
+        "freetrain.cli.trace",
+        "Generate a workload by the Lublin-Feitelson model, as SWF.",
+    ),
+    "holes": (
+        "freetrain.cli.trace",
+        "Find the node × time holes that a log's jobs leave idle.",
+    ),
+}
+CRON_VERBS = {
+    "show": (
+        "freetrain.cli.cron",
+        "Show what install would write, and what is installed; change nothing.",
+    ),
+    "install": (
+        "freetrain.cli.cron",
+        "Have `freetrain tick` run by itself; twice is no mistake.",
+    ),
+    "remove": (
+        "freetrain.cli.cron",
+        "Take the entry out again; without --kind from wherever it is.",
+    ),
+}
+RENAMED = {
+    "contest": "freetrain replay --pool N --priority NAME --seeds N --loads X",
+}
+"""Verbs of earlier releases, and what does the same now."""
+
+
+class LazyVerb(TyperCommand):
+    """A verb whose module is imported when it is called or explains itself."""
+
+    def __init__(self, name: str, module: str, summary: str) -> None:
+        """Take what a list of verbs shows, and the module to import later."""
+        super().__init__(name=name, help=summary, context_settings=_HELP)
+        self._module = module
+
+    @cached_property
+    def loaded(self) -> TyperCommand:
+        """The verb itself, with its options."""
+        module, name = importlib.import_module(self._module), str(self.name)
+        alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
+        epilog = _examples(module.EXAMPLES[name])
+        alone.command(name, epilog=epilog)(getattr(module, name))
+        command = typer.main.get_command(alone)
+        assert isinstance(command, TyperCommand)  # noqa: S101 - for mypy
+        return command
+
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - Typer's
+        """Parse a command line as the verb itself does."""
+        return self.loaded.make_context(*args, **kwargs)
+
+
+class RenamedVerb(TyperCommand):
+    """A verb of an earlier release: refused, and its successor named."""
+
+    def make_context(self, *_args: Any, **_kwargs: Any) -> NoReturn:  # noqa: ANN401
+        """Refuse whatever follows.
+
+        Raises:
+            UsageError: Always.
+        """
+        old = str(self.name)
+        raise UsageError(
+            f"`freetrain {old}` is now `{RENAMED[old]}`. Nothing was done. "
+            f"`freetrain replay -h` shows how."
+        )
+
+
+def command_line() -> TyperGroup:
+    """Return the whole command, its verbs not yet imported."""
+    group = _group(_freetrain(), VERBS)
+    for name, (app, verbs) in {
+        "trace": (_trace(), TRACE_VERBS),
+        "cron": (_cron(), CRON_VERBS),
+    }.items():
+        group.add_command(_group(app, verbs), name)
+    for name in RENAMED:
+        group.add_command(RenamedVerb(name=name, hidden=True))
+    return group
+
+
+def _group(app: typer.Typer, verbs: dict[str, tuple[str, str]]) -> TyperGroup:
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)  # noqa: S101 - for mypy
+    for name, (module, summary) in verbs.items():
+        group.add_command(LazyVerb(name, module, summary))
+    return group
+
+
+def _freetrain() -> typer.Typer:
+    app = typer.Typer(name="freetrain", context_settings=_HELP, rich_markup_mode="rich")
+
+    @app.callback(
+        invoke_without_command=True,
+        epilog=_examples("freetrain demo\n\nfreetrain replay LOG --out report"),
+    )
+    def freetrain(
+        ctx: typer.Context,
+        *,
+        version: Annotated[
+            bool,
+            typer.Option(
+                "--version",
+                metavar="",
+                is_eager=True,
+                callback=_show_version,
+                help="Show the version.",
+            ),
+        ] = False,
+    ) -> None:
+        """Train neural networks on the nodes that Slurm leaves idle."""
+        del version
+        _show_help(ctx)
+
+    return app
+
+
+def _trace() -> typer.Typer:
+    app = typer.Typer(name="trace", add_completion=False, rich_markup_mode="rich")
+
+    @app.callback(
+        invoke_without_command=True,
+        epilog=_examples("freetrain trace info KTH-SP2.swf.gz"),
+    )
+    def trace(ctx: typer.Context) -> None:
+        """Read, convert and generate scheduler logs; find their holes."""
+        _show_help(ctx)
+
+    return app
+
+
+def _cron() -> typer.Typer:
+    app = typer.Typer(name="cron", add_completion=False, rich_markup_mode="rich")
+
+    @app.callback(
+        invoke_without_command=True, epilog=_examples("freetrain cron install")
+    )
+    def cron(ctx: typer.Context) -> None:
+        """Have the tick run by itself: crontab, systemd or scrontab."""
+        _show_help(ctx)
+
+    return app
 
 
 def _examples(lines: str) -> str:
     return f"[bold]Examples[/bold]\n\n{lines.strip()}"
+
+
+def _show_help(ctx: typer.Context) -> None:
+    if ctx.invoked_subcommand is None:
+        write_out(ctx.obj, f"{ctx.get_help()}\n")
 
 
 def _show_version(ctx: typer.Context, value: bool) -> None:  # noqa: FBT001 - Typer's
@@ -56,96 +250,23 @@ def _show_version(ctx: typer.Context, value: bool) -> None:  # noqa: FBT001 - Ty
         raise typer.Exit
 
 
-@app.callback(
-    invoke_without_command=True,
-    epilog=_examples("freetrain demo\n\nfreetrain replay LOG --out report"),
-)
-def freetrain(
-    ctx: typer.Context,
-    *,
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version",
-            metavar="",
-            is_eager=True,
-            callback=_show_version,
-            help="Show the version.",
-        ),
-    ] = False,
-) -> None:
-    """Train neural networks on the nodes that Slurm leaves idle."""
-    del version
-    if ctx.invoked_subcommand is None:
-        write_out(ctx.obj, f"{ctx.get_help()}\n")
-
-
-trace = typer.Typer(rich_markup_mode="rich")
-
-
-@trace.callback(
-    invoke_without_command=True,
-    epilog=_examples("freetrain trace info KTH-SP2.swf.gz"),
-)
-def trace_verbs(ctx: typer.Context) -> None:
-    """Read, convert and generate scheduler logs; find their holes."""
-    if ctx.invoked_subcommand is None:
-        write_out(ctx.obj, f"{ctx.get_help()}\n")
-
-
-app.command(epilog=_examples(replay.EXAMPLES))(replay.replay)
-app.command(epilog=_examples(contest.EXAMPLES))(contest.contest)
-app.command(epilog=_examples(demo.EXAMPLES))(demo.demo)
-app.command(epilog=_examples(doctor.EXAMPLES))(doctor.doctor)
-app.command(epilog=_examples(submit.EXAMPLES))(submit.submit)
-app.command(epilog=_examples(status.EXAMPLES))(status.status)
-app.command(epilog=_examples(holes.EXAMPLES))(holes.holes)
-app.command(epilog=_examples(explain.EXAMPLES))(explain.explain)
-app.command(epilog=_examples(curves.EXAMPLES))(curves.curves)
-app.command(epilog=_examples(drill.EXAMPLES))(drill.drill)
-app.command(epilog=_examples(logs.EXAMPLES))(logs.logs)
-app.command(epilog=_examples(cancel.EXAMPLES))(cancel.cancel)
-app.command(epilog=_examples(pause.EXAMPLES))(pause.pause)
-app.command(epilog=_examples(resume.EXAMPLES))(resume.resume)
-app.command(epilog=_examples(tick.EXAMPLES))(tick.tick)
-app.add_typer(trace, name="trace")
-trace.command(epilog=_examples(trace_info.EXAMPLES))(trace_info.info)
-trace.command(epilog=_examples(trace_convert.EXAMPLES))(trace_convert.convert)
-trace.command(epilog=_examples(trace_generate.EXAMPLES))(trace_generate.generate)
-trace.command(epilog=_examples(trace_holes.EXAMPLES))(trace_holes.holes)
-
-schedule = typer.Typer(rich_markup_mode="rich")
-
-
-@schedule.callback(
-    invoke_without_command=True,
-    epilog=_examples("freetrain cron install"),
-)
-def cron_verbs(ctx: typer.Context) -> None:
-    """Have the tick run by itself: crontab, systemd or scrontab."""
-    if ctx.invoked_subcommand is None:
-        write_out(ctx.obj, f"{ctx.get_help()}\n")
-
-
-app.add_typer(schedule, name="cron")
-schedule.command(epilog=_examples(cron.SHOW_EXAMPLES))(cron.show)
-schedule.command(epilog=_examples(cron.INSTALL_EXAMPLES))(cron.install)
-schedule.command(epilog=_examples(cron.REMOVE_EXAMPLES))(cron.remove)
-
-
-def main(argv: Sequence[str] | None = None, *, world: World | None = None) -> int:
+def main(
+    argv: Sequence[str] | None = None, *, context: CliContext | None = None
+) -> int:
     """Run one command and return its exit code; docs/commands.md lists them.
 
     Args:
         argv: Words after the program's name; None for those of this process.
-        world: What is outside; None for the real one.
+        context: What commands read and write; None for this process's own.
     """
-    words = sys.argv[1:] if argv is None else argv
-    outside = real_world() if world is None else world
+    words = sys.argv[1:] if argv is None else list(argv)
+    context = process_context() if context is None else context
     try:
-        code = app(words, prog_name="freetrain", standalone_mode=False, obj=outside)
+        code = command_line().main(
+            words, prog_name="freetrain", standalone_mode=False, obj=context
+        )
     except exits.EXPECTED as error:
-        exits.show_error(outside, error)
+        _show_error(context, error)
         code = exits.exit_code(error)
     except KeyboardInterrupt:
         code = exits.INTERRUPTED
@@ -155,20 +276,32 @@ def main(argv: Sequence[str] | None = None, *, world: World | None = None) -> in
             raise
         code = exits.PIPE_CLOSED
     if code == exits.INTERRUPTED:
-        outside.stderr.write("error: interrupted before the end; no file written.\n")
+        context.stderr.write("error: interrupted before the end; no file written.\n")
     if code in (exits.PIPE_CLOSED, exits.EX_IOERR):
-        _forget(outside)
+        _discard_output(context)
     return int(code or 0)
 
 
-def _forget(world: World) -> None:
-    """Point standard output nowhere, so that Python's own last flush stays quiet.
+def _show_error(context: CliContext, error: Exception) -> None:
+    """Write *error* to standard error, on one line however long."""
+    line = exits.error_line(error)
+    if not context.is_terminal:
+        context.stderr.write(f"error: {line}\n")
+        return
+    from rich.text import Text  # noqa: PLC0415 - only where colour is seen
+
+    shown = Text.assemble(("error:", "bold red"), " ", line)
+    context.err().print(shown, soft_wrap=True)
+
+
+def _discard_output(context: CliContext) -> None:
+    """Point standard output to /dev/null, so that Python's last flush stays quiet.
 
     What could not be written is still in its buffer; a second failure would turn
     the exit code into 120.
 
     Source: the note on SIGPIPE in the documentation of Python's ``signal``.
     """
-    if world.stdout is sys.stdout:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
+    if context.stdout is sys.stdout:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())

@@ -2,34 +2,42 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from freetrain.cli import options
+from freetrain.cli.context import CliContext
 from freetrain.cli.output import write_out
-from freetrain.cli.world import World
-from freetrain.cron.tables import CronUnavailableError, Found, Kind, fitting
+from freetrain.config.site import Surroundings, find_site
+from freetrain.cron.install import Ticks, ticks_of
+from freetrain.cron.tables import (
+    CronUnavailableError,
+    Found,
+    Kind,
+    RealPrograms,
+    fitting,
+)
 from freetrain.errors import FreeTrainError
+from freetrain.state.database import prepare_directory
 
-if TYPE_CHECKING:
-    from freetrain.cron.install import Ticks
-
-SHOW_EXAMPLES = """
+EXAMPLES = {
+    "show": """
 freetrain cron show
 
 freetrain cron show --kind systemd --every 30s
-"""
-INSTALL_EXAMPLES = """
+""",
+    "install": """
 freetrain cron install --every 30s --config freetrain.toml
 
 freetrain cron install --kind systemd
-"""
-REMOVE_EXAMPLES = """
+""",
+    "remove": """
 freetrain cron remove
 
 freetrain cron remove --kind systemd
-"""
+""",
+}
 
 
 def _interval_s(text: str) -> int:
@@ -72,16 +80,16 @@ def show(
     config: options.Config = None,
 ) -> None:
     """Show what install would write, and what is installed; change nothing."""
-    world: World = ctx.obj
-    ticks = _ticks(world, config)
+    context: CliContext = ctx.obj
+    ticks = _ticks(context, config)
     chosen = kind or fitting(ticks.programs)
-    write_out(world, ticks.preview(chosen, every_s=every))
+    write_out(context, ticks.preview(chosen, every_s=every))
     try:
         found = ticks.compare(chosen, every_s=every)
     except FreeTrainError as error:
-        world.stderr.write(f"Whether it is installed cannot be seen: {error}\n")
+        context.stderr.write(f"Whether it is installed cannot be seen: {error}\n")
     else:
-        world.stderr.write(f"{_SAID[found].format(kind=chosen)}\n")
+        context.stderr.write(f"{_SAID[found].format(kind=chosen)}\n")
 
 
 def install(
@@ -92,26 +100,27 @@ def install(
     config: options.Config = None,
 ) -> None:
     """Have `freetrain tick` run by itself; twice is no mistake."""
-    world: World = ctx.obj
-    from freetrain.state.database import prepare_directory  # noqa: PLC0415
+    context: CliContext = ctx.obj
 
-    ticks = _ticks(world, config)
+    ticks = _ticks(context, config)
     chosen = kind or fitting(ticks.programs)
-    prepare_directory(ticks.call.state, uid=world.uid)
+    prepare_directory(ticks.call.state, uid=context.uid)
     is_new = ticks.install(chosen, every_s=every)
     said = "Installed" if is_new else "Nothing to change: it is installed already"
-    write_out(world, f"{said} ({chosen}), every {every} s.\n")
-    write_out(world, f"What ticks say goes to {ticks.call.log}.\n")
+    write_out(context, f"{said} ({chosen}), every {every} s.\n")
+    write_out(context, f"What ticks say goes to {ticks.call.log}.\n")
     if chosen is Kind.SYSTEMD:
-        write_out(world, "To tick while you are logged out: `loginctl enable-linger`\n")
+        write_out(
+            context, "To tick while you are logged out: `loginctl enable-linger`\n"
+        )
 
 
 def remove(
     ctx: typer.Context, *, kind: Which = None, config: options.Config = None
 ) -> None:
     """Take the entry out again; without --kind from wherever it is."""
-    world: World = ctx.obj
-    ticks = _ticks(world, config)
+    context: CliContext = ctx.obj
+    ticks = _ticks(context, config)
     kinds = (kind,) if kind else ticks.kinds_here()
     if not kinds:
         raise CronUnavailableError(
@@ -120,22 +129,18 @@ def remove(
         )
     for one in kinds:
         if ticks.remove(one):
-            write_out(world, f"Removed ({one}).\n")
+            write_out(context, f"Removed ({one}).\n")
         else:
-            write_out(world, f"No entry to remove ({one}).\n")
+            write_out(context, f"No entry to remove ({one}).\n")
 
 
-def _ticks(world: World, config: Path | None) -> "Ticks":
-    # Imported here, so that help and completion stay quick.
-    from freetrain.config.site import Surroundings, find_site  # noqa: PLC0415
-    from freetrain.cron.install import ticks_of  # noqa: PLC0415
-    from freetrain.cron.tables import RealPrograms  # noqa: PLC0415
+def _ticks(context: CliContext, config: Path | None) -> "Ticks":
 
-    around = Surroundings(world.environ, world.folder, world.uid)
+    around = Surroundings(context.environ, context.folder, context.uid)
     return ticks_of(
         find_site(around, asked=config),
         python=Path(sys.executable),
-        environ=world.environ,
-        uid=world.uid,
-        programs=RealPrograms(world.environ),
+        environ=context.environ,
+        uid=context.uid,
+        programs=RealPrograms(context.environ),
     )

@@ -1,29 +1,28 @@
 """``freetrain demo``: a first look, without a log of one's own, and without Slurm."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from freetrain.cli import options
-from freetrain.cli.replay import run_and_show
-from freetrain.cli.request import ReplayRequest
+from freetrain.cli.context import CliContext
 from freetrain.errors import UsageError
-from freetrain.replay.settings import ReplaySettings
 
-if TYPE_CHECKING:
-    from freetrain.cli.world import World
-
-EXAMPLES = """
+EXAMPLES = {
+    "demo": """
 freetrain demo
 
 freetrain demo --out my-demo --force
 
 freetrain demo --live
-"""
+""",
+}
 DEFAULT_FOLDER = Path("freetrain-demo")
 LIVE_FOLDER = Path("freetrain-live")
 SECONDS = 45.0
+POLICIES = ("freetrain", "equal", "scavenger", "static")
+"""Those whose difference needs no page of its own to be understood."""
 
 
 def demo(  # noqa: PLR0913 - one parameter an option, as Typer wants it
@@ -56,9 +55,9 @@ def demo(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     force: options.Force = False,
 ) -> None:
     """Replay the sample week that ships under four policies; or, --live, train here."""
-    world: World = ctx.obj
+    context: CliContext = ctx.obj
     if live:
-        # Imported here, so that help and completion stay quick.
+        # Imported here and below, so that `freetrain demo -h` stays quick.
         from freetrain.cli.demo_live import LiveRequest, run_live  # noqa: PLC0415
 
         request = LiveRequest(
@@ -70,24 +69,29 @@ def demo(  # noqa: PLR0913 - one parameter an option, as Typer wants it
             keep=keep,
             as_json=as_json,
         )
-        run_live(request, world)
+        run_live(request, context)
         return
     if keep or seconds != SECONDS or seed != 1:
         raise UsageError(
             "--seconds, --seed and --keep belong to --live. Nothing was run; add it."
         )
-    _replay(world, as_json=as_json, out=out, force=force)
+    _replay(context, as_json=as_json, out=out, force=force)
 
 
-def _replay(world: "World", *, as_json: bool, out: Path | None, force: bool) -> None:
-    from logs.generate import shipped_sample  # noqa: PLC0415 - as above
+def _replay(
+    context: CliContext, *, as_json: bool, out: Path | None, force: bool
+) -> None:
+    from freetrain.cli.replay_request import ReplayRequest  # noqa: PLC0415
+    from freetrain.cli.replay_run import run_and_show  # noqa: PLC0415
+    from freetrain.replay.settings import ReplaySettings  # noqa: PLC0415
+    from logs.generate import shipped_sample  # noqa: PLC0415
 
     sample = shipped_sample()
     request = ReplayRequest(
         log=sample,
         named=f"logs/samples/{sample.name}",
         trainers="hps",
-        policies=options.DEMO_POLICIES,
+        policies=POLICIES,
         schedule="recorded",
         nodes=None,
         start_s=0.0,
@@ -100,7 +104,7 @@ def _replay(world: "World", *, as_json: bool, out: Path | None, force: bool) -> 
     )
     run_and_show(
         request,
-        world,
+        context,
         as_json=as_json,
         out=out or DEFAULT_FOLDER,
         force=force or out is None,

@@ -1,8 +1,6 @@
-"""From what went wrong to one line and an exit code of sysexits.h."""
+"""Exit codes of sysexits.h, and the line that each error becomes."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import typer
 
@@ -16,9 +14,6 @@ from slurm.errors import (
     SlurmRefusedError,
     UnreadableOutputError,
 )
-
-if TYPE_CHECKING:
-    from freetrain.cli.world import World
 
 EX_USAGE = 64
 EX_DATAERR = 65
@@ -83,18 +78,6 @@ def error_line(error: Exception) -> str:
             "nodes or days, or ask for more memory."
         )
     return one_line(str(error))
-
-
-def show_error(world: World, error: Exception) -> None:
-    """Write *error* to standard error, on one line however long."""
-    line = error_line(error)
-    if not world.is_terminal:
-        world.stderr.write(f"error: {line}\n")
-        return
-    from rich.text import Text  # noqa: PLC0415 - only where colour is seen
-
-    shown = Text.assemble(("error:", "bold red"), " ", line)
-    world.err().print(shown, soft_wrap=True)
 
 
 def _remedy(error: UnreadableLogError) -> str:

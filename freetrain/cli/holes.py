@@ -1,25 +1,38 @@
-"""``freetrain holes``: what Slurm leaves idle now, and until when."""
+"""``freetrain holes``: the nodes that Slurm leaves idle now, and until when."""
 
-import json
-from typing import TYPE_CHECKING, Annotated
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich import box
+from rich.console import Group as Together
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
 
 from freetrain.cli import options
-from freetrain.cli.output import write_out
+from freetrain.cli.output import json_text, print_out, write_out
+from freetrain.cli.wording import age_text, clock_text, nodes_named, nodes_text
+from freetrain.client.holes import Idle, groups, idle_of, steps, why_it_ends
+from freetrain.text import one_line, render_duration
+from freetrain.tick.environment import slurm_of
+from slurm.holes import Hole
+from slurm.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from freetrain.cli.world import World
+    from freetrain.cli.context import CliContext
     from slurm.backend import SlurmBackend
-    from slurm.snapshot import Snapshot
 
-EXAMPLES = """
+EXAMPLES = {
+    "holes": """
 freetrain holes
 
 freetrain holes --partition gpu --nodes
 
 freetrain holes --json
-"""
+""",
+}
 LOOKS = 3
 """A look that backfill tears is taken again; on a busy site every one may be torn."""
 
@@ -45,32 +58,130 @@ def holes(
     config: options.Config = None,
 ) -> None:
     """Show the node × time holes of this cluster, now. Needs no state."""
-    # Imported here, so that help and completion stay quick.
-    from freetrain.cli.holes_text import holes_record, holes_screen  # noqa: PLC0415
-    from freetrain.cli.site import site_of  # noqa: PLC0415
-    from freetrain.cli.watching import print_out  # noqa: PLC0415
-    from freetrain.client.holes import idle_of  # noqa: PLC0415
-    from freetrain.tick.environment import slurm_of  # noqa: PLC0415
-
-    world: World = ctx.obj
-    site = site_of(world, config)
-    backend = slurm_of(world.environ)(MOST_REQUESTS)
+    context: CliContext = ctx.obj
+    site = context.site(config)
+    backend = slurm_of(context.environ)(MOST_REQUESTS)
     settings = backend.config()
     idle = idle_of(
-        look(backend, world), settings, site, uid=world.uid, partition=partition
+        look(backend, context), settings, site, uid=context.uid, partition=partition
     )
     if as_json:
-        write_out(world, json.dumps(holes_record(idle)) + "\n")
+        write_out(context, json_text(holes_record(idle)))
     else:
-        print_out(world, holes_screen(idle, each=nodes))
+        print_out(context, holes_screen(idle, each=nodes))
 
 
-def look(backend: "SlurmBackend", world: "World") -> "Snapshot":
+def look(backend: "SlurmBackend", context: "CliContext") -> Snapshot:
     """Return a look that backfill did not tear, or the last of a few."""
     snapshot = backend.snapshot()
     for _ in range(LOOKS - 1):
         if not snapshot.is_torn:
             break
-        world.sleep(WAIT_S)
+        context.sleep(WAIT_S)
         snapshot = backend.snapshot()
     return snapshot
+
+
+CAVEAT = (
+    "Seen, not promised: when a job ends early, arrives or is cancelled, Slurm plans "
+    "anew, and a hole may be gone a second from now."
+)
+"""LSF says the like about its own slots for backfill, and is right."""
+TORN = (
+    "Slurm was making its plan anew during every look, so that some of these holes "
+    "may be planned for already."
+)
+
+
+def holes_screen(idle: Idle, *, each: bool) -> RenderableType:
+    """Return the holes of *idle*; a row a node, where *each* is asked for."""
+    if not idle.holes:
+        return Text(f"No node of partition {one_line(idle.partition)} is idle now.")
+    shown: list[RenderableType] = [Text(_headline(idle)), _table(idle, each=each)]
+    lines = [*_steps(idle), "", f"Ends are {_margin(idle)}.", CAVEAT]
+    lines += [TORN] if idle.is_torn else []
+    return Together(*shown, "", *(Text(line) for line in lines))
+
+
+def _headline(idle: Idle) -> str:
+    held = sum(bool(hole.held_by) for hole in idle.holes)
+    ours = f", {held} of them held by FreeTrain's leases" if held else ""
+    return (
+        f"{len(idle.holes)} of {idle.nodes} nodes are holes for partition "
+        f"{one_line(idle.partition)}{ours}, at {clock_text(idle.now_s)}."
+    )
+
+
+def _margin(idle: Idle) -> str:
+    return f"{render_duration(idle.margin_s)} before whatever ends them"
+
+
+def _table(idle: Idle, *, each: bool) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("nodes", justify="right", no_wrap=True)
+    table.add_column("idle for", justify="right", no_wrap=True)
+    table.add_column("until", no_wrap=True)
+    table.add_column("because", overflow="fold")
+    table.add_column("which", overflow="fold")
+    for group in groups(idle):
+        for holes in [[hole] for hole in group.holes] if each else [group.holes]:
+            table.add_row(*map(Text, _row(holes, idle)))
+    return table
+
+
+def _row(holes: Sequence[Hole], idle: Idle) -> tuple[str, ...]:
+    held = sum(bool(hole.held_by) for hole in holes)
+    which = nodes_named(hole.node for hole in holes)
+    ours = f" ({held} held)" if held else ""
+    first = holes[0]
+    why = one_line(why_it_ends(first))
+    return (str(len(holes)), _life(first, idle), _until(first), why, f"{which}{ours}")
+
+
+def _life(hole: Hole, idle: Idle) -> str:
+    if hole.end_s is None:
+        return "unknown"
+    if math.isinf(hole.end_s):
+        return "open"
+    return age_text(hole.end_s - idle.now_s)
+
+
+def _until(hole: Hole) -> str:
+    is_told = hole.end_s is not None and not math.isinf(hole.end_s)
+    return clock_text(hole.end_s or 0.0) if is_told else "-"
+
+
+def _steps(idle: Idle) -> Iterator[str]:
+    for step in steps(idle):
+        nodes = nodes_text(step.nodes)
+        stay = "stay" if step.nodes > 1 else "stays"
+        hours = f"{step.node_s / 3_600.0:,.1f} node-hours"
+        length = render_duration(step.length_s)
+        yield f"{nodes} {stay} idle for {length} or more: {hours}."
+
+
+def holes_record(idle: Idle) -> dict[str, Any]:
+    """Return the holes for programs; a null end is open or unknown, as told."""
+    return {
+        "now_s": idle.now_s,
+        "partition": idle.partition,
+        "margin_s": idle.margin_s,
+        "nodes": idle.nodes,
+        "is_torn": idle.is_torn,
+        "holes": [_hole(hole) for hole in idle.holes],
+        "idle_nodes": [
+            {"length_s": one.length_s, "nodes": one.nodes} for one in steps(idle)
+        ],
+    }
+
+
+def _hole(hole: Hole) -> dict[str, Any]:
+    is_told = hole.end_s is not None and math.isfinite(hole.end_s)
+    return {
+        "node": hole.node,
+        "start_s": hole.start_s,
+        "end_s": hole.end_s if is_told else None,
+        "ends_by": str(hole.ends_by),
+        "blocker": hole.blocker,
+        "held_by": list(hole.held_by),
+    }

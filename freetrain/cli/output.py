@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import typer
 
-from freetrain.cli.exits import PIPE_CLOSED
-from freetrain.errors import CannotWriteError
+from freetrain.cli.exits import PIPE_CLOSED, error_line
+from freetrain.errors import CannotWriteError, MissingInputError, TryLaterError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from typing import TextIO
+    from collections.abc import Callable, Iterator, Mapping
 
-    from freetrain.cli.world import World
+    from rich.console import RenderableType
+
+    from freetrain.cli.context import CliContext
 
 
-def write_out(world: World, text: str) -> None:
+def write_out(context: CliContext, text: str) -> None:
     """Write *text* to standard output, now.
 
     Raises:
@@ -30,7 +32,7 @@ def write_out(world: World, text: str) -> None:
         OSError: It cannot be written.
     """
     try:
-        _write_whole(world.stdout, text)
+        _write_whole(context.stdout, text)
     except BrokenPipeError as error:
         raise typer.Exit(PIPE_CLOSED) from error
     except UnicodeEncodeError as error:
@@ -39,6 +41,30 @@ def write_out(world: World, text: str) -> None:
             f"{error.object[error.start]!a}; nothing was written. Use a UTF-8 "
             f"locale, or --out."
         ) from error
+
+
+def json_text(
+    record: object, *, indent: int | None = None, allow_nan: bool = True
+) -> str:
+    """Return *record*, of dataclasses, enums and containers, as JSON and a line break.
+
+    msgspec takes it apart; Python writes it, because its numbers and escapes are what
+    programs have read so far, and msgspec's differ (``1e-7`` for ``1e-07``).
+
+    Raises:
+        ValueError: A number is not finite, and *allow_nan* not given.
+    """
+    import msgspec  # noqa: PLC0415 - few commands write JSON
+
+    plain = msgspec.to_builtins(record, str_keys=True, enc_hook=_plain)
+    return json.dumps(plain, indent=indent, allow_nan=allow_nan) + "\n"
+
+
+def _plain(value: object) -> object:
+    """Return a number of NumPy as one of Python."""
+    if isinstance(value, float):
+        return float(value)
+    raise NotImplementedError
 
 
 def _write_whole(stream: TextIO, text: str) -> None:
@@ -159,4 +185,65 @@ def _refusal(path: Path, error: OSError) -> CannotWriteError:
     return CannotWriteError(
         f"cannot write {path}: {error.strerror or error}. Nothing was written. "
         f"Make room there, or name another place with --out."
+    )
+
+
+@contextmanager
+def progress(
+    context: CliContext, what: str
+) -> Iterator[Callable[[float], None] | None]:
+    """Give a function that takes the fraction done, or None where nobody watches."""
+    if not context.is_terminal:
+        yield None
+        return
+    from rich.progress import Progress  # noqa: PLC0415 - only where it is seen
+
+    with Progress(console=context.err(), transient=True) as shown:
+        task = shown.add_task(what, total=1.0)
+        yield lambda fraction: shown.update(task, completed=fraction)
+
+
+def show_anew(
+    context: CliContext, show: Callable[[], RenderableType], *, every_s: float
+) -> None:
+    """Show what *show* returns, anew every *every_s* seconds, until interrupted."""
+    from rich.live import Live  # noqa: PLC0415 - only where it is seen
+
+    # Our own clock refreshes, so that nothing is drawn while files are read.
+    with Live(console=context.watched(), auto_refresh=False, screen=False) as live:
+        try:
+            while True:
+                live.update(_shown(show), refresh=True)
+                context.sleep(every_s)
+        except KeyboardInterrupt:
+            return
+
+
+def _shown(show: Callable[[], RenderableType]) -> RenderableType:
+    """Return what *show* returns, or why it cannot just now."""
+    try:
+        return show()
+    except TryLaterError as error:
+        return error_line(error)
+
+
+def print_out(context: CliContext, screen: RenderableType) -> None:
+    """Write *screen* to standard output, whole."""
+    console = context.out()
+    with console.capture() as captured:
+        console.print(screen, crop=False)
+    write_out(context, captured.get())
+
+
+def missing(named: str, error: OSError, *, undone: str) -> MissingInputError:
+    """Return the error for an input file.
+
+    Args:
+        named: How the user named it.
+        error: Why it cannot be read.
+        undone: What was not done because of that, such as ``replayed``.
+    """
+    return MissingInputError(
+        f"cannot read {named}: {error.strerror or error}. Nothing was {undone}. Check "
+        f"the name and its permissions."
     )

@@ -1,25 +1,31 @@
 """``freetrain tick``: one short run of the broker."""
 
-import json
 import shlex
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from freetrain.cli import options
-from freetrain.cli.output import write_out
+from freetrain.cli.output import json_text, write_out
+from freetrain.text import one_line
+from freetrain.tick.environment import real_outside
+from freetrain.tick.page import line_of, record_of
+from freetrain.tick.tick import TickReport, tick_and_follow_up
+from freetrain.tick.tick import tick as run_tick
+from slurm.batch import sbatch_argv
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from freetrain.cli.world import World
-    from freetrain.tick.tick import TickReport
+    from freetrain.cli.context import CliContext
 
-EXAMPLES = """
+EXAMPLES = {
+    "tick": """
 freetrain tick --dry-run
 
 freetrain tick --follow-up 55s --config ~/.config/freetrain/freetrain.toml
-"""
+""",
+}
 
 Wait = Annotated[
     float,
@@ -46,55 +52,42 @@ def tick(
     config: options.Config = None,
 ) -> None:
     """Look at Slurm, plan, and act: once. cron calls it every minute."""
-    # Imported here, so that help and completion stay quick.
-    from freetrain.cli.site import site_of  # noqa: PLC0415
-    from freetrain.tick.environment import real_outside  # noqa: PLC0415
-    from freetrain.tick.tick import tick as run_tick  # noqa: PLC0415
-    from freetrain.tick.tick import tick_and_follow_up  # noqa: PLC0415
-
-    world: World = ctx.obj
-    site, outside = site_of(world, config), real_outside(world.environ)
+    context: CliContext = ctx.obj
+    site, outside = context.site(config), real_outside(context.environ)
     reports: Iterable[TickReport] = (
         (run_tick(site, outside, dry_run=True),)
         if dry_run
-        else tick_and_follow_up(site, outside, within_s=follow_up, wait=world.sleep)
+        else tick_and_follow_up(site, outside, within_s=follow_up, wait=context.sleep)
     )
     write = _write_record if as_json else _write_lines
-    write(world, reports, is_dry=dry_run)
+    write(context, reports, is_dry=dry_run)
 
 
 def _write_record(
-    world: "World", reports: "Iterable[TickReport]", *, is_dry: bool
+    context: "CliContext", reports: "Iterable[TickReport]", *, is_dry: bool
 ) -> None:
     """Write the last tick's page, and the commands of all."""
-    from freetrain.tick.page import record_of  # noqa: PLC0415 - as above
-    from slurm.batch import sbatch_argv  # noqa: PLC0415 - as above
-
     record: dict[str, object] = {}
     commands: list[list[str]] = []
     for report in reports:
         commands += map(sbatch_argv, report.requests)
         record = {**record_of(report.page), "dry_run": is_dry, "commands": commands}
-    write_out(world, json.dumps(record, allow_nan=False) + "\n")
+    write_out(context, json_text(record, allow_nan=False))
 
 
 def _write_lines(
-    world: "World", reports: "Iterable[TickReport]", *, is_dry: bool
+    context: "CliContext", reports: "Iterable[TickReport]", *, is_dry: bool
 ) -> None:
     """Write a line of each tick as soon as it is over; it may be long to the next."""
-    from freetrain.tick.page import line_of  # noqa: PLC0415 - as above
-    from slurm.batch import sbatch_argv  # noqa: PLC0415 - as above
-
     before = "dry run, nothing was done: " if is_dry else ""
     for report in reports:
-        write_out(world, _readable(before + line_of(report.page)))
+        write_out(context, _readable(before + line_of(report.page)))
         for request in report.requests if is_dry else ():
             write_out(
-                world, _readable(f"would run: {shlex.join(sbatch_argv(request))}")
+                context, _readable(f"would run: {shlex.join(sbatch_argv(request))}")
             )
 
 
 def _readable(text: str) -> str:
-    from freetrain.text import one_line  # noqa: PLC0415 - as above
 
     return one_line(text) + "\n"

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from freetrain.cli.cautions import (
+from freetrain.cli.replay_run import (
     cautions,
     nothing_to_go_by,
     ran_out,

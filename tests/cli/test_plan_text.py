@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.cli.plan_text import plan_lines
+from freetrain.cli.explain import plan_lines
 from freetrain.state.tables import TrainerState
 from freetrain.tick.page import TrainerLine
 from milp.planner import Outcome

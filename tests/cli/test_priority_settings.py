@@ -8,7 +8,7 @@ import pytest
 from tests.cli.worlds import run, written
 
 REPLAY = ("replay", "holes.csv", "--trainers", "trainers.toml", "--policy", "freetrain")
-CONTEST = ("contest", "slaq", "--count", "2", "--pool", "4", "--seeds", "1")
+SWEEP = ("replay", "--pool", "4", "--trainers", "quality:2", "--seeds", "1")
 
 
 @pytest.fixture(autouse=True)
@@ -55,11 +55,11 @@ def test_the_yardstick_goes_without_settings_where_it_goes_without_the_priority(
     assert (static["priority"], static["priority_settings"]) == ("throughput", {})
 
 
-def test_a_contest_says_which_settings_were_given_and_where_its_seeds_began(
+def test_a_sweep_says_which_settings_were_given_and_where_its_seeds_began(
     tmp_path: Path,
 ) -> None:
-    words = ("--set", "horizon_s=600", "--seed", "7", "--json")
-    (score,) = json.loads(run(*CONTEST, *words, cwd=tmp_path).stdout)
+    words = ("--priority", "slaq", "--set", "horizon_s=600", "--seed", "7", "--json")
+    (score,) = json.loads(run(*SWEEP, *words, cwd=tmp_path).stdout)
     assert (score["settings"], score["seed"]) == ({"horizon_s": 600}, 7)
 
 
@@ -82,11 +82,13 @@ def test_a_contest_says_which_settings_were_given_and_where_its_seeds_began(
         ),
     ],
 )
-@pytest.mark.parametrize("verb", [(*REPLAY, "--priority"), CONTEST[:1]])
+@pytest.mark.parametrize("verb", [REPLAY, SWEEP])
 def test_settings_that_make_no_sense_are_refused(
     tmp_path: Path, verb: tuple[str, ...], words: str, said: str
 ) -> None:
-    ran = run(*verb, "slaq", "--against", "fair", *words.split(), cwd=tmp_path)
+    ran = run(
+        *verb, "--priority", "slaq", "--against", "fair", *words.split(), cwd=tmp_path
+    )
 
     assert ran.code == 64
     assert said in ran.stderr

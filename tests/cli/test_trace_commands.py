@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from freetrain.cli.app import main
-from freetrain.cli.trace_screen import LABELS
+from freetrain.cli.trace import LABELS
 from logs.generate import SAMPLE_NAME, shipped_sample
 from logs.summary import IdleSummary, JobSummary
-from tests.cli.worlds import HOLES, JOBS, a_world, run
+from tests.cli.worlds import HOLES, JOBS, a_context, run
 
 
 @pytest.fixture(autouse=True)
@@ -120,9 +120,9 @@ def test_a_name_that_standard_output_cannot_hold_is_refused(tmp_path: Path) -> N
     (tmp_path / "named.csv").write_text(HOLES + "n\u00e9,0,50\n", encoding="utf-8")
     said, errors = io.BytesIO(), io.StringIO()
     stdout = io.TextIOWrapper(said, encoding="ascii")
-    world = a_world(tmp_path, stdout=stdout, stderr=errors)
+    context = a_context(tmp_path, stdout=stdout, stderr=errors)
 
-    code = main(["trace", "holes", "named.csv"], world=world)
+    code = main(["trace", "holes", "named.csv"], context=context)
 
     assert (code, said.getvalue()) == (73, b"")
     assert errors.getvalue().startswith("error: standard output is ascii and cannot")

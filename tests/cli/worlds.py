@@ -1,4 +1,4 @@
-"""A world for commands to run in: a clock that counts, streams that remember."""
+"""Runs commands in this process: a clock that counts, streams that remember."""
 
 import io
 import itertools
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from freetrain.cli.app import main
-from freetrain.cli.world import World
+from freetrain.cli.context import CliContext
 
 NOW_S = 1_900_000_000.0
 
@@ -29,8 +29,11 @@ class Terminal(io.StringIO):
         return True
 
 
-def a_world(cwd: Path, **changes: Any) -> World:  # noqa: ANN401 - fields of World
-    """Return a world in which an hour is no time, with *changes* to it."""
+def a_context(
+    cwd: Path,
+    **changes: Any,  # noqa: ANN401 - fields of CliContext
+) -> CliContext:
+    """Return a context in which an hour is no time, with *changes* to it."""
     ticks = itertools.count()
     outside: dict[str, Any] = {
         "clock": lambda: float(next(ticks)),
@@ -44,18 +47,18 @@ def a_world(cwd: Path, **changes: Any) -> World:  # noqa: ANN401 - fields of Wor
         "now_s": lambda: NOW_S,
         "sleep": lambda _: None,
     }
-    return World(**(outside | changes))
+    return CliContext(**(outside | changes))
 
 
 def run(*words: str | Path, cwd: Path, **changes: Any) -> Ran:  # noqa: ANN401
-    """Run ``freetrain`` with *words* in *cwd*, with *changes* to the world."""
-    world = a_world(cwd, **changes)
-    code = main([str(word) for word in words], world=world)
-    return Ran(code, text_of(world.stdout), text_of(world.stderr))
+    """Run ``freetrain`` with *words* in *cwd*, with *changes* to the context."""
+    context = a_context(cwd, **changes)
+    code = main([str(word) for word in words], context=context)
+    return Ran(code, text_of(context.stdout), text_of(context.stderr))
 
 
 def text_of(stream: TextIO) -> str:
-    """Return what was written to a stream of ``a_world``."""
+    """Return what was written to a stream of ``a_context``."""
     assert isinstance(stream, io.StringIO)
     return stream.getvalue()
 

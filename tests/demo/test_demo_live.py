@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.cli.demo_live_screen import line_of, moment_view
+from freetrain.cli.demo_live import line_of, moment_view
 from freetrain.demo.live import (
     Around,
     NoMpiError,

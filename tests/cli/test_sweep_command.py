@@ -1,4 +1,4 @@
-"""``freetrain contest``, and ``freetrain replay`` of drawn trainers."""
+"""``freetrain replay`` of drawn trainers, and over several seeds and loads."""
 
 import json
 import os
@@ -12,8 +12,9 @@ import pytest
 
 from tests.cli.worlds import run, written
 
-DRAWS = ("contest", "weight", "speedup", "--count", "3", "--seeds", "2")
-CONTEST = (*DRAWS, "--pool", "4")
+PRIORITIES = ("--priority", "weight", "--priority", "speedup")
+DRAWS = (*PRIORITIES, "--trainers", "quality:3", "--seeds", "2")
+SWEEP = ("replay", *DRAWS, "--pool", "4")
 
 
 def curves(folder: Path) -> None:
@@ -31,8 +32,8 @@ def files(tmp_path: Path) -> None:
     written(tmp_path)
 
 
-def test_a_contest_has_a_table_a_load_and_names_the_losers(tmp_path: Path) -> None:
-    ran = run(*CONTEST, "--load", "1", "--load", "3", "--curves", "c", cwd=tmp_path)
+def test_a_sweep_has_a_table_a_load_and_names_the_losers(tmp_path: Path) -> None:
+    ran = run(*SWEEP, "--loads", "1", "--loads", "3", "--curves", "c", cwd=tmp_path)
 
     lines = ran.stdout.splitlines()
     assert (ran.code, ran.stderr) == (0, "")
@@ -45,8 +46,8 @@ def test_a_contest_has_a_table_a_load_and_names_the_losers(tmp_path: Path) -> No
     assert all(len(line) <= 80 for line in lines if not line.startswith("Changes"))
 
 
-def test_a_contest_is_the_same_in_one_process_and_in_two(tmp_path: Path) -> None:
-    words = (*CONTEST, "--curves", str(tmp_path / "c"), "--json")
+def test_a_sweep_is_the_same_in_one_process_and_in_two(tmp_path: Path) -> None:
+    words = (*SWEEP, "--curves", str(tmp_path / "c"), "--json")
 
     one = run(*words, cwd=tmp_path)
     two = run(*words, "--processes", "2", cwd=tmp_path)
@@ -63,7 +64,7 @@ def test_a_contest_is_the_same_in_one_process_and_in_two(tmp_path: Path) -> None
 
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="no /proc here")
-def test_an_interrupt_ends_all_processes_of_a_contest_with_one_line(
+def test_an_interrupt_ends_all_processes_of_a_sweep_with_one_line(
     tmp_path: Path,
 ) -> None:
     # Shells let what they run in the background, such as these tests, hear no Ctrl-C.
@@ -71,7 +72,7 @@ def test_an_interrupt_ends_all_processes_of_a_contest_with_one_line(
         "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
         "from freetrain.__main__ import run; sys.exit(run())"
     )
-    words = ("contest", "slaq", "--processes", "2")
+    words = ("replay", "--priority", "slaq", "--seeds", "5", "--processes", "2")
     with subprocess.Popen(  # noqa: S603 - this very program
         [sys.executable, "-c", listens, *words],
         cwd=tmp_path,
@@ -92,15 +93,15 @@ def test_an_interrupt_ends_all_processes_of_a_contest_with_one_line(
     assert said == "error: interrupted before the end; no file written.\n"
 
 
-def test_a_contest_may_be_held_in_the_holes_of_a_log(tmp_path: Path) -> None:
-    ran = run(*DRAWS, "--log", "holes.csv", "--curves", "c", "--json", cwd=tmp_path)
+def test_a_sweep_may_be_made_in_the_holes_of_a_log(tmp_path: Path) -> None:
+    ran = run("replay", "holes.csv", *DRAWS, "--curves", "c", "--json", cwd=tmp_path)
 
     assert ran.code == 0
     assert len(json.loads(ran.stdout)) == 4
 
 
-def test_a_contest_that_is_written_twice_is_the_same_file(tmp_path: Path) -> None:
-    words = (*CONTEST, "--curves", "c", "--out", "found.json")
+def test_a_sweep_that_is_written_twice_is_the_same_file(tmp_path: Path) -> None:
+    words = (*SWEEP, "--curves", "c", "--out", "found.json")
 
     assert run(*words, cwd=tmp_path).code == 0
     assert run(*words, cwd=tmp_path).code == 0
@@ -212,19 +213,34 @@ def test_curves_that_fall_are_the_same_training_as_those_that_rise(
     [
         ("replay --pool 4 --trainers quality:0", 64, "'0' trainers: expected a number"),
         ("replay --pool 4 --trainers quality:9 --curves no", 66, "no .csv file in"),
-        ("contest weight --curves c --better lower", 65, "Say --better higher."),
-        ("contest weight --load 0", 64, "Invalid value for '--load'"),
-        ("contest wait", 64, "no priority 'wait'. Choose one of"),
-        ("contest", 64, "Missing argument 'PRIORITY...'"),
-        ("contest fair", 64, "fair would be held against itself; nothing was"),
+        ("replay --seeds 1 --curves c --better lower", 65, "Say --better higher."),
+        ("replay --loads 0", 64, "Invalid value for '--loads'"),
+        ("replay --seeds 0", 64, "Invalid value for '--seeds'"),
+        ("replay --seeds 1 --priority wait", 64, "no priority 'wait'. Choose one of"),
         (
-            "contest slaq --log holes.csv --pool 4",
+            "replay --seeds 1 --priority fair",
             64,
-            "either --log or --pool, and not",
+            "fair would be held against itself; nothing was",
         ),
-        ("contest slaq --nodes 4", 64, "--nodes is for replays of a log; nothing was"),
-        ("contest slaq --start 9", 64, "--start is for replays of a log; nothing was"),
-        ("contest slaq --better lower", 64, "--better is for --curves; nothing was"),
+        ("replay holes.csv --pool 4 --seeds 1", 64, "either a log or --pool N, and"),
+        ("replay --seeds 1 --nodes 4", 64, "--nodes is for replays of a log; nothing"),
+        ("replay --loads 1 --start 9", 64, "--start is for replays of a log; nothing"),
+        ("replay --seeds 1 --better lower", 64, "--better is for --curves; nothing"),
+        (
+            "replay --seeds 1 --trainers hps",
+            64,
+            "over --seeds and --loads does not go with --trainers hps",
+        ),
+        ("replay --seeds 1 --policy lookahead", 64, "go with --policy lookahead: it"),
+        ("replay --seeds 1 --policy equal", 64, "--against fair is no policy, and"),
+        ("replay --loads 1 --load 2", 64, "does not go with both --load and --loads"),
+        (
+            "replay --pool 4 --processes 2",
+            64,
+            "--processes is for replays with --seeds",
+        ),
+        ("contest slaq --seeds 2", 64, "`freetrain contest` is now `freetrain replay"),
+        ("contest -h", 64, "Nothing was done. `freetrain replay -h` shows how."),
     ],
 )
 def test_what_makes_no_sense_is_refused(
@@ -234,3 +250,12 @@ def test_what_makes_no_sense_is_refused(
 
     assert ran.code == code
     assert said in ran.stderr
+
+
+def test_a_sweep_over_one_load_may_say_load(tmp_path: Path) -> None:
+    words = (*SWEEP, "--curves", "c", "--json")
+
+    one = run(*words, "--load", "3", cwd=tmp_path).stdout
+
+    assert one == run(*words, "--loads", "3", cwd=tmp_path).stdout
+    assert one != run(*words, cwd=tmp_path).stdout

@@ -1,35 +1,45 @@
-"""Replays with the broker in the loop, and shows what came of it."""
+"""Replays with the broker in the loop, and what came of them."""
 
 from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
-import json
 import shlex
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from freetrain.cli.load import load_trace, load_trainers
-from freetrain.cli.loop_request import loop_words
-from freetrain.cli.output import check_folder, write_folder, write_out
-from freetrain.cli.progress import progress
+from freetrain.cli.output import (
+    check_folder,
+    json_text,
+    progress,
+    write_folder,
+    write_out,
+)
+from freetrain.cli.replay_request import ReplayRequest, loop_words
+from freetrain.cli.replay_run import figures, load_trace, load_trainers, print_gaps
 from freetrain.errors import UsageError
-from freetrain.replay.loop import Stage, run_in_the_loop
+from freetrain.replay.loop import LoopResult, Stage, run_in_the_loop
+from freetrain.replay.loop_settings import LoopSettings, Mode
 from freetrain.replay.run import Caller
 from freetrain.replay.timeline import DAY_S
-from freetrain.report.comparison import full_record, steady_record
-from freetrain.report.forecast import FORECAST_PAGE, forecast_records
+from freetrain.report.comparison import (
+    full_record,
+    name_among,
+    percent,
+    scaled,
+    steady_record,
+)
+from freetrain.report.forecast import FORECAST_PAGE, Origin, forecast_records
+from freetrain.report.page import forecast_texts
 from freetrain.text import counted, one_line, render_duration
 from logs.schedule import Method
 from logs.trace import JobTrace
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from freetrain.cli.request import ReplayRequest
-    from freetrain.cli.world import World
-    from freetrain.replay.loop import LoopResult
-    from freetrain.replay.loop_settings import LoopSettings
+    from freetrain.cli.context import CliContext
     from freetrain.replay.settings import ReplaySettings
     from freetrain.replay.trainers import TrainerSpec
 
@@ -52,7 +62,7 @@ class Looped:
 def run_loop_and_show(  # noqa: PLR0913 - what the command line says, as it says it
     request: ReplayRequest,
     loop: LoopSettings,
-    world: World,
+    context: CliContext,
     *,
     as_json: bool,
     out: Path | None,
@@ -63,10 +73,10 @@ def run_loop_and_show(  # noqa: PLR0913 - what the command line says, as it says
     Raises:
         FreeTrainError, LogError, MilpError: See ``load`` and ``run_in_the_loop``.
     """
-    folder = None if out is None else world.cwd / out
+    folder = None if out is None else context.cwd / out
     if folder is not None:
         check_folder(folder, force=force)
-    looped = _play(request, loop, world)
+    looped = _play(request, loop, context)
     files = {} if folder is None else _files(request, loop, looped)
     if folder is not None:
         write_folder(folder, files)
@@ -75,28 +85,30 @@ def run_loop_and_show(  # noqa: PLR0913 - what the command line says, as it says
             full_record(one.replay, load_s=looped.load_s) | _loop_record(one, loop)
             for one in looped.results
         ]
-        write_out(world, json.dumps(records, indent=2, allow_nan=False) + "\n")
+        write_out(context, json_text(records, indent=2, allow_nan=False))
         return
-    from freetrain.cli.loop_text import loop_text  # noqa: PLC0415 - Rich
 
-    write_out(world, loop_text(_read_as(request, looped), looped.results, loop, world))
+    write_out(
+        context, loop_text(_read_as(request, looped), looped.results, loop, context)
+    )
     if out is not None and FORECAST_PAGE in files:
-        write_out(world, f"Forecasts: {out / FORECAST_PAGE}\n")
+        write_out(context, f"Forecasts: {out / FORECAST_PAGE}\n")
 
 
-def _play(request: ReplayRequest, loop: LoopSettings, world: World) -> Looped:
+def _play(request: ReplayRequest, loop: LoopSettings, context: CliContext) -> Looped:
     entrants = request.entrants  # bad settings are refused before long work
-    began_s = world.clock()
-    trainers = load_trainers(request.trainers, world.cwd)
-    stage = _stage(request, world)
-    load_s = world.clock() - began_s
+    began_s = context.clock()
+    trainers = load_trainers(request.trainers, context.cwd)
+    stage = _stage(request, context)
+    load_s = context.clock() - began_s
     results = tuple(
-        _replay(stage, trainers, settings, loop, world) for settings in entrants
+        _replay_in_the_loop(stage, trainers, settings, loop, context)
+        for settings in entrants
     )
     return Looped(stage, results, load_s)
 
 
-def _stage(request: ReplayRequest, world: World) -> Stage:
+def _stage(request: ReplayRequest, context: CliContext) -> Stage:
     if request.log is None:
         raise UsageError("a loop needs a log; nothing was replayed.")
     trace = load_trace(request.log, named=request.named, skip_bad=request.skip_bad)
@@ -105,7 +117,7 @@ def _stage(request: ReplayRequest, world: World) -> Stage:
             f"{request.named} holds idle intervals and no jobs, so that no scheduler "
             f"can be in the loop. Nothing was replayed. Leave --in-the-loop out."
         )
-    with progress(world, f"scheduling ({request.schedule})") as report:
+    with progress(context, f"scheduling ({request.schedule})") as report:
         stage = Stage(
             trace,
             Method(request.schedule),
@@ -128,21 +140,21 @@ def _stage(request: ReplayRequest, world: World) -> Stage:
     return stage
 
 
-def _replay(
+def _replay_in_the_loop(
     stage: Stage,
     trainers: tuple[TrainerSpec, ...],
     settings: ReplaySettings,
     loop: LoopSettings,
-    world: World,
+    context: CliContext,
 ) -> LoopResult:
-    began_s = world.clock()
-    with progress(world, f"replaying under {settings.policy}") as report:
-        caller = Caller(world.clock, report)
+    began_s = context.clock()
+    with progress(context, f"replaying under {settings.policy}") as report:
+        caller = Caller(context.clock, report)
         result = run_in_the_loop(stage, trainers, settings, loop, caller)
     measured = replace(
         result.replay,
-        wall_s=world.clock() - began_s,
-        peak_rss_bytes=world.peak_rss_bytes(),
+        wall_s=context.clock() - began_s,
+        peak_rss_bytes=context.peak_rss_bytes(),
     )
     return replace(result, replay=measured)
 
@@ -151,9 +163,6 @@ def _files(
     request: ReplayRequest, loop: LoopSettings, looped: Looped
 ) -> dict[str, bytes]:
     """Return the content of each file of ``--out``, the same bytes every time."""
-    from freetrain.report.forecast import Origin  # noqa: PLC0415 - Plotly
-    from freetrain.report.page import forecast_texts  # noqa: PLC0415 - Plotly
-
     origin = Origin(
         log=one_line(request.named),
         read_as=one_line(_read_as(request, looped)),
@@ -165,7 +174,7 @@ def _files(
     ]
     summary = dataclasses.asdict(origin) | {"policies": policies}
     del summary["report"]
-    texts = {"summary.json": json.dumps(summary, indent=2, allow_nan=False) + "\n"}
+    texts = {"summary.json": json_text(summary, indent=2, allow_nan=False)}
     texts |= forecast_texts(origin, [one.replay for one in looped.results])
     return {name: text.encode("utf-8") for name, text in texts.items()}
 
@@ -196,4 +205,85 @@ def _read_as(request: ReplayRequest, looped: Looped) -> str:
         f"{request.named}: {counted(jobs, 'job')} under {request.schedule} on "
         f"{counted(nodes, 'node')} in {render_duration(span_s)}, from day "
         f"{stage.start_s / DAY_S:g}."
+    )
+
+
+TRAINED = ("policy", "samples", "preempt", "lost to it", "coverage", "10 min")
+HARMED = (
+    "policy",
+    "met",
+    "waited",
+    "at most",
+    "later",
+    "sooner",
+    "median",
+    "mean",
+    "worst",
+)
+
+LEGEND = """\
+preempt:    preemptions; lost to it: samples not trained because of them
+coverage:   idle node-time spent on training that lasted, of all idle node-time
+10 min:     node-time of holes of ten minutes and more that trainers held
+met:        jobs that had to wait for us to go; waited: how long, in seconds
+later:      jobs that started later than without us, however little, and sooner;
+            median, mean, worst: by how many seconds, over all jobs"""
+"""What the columns mean; docs/replay.md has the formulas."""
+
+
+def loop_text(
+    read_as: str, results: Sequence[LoopResult], loop: LoopSettings, context: CliContext
+) -> str:
+    """Return what was played and two tables, for *context*'s terminal."""
+    console = context.out()
+    replays = [one.replay for one in results]
+    named = [(name_among(one.replay, replays), one) for one in results]
+    ticks = f"every {loop.tick_s:g} s"
+    if loop.lead_s is not None:
+        early = f"{loop.lead_s:g}"
+        if loop.last_lead_s is not None:
+            early += f" and {loop.last_lead_s:g}"
+        ticks += f", {early} s early,"
+    seen = "sees plans" if loop.knows_plans else "is blind to plans"
+    care = ""
+    if loop.mode is Mode.YIELD:
+        care = ", careful" if loop.is_careful else ", careless"
+    with console.capture() as captured:
+        console.print(read_as, soft_wrap=True)
+        console.print(
+            f"The broker ticks {ticks} and {seen}; mode {loop.mode}{care}.",
+            soft_wrap=True,
+        )
+        console.print(figures(TRAINED, [_trained(*one) for one in named]))
+        console.print()
+        console.print(figures(HARMED, [_harmed(*one) for one in named]))
+        print_gaps(console, [(name, one.replay) for name, one in named])
+        console.print(f"\n{LEGEND}", soft_wrap=True)
+    return captured.get()
+
+
+def _trained(name: str, result: LoopResult) -> tuple[str, ...]:
+    replay = result.replay
+    return (
+        name,
+        scaled(replay.samples),
+        f"{replay.preemptions:,}",
+        scaled(replay.preempt_samples),
+        percent(replay.coverage),
+        percent(result.holes.long_use),
+    )
+
+
+def _harmed(name: str, result: LoopResult) -> tuple[str, ...]:
+    harm = result.harm
+    return (
+        name,
+        f"{harm.met:,}",
+        f"{harm.waited_mean_s:.1f}",
+        f"{harm.waited_most_s:.1f}",
+        f"{harm.later:,}",
+        f"{harm.sooner:,}",
+        f"{harm.median_s:.0f}",
+        f"{harm.mean_s:.0f}",
+        f"{harm.most_s:.0f}",
     )

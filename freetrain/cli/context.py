@@ -1,4 +1,4 @@
-"""Everything outside that a command touches, as one object."""
+"""Everything outside of a command that it reads or writes, as one object."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from freetrain.config.site import Site
+
+
 _MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024
 """Unit of ``ru_maxrss``: getrusage(2) counts KiB, on macOS bytes."""
 
@@ -25,7 +28,7 @@ LEAST_COLUMNS = 80
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class World:
+class CliContext:
     """What a command reads its time from and writes to.
 
     Attributes:
@@ -78,6 +81,21 @@ class World:
         """Whether somebody watches ``stdout``: it is kept free of control codes."""
         return self.stdout.isatty()
 
+    def site(self, config: Path | None) -> Site:
+        """Return the site that *config*, or the first file found, describes.
+
+        Raises:
+            MissingInputError: The file asked for is not there, or one cannot be read.
+            BadConfigurationError: It does not describe a site, or is not to be trusted.
+        """
+        from freetrain.config.site import (  # noqa: PLC0415 - `--version` reads none
+            Surroundings,
+            find_site,
+        )
+
+        around = Surroundings(self.environ, self.folder, self.uid)
+        return find_site(around, asked=config)
+
     def out(self) -> Console:
         """Return a console for results, of 80 columns or more.
 
@@ -97,11 +115,11 @@ class World:
         return _console(self.stderr, is_terminal=self.is_terminal)
 
 
-def real_world() -> World:
-    """Return the world of this process; a closed stream swallows what it gets."""
+def process_context() -> CliContext:
+    """Return the context of this process; a closed stream swallows what it gets."""
     stdout = sys.stdout or _nowhere()
     stderr = sys.stderr or _nowhere()
-    return World(
+    return CliContext(
         clock=time.perf_counter,
         peak_rss_bytes=peak_rss_bytes,
         stdout=stdout,
@@ -131,9 +149,9 @@ def _nowhere() -> TextIO:
 
 
 def _console(stream: TextIO, *, is_terminal: bool | None) -> Console:
-    # Colour only where a terminal shows it.
     from rich.console import Console  # noqa: PLC0415 - `--version` must be cheap
 
+    # Colour only where a terminal shows it.
     return Console(
         file=stream,
         force_terminal=is_terminal,
