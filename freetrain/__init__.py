@@ -11,6 +11,7 @@ in a lease             ``agent``; ``launch``: starts worlds; ``pack``: several
                        trainers on a node
 in a training program  ``elastic``
 priorities, forecasts  ``priority``; ``losscurve``; ``lookahead``: how long nodes stay
+planning               ``planning``: policies, for ticks and replays alike
 replay                 ``replay``: engine and policies; ``report``: its pages
 =====================  ============================================================
 
