@@ -1,7 +1,7 @@
-"""Wanted against actual: what to do about the difference.
+"""From wanted and actual leases to actions: assign, end, submit.
 
-Pure, and without memory: called again on what its actions lead to, it does nothing;
-called again after only some of them, or none, were carried out, it does the rest.
+``reconcile`` is pure and keeps no memory. Called again on the result of its actions it
+does nothing; called again after only some of them were carried out, it does the rest.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from freetrain.broker.actions import Assign, EndLeases, EndReason, Submit
 from freetrain.broker.lease import Assignment, IntentOutcome, Lease, LeaseState
@@ -27,30 +27,30 @@ if TYPE_CHECKING:
     from freetrain.broker.limits import Limits
     from freetrain.broker.pool import Wanted, WantedLeases, WantedTrainer
 
+    Waiting: TypeAlias = Intent | Lease
 
-# ----------------------------------------------------------------------
-# What is so, as reconciling takes it.
+_NONE: frozenset[LeaseKey] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Actual:
-    """What is so.
+    """The leases, agents and claims of this tick.
 
     Attributes:
-        leases: What is believed of our leases.
-        assignments: The newest generation of every trainer that has one, those
-            that want no more nodes included.
-        now_s: When the look was taken, by slurmctld's clock.
+        leases: As believed.
+        assignments: The newest generation of every trainer that has one, those that
+            want no more nodes included.
+        now_s: Time of the snapshot by slurmctld's clock, Unix time.
         pool_nodes: Nodes that can be planned with; a lease elsewhere has lost its
             hole.
         extras: Jobs that stand for no lease.
         claims: Nodes that others' jobs could start on; none where Slurm preempts.
         pace: What happened lately.
         silent: Leases that no new generation may be formed of, because their agents
-            have not come up, are leaving, or are not heard any more.
+            have not come up, are leaving or are not heard any more.
         absent: Leases of which no agent was ever heard.
-        unheard_s: For how long running leases have not been heard; since they
-            started where nobody ever was.
+        unheard_s: By running lease: for how long it has not been heard, from its start
+            where it never was.
         is_plan_known: Whether Slurm's plan is known well enough to take new holes.
     """
 
@@ -67,48 +67,62 @@ class Actual:
     is_plan_known: bool = True
 
 
-# ----------------------------------------------------------------------
-# Which waiting leases serve what is wanted, what is missing, and what is too much.
+def reconcile(
+    wanted: Wanted, actual: Actual, intents: Iterable[Intent], limits: Limits
+) -> tuple[Action, ...]:
+    """Return the actions, in the order in which to carry them out.
 
-if TYPE_CHECKING:
-    Waiting: TypeAlias = Intent | Lease
+    New generations come first, so that survivors know before a lease leaves; then the
+    ends that others wait for; then the leases that no trainer wants; submissions last.
+    Where the caps cut the list short, the next tick goes on.
 
-
-@dataclass(frozen=True, slots=True)
-class Supply:
-    """How what waits compares with what is wanted.
-
-    Attributes:
-        deficits: Requests, each with how many leases it still lacks; the longest
-            first.
-        surplus: Waiting leases that serve no request.
+    Args:
+        wanted: The leases that the plan asks for.
+        actual: The leases, agents and claims of this tick.
+        intents: Every intent that may still have jobs.
+        limits: Caps and time-outs.
     """
+    intents = tuple(intents)
+    missing, unused = _match(wanted.requests, actual, intents, limits)
+    churn = max(0, limits.most_churn - actual.pace.churned)
+    by_choice = _by_choice(wanted, actual, unused)[:churn]
+    may = allowance(actual, intents, limits, churn=churn - len(by_choice))
+    calls: tuple[EndLeases | Submit, ...] = (
+        *_grouped(_due(wanted, actual, limits)),
+        *_grouped(by_choice),
+        *_submits(missing, may.leases, limits),
+    )
+    new = (Assign(one) for one in _generations(wanted, actual, limits))
+    return (*new, *calls[: limits.most_calls])
 
-    deficits: tuple[tuple[WantedLeases, int], ...]
-    surplus: tuple[Lease, ...]
+
+# Submissions: what waits already, what is missing, how much may be asked for.
 
 
-def under_way(intents: Iterable[Intent]) -> tuple[Intent, ...]:
-    """Return the intents of which nobody knows yet whether Slurm has them."""
+def _under_way(intents: Iterable[Intent]) -> tuple[Intent, ...]:
+    """Return the intents of which it is unknown whether Slurm has them."""
     return tuple(i for i in intents if i.outcome is IntentOutcome.OPEN)
 
 
-def match(
+def _match(
     requests: Sequence[WantedLeases],
-    leases: Iterable[Lease],
+    actual: Actual,
     intents: Iterable[Intent],
-    *,
-    now_s: float,
     limits: Limits,
-) -> Supply:
-    """Compare what waits with what is wanted.
+) -> tuple[list[tuple[WantedLeases, int]], list[Lease]]:
+    """Return requests with the number of leases they lack, and leases that serve none.
 
-    Submissions under way count like leases that wait, once for each task: whether
-    Slurm took them is unknown, and asking again would ask twice.
+    A submission under way counts like leases that wait, once for each task: whether
+    Slurm took it is unknown, and asking again would ask twice.
     """
-    waiting: list[Waiting] = [i for i in under_way(intents) for _ in range(i.tasks)]
-    waiting += [lease for lease in leases if _waits(lease)]
-    deficits = []
+    now_s = actual.now_s
+    waiting: list[Waiting] = [i for i in _under_way(intents) for _ in range(i.tasks)]
+    waiting += [
+        lease
+        for lease in actual.leases
+        if lease.state is LeaseState.PENDING and lease.cancel_s is None
+    ]
+    lacking = []
     for request in requests:
         missing = len(request.nodes)
         for one in sorted(waiting, key=_longest_first):
@@ -116,13 +130,9 @@ def match(
                 waiting.remove(one)
                 missing -= 1
         if missing:
-            deficits.append((request, missing))
-    surplus = [w for w in waiting if isinstance(w, Lease) and _can_start(w, now_s)]
-    return Supply(tuple(deficits), tuple(surplus))
-
-
-def _waits(lease: Lease) -> bool:
-    return lease.state is LeaseState.PENDING and lease.cancel_s is None
+            lacking.append((request, missing))
+    unused = [w for w in waiting if isinstance(w, Lease) and _can_start(w, now_s)]
+    return lacking, unused
 
 
 def _longest_first(one: Waiting) -> tuple[bool, int]:
@@ -132,10 +142,10 @@ def _longest_first(one: Waiting) -> tuple[bool, int]:
 def _serves(
     one: Waiting, request: WantedLeases, *, now_s: float, limits: Limits
 ) -> bool:
-    """Tell whether *one*, which was asked for earlier, is what *request* asks.
+    """Tell whether *one*, submitted earlier, is as good as a new lease of *request*.
 
-    It must be over before the hole is, but for what Slurm itself shifts plans by,
-    and long enough not to waste the hole.
+    It must be over before the hole is, but for the time by which Slurm itself shifts
+    plans, and long enough not to waste the hole.
     """
     return (
         one.shape == request.shape
@@ -147,16 +157,12 @@ def _serves(
 
 
 def _can_start(one: Waiting, now_s: float) -> bool:
-    """Tell whether there is time left; where there is none, Slurm removes it."""
+    """Tell whether it can still end by its deadline; if not, Slurm removes it."""
     return now_s + 60.0 * one.limit_min <= one.deadline_s
 
 
-# ----------------------------------------------------------------------
-# What keeps the broker from asking for leases.
-
-
 class Brake(StrEnum):
-    """Why no more leases are asked for."""
+    """Why no more leases are submitted; shown to users."""
 
     PLAN_UNKNOWN = "Slurm's plan could not be read whole"
     PAUSED = "leases failed to start repeatedly"
@@ -166,14 +172,8 @@ class Brake(StrEnum):
     CHURN_CAP = "as many leases as may come and go"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Allowance:
-    """How many leases may be asked for.
-
-    Attributes:
-        leases: How many.
-        brake: What does not let it be more.
-    """
+class Allowance(NamedTuple):
+    """How many leases may be submitted, and what allows no more."""
 
     leases: int
     brake: Brake
@@ -182,19 +182,23 @@ class Allowance:
 def allowance(
     actual: Actual, intents: Iterable[Intent], limits: Limits, *, churn: int
 ) -> Allowance:
-    """Return how many leases may be asked for now.
+    """Return how many leases may be submitted now.
 
     Args:
-        actual: What is so.
+        actual: The leases, agents and claims of this tick.
         intents: Every intent that may still have jobs.
-        limits: The caps.
+        limits: Caps and time-outs.
         churn: How many leases may still come and go.
     """
-    stop = _stop(actual, limits)
-    if stop is not None:
-        return Allowance(0, stop)
+    if not actual.is_plan_known:
+        return Allowance(0, Brake.PLAN_UNKNOWN)
+    until_s = paused_until_s(actual.pace, limits)
+    if until_s is not None and actual.now_s < until_s:
+        return Allowance(0, Brake.PAUSED)
+    if actual.claims.startable:
+        return Allowance(0, Brake.YIELDING)
     live = sum(lease.is_live for lease in actual.leases)
-    live += sum(intent.tasks for intent in under_way(intents))
+    live += sum(intent.tasks for intent in _under_way(intents))
     return min(
         Allowance(max(0, limits.most_leases - live), Brake.LEASE_CAP),
         Allowance(limits.most_new_leases, Brake.TICK_CAP),
@@ -202,28 +206,30 @@ def allowance(
     )
 
 
-def _stop(actual: Actual, limits: Limits) -> Brake | None:
-    if not actual.is_plan_known:
-        return Brake.PLAN_UNKNOWN
-    until_s = paused_until_s(actual.pace, limits)
-    if until_s is not None and actual.now_s < until_s:
-        return Brake.PAUSED
-    return Brake.YIELDING if actual.claims.startable else None
+def _submits(
+    lacking: Iterable[tuple[WantedLeases, int]], most: int, limits: Limits
+) -> Iterator[Submit]:
+    """Yield one job array, or a few, for each request that lacks leases."""
+    for request, missing in lacking:
+        tasks = min(missing, most)
+        most -= tasks
+        while tasks > 0:
+            size = min(tasks, limits.most_array_tasks)
+            tasks -= size
+            yield Submit(request.shape, request.limit_min, request.deadline_s, size)
 
 
-# ----------------------------------------------------------------------
-# Which leases end: those that others wait for, and those that nobody wants.
+# Ends: leases that others wait for, and leases that no trainer wants.
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class _Ending(NamedTuple):
     """One job to end.
 
     Attributes:
-        display_id: What scancel calls the job.
-        lease: The lease it stands for, None for a second job.
-        why: Why.
-        is_gentle: Whether it is only told to leave.
+        display_id: Its name for scancel.
+        lease: The lease it stands for, None for a duplicate job.
+        why: The reason.
+        by_notice: Whether to send the notice to leave instead of scancel.
     """
 
     display_id: str
@@ -232,54 +238,56 @@ class Ending:
     by_notice: bool = False
 
 
-def due(wanted: Wanted, actual: Actual, limits: Limits) -> tuple[Ending, ...]:
-    """Return what must end, whatever the churn: leases that wait come first.
-
-    A job that is second to another, a lease on a node that somebody's job could
-    start on or whose hole has closed, leases that did not leave when told or when
-    their time was up, and those whose agents are not there.
-    """
-    return (
-        *_making_room(actual, limits),
-        *_claimed(actual, limits),
-        *(Ending(x.display_id, None, EndReason.SECOND_JOB) for x in actual.extras),
-        *_stayed(actual, limits),
-        *_unheard(actual, limits),
-        *_closed(wanted, actual),
-    )
+def _ending(lease: Lease, why: EndReason, *, by_notice: bool = False) -> _Ending:
+    return _Ending(lease.display_id, lease.key, why, by_notice)
 
 
-def chosen(
+def _due(wanted: Wanted, actual: Actual, limits: Limits) -> Iterator[_Ending]:
+    """Yield what must end whatever the churn, waiting leases first."""
+    yield from _making_room(actual, limits)
+    yield from _claimed(actual, limits)
+    for extra in actual.extras:
+        yield _Ending(extra.display_id, None, EndReason.SECOND_JOB)
+    yield from _stayed(actual, limits)
+    yield from _unheard(actual, limits)
+    yield from _closed(wanted, actual)
+
+
+def _by_choice(
     wanted: Wanted, actual: Actual, waiting: Iterable[Lease]
-) -> tuple[Ending, ...]:
+) -> list[_Ending]:
     """Return what may end because no trainer wants it; *waiting* leases first.
 
     Nothing where Slurm's plan is not known: then what runs is kept.
     """
     if not actual.is_plan_known:
-        return ()
-    kept = wanted.kept
-    surplus = (
-        _ending(lease, EndReason.SURPLUS, by_notice=lease.key not in actual.absent)
-        for lease in actual.leases
-        if lease.is_usable and lease.key not in kept and lease.node in actual.pool_nodes
-    )
-    room = [] if actual.claims.startable else waiting  # else they are due already
-    return (*(_ending(lease, EndReason.SURPLUS) for lease in room), *surplus)
+        return []
+    # Where room is made, waiting leases are due already.
+    unused = [] if actual.claims.startable else waiting
+    return [
+        *(_ending(lease, EndReason.SURPLUS) for lease in unused),
+        *(
+            _ending(lease, EndReason.SURPLUS, by_notice=lease.key not in actual.absent)
+            for lease in actual.leases
+            if lease.is_usable
+            and lease.key not in wanted.kept
+            and lease.node in actual.pool_nodes
+        ),
+    ]
 
 
-def grouped(endings: Iterable[Ending]) -> tuple[EndLeases, ...]:
+def _grouped(endings: Iterable[_Ending]) -> tuple[EndLeases, ...]:
     """Return one command for each reason, in the order met.
 
-    One for each submission would let the cap on commands keep nodes from others.
+    With one for each submission the cap on commands would keep nodes from others.
     """
-    groups: dict[tuple[EndReason, bool], list[Ending]] = defaultdict(list)
-    for one in endings:
-        groups[one.why, one.by_notice].append(one)
+    groups: dict[tuple[EndReason, bool], list[_Ending]] = defaultdict(list)
+    for ending in endings:
+        groups[ending.why, ending.by_notice].append(ending)
     return tuple(
         EndLeases(
-            display_ids=tuple(one.display_id for one in group),
-            leases=tuple(one.lease for one in group if one.lease is not None),
+            display_ids=tuple(ending.display_id for ending in group),
+            leases=tuple(e.lease for e in group if e.lease is not None),
             why=why,
             by_notice=by_notice,
         )
@@ -287,114 +295,101 @@ def grouped(endings: Iterable[Ending]) -> tuple[EndLeases, ...]:
     )
 
 
-def _ending(lease: Lease, why: EndReason, *, by_notice: bool = False) -> Ending:
-    return Ending(lease.display_id, lease.key, why, by_notice)
-
-
-def _making_room(actual: Actual, limits: Limits) -> Iterator[Ending]:
-    awaited = actual.claims.startable
+def _making_room(actual: Actual, limits: Limits) -> Iterator[_Ending]:
+    """Yield waiting leases, which would take nodes that are being given up."""
     for lease in actual.leases:
         waits = lease.state is LeaseState.PENDING
-        if waits and awaited and _is_due(lease, actual.now_s, limits):
+        if waits and actual.claims.startable and _may_cancel(lease, actual, limits):
             yield _ending(lease, EndReason.MAKES_ROOM)
 
 
-def _claimed(actual: Actual, limits: Limits) -> Iterator[Ending]:
-    """Yield leases that others wait for: told first, for they commit in a moment.
+def _claimed(actual: Actual, limits: Limits) -> Iterator[_Ending]:
+    """Yield leases that others wait for: by notice first, for they commit in a moment.
 
-    Ended at once, a lease loses its work: scancel reaches mpirun under its batch
-    script, which ends the world there and then. One without an agent has none.
+    Cancelled at once, a lease loses its work: scancel reaches mpirun under its batch
+    script, which ends the world there and then. A lease without an agent has none.
     """
     for lease in actual.leases:
         is_claimed = lease.node in actual.claims.leased
         if not is_claimed or lease.state is not LeaseState.RUNNING:
             continue
         if lease.is_usable and lease.key not in actual.absent:
-            is_kept = lease.node in actual.claims.kept_free.nodes
-            why = EndReason.KEPT_FREE if is_kept else EndReason.CLAIMED
+            is_kept_free = lease.node in actual.claims.kept_free.nodes
+            why = EndReason.KEPT_FREE if is_kept_free else EndReason.CLAIMED
             yield _ending(lease, why, by_notice=True)
             continue
-        told_s = 0.0 if lease.notice_s is None else lease.notice_s
-        has_stayed = actual.now_s - told_s >= limits.claim_patience_s
-        if has_stayed and _is_due(lease, actual.now_s, limits):
+        notice_s = 0.0 if lease.notice_s is None else lease.notice_s
+        has_stayed = actual.now_s - notice_s >= limits.claim_patience_s
+        if has_stayed and _may_cancel(lease, actual, limits):
             yield _ending(lease, EndReason.CLAIMED)
 
 
-def _stayed(actual: Actual, limits: Limits) -> Iterator[Ending]:
-    """Yield leases that were told or cancelled long ago, or must be over by now.
+def _stayed(actual: Actual, limits: Limits) -> Iterator[_Ending]:
+    """Yield leases that did not leave after a notice or cancel, or ran out of time.
 
     Slurm itself may let a job overrun its limit, by OverTimeLimit without end.
     """
-    for lease in _not_due_yet(actual):
-        since_s = lease.notice_s
-        patience_s = limits.notice_patience_s
-        is_over = since_s is not None and actual.now_s - since_s >= patience_s
-        end_s = math.inf if lease.end_s is None else lease.end_s
-        has_overrun = actual.now_s - end_s >= limits.claim_patience_s
-        if not _is_due(lease, actual.now_s, limits):
+    for lease in _unclaimed(actual):
+        if not _may_cancel(lease, actual, limits):
             continue
-        if is_over or lease.cancel_s is not None:
+        notice_s = math.inf if lease.notice_s is None else lease.notice_s
+        has_stayed = actual.now_s - notice_s >= limits.notice_patience_s
+        end_s = math.inf if lease.end_s is None else lease.end_s
+        if has_stayed or lease.cancel_s is not None:
             yield _ending(lease, EndReason.STAYED)
-        elif has_overrun:
+        elif actual.now_s - end_s >= limits.claim_patience_s:
             yield _ending(lease, EndReason.OVERRAN)
 
 
-def _unheard(actual: Actual, limits: Limits) -> Iterator[Ending]:
-    """Yield leases that hold a node for nothing: nobody is there to use it.
+def _unheard(actual: Actual, limits: Limits) -> Iterator[_Ending]:
+    """Yield leases that hold a node for nothing, as no agent is heard there.
 
     Those of a generation are left to the other agents of it: where only the files
     cannot be reached, their worlds train on.
     """
     training = {key for one in actual.assignments for key in one.leases}
-    for lease in _not_due_yet(actual):
+    for lease in _unclaimed(actual):
         unheard_s = actual.unheard_s.get(lease.key, 0.0)
         is_held_in_vain = lease.is_usable and lease.key not in training
         if is_held_in_vain and unheard_s >= limits.unheard_s:
             yield _ending(lease, EndReason.UNHEARD)
 
 
-def _not_due_yet(actual: Actual) -> Iterator[Lease]:
-    """Yield the leases there are but for those that others wait for."""
-    claimed, awaited = actual.claims.leased, actual.claims.startable
+def _unclaimed(actual: Actual) -> Iterator[Lease]:
+    """Yield waiting and running leases but for those that others wait for."""
     for lease in actual.leases:
         waits = lease.state is LeaseState.PENDING
-        if lease.node in claimed or (waits and awaited):
+        if lease.node in actual.claims.leased or (waits and actual.claims.startable):
             continue
         if waits or lease.state is LeaseState.RUNNING:
             yield lease
 
 
-def _is_due(lease: Lease, now_s: float, limits: Limits) -> bool:
+def _may_cancel(lease: Lease, actual: Actual, limits: Limits) -> bool:
     """Tell whether no cancel of *lease* is still on its way."""
     if lease.cancel_s is None:
         return True
-    return now_s - lease.cancel_s >= limits.cancel_retry_s
+    return actual.now_s - lease.cancel_s >= limits.cancel_retry_s
 
 
-def _closed(wanted: Wanted, actual: Actual) -> Iterator[Ending]:
+def _closed(wanted: Wanted, actual: Actual) -> Iterator[_Ending]:
     """Yield leases whose node is no hole any more, planned or reserved as it is.
 
-    One that started after the look was taken could not be seen in it.
+    A lease that started after the snapshot was taken could not be seen in it.
     """
-    kept = wanted.kept
-    gone = actual.claims.leased.keys() | actual.pool_nodes
+    known = actual.claims.leased.keys() | actual.pool_nodes
     for lease in actual.leases:
         was_seen = lease.start_s is not None and lease.start_s < actual.now_s
-        is_closed = was_seen and lease.node not in gone
-        if lease.is_usable and is_closed and lease.key not in kept:
+        is_closed = was_seen and lease.node not in known
+        if lease.is_usable and is_closed and lease.key not in wanted.kept:
             is_heard = lease.key not in actual.absent
             yield _ending(lease, EndReason.HOLE_CLOSED, by_notice=is_heard)
 
 
-# ----------------------------------------------------------------------
 # New generations: which trainers re-form now, and on which leases.
 
-_NONE: frozenset[LeaseKey] = frozenset()
 
-
-def generations(
-    wanted: Wanted, actual: Actual, limits: Limits
-) -> tuple[Assignment, ...]:
+def _generations(wanted: Wanted, actual: Actual, limits: Limits) -> list[Assignment]:
     """Return the assignments to create.
 
     Losing leases cannot wait, and neither can starting. Growing by some of the
@@ -402,74 +397,68 @@ def generations(
     rescale costs the trainer work. Growing waits for a world that has only just been
     made, too: survivors that re-formed seconds ago would throw their start away.
     """
-    ready = _ready(actual)
-    newest = {assignment.trainer: assignment for assignment in actual.assignments}
-    new = [
-        _generation(one, newest.get(one.name), ready, actual=actual, limits=limits)
-        for one in wanted.trainers
-    ]
-    wanting = {one.name for one in wanted.trainers}
-    new += [
-        _next(name, assignment, _NONE, actual.now_s)
-        for name, assignment in newest.items()
-        if name not in wanting
-    ]
-    changes = [assignment for assignment in new if assignment is not None]
-    # A lease leaves one trainer before it joins another, wherever a tick is cut off.
-    return tuple(sorted(changes, key=lambda one: _gains(one, newest.get(one.trainer))))
-
-
-def _gains(one: Assignment, newest: Assignment | None) -> bool:
-    return not one.leases <= (_NONE if newest is None else newest.leases)
-
-
-def _ready(actual: Actual) -> dict[LeaseKey, Lease]:
-    """Return the leases that a generation may be formed of."""
-    return {
+    ready = {
         lease.key: lease
         for lease in actual.leases
         if lease.is_usable
         and lease.node not in actual.claims.leased
         and lease.key not in actual.silent
     }
+    newest = {assignment.trainer: assignment for assignment in actual.assignments}
+    new = [
+        _generation(trainer, newest.get(trainer.name), ready, actual, limits)
+        for trainer in wanted.trainers
+    ]
+    wanting = {trainer.name for trainer in wanted.trainers}
+    new += [
+        _next(name, assignment, _NONE, actual.now_s)
+        for name, assignment in newest.items()
+        if name not in wanting
+    ]
+
+    def gains(assignment: Assignment) -> bool:
+        before = newest.get(assignment.trainer)
+        return not assignment.leases <= (_NONE if before is None else before.leases)
+
+    # A lease leaves one trainer before it joins another, wherever a tick is cut off.
+    return sorted((one for one in new if one is not None), key=gains)
 
 
 def _generation(
-    one: WantedTrainer,
+    trainer: WantedTrainer,
     newest: Assignment | None,
     ready: Mapping[LeaseKey, Lease],
-    *,
     actual: Actual,
     limits: Limits,
 ) -> Assignment | None:
+    """Return the next generation of *trainer* on *ready* leases; None for none."""
     before = _NONE if newest is None else newest.leases
-    # Where Slurm's plan is unknown nothing changes hands, but for what is lost.
-    given = one.leases if actual.is_plan_known else before
-    usable = [ready[key] for key in given if key in ready]
-    leases = _formed(usable, before, one.sizes)
+    # Where Slurm's plan is unknown no lease changes hands, but for those lost.
+    planned = trainer.leases if actual.is_plan_known else before
+    usable = [ready[key] for key in planned if key in ready]
+    leases = _formed(usable, before, trainer.sizes)
     if newest is not None and before and before < leases:
-        is_complete = not one.awaited_nodes and len(usable) == len(given)
-        # Survivors may have made it since the look was taken. An agent's clock may be
-        # ahead by anything, too, and would hold growth back for as long.
+        is_complete = not trainer.awaited_nodes and len(usable) == len(planned)
+        # Survivors may have made it since the snapshot. An agent's clock may be ahead
+        # by any amount, too, and would hold growth back for as long: hence abs().
         age_s = actual.now_s - newest.created_s
         wait_s = limits.grow_after_s if is_complete else limits.grow_every_s
         if abs(age_s) < wait_s:
             return None
-    return _next(one.name, newest, leases, actual.now_s)
+    return _next(trainer.name, newest, leases, actual.now_s)
 
 
 def _formed(
     usable: Iterable[Lease], before: frozenset[LeaseKey], sizes: tuple[int, ...]
 ) -> frozenset[LeaseKey]:
-    """Return as many leases as make up a size: those held, then the longest."""
-    ranked = sorted(usable, key=lambda lease: (lease.key not in before, _ends(lease)))
+    """Return as many leases as make up a size: those held, then those that end last."""
+    ranked = sorted(
+        usable,
+        key=lambda lease: (lease.key not in before, -(lease.end_s or 0.0), lease.key),
+    )
     fitting = bisect_right(sizes, len(ranked))
     size = sizes[fitting - 1] if fitting else 0
     return frozenset(lease.key for lease in ranked[:size])
-
-
-def _ends(lease: Lease) -> tuple[float, LeaseKey]:
-    return (0.0 if lease.end_s is None else -lease.end_s, lease.key)
 
 
 def _next(
@@ -484,49 +473,3 @@ def _next(
     return Assignment(
         trainer=name, generation=generation, leases=leases, created_s=now_s
     )
-
-
-# ----------------------------------------------------------------------
-# Wanted against actual: what to do about the difference.
-
-
-def reconcile(
-    wanted: Wanted, actual: Actual, intents: Iterable[Intent], limits: Limits
-) -> tuple[Action, ...]:
-    """Return what to do, in the order in which to do it.
-
-    New generations come first, so that survivors know before anybody leaves; then
-    what others wait for; then what nobody wants; submissions last. Where the caps
-    cut the list short, the next tick goes on.
-
-    Args:
-        wanted: What the plan asks for.
-        actual: What is so.
-        intents: Every intent that may still have jobs.
-        limits: Caps and patience.
-    """
-    intents = tuple(intents)
-    supply = match(
-        wanted.requests, actual.leases, intents, now_s=actual.now_s, limits=limits
-    )
-    churn = max(0, limits.most_churn - actual.pace.churned)
-    by_choice = chosen(wanted, actual, supply.surplus)[:churn]
-    may = allowance(actual, intents, limits, churn=churn - len(by_choice))
-    calls: tuple[EndLeases | Submit, ...] = (
-        *grouped(due(wanted, actual, limits)),
-        *grouped(by_choice),
-        *_submits(supply, may.leases, limits),
-    )
-    new = (Assign(one) for one in generations(wanted, actual, limits))
-    return (*new, *calls[: limits.most_calls])
-
-
-def _submits(supply: Supply, most: int, limits: Limits) -> Iterator[Submit]:
-    """Yield one job array, or a few, for each request that lacks leases."""
-    for request, missing in supply.deficits:
-        tasks = min(missing, most)
-        most -= tasks
-        while tasks > 0:
-            size = min(tasks, limits.most_array_tasks)
-            tasks -= size
-            yield Submit(request.shape, request.limit_min, request.deadline_s, size)
