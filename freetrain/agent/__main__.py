@@ -2,7 +2,10 @@
 
 import sys
 
-from freetrain.agent.command import main
+from freetrain.own_packages import prefer_own_packages
 
 if __name__ == "__main__":
+    prefer_own_packages()
+    from freetrain.agent.command import main
+
     sys.exit(main(sys.argv[1:]))

@@ -1,6 +1,6 @@
 """What the one-step run does on its compute node: look, launch, write down.
 
-Called as ``python -m freetrain.doctor.probe FOLDER``, as a step of the job. Whatever
+Called as ``python -m freetrain.doctor FOLDER``, as a step of the job. Whatever
 goes wrong is part of the answer; only a folder that cannot be written is an error.
 """
 
@@ -115,7 +115,3 @@ def _try_agent(state: StateDir, member: Member) -> dict[str, object]:
         return {"agent_failed": str(error)}
     said = (done.stdout + done.stderr).decode("utf-8", "replace")
     return {"agent_reached": f"reached-{member.key.uuid}-" in said, "agent_said": said}
-
-
-if __name__ == "__main__":
-    main()

@@ -286,7 +286,7 @@ def _is_passed_on(name: str) -> bool:
 def _script(subject: Subject, folder: Path) -> str:
     """Return the batch script; like a lease's, it runs its program as a step."""
     step = "srun --export=ALL --nodes=1 --ntasks=1 --mpi=none"
-    program = f"{shlex.quote(str(subject.python))} -P -m freetrain.doctor.probe"
+    program = f"{shlex.quote(str(subject.python))} -P -m freetrain.doctor"
     path = subject.environ.get("PATH", os.defpath)
     home = subject.environ.get("HOME", "/")
     return (
