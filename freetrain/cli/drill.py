@@ -16,7 +16,7 @@ from freetrain.errors import TryLaterError
 from freetrain.state.files import StateDir
 from freetrain.text import one_line
 from freetrain.tick.act import NOTICE
-from freetrain.tick.environment import slurm_of
+from freetrain.tick.environment import slurm_connector
 from slurm.backend import SlurmBackend
 from slurm.records import JobRecord
 
@@ -105,7 +105,7 @@ def rehearse(request: DrillRequest, context: CliContext) -> None:
         request.state, name=request.trainer, uid=context.uid, now_s=context.now_s()
     )
     drill = choose(request.state, seen.standings[0], lease=request.lease)
-    backend = slurm_of(context.environ)(MOST_REQUESTS)
+    backend = slurm_connector(context.environ)(MOST_REQUESTS)
     watch = Watch(drill)
     job = _job(backend, drill, context.uid)
     if not request.as_json:

@@ -49,7 +49,12 @@ from freetrain.lookahead.calibration import Interval
 from freetrain.state.files import Ending, StateDir
 from freetrain.state.tables import TrainerState
 from freetrain.text import gap_percent, one_line, per_cent
-from freetrain.tick.page import CameLine, HoleLine, Page, TrainerLine
+from freetrain.tick.status_report import (
+    HoleLine,
+    LeaseOutcome,
+    StatusReport,
+    TrainerLine,
+)
 from milp.planner import Outcome
 
 if TYPE_CHECKING:
@@ -231,7 +236,7 @@ def _how_it_ended(ending: Ending) -> str:
     return f"{ending.ended.words}{step}{committed if ending.committed_step else ''}"
 
 
-def _tick(page: Page, seen: Overview) -> list[str]:
+def _tick(page: StatusReport, seen: Overview) -> list[str]:
     torn = ", during backfill" if page.is_torn else ""
     where = f"partition {page.partition} of {page.cluster}, mode {page.mode}{torn}"
     when = f"{ago(page.at_s, seen.now_s)} ({clock_text(page.at_s)})"
@@ -245,7 +250,7 @@ def _tick(page: Page, seen: Overview) -> list[str]:
     return [*lines, *plan_lines(page), *page.problems]
 
 
-def _table(page: Page, now_s: float) -> Table:
+def _table(page: StatusReport, now_s: float) -> Table:
     together: dict[tuple[str, ...], list[HoleLine]] = defaultdict(list)
     for hole in page.holes:
         together[_what_for(hole), _end(hole, now_s)].append(hole)
@@ -287,7 +292,7 @@ _MOST_CAME = 6
 
 
 def expected_lines(
-    page: Page, now_s: float, *, nodes: Collection[str] | None = None
+    page: StatusReport, now_s: float, *, nodes: Collection[str] | None = None
 ) -> Iterator[str]:
     """Yield what is expected of nodes, those alike in one line.
 
@@ -312,7 +317,7 @@ def expected_lines(
         yield "Too little was seen of these nodes so far to plan by that."
 
 
-def came_text(page: Page, now_s: float) -> list[str]:
+def came_text(page: StatusReport, now_s: float) -> list[str]:
     """Return what came of leases that ended last, of promises, and of neighbours."""
     leases = [_came(one, now_s) for one in page.came[:_MOST_CAME]]
     return [*leases, *map(_promised, page.promises), *_leaves(page)]
@@ -350,7 +355,7 @@ def _line(told: Sequence[tuple[str, Expected]]) -> Iterator[str]:
         yield "For their place among them {} are expected first, {} last.".format(*ends)
 
 
-def _came(one: CameLine, now_s: float) -> str:
+def _came(one: LeaseOutcome, now_s: float) -> str:
     lived = short_age(one.ended_s - one.at_s)
     said = f"{per_cent(one.leaves)} to leave within {short_age(one.horizon_s)}"
     promise = ""
@@ -371,7 +376,7 @@ def _promised(one: Interval) -> str:
     )
 
 
-def _leaves(page: Page) -> Iterator[str]:
+def _leaves(page: StatusReport) -> Iterator[str]:
     if page.leaves and page.leaf_rate is not None:
         yield (
             f"Slurm tells {page.leaves} leaf switches or blocks: two idle nodes below "
@@ -384,7 +389,7 @@ def _after(seconds: float) -> str:
     return f"{short_age(abs(seconds))} {'early' if seconds < 0.0 else 'late'}"
 
 
-def plan_lines(page: Page) -> Iterator[str]:
+def plan_lines(page: StatusReport) -> Iterator[str]:
     """Yield how far the plan is from the best there can be; nothing without one."""
     is_wanted = any(one.state == TrainerState.WANTED for one in page.trainers)
     if page.planner_gap is None or not is_wanted:
@@ -440,7 +445,7 @@ def explain_record(
     }
 
 
-def _plan(page: Page) -> dict[str, Any]:
+def _plan(page: StatusReport) -> dict[str, Any]:
     return {
         "outcome": page.planner,
         "reason": page.planner_reason,

@@ -16,7 +16,7 @@ from freetrain.cli.output import json_text, print_out, write_out
 from freetrain.cli.wording import age_text, clock_text, nodes_named, nodes_text
 from freetrain.client.holes import Idle, groups, idle_of, steps, why_it_ends
 from freetrain.text import one_line, render_duration
-from freetrain.tick.environment import slurm_of
+from freetrain.tick.environment import slurm_connector
 from slurm.holes import Hole
 from slurm.snapshot import Snapshot
 
@@ -60,7 +60,7 @@ def holes(
     """Show the node × time holes of this cluster, now. Needs no state."""
     context: CliContext = ctx.obj
     site = context.site(config)
-    backend = slurm_of(context.environ)(MOST_REQUESTS)
+    backend = slurm_connector(context.environ)(MOST_REQUESTS)
     settings = backend.config()
     idle = idle_of(
         look(backend, context), settings, site, uid=context.uid, partition=partition

@@ -25,7 +25,7 @@ from freetrain.client.submit import (
 from freetrain.state.files import StateDir
 from freetrain.state.tables import TrainerState
 from freetrain.text import one_line, render_duration
-from freetrain.tick.environment import real_outside
+from freetrain.tick.environment import real_environment
 
 EXAMPLES = {
     "submit": """
@@ -108,7 +108,7 @@ def submit(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     )
     preview = None
     if dry_run:
-        outside = real_outside(context.environ)
+        outside = real_environment(context.environ)
         preview = preview_of(handed_in.submission, handed_in.site, outside)
     if as_json:
         write_out(context, json_text(submitted_record(handed_in, preview)))

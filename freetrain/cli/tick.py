@@ -8,9 +8,10 @@ import typer
 from freetrain.cli import options
 from freetrain.cli.output import json_text, write_out
 from freetrain.text import one_line
-from freetrain.tick.environment import real_outside
-from freetrain.tick.page import line_of, record_of
-from freetrain.tick.tick import TickReport, tick_and_follow_up
+from freetrain.tick.environment import real_environment
+from freetrain.tick.follow_up import tick_and_follow_up
+from freetrain.tick.status_report import as_plain, summary_line
+from freetrain.tick.tick import TickReport
 from freetrain.tick.tick import tick as run_tick
 from slurm.batch import sbatch_argv
 
@@ -53,7 +54,7 @@ def tick(
 ) -> None:
     """Look at Slurm, plan, and act: once. cron calls it every minute."""
     context: CliContext = ctx.obj
-    site, outside = context.site(config), real_outside(context.environ)
+    site, outside = context.site(config), real_environment(context.environ)
     reports: Iterable[TickReport] = (
         (run_tick(site, outside, dry_run=True),)
         if dry_run
@@ -71,7 +72,7 @@ def _write_record(
     commands: list[list[str]] = []
     for report in reports:
         commands += map(sbatch_argv, report.requests)
-        record = {**record_of(report.page), "dry_run": is_dry, "commands": commands}
+        record = {**as_plain(report.status), "dry_run": is_dry, "commands": commands}
     write_out(context, json_text(record, allow_nan=False))
 
 
@@ -81,7 +82,7 @@ def _write_lines(
     """Write a line of each tick as soon as it is over; it may be long to the next."""
     before = "dry run, nothing was done: " if is_dry else ""
     for report in reports:
-        write_out(context, _readable(before + line_of(report.page)))
+        write_out(context, _readable(before + summary_line(report.status)))
         for request in report.requests if is_dry else ():
             write_out(
                 context, _readable(f"would run: {shlex.join(sbatch_argv(request))}")

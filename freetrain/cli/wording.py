@@ -16,7 +16,7 @@ from slurm.hostlist import collapse
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from freetrain.tick.page import TrainerLine
+    from freetrain.tick.status_report import TrainerLine
 
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 _FEW = 10

@@ -33,14 +33,14 @@ from freetrain.state.files import (
     read_heartbeat,
 )
 from freetrain.state.tables import TrainerState, deliveries, leases, past_of, trainers
-from freetrain.tick.page import read_page
-from freetrain.tick.trainers import (
+from freetrain.tick.history import (
+    history_from,
     is_diverging,
     known_from,
-    past_from,
     total_of,
     unit_of,
 )
+from freetrain.tick.status_report import read_status_report
 
 if TYPE_CHECKING:
     import sqlite3
@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     from freetrain.progress import Progress
     from freetrain.state.files import Assigned, Ending, Heartbeat, StateDir, TrainerDir
     from freetrain.state.tables import Delivery, TrainerRow
-    from freetrain.tick.page import Page, TrainerLine
-    from freetrain.tick.trainers import Past
+    from freetrain.tick.history import TrainerHistory
+    from freetrain.tick.status_report import StatusReport, TrainerLine
 
 
 # ----------------------------------------------------------------------
@@ -171,11 +171,11 @@ def _curves(connection: sqlite3.Connection, row: TrainerRow) -> Curves | None:
     if job is None:
         return None
     try:
-        past = None if kept is None else past_from(kept.past)
+        past = None if kept is None else history_from(kept.past)
     except (KeyError, TypeError):  # another release's
         past = None
     scaling = known_from({} if kept is None else kept.scaling)
-    told = () if past is None else tuple(past.told())
+    told = () if past is None else tuple(past.metric_points())
     outlook = outlook_of(told, job.measure.better)
     last_seen = [(nodes, seen[-1]) for nodes, seen in sorted(scaling.seen.items())]
     latest = max(last_seen, key=lambda one: one[1].began_s, default=None)
@@ -216,7 +216,7 @@ def forecast_of(outlook: FittedOutlook) -> Forecast:
 
 def _aims(
     job: TrainerJob,
-    past: Past | None,
+    past: TrainerHistory | None,
     outlook: FittedOutlook | None,
     per_s: float | None,
 ) -> tuple[Aim, ...]:
@@ -511,7 +511,7 @@ class Overview:
     now_s: float
     standings: tuple[Standing, ...]
     leases: Mapping[LeaseState, int]
-    page: Page | None = None
+    page: StatusReport | None = None
     problem: str = ""
     left_out: int = 0
     deliveries: Mapping[tuple[str, float], Delivery] = field(default_factory=dict)
@@ -575,9 +575,9 @@ def overview(
     )
 
 
-def _page(state: StateDir) -> tuple[Page | None, str]:
+def _page(state: StateDir) -> tuple[StatusReport | None, str]:
     try:
-        return read_page(state.page), ""
+        return read_status_report(state.page), ""
     except UnreadableFileError as error:  # another version's, until the next tick
         return None, str(error)
 

@@ -65,7 +65,7 @@ from freetrain.state.tables import (
     trainers,
 )
 from freetrain.text import one_line, shown
-from freetrain.tick.act import lease_script, request_for
+from freetrain.tick.lease_job import lease_script, request_for
 from slurm.batch import sbatch_argv
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     from freetrain.elastic.files import Committed
     from freetrain.launch.request import WorldPlan
     from freetrain.state.files import TrainerDir
-    from freetrain.tick.context import Outside
+    from freetrain.tick.environment import Environment
 
 
 # ----------------------------------------------------------------------
@@ -875,7 +875,7 @@ class Preview:
     problem: str = ""
 
 
-def preview_of(submission: Submission, site: Site, outside: Outside) -> Preview:
+def preview_of(submission: Submission, site: Site, outside: Environment) -> Preview:
     """Return what would be run for *submission*; the launcher's version is asked.
 
     Raises:
@@ -913,7 +913,7 @@ def _lease_argv(submission: Submission, site: Site) -> tuple[str, ...]:
         ) from error
 
 
-def _world(submission: Submission, site: Site, outside: Outside) -> WorldPlan:
+def _world(submission: Submission, site: Site, outside: Environment) -> WorldPlan:
     job = submission.job
     head = HeadNode(
         environment={"PATH": outside.path},

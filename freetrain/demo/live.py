@@ -26,7 +26,7 @@ from freetrain.state.files import (
     read_assigned,
     read_ending,
 )
-from freetrain.tick.environment import real_outside
+from freetrain.tick.environment import real_environment
 from freetrain.tick.tick import tick
 from slurm.errors import SlurmError
 
@@ -500,7 +500,7 @@ def _ticks(
     standin: StandIn, site: Site, around: Around, begin_s: float
 ) -> Iterator[Moment]:
     path = f"{standin.path}:{around.environ.get('PATH', '')}"
-    outside = real_outside({**around.environ, "PATH": path})
+    outside = real_environment({**around.environ, "PATH": path})
     state = StateDir(site.state_directory)
     due_s, problem = begin_s, ""
     while True:

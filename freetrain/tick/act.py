@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 import shutil
 from collections import Counter as Count
 from contextlib import suppress
@@ -11,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING
 
-from freetrain.agent.seen import VARIABLE as PATIENCE
 from freetrain.broker.actions import (
     Assign,
     EndLeases,
@@ -20,10 +18,8 @@ from freetrain.broker.actions import (
     intent_of,
     marked_ending,
 )
-from freetrain.broker.lease import IntentOutcome, job_name, submitted_leases
+from freetrain.broker.lease import IntentOutcome, submitted_leases
 from freetrain.broker.pool import Refusal
-from freetrain.elastic.files import replaced
-from freetrain.errors import BadConfigurationError
 from freetrain.state.files import (
     BROKER,
     Assigned,
@@ -47,8 +43,12 @@ from freetrain.state.tables import (
     put_intents,
     put_leases,
 )
-from freetrain.tick.observe import grace_s
-from freetrain.tick.plan import written
+from freetrain.tick.lease_job import (
+    lease_request,
+    lease_script,
+    output_of,
+    write_lease_script,
+)
 from slurm.batch import MAX_VALUE_BYTES, LeaseRequest
 from slurm.errors import (
     RequestsSpentError,
@@ -67,44 +67,42 @@ if TYPE_CHECKING:
     from freetrain.broker.decide import Look
     from freetrain.broker.lease import Assignment, Intent, Lease, LeaseKey
     from freetrain.broker.pool import Pool
-    from freetrain.config.site import Site
-    from freetrain.state.files import StateDir, TrainerDir
+    from freetrain.state.files import TrainerDir
     from freetrain.state.tables import OldLease
-    from freetrain.tick.context import Outside, Run
+    from freetrain.tick.context import TickContext
     from freetrain.tick.observe import Observed
     from freetrain.tick.plan import Decided
-    from freetrain.tick.trainers import Standing
-    from slurm.records import Requirement
+    from freetrain.tick.trainers import ObservedTrainer
 
 
 # ----------------------------------------------------------------------
 # Assignment files: from the broker's leases to members that can be reached.
 
 
-def assign(run: Run, observed: Observed, assignment: Assignment) -> bool:
+def assign(context: TickContext, observed: Observed, assignment: Assignment) -> bool:
     """Create the file of *assignment*; tell whether it is ours.
 
     Raises:
         OSError: It could not be written.
     """
-    standing = next(o for o in observed.trainers if o.row.name == assignment.trainer)
+    trainer = next(o for o in observed.trainers if o.row.name == assignment.trainer)
     leases = {lease.key: lease for lease in observed.belief.leases}
-    assigned = assigned_of(assignment, standing, leases)
-    folder = run.folder.trainer(assignment.trainer)
+    assigned = assigned_of(assignment, trainer, leases)
+    folder = context.folder.trainer(assignment.trainer)
     folder.create()
-    with run.effect(f"assigning {assignment.generation} of {assignment.trainer}"):
+    with context.effect(f"assigning {assignment.generation} of {assignment.trainer}"):
         return create_assigned(folder, assigned)
 
 
 def assigned_of(
-    assignment: Assignment, standing: Standing, leases: Mapping[LeaseKey, Lease]
+    assignment: Assignment, trainer: ObservedTrainer, leases: Mapping[LeaseKey, Lease]
 ) -> Assigned:
     """Return the file of *assignment*.
 
     The head stays where it is, so that whoever watches a world goes on watching;
     else it is the lease that lasts longest, since a head that goes costs most.
     """
-    before = () if standing.newest is None else standing.newest.members
+    before = () if trainer.newest is None else trainer.newest.members
     stay = [m.key for m in before if m.key in assignment.leases]
     new = sorted(
         assignment.leases - set(stay), key=lambda key: (-_end_s(leases[key]), key)
@@ -119,7 +117,7 @@ def assigned_of(
         members=tuple(_member(leases[key]) for key in order),
         created_s=assignment.created_s,
         author=BROKER,
-        reason=_reason(standing, len(before), len(order)),
+        reason=_reason(trainer, len(before), len(order)),
     )
 
 
@@ -139,10 +137,10 @@ def _end_s(lease: Lease) -> float:
     return lease.end_s or 0.0
 
 
-def _reason(standing: Standing, before: int, after: int) -> str:
+def _reason(trainer: ObservedTrainer, before: int, after: int) -> str:
     if after == 0:
-        ended = standing.outcome
-        state = standing.row.state if ended is None else ended.state
+        ended = trainer.outcome
+        state = trainer.row.state if ended is None else ended.state
         return (
             "its nodes are gone" if state is TrainerState.WANTED else f"it is {state}"
         )
@@ -161,7 +159,7 @@ NOTICE = "TERM"
 """What tells an agent to commit and leave; it is what Slurm itself sends."""
 
 
-def cancel(run: Run, observed: Observed, what: EndLeases) -> int:
+def cancel(context: TickContext, observed: Observed, what: EndLeases) -> int:
     """Carry out *what* and write it down; return how many leases it was about.
 
     A kill in between repeats it at the next tick, which is harmless.
@@ -184,13 +182,13 @@ def cancel(run: Run, observed: Observed, what: EndLeases) -> int:
     ]
     if not keys:
         return 0
-    with run.effect(f"ending {what.why.name} {len(keys)}"):
+    with context.effect(f"ending {what.why.name} {len(keys)}"):
         if what.by_notice:
-            run.backend.signal(keys, NOTICE)
+            context.backend.signal(keys, NOTICE)
         else:
-            run.backend.cancel(keys)
+            context.backend.cancel(keys)
     now_s = observed.now_s
-    with run.writing("what was ended") as state:
+    with context.writing("what was ended") as state:
         put_leases(state, [marked_ending(lease, what, now_s) for lease in leases])
         add_events(state, _events(observed, what, leases, extras))
     return len(keys)
@@ -212,7 +210,9 @@ def _events(
     for uuid, count in uuids.items():
         yield Event(observed.now_s, kind, uuid, count, str(what.why))
     for lease in leases:
-        is_absent = lease.key in observed.hearing.absent and lease.cancel_s is None
+        is_absent = (
+            lease.key in observed.heartbeats.never_heard and lease.cancel_s is None
+        )
         if what.why is EndReason.UNHEARD and is_absent:
             failed = EventKind.FAILED_START
             name = lease_name(lease.key)
@@ -230,155 +230,9 @@ def _number(display_id: str, leases: list[Lease]) -> int:
 # ----------------------------------------------------------------------
 # From a decision to submit, to what sbatch is asked.
 
-OUTPUT = "lease-%j.out"
-"""Name of what batch scripts print, with sbatch's pattern of the job's number."""
-
-
-def lease_request(
-    run: Run,
-    observed: Observed,
-    intent: Intent,
-    requirement: Requirement,
-    *,
-    excluded: str = "",
-) -> LeaseRequest:
-    """Return the request that carries out *intent*, kept off the nodes *excluded*."""
-    grace = grace_s(observed.config, observed.partition, observed.limits.mode)
-    made = request_for(run.site, run.folder, intent, requirement, grace_s=grace)
-    return replace(made, excluded=excluded)
-
-
-def request_for(
-    site: Site,
-    folder: StateDir,
-    intent: Intent,
-    requirement: Requirement,
-    *,
-    grace_s: float,
-) -> LeaseRequest:
-    """Return what sbatch is asked for *intent* at *site*, whoever decided it.
-
-    Args:
-        site: How leases are submitted there.
-        folder: The state directory.
-        intent: How many, how long, until when.
-        requirement: What they ask of their nodes.
-        grace_s: How long a lease that must go has, from the first signal it hears.
-    """
-    lease = site.lease
-    return LeaseRequest(
-        name=job_name(intent.uuid),
-        comment=f"freetrain {intent.uuid}",
-        partition=requirement.partition,
-        limit_min=intent.limit_min,
-        nice=lease.nice,
-        script=str(folder.lease_script),
-        arguments=(intent.uuid, str(intent.limit_min), str(math.ceil(grace_s))),
-        tasks=intent.tasks,
-        deadline_s=intent.deadline_s,
-        output=_output(str(folder.outputs)),
-        exclusive=lease.exclusive,
-        memory_mib=requirement.memory_mib,
-        cpus=requirement.cpus,
-        qos=lease.qos,
-        account=lease.account,
-        features="&".join(sorted(requirement.features)),
-        gres=",".join(written(one) for one in requirement.gres),
-    )
-
-
-def output_of(folder: StateDir, job_id: int) -> Path:
-    """Return the file of what the batch script of a job printed."""
-    return folder.outputs / OUTPUT.replace("%j", str(job_id))
-
-
-def _output(folder: str) -> str:
-    """Return where batch scripts print; sbatch reads ``%`` and a backslash as signs."""
-    if "\\" in folder:
-        return "/dev/null"
-    return f"{folder.replace('%', '%%')}/{OUTPUT}"
-
 
 # ----------------------------------------------------------------------
 # The batch script of leases: it runs the agent, and sweeps after it.
-
-MODE = 0o700
-LAUNCH_AGENT = "FREETRAIN_LAUNCH_AGENT"
-"""What tells the agent of the site's own launch agent."""
-
-
-def lease_script(outside: Outside, site: Site) -> str:
-    """Return the text of the batch script; its arguments are uuid, minutes, grace.
-
-    The agent runs under the script, not as a step: at preemption every process of
-    every step gets TERM, and its mpirun would end the world before it has committed.
-    It starts a step that listens (``freetrain.agent.ear``). The script itself must
-    outlive the signals at the end, so it catches TERM: caught signals are as usual
-    again in what it starts, ignored ones would not be. What an agent left that did
-    not come to its end is swept, and the job did not fail. Python must not take a
-    module from the folder in which somebody called the tick (``-P``).
-
-    Args:
-        outside: Where programs are.
-        site: Where the state is, and the site's launch agent.
-
-    Raises:
-        BadConfigurationError: A path that no script can name.
-    """
-    values = {"PATH": outside.path, "HOME": outside.home or "/"}
-    if outside.agent_patience:
-        values[PATIENCE] = outside.agent_patience
-    if site.launch_agent is not None:
-        values[LAUNCH_AGENT] = str(site.launch_agent)
-    exports = [f"export {name}={_quoted(value)}" for name, value in values.items()]
-    python, state = _quoted(outside.python), _quoted(str(site.state_directory))
-    agent = f"{python} -P -m freetrain.agent"
-    lease = f'{state} "$1" "$task" "$2" "$3"'
-    lines = [
-        "#!/bin/sh",
-        "# Written by freetrain tick; changes are overwritten.",
-        *exports,
-        f"cd {state} || exit 0",
-        "trap : TERM",
-        "task=${SLURM_ARRAY_TASK_ID:-0}",
-        f"{agent} {lease} && exit 0",
-        f'{agent} sweep {state} "$1" "$task"',
-        "exit 0",
-    ]
-    return "".join(f"{line}\n" for line in lines)
-
-
-def write_lease_script(path: Path, text: str) -> bool:
-    """Write *text* to *path*, whole, if it is not there already; tell whether.
-
-    A script that sbatch was given is copied then, so leases keep the one they had.
-
-    Raises:
-        OSError: It could not be written.
-    """
-    if _content(path) == text:
-        return False
-    temporary = path.with_name(f".{path.name}.new")
-    with replaced(path, temporary=temporary) as file:
-        temporary.chmod(MODE)
-        file.write(text.encode("utf-8", "surrogateescape"))
-    return True
-
-
-def _content(path: Path) -> str | None:
-    try:
-        return path.read_text(encoding="utf-8", errors="surrogateescape")
-    except FileNotFoundError:
-        return None
-
-
-def _quoted(value: str) -> str:
-    if "\0" in value or "\n" in value:
-        raise BadConfigurationError(
-            f"no script can name {value!r}. No lease was asked for; change PATH, HOME "
-            f"or the state directory."
-        )
-    return shlex.quote(value)
 
 
 # ----------------------------------------------------------------------
@@ -388,7 +242,7 @@ PATIENCE_S = 180.0
 """A few cycles of backfill, which is 30 s and more by default."""
 
 
-def kept_off(decided: Decided, action: Submit) -> str:
+def nodes_to_exclude(decided: Decided, action: Submit) -> str:
     """Return the holes that the leases of *action* are not meant for, as a hostlist.
 
     Slurm chooses the node of a lease. It must not choose one that the lease would
@@ -460,7 +314,7 @@ def _idle(pool: Pool) -> set[str]:
     return {node.name for node in pool.nodes if node.lease is None}.union(capped)
 
 
-def sooner(intent: Intent) -> Intent:
+def with_short_wait(intent: Intent) -> Intent:
     """Return *intent* with a deadline that does not let its leases wait for long.
 
     They keep off the nodes that were not wanted when they were asked for, and count
@@ -477,7 +331,7 @@ def sooner(intent: Intent) -> Intent:
 _MOST_DETAIL = 500
 
 
-def submit(run: Run, intent: Intent, request: LeaseRequest) -> str:
+def submit(context: TickContext, intent: Intent, request: LeaseRequest) -> str:
     """Submit *request* under *intent*; return why Slurm refused, empty where not.
 
     The intent is written down before, so that whatever happens the jobs are found
@@ -488,38 +342,38 @@ def submit(run: Run, intent: Intent, request: LeaseRequest) -> str:
         StoreError: It could not be written down; before, nothing was submitted.
     """
     asked = Event(intent.created_s, EventKind.ASKED, intent.uuid, intent.tasks)
-    with run.writing("intent") as state:
+    with context.writing("intent") as state:
         put_intents(state, [intent])
         add_events(state, [asked])
     try:
-        with run.effect("sbatch"):
-            submitted = run.backend.submit(request)
+        with context.effect("sbatch"):
+            submitted = context.backend.submit(request)
     except SlurmRefusedError as error:
-        _refused(run, intent, str(error))
+        _refused(context, intent, str(error))
         return str(error)
     except ValueError as error:  # Slurm was not asked
-        _refused(run, intent, str(error))
+        _refused(context, intent, str(error))
         return str(error)
     except RequestsSpentError:
-        _write(run, replace(intent, outcome=IntentOutcome.ABANDONED))
+        _write(context, replace(intent, outcome=IntentOutcome.ABANDONED))
         raise
     taken = replace(intent, outcome=IntentOutcome.SUBMITTED, job_id=submitted.job_id)
-    with run.writing("submission") as state:
+    with context.writing("submission") as state:
         put_intents(state, [taken])
         put_leases(state, submitted_leases(taken, submitted.job_id))
     return ""
 
 
-def _refused(run: Run, intent: Intent, why: str) -> None:
+def _refused(context: TickContext, intent: Intent, why: str) -> None:
     refused = replace(intent, outcome=IntentOutcome.REFUSED, detail=why[:_MOST_DETAIL])
     failed = Event(intent.created_s, EventKind.FAILED_START, intent.uuid, 0, why)
-    with run.writing("refusal") as state:
+    with context.writing("refusal") as state:
         put_intents(state, [refused])
         add_events(state, [failed])
 
 
-def _write(run: Run, intent: Intent) -> None:
-    with run.writing("intent not sent") as state:
+def _write(context: TickContext, intent: Intent) -> None:
+    with context.writing("intent not sent") as state:
         put_intents(state, [intent])
 
 
@@ -528,7 +382,7 @@ def _write(run: Run, intent: Intent) -> None:
 
 
 @dataclass(slots=True)
-class Done:
+class ActionResults:
     """What was carried out so far.
 
     Attributes:
@@ -548,7 +402,9 @@ class Done:
     error: SlurmError | None = None
 
 
-def carry_out(run: Run, observed: Observed, decided: Decided) -> Done:
+def carry_out(
+    context: TickContext, observed: Observed, decided: Decided
+) -> ActionResults:
     """Do what was decided, as far as Slurm lets us.
 
     A refusal concerns one action; no answer concerns all that come after. Where
@@ -559,18 +415,20 @@ def carry_out(run: Run, observed: Observed, decided: Decided) -> Done:
         StoreError: The state cannot be written; what was done is found again.
         OSError: A file cannot be written.
     """
-    done = Done()
+    done = ActionResults()
     may_assign = True
     for action in decided.decision.actions:
         if isinstance(action, Assign):
-            may_assign = may_assign and _assign(run, observed, action, done)
+            may_assign = may_assign and _assign(context, observed, action, done)
         elif done.error is None:
-            _call(run, observed, decided, action, done)
+            _call(context, observed, decided, action, done)
     return done
 
 
-def _assign(run: Run, observed: Observed, action: Assign, done: Done) -> bool:
-    if run.is_dry or assign(run, observed, action.assignment):
+def _assign(
+    context: TickContext, observed: Observed, action: Assign, done: ActionResults
+) -> bool:
+    if context.is_dry or assign(context, observed, action.assignment):
         done.assigned += 1
         return True
     name = action.assignment.trainer
@@ -579,46 +437,56 @@ def _assign(run: Run, observed: Observed, action: Assign, done: Done) -> bool:
 
 
 def _call(
-    run: Run, observed: Observed, decided: Decided, action: Action, done: Done
+    context: TickContext,
+    observed: Observed,
+    decided: Decided,
+    action: Action,
+    done: ActionResults,
 ) -> None:
     try:
         if isinstance(action, EndLeases):
-            done.ended += _end(run, observed, action)
+            done.ended += _end(context, observed, action)
         elif isinstance(action, Submit):
-            _submit(run, observed, decided, action, done)
+            _submit(context, observed, decided, action, done)
     except (SlurmRefusedError, ValueError) as error:
         done.problems.append(str(error))
     except SlurmError as error:
         done.error = error
 
 
-def _end(run: Run, observed: Observed, action: EndLeases) -> int:
-    return len(action.display_ids) if run.is_dry else cancel(run, observed, action)
+def _end(context: TickContext, observed: Observed, action: EndLeases) -> int:
+    return (
+        len(action.display_ids) if context.is_dry else cancel(context, observed, action)
+    )
 
 
 def _submit(
-    run: Run, observed: Observed, decided: Decided, action: Submit, done: Done
+    context: TickContext,
+    observed: Observed,
+    decided: Decided,
+    action: Submit,
+    done: ActionResults,
 ) -> None:
-    excluded = kept_off(decided, action)
-    intent = intent_of(action, run.outside.new_uuid(), observed.now_s)
+    excluded = nodes_to_exclude(decided, action)
+    intent = intent_of(action, context.environment.new_uuid(), observed.now_s)
     if excluded:
-        intent = sooner(intent)
+        intent = with_short_wait(intent)
     requirement = decided.shapes[action.shape]
-    request = lease_request(run, observed, intent, requirement, excluded=excluded)
-    if not run.is_dry:
-        _prepare(run)
-        done.problems += filter(None, [submit(run, intent, request)])
+    request = lease_request(context, observed, intent, requirement, excluded=excluded)
+    if not context.is_dry:
+        _prepare(context)
+        done.problems += filter(None, [submit(context, intent, request)])
     done.requests.append(request)
     done.asked += intent.tasks
 
 
-def _prepare(run: Run) -> None:
+def _prepare(context: TickContext) -> None:
     """Have all ready that a lease needs the moment it starts."""
-    for folder in (run.folder.leases, run.folder.outputs):
+    for folder in (context.folder.leases, context.folder.outputs):
         folder.mkdir(mode=0o700, exist_ok=True)
-    text = lease_script(run.outside, run.site)
-    with run.effect("writing lease.sh"):
-        write_lease_script(run.folder.lease_script, text)
+    text = lease_script(context.environment, context.site)
+    with context.effect("writing lease.sh"):
+        write_lease_script(context.folder.lease_script, text)
 
 
 # ----------------------------------------------------------------------
@@ -637,7 +505,7 @@ _MOST_LEASES = 50
 _MOST_GENERATIONS = 50
 
 
-def tidy(run: Run, observed: Observed) -> str:
+def tidy(context: TickContext, observed: Observed) -> str:
     """Remove some of what is long over; return what kept it from being removed.
 
     Of two clocks the earlier counts: one that is ahead must not make things old.
@@ -645,54 +513,56 @@ def tidy(run: Run, observed: Observed) -> str:
     Raises:
         StoreError: The state cannot be written.
     """
-    before_s = min(observed.now_s, run.outside.now_s()) - KEPT_S
+    before_s = min(observed.now_s, context.environment.now_s()) - KEPT_S
     try:
-        _leases(run, before_s)
-        _generations(run, observed.trainers, before_s)
+        _leases(context, before_s)
+        _generations(context, observed.trainers, before_s)
     except OSError as error:
         return f"old files stay, since one cannot be removed: {error}"
     return ""
 
 
-def _leases(run: Run, before_s: float) -> None:
-    old = old_leases(run.state, before_s=before_s, most=_MOST_LEASES)
+def _leases(context: TickContext, before_s: float) -> None:
+    old = old_leases(context.state, before_s=before_s, most=_MOST_LEASES)
     for lease in old:
-        with run.effect("removing a lease's files"):
-            _remove_files(run, lease, before_s)
+        with context.effect("removing a lease's files"):
+            _remove_files(context, lease, before_s)
     has_rows = (has_old_intents, has_old_pasts)
-    if not old and not any(has(run.state, before_s=before_s) for has in has_rows):
+    if not old and not any(has(context.state, before_s=before_s) for has in has_rows):
         return
-    with run.writing("what is forgotten") as state:
+    with context.writing("what is forgotten") as state:
         forget_leases(state, [lease.key for lease in old])
         forget_intents(state, before_s=before_s)
         forget_pasts(state, before_s=before_s)
 
 
-def _remove_files(run: Run, lease: OldLease, before_s: float) -> None:
-    _remove_folder(run.folder.lease(lease.key).path)
+def _remove_files(context: TickContext, lease: OldLease, before_s: float) -> None:
+    _remove_folder(context.folder.lease(lease.key).path)
     if lease.job_id is None:
         return
-    output = output_of(run.folder, lease.job_id)
+    output = output_of(context.folder, lease.job_id)
     with suppress(FileNotFoundError):
         if output.stat().st_mtime < before_s:  # numbers of jobs are used again
             output.unlink()
 
 
-def _generations(run: Run, trainers: Iterable[Standing], before_s: float) -> None:
+def _generations(
+    context: TickContext, trainers: Iterable[ObservedTrainer], before_s: float
+) -> None:
     left = _MOST_GENERATIONS
-    for standing in trainers:
-        newest = standing.newest
+    for trainer in trainers:
+        newest = trainer.newest
         if newest is None or newest.generation <= KEPT_GENERATIONS:
             continue
-        folder = run.folder.trainer(standing.row.name)
-        old = _old(folder, standing, before_s)[:left]
+        folder = context.folder.trainer(trainer.row.name)
+        old = _old(folder, trainer, before_s)[:left]
         left -= len(old)
         for generation in old:
-            with run.effect("removing a generation's files"):
-                _remove_generation(folder, generation, standing)
+            with context.effect("removing a generation's files"):
+                _remove_generation(folder, generation, trainer)
 
 
-def _old(folder: TrainerDir, standing: Standing, before_s: float) -> list[int]:
+def _old(folder: TrainerDir, trainer: ObservedTrainer, before_s: float) -> list[int]:
     """Return the generations of which no lease can be left, the oldest first.
 
     One was over, or about to be, when the next one was made.
@@ -702,13 +572,15 @@ def _old(folder: TrainerDir, standing: Standing, before_s: float) -> list[int]:
     old: list[int] = []
     for generation, following in pairwise(enough[: _MOST_GENERATIONS + 1]):
         made_s = folder.assignment(following).stat().st_mtime
-        if generation > standing.row.told_generation or made_s >= before_s:
+        if generation > trainer.row.told_generation or made_s >= before_s:
             break
         old.append(generation)
     return old
 
 
-def _remove_generation(folder: TrainerDir, generation: int, standing: Standing) -> None:
+def _remove_generation(
+    folder: TrainerDir, generation: int, trainer: ObservedTrainer
+) -> None:
     """Remove one generation, the file that it is found by last.
 
     How long a trainer has run is told by its endings: one with a limit keeps them.
@@ -718,7 +590,7 @@ def _remove_generation(folder: TrainerDir, generation: int, standing: Standing) 
     (folder.logs / f"{name}.log").unlink(missing_ok=True)
     for notice in folder.notices.glob(f"{name}.*"):
         notice.unlink(missing_ok=True)
-    job = standing.job
+    job = trainer.job
     if job is not None and job.work.time_limit_s is None:
         folder.ending(generation).unlink(missing_ok=True)
     folder.assignment(generation).unlink(missing_ok=True)

@@ -20,15 +20,15 @@ from freetrain.state.tables import (
     deliveries,
     put_delivery,
 )
-from freetrain.tick.context import HookCall
+from freetrain.tick.environment import HookCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from freetrain.config.job import Target, TrainerJob
-    from freetrain.tick.context import Run
+    from freetrain.tick.context import TickContext
     from freetrain.tick.observe import Observed
-    from freetrain.tick.trainers import Standing
+    from freetrain.tick.trainers import ObservedTrainer
 
 
 # ----------------------------------------------------------------------
@@ -83,18 +83,18 @@ NOBODY_KNOWS = (
 )
 
 
-def deliver(run: Run, observed: Observed) -> None:
+def deliver(context: TickContext, observed: Observed) -> None:
     """Bring all deliveries as far as they come, with one call of a hook at the most.
 
     Raises:
         StoreError: The state cannot be written; the next tick goes on.
     """
     known = {(one.row.name, one.row.submitted_s): one for one in observed.trainers}
-    for key, delivery in deliveries(run.state).items():
-        standing = known.get(key)
-        if standing is None or standing.job is None or standing.job.target is None:
+    for key, delivery in deliveries(context.state).items():
+        trainer = known.get(key)
+        if trainer is None or trainer.job is None or trainer.job.target is None:
             continue
-        step = _Delivering(run, observed, standing, standing.job, standing.job.target)
+        step = _Delivering(context, observed, trainer, trainer.job, trainer.job.target)
         if step.advance(delivery):
             break
 
@@ -104,15 +104,15 @@ class _Delivering:
 
     def __init__(
         self,
-        run: Run,
+        context: TickContext,
         observed: Observed,
-        standing: Standing,
+        trainer: ObservedTrainer,
         job: TrainerJob,
         target: Target,
     ) -> None:
-        self._run = run
+        self._run = context
         self._now_s = observed.now_s
-        self._row = standing.row
+        self._row = trainer.row
         self._job = job
         self._target = target
 
@@ -168,10 +168,10 @@ class _Delivering:
         call = HookCall(
             argv=self._target.hook,
             folder=self._job.directory,
-            environment=kept | told,
+            variables=kept | told,
             limit_s=self._target.hook_limit_s,
         )
-        return self._run.outside.call(call)
+        return self._run.environment.call(call)
 
     def _tell(self, delivery: Delivery, problem: str) -> Delivery:
         """Write down why it does not go on, once for each reason."""
@@ -213,14 +213,14 @@ class _Delivering:
 
 def reached(observed: Observed) -> Iterator[Delivery]:
     """Yield the deliveries that nobody has written down yet."""
-    for standing in observed.trainers:
-        name, submitted_s = standing.row.name, standing.row.submitted_s
-        learned = observed.learned.get(name)
-        if learned is None or learned.past.deliver is None:
+    for trainer in observed.trainers:
+        name, submitted_s = trainer.row.name, trainer.row.submitted_s
+        progress = observed.progress.get(name)
+        if progress is None or progress.history.deliver is None:
             continue
         if (name, submitted_s) in observed.deliveries:
             continue
-        told = learned.past.deliver
+        told = progress.history.deliver
         yield Delivery(
             trainer=name,
             submitted_s=submitted_s,

@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from freetrain.broker.decide import Plans
     from freetrain.broker.lease import Lease
     from freetrain.broker.pool import Classes, Forecast, Foreseen, Pool, PoolNode
-    from freetrain.tick.context import Run
+    from freetrain.tick.context import TickContext
     from freetrain.tick.observe import Observed
-    from freetrain.tick.page import Deserts
+    from freetrain.tick.rate import Ratings
     from milp.problem import TrainerState
     from milp.window import WindowClass
     from milp.window_planner import WindowAnswer
@@ -75,9 +75,9 @@ _MOST_CHARACTERS = 200
 
 
 def look_ahead(
-    run: Run,
+    context: TickContext,
     observed: Observed,
-    deserts: Deserts,
+    ratings: Ratings,
     *,
     is_ours: Callable[[JobRecord], bool],
 ) -> tuple[Outlook | None, Foresight | None]:
@@ -88,12 +88,12 @@ def look_ahead(
         SolverUnavailableError: The solver asked for is not installed.
         UnreadableOutputError: Slurm's lists of nodes cannot be read.
     """
-    if run.site.planner.policy != "lookahead":
+    if context.site.planner.policy != "lookahead":
         return None, None
     # Imported here: forecasts need NumPy, and most sites' ticks none of them.
 
-    outlook = foresee(run, observed, is_ours=is_ours)
-    return outlook, foresight(run, outlook, deserts)
+    outlook = foresee(context, observed, is_ours=is_ours)
+    return outlook, foresight(context, outlook, ratings)
 
 
 def tried(ahead: Callable[[], Made], instead: Callable[[], Made]) -> tuple[Made, str]:
@@ -577,7 +577,7 @@ class Outlook:
 
 
 def foresee(
-    run: Run, observed: Observed, *, is_ours: Callable[[JobRecord], bool]
+    context: TickContext, observed: Observed, *, is_ours: Callable[[JobRecord], bool]
 ) -> Outlook:
     """Return what is expected of nodes, learned from what was kept and from this look.
 
@@ -585,22 +585,22 @@ def foresee(
         StoreError: The state cannot be read.
         UnreadableOutputError: Slurm's lists of nodes cannot be read.
     """
-    last, now_s = recalled(run.state, observed.config.cluster), observed.now_s
+    last, now_s = recalled(context.state, observed.config.cluster), observed.now_s
     topology = None if last.kept is None else last.kept.get("topology")
-    leaves = leaves_of(run.backend, observed.config, topology, now_s=now_s)
+    leaves = leaves_of(context.backend, observed.config, topology, now_s=now_s)
     sight = _sight(observed, is_ours)
 
     def begin(kept: Mapping[str, Any] | None) -> _Begun:
         by_node = None if leaves is None else leaves.by_node
-        begun = _begin(run.site.planner.forecaster, by_node, run.state, kept)
+        begun = _begin(context.site.planner.forecaster, by_node, context.state, kept)
         begun.forecast.look(now_s, sight)
         if kept is not None:
             check_answers(begun.forecast, sight.idle, horizon_s=HORIZON_S)
         return begun
 
     begun, problem = taken_up(last, begin)
-    ended = foreseen_ended(run.state, most=MOST_ENDED)
-    every = (*foreseen_running(run.state), *ended)
+    ended = foreseen_ended(context.state, most=MOST_ENDED)
+    every = (*foreseen_running(context.state), *ended)
     return Outlook(
         forecast=begun.forecast,
         pairs=begun.pairs,
@@ -612,7 +612,7 @@ def foresee(
     )
 
 
-def foresight(run: Run, outlook: Outlook, deserts: Deserts) -> Foresight:
+def foresight(context: TickContext, outlook: Outlook, ratings: Ratings) -> Foresight:
     """Return what sorts nodes and plans by *outlook*.
 
     Until enough has been watched a change costs what it costs, and plans reach as far
@@ -621,18 +621,18 @@ def foresight(run: Run, outlook: Outlook, deserts: Deserts) -> Foresight:
     Raises:
         SolverUnavailableError: The solver asked for is not installed.
     """
-    settings, is_learning = run.site.planner, outlook.forecast.is_learning
+    settings, is_learning = context.site.planner, outlook.forecast.is_learning
     ahead = Ahead(
         horizon_s=min(settings.t_fwd_s, HORIZON_S) if is_learning else HORIZON_S,
         hit_weight=outlook.forecast.hit_weight,
         change_weight=outlook.forecast.change_weight,
-        losses_s=deserts.losses_s,
+        losses_s=ratings.losses_s,
         limit_s=min(LONGEST_S, settings.solver_limit_s),
-        clock=run.outside.clock,
+        clock=context.environment.clock,
         wait_s=0.0 if is_learning else WAIT_S,
     )
     published = Planner(SolverName(settings.solver), limit_s=settings.solver_limit_s)
-    in_order = partial(InOrder, background=deserts.background)
+    in_order = partial(InOrder, background=ratings.background)
     return Foresight(outlook.forecast, ahead, published, in_order)
 
 

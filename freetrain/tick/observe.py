@@ -1,4 +1,8 @@
-"""The first half of a tick: what is so, from Slurm, the store and the files."""
+"""The first half of a tick: the state of things, from Slurm, the store and the files.
+
+``observe`` changes nothing. It takes a snapshot of Slurm, settles which leases exist
+(``broker.belief``), and reads the agents' heartbeats and the trainers' files.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,8 @@ from typing import TYPE_CHECKING
 from freetrain.broker.belief import Belief, Sources, believe, is_plan_known
 from freetrain.broker.lease import IntentOutcome, LeaseEnd, LeaseState, job_name
 from freetrain.broker.limits import Limits, Mode
-from freetrain.config.site import Mode as AskedMode
+from freetrain.config.site import Mode as ModeSetting
+from freetrain.errors import BadConfigurationError
 from freetrain.state.files import AgentState, UnreadableFileError, read_heartbeat
 from freetrain.state.tables import (
     Delivery,
@@ -24,92 +29,276 @@ from freetrain.state.tables import (
     seen_plans,
     trainers,
 )
-from freetrain.tick.page import check_cluster
-from freetrain.tick.trainers import Outcome, Standing, read_standing
+from freetrain.tick.status_report import read_status_report, utc
+from freetrain.tick.trainers import TrainerOutcome, read_progress, read_trainer
 from slurm.hostlist import expand
 from slurm.records import choose_partition
 from slurm.snapshot import carry_plans, plans_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
     from freetrain.broker.lease import Intent, Lease, LeaseKey
     from freetrain.broker.limits import Pace
     from freetrain.config.site import Site
     from freetrain.state.files import Heartbeat, StateDir
-    from freetrain.tick.context import Run
-    from freetrain.tick.trainers import Learned
+    from freetrain.tick.context import TickContext
+    from freetrain.tick.trainers import ObservedTrainer, TrainerProgress
     from slurm.config import ClusterConfig
     from slurm.records import JobRecord, Partition
     from slurm.snapshot import Snapshot
 
+REMEMBERED_S = 3_600.0
+"""Jobs are gone from Slurm long before an hour after their deadline."""
 
-# ----------------------------------------------------------------------
-# Which agents answer, as far as their heartbeat files tell a tick.
+WHERE_NAMED = "under [lease] in freetrain.toml"
+"""Where users name the partition that leases go to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """The state of things.
+
+    Attributes:
+        snapshot: Slurm's, with backfill's plans carried over where it was torn.
+        config: How the cluster is set up.
+        partition: Where leases are submitted unless a trainer says otherwise.
+        limits: What the broker may do.
+        previous_leases: Leases as they were believed before this snapshot.
+        belief: Leases and intents as they are believed now.
+        plans: What to remember of backfill's plans.
+        is_plan_known: Whether these plans can be trusted.
+        pace: What happened lately.
+        heartbeats: Which agents answer.
+        trainers: Every trainer that was ever submitted.
+        progress: What those reported that train, or may train again, by name.
+        deliveries: Those recorded before, by trainer and time of its submission.
+    """
+
+    snapshot: Snapshot
+    config: ClusterConfig
+    partition: Partition
+    limits: Limits
+    previous_leases: tuple[Lease, ...]
+    belief: Belief
+    plans: SeenPlans
+    is_plan_known: bool
+    pace: Pace
+    heartbeats: Heartbeats
+    trainers: tuple[ObservedTrainer, ...]
+    progress: Mapping[str, TrainerProgress]
+    deliveries: Mapping[tuple[str, float], Delivery]
+
+    @property
+    def now_s(self) -> float:
+        """When the snapshot was taken, by slurmctld's clock."""
+        return self.snapshot.time_s
+
+
+def observe(context: TickContext) -> Observed:
+    """Return the state of things; nothing is changed.
+
+    Raises:
+        SlurmError: Slurm did not answer, or not in a way that can be read.
+        StoreError: The state cannot be read.
+        BadConfigurationError: It is the state of another cluster.
+        OSError: The files cannot be read.
+    """
+    site, state = context.site, context.state
+    config = context.backend.config()
+    last = seen_plans(state)
+    max_age_s = site.holes.plan_age_s
+    snapshot = carry_plans(last.plans, context.backend.snapshot(), max_age_s=max_age_s)
+    now_s = snapshot.time_s
+    known = intents(state, ending_after_s=now_s - REMEMBERED_S)
+    previous = leases(state, ending_after_s=now_s - REMEMBERED_S)
+    partition = choose_partition(
+        snapshot.partitions, site.lease.partition, where=WHERE_NAMED
+    )
+    limits = limits_of(
+        site,
+        config,
+        partition,
+        partitions=snapshot.partitions,
+        takes_arrays=not any(map(_refused_array, known)),
+    )
+    found = _find_jobs(context, known, previous)
+    sources = Sources(context.environment.uid, snapshot.jobs, found)
+    belief = believe(previous, known, sources, now_s=now_s, limits=limits)
+    check_cluster(context.folder.page, config.cluster, belief.leases, now_s=now_s)
+    whole_s = last.whole_s if snapshot.is_torn else now_s
+    read = [read_trainer(context.folder, row) for row in trainers(state)]
+    progress = read_progress(context, read, now_s=now_s)
+    return Observed(
+        snapshot=snapshot,
+        config=config,
+        partition=partition,
+        limits=limits,
+        previous_leases=previous,
+        belief=belief,
+        plans=SeenPlans(plans_of(snapshot), whole_s),
+        is_plan_known=is_plan_known(snapshot, whole_s=whole_s, max_age_s=max_age_s),
+        pace=pace(state, since_s=now_s - limits.churn_window_s),
+        heartbeats=read_heartbeats(
+            context.folder, belief.leases, seen_beats(state), now_s=now_s
+        ),
+        trainers=tuple(_finished_at_target(t, progress.get(t.row.name)) for t in read),
+        progress=progress,
+        deliveries=deliveries(state),
+    )
+
+
+def _find_jobs(
+    context: TickContext, known: tuple[Intent, ...], previous: tuple[Lease, ...]
+) -> tuple[JobRecord, ...]:
+    """Return the jobs of all submissions that may have changed, with one command.
+
+    A submission may have changed while a lease of it is missing or alive. A lease that
+    Slurm said to be over stays over; a lease that merely vanished may come back.
+    """
+    by_uuid: dict[str, list[Lease]] = {}
+    for lease in previous:
+        by_uuid.setdefault(lease.key.uuid, []).append(lease)
+    names = [
+        job_name(intent.uuid)
+        for intent in known
+        if intent.outcome is not IntentOutcome.REFUSED
+        and (
+            len(by_uuid.get(intent.uuid, ())) < intent.tasks
+            or any(
+                lease.is_live or lease.ended is LeaseEnd.VANISHED
+                for lease in by_uuid[intent.uuid]
+            )
+        )
+    ]
+    return context.backend.find_by_name(*names) if names else ()
+
+
+def _refused_array(intent: Intent) -> bool:
+    is_refused = intent.outcome is IntentOutcome.REFUSED and intent.tasks > 1
+    return is_refused and "array" in intent.detail.lower()
+
+
+def _finished_at_target(
+    trainer: ObservedTrainer, progress: TrainerProgress | None
+) -> ObservedTrainer:
+    """Return *trainer*, finished where its final target has been reached."""
+    if progress is None or progress.history.final is None or not trainer.is_wanted:
+        return trainer
+    metric = "" if trainer.job is None else trainer.job.measure.metric
+    value = progress.history.final.value
+    message = f"its final target is reached: {metric} {value:.6g}"
+    outcome = TrainerOutcome(TrainerState.FINISHED, message)
+    return replace(trainer, outcome=outcome)
+
+
+def check_cluster(
+    report: Path, cluster: str, leases: Iterable[Lease], *, now_s: float
+) -> None:
+    """Refuse to go on with the state of another cluster, while that has leases.
+
+    Clusters may share a home. Each would take the other's leases for lost, and stop
+    the trainers on them, tick by tick. A cluster that was merely renamed still shows
+    its leases.
+
+    Args:
+        report: The file of the last tick's status report.
+        cluster: The name of this cluster.
+        leases: As they are believed after this snapshot.
+        now_s: Unix time.
+
+    Raises:
+        BadConfigurationError: It is another cluster's.
+    """
+    live = [lease for lease in leases if lease.is_live and lease.deadline_s > now_s]
+    if not live or any(lease.missed == 0 for lease in live):
+        return
+    try:
+        last = read_status_report(report)
+    except UnreadableFileError:
+        return
+    if last is None or last.cluster in {"", cluster}:
+        return
+    until_s = math.ceil(max(lease.deadline_s for lease in live))
+    raise BadConfigurationError(
+        f"the state in {report.parent} is of cluster {last.cluster!r}, which has "
+        f"leases, and this is {cluster!r}; nothing was done. Give each cluster a "
+        f"directory of its own by state_directory in freetrain.toml. If it was "
+        f"renamed, ticks go on at {utc(until_s)}, when its leases must have ended."
+    )
+
+
+# Which agents answer.
 
 SILENT_S = 20.0
-"""An agent that told the same number for so long is not there; it beats each second."""
+"""An agent whose counter stands still for so long is gone; it counts each second."""
 
 _GOING = {AgentState.LEAVING, AgentState.ENDED}
 
 
 @dataclass(frozen=True, slots=True)
-class Hearing:
-    """What agents tell.
+class Heartbeats:
+    """Which agents of running leases answer.
 
     Attributes:
-        beats: The last heartbeat of each running lease that has one.
+        latest: The last heartbeat of each lease that has one.
         seen: What to remember until the next tick.
-        silent: Running leases that no generation may be formed of.
-        first: Leases that are heard of for the first time.
-        absent: Running leases of which no agent was ever heard.
-        unheard_s: For how long running leases have told nothing new, or nothing at
-            all since they started.
+        silent: Leases of which no generation may be formed: never heard, silent or
+            leaving.
+        new: Leases that are heard for the first time.
+        never_heard: Leases of which no agent was ever heard.
+        quiet_s: For how long each lease has reported nothing new; since its start
+            where it never did.
     """
 
-    beats: Mapping[LeaseKey, Heartbeat]
+    latest: Mapping[LeaseKey, Heartbeat]
     seen: tuple[SeenBeat, ...]
     silent: frozenset[LeaseKey]
-    first: frozenset[LeaseKey]
-    absent: frozenset[LeaseKey]
-    unheard_s: Mapping[LeaseKey, float]
+    new: frozenset[LeaseKey]
+    never_heard: frozenset[LeaseKey]
+    quiet_s: Mapping[LeaseKey, float]
 
 
-def hear(
+def read_heartbeats(
     folder: StateDir,
     leases: Iterable[Lease],
     before: Mapping[LeaseKey, SeenBeat],
     *,
     now_s: float,
-) -> Hearing:
-    """Return what the agents of running *leases* tell.
+) -> Heartbeats:
+    """Return which agents of the running *leases* answer.
 
-    Whether an agent lives is told by its number changing from one tick to a later
-    one; until then it is believed. The clocks of two nodes are never compared.
+    An agent lives if its counter changes from one tick to a later one; until then it is
+    believed to. The clocks of two nodes are never compared.
 
     Raises:
         OSError: The files cannot be read.
     """
-    running = {one.key: one for one in leases if one.state is LeaseState.RUNNING}
-    told = {key: _beat(folder, key) for key in running}
-    beats = {key: beat for key, beat in told.items() if beat is not None}
-    seen = {key: _seen(key, beat, before, now_s) for key, beat in beats.items()}
-    lost = {key for key, one in seen.items() if now_s - one.since_s >= SILENT_S}
-    going = {key for key, beat in beats.items() if beat.state in _GOING}
-    absent = told.keys() - beats.keys()
-    starts_s = {key: running[key].start_s or now_s for key in absent}
-    since_s = {key: one.since_s for key, one in seen.items()} | starts_s
-    return Hearing(
-        beats=beats,
+    running = {
+        lease.key: lease for lease in leases if lease.state is LeaseState.RUNNING
+    }
+    read = {key: _heartbeat(folder, key) for key in running}
+    latest = {key: beat for key, beat in read.items() if beat is not None}
+    seen = {
+        key: _seen(key, beat, before.get(key), now_s) for key, beat in latest.items()
+    }
+    lost = {key for key, beat in seen.items() if now_s - beat.since_s >= SILENT_S}
+    going = {key for key, beat in latest.items() if beat.state in _GOING}
+    never = read.keys() - latest.keys()
+    since_s = {key: beat.since_s for key, beat in seen.items()}
+    since_s |= {key: running[key].start_s or now_s for key in never}
+    return Heartbeats(
+        latest=latest,
         seen=tuple(seen.values()),
-        silent=frozenset(absent | going | lost),
-        first=frozenset(beats.keys() - before.keys()),
-        absent=frozenset(absent),
-        unheard_s={key: now_s - then_s for key, then_s in since_s.items()},
+        silent=frozenset(never | going | lost),
+        new=frozenset(latest.keys() - before.keys()),
+        never_heard=frozenset(never),
+        quiet_s={key: now_s - then_s for key, then_s in since_s.items()},
     )
 
 
-def _beat(folder: StateDir, key: LeaseKey) -> Heartbeat | None:
+def _heartbeat(folder: StateDir, key: LeaseKey) -> Heartbeat | None:
     try:
         return read_heartbeat(folder.lease(key).heartbeat)
     except UnreadableFileError:  # no honest agent writes such a thing
@@ -117,23 +306,19 @@ def _beat(folder: StateDir, key: LeaseKey) -> Heartbeat | None:
 
 
 def _seen(
-    key: LeaseKey,
-    beat: Heartbeat,
-    before: Mapping[LeaseKey, SeenBeat],
-    now_s: float,
+    key: LeaseKey, beat: Heartbeat, last: SeenBeat | None, now_s: float
 ) -> SeenBeat:
-    last = before.get(key)
+    """Return since when *beat* is the latest; a clock that went back counts anew."""
     if last is not None and last.beat == beat.beat and last.since_s <= now_s:
         return last
     return SeenBeat(key, beat.beat, now_s)
 
 
-# ----------------------------------------------------------------------
-# From a site's settings, and Slurm's own, to what the broker may do.
+# What the broker may do, by the site's settings and Slurm's own.
 
 _MINUTE_S = 60.0
 _HOUR_S = 3_600.0
-_TAKEN_AWAY = {"CANCEL", "REQUEUE"}
+_FREES_NODE = {"CANCEL", "REQUEUE"}
 """Modes of preemption that free the node. A suspended lease keeps its memory."""
 
 
@@ -148,7 +333,7 @@ def limits_of(
     """Return what the broker may do.
 
     Args:
-        site: What the site, or its user, has set.
+        site: The site's or user's settings.
         config: How the cluster is set up.
         partition: Where leases are submitted.
         partitions: All of the cluster's.
@@ -179,17 +364,17 @@ def mode_of(
     *,
     partitions: Iterable[Partition],
 ) -> Mode:
-    """Return who makes room: Slurm only where it does so for everybody.
+    """Return whether Slurm preempts leases for all other jobs, or the broker yields.
 
-    That takes preemption by partition, which frees the nodes, and a lower tier than
-    every other partition over the same nodes. What preemption by QOS does cannot be
-    seen from here: there the site says so itself.
+    Slurm does so with preemption by partition, which frees the nodes, and a lower tier
+    than every other partition over the same nodes. What preemption by QOS does cannot
+    be seen from here: there the site sets the mode itself.
     """
-    if site.lease.mode is not AskedMode.AUTO:
+    if site.lease.mode is not ModeSetting.AUTO:
         return Mode(site.lease.mode)
     by_partition = config.preempt_type == "preempt/partition_prio"
-    how = partition.preempt_mode or config.preempt_mode
-    if not by_partition or not _TAKEN_AWAY & set(how.split(",")):
+    preempt_mode = partition.preempt_mode or config.preempt_mode
+    if not by_partition or not _FREES_NODE & set(preempt_mode.split(",")):
         return Mode.YIELD
     ours = frozenset(expand(partition.nodes))
     is_last = all(
@@ -210,163 +395,7 @@ def margin_s(site: Site, config: ClusterConfig, partition: Partition) -> float:
 
 
 def grace_s(config: ClusterConfig, partition: Partition, mode: Mode) -> float:
-    """Return how long a lease that must go has, from the first signal it hears."""
+    """Return how long a lease that must go has, from the first signal it gets."""
     if mode is Mode.PREEMPT:
         return partition.grace_time_s + config.kill_wait_s
     return config.kill_wait_s
-
-
-# ----------------------------------------------------------------------
-# The first half of a tick: what is so, from Slurm, the store and the files.
-
-REMEMBERED_S = 3_600.0
-"""Jobs are gone from Slurm long before an hour after their deadline."""
-
-WHERE_NAMED = "under [lease] in freetrain.toml"
-"""Where people name the partition that leases go to."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
-    """What is so.
-
-    Attributes:
-        snapshot: The look, with plans carried where it was torn.
-        config: How the cluster is set up.
-        partition: Where leases are submitted unless a trainer says otherwise.
-        limits: What the broker may do.
-        before: Leases as they were believed before this look.
-        belief: What is believed now.
-        plans: What to remember of backfill's plans.
-        is_plan_known: Whether these plans can be trusted.
-        pace: What happened lately.
-        hearing: What the agents tell.
-        trainers: Every trainer that was ever submitted.
-        learned: What is known of those that train, or may again, by name.
-        deliveries: What was written down of them before, by trainer and submission.
-    """
-
-    snapshot: Snapshot
-    config: ClusterConfig
-    partition: Partition
-    limits: Limits
-    before: tuple[Lease, ...]
-    belief: Belief
-    plans: SeenPlans
-    is_plan_known: bool
-    pace: Pace
-    hearing: Hearing
-    trainers: tuple[Standing, ...]
-    learned: Mapping[str, Learned]
-    deliveries: Mapping[tuple[str, float], Delivery]
-
-    @property
-    def now_s(self) -> float:
-        """When the look was taken, by slurmctld's clock."""
-        return self.snapshot.time_s
-
-
-def observe(run: Run) -> Observed:
-    """Return what is so; nothing is changed.
-
-    Raises:
-        SlurmError: Slurm did not answer, or not in a way that can be read.
-        StoreError: The state cannot be read.
-        BadConfigurationError: It is the state of another cluster.
-        OSError: The files cannot be read.
-    """
-    config = run.backend.config()
-    last = seen_plans(run.state)
-    max_age_s = run.site.holes.plan_age_s
-    snapshot = carry_plans(last.plans, run.backend.snapshot(), max_age_s=max_age_s)
-    now_s = snapshot.time_s
-    since_s = now_s - REMEMBERED_S
-    known = intents(run.state, ending_after_s=since_s)
-    before = leases(run.state, ending_after_s=since_s)
-    partition = choose_partition(
-        snapshot.partitions, run.site.lease.partition, where=WHERE_NAMED
-    )
-    limits = limits_of(
-        run.site,
-        config,
-        partition,
-        partitions=snapshot.partitions,
-        takes_arrays=not any(map(_refused_array, known)),
-    )
-    sources = Sources(run.outside.uid, snapshot.jobs, _looked_up(run, known, before))
-    belief = believe(before, known, sources, now_s=now_s, limits=limits)
-    check_cluster(run.folder.page, config.cluster, belief.leases, now_s=now_s)
-    whole_s = last.whole_s if snapshot.is_torn else now_s
-    standings = [read_standing(run.folder, row) for row in trainers(run.state)]
-    learned = _learned(run, standings, now_s)
-    return Observed(
-        snapshot=snapshot,
-        config=config,
-        partition=partition,
-        limits=limits,
-        before=before,
-        belief=belief,
-        plans=SeenPlans(plans_of(snapshot), whole_s),
-        is_plan_known=is_plan_known(snapshot, whole_s=whole_s, max_age_s=max_age_s),
-        pace=pace(run.state, since_s=now_s - limits.churn_window_s),
-        hearing=hear(run.folder, belief.leases, seen_beats(run.state), now_s=now_s),
-        trainers=tuple(_aimed(one, learned.get(one.row.name)) for one in standings),
-        learned=learned,
-        deliveries=deliveries(run.state),
-    )
-
-
-def _learned(
-    run: Run, standings: list[Standing], now_s: float
-) -> Mapping[str, Learned]:
-    if not standings:
-        return {}
-    # Imported here: a tick that has nothing to do must stay cheap.
-    from freetrain.tick.trainers import learn  # noqa: PLC0415
-
-    return learn(run, standings, now_s=now_s)
-
-
-def _aimed(standing: Standing, learned: Learned | None) -> Standing:
-    """Return *standing*, finished where its last target has been reached."""
-    job = standing.job
-    if learned is None or learned.past.final is None or not standing.is_wanted:
-        return standing
-    metric = "" if job is None else job.measure.metric
-    said = f"its final target is reached: {metric} {learned.past.final.value:.6g}"
-    return replace(standing, outcome=Outcome(TrainerState.FINISHED, said))
-
-
-def _refused_array(intent: Intent) -> bool:
-    is_refused = intent.outcome is IntentOutcome.REFUSED and intent.tasks > 1
-    return is_refused and "array" in intent.detail.lower()
-
-
-def _looked_up(
-    run: Run, known: tuple[Intent, ...], before: tuple[Lease, ...]
-) -> tuple[JobRecord, ...]:
-    """Return the jobs of all submissions that may still matter, with one command."""
-    names = [job_name(uuid) for uuid in _mattering(known, before)]
-    return run.backend.find_by_name(*names) if names else ()
-
-
-def _mattering(known: tuple[Intent, ...], before: tuple[Lease, ...]) -> tuple[str, ...]:
-    """Return the uuids whose jobs may have changed since, or may yet turn up.
-
-    A lease that was told to be over stays over; one that merely vanished may not.
-    """
-    of: dict[str, list[Lease]] = {}
-    for lease in before:
-        of.setdefault(lease.key.uuid, []).append(lease)
-    return tuple(
-        intent.uuid
-        for intent in known
-        if intent.outcome is not IntentOutcome.REFUSED
-        and (
-            len(of.get(intent.uuid, ())) < intent.tasks
-            or any(
-                lease.is_live or lease.ended is LeaseEnd.VANISHED
-                for lease in of[intent.uuid]
-            )
-        )
-    )

@@ -17,8 +17,8 @@ from freetrain.config.job import Nodes, requirement_of
 from freetrain.planning.settings import HORIZON_S
 from freetrain.tick.lookahead import look_ahead, tried
 from freetrain.tick.observe import margin_s
-from freetrain.tick.page import Deserts
 from freetrain.tick.planners import planner_of
+from freetrain.tick.rate import Ratings, ratings_of
 from slurm.errors import SlurmRefusedError
 from slurm.holes import HoleEnd, find_holes
 from slurm.hostlist import expand
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from freetrain.broker.yielding import Claims
     from freetrain.config.job import TrainerJob
     from freetrain.config.site import PlannerSettings, Site
-    from freetrain.tick.context import Run
+    from freetrain.tick.context import TickContext
     from freetrain.tick.lookahead import Foresight, Outlook
     from freetrain.tick.observe import Observed
-    from freetrain.tick.trainers import Standing
+    from freetrain.tick.trainers import ObservedTrainer
     from slurm.holes import Hole
     from slurm.records import Gres, JobRecord, Node
 
@@ -318,13 +318,13 @@ class Decided:
     look: Look
     decision: Decision
     shapes: Mapping[str, Requirement]
-    deserts: Deserts
+    ratings: Ratings
     problems: tuple[str, ...]
     outlook: Outlook | None = None
 
 
 def decide_on(
-    run: Run,
+    context: TickContext,
     observed: Observed,
     *,
     planner: Callable[..., Plans] = planner_of,
@@ -339,18 +339,18 @@ def decide_on(
         BadConfigurationError: There is no such priority.
         StoreError: What it remembers cannot be read.
     """
-    shapes, is_ours = _shapes(run.site, observed), _ours(run, observed)
-    finder = Finder(run.site, observed, is_ours, run.outside.clock)
+    shapes, is_ours = _shapes(context.site, observed), _ours(context, observed)
+    finder = Finder(context.site, observed, is_ours, context.environment.clock)
     holes, problems = finder.holes(shapes)
     claims = finder.claims(shapes)
     holes = finder.before_bookings(holes, claims, shapes)
     nodes = {hole.node for found in holes.values() for hole in found}
-    deserts = _deserts(run, observed, nodes=len(nodes))
+    ratings = _deserts(context, observed, nodes=len(nodes))
     look = Look(
         now_s=observed.now_s,
         holes=holes,
         belief=_without_the_unreadable(observed, claims),
-        trainers=_trainers(run.site, observed, deserts),
+        trainers=_trainers(context.site, observed, ratings),
         assignments=tuple(
             one.newest.assignment
             for one in observed.trainers
@@ -358,32 +358,32 @@ def decide_on(
         ),
         claims=claims,
         pace=observed.pace,
-        silent=observed.hearing.silent,
-        absent=observed.hearing.absent,
-        unheard_s=observed.hearing.unheard_s,
+        silent=observed.heartbeats.silent,
+        absent=observed.heartbeats.never_heard,
+        unheard_s=observed.heartbeats.quiet_s,
         is_plan_known=observed.is_plan_known,
     )
-    settings = run.site.planner
-    plans = planner(settings, background=deserts.background)
+    settings = context.site.planner
+    plans = planner(settings, background=ratings.background)
 
     def by(foresight: Foresight | None) -> Decision:
         limits, t_fwd_s = observed.limits, settings.t_fwd_s
         return decide(look, plans, limits, t_fwd_s=t_fwd_s, foresight=foresight)
 
     def looking_ahead() -> tuple[Outlook | None, Decision]:
-        outlook, foresight = ahead(run, observed, deserts, is_ours=is_ours)
+        outlook, foresight = ahead(context, observed, ratings, is_ours=is_ours)
         decision = by(foresight)
         return None if outlook is None else outlook.settled(observed), decision
 
     (outlook, decision), failed = tried(looking_ahead, lambda: (None, by(None)))
     unreadable = tuple(one.problem for one in observed.trainers if one.problem)
     dropped = (failed,) * bool(failed) if outlook is None else outlook.problems
-    too_dear = _too_dear(run.site.planner, deserts, outlook)
+    too_dear = _too_dear(context.site.planner, ratings, outlook)
     return Decided(
         look=look,
         decision=decision,
         shapes=shapes,
-        deserts=deserts,
+        ratings=ratings,
         problems=(*unreadable, *problems, *dropped, *too_dear, *not_tried(claims)),
         outlook=outlook,
     )
@@ -409,24 +409,21 @@ def _shapes(site: Site, observed: Observed) -> dict[str, Requirement]:
     return {shape_name(one): one for one in wanted}
 
 
-def _ours(run: Run, observed: Observed) -> Callable[[JobRecord], bool]:
+def _ours(context: TickContext, observed: Observed) -> Callable[[JobRecord], bool]:
     known = frozenset(intent.uuid for intent in observed.belief.intents)
-    uid = run.outside.uid
+    uid = context.environment.uid
     return lambda job: job.uid == uid and uuid_in(job.name) in known
 
 
-def _deserts(run: Run, observed: Observed, *, nodes: int) -> Deserts:
+def _deserts(context: TickContext, observed: Observed, *, nodes: int) -> Ratings:
     if not any(one.is_wanted for one in observed.trainers):
-        return Deserts(priority=run.site.planner.priority)
-    # Imported here: a tick that has nothing to do must stay cheap.
-    from freetrain.tick.rate import deserts_of  # noqa: PLC0415
-
-    return deserts_of(run, observed, nodes=nodes)
+        return Ratings(priority=context.site.planner.priority)
+    return ratings_of(context, observed, nodes=nodes)
 
 
-def _trainers(site: Site, observed: Observed, deserts: Deserts) -> tuple[Trainer, ...]:
+def _trainers(site: Site, observed: Observed, ratings: Ratings) -> tuple[Trainer, ...]:
     return tuple(
-        _trainer(site, observed, one.job, one, deserts)
+        _trainer(site, observed, one.job, one, ratings)
         for one in observed.trainers
         if one.job is not None and one.is_wanted
     )
@@ -436,14 +433,14 @@ def _trainer(
     site: Site,
     observed: Observed,
     job: TrainerJob,
-    standing: Standing,
-    deserts: Deserts,
+    trainer: ObservedTrainer,
+    ratings: Ratings,
 ) -> Trainer:
-    name, newest = standing.row.name, standing.newest
-    contender = deserts.contenders[name]
+    name, newest = trainer.row.name, trainer.newest
+    contender = ratings.contenders[name]
     return Trainer(
         name=name,
-        curve=deserts.curves[name],
+        curve=ratings.curves[name],
         shape=shape_name(requirement_for(site, job, observed)),
         up_s=contender.grow_s,
         down_s=contender.shrink_s,
@@ -453,13 +450,13 @@ def _trainer(
 
 
 def _too_dear(
-    settings: PlannerSettings, deserts: Deserts, outlook: Outlook | None
+    settings: PlannerSettings, ratings: Ratings, outlook: Outlook | None
 ) -> Iterator[str]:
     """Yield who waits and costs more to start than is gained within the look-ahead."""
     reach_s, advice = _reach(settings)
     is_learning = outlook is not None and outlook.forecast.is_learning
     now_s = min(settings.t_fwd_s, reach_s) if is_learning else reach_s
-    for name, one in deserts.contenders.items():
+    for name, one in ratings.contenders.items():
         if one.held or one.start_s < now_s:
             continue
         told = f"{name}: starting takes {one.start_s:.0f} s, and what a start is worth"
@@ -497,7 +494,7 @@ def _without_the_unreadable(observed: Observed, claims: Claims) -> Belief:
     if not names:
         return observed.belief
     theirs = {
-        key for key, beat in observed.hearing.beats.items() if beat.trainer in names
+        key for key, beat in observed.heartbeats.latest.items() if beat.trainer in names
     }
     kept = (
         one

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from freetrain.config.job import Order
@@ -11,8 +11,9 @@ from freetrain.errors import BadConfigurationError, UsageError
 from freetrain.priority.base import Basis, Contender, Look, Target, planned_curves
 from freetrain.priority.registry import priority_named
 from freetrain.state.tables import latest_scalings, memory_of, outlook_kept
-from freetrain.tick.page import Deserts
-from freetrain.tick.trainers import AsSaid, KeptOutlooks, Way, total_of
+from freetrain.tick.history import total_of
+from freetrain.tick.speeds import StatedSpeeds, TrainerPosition
+from freetrain.tick.trainers import KeptLossForecasts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -21,9 +22,11 @@ if TYPE_CHECKING:
     from freetrain.config.site import PlannerSettings
     from freetrain.losscurve.outlook import Better, Outlook, Point
     from freetrain.priority.base import Memory, Priority, Rating
-    from freetrain.tick.context import Run
+    from freetrain.state.tables import OutlookRow
+    from freetrain.tick.context import TickContext
     from freetrain.tick.observe import Observed
-    from freetrain.tick.trainers import Learned, Speeds, Standing
+    from freetrain.tick.speeds import Speeds
+    from freetrain.tick.trainers import ObservedTrainer, TrainerProgress
     from milp.problem import Curve
 
 
@@ -44,9 +47,9 @@ class Candidate:
         learned: What it told and showed; None where nothing is known.
     """
 
-    standing: Standing
+    trainer: ObservedTrainer
     job: TrainerJob
-    learned: Learned | None = None
+    progress: TrainerProgress | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -72,7 +75,32 @@ class Asking:
     now_s: float
 
 
-def rate(candidates: Sequence[Candidate], asking: Asking) -> Deserts:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Ratings:
+    """Who deserves what.
+
+    Attributes:
+        priority: Who says so.
+        contenders: The trainers, as they were rated.
+        curves: What the planner is told of each.
+        reasons: Why, for people.
+        background: Who gets only what the others leave.
+        losses_s: Seconds of its work that losing nodes costs each trainer.
+        memory: What the priority is to be told next.
+        fresh: Outlooks that were fitted for it, to be kept.
+    """
+
+    priority: str
+    contenders: Mapping[str, Contender] = field(default_factory=dict)
+    curves: Mapping[str, Curve] = field(default_factory=dict)
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    background: frozenset[str] = frozenset()
+    losses_s: Mapping[str, float] = field(default_factory=dict)
+    memory: Memory = field(default_factory=dict)
+    fresh: tuple[OutlookRow, ...] = ()
+
+
+def rate(candidates: Sequence[Candidate], asking: Asking) -> Ratings:
     """Return what each of *candidates* deserves.
 
     Whoever is in the background, by job file or by rating, is planned after all
@@ -95,7 +123,7 @@ def rate(candidates: Sequence[Candidate], asking: Asking) -> Deserts:
         for name, one, rating in zip(names, candidates, rated.ratings, strict=True)
         if rating.is_background or one.job.order is Order.BACKGROUND
     }
-    return Deserts(
+    return Ratings(
         priority=asking.priority.name,
         contenders=dict(zip(names, contenders, strict=True)),
         curves=_curves(dict(zip(names, rated.ratings, strict=True)), last),
@@ -119,15 +147,15 @@ def _loss_s(one: Candidate, contender: Contender) -> float:
 
 def contender_of(one: Candidate, asking: Asking) -> Contender:
     """Return *one* as a priority sees it."""
-    job, row, learned = one.job, one.standing.row, one.learned
-    newest = one.standing.newest
+    job, row, progress = one.job, one.trainer.row, one.progress
+    newest = one.trainer.newest
     held = min(0 if newest is None else len(newest.members), job.nodes.sizes[-1])
-    done = (learned.past.work if learned else None) or 0.0
-    total = total_of(job, learned.past) if learned else None
+    done = (progress.history.work if progress else None) or 0.0
+    total = total_of(job, progress.history) if progress else None
     speed = asking.speeds.of(
         job,
-        {} if learned is None else learned.scaling,
-        Way(held, math.inf if total is None else max(0.0, total - done)),
+        {} if progress is None else progress.scaling,
+        TrainerPosition(held, math.inf if total is None else max(0.0, total - done)),
     )
     return Contender(
         name=row.name,
@@ -138,30 +166,30 @@ def contender_of(one: Candidate, asking: Asking) -> Contender:
         total_samples=total,
         weight=job.weight,
         deadline_s=job.deadline.time_s(row.submitted_s) if job.deadline else None,
-        target=_target(job, learned),
-        outlook=_outlook(row.name, job, learned, asking),
+        target=_target(job, progress),
+        outlook=_outlook(row.name, job, progress, asking),
         grow_s=speed.grow_s,
         shrink_s=speed.shrink_s,
         start_s=speed.start_s,
     )
 
 
-def _target(job: TrainerJob, learned: Learned | None) -> Target | None:
+def _target(job: TrainerJob, progress: TrainerProgress | None) -> Target | None:
     if job.target is None:
         return None
     return Target(
         deliver=job.target.deliver,
         final=job.target.final,
-        is_delivered=learned is not None and learned.past.deliver is not None,
+        is_delivered=progress is not None and progress.history.deliver is not None,
     )
 
 
 def _outlook(
-    name: str, job: TrainerJob, learned: Learned | None, asking: Asking
+    name: str, job: TrainerJob, progress: TrainerProgress | None, asking: Asking
 ) -> Outlook | None:
-    if asking.priority.basis is not Basis.LOSSES or learned is None:
+    if asking.priority.basis is not Basis.LOSSES or progress is None:
         return None
-    return asking.fit(name, learned.past.told(), job.measure.better)
+    return asking.fit(name, progress.history.metric_points(), job.measure.better)
 
 
 def _curves(ratings: Mapping[str, Rating], last: set[str]) -> dict[str, Curve]:
@@ -178,11 +206,11 @@ def _curves(ratings: Mapping[str, Rating], last: set[str]) -> dict[str, Curve]:
 # Asking the site's priority: with what the store remembers, and what was learned.
 
 
-def deserts_of(run: Run, observed: Observed, *, nodes: int) -> Deserts:
+def ratings_of(context: TickContext, observed: Observed, *, nodes: int) -> Ratings:
     """Return what the trainers that want nodes deserve.
 
     Args:
-        run: The tick.
+        context: The tick.
         observed: What is so.
         nodes: Idle nodes, held ones included.
 
@@ -191,39 +219,43 @@ def deserts_of(run: Run, observed: Observed, *, nodes: int) -> Deserts:
         StoreError: What it remembers cannot be read.
         MalformedProblemError: A trainer's speeds make no sense.
     """
-    settings = run.site.planner
+    settings = context.site.planner
     priority = priority_of(settings)
     candidates = [
-        Candidate(standing=one, job=one.job, learned=observed.learned.get(one.row.name))
+        Candidate(
+            trainer=one, job=one.job, progress=observed.progress.get(one.row.name)
+        )
         for one in observed.trainers
         if one.job is not None and one.is_wanted
     ]
-    outlooks = KeptOutlooks(lambda name, told: outlook_kept(run.state, name, told=told))
+    outlooks = KeptLossForecasts(
+        lambda name, told: outlook_kept(context.state, name, told=told)
+    )
     asking = Asking(
         settings=settings,
         priority=priority,
-        memory=memory_of(run.state, priority.name),
+        memory=memory_of(context.state, priority.name),
         fit=outlooks.look,
-        speeds=_speeds(run, observed),
+        speeds=_speeds(context, observed),
         nodes=nodes,
         now_s=observed.now_s,
     )
     return replace(rate(candidates, asking), fresh=tuple(outlooks.fresh))
 
 
-def _speeds(run: Run, observed: Observed) -> Speeds:
-    settings = run.site.planner
+def _speeds(context: TickContext, observed: Observed) -> Speeds:
+    settings = context.site.planner
     if not settings.learn:
-        return AsSaid()
+        return StatedSpeeds()
     # Imported here: who does not learn needs none of it.
     from freetrain.scaling import (  # noqa: PLC0415
         Profiling,
         deviations_for,
     )
-    from freetrain.tick.trainers import measured_by  # noqa: PLC0415
+    from freetrain.tick.speeds import measured_by  # noqa: PLC0415
 
     profiling = Profiling(trial_s=settings.t_fwd_s) if settings.profile else None
-    scalings = latest_scalings(run.state)
+    scalings = latest_scalings(context.state)
     return measured_by(
         scalings,
         now_s=observed.now_s,

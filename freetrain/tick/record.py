@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from freetrain.broker.decide import explain_holes, explain_trainers
-from freetrain.broker.lease import LeaseEnd
+from freetrain.broker.lease import LeaseEnd, LeaseKey
 from freetrain.broker.limits import failed_to_start, paused_until_s
 from freetrain.state.files import (
     UnreadableFileError,
@@ -34,22 +34,29 @@ from freetrain.state.tables import (
     seen_beats,
 )
 from freetrain.tick.deliver import reached
-from freetrain.tick.page import HoleLine, LeaseLine, Page, TrainerLine, came_lines
+from freetrain.tick.history import is_diverging
 from freetrain.tick.plan import refusal_of
+from freetrain.tick.status_report import (
+    HoleLine,
+    LeaseLine,
+    LeaseOutcome,
+    StatusReport,
+    TrainerLine,
+)
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator, Mapping
 
-    from freetrain.broker.lease import Lease, LeaseKey
+    from freetrain.broker.lease import Lease
     from freetrain.broker.limits import Limits
-    from freetrain.tick.act import Done
-    from freetrain.tick.context import Run
+    from freetrain.tick.act import ActionResults
+    from freetrain.tick.context import TickContext
     from freetrain.tick.lookahead import Outlook
     from freetrain.tick.observe import Observed
-    from freetrain.tick.page import Deserts
     from freetrain.tick.plan import Decided
-    from freetrain.tick.trainers import Standing
+    from freetrain.tick.rate import Ratings
+    from freetrain.tick.trainers import ObservedTrainer
 
 
 # ----------------------------------------------------------------------
@@ -63,7 +70,10 @@ _MOST_TOLD = 100
 
 
 def record(
-    run: Run, observed: Observed, deserts: Deserts, outlook: Outlook | None = None
+    context: TickContext,
+    observed: Observed,
+    ratings: Ratings,
+    outlook: Outlook | None = None,
 ) -> None:
     """Write down what was observed, and what it means happened since the last tick.
 
@@ -73,26 +83,26 @@ def record(
         StoreError: It could not be written.
         OSError: Files could not be read.
     """
-    known = frozenset(seen_beats(run.state))
-    news = [(one, *_generations(run, one)) for one in observed.trainers]
-    with run.writing("what was observed") as state:
+    known = frozenset(seen_beats(context.state))
+    news = [(one, *_generations(context, one)) for one in observed.trainers]
+    with context.writing("what was observed") as state:
         put_intents(state, observed.belief.intents)
         put_leases(state, observed.belief.leases)
         put_plans(state, observed.plans)
         _keep(state, outlook, observed)
-        put_beats(state, observed.hearing.seen)
-        put_memory(state, deserts.priority, deserts.memory)
-        put_outlooks(state, deserts.fresh)
-        learned = observed.learned.items()
-        put_pasts(state, [one.row(name) for name, one in learned if one.is_read])
+        put_beats(state, observed.heartbeats.seen)
+        put_memory(state, ratings.priority, ratings.memory)
+        put_outlooks(state, ratings.fresh)
+        progress = observed.progress.items()
+        put_pasts(state, [one.row(name) for name, one in progress if one.is_read])
         for delivery in reached(observed):
             put_delivery(state, delivery)
-        add_events(state, _of_leases(run, observed, known))
-        for standing, last, events in news:
+        add_events(state, _of_leases(context, observed, known))
+        for trainer, last, events in news:
             add_events(state, events)
-            if last > standing.row.told_generation:
-                put_told_generation(state, standing.row.name, last)
-            _end(state, standing, observed.now_s)
+            if last > trainer.row.told_generation:
+                put_told_generation(state, trainer.row.name, last)
+            _end(state, trainer, observed.now_s)
         told = sum(len(events) for _, _, events in news)
         add_to_counters(state, {Counter.GENERATIONS: float(told)})
         drop_events(state, before_s=observed.now_s - KEPT_S)
@@ -109,7 +119,7 @@ def _keep(
 
 
 def _of_leases(
-    run: Run, observed: Observed, known: frozenset[LeaseKey]
+    context: TickContext, observed: Observed, known: frozenset[LeaseKey]
 ) -> Iterator[Event]:
     """Yield what happened to leases.
 
@@ -117,14 +127,16 @@ def _of_leases(
     becomes of the agent. So one that ends unheard, and that nobody ended, failed.
     """
     now_s = observed.now_s
-    before = {lease.key: lease for lease in observed.before}
-    for key in sorted(observed.hearing.first):
+    before = {lease.key: lease for lease in observed.previous_leases}
+    for key in sorted(observed.heartbeats.new):
         yield Event(now_s, EventKind.STARTED, lease_name(key), 1)
     for lease in observed.belief.leases:
         was = before.get(lease.key)
         if lease.is_live or was is None or not was.is_live:
             continue
-        was_heard = lease.key in known or run.folder.lease(lease.key).heartbeat.exists()
+        was_heard = (
+            lease.key in known or context.folder.lease(lease.key).heartbeat.exists()
+        )
         has_failed = _failed(lease, observed, was_heard=was_heard)
         kind = EventKind.FAILED_START if has_failed else EventKind.ENDED
         yield Event(now_s, kind, lease_name(lease.key), 1, str(lease.ended or ""))
@@ -138,10 +150,12 @@ def _failed(lease: Lease, observed: Observed, *, was_heard: bool) -> bool:
     return by_itself and not was_heard
 
 
-def _generations(run: Run, standing: Standing) -> tuple[int, list[Event]]:
+def _generations(
+    context: TickContext, trainer: ObservedTrainer
+) -> tuple[int, list[Event]]:
     """Return up to which generation there are files, and what those untold say."""
-    told = standing.row.told_generation
-    folder = run.folder.trainer(standing.row.name)
+    told = trainer.row.told_generation
+    folder = context.folder.trainer(trainer.row.name)
     untold = [g for g in generations(folder.assignments) if g > told][:_MOST_TOLD]
     events = []
     for generation in untold:
@@ -154,7 +168,7 @@ def _generations(run: Run, standing: Standing) -> tuple[int, list[Event]]:
             Event(
                 assigned.created_s,
                 EventKind.ASSIGNED,
-                standing.row.name,
+                trainer.row.name,
                 len(assigned.members),
                 said,
             )
@@ -162,11 +176,11 @@ def _generations(run: Run, standing: Standing) -> tuple[int, list[Event]]:
     return max(untold, default=told), events
 
 
-def _end(state: sqlite3.Connection, standing: Standing, now_s: float) -> None:
-    outcome = standing.outcome
+def _end(state: sqlite3.Connection, trainer: ObservedTrainer, now_s: float) -> None:
+    outcome = trainer.outcome
     if outcome is None:
         return
-    name, message = standing.row.name, outcome.message
+    name, message = trainer.row.name, outcome.message
     if end_trainer(state, name, outcome.state, message=message, now_s=now_s):
         said = f"{outcome.state}: {message}"
         add_events(state, [Event(now_s, EventKind.TRAINER_ENDED, name, 0, said)])
@@ -176,15 +190,15 @@ def _end(state: sqlite3.Connection, standing: Standing, now_s: float) -> None:
 # From what was seen, decided and done to the page that tells it.
 
 
-def page_of(  # noqa: PLR0913 - one fact each
-    run: Run,
+def report_of(  # noqa: PLR0913 - one fact each
+    context: TickContext,
     observed: Observed,
     decided: Decided,
-    done: Done,
+    done: ActionResults,
     *,
     took_s: float,
     planner_s: float,
-) -> Page:
+) -> StatusReport:
     """Return the page of a tick; it tells of what was so when it began."""
     decision, outlook = decided.decision, decided.outlook
     pause_s = paused_until_s(observed.pace, observed.limits)
@@ -192,7 +206,7 @@ def page_of(  # noqa: PLR0913 - one fact each
     problems = [*decided.problems, *done.problems]
     if done.error is not None:
         problems.append(str(done.error))
-    return Page(
+    return StatusReport(
         at_s=observed.now_s,
         took_s=took_s,
         cluster=observed.config.cluster,
@@ -201,7 +215,7 @@ def page_of(  # noqa: PLR0913 - one fact each
         mode=str(observed.limits.mode),
         is_torn=observed.snapshot.is_torn,
         is_plan_known=observed.is_plan_known,
-        requests=run.backend.requests,
+        requests=context.backend.requests,
         planner=str(decision.answer.outcome),
         planner_reason=decision.answer.reason,
         planner_gap=decision.answer.gap,
@@ -220,10 +234,10 @@ def page_of(  # noqa: PLR0913 - one fact each
         trainers=tuple(_trainers(observed, decided)),
         holes=tuple(_holes(observed, decided)),
         leases=tuple(_leases(observed)),
-        priority=decided.deserts.priority,
-        came=() if outlook is None else came_lines(outlook),
+        priority=decided.ratings.priority,
+        came=() if outlook is None else lease_outcomes(outlook),
         promises=() if outlook is None else outlook.forecast.intervals(),
-        forecaster="" if outlook is None else run.site.planner.forecaster,
+        forecaster="" if outlook is None else context.site.planner.forecaster,
         leaves=0 if outlook is None else outlook.known_leaves,
         leaf_rate=None if outlook is None else outlook.forecast.leaf_rate,
     )
@@ -251,9 +265,9 @@ def _trainers(observed: Observed, decided: Decided) -> Iterator[TrainerLine]:
         )
     }
     shapes = {one.name: one.shape for one in look.trainers}
-    for standing in observed.trainers:
-        why = explained.get(standing.row.name)
-        line = _standing(standing, observed)
+    for trainer in observed.trainers:
+        why = explained.get(trainer.row.name)
+        line = _standing(trainer, observed)
         if why is None:
             yield line
             continue
@@ -264,46 +278,43 @@ def _trainers(observed: Observed, decided: Decided) -> Iterator[TrainerLine]:
             usable_nodes=why.usable_nodes,
             shape=shapes[line.name],
             brake=str(why.brake or ""),
-            rating=decided.deserts.reasons[line.name],
-            is_background=line.name in decided.deserts.background,
+            rating=decided.ratings.reasons[line.name],
+            is_background=line.name in decided.ratings.background,
         )
 
 
-def _standing(standing: Standing, observed: Observed) -> TrainerLine:
-    newest, outcome = standing.newest, standing.outcome
+def _standing(trainer: ObservedTrainer, observed: Observed) -> TrainerLine:
+    newest, outcome = trainer.newest, trainer.outcome
     members = () if newest is None else newest.members
-    state = standing.row.state if outcome is None else outcome.state
+    state = trainer.row.state if outcome is None else outcome.state
     return TrainerLine(
-        name=standing.row.name,
+        name=trainer.row.name,
         state=str(state),
-        message=standing.row.message if outcome is None else outcome.message,
+        message=trainer.row.message if outcome is None else outcome.message,
         nodes=len(members),
         generation=0 if newest is None else newest.generation,
         changed_s=None if newest is None else newest.created_s,
         node_names=tuple(member.node for member in members),
-        sizes=() if standing.job is None else standing.job.nodes.sizes,
-        problem=standing.problem,
-        is_diverging=_is_diverging(standing, observed),
+        sizes=() if trainer.job is None else trainer.job.nodes.sizes,
+        problem=trainer.problem,
+        is_diverging=_is_diverging(trainer, observed),
     )
 
 
-def _is_diverging(standing: Standing, observed: Observed) -> bool:
-    learned, job = observed.learned.get(standing.row.name), standing.job
-    if learned is None or job is None:
+def _is_diverging(trainer: ObservedTrainer, observed: Observed) -> bool:
+    progress, job = observed.progress.get(trainer.row.name), trainer.job
+    if progress is None or job is None:
         return False
-    # Imported here: a tick that has nothing to do must stay cheap.
-    from freetrain.tick.trainers import is_diverging  # noqa: PLC0415
-
-    return is_diverging(learned.past.told(), job.measure.better)
+    return is_diverging(progress.history.metric_points(), job.measure.better)
 
 
 def _training(observed: Observed) -> dict[LeaseKey, str]:
     """Return who trains on each lease."""
     return {
-        member.key: standing.row.name
-        for standing in observed.trainers
-        if standing.newest is not None
-        for member in standing.newest.members
+        member.key: trainer.row.name
+        for trainer in observed.trainers
+        if trainer.newest is not None
+        for member in trainer.newest.members
     }
 
 
@@ -343,7 +354,7 @@ def _leases(observed: Observed) -> Iterator[LeaseLine]:
     for lease in observed.belief.leases:
         if not lease.is_live:
             continue
-        beat = observed.hearing.beats.get(lease.key)
+        beat = observed.heartbeats.latest.get(lease.key)
         yield LeaseLine(
             name=lease_name(lease.key),
             job=lease.display_id,
@@ -354,6 +365,25 @@ def _leases(observed: Observed) -> Iterator[LeaseLine]:
             limit_min=lease.limit_min,
             shape=lease.shape,
             agent="" if beat is None else str(beat.state),
-            is_silent=lease.key in observed.hearing.silent,
+            is_silent=lease.key in observed.heartbeats.silent,
             trainer=training.get(lease.key, ""),
         )
+
+
+def lease_outcomes(outlook: Outlook) -> tuple[LeaseOutcome, ...]:
+    """Return what came of the leases that ended last, as the last look told."""
+    return tuple(
+        LeaseOutcome(
+            name=lease_name(LeaseKey(told.uuid, told.task)),
+            node=told.node,
+            at_s=told.at_s,
+            horizon_s=told.horizon_s,
+            leaves=told.leaves,
+            even_s=told.even_s,
+            promised_s=told.promised_s,
+            ended_s=told.ended_s,
+            came=told.came,
+        )
+        for told in outlook.ended
+        if told.ended_s is not None
+    )

@@ -14,8 +14,8 @@ from freetrain.progress import Bookmark, Record
 from freetrain.scaling import LearnedScaling, Seen, to_state
 from freetrain.state.database import open_store, transaction
 from freetrain.state.tables import Delivery, PastRow, Stage, put_delivery, put_pasts
-from freetrain.tick.page import TrainerLine
-from freetrain.tick.trainers import Past
+from freetrain.tick.history import TrainerHistory
+from freetrain.tick.status_report import TrainerLine
 from tests.cli.desk_files import JOB, at_home, refused, run_json
 from tests.cli.worlds import run
 from tests.desk.desks import NOW_S, UID, a_page, put_page, rows
@@ -53,12 +53,12 @@ def told(
     row = rows(state)["digits"]
     job = job_of(row)
     assert job is not None
-    past = Past()
+    past = TrainerHistory()
     records = [
         Record(t=NOW_S + k, step=k, samples=100.0 * k, metrics={"loss": loss})
         for k, loss in enumerate(losses, 1)
     ]
-    past.take(records, job)
+    past.add(records, job)
     seen = {4: (Seen(NOW_S, 50.0, 60.0),)} if is_measured else {}
     kept = PastRow(
         trainer="digits",

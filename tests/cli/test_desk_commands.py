@@ -9,7 +9,7 @@ import pytest
 
 from freetrain.state.files import newest_assigned
 from freetrain.state.tables import TrainerState
-from freetrain.tick.page import TrainerLine
+from freetrain.tick.status_report import TrainerLine
 from tests.cli.desk_files import JOB, at_home, refused, run_json
 from tests.cli.worlds import NOW_S, Terminal, run
 from tests.desk.desks import a_page, assign, put_page, put_state

@@ -10,7 +10,7 @@ import pytest
 from freetrain.broker.decide import HoleReason
 from freetrain.lookahead.base import Expected
 from freetrain.lookahead.calibration import Interval
-from freetrain.tick.page import CameLine, HoleLine, TrainerLine
+from freetrain.tick.status_report import HoleLine, LeaseOutcome, TrainerLine
 from tests.cli.desk_files import at_home, run_json
 from tests.cli.worlds import NOW_S, run
 from tests.desk.desks import a_page, assign, put_page
@@ -28,7 +28,7 @@ SOON = Expected(
     promised_s=NOW_S + 500.0,
     is_learning=False,
 )
-CAME = CameLine(
+CAME = LeaseOutcome(
     name="u-0",
     node="n9",
     at_s=NOW_S - 700.0,

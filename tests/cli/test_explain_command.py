@@ -10,7 +10,7 @@ import pytest
 
 from freetrain.broker.decide import HoleReason, TrainerReason
 from freetrain.state.files import Ended
-from freetrain.tick.page import HoleLine, TrainerLine
+from freetrain.tick.status_report import HoleLine, TrainerLine
 from tests.cli.desk_files import at_home, refused, run_json
 from tests.cli.worlds import NOW_S, run
 from tests.desk.desks import a_page, assign, end, put_page

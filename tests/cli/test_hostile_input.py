@@ -16,7 +16,7 @@ from freetrain.config.schema import Places, toml_value
 from freetrain.state.database import open_store
 from freetrain.state.files import Assigned, Ended, Member, create_assigned
 from freetrain.state.tables import TrainerState, put_trainers
-from freetrain.tick.page import HoleLine, TrainerLine
+from freetrain.tick.status_report import HoleLine, TrainerLine
 from tests.cli.desk_files import at_home
 from tests.cli.worlds import NOW_S, Ran, Terminal, run
 from tests.desk.desks import UID, a_page, end, put_page, rows

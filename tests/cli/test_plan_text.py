@@ -8,7 +8,7 @@ import pytest
 
 from freetrain.cli.explain import plan_lines
 from freetrain.state.tables import TrainerState
-from freetrain.tick.page import TrainerLine
+from freetrain.tick.status_report import TrainerLine
 from milp.planner import Outcome
 from tests.cli.desk_files import at_home, run_json
 from tests.cli.worlds import run

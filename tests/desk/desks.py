@@ -27,7 +27,7 @@ from freetrain.state.tables import (
     put_trainers,
     trainers,
 )
-from freetrain.tick.page import Page, rendered
+from freetrain.tick.status_report import StatusReport, render_report
 from tests.exchange.endings import an_ending
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def _lease(number: int) -> Lease:
     )
 
 
-def a_page(**changes: Any) -> Page:  # noqa: ANN401
+def a_page(**changes: Any) -> StatusReport:  # noqa: ANN401
     """Return the page of a tick that saw and did nothing, with *changes*."""
     said: dict[str, Any] = {
         "at_s": NOW_S,
@@ -181,12 +181,12 @@ def a_page(**changes: Any) -> Page:  # noqa: ANN401
         "holes": (),
         "leases": (),
     }
-    return Page(**(said | changes))
+    return StatusReport(**(said | changes))
 
 
-def put_page(state: StateDir, page: Page) -> None:
+def put_page(state: StateDir, page: StatusReport) -> None:
     """Let *page* be the last tick's."""
-    state.page.write_text(rendered(page))
+    state.page.write_text(render_report(page))
 
 
 def leave_checkpoint(run_dir: Path, *, generation: int, step: int) -> None:

@@ -27,7 +27,7 @@ from freetrain.state.files import (
     read_ending,
 )
 from freetrain.state.tables import TrainerState, trainers
-from freetrain.tick.environment import real_outside
+from freetrain.tick.environment import real_environment
 from freetrain.tick.tick import tick
 from slurm.errors import SlurmError
 from tests.cluster.waiting import wait_for
@@ -134,7 +134,7 @@ class LeasedPack:
         )
 
     def ticks_until(self, what: str, happened: Callable[[], object]) -> None:
-        outside = real_outside(self.environ)
+        outside = real_environment(self.environ)
         due_s = 0.0
 
         def look() -> object:

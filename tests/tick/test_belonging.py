@@ -80,7 +80,7 @@ def test_state_moves_to_another_cluster_once_there_are_no_leases(
 
     there.now_s += 86_400.0  # by their deadline leases have ended
 
-    assert there.tick().page.cluster == "elsewhere"
+    assert there.tick().status.cluster == "elsewhere"
 
 
 def test_who_renamed_a_cluster_that_lost_its_jobs_is_told_until_when_to_wait(
@@ -97,14 +97,14 @@ def test_who_renamed_a_cluster_that_lost_its_jobs_is_told_until_when_to_wait(
         there.tick()
     there.now_s += 60.0
 
-    assert there.tick().page.cluster == "elsewhere"
+    assert there.tick().status.cluster == "elsewhere"
 
 
 def test_a_cluster_that_was_renamed_goes_on_with_its_leases(world: TickWorld) -> None:
     running(world)
     renamed = elsewhere(world, world.slurm)
 
-    page = renamed.tick().page
+    page = renamed.tick().status
 
     assert page.cluster == "elsewhere"
     assert len(page.leases) == 2

@@ -15,8 +15,8 @@ import pytest
 from freetrain.elastic.checkpoint import read_checkpoint
 from freetrain.state.database import read_store
 from freetrain.state.tables import Delivery, EventKind, Stage, TrainerState, deliveries
-from freetrain.tick.context import HookCall, call_hook
 from freetrain.tick.deliver import NOBODY_KNOWS
+from freetrain.tick.environment import HookCall, call_hook
 from tests.store.happened import events_of
 from tests.tick.tellers import commit, tell
 from tests.tick.test_tick_kills import copied, killed_at
@@ -315,8 +315,8 @@ def hook(folder: Path, script: str, *, limit_s: float = 30.0) -> str:
 
 
 def a_call(folder: Path, *argv: str, limit_s: float = 30.0) -> HookCall:
-    environment = {"PATH": "/usr/bin:/bin"}
-    return HookCall(argv=argv, folder=folder, environment=environment, limit_s=limit_s)
+    variables = {"PATH": "/usr/bin:/bin"}
+    return HookCall(argv=argv, folder=folder, variables=variables, limit_s=limit_s)
 
 
 def test_a_hook_that_works_says_nothing(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from freetrain.broker.actions import EndLeases, EndReason
 from freetrain.config.site import Mode
 from freetrain.lookahead.live import LiveForecast
 from freetrain.planning.settings import HORIZON_S
-from freetrain.tick.context import Run
+from freetrain.tick.context import TickContext
 from freetrain.tick.lookahead import look_ahead, tried
 from freetrain.tick.observe import observe
 from freetrain.tick.plan import decide_on
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from freetrain.tick.lookahead import Foresight, Outlook
     from freetrain.tick.observe import Observed
-    from freetrain.tick.page import Deserts
     from freetrain.tick.plan import Decided
+    from freetrain.tick.rate import Ratings
     from slurm.records import JobRecord
 
 
@@ -59,15 +59,15 @@ def has_failing_foresight(*_: object, **__: object) -> tuple[None, Failing]:
 
 def decided(world: TickWorld, ahead: Callable[..., object]) -> Decided:
     with world.opened() as state:
-        run = Run(
+        context = TickContext(
             site=world.site,
-            outside=world.outside,
+            environment=world.environment,
             folder=world.folder,
             state=state,
             backend=world.connect(20),
             turn=None,
         )
-        return decide_on(run, observe(run), ahead=ahead)  # type: ignore[arg-type]
+        return decide_on(context, observe(context), ahead=ahead)  # type: ignore[arg-type]
 
 
 def made_room(of: Decided) -> list[EndLeases]:
@@ -96,13 +96,13 @@ class Unkept(LiveForecast):
 
 
 def cannot_be_kept(
-    run: Run,
+    context: TickContext,
     observed: Observed,
-    deserts: Deserts,
+    ratings: Ratings,
     *,
     is_ours: Callable[[JobRecord], bool],
 ) -> tuple[Outlook, Foresight | None]:
-    outlook, found = look_ahead(run, observed, deserts, is_ours=is_ours)
+    outlook, found = look_ahead(context, observed, ratings, is_ours=is_ours)
     assert outlook is not None
     return replace(outlook, forecast=Unkept(HORIZON_S)), found
 

@@ -11,7 +11,7 @@ import pytest
 from freetrain.broker.polling import APART_S
 from freetrain.config.site import LeaseSettings, Mode
 from freetrain.state.tables import Counter, TrainerState, counters
-from freetrain.tick.tick import tick_and_follow_up
+from freetrain.tick.follow_up import tick_and_follow_up
 from slurm.errors import SlurmError
 from tests.fakes.slurm.state import Act
 from tests.tick.tick_worlds import TickWorld, theirs, tick_world
@@ -37,7 +37,9 @@ def follow(
     world: TickWorld, wait: Callable[[float], None], *, within_s: float = 20.0
 ) -> int:
     """Tick and follow up; return how many ticks that were."""
-    done = tick_and_follow_up(world.site, world.outside, within_s=within_s, wait=wait)
+    done = tick_and_follow_up(
+        world.site, world.environment, within_s=within_s, wait=wait
+    )
     return len(list(done))
 
 
@@ -101,7 +103,7 @@ class Passing:
 
     def __init__(self, world: TickWorld) -> None:
         self.world = world
-        self.outside = replace(world.outside, clock=lambda: world.now_s)
+        self.environment = replace(world.environment, clock=lambda: world.now_s)
         self.looks_s: list[float] = []
         self.reports: list[TickReport] = []
         self.before_look: dict[int, Callable[[TickWorld], object]] = {}
@@ -117,7 +119,9 @@ class Passing:
         """Follow up; return when it looked before cycles, seconds after it began."""
         began_s, site = self.world.now_s, self.world.site
         self.reports = list(
-            tick_and_follow_up(site, self.outside, within_s=within_s, wait=self.wait)
+            tick_and_follow_up(
+                site, self.environment, within_s=within_s, wait=self.wait
+            )
         )
         return [look_s - began_s for look_s in self.looks_s]
 

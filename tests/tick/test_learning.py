@@ -10,7 +10,13 @@ import pytest
 
 from freetrain.state.database import read_store
 from freetrain.state.tables import past_of
-from freetrain.tick.trainers import MOST_POINTS, Past, past_from, total_of, unit_of
+from freetrain.tick.history import (
+    MOST_POINTS,
+    TrainerHistory,
+    history_from,
+    total_of,
+    unit_of,
+)
 from tests.tick.tellers import NOW_S, printed, printing, tell
 from tests.tick.tick_worlds import UID, TickWorld, tick_world
 
@@ -23,16 +29,16 @@ def world(quick_folder: Path) -> TickWorld:
     return tick_world(quick_folder)
 
 
-def kept(world: TickWorld) -> Past:
+def kept(world: TickWorld) -> TrainerHistory:
     """What the last tick remembered of the trainer."""
     with read_store(world.folder.path, uid=UID) as state:
         row = past_of(state, "a", submitted_s=world.row("a").submitted_s)
     assert row is not None
-    return past_from(row.past)
+    return history_from(row.past)
 
 
-def values(past: Past) -> list[float]:
-    return [point.value for point in past.told()]
+def values(past: TrainerHistory) -> list[float]:
+    return [point.value for point in past.metric_points()]
 
 
 def test_each_tick_adds_what_was_told_since(world: TickWorld) -> None:
@@ -51,7 +57,7 @@ def test_each_tick_adds_what_was_told_since(world: TickWorld) -> None:
     again = kept(world)
     assert (values(first)[0], len(values(first))) == (0.9, 2)
     assert [str(value) for value in values(again)] == ["0.9", "nan", "inf", "-0.5"]
-    assert [point.samples for point in again.told()] == [10, 20, 30, 40]
+    assert [point.samples for point in again.metric_points()] == [10, 20, 30, 40]
     assert (again.work, again.step, again.told_s) == (40, 4, NOW_S + 4)
 
 
@@ -75,7 +81,7 @@ def test_of_a_long_training_a_few_hundred_points_are_kept_and_the_newest(
         world.tick()
 
     past = kept(world)
-    points = past.told()
+    points = past.metric_points()
 
     assert MOST_POINTS / 2 <= len(points) <= MOST_POINTS + 1
     assert (points[0].samples, points[-1].samples) == (10, 30_000)
@@ -104,7 +110,7 @@ def test_work_is_counted_in_what_a_program_tells(world: TickWorld) -> None:
     world.tick()
 
     past = kept(world)
-    assert [(p.samples, p.value) for p in past.told()] == [(1, 0.5), (2, 0.25)]
+    assert [(p.samples, p.value) for p in past.metric_points()] == [(1, 0.5), (2, 0.25)]
     job = world.job("a")
     assert unit_of(job) == "step"
     assert total_of(job, past) is None, "nobody knows how many steps 9 samples are"
@@ -132,6 +138,6 @@ def test_a_diverging_trainer_is_told_apart(world: TickWorld) -> None:
         world.submit(name)
         tell(world.folder.trainer(name).run, *losses)
 
-    page = world.tick().page
+    page = world.tick().status
 
     assert [line.is_diverging for line in page.trainers] == [True, False]

@@ -222,21 +222,21 @@ def test_a_tick_asks_once_an_hour_and_tells_how_many_leaves_it_knows(
 ) -> None:
     world.slurm.standin.wire(RACKS)
     first = world.tick()
-    requests = first.page.requests
+    requests = first.status.requests
     world.now_s += 60.0
     second = world.tick()
     asked = topologies_asked(world)
     pass_by(world, ASKED_EVERY_S)
 
-    assert (first.page.leaves, first.page.leaf_rate) == (2, 0.3)
-    assert (second.page.leaves, second.page.requests) == (2, requests - 1)
+    assert (first.status.leaves, first.status.leaf_rate) == (2, 0.3)
+    assert (second.status.leaves, second.status.requests) == (2, requests - 1)
     assert asked == 1
     assert topologies_asked(world) == 2
-    assert not first.page.problems
+    assert not first.status.problems
 
 
 def test_a_tick_without_topology_asks_for_none_and_tells_none(world: TickWorld) -> None:
-    page = world.tick().page
+    page = world.tick().status
 
     assert topologies_asked(world) == 0
     assert (page.leaves, page.leaf_rate, page.problems) == (0, None, ())
@@ -255,9 +255,9 @@ def test_a_topology_that_is_not_told_stops_no_tick(world: TickWorld) -> None:
     world.slurm.standin.wire(RACKS)
     world.slurm.script("scontrol", *[Act.NORMAL] * 4, Act.HANG)
 
-    page = world.tick().page
+    page = world.tick().status
     world.now_s += 60.0
-    after = world.tick().page
+    after = world.tick().status
 
     assert any("switches" in problem for problem in page.problems)
     assert (page.leaves, after.problems) == (0, page.problems)
@@ -268,11 +268,11 @@ def test_racks_that_leave_whole_become_what_is_usual_and_are_kept(
 ) -> None:
     world.slurm.standin.wire(RACKS)
     world.tick()
-    before = world.tick().page.leaf_rate
+    before = world.tick().status.leaf_rate
     for rack in ("rack1", "rack2"):
         taken(world, *RACKS[rack])
 
-    rate = world.tick().page.leaf_rate
+    rate = world.tick().status.leaf_rate
 
     assert before is not None
     assert rate is not None
@@ -285,7 +285,7 @@ def test_what_was_learned_before_a_topology_was_known_is_kept(world: TickWorld) 
     world.now_s += 300.0
     world.slurm.standin.wire(RACKS)
 
-    page = world.tick().page
+    page = world.tick().status
 
     assert page.leaves == 2
     assert not page.problems

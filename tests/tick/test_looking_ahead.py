@@ -18,7 +18,7 @@ from freetrain.state.tables import (
     foreseen_running,
     put_forecast,
 )
-from freetrain.tick.act import sooner
+from freetrain.tick.act import with_short_wait
 from freetrain.tick.lookahead import MOST_ENDED
 from slurm.hostlist import expand
 from tests.broker.broker_records import NOW_S, intent
@@ -63,7 +63,7 @@ def test_a_trainer_runs_as_under_the_published_planner(world: TickWorld) -> None
     world.submit("a", most=3)
     world.tick()
     world.beat()
-    page = world.tick().page
+    page = world.tick().status
 
     newest = world.newest("a")
     assert newest is not None
@@ -123,9 +123,9 @@ def test_what_cannot_be_used_is_dropped_with_a_line(
         put_forecast(state, json.dumps(kept(world) | spoilt))
     world.now_s += 60.0
 
-    page = world.tick().page
+    page = world.tick().status
     world.now_s += 60.0
-    after = world.tick().page
+    after = world.tick().status
 
     assert any("what was learned of nodes cannot be used" in p for p in page.problems)
     assert not after.problems
@@ -139,10 +139,10 @@ def test_another_forecaster_learns_anew_and_the_report_says_so(
     other = replace(world.site.planner, forecaster="life-table")
     world = replace(world, site=replace(world.site, planner=other))
     world.now_s += 60.0
-    page, first = world.tick().page, kept(world)
+    page, first = world.tick().status, kept(world)
     assert page.forecaster == "life-table"
     world.now_s += 60.0
-    after = world.tick().page
+    after = world.tick().status
 
     assert any("of forecaster 'learned'" in problem for problem in page.problems)
     assert (first["forecaster"], first["watched_s"]) == ("life-table", 0.0)
@@ -222,13 +222,13 @@ def test_a_lease_that_slurm_forgot_long_ago_is_told_to_have_ended_by_its_limit(
 ) -> None:
     world.submit("a", most=1)
     pass_by(world, 120.0, every_s=60.0)
-    (lease,) = world.tick().page.leases
+    (lease,) = world.tick().status.leases
     with keeping.opened(world.slurm.folder) as cluster:
         cluster.jobs.clear()
     world.now_s += 2 * 86_400.0
 
     pass_by(world, 300.0)
-    (told,) = world.tick().page.came
+    (told,) = world.tick().status.came
 
     assert lease.end_s is not None
     assert told.at_s < told.ended_s <= lease.end_s
@@ -244,7 +244,7 @@ def test_no_lease_is_told_to_have_ended_before_it_ran_where_the_clock_went_back(
     world.now_s -= 7_200.0
 
     pass_by(world, 600.0)
-    (told,) = world.tick().page.came
+    (told,) = world.tick().status.came
 
     assert told.ended_s >= told.at_s
 
@@ -262,7 +262,7 @@ def test_leases_start_where_nodes_are_expected_to_stay(world: TickWorld) -> None
     (argv,) = world.slurm.calls("sbatch")
     assert "--exclude=n[1-4]" in argv
     assert nodes_of(world, "a") == {"n5", "n6", "n7", "n8"}
-    said = world.tick().page.holes
+    said = world.tick().status.holes
     leaves = {one.node: one.expected.leaves for one in said if one.expected}
     assert leaves["n1"] > 2 * leaves["n5"]
 
@@ -307,5 +307,5 @@ def test_weights_and_the_background_count_as_for_the_published_planner(
 def test_leases_kept_off_nodes_wait_a_few_minutes_for_theirs_at_most() -> None:
     long, short = intent(deadline_s=NOW_S + 9_000.0), intent(deadline_s=NOW_S + 3_660.0)
 
-    assert sooner(long).deadline_s == NOW_S + 60 * 60.0 + 180.0
-    assert sooner(short) == short
+    assert with_short_wait(long).deadline_s == NOW_S + 60 * 60.0 + 180.0
+    assert with_short_wait(short) == short

@@ -29,7 +29,8 @@ from freetrain.scaling import (
 from freetrain.state.database import read_store
 from freetrain.state.files import Ended, create_ending
 from freetrain.state.tables import past_of
-from freetrain.tick.trainers import Measured, Way, known_from, measured_by
+from freetrain.tick.history import known_from
+from freetrain.tick.speeds import MeasuredSpeeds, TrainerPosition, measured_by
 from tests.exchange.endings import an_ending
 from tests.tick.tellers import NOW_S, assigned, printed, printing, tell
 from tests.tick.tick_worlds import UID, TickWorld, tick_world
@@ -65,7 +66,7 @@ def job(**changes: object) -> TrainerJob:
 
 
 def speeds(one: TrainerJob, known: LearnedScaling) -> NDArray[np.float64]:
-    return Measured(Prior(), now_s=500.0).of(one, to_state(known)).samples_per_s
+    return MeasuredSpeeds(Prior(), now_s=500.0).of(one, to_state(known)).samples_per_s
 
 
 def test_speed_and_cost_of_a_rescale_are_learned_from_what_generations_tell(
@@ -145,7 +146,7 @@ def test_measured_speeds_take_the_place_of_assumed_ones_even_where_they_fall() -
 
 
 def test_measured_costs_count_where_their_user_says_nothing() -> None:
-    site = Measured(Prior(), now_s=500.0)
+    site = MeasuredSpeeds(Prior(), now_s=500.0)
     one = job(costs=RescaleCosts(shrink_s=7.0))
 
     speed = site.of(one, to_state(SEEN))
@@ -187,10 +188,10 @@ ONE_SIZE = LearnedScaling(
 )
 
 
-def hoped(way: Way, *, known: LearnedScaling) -> NDArray[np.float64]:
+def hoped(way: TrainerPosition, *, known: LearnedScaling) -> NDArray[np.float64]:
     """What profiling adds to the speeds of a trainer."""
     made = [
-        Measured(Prior(), now_s=500.0, profiling=profiling)
+        MeasuredSpeeds(Prior(), now_s=500.0, profiling=profiling)
         .of(job(nodes=Nodes(max_nodes=16)), to_state(known), way)
         .samples_per_s
         for profiling in (None, Profiling())
@@ -200,23 +201,25 @@ def hoped(way: Way, *, known: LearnedScaling) -> NDArray[np.float64]:
 
 
 def test_a_running_trainer_may_hope_for_sizes_that_nobody_knows() -> None:
-    added = hoped(Way(held=2), known=ONE_SIZE)
+    added = hoped(TrainerPosition(held=2), known=ONE_SIZE)
 
     assert added[3] > 0.0
     assert added[2] == 0.0, "it is known"
 
 
 @pytest.mark.parametrize(
-    "way", [Way(held=0), Way(held=2, remaining=1.0)], ids=["waiting", "nearly done"]
+    "way",
+    [TrainerPosition(held=0), TrainerPosition(held=2, remaining=1.0)],
+    ids=["waiting", "nearly done"],
 )
-def test_nobody_tries_sizes_who_waits_or_is_nearly_done(way: Way) -> None:
+def test_nobody_tries_sizes_who_waits_or_is_nearly_done(way: TrainerPosition) -> None:
     assert not hoped(way, known=ONE_SIZE).any()
 
 
 def test_nobody_tries_sizes_where_rescales_cost_more_than_that_may_teach() -> None:
     paid = MappingProxyType({Rescale.GROW: (Paid(0.0, 900.0),)})
 
-    assert not hoped(Way(held=2), known=replace(ONE_SIZE, paid=paid)).any()
+    assert not hoped(TrainerPosition(held=2), known=replace(ONE_SIZE, paid=paid)).any()
 
 
 def test_who_waits_and_was_seen_for_long_is_believed_more(quick_folder: Path) -> None:
@@ -229,7 +232,7 @@ def test_who_waits_and_was_seen_for_long_is_believed_more(quick_folder: Path) ->
         tell(world.folder.trainer(name).run, *([0.5] * steps), step_s=step_s)
         assigned(world.folder.trainer(name), 2, 0, at_s=700.0)
 
-    page = world.tick().page
+    page = world.tick().status
 
     quick, slow = (kept(world, name).seen[8][0].samples_per_s for name in "ab")
     assert quick > 1.01 * slow
@@ -238,8 +241,8 @@ def test_who_waits_and_was_seen_for_long_is_believed_more(quick_folder: Path) ->
 
 def test_who_runs_is_not_lowered_nor_anybody_where_samples_are_not_compared() -> None:
     waits, runs, plain = (
-        Measured(Prior(), now_s=500.0, deviations=deviations)
-        .of(job(), to_state(ONE_SIZE), Way(held=held))
+        MeasuredSpeeds(Prior(), now_s=500.0, deviations=deviations)
+        .of(job(), to_state(ONE_SIZE), TrainerPosition(held=held))
         .samples_per_s
         for deviations, held in ((1.0, 0), (1.0, 2), (0.0, 0))
     )
@@ -262,7 +265,7 @@ def test_the_site_says_whether_sizes_are_tried(
     assigned(world.folder.trainer("a"), 1, 2, at_s=0.0)
     tell(world.folder.trainer("a").run, *([0.5] * 30))
 
-    assert world.tick().page.trainers[0].planned_nodes == nodes
+    assert world.tick().status.trainers[0].planned_nodes == nodes
 
 
 def test_the_planner_is_told_what_was_measured(world: TickWorld) -> None:
@@ -273,7 +276,7 @@ def test_the_planner_is_told_what_was_measured(world: TickWorld) -> None:
     assigned(world.folder.trainer("a"), 2, 2, at_s=31.0)
     tell(run_dir, *([0.5] * 30), since=32, generation=2, step_s=4.0)
 
-    page = world.tick().page
+    page = world.tick().status
 
     assert page.trainers[0].planned_nodes == 1, "two nodes are half as quick as one"
 

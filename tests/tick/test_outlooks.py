@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from freetrain.config.site import PlannerSettings
-from freetrain.losscurve.fit import outlook_from
 from freetrain.losscurve.outlook import Better
-from freetrain.tick.trainers import KeptOutlooks
+from freetrain.tick.trainers import KeptLossForecasts
 from tests.quality.told import noisy, steps, told
 from tests.tick.tellers import tell
 from tests.tick.tick_worlds import TickWorld, again, tick_world
@@ -20,9 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from freetrain.losscurve.fit import FittedOutlook
-    from freetrain.losscurve.history import History
-    from freetrain.state.tables import OutlookRow
+    from freetrain.losscurve.outlook import Outlook
 
 LOSSES = noisy(0.5 + 2 * steps(40) ** -0.5, noise=0.01, seed=0).tolist()
 POINTS = told(LOSSES)
@@ -38,25 +35,19 @@ for priority in PRIORITIES:
 
 
 class Counting:
-    """Fits, and counts how often."""
+    """Forecasts as ticks do, and counts how often a fit was made."""
 
     def __init__(self) -> None:
         self.fits = 0
         self.kept: dict[tuple[str, str], Mapping[str, Any]] = {}
 
-    def look(self, name: str, count: int) -> FittedOutlook | None:
+    def look(self, name: str, count: int) -> Outlook | None:
         """Look at the first points as a tick does, and keep what it would."""
-        outlooks = KeptOutlooks(lambda *key: self.kept.get(key), self._fit)
-        found = outlooks.look(name, POINTS[:count], Better.LOWER)
-        self._keep(outlooks.fresh)
-        return found  # type: ignore[return-value]
-
-    def _keep(self, rows: list[OutlookRow]) -> None:
-        self.kept |= {(row.trainer, row.told): row.outlook for row in rows}
-
-    def _fit(self, history: History, better: Better) -> FittedOutlook | None:
-        self.fits += 1
-        return outlook_from(history, better)
+        forecasts = KeptLossForecasts(lambda *key: self.kept.get(key))
+        found = forecasts.look(name, POINTS[:count], Better.LOWER)
+        self.fits += len(forecasts.fresh)
+        self.kept |= {(row.trainer, row.told): row.outlook for row in forecasts.fresh}
+        return found
 
 
 def test_nothing_is_fitted_twice() -> None:
@@ -146,7 +137,7 @@ def world_of(folder: Path, priority: str) -> TickWorld:
 def ticked(folder: Path, priority: str) -> str:
     """Tick in the world of *priority*, and return how it rates."""
     world = again(folder / priority, planner=PlannerSettings(priority=priority))
-    (line,) = world.tick().page.trainers
+    (line,) = world.tick().status.trainers
     return line.rating
 
 

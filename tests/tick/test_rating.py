@@ -22,8 +22,10 @@ from freetrain.errors import BadConfigurationError
 from freetrain.priority.base import Basis, Rated, Rating
 from freetrain.progress import BEGINNING, Record
 from freetrain.state.tables import TrainerRow, TrainerState
+from freetrain.tick.history import TrainerHistory
 from freetrain.tick.rate import Asking, Candidate, priority_of, rate
-from freetrain.tick.trainers import AsSaid, Learned, Past, Standing
+from freetrain.tick.speeds import StatedSpeeds
+from freetrain.tick.trainers import ObservedTrainer, TrainerProgress
 from milp.problem import throughput
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
     from freetrain.losscurve.outlook import Better, Outlook, Point
     from freetrain.priority.base import Contender, Look, Memory
-    from freetrain.tick.page import Deserts
+    from freetrain.tick.rate import Ratings
 
 
 class Scripted:
@@ -76,29 +78,29 @@ def candidate(
     told: Sequence[Record] = (),
 ) -> Candidate:
     row = TrainerRow(name, "", "/r", TrainerState.WANTED, 100.0, 100.0)
-    past = Past()
-    past.take(told, one)
-    learned = Learned(
-        past=past,
+    past = TrainerHistory()
+    past.add(told, one)
+    progress = TrainerProgress(
+        history=past,
         scaling={},
         bookmark=BEGINNING,
         submitted_s=100.0,
     )
-    standing = Standing(row=row, job=one)
-    return Candidate(standing=standing, job=one, learned=learned)
+    trainer = ObservedTrainer(row=row, job=one)
+    return Candidate(trainer=trainer, job=one, progress=progress)
 
 
 def nobody_fits(name: str, points: Sequence[Point], better: Better) -> Outlook | None:
     pytest.fail(f"{name}: {len(points)} points were fitted, {better}, for nobody")
 
 
-def asked(*candidates: Candidate, priority: Scripted) -> Deserts:
+def asked(*candidates: Candidate, priority: Scripted) -> Ratings:
     asking = Asking(
         settings=PlannerSettings(),
         priority=priority,
         memory={"was": 1},
         fit=nobody_fits,
-        speeds=AsSaid(),
+        speeds=StatedSpeeds(),
         nodes=8,
         now_s=500.0,
     )
@@ -119,7 +121,7 @@ def test_a_priority_sees_what_job_file_and_past_say() -> None:
     )
     scripted = Scripted()
 
-    deserts = asked(
+    ratings = asked(
         candidate(one, told=[step(1, 0.9), step(2, 0.4)]), priority=scripted
     )
 
@@ -134,8 +136,8 @@ def test_a_priority_sees_what_job_file_and_past_say() -> None:
     assert (found.target.final, found.target.is_delivered) == (0.1, True)
     assert (found.grow_s, found.shrink_s, found.start_s) == (3.0, 7.0, 5.0)
     assert found.outlook is None, "it does not look at losses"
-    assert deserts.memory == {"looks": 1}
-    assert deserts.reasons == {"a": "so it is"}
+    assert ratings.memory == {"looks": 1}
+    assert ratings.reasons == {"a": "so it is"}
 
 
 def test_losses_are_fitted_only_for_a_priority_that_looks_at_them() -> None:
@@ -151,7 +153,7 @@ def test_losses_are_fitted_only_for_a_priority_that_looks_at_them() -> None:
         priority=Scripted(basis=Basis.LOSSES),
         memory={},
         fit=fit,
-        speeds=AsSaid(),
+        speeds=StatedSpeeds(),
         nodes=1,
         now_s=0.0,
     )
@@ -163,7 +165,7 @@ def test_losses_are_fitted_only_for_a_priority_that_looks_at_them() -> None:
 
 def test_the_background_is_that_of_job_files_and_of_ratings() -> None:
     curve = throughput([0.0, 5.0, 8.0])
-    ratings = {
+    scripted = {
         "rated": Rating(curve=curve, is_background=True, reason="it diverges"),
         "floored": Rating(curve=curve, floor=1),
     }
@@ -174,18 +176,18 @@ def test_the_background_is_that_of_job_files_and_of_ratings() -> None:
         for name, order in zip(names, orders, strict=True)
     ]
 
-    deserts = asked(*candidates, priority=Scripted(ratings))
+    ratings = asked(*candidates, priority=Scripted(scripted))
 
-    assert deserts.background == {"asked", "rated"}
-    assert deserts.curves["rated"] is curve, "being last is enough"
-    assert deserts.curves["floored"].value_per_s[1] > 4 * curve.value_per_s[1]
+    assert ratings.background == {"asked", "rated"}
+    assert ratings.curves["rated"] is curve, "being last is enough"
+    assert ratings.curves["floored"].value_per_s[1] > 4 * curve.value_per_s[1]
 
 
 def test_nobody_asks_for_nothing() -> None:
-    deserts = asked(priority=Scripted())
+    ratings = asked(priority=Scripted())
 
-    assert deserts.curves == {}
-    assert deserts.background == frozenset()
+    assert ratings.curves == {}
+    assert ratings.background == frozenset()
 
 
 def test_a_priority_that_does_not_exist_is_a_matter_of_configuration() -> None:

@@ -107,11 +107,11 @@ def test_a_text_that_is_no_state_costs_a_line_and_no_tick(
 
 
 def check_begins_anew(world: TickWorld) -> None:
-    page = world.tick().page
+    page = world.tick().status
     first = kept(world)
     world.now_s += 60.0
     world.beat()
-    after = world.tick().page
+    after = world.tick().status
 
     (problem,) = page.problems
     assert "what was learned of nodes cannot be used" in problem

@@ -7,16 +7,16 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.tick.trainers import Sieve, sieve_from
+from freetrain.tick.history import Downsampler, downsampler_from
 
 
 @given(count=st.integers(0, 300), most=st.integers(2, 20))
 def test_what_is_kept_is_even_and_ends_with_the_newest(count: int, most: int) -> None:
-    sieve = Sieve(most)
+    sieve = Downsampler(most)
 
     for n in range(count):
         sieve.add([float(n)])
-        sieve = sieve_from(json.loads(json.dumps(sieve.to_state())), most=most)
+        sieve = downsampler_from(json.loads(json.dumps(sieve.to_state())), most=most)
 
         rows = [int(row[0]) for row in sieve.rows]
         *even, newest = rows

@@ -9,10 +9,10 @@ from freetrain.broker.delay_protection import KeptFree
 from freetrain.broker.yielding import NO_CLAIMS, Claims
 from freetrain.lookahead.affinity import RecentAffinity
 from freetrain.lookahead.live import LiveForecast, Sight
-from freetrain.tick.act import kept_off
+from freetrain.tick.act import nodes_to_exclude
 from freetrain.tick.lookahead import Outlook
-from freetrain.tick.page import Deserts
 from freetrain.tick.plan import Decided
+from freetrain.tick.rate import Ratings
 from slurm.batch import MAX_VALUE_BYTES
 from slurm.hostlist import expand
 from tests.broker.broker_records import NOW_S, hole
@@ -53,11 +53,11 @@ def excluded(
         look=seen,
         decision=decision,
         shapes={},
-        deserts=Deserts(priority="throughput"),
+        ratings=Ratings(priority="throughput"),
         problems=(),
         outlook=outlook,
     )
-    return kept_off(made, action)
+    return nodes_to_exclude(made, action)
 
 
 def test_leases_are_kept_off_nodes_that_somebody_would_need_if_a_job_ended() -> None:

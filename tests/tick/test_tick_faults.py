@@ -23,12 +23,8 @@ from freetrain.state.database import (
     take_turn,
 )
 from freetrain.state.tables import Counter, counters
-from freetrain.tick.context import MOST_EVIDENCE, append_line, keep_evidence
-from slurm.errors import (
-    SlurmError,
-    SlurmUnavailableError,
-    UnreadableOutputError,
-)
+from freetrain.tick.environment import MOST_EVIDENCE, append_line, keep_evidence
+from slurm.errors import SlurmError, SlurmUnavailableError, UnreadableOutputError
 from tests.fakes.slurm.state import Act
 from tests.tick.tick_worlds import UID, TickWorld, theirs, tick_world
 
@@ -88,7 +84,7 @@ def test_where_the_look_fails_nothing_is_changed_and_the_next_tick_goes_on(
     is_unreadable = isinstance(caught.value, UnreadableOutputError)
     assert world.folder.evidence.exists() == is_unreadable
     assert "failed: " in world.folder.log.read_text()
-    assert world.tick().page.done["leases asked for"] == 2
+    assert world.tick().status.done["leases asked for"] == 2
     with read_store(world.folder.path, uid=UID) as store:
         assert counters(store)[Counter.FAILED_TICKS] == 1.0
 
@@ -101,8 +97,8 @@ def test_a_first_look_in_mid_backfill_takes_no_holes_and_the_next_one_does(
     world.slurm.script("sdiag", Act.MID_BACKFILL)
     world.slurm.script("squeue", Act.MID_BACKFILL)
 
-    torn = world.tick().page
-    whole = world.tick().page
+    torn = world.tick().status
+    whole = world.tick().status
 
     assert (torn.is_torn, torn.is_plan_known) == (True, False)
     assert torn.brake == "Slurm's plan could not be read whole"
@@ -118,7 +114,7 @@ def test_a_submission_without_answer_is_not_repeated_and_the_page_tells(
 
     with pytest.raises(SlurmUnavailableError):
         world.tick()
-    page = world.tick().page
+    page = world.tick().status
 
     assert len(world.slurm.calls("sbatch")) == 1
     assert [lease.state for lease in page.leases] == ["running", "running"]
@@ -131,7 +127,7 @@ def test_what_slurm_refuses_is_told_and_repeated_refusals_make_it_pause(
     world.submit("a", most=2)
     world.slurm.script("sbatch", Act.REFUSE, Act.REFUSE, Act.REFUSE)
 
-    pages = [world.tick().page for _ in range(4)]
+    pages = [world.tick().status for _ in range(4)]
 
     assert all("denied" in " ".join(page.problems) for page in pages[:3])
     assert pages[3].brake == "leases failed to start repeatedly"
@@ -142,7 +138,7 @@ def test_no_more_commands_are_run_than_the_site_allows(quick_folder: Path) -> No
     world = tick_world(quick_folder, caps=Caps(rpcs_per_tick=1, requests_per_tick=2))
     world.submit("a", most=8)
 
-    page = world.tick().page
+    page = world.tick().status
 
     assert len(world.slurm.calls("sbatch")) == 1
     assert page.done["leases asked for"] == 2
@@ -160,7 +156,7 @@ def test_on_a_full_disk_the_tick_says_so_and_the_one_after_goes_on(
 
     assert code == CannotWriteError.exit_code
     assert world.slurm.calls("sbatch") == []
-    assert world.tick().page.done["leases asked for"] == 2
+    assert world.tick().status.done["leases asked for"] == 2
 
 
 @pytest.mark.skipif(UID != 0, reason="only root can become somebody else")
@@ -174,7 +170,7 @@ def test_where_the_state_may_not_be_written_the_tick_says_so(
         os.chown(path, _NOBODY, _NOBODY)
     for path in (top, *top.iterdir()):
         path.chmod(0o500 if path.is_dir() else 0o400)
-    mine = world.outside
+    mine = world.environment
 
     def become() -> None:
         os.setgid(_NOBODY)
@@ -208,7 +204,7 @@ def test_two_ticks_on_one_host_do_not_overlap(world: TickWorld) -> None:
 
     assert exit_code(caught.value) == 75
     assert world.slurm.calls("squeue") == []
-    assert world.tick().page.done["leases asked for"] == 2
+    assert world.tick().status.done["leases asked for"] == 2
 
 
 def test_a_tick_on_another_host_is_left_its_turn(world: TickWorld) -> None:
@@ -227,7 +223,7 @@ def test_a_tick_on_another_host_is_left_its_turn(world: TickWorld) -> None:
         world.tick()
     world.now_s += 101.0
 
-    assert world.tick().page.done["leases asked for"] == 2
+    assert world.tick().status.done["leases asked for"] == 2
 
 
 def test_a_tick_that_lost_its_turn_while_asleep_changes_nothing_more(
@@ -260,10 +256,10 @@ def test_a_host_whose_clock_steps_ticks_on(world: TickWorld, skew_s: float) -> N
     world.beat()
     world.skew_s = skew_s
 
-    page = world.tick().page
+    page = world.tick().status
 
     assert page.done["generations"] == 1
-    assert not any(world.tick().page.done.values())
+    assert not any(world.tick().status.done.values())
 
 
 def test_hostile_jobs_of_others_are_never_taken_for_ours(world: TickWorld) -> None:
@@ -292,7 +288,7 @@ def test_hostile_jobs_of_others_are_never_taken_for_ours(world: TickWorld) -> No
     )
     world.beat(*world.running()[:2])
 
-    page = world.tick().page
+    page = world.tick().status
 
     assert page.problems == ()
     assert page.done["leases ended"] == 0

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from freetrain.broker.lease import LeaseKey
-    from freetrain.tick.page import Page
+    from freetrain.tick.status_report import StatusReport
 
 pytestmark = pytest.mark.long
 
@@ -132,12 +132,12 @@ def rest(world: TickWorld) -> None:
     pytest.fail("it never comes to rest")
 
 
-def ticked(world: TickWorld) -> Page:
+def ticked(world: TickWorld) -> StatusReport:
     """Tick; once more where a command was scripted to give no answer."""
     try:
-        page = world.tick().page
+        page = world.tick().status
     except SlurmUnavailableError:
-        page = world.tick().page
+        page = world.tick().status
     assert not any("learned" in said for said in page.problems), page.problems
     return page
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from freetrain.state.tables import TrainerState
-from freetrain.tick.page import TrainerLine, line_of
+from freetrain.tick.status_report import TrainerLine, summary_line
 from milp.planner import Outcome
 from tests.desk.desks import a_page
 
@@ -18,7 +18,7 @@ BRAKE = "as many leases as the site allows"
 def line(*states: TrainerState) -> str:
     """Return the line of a tick that may ask for no lease."""
     trainers = tuple(TrainerLine(name="a", state=str(state)) for state in states)
-    return line_of(a_page(trainers=trainers, brake=BRAKE, done=DONE))
+    return summary_line(a_page(trainers=trainers, brake=BRAKE, done=DONE))
 
 
 def test_what_keeps_leases_from_those_who_want_nodes_is_told() -> None:
@@ -30,9 +30,9 @@ def test_a_plan_that_is_not_proven_is_told_to_those_who_want_one() -> None:
     wants = TrainerLine(name="a", state=str(TrainerState.WANTED))
     wanted = replace(some, trainers=(wants,))
 
-    assert "; plan at most 0.82 % below the best; " in line_of(wanted)
-    assert "plan" not in line_of(some)
-    assert "plan" not in line_of(replace(wanted, planner=str(Outcome.PROVEN)))
+    assert "; plan at most 0.82 % below the best; " in summary_line(wanted)
+    assert "plan" not in summary_line(some)
+    assert "plan" not in summary_line(replace(wanted, planner=str(Outcome.PROVEN)))
 
 
 @pytest.mark.parametrize(

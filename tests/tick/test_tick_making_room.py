@@ -56,8 +56,8 @@ def test_a_careful_tick_tells_of_whom_it_had_no_time_to_try(world: TickWorld) ->
     world.now_s += 1.0
 
     def problems(clock: Callable[[], float]) -> tuple[str, ...]:
-        outside = replace(world.outside, clock=clock)
-        return tick(world.site, outside, dry_run=True).page.problems
+        environment = replace(world.environment, clock=clock)
+        return tick(world.site, environment, dry_run=True).status.problems
 
     (said,) = problems(itertools.count().__next__)
     assert said.startswith("careful: the ends of 1 running jobs could not be tried")
@@ -95,7 +95,7 @@ def test_a_lease_whose_agent_never_comes_is_ended_and_failed_to_start(
 
     world.now_s += 180.0
     world.beat(heard)
-    page = world.tick().page
+    page = world.tick().status
 
     assert page.done["leases ended"] == 1
     assert unheard not in map(lease_of, world.live())
@@ -116,7 +116,7 @@ def test_a_lease_that_outlasts_its_deadline_by_hours_is_still_ours(
     for _ in range(4):
         world.now_s += 100.0
         world.beat()
-        page = world.tick().page
+        page = world.tick().status
 
     (job,) = world.live()
     assert [lease.job for lease in page.leases] == [str(job.job_id)]
@@ -185,7 +185,7 @@ def test_a_careful_tick_keeps_leases_off_nodes_that_it_leaves_alone(
     )
     world.submit("a", most=8)
 
-    page = tick(world.site, replace(world.outside, clock=lambda: 0.0)).page
+    page = tick(world.site, replace(world.environment, clock=lambda: 0.0)).status
 
     asked = [job for job in world.live() if job.user != "bob"]
     assert [hole.node for hole in page.holes if "another ended" in hole.refusal] == [

@@ -20,11 +20,11 @@ from freetrain.config.job import Nodes, RescaleCosts, TrainerJob
 from freetrain.config.site import Site
 from freetrain.errors import BadConfigurationError
 from freetrain.planning.settings import Solver
-from freetrain.tick.act import lease_script, write_lease_script
+from freetrain.tick.lease_job import lease_script, write_lease_script
 from freetrain.tick.observe import grace_s, limits_of, margin_s, mode_of
 from freetrain.tick.plan import shape_name
 from freetrain.tick.planners import EqualShares, InOrder, planner_of
-from freetrain.tick.trainers import costs_s, speeds_of
+from freetrain.tick.speeds import costs_s, speeds_of
 from milp.planner import Outcome, SolverName
 from milp.verify import violations
 from slurm.config import parse_config
@@ -227,12 +227,14 @@ def test_no_path_breaks_out_of_the_lease_script(tmp_path: Path, status: int) -> 
     srun = odd / "srun"
     srun.write_text('#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\n"$@"\n')
     srun.chmod(0o755)
-    outside = replace(world.outside, path=f"{odd}:/usr/bin:/bin", python=str(python))
+    environment = replace(
+        world.environment, path=f"{odd}:/usr/bin:/bin", python=str(python)
+    )
     site = replace(SITE, state_directory=odd, launch_agent=odd / "agent")
 
     path = odd / "lease.sh"
-    assert write_lease_script(path, lease_script(outside, site))
-    assert not write_lease_script(path, lease_script(outside, site))
+    assert write_lease_script(path, lease_script(environment, site))
+    assert not write_lease_script(path, lease_script(environment, site))
     subprocess.run([str(path), "u", "5", "15"], check=True, cwd=tmp_path)  # noqa: S603
 
     called = (odd / "python.called").read_text()
@@ -247,14 +249,14 @@ def test_no_path_breaks_out_of_the_lease_script(tmp_path: Path, status: int) -> 
 
 
 def test_a_path_that_no_script_can_name_is_refused(tmp_path: Path) -> None:
-    outside = replace(tick_world(tmp_path).outside, path="/bin\n/evil")
+    environment = replace(tick_world(tmp_path).environment, path="/bin\n/evil")
 
     with pytest.raises(BadConfigurationError, match="No lease was asked for"):
-        lease_script(outside, SITE)
+        lease_script(environment, SITE)
 
 
 def test_agents_are_as_patient_as_whoever_ticks_says(tmp_path: Path) -> None:
-    usual = tick_world(tmp_path).outside
+    usual = tick_world(tmp_path).environment
     hasty = replace(usual, agent_patience="silent_s=3,stuck_s='3; date'")
 
     assert "FREETRAIN_AGENT_PATIENCE" not in lease_script(usual, SITE)

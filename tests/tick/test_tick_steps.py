@@ -14,8 +14,8 @@ from freetrain.demo.fake_slurm.cluster import JobState
 from freetrain.state.database import read_store
 from freetrain.state.files import AgentState, lease_name
 from freetrain.state.tables import pace
-from freetrain.tick.act import MODE
-from freetrain.tick.page import read_page
+from freetrain.tick.lease_job import MODE
+from freetrain.tick.status_report import read_status_report
 from tests.tick.tick_worlds import UID, TickWorld, lease_of, running, theirs, tick_world
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def test_a_tick_with_nothing_to_do_needs_eight_commands_and_changes_nothing(
     running(world)
     files = sorted(world.folder.trainers.rglob("*"))
 
-    page = world.tick().page
+    page = world.tick().status
 
     assert page.requests == 8
     assert not any(page.done.values())
@@ -103,9 +103,9 @@ def test_the_page_and_the_log_and_the_metrics_tell_what_was_done(
 ) -> None:
     running(world)
 
-    page = world.tick().page
+    page = world.tick().status
 
-    assert read_page(world.folder.page) == page
+    assert read_status_report(world.folder.page) == page
     (line,) = page.trainers
     assert (line.reason, line.nodes) == ("it has what the plan gives it", 2)
     assert sorted(line.node_names) == ["n1", "n2"]
@@ -137,7 +137,7 @@ def test_a_dry_run_shows_the_commands_and_writes_nothing_at_all(
 def test_a_dry_run_needs_no_state(world: TickWorld) -> None:
     report = world.tick(dry_run=True)
 
-    assert len(report.page.holes) == 8
+    assert len(report.status.holes) == 8
     assert not world.folder.path.exists()
 
 
@@ -149,7 +149,7 @@ def test_leases_that_never_answer_count_as_failed_starts_and_make_it_pause(
         world.tick()
         over(world, JobState.COMPLETED)
 
-    page = world.tick().page
+    page = world.tick().status
 
     with read_store(world.folder.path, uid=UID) as store:
         assert pace(store, since_s=0.0).failed_starts >= 3
@@ -161,7 +161,7 @@ def test_background_trainers_get_what_the_others_leave(world: TickWorld) -> None
     world.submit("late", 'order = "background"\nweight = 1000.0', most=8)
     world.submit("first", most=6)
 
-    page = world.tick().page
+    page = world.tick().status
 
     assert {one.name: one.planned_nodes for one in page.trainers} == {
         "first": 6,
@@ -175,7 +175,7 @@ def test_equal_shares_where_the_site_wants_them(quick_folder: Path) -> None:
     world.submit("a", "weight = 1000.0", most=8)
     world.submit("b", most=8)
 
-    page = world.tick().page
+    page = world.tick().status
 
     assert [one.planned_nodes for one in page.trainers] == [4, 4]
 
@@ -206,7 +206,7 @@ def test_a_trainer_that_cannot_be_read_is_left_as_it_is(world: TickWorld) -> Non
     world.put(replace(world.row("a"), job='name = "a"\nnonsense = 1'))
     world.submit("b", most=1)
 
-    page = world.tick().page
+    page = world.tick().status
 
     assert world.newest("a") == first
     assert "nonsense" in " ".join(page.problems)
@@ -237,7 +237,7 @@ def test_a_trainer_is_told_why_the_holes_that_are_there_cannot_be_used(
     )
     world.submit("a")
 
-    (line,) = world.tick().page.trainers
+    (line,) = world.tick().status.trainers
 
     assert line.reason == (
         "no hole that meets its requirement can be used: too short for a lease"

@@ -102,7 +102,7 @@ def test_of_a_trainer_that_is_over_no_endings_are_read_any_more(
     world.tick()
     world.folder.trainer("a").ending(1).write_text("no ending")
 
-    page = world.tick().page
+    page = world.tick().status
 
     assert page.problems == ()
     assert [(x.state, x.message) for x in page.trainers] == [("finished", "all done")]
@@ -226,7 +226,7 @@ def test_who_was_first_with_a_generation_wins(world: TickWorld) -> None:
             create_assigned(world.folder.trainer("a"), theirs)
 
     world.reached = first
-    page = world.tick().page
+    page = world.tick().status
 
     assert world.newest("a") == theirs
     assert world.newest("b") is None, "it may count on what the other gives up"
@@ -237,7 +237,7 @@ def test_who_takes_longer_to_start_than_gains_are_counted_over_is_told(
     world: TickWorld,
 ) -> None:
     world.submit("a", '[costs]\nstart = "3min"')
-    page = world.tick().page
+    page = world.tick().status
 
     assert page.done["leases asked for"] == 0
     (said,) = page.problems
@@ -245,7 +245,7 @@ def test_who_takes_longer_to_start_than_gains_are_counted_over_is_told(
     assert "counted over 120 s" in said
 
     patient = replace(world.site.planner, t_fwd_s=600.0)
-    longer = replace(world, site=replace(world.site, planner=patient)).tick().page
+    longer = replace(world, site=replace(world.site, planner=patient)).tick().status
 
     assert longer.done["leases asked for"] > 0
     assert longer.problems == ()
@@ -255,7 +255,7 @@ def test_who_trains_is_not_said_never_to_start(world: TickWorld) -> None:
     running(world, "a", 2)
     hasty = replace(world.site.planner, t_fwd_s=1.0)
 
-    page = replace(world, site=replace(world.site, planner=hasty)).tick().page
+    page = replace(world, site=replace(world.site, planner=hasty)).tick().status
 
     assert not [said for said in page.problems if "never started" in said]
 
@@ -267,8 +267,8 @@ def test_in_its_first_hour_looking_ahead_starts_whom_the_published_planner_start
     ahead = replace(world.site.planner, policy="lookahead")
     patient = replace(ahead, t_fwd_s=600.0)
 
-    page = replace(world, site=replace(world.site, planner=ahead)).tick().page
-    longer = replace(world, site=replace(world.site, planner=patient)).tick().page
+    page = replace(world, site=replace(world.site, planner=ahead)).tick().status
+    longer = replace(world, site=replace(world.site, planner=patient)).tick().status
 
     assert page.done["leases asked for"] == 0
     (said,) = page.problems
@@ -281,7 +281,7 @@ def test_looking_ahead_tells_of_a_start_beyond_its_horizon(world: TickWorld) -> 
     world.submit("a", '[costs]\nstart = "10min"')
     ahead = replace(world.site.planner, policy="lookahead")
 
-    page = replace(world, site=replace(world.site, planner=ahead)).tick().page
+    page = replace(world, site=replace(world.site, planner=ahead)).tick().status
 
     (said,) = page.problems
     assert "counted over 500 s" in said

@@ -204,7 +204,7 @@ def test_a_tick_killed_while_it_removes_is_put_right_by_the_next(
     world.tick()
     assert points >= 2
     assert left(world, keys) == 0
-    assert world.tick().page.problems == ()
+    assert world.tick().status.problems == ()
 
 
 def test_only_the_newest_generations_are_kept_and_a_tick_removes_only_some(
@@ -266,6 +266,6 @@ def test_what_cannot_be_removed_is_told_and_the_tick_goes_on(world: TickWorld) -
     folder.touch()
     world.now_s += 9 * DAYS_S
 
-    page = world.tick().page
+    page = world.tick().status
 
     assert any(lease_name(keys[0]) in problem for problem in page.problems)

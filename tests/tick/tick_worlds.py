@@ -26,7 +26,7 @@ from freetrain.state.files import (
     write_heartbeat,
 )
 from freetrain.state.tables import TrainerRow, TrainerState, put_trainers, trainers
-from freetrain.tick.context import Outside
+from freetrain.tick.environment import Environment
 from freetrain.tick.tick import tick
 from slurm.command_line import CommandLine
 from slurm.runner import SubprocessRunner
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from freetrain.config.job import TrainerJob
     from freetrain.state.files import Assigned
-    from freetrain.tick.context import HookCall
+    from freetrain.tick.environment import HookCall
     from freetrain.tick.tick import TickReport
     from slurm.backend import SlurmBackend
 
@@ -77,8 +77,8 @@ class TickWorld:
     beats: itertools.count[int] = field(default_factory=itertools.count)
 
     @property
-    def outside(self) -> Outside:
-        return Outside(
+    def environment(self) -> Environment:
+        return Environment(
             now_s=lambda: self.now_s + self.skew_s,
             clock=itertools.count().__next__,
             ticker=Ticker("host", os.getpid(), "boot"),
@@ -106,7 +106,7 @@ class TickWorld:
 
     def _call(self, call: HookCall) -> str:
         with (self.folder.path / "calls").open("a") as calls:
-            told = {k: v for k, v in call.environment.items() if k.startswith("FREE")}
+            told = {k: v for k, v in call.variables.items() if k.startswith("FREE")}
             calls.write(json.dumps([*call.argv, told]) + "\n")
         return self.said_by_hook
 
@@ -124,7 +124,7 @@ class TickWorld:
         return self.now_s
 
     def tick(self, *, dry_run: bool = False) -> TickReport:
-        return tick(self.site, self.outside, dry_run=dry_run)
+        return tick(self.site, self.environment, dry_run=dry_run)
 
     def submit(
         self, name: str, text: str = "", *, most: int = 2, least: int = 1

@@ -13,7 +13,7 @@ from freetrain.config.site import LeaseSettings, Site
 from freetrain.state.database import open_store, transaction
 from freetrain.state.files import StateDir, render_environment
 from freetrain.state.tables import TrainerRow, TrainerState, put_trainers, trainers
-from freetrain.tick.environment import real_outside
+from freetrain.tick.environment import real_environment
 from freetrain.tick.tick import tick
 from tests.cluster.waiting import wait_for
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from freetrain.config.job import TrainerJob
-    from freetrain.tick.page import Page
+    from freetrain.tick.status_report import StatusReport
     from tests.cluster.cluster import Cluster
 
 
@@ -37,10 +37,10 @@ class LiveBroker:
             state_directory=folder,
             lease=LeaseSettings(partition=partition, longest_s=600.0),
         )
-        self.outside = real_outside(cluster.environ)
+        self.environment = real_environment(cluster.environ)
 
-    def tick(self) -> Page:
-        return tick(self.site, self.outside).page
+    def tick(self) -> StatusReport:
+        return tick(self.site, self.environment).status
 
     def submit(self, name: str, most: int) -> None:
         self._submit(name, "true", f"min = {most}\nmax = {most}")
@@ -74,8 +74,10 @@ class LiveBroker:
             (row,) = (one for one in trainers(state) if one.name == name)
         self.put(replace(row, state=TrainerState.PAUSED))
 
-    def ticks_until(self, what: str, happened: Callable[[Page], object]) -> Page:
-        def look() -> Page | None:
+    def ticks_until(
+        self, what: str, happened: Callable[[StatusReport], object]
+    ) -> StatusReport:
+        def look() -> StatusReport | None:
             page = self.tick()
             return page if happened(page) else None
 
@@ -83,10 +85,10 @@ class LiveBroker:
         assert found is not None
         return found
 
-    def until_leased(self, count: int) -> Page:
+    def until_leased(self, count: int) -> StatusReport:
         """Tick until so many leases run and their agents beat."""
 
-        def are_up(page: Page) -> bool:
+        def are_up(page: StatusReport) -> bool:
             up = [lease for lease in page.leases if not lease.is_silent]
             return sum(lease.state == "running" for lease in up) == count
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from freetrain.tick.page import Page
+    from freetrain.tick.status_report import StatusReport
     from slurm.records import JobRecord
     from tests.cluster.cluster import Cluster
 
@@ -51,11 +51,11 @@ class Scene:
     first: int
     second: int
 
-    def leased(self, *, careful: bool) -> Page:
+    def leased(self, *, careful: bool) -> StatusReport:
         """Lease what can be, and return the page of the last tick."""
         self.submit(careful=careful)
 
-        def are_up(page: Page) -> bool:
+        def are_up(page: StatusReport) -> bool:
             heard = [
                 one.state == "running" and not one.is_silent for one in page.leases
             ]
@@ -74,7 +74,7 @@ class Scene:
 
         No tick comes in between, but a cycle of backfill's does if need be.
         """
-        ended_s = self.broker.outside.now_s()
+        ended_s = self.broker.environment.now_s()
         self.site.cluster.run("scancel", str(self.ends))
         started = wait_for("either to run", self._started)
         assert started is not None
@@ -145,7 +145,7 @@ def test_with_care_the_first_in_line_starts_as_soon_as_the_other_has_ended(
 
     first, ended_s = scene.who_starts_once_one_ends()
 
-    tell("with", scene.broker.outside.now_s() - ended_s, page)
+    tell("with", scene.broker.environment.now_s() - ended_s, page)
     assert first.job_id == scene.first
     assert set(expand(first.nodes)) == {"n1", "n2", "n3", "n4", "n6", "n7"}
     assert nodes_of(scene.broker.tick()) == {"n8"}
@@ -172,7 +172,7 @@ def test_people_are_told_for_whom_idle_nodes_are_kept_free(
     assert f"another ended: {scene.first})" in explained  # a table that folds its text
 
 
-def nodes_of(page: Page) -> set[str]:
+def nodes_of(page: StatusReport) -> set[str]:
     """Return the nodes that leases hold."""
     return {lease.node for lease in page.leases}
 
@@ -181,7 +181,7 @@ def shown(verb: str, cwd: Path) -> str:
     return " ".join(run(verb, cwd=cwd).stdout.split())
 
 
-def tell(how: str, waited_s: float, page: Page) -> None:
+def tell(how: str, waited_s: float, page: StatusReport) -> None:
     """Print how long the first in line waits, and how long a tick took."""
     said = f"{how} care: the first in line waits {waited_s:.2f} s"
     sys.stdout.write(f"\n{said}, tick {page.took_s:.2f} s\n")

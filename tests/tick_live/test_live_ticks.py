@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from freetrain.broker.lease import LeaseKey
-    from freetrain.tick.page import Page
+    from freetrain.tick.status_report import StatusReport
     from tests.cluster.cluster import Cluster
 
 pytestmark = pytest.mark.slurm
@@ -72,7 +72,7 @@ def test_a_controller_that_restarted_between_two_ticks_loses_no_lease(
     assert not any(broker.tick().done.values())
 
 
-def _answered(broker: LiveBroker) -> Page | None:
+def _answered(broker: LiveBroker) -> StatusReport | None:
     try:
         return broker.tick()
     except SlurmUnavailableError:
@@ -84,7 +84,7 @@ def test_ending_the_task_that_has_its_arrays_number_spares_the_others(
 ) -> None:
     broker.submit("a", 3)
     page = broker.until_leased(3)
-    backend = broker.outside.connect(100)
+    backend = broker.environment.connect(100)
     uuid = page.leases[0].name.rpartition("-")[0]
     jobs = backend.find_by_name(f"freetrain-{uuid}")
     (last,) = (job for job in jobs if job.job_id == job.array_job_id)
@@ -112,9 +112,9 @@ def test_with_forced_yields_ticks_progress_and_take_no_hole_that_is_not_there(
         )
     try:
         wait_for("the larger one to be planned", lambda: _is_planned(broker))
-        pages: list[Page] = []
+        pages: list[StatusReport] = []
 
-        def holds_four(page: Page) -> bool:
+        def holds_four(page: StatusReport) -> bool:
             pages.append(page)
             nodes = {lease.node for lease in page.leases} - {""}
             return len(nodes) == 4 and len(pages) >= 20
@@ -154,5 +154,5 @@ def test_a_rack_that_somebody_takes_whole_is_learned_of_by_the_topology_told(
 
 
 def _is_planned(broker: LiveBroker) -> bool:
-    look = broker.outside.connect(6).snapshot()
+    look = broker.environment.connect(6).snapshot()
     return not look.is_torn and any(job.is_planned for job in look.jobs)

@@ -18,12 +18,9 @@ from freetrain.config.job import Nodes
 from freetrain.state.database import read_store
 from freetrain.state.files import Ended, newest_assigned, read_ending
 from freetrain.state.tables import EventKind, intents
-from freetrain.tick.tick import tick_and_follow_up
+from freetrain.tick.follow_up import tick_and_follow_up
 from slurm.command_line import CommandLine
-from slurm.runner import (
-    SubprocessRunner,
-    user_name,
-)
+from slurm.runner import SubprocessRunner, user_name
 from tests.agent_live.ground import MPIRUN, TRAINER, a_live_job
 from tests.cluster.settings import Variant
 from tests.cluster.waiting import wait_for
@@ -65,7 +62,7 @@ class Shared:
         return job, waited_s
 
     def is_running(self, job_id: int) -> JobRecord | None:
-        jobs = self.broker.outside.connect(100).snapshot().jobs
+        jobs = self.broker.environment.connect(100).snapshot().jobs
         return next((j for j in jobs if j.job_id == job_id and j.holds_nodes), None)
 
 
@@ -85,7 +82,7 @@ def test_waiting_leases_go_first_and_running_ones_leave_within_a_tick(
 
     _, waited_s = shared.submit_and_tick(4, 5)
 
-    with read_store(broker.folder.path, uid=broker.outside.uid) as state:
+    with read_store(broker.folder.path, uid=broker.environment.uid) as state:
         events = events_of(state, uuid)
     said = [one.detail for one in events if one.kind is EventKind.YIELDED]
     assert said == [str(EndReason.MAKES_ROOM), str(EndReason.CLAIMED)]
@@ -104,9 +101,12 @@ def leases_that_run_and_wait(shared: Shared) -> str:
         if point == "before sbatch":
             shared.site.others_running_job(4, minutes=10)
 
-    usual, broker.outside = broker.outside, replace(broker.outside, reached=reached)
+    usual, broker.environment = (
+        broker.environment,
+        replace(broker.environment, reached=reached),
+    )
     page = broker.tick()
-    broker.outside = usual
+    broker.environment = usual
     assert (page.mode, page.done["leases asked for"]) == ("yield", 8)
 
     def are_up() -> bool:
@@ -121,7 +121,7 @@ def leases_that_run_and_wait(shared: Shared) -> str:
 def test_waiting_leases_move_nobodys_plan(shared: Shared) -> None:
     shared.site.others_running_job(4, minutes=3)
     last = shared.site.others_running_job(4, minutes=6)
-    backend = shared.broker.outside.connect(100)
+    backend = shared.broker.environment.connect(100)
     script = shared.site.script("exec sleep 900")
     backend.submit(shared.site.lease(script, tasks=4, minutes=10))
 
@@ -183,15 +183,17 @@ def test_who_comes_after_a_look_is_let_through_at_the_last_one(shared: Shared) -
         busy.comes = comes
         return busy
 
-    outside = replace(broker.outside, connect=connect)
-    follow = tick_and_follow_up(broker.site, outside, within_s=30.0, wait=time.sleep)
+    environment = replace(broker.environment, connect=connect)
+    follow = tick_and_follow_up(
+        broker.site, environment, within_s=30.0, wait=time.sleep
+    )
     reports = [one for one in follow if came]
 
     ((job_id, came_s),) = came.items()
     wait_for(f"job {job_id} to run", lambda: shared.is_running(job_id))
     waited_s = time.monotonic() - came_s
     sys.stdout.write(f"\n{waited_s:.2f} s from sbatch to running\n")
-    assert reports[0].page.done["leases ended"] == 8
+    assert reports[0].status.done["leases ended"] == 8
     assert waited_s < _BUSY_S
 
 

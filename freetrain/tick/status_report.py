@@ -8,15 +8,14 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter as Count
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from freetrain.broker.lease import LeaseKey, LeaseState
-from freetrain.errors import BadConfigurationError
+from freetrain.broker.lease import LeaseState
 from freetrain.lookahead.base import Expected
 from freetrain.lookahead.calibration import Interval
-from freetrain.state.files import UnreadableFileError, lease_name
+from freetrain.state.files import UnreadableFileError
 from freetrain.state.tables import Counter, TrainerState
 from freetrain.text import gap_percent
 from milp.planner import Outcome
@@ -24,12 +23,6 @@ from milp.planner import Outcome
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
-
-    from freetrain.broker.lease import Lease
-    from freetrain.priority.base import Contender, Memory
-    from freetrain.state.tables import OutlookRow
-    from freetrain.tick.lookahead import Outlook
-    from milp.problem import Curve
 
 
 # ----------------------------------------------------------------------
@@ -41,31 +34,31 @@ def utc(time_s: float) -> str:
     return datetime.fromtimestamp(time_s, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def line_of(page: Page) -> str:
+def summary_line(report: StatusReport) -> str:
     """Return what a tick saw and did."""
-    states = Count(lease.state for lease in page.leases)
-    wanting = [one for one in page.trainers if one.state == TrainerState.WANTED]
+    states = Count(lease.state for lease in report.leases)
+    wanting = [one for one in report.trainers if one.state == TrainerState.WANTED]
     running = sum(one.nodes > 0 for one in wanting)
     parts = [
-        f"{len(page.holes)} holes",
+        f"{len(report.holes)} holes",
         f"{states[LeaseState.RUNNING]} leases run, {states[LeaseState.PENDING]} wait",
         f"{running} of {len(wanting)} trainers run",
-        *(_plan(page) if wanting else ()),
-        _done(page.done),
-        f"{page.requests} requests, {page.took_s:.2f} s",
+        *(_plan(report) if wanting else ()),
+        _done(report.done),
+        f"{report.requests} requests, {report.took_s:.2f} s",
     ]
-    if page.is_torn:
+    if report.is_torn:
         parts.append("a look during backfill")
-    if page.held_back:
-        parts.append(f"asking for no more: {page.held_back}")
-    parts += [f"problem: {problem}" for problem in page.problems]
+    if report.held_back:
+        parts.append(f"asking for no more: {report.held_back}")
+    parts += [f"problem: {problem}" for problem in report.problems]
     return "; ".join(parts)
 
 
-def _plan(page: Page) -> list[str]:
-    if page.planner_gap is None or page.planner == Outcome.PROVEN:
+def _plan(report: StatusReport) -> list[str]:
+    if report.planner_gap is None or report.planner == Outcome.PROVEN:
         return []
-    return [f"plan at most {gap_percent(page.planner_gap)} below the best"]
+    return [f"plan at most {gap_percent(report.planner_gap)} below the best"]
 
 
 def _done(done: dict[str, int]) -> str:
@@ -80,7 +73,7 @@ def _done(done: dict[str, int]) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CameLine:
+class LeaseOutcome:
     """What had been expected of a lease's node when it began to run, and what came.
 
     Attributes:
@@ -104,25 +97,6 @@ class CameLine:
     promised_s: float | None
     ended_s: float
     came: str
-
-
-def came_lines(outlook: Outlook) -> tuple[CameLine, ...]:
-    """Return what came of the leases that ended last, as the last look told."""
-    return tuple(
-        CameLine(
-            name=lease_name(LeaseKey(told.uuid, told.task)),
-            node=told.node,
-            at_s=told.at_s,
-            horizon_s=told.horizon_s,
-            leaves=told.leaves,
-            even_s=told.even_s,
-            promised_s=told.promised_s,
-            ended_s=told.ended_s,
-            came=told.came,
-        )
-        for told in outlook.ended
-        if told.ended_s is not None
-    )
 
 
 # ----------------------------------------------------------------------
@@ -233,7 +207,7 @@ class LeaseLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class StatusReport:
     """What one tick saw, did, and why.
 
     Attributes:
@@ -296,7 +270,7 @@ class Page:
     holes: tuple[HoleLine, ...]
     leases: tuple[LeaseLine, ...]
     priority: str = ""
-    came: tuple[CameLine, ...] = ()
+    came: tuple[LeaseOutcome, ...] = ()
     promises: tuple[Interval, ...] = ()
     leaves: int = 0
     leaf_rate: float | None = None
@@ -312,17 +286,17 @@ class Page:
         return self.brake if is_wanted else ""
 
 
-def rendered(page: Page) -> str:
+def render_report(report: StatusReport) -> str:
     """Return *page* as JSON that every reader takes: no infinity, no surrogates."""
-    return json.dumps(record_of(page), indent=1, allow_nan=False) + "\n"
+    return json.dumps(as_plain(report), indent=1, allow_nan=False) + "\n"
 
 
-def record_of(page: Page) -> dict[str, object]:
+def as_plain(report: StatusReport) -> dict[str, object]:
     """Return *page* as plain values for JSON; what is infinite is None."""
-    return {name: _plain(value) for name, value in asdict(page).items()}
+    return {name: _plain(value) for name, value in asdict(report).items()}
 
 
-def read_page(path: Path) -> Page | None:
+def read_status_report(path: Path) -> StatusReport | None:
     """Return the page of the last tick; None before the first.
 
     Raises:
@@ -334,10 +308,10 @@ def read_page(path: Path) -> Page | None:
         trainers = tuple(_line(TrainerLine, one) for one in fields.pop("trainers"))
         holes = tuple(map(_hole, fields.pop("holes")))
         leases = tuple(_line(LeaseLine, one) for one in fields.pop("leases"))
-        came = tuple(_line(CameLine, one) for one in fields.pop("came", ()))
+        came = tuple(_line(LeaseOutcome, one) for one in fields.pop("came", ()))
         promises = tuple(_line(Interval, one) for one in fields.pop("promises", ()))
         problems = tuple(fields.pop("problems"))
-        return Page(
+        return StatusReport(
             trainers=trainers,
             holes=holes,
             leases=leases,
@@ -385,75 +359,8 @@ def _plain(value: object) -> object:
 # Whose state directory it is: one cluster's at a time.
 
 
-def check_cluster(
-    page: Path, cluster: str, leases: Iterable[Lease], *, now_s: float
-) -> None:
-    """Refuse to go on with what another cluster's tick wrote, while it has leases.
-
-    Homes are shared by clusters. Each would take the other's leases for lost, and have
-    those who train there stop, tick by tick. A cluster that was merely renamed shows
-    leases still.
-
-    Args:
-        page: The file of the last tick's page.
-        cluster: The name of this one.
-        leases: What is believed after this look.
-        now_s: Unix time.
-
-    Raises:
-        BadConfigurationError: It is another cluster's.
-    """
-    there = [one for one in leases if one.is_live and one.deadline_s > now_s]
-    if not there or any(one.missed == 0 for one in there):
-        return
-    last = _last(page)
-    if last in {"", cluster}:
-        return
-    until_s = math.ceil(max(one.deadline_s for one in there))
-    raise BadConfigurationError(
-        f"the state in {page.parent} is of cluster {last!r}, which has leases, and "
-        f"this is {cluster!r}; nothing was done. Give each cluster a directory of its "
-        f"own by state_directory in freetrain.toml. If it was renamed, ticks go on at "
-        f"{utc(until_s)}, when its leases must have ended."
-    )
-
-
-def _last(page: Path) -> str:
-    """Return where the last tick was; empty where that cannot be told."""
-    try:
-        last = read_page(page)
-    except UnreadableFileError:
-        return ""
-    return "" if last is None else last.cluster
-
-
 # ----------------------------------------------------------------------
 # Who deserves what: what a tick is told by the site's priority; pure.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Deserts:
-    """Who deserves what.
-
-    Attributes:
-        priority: Who says so.
-        contenders: The trainers, as they were rated.
-        curves: What the planner is told of each.
-        reasons: Why, for people.
-        background: Who gets only what the others leave.
-        losses_s: Seconds of its work that losing nodes costs each trainer.
-        memory: What the priority is to be told next.
-        fresh: Outlooks that were fitted for it, to be kept.
-    """
-
-    priority: str
-    contenders: Mapping[str, Contender] = field(default_factory=dict)
-    curves: Mapping[str, Curve] = field(default_factory=dict)
-    reasons: Mapping[str, str] = field(default_factory=dict)
-    background: frozenset[str] = frozenset()
-    losses_s: Mapping[str, float] = field(default_factory=dict)
-    memory: Memory = field(default_factory=dict)
-    fresh: tuple[OutlookRow, ...] = ()
 
 
 # ----------------------------------------------------------------------
@@ -484,35 +391,35 @@ _COUNTERS = {
 }
 
 
-def metrics(page: Page, sums: Mapping[Counter, float]) -> str:
+def render_metrics(report: StatusReport, sums: Mapping[Counter, float]) -> str:
     """Return the metrics file."""
     lines: list[str] = []
     for counter, (name, what) in _COUNTERS.items():
         lines += _metric(name, "counter", what, [("", sums[counter])])
-    for name, what, values in _gauges(page):
+    for name, what, values in _gauges(report):
         lines += _metric(name, "gauge", what, values)
     return "".join(f"{line}\n" for line in lines)
 
 
 def _gauges(
-    page: Page,
+    report: StatusReport,
 ) -> Iterable[tuple[str, str, list[tuple[str, float]]]]:
-    leases = Count(lease.state for lease in page.leases)
+    leases = Count(lease.state for lease in report.leases)
     states = [s for s in LeaseState if s is not LeaseState.GONE]
-    trainers = Count(trainer.state for trainer in page.trainers)
-    yield "last_tick_timestamp_seconds", "When it looked.", [("", page.at_s)]
-    yield "last_tick_seconds", "How long it took.", [("", page.took_s)]
-    yield "planner_seconds", "How long deciding took.", [("", page.planner_s)]
+    trainers = Count(trainer.state for trainer in report.trainers)
+    yield "last_tick_timestamp_seconds", "When it looked.", [("", report.at_s)]
+    yield "last_tick_seconds", "How long it took.", [("", report.took_s)]
+    yield "planner_seconds", "How long deciding took.", [("", report.planner_s)]
     yield (
         "planner_outcome",
         "1 for how far the last plan can be trusted.",
-        _labelled("outcome", {str(o): float(o == page.planner) for o in Outcome}),
+        _labelled("outcome", {str(o): float(o == report.planner) for o in Outcome}),
     )
-    if page.planner_gap is not None:
+    if report.planner_gap is not None:
         yield (
             "planner_gap_ratio",
             "How far the last plan is below its bound, over the larger of the two.",
-            [("", page.planner_gap)],
+            [("", report.planner_gap)],
         )
     yield (
         "leases",
@@ -524,11 +431,11 @@ def _gauges(
         "Trainers by state.",
         _labelled("state", {str(s): float(trainers[str(s)]) for s in TrainerState}),
     )
-    yield "holes", "Nodes that are idle or ours.", [("", float(len(page.holes)))]
-    training = sum(trainer.nodes for trainer in page.trainers)
+    yield "holes", "Nodes that are idle or ours.", [("", float(len(report.holes)))]
+    training = sum(trainer.nodes for trainer in report.trainers)
     yield "training_nodes", "Nodes that trainers have.", [("", float(training))]
-    yield "torn_look", "Whether backfill was at work.", [("", float(page.is_torn))]
-    yield "problems", "What went wrong.", [("", float(len(page.problems)))]
+    yield "torn_look", "Whether backfill was at work.", [("", float(report.is_torn))]
+    yield "problems", "What went wrong.", [("", float(len(report.problems)))]
 
 
 def _labelled(label: str, values: Mapping[str, float]) -> list[tuple[str, float]]:
