@@ -1,0 +1,221 @@
+"""A state directory of an earlier version, with running trainers, goes on."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from freetrain.config.job import render_job
+from freetrain.config.schema import Places
+from freetrain.config.site import parse_site
+from freetrain.demo.fake_slurm import cluster as keeping
+from freetrain.demo.fake_slurm.cluster import Job, JobState
+from freetrain.state.database import read_store
+from freetrain.state.files import Ended, create_ending
+from freetrain.state.tables import TrainerState, forecast_state, past_of
+from tests.cli.worlds import run
+from tests.exchange.endings import an_ending
+from tests.tick.tellers import tell
+from tests.tick.tick_worlds import UID, TickWorld, lease_of, tick_world
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+OLD = Path(__file__).parents[1] / "data" / "state-ec25d12"
+LOOKED_S = 1_900_000_236.0  # ten seconds after its last tick
+TRAINERS = ("steady", "done", "paused", "grower", "waiting")
+EMPTY = (
+    *("assignments", "endings", "notices", "logs", "worlds", "run/checkpoints"),
+    *("run/control", "run/generations", "run/outcomes"),
+)
+
+
+@pytest.fixture
+def world(quick_folder: Path) -> TickWorld:
+    """The world as the last tick of the earlier version left it."""
+    world = tick_world(quick_folder)
+    state = quick_folder / "state"
+    state.mkdir(mode=0o700)
+    for path in (OLD / "files").rglob("*"):
+        to = state / path.relative_to(OLD / "files")
+        if path.is_dir():
+            to.mkdir(exist_ok=True, mode=0o700)
+        elif path.suffix == ".npz":
+            shutil.copy(path, to)
+        else:
+            to.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            to.write_text(there(path, state))
+    for name in TRAINERS:
+        for folder in EMPTY:
+            (state / "trainers" / name / folder).mkdir(parents=True, exist_ok=True)
+    with closing(sqlite3.connect(state / "state.sqlite")) as connection:
+        connection.executescript(there(OLD / "state.sql", state))
+    shutil.copy(OLD / "freetrain.toml", quick_folder)
+    jobs = [a_job(record) for record in json.loads(there(OLD / "jobs.json", state))]
+    with keeping.opened(world.slurm.folder) as cluster:
+        cluster.jobs += jobs
+        cluster.next_id = max(job.job_id for job in jobs) + 1
+    places = Places(quick_folder)
+    content = (OLD / "freetrain.toml").read_bytes()
+    site = parse_site(content, path="freetrain.toml", places=places)
+    return replace(world, site=site, now_s=LOOKED_S)
+
+
+def there(path: Path, state: Path) -> str:
+    """Return the text of *path* as if it were of *state*: its place, its inodes."""
+    text = path.read_text(encoding="utf-8").replace("@STATE@", str(state))
+    return re.sub(r"@INODE:(\w+)@", lambda found: inode(state, found[1]), text)
+
+
+def inode(state: Path, trainer: str) -> str:
+    told = state / "trainers" / trainer / "run" / "progress.jsonl"
+    return str(told.stat().st_ino)
+
+
+def a_job(record: Mapping[str, Any]) -> Job:
+    return Job(**{**record, "state": JobState(record["state"])})
+
+
+def members(world: TickWorld, name: str) -> tuple[int, set[str]]:
+    """Return the newest generation of a trainer and its nodes."""
+    newest = world.newest(name)
+    assert newest is not None
+    return newest.generation, {member.node for member in newest.members}
+
+
+def leases(world: TickWorld) -> set[int]:
+    return {job.job_id for job in world.live() if lease_of(job).uuid}
+
+
+def assignments(world: TickWorld) -> dict[str, bytes]:
+    paths = world.folder.trainers.glob("*/assignments/*.json")
+    return {str(path): path.read_bytes() for path in paths}
+
+
+def steps(world: TickWorld, name: str) -> int:
+    home = world.folder.path.parent
+    ran = run("status", name, "--json", cwd=home, now_s=lambda: world.now_s)
+    found: int = json.loads(ran.stdout)["trainers"][0]["step"]
+    return found
+
+
+def points(world: TickWorld, name: str) -> list[list[float]]:
+    """Return what is remembered of the losses of a trainer."""
+    with read_store(world.folder.path, uid=UID) as state:
+        row = past_of(state, name, submitted_s=world.row(name).submitted_s)
+    assert row is not None
+    found: list[list[float]] = row.past["points"]["kept"]
+    return found
+
+
+@pytest.mark.parametrize("command", ["status", "explain"])
+def test_commands_show_it_as_the_earlier_version_did(
+    world: TickWorld, command: str
+) -> None:
+    home = world.folder.path.parent
+
+    ran = run(command, "--json", cwd=home, now_s=lambda: LOOKED_S)
+
+    assert ran.code == 0, ran.stderr
+    assert ran.stdout == there(OLD / f"{command}.json", world.folder.path)
+
+
+def test_its_leases_are_adopted_and_its_trainers_stay_where_they_are(
+    world: TickWorld,
+) -> None:
+    before, old_leases = assignments(world), leases(world)
+    world.beat()
+
+    status = world.tick().status
+
+    assert status.problems == ()
+    assert leases(world) == old_leases
+    assert world.slurm.calls("scancel") == []
+    assert world.slurm.calls("sbatch") == []
+    assert assignments(world).items() >= before.items()
+    assert members(world, "steady") == (1, {"n1", "n2"})
+    assert members(world, "grower") == (1, {"n3", "n5", "n6"})
+
+
+def test_leases_it_had_asked_for_go_to_the_trainer_that_waits_for_them(
+    world: TickWorld,
+) -> None:
+    world.beat()
+    world.tick()
+
+    assert members(world, "waiting") == (1, {"n7", "n8"})
+
+
+def test_its_agents_can_read_the_generations_that_are_made_now(
+    world: TickWorld,
+) -> None:
+    world.beat()
+    world.tick()
+
+    place = world.folder.trainer("waiting")
+    now = json.loads(place.assignment(1).read_text())
+    old = json.loads(world.folder.trainer("grower").assignment(1).read_text())
+    assert now.keys() == old.keys()
+    assert now["members"][0].keys() == old["members"][0].keys()
+
+
+def test_what_its_trainers_told_and_what_was_learned_is_not_lost(
+    world: TickWorld,
+) -> None:
+    old = points(world, "steady")
+    tell(world.folder.trainer("steady").run, 0.4, 0.3, since=40)
+
+    world.tick()
+
+    assert steps(world, "steady") == 42
+    now = points(world, "steady")
+    assert (len(old), len(now)) == (40, 42)
+    assert now[:40] == old
+    with read_store(world.folder.path, uid=UID) as state:
+        learned = json.loads(forecast_state(state) or "{}")
+    assert learned["watched_s"] > 219.0  # as it was
+
+
+def test_what_is_over_stays_over_and_what_is_resumed_goes_on_counting(
+    world: TickWorld,
+) -> None:
+    world.set_state("paused", TrainerState.WANTED)
+    newest = world.newest("grower")
+    assert newest is not None
+    ending = an_ending(1, Ended.FINISHED, exit_code=0, message="all samples done")
+    create_ending(world.folder.trainer("grower"), ending)
+    for _ in range(3):
+        world.beat()
+        world.tick()
+
+    assert world.row("done").state is TrainerState.FINISHED
+    assert members(world, "done") == (2, set())
+    assert world.row("grower").state is TrainerState.FINISHED
+    assert members(world, "grower") == (2, set())
+    generation, nodes = members(world, "paused")
+    assert generation == 3
+    assert len(nodes) == 1
+    assert members(world, "steady") == (1, {"n1", "n2"})
+
+
+def test_a_trainer_of_it_grows_by_a_generation_of_its_own(world: TickWorld) -> None:
+    job = world.job("steady")
+    grown = replace(job, nodes=replace(job.nodes, max_nodes=3))
+    world.put(replace(world.row("steady"), job=render_job(grown)))
+    ending = an_ending(1, Ended.FINISHED, exit_code=0, message="all samples done")
+    create_ending(world.folder.trainer("grower"), ending)
+    for _ in range(3):
+        world.beat()
+        world.tick()
+
+    generation, nodes = members(world, "steady")
+    assert generation == 2
+    assert nodes > {"n1", "n2"}
