@@ -89,11 +89,11 @@ class CliContext:
             BadConfigurationError: It does not describe a site, or is not to be trusted.
         """
         from freetrain.config.site import (  # noqa: PLC0415 - `--version` reads none
-            Surroundings,
+            SiteSearch,
             find_site,
         )
 
-        around = Surroundings(self.environ, self.folder, self.uid)
+        around = SiteSearch(self.environ, self.folder, self.uid)
         return find_site(around, asked=config)
 
     def out(self) -> Console:

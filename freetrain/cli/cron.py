@@ -9,7 +9,7 @@ import typer
 from freetrain.cli import options
 from freetrain.cli.context import CliContext
 from freetrain.cli.output import write_out
-from freetrain.config.site import Surroundings, find_site
+from freetrain.config.site import SiteSearch, find_site
 from freetrain.cron.install import Ticks, ticks_of
 from freetrain.cron.tables import (
     CronUnavailableError,
@@ -136,7 +136,7 @@ def remove(
 
 def _ticks(context: CliContext, config: Path | None) -> "Ticks":
 
-    around = Surroundings(context.environ, context.folder, context.uid)
+    around = SiteSearch(context.environ, context.folder, context.uid)
     return ticks_of(
         find_site(around, asked=config),
         python=Path(sys.executable),

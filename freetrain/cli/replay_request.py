@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from freetrain.cli.options import POLICY_NAMES, MethodName
-from freetrain.config.schema import MismatchError
-from freetrain.config.site import numbers
+from freetrain.config.document import ROOT, MismatchError
+from freetrain.config.site import NUMBERS
 from freetrain.errors import UsageError
 from freetrain.lookahead.base import DEFAULT_FORECASTER
 from freetrain.losscurve.outlook import Better
@@ -216,7 +216,7 @@ def own_settings(
 def _setting(word: str) -> Settings:
     name, _, value = word.partition("=")
     try:
-        return numbers("hysteresis").read({name.strip(): float(value)})
+        return NUMBERS.read({name.strip(): float(value)}, ROOT)
     except (ValueError, MismatchError) as error:
         raise UsageError(
             f"--set {word}: expected NAME=VALUE with a finite number, as in "

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from freetrain.broker.lease import uuid_in
-from freetrain.config.job import Nodes, requirement_of
+from freetrain.config.job import Nodes
+from freetrain.config.site import requirement_of
 from freetrain.tick.observe import margin_s
 from slurm.holes import HoleEnd, find_holes
 from slurm.records import choose_partition

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 
 from freetrain.broker.lease import Intent, LeaseKey
 from freetrain.client.change import is_over, next_generation
+from freetrain.config.document import Places
 from freetrain.config.job import (
     parse_job,
     read_job,
     render_job,
-    requirement_of,
 )
-from freetrain.config.schema import Places
+from freetrain.config.site import requirement_of
 from freetrain.elastic.files import RunDir, replaced, sync_folder
 from freetrain.errors import BadConfigurationError, TryLaterError, UsageError
 from freetrain.launch.base import launcher_of, plan_world
@@ -169,7 +169,7 @@ def _uncounted(job: TrainerJob) -> str:
     """Return what *job* is to end after and does not tell; empty where it does."""
     if job.elastic:
         return ""
-    told = job.progress.told if job.progress else frozenset()
+    told = job.progress.reported if job.progress else frozenset()
     if job.work.samples is not None and "samples" not in told:
         return "samples"
     return "epochs" if job.work.epochs is not None and "epoch" not in told else ""

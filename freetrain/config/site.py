@@ -1,107 +1,110 @@
-"""What a site, or a user there, sets once for all trainers; docs/job-file.md."""
+"""freetrain.toml: what a site, or a user there, sets once for all trainers.
 
-from __future__ import annotations
+The structs below are the file: their fields are its keys, with types, limits and
+defaults, in the order in which they are written; docs/job-file.md explains them. The
+defaults work for a plain user, who needs no file. ``find_site`` looks for one where
+such files are kept, and refuses files that other users could have written.
+"""
 
-import re
 import stat
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Annotated
 
-from freetrain.config.schema import (
+import msgspec
+from msgspec import Meta, Struct
+
+from freetrain.config.document import (
+    NOT_A_KEY,
     FileKind,
-    Key,
-    Kind,
+    Form,
     MismatchError,
     Places,
-    Schema,
-    Section,
-    choice,
-    gres,
-    matching,
-    memory,
-    number,
-    one_of,
+    Table,
+    key_name,
     parse_document,
-    path_from,
     read_limited,
+    read_value,
+)
+from freetrain.config.job import Nodes
+from freetrain.config.values import (
+    AbsolutePath,
+    Account,
+    Cpus,
+    Features,
+    GenericResources,
+    MemoryMib,
+    Partition,
+    Qos,
+    choice,
+    named,
     seconds,
-    whole,
-    word,
-    words,
-    yes_or_no,
 )
 from freetrain.errors import BadConfigurationError, MissingInputError, UsageError
 from freetrain.lookahead.base import DEFAULT_FORECASTER
 from freetrain.planning.settings import DEFAULT_T_FWD_S, LIVE_POLICIES, Solver
+from slurm.records import Requirement
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+DAY_S = 86_400.0
+LARGEST_NICE = 2_147_483_645
+"""What Slurm takes at most."""
 
-    from freetrain.config.schema import Table
-    from slurm.records import Gres
+Count = Annotated[int, Meta(ge=0, le=100_000)]
 
 
 # ----------------------------------------------------------------------
-# Kinds of values that only ``freetrain.toml`` has.
+# Tables of numbers by name, as the settings of a priority are
 
-_NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}", re.ASCII)
-_MOST = 100
-
-
-def named(what: str) -> Kind[str]:
-    """Return the kind of names of *what*, such as ``a priority``."""
-    return matching(_NAME, f"the name of {what}")
+_NAME = r"[a-z][a-z0-9_-]{0,39}"
+_MOST_NUMBERS = 100
 
 
-def numbers(example: str) -> Kind[tuple[tuple[str, float], ...]]:
-    """Return the kind of tables of finite numbers by name."""
-
-    def read(value: object) -> tuple[tuple[str, float], ...]:
-        if not isinstance(value, dict) or len(value) > _MOST:
-            raise MismatchError
-        return tuple(
-            sorted((_name(key), number().read(one)) for key, one in value.items())
-        )
-
-    return Kind(f"numbers by name, such as {{ {example} = 0.1 }}", read, dict)
-
-
-def _name(key: str) -> str:
-    if _NAME.fullmatch(key) is None:
+def _read_numbers(value: object, places: Places) -> tuple[tuple[str, float], ...]:
+    if not isinstance(value, dict) or len(value) > _MOST_NUMBERS:
         raise MismatchError
-    return key
+    try:
+        return tuple(
+            sorted(
+                (
+                    read_value(name, Annotated[str, named(_NAME, "")], places),
+                    read_value(number, float, places),
+                )
+                for name, number in value.items()
+            )
+        )
+    except MismatchError:
+        raise MismatchError from None
+
+
+NUMBERS = Form("numbers by name, such as { hysteresis = 0.1 }", _read_numbers, dict)
 
 
 # ----------------------------------------------------------------------
-# The settings of a site, with defaults that work for a plain user.
+# The tables of freetrain.toml
 
 
 class Mode(StrEnum):
-    """Who takes leases away when somebody needs their nodes."""
+    """Who ends a lease when another user's job needs its node."""
 
     AUTO = "auto"
     PREEMPT = "preempt"
     YIELD = "yield"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseSettings:
-    """How leases are submitted, and what they ask of their nodes.
+class LeaseSettings(Struct, frozen=True, kw_only=True, rename=key_name):
+    """``[lease]``: how leases are submitted, and what they ask of their nodes.
 
     Attributes:
-        partition: Where; empty for the cluster's default partition.
-        qos: Quality of service; empty for the default.
-        account: Account to charge; empty for the default.
+        partition: Empty for the cluster's default partition; ``qos`` and ``account``
+            likewise.
         nice: How much their priority is lowered. 10,000 let a user's job start
             0.05 s after leases were cancelled, under priority/basic.
-        mode: Who takes them away: Slurm, the broker, or as the partition says.
-        careful: Whether they keep off nodes that somebody would need if one job ended,
-            where the broker takes them away.
+        mode: Slurm ends them, the broker, or as the partition says.
+        careful: Whether, where the broker ends them, they avoid nodes that a job
+            would need if one running job ended.
         exclusive: Whether they take whole nodes.
-        features: Features that each node must have.
-        gres: Generic resources of each node.
         memory_mib: Memory that each node must have; None for any.
         cpus: CPUs that each node must have; None for any.
         shortest_s: The shortest time limit worth a lease; limits are whole minutes,
@@ -109,60 +112,57 @@ class LeaseSettings:
         longest_s: The longest time limit asked for.
     """
 
-    partition: str = ""
-    qos: str = ""
-    account: str = ""
-    nice: int = 10_000
+    partition: Partition = ""
+    qos: Qos = ""
+    account: Account = ""
+    nice: Annotated[int, Meta(ge=1, le=LARGEST_NICE)] = 10_000
     mode: Mode = Mode.AUTO
     careful: bool = True
     exclusive: bool = True
-    features: tuple[str, ...] = ()
-    gres: tuple[Gres, ...] = ()
-    memory_mib: int | None = None
-    cpus: int | None = None
-    shortest_s: float = 120.0
-    longest_s: float = 14_400.0
+    features: Features = ()
+    gres: GenericResources = ()
+    memory_mib: MemoryMib | None = None
+    cpus: Cpus | None = None
+    shortest_s: Annotated[float, seconds(60.0, 30 * DAY_S)] = 120.0
+    longest_s: Annotated[float, seconds(60.0, 30 * DAY_S)] = 14_400.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caps:
-    """The most that FreeTrain asks of Slurm.
+class Caps(Struct, frozen=True, kw_only=True, rename=key_name):
+    """``[caps]``: the most that FreeTrain asks of Slurm.
 
     Attributes:
         leases: Leases held and waiting at a time.
         requests_per_tick: Leases asked for in one tick.
         rpcs_per_tick: Slurm commands in one tick that change something.
-        churn_per_hour: Leases asked for or given up by choice in an hour; what
-            others need is given up whatever this says. Each end may stop the
+        churn_per_hour: Leases asked for or given up by choice in an hour; nodes that
+            others need are given up whatever this says. Each end may stop the
             schedulers for CompleteWait.
     """
 
-    leases: int = 64
-    requests_per_tick: int = 32
-    rpcs_per_tick: int = 8
-    churn_per_hour: int = 240
+    leases: Count = 64
+    requests_per_tick: Count = 32
+    rpcs_per_tick: Annotated[int, Meta(ge=1, le=1_000)] = 8
+    churn_per_hour: Count = 240
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HoleSettings:
-    """Until when holes are used.
+class HoleSettings(Struct, frozen=True, kw_only=True, rename=key_name):
+    """``[holes]``: until when holes are used.
 
     Attributes:
         margin_s: How long before its end a hole is left, the epilog not counted;
-            None for what Slurm's own settings ask for.
-        epilog_s: How long the epilog takes at the end of a job; Slurm tells not.
-        plan_age_s: How long a plan of Slurm's is believed while backfill is making
+            None for as long as Slurm's own settings need.
+        epilog_s: How long the epilog takes at the end of a job; Slurm does not say.
+        plan_age_s: How long a plan of backfill's is believed while backfill is making
             a new one.
     """
 
-    margin_s: float | None = None
-    epilog_s: float = 0.0
-    plan_age_s: float = 600.0
+    margin_s: Annotated[float, seconds(0.0, DAY_S)] | None = None
+    epilog_s: Annotated[float, seconds(0.0, DAY_S)] = 0.0
+    plan_age_s: Annotated[float, seconds(0.0, DAY_S)] = 600.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannerSettings:
-    """How nodes are given to trainers.
+class PlannerSettings(Struct, frozen=True, kw_only=True, rename=key_name):
+    """``[planner]``: how nodes are given to trainers.
 
     Attributes:
         t_fwd_s: [T_fwd] The look-ahead over which a gain is counted.
@@ -171,43 +171,42 @@ class PlannerSettings:
         priority: Which trainers deserve nodes: a name in ``priority.registry``.
             Speed-up times weight lets trainers be compared whose samples have
             nothing in common.
-        priority_settings: Its own settings, by name.
-        forecaster: Who says how long nodes stay, for ``lookahead``: a name in
-            ``forecast.registry``.
-        learn: Whether speeds and costs that were measured count; else only those
-            that users give, and what is assumed.
-        profile: Whether running trainers may try sizes whose speed is not known,
-            where what that may teach is worth more than it costs.
-        solver: What finds the optimum.
+        priority_settings: The priority's own settings, by name.
+        forecaster: What predicts how long nodes stay, for ``lookahead``: a name in
+            ``lookahead.registry``.
+        learn: Whether measured speeds and costs count; else only those that users
+            give, and what is assumed.
+        profile: Whether running trainers may try sizes of unknown speed, where the
+            measurement is worth more than it costs.
         solver_limit_s: Time for the solver in one tick.
     """
 
-    t_fwd_s: float = DEFAULT_T_FWD_S
-    policy: str = "freetrain"
-    priority: str = "weight"
-    priority_settings: tuple[tuple[str, float], ...] = ()
-    forecaster: str = DEFAULT_FORECASTER
+    t_fwd_s: Annotated[float, seconds(1.0, DAY_S)] = DEFAULT_T_FWD_S
+    policy: Annotated[str, choice(LIVE_POLICIES)] = "freetrain"
+    priority: Annotated[str, named(_NAME, "the name of a priority")] = "weight"
+    priority_settings: Annotated[tuple[tuple[str, float], ...], NUMBERS] = ()
+    forecaster: Annotated[str, named(_NAME, "the name of a forecaster")] = (
+        DEFAULT_FORECASTER
+    )
     learn: bool = True
     profile: bool = False
     solver: Solver = Solver.EXACT
-    solver_limit_s: float = 10.0
+    solver_limit_s: Annotated[float, seconds(0.1, 600.0)] = 10.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartSettings:
-    """What is done about leases and trainers that fail to start.
+class StartSettings(Struct, frozen=True, kw_only=True, rename=key_name):
+    """``[starts]``: what is done about leases and trainers that fail to start.
 
     Attributes:
         pause_after: Failed starts in a row before nothing more is started.
         pause_s: For how long; each further failure doubles it.
     """
 
-    pause_after: int = 3
-    pause_s: float = 300.0
+    pause_after: Annotated[int, Meta(ge=1, le=1_000)] = 3
+    pause_s: Annotated[float, seconds(1.0, 7 * DAY_S)] = 300.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
+class Site(Struct, frozen=True, kw_only=True, rename=key_name):
     """All settings of a site. All paths are absolute.
 
     Attributes:
@@ -216,16 +215,11 @@ class Site:
             login nodes and compute nodes share.
         launch_agent: What starts a process on another lease's node, like ssh;
             None for FreeTrain's own.
-        lease: How leases are submitted.
-        caps: The most that is asked of Slurm.
-        holes: Until when holes are used.
-        planner: How nodes are given to trainers.
-        starts: What is done about failing starts.
     """
 
-    state_directory: Path
-    path: Path | None = None
-    launch_agent: Path | None = None
+    path: Annotated[Path | None, NOT_A_KEY] = None
+    state_directory: AbsolutePath
+    launch_agent: AbsolutePath | None = None
     lease: LeaseSettings = LeaseSettings()
     caps: Caps = Caps()
     holes: HoleSettings = HoleSettings()
@@ -233,95 +227,25 @@ class Site:
     starts: StartSettings = StartSettings()
 
 
-# ----------------------------------------------------------------------
-# The keys of ``freetrain.toml``: docs/job-file.md says the same; a test compares.
+def requirement_of(
+    nodes: Nodes, lease: LeaseSettings, *, default_partition: str
+) -> Requirement:
+    """Return what a lease for a trainer asks of its node.
 
-MOST = 100_000
-DAY_S = 86_400.0
-LARGEST_NICE = 2_147_483_645
-"""What Slurm takes at most."""
-
-
-def schema(places: Places) -> Schema[Site]:
-    """Return the keys of a site's file whose paths start from *places*."""
-    state = places.home / ".freetrain" if places.home else None
-    return Schema(
-        top=Section(
-            "",
-            Site,
-            (
-                Key("state_directory", path_from(places), "state_directory", state),
-                Key("launch_agent", path_from(places), "launch_agent"),
-            ),
-        ),
-        tables=(
-            Section("lease", LeaseSettings, _lease()),
-            Section("caps", Caps, _caps()),
-            Section("holes", HoleSettings, _holes()),
-            Section("planner", PlannerSettings, _planner()),
-            Section("starts", StartSettings, _starts()),
-        ),
-    )
-
-
-def _lease() -> tuple[Key, ...]:
-    return (
-        Key("partition", word("a partition"), "partition"),
-        Key("qos", word("a quality of service"), "qos"),
-        Key("account", word("an account"), "account"),
-        Key("nice", whole(1, LARGEST_NICE), "nice"),
-        Key("mode", one_of(Mode), "mode"),
-        Key("careful", yes_or_no(), "careful"),
-        Key("exclusive", yes_or_no(), "exclusive"),
-        Key("features", words("a feature"), "features"),
-        Key("gres", gres(), "gres"),
-        Key("memory", memory(), "memory_mib"),
-        Key("cpus", whole(1, MOST), "cpus"),
-        Key("shortest", seconds(60.0, 30 * DAY_S), "shortest_s"),
-        Key("longest", seconds(60.0, 30 * DAY_S), "longest_s"),
-    )
-
-
-def _caps() -> tuple[Key, ...]:
-    return (
-        Key("leases", whole(0, MOST), "leases"),
-        Key("requests_per_tick", whole(0, MOST), "requests_per_tick"),
-        Key("rpcs_per_tick", whole(1, 1_000), "rpcs_per_tick"),
-        Key("churn_per_hour", whole(0, MOST), "churn_per_hour"),
-    )
-
-
-def _holes() -> tuple[Key, ...]:
-    return (
-        Key("margin", seconds(0.0, DAY_S), "margin_s"),
-        Key("epilog", seconds(0.0, DAY_S), "epilog_s"),
-        Key("plan_age", seconds(0.0, DAY_S), "plan_age_s"),
-    )
-
-
-def _planner() -> tuple[Key, ...]:
-    return (
-        Key("t_fwd", seconds(1.0, DAY_S), "t_fwd_s"),
-        Key("policy", choice(LIVE_POLICIES), "policy"),
-        Key("priority", named("a priority"), "priority"),
-        Key("priority_settings", numbers("hysteresis"), "priority_settings"),
-        Key("forecaster", named("a forecaster"), "forecaster"),
-        Key("learn", yes_or_no(), "learn"),
-        Key("profile", yes_or_no(), "profile"),
-        Key("solver", one_of(Solver), "solver"),
-        Key("solver_limit", seconds(0.1, 600.0), "solver_limit_s"),
-    )
-
-
-def _starts() -> tuple[Key, ...]:
-    return (
-        Key("pause_after", whole(1, 1_000), "pause_after"),
-        Key("pause", seconds(1.0, 7 * DAY_S), "pause_s"),
+    The trainer's word counts before the site's; features are those of both. The
+    cluster's *default_partition* is asked where neither names a partition.
+    """
+    return Requirement(
+        partition=nodes.partition or lease.partition or default_partition,
+        features=frozenset(lease.features) | frozenset(nodes.features),
+        gres=lease.gres if nodes.gres is None else nodes.gres,
+        memory_mib=nodes.memory_mib or lease.memory_mib or 0,
+        cpus=nodes.cpus or lease.cpus or 0,
     )
 
 
 # ----------------------------------------------------------------------
-# Reading ``freetrain.toml``.
+# Reading freetrain.toml
 
 FILE = FileKind(
     what="the configuration ",
@@ -344,19 +268,22 @@ def parse_site(content: bytes, *, path: str, places: Places) -> Site:
         BadConfigurationError: It does not describe a site; the message names the
             file, the table, the key, what was found and what is expected.
     """
-    document = parse_document(content, path=path, file=FILE)
+    document = parse_document(content, path=path, file=FILE, places=places)
     planner = document.values.get("planner")
     if isinstance(planner, dict) and "objective" in planner:
         document.inner("planner").refuse(_OBJECTIVE_IS_GONE)
-    if places.home is None and not document.has("state_directory"):
+    defaults = {}
+    if places.home is not None:
+        defaults["state_directory"] = places.home / ".freetrain"
+    elif not document.has("state_directory"):
         document.refuse(
-            "HOME is not set, so nobody knows where to keep state; set HOME, or "
+            "HOME is not set, so there is no place for the state; set HOME, or "
             "state_directory to an absolute path"
         )
-    site = schema(places).read(document)
+    site = document.read(Site, defaults=defaults)
     usual, own = PlannerSettings(), site.planner
     if (own.priority, own.priority_settings) != (usual.priority, ()):
-        _check_priority(site.planner, document.inner("planner"))
+        _check_priority(own, document.inner("planner"))
     if own.forecaster != usual.forecaster:
         _check_forecaster(own.forecaster, document.inner("planner"))
     if site.lease.shortest_s > site.lease.longest_s:
@@ -365,7 +292,7 @@ def parse_site(content: bytes, *, path: str, places: Places) -> Site:
 
 
 def _check_priority(planner: PlannerSettings, table: Table) -> None:
-    """Refuse a priority that is none, or a setting that it has not."""
+    """Refuse an unknown priority, or a setting that the priority does not have."""
     # Imported here: most sites have the default, and commands must start quickly.
     from freetrain.priority.registry import priority_named  # noqa: PLC0415
 
@@ -376,7 +303,7 @@ def _check_priority(planner: PlannerSettings, table: Table) -> None:
 
 
 def _check_forecaster(name: str, table: Table) -> None:
-    """Refuse a forecaster that is none."""
+    """Refuse an unknown forecaster."""
     from freetrain.lookahead.registry import forecaster_named  # noqa: PLC0415 - as above
 
     try:
@@ -395,7 +322,7 @@ def default_site(home: Path | None) -> Site:
 
 
 # ----------------------------------------------------------------------
-# Finding the file that configures a site.
+# Finding the file that configures a site
 
 VARIABLE = "FREETRAIN_CONFIG"
 FILE_NAME = "freetrain.toml"
@@ -403,21 +330,8 @@ SYSTEM_FOLDER = Path("/etc/freetrain")
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """A place where the file may be.
-
-    Attributes:
-        path: Absolute path.
-        is_asked_for: Whether somebody named it: then it must be there.
-    """
-
-    path: Path
-    is_asked_for: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What the search goes by.
+class SiteSearch:
+    """Where the search for the file begins.
 
     Attributes:
         environment: Environment variables.
@@ -436,44 +350,43 @@ class Surroundings:
         """The user's home, None where HOME is not an absolute path."""
         return _absolute(self.environment.get("HOME", ""))
 
+    @property
+    def candidates(self) -> tuple[Path, ...]:
+        """Where the file may be if nobody named one; the first that exists counts.
 
-def candidates(
-    around: Surroundings, *, asked: Path | None = None
-) -> tuple[Candidate, ...]:
-    """Return where the file may be, the first that is there counts.
-
-    The order: *asked* (``--config``), the variable FREETRAIN_CONFIG, the current
-    folder, the user's configuration (XDG), the system's.
-    """
-    named = asked or around.environment.get(VARIABLE)
-    if named:
-        return (Candidate(around.folder / named, is_asked_for=True),)
-    given = _absolute(around.environment.get("XDG_CONFIG_HOME", ""))
-    own = given or (around.home / ".config" if around.home else None)
-    places = [around.folder, own / "freetrain" if own else None, around.system_folder]
-    return tuple(Candidate(place / FILE_NAME) for place in places if place)
+        The current folder, the user's configuration (XDG), the system's.
+        """
+        given = _absolute(self.environment.get("XDG_CONFIG_HOME", ""))
+        own = given or (self.home / ".config" if self.home else None)
+        folders = (self.folder, own / "freetrain" if own else None, self.system_folder)
+        return tuple(folder / FILE_NAME for folder in folders if folder)
 
 
-def find_site(around: Surroundings, *, asked: Path | None = None) -> Site:
+def find_site(around: SiteSearch, *, asked: Path | None = None) -> Site:
     """Return the site that the first file found describes, else the defaults.
 
+    The order: *asked* (``--config``), the variable FREETRAIN_CONFIG, the candidates.
     Files are not merged: what one file leaves out has its default.
 
     Raises:
         MissingInputError: The file asked for is not there, or one cannot be read.
-        BadConfigurationError: It does not describe a site; or nobody asked for it
-            and it is somebody else's, or anybody's, who could make us run anything.
+        BadConfigurationError: It does not describe a site; or it was not asked for,
+            and another user owns it or could change it: it could make us run anything.
     """
-    for candidate in candidates(around, asked=asked):
-        if candidate.is_asked_for or _is_there(candidate.path, uid=around.uid):
-            return _read(candidate.path, around)
+    named_path = asked or around.environment.get(VARIABLE)
+    if named_path:
+        return _read(around.folder / named_path, around)
+    for path in around.candidates:
+        if _is_there(path, uid=around.uid):
+            return _read(path, around)
     return default_site(around.home)
 
 
-def _read(path: Path, around: Surroundings) -> Site:
+def _read(path: Path, around: SiteSearch) -> Site:
     content = read_limited(path, named=str(path), file=FILE)
     places = Places(path.parent, around.home)
-    return replace(parse_site(content, path=str(path), places=places), path=path)
+    site = parse_site(content, path=str(path), places=places)
+    return msgspec.structs.replace(site, path=path)
 
 
 def _is_there(path: Path, *, uid: int) -> bool:

@@ -1,45 +1,30 @@
 """What a pack is, as its user wrote it."""
 
-from __future__ import annotations
-
 import json
 import os
-import re
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Annotated
 
-from freetrain.config.schema import (
+from msgspec import Struct
+
+from freetrain.config.document import (
     FileKind,
-    Key,
-    Kind,
+    Form,
     MismatchError,
     Places,
-    Schema,
-    Section,
-    matching,
-    one_of,
+    key_name,
     parse_document,
-    path_from,
-    positive,
     read_limited,
-    seconds,
 )
-from freetrain.config.schema import (
-    whole as whole_number,
-)
-from freetrain.elastic.files import replaced
+from freetrain.config.job import TrainerJob
+from freetrain.config.values import PATH, AbsolutePath, Cpus, Positive, named, seconds
+from freetrain.elastic.files import RunDir, replaced
 from freetrain.losscurve.outlook import Better
 from freetrain.pack.shares import MeansName
 from freetrain.priority.flowcon import DEFAULT_ALPHA
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from freetrain.config.job import TrainerJob
-    from freetrain.elastic.files import RunDir
-
 
 # ----------------------------------------------------------------------
 # What a pack is, as its user wrote it.
@@ -52,34 +37,53 @@ class SharingName(StrEnum):
     FAIR = "fair"  # all the same
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pack:
-    """A pack as its user wrote it. All paths are absolute.
+MOST_MEMBERS = 100
+LONGEST_S = 86_400.0
+
+
+def _read_members(value: object, places: Places) -> tuple[Path, ...]:
+    if not isinstance(value, list) or len(value) > MOST_MEMBERS:
+        raise MismatchError
+    return tuple(PATH.read(item, places) for item in value)
+
+
+MEMBERS = Form(
+    f"a list of up to {MOST_MEMBERS} job files, such as "
+    '["digits/job.toml", "wine/job.toml"]',
+    _read_members,
+    lambda paths: [str(path) for path in paths],
+)
+
+
+class Pack(Struct, frozen=True, kw_only=True, rename=key_name):
+    """A pack as its user wrote it: the keys of its file. All paths are absolute.
 
     Attributes:
         members: Job files of the trainers that are there from the beginning.
         inbox: A folder in which further job files may appear; None for none.
         stay_s: How long to wait for more when nothing is left to do.
-        sharing: Who gets how much.
+        sharing: How the CPUs are shared.
         interval_s: FlowCon's interval.
         alpha: FlowCon's threshold.
-        metric: The metric that tells how a trainer grows.
-        better: Which of its values are the good ones.
+        metric: The metric that shows how a trainer grows.
+        better: Which of its values are good.
         means: By what shares are set.
         cpus: How many of the node's CPUs all members together may use; None for
             all that the pack may use itself.
     """
 
-    members: tuple[Path, ...] = ()
-    inbox: Path | None = None
-    stay_s: float = 0.0
+    members: Annotated[tuple[Path, ...], MEMBERS] = ()
+    inbox: AbsolutePath | None = None
+    stay_s: Annotated[float, seconds(0.0, LONGEST_S)] = 0.0
     sharing: SharingName = SharingName.FLOWCON
-    interval_s: float = 30.0
-    alpha: float = DEFAULT_ALPHA
-    metric: str = "loss"
+    interval_s: Annotated[float, seconds(0.1, LONGEST_S)] = 30.0
+    alpha: Positive = DEFAULT_ALPHA
+    metric: Annotated[
+        str, named(r"[A-Za-z_][A-Za-z0-9_]{0,63}", "the name of a metric")
+    ] = "loss"
     better: Better = Better.LOWER
     means: MeansName = MeansName.AUTO
-    cpus: int | None = None
+    cpus: Cpus | None = None
 
 
 # ----------------------------------------------------------------------
@@ -91,11 +95,6 @@ FILE = FileKind(
     consequence="Nothing was started.",
     advice="Name a TOML file as docs/quality-flowcon.md describes it.",
 )
-MOST_MEMBERS = 100
-MOST_CPUS = 100_000
-LONGEST_S = 86_400.0
-
-_METRIC = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
 
 
 def read_pack(path: Path, *, home: Path | None = None) -> Pack:
@@ -107,47 +106,12 @@ def read_pack(path: Path, *, home: Path | None = None) -> Pack:
             key, what was found and what is expected.
     """
     content = read_limited(path, named=str(path), file=FILE)
-    document = parse_document(content, path=str(path), file=FILE)
-    pack = schema(Places(path.parent, home)).read(document)
+    places = Places(path.parent, home)
+    document = parse_document(content, path=str(path), file=FILE, places=places)
+    pack = document.read(Pack)
     if not pack.members and pack.inbox is None:
         document.refuse("expected members, inbox, or both")
     return pack
-
-
-def schema(places: Places) -> Schema[Pack]:
-    """Return the keys of a pack file whose paths start from *places*."""
-    return Schema(Section("", Pack, _keys(places)), ())
-
-
-def _keys(places: Places) -> tuple[Key, ...]:
-    return (
-        Key("members", _paths(places), "members"),
-        Key("inbox", path_from(places), "inbox"),
-        Key("stay", seconds(0.0, LONGEST_S), "stay_s"),
-        Key("sharing", one_of(SharingName), "sharing"),
-        Key("interval", seconds(0.1, LONGEST_S), "interval_s"),
-        Key("alpha", positive(), "alpha"),
-        Key("metric", matching(_METRIC, "the name of a metric"), "metric"),
-        Key("better", one_of(Better), "better"),
-        Key("means", one_of(MeansName), "means"),
-        Key("cpus", whole_number(1, MOST_CPUS), "cpus"),
-    )
-
-
-def _paths(places: Places) -> Kind[tuple[Path, ...]]:
-    one = path_from(places)
-
-    def read(value: object) -> tuple[Path, ...]:
-        if not isinstance(value, list) or len(value) > MOST_MEMBERS:
-            raise MismatchError
-        return tuple(one.read(item) for item in value)
-
-    return Kind(
-        f"a list of up to {MOST_MEMBERS} job files, such as "
-        '["digits/job.toml", "wine/job.toml"]',
-        read,
-        lambda paths: [str(path) for path in paths],
-    )
 
 
 # ----------------------------------------------------------------------

@@ -1,36 +1,36 @@
-"""Curve files: CSV with a header, samples and metrics; docs/trainers.md."""
+"""Trainers files of replays, and the curve files they name; docs/trainers.md.
 
-from __future__ import annotations
+A trainers file is TOML with one ``[[trainer]]`` table a kind of trainer; a curve file
+is CSV with a header, samples and metrics.
+"""
 
 import csv
 import math
-import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Annotated, Any
 
-from freetrain.config.schema import (
+from msgspec import Meta, Struct
+
+from freetrain.config.document import (
     FileKind,
     Table,
-    curve,
-    matching,
-    number,
-    one_of,
+    key_name,
+    keys_of,
     parse_document,
-    positive,
     read_limited,
-    seconds,
-    sizes,
-    trainer_name,
-    whole,
 )
+from freetrain.config.values import Positive, TrainerName, curve, named, seconds, sizes
 from freetrain.errors import BadDataError
 from freetrain.losscurve.outlook import Better
 from freetrain.priority.base import Target
 from freetrain.replay import trainers as builtin
 from freetrain.replay.trainers import (
     Costs,
+    QualityTruth,
+    Scaling,
     TrainerSpec,
     interpolate,
     measured_points,
@@ -38,19 +38,13 @@ from freetrain.replay.trainers import (
 )
 from freetrain.text import closest, shown
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from freetrain.replay.trainers import QualityTruth, Scaling
-
-
 # ----------------------------------------------------------------------
 # Curve files: CSV with a header, samples and metrics; docs/trainers.md.
 
 SAMPLES = ("samples", "progress", "iteration")
 """Columns that tell how far the training is, the best first."""
 
-FILE_curve_file = FileKind(
+CURVE_FILE = FileKind(
     what="curve file ",
     most_bytes=64 * 2**20,
     consequence="Nothing was replayed.",
@@ -71,7 +65,7 @@ def read_curve(
         UsageError: It has fewer than two different places.
     """
     name = named or str(path)
-    content = read_limited(path, named=name, file=FILE_curve_file)
+    content = read_limited(path, named=name, file=CURVE_FILE)
     text = content.decode("utf-8", errors="replace").splitlines()
     rows = csv.DictReader(line for line in text if line and line[0] != "#")
     columns = rows.fieldnames or ()
@@ -101,80 +95,63 @@ def _pairs(
 
 
 # ----------------------------------------------------------------------
-# What a trainers file says of quality: ``quality`` and ``target`` of a trainer.
+# The keys of a trainer
 
-_TEXT = re.compile(r"[^\x00-\x1f]{1,1024}")
-
-
-def quality_of(entry: Table, folder: Path, *, samples: float) -> QualityTruth | None:
-    """Return the curve that *entry* names, stretched to *samples*; None for none.
-
-    Args:
-        entry: A trainer's table.
-        folder: Where the names of files begin.
-        samples: Where the curve's last point is to lie.
-
-    Raises:
-        MissingInputError, BadDataError, UsageError: See ``read_curve``.
-        BadConfigurationError: A key is missing or not what it should be.
-    """
-    if not entry.has("quality"):
-        return None
-    table = entry.inner("quality")
-    table.refuse_unknown(("file", "metric", "better"))
-    file = table.take("file", matching(_TEXT, "the name of a CSV file"))
-    metric = table.take("metric", matching(_TEXT, "the name of a column"))
-    better = table.take("better", one_of(Better))
-    curve = read_curve(folder / file, metric, better, named=file)
-    return curve.scaled_to(samples)
-
-
-def target_of(entry: Table) -> Target | None:
-    """Return the target that *entry* states, None for none.
-
-    Raises:
-        BadConfigurationError: There is no metric, or a tier is not a number.
-    """
-    if not entry.has("target"):
-        return None
-    if not entry.has("quality"):
-        entry.refuse("a target without quality, expected the metric it is about")
-    table = entry.inner("target")
-    table.refuse_unknown(("deliver", "final"))
-    deliver = table.take("deliver", number())
-    final = table.take("final", number()) if table.has("final") else None
-    return Target(deliver=deliver, final=final)
-
-
-# ----------------------------------------------------------------------
-# Trainers files: TOML, one ``[[trainer]]`` table a kind; docs/trainers.md.
-
-KEYS = (
-    "name",
-    "count",
-    "arrival",
-    "every",
-    "samples",
-    "model",
-    "scaling",
-    "min_nodes",
-    "max_nodes",
-    "sizes",
-    "fixed_nodes",
-    "weight",
-    "deadline",
-    "quality",
-    "target",
-    "grow",
-    "shrink",
-    "start",
-    "checkpoint_every",
-)
 MOST_TRAINERS = 100_000
 LEAST_AMOUNT, MOST_AMOUNT = 1e-3, 1e18
 """Bounds of samples, samples a second and weights."""
 
-FILE_file = FileKind(
+_TEXT = r"[^\x00-\x1f]{1,1024}"
+
+
+class QualityTable(Struct, frozen=True, kw_only=True):
+    """``quality``: the curve of a metric."""
+
+    file: Annotated[str, named(_TEXT, "the name of a CSV file")]
+    metric: Annotated[str, named(_TEXT, "the name of a column")]
+    better: Better
+
+
+class TargetTable(Struct, frozen=True, kw_only=True):
+    """``target``: the values of the metric that are wanted."""
+
+    deliver: float
+    final: float | None = None
+
+
+class TrainerTable(Struct, frozen=True, kw_only=True, rename=key_name):
+    """``[[trainer]]``: a kind of trainers.
+
+    What ``Any`` stands for has limits that depend on the model: they are checked when
+    the model is known.
+    """
+
+    name: TrainerName
+    count: Annotated[int, Meta(ge=1, le=MOST_TRAINERS)] = 1
+    arrival_s: Annotated[float, seconds()] = 0.0
+    every_s: Annotated[float, seconds()] = 0.0
+    samples: Positive
+    model: Any = None
+    scaling: Annotated[
+        tuple[tuple[int, float], ...] | None, curve("samples a second")
+    ] = None
+    min_nodes: Any = None
+    max_nodes: Any = None
+    sizes: Any = None
+    fixed_nodes: Any = None
+    weight: Positive = 1.0
+    deadline_s: Annotated[float, seconds()] = math.inf
+    quality: QualityTable | None = None
+    target: TargetTable | None = None
+    grow_s: Annotated[float, seconds()] = builtin.GROW_S
+    shrink_s: Annotated[float, seconds()] = builtin.SHRINK_S
+    start_s: Annotated[float, seconds()] | None = None
+    checkpoint_every_s: Annotated[float, seconds()] = builtin.CHECKPOINT_EVERY_S
+
+
+KEYS = tuple(key.name for key in keys_of(TrainerTable))
+
+TRAINERS_FILE = FileKind(
     what="trainers file ",
     most_bytes=16 * 2**20,
     consequence="No trainer of this file was used.",
@@ -197,7 +174,7 @@ def read_trainers(path: Path, *, named: str | None = None) -> tuple[TrainerSpec,
             the file, the trainer, the key, what was found and what is expected.
     """
     name = named or str(path)
-    content = read_limited(path, named=name, file=FILE_file)
+    content = read_limited(path, named=name, file=TRAINERS_FILE)
     return parse_trainers(content, path=name, folder=path.parent)
 
 
@@ -222,20 +199,22 @@ def parse_trainers(
         trainers.extend(_copies(entry, scalings, folder or Path(), room=room))
     for name, uses in Counter(trainer.name for trainer in trainers).items():
         if uses > 1:
-            refused = Table(path, f"trainer {shown(name)}", {}, FILE_file.consequence)
+            refused = Table(
+                path, f"trainer {shown(name)}", {}, TRAINERS_FILE.consequence
+            )
             refused.refuse(f"{uses} trainers have this name, expected one")
     return tuple(trainers)
 
 
 def _entries(content: bytes, *, path: str) -> list[Table]:
-    document = parse_document(content, path=path, file=FILE_file)
+    document = parse_document(content, path=path, file=TRAINERS_FILE)
     whole_file = replace(document, where="the file")
     whole_file.refuse_unknown(("trainer",))
     tables = document.values.get("trainer", [])
     if not isinstance(tables, list) or not tables:
         whole_file.refuse("no trainer found, expected [[trainer]] tables")
     return [
-        Table(path, _where(table, number), table, FILE_file.consequence)
+        Table(path, _where(table, number), table, TRAINERS_FILE.consequence)
         if isinstance(table, dict)
         else whole_file.refuse("trainer is not a table, expected [[trainer]]")
         for number, table in enumerate(tables, start=1)
@@ -256,38 +235,40 @@ def _copies(
     *,
     room: int,
 ) -> list[TrainerSpec]:
-    entry.refuse_unknown(KEYS)
-    name = entry.take("name", trainer_name())
-    entry.require("samples")
-    count = entry.take_or("count", whole(1, MOST_TRAINERS), default=1)
-    if count > room:
+    if entry.has("target") and not entry.has("quality"):
+        entry.refuse("a target without quality, expected the metric it is about")
+    table = entry.read(TrainerTable)
+    if table.count > room:
         entry.refuse(f"more than {MOST_TRAINERS} trainers in one file")
-    scaling = _scaling(entry, scalings)
-    costs = _costs(entry)
-    samples = _believable(entry, "samples", entry.take("samples", positive()))
-    first_s = entry.take_or("arrival", seconds(), default=0.0)
-    every_s = entry.take_or("every", seconds(), default=0.0)
+    scaling = _scaling(entry, table, scalings)
     fixed_nodes = _fixed_nodes(entry, scaling)
-    weight = entry.take_or("weight", positive(), default=1.0)
-    _believable(entry, "weight", weight)
-    within_s = entry.take_or("deadline", seconds(), default=math.inf)
-    quality = quality_of(entry, folder, samples=samples)
-    target = target_of(entry)
-    digits = len(str(count))
+    _refuse_unbelievable(entry, "samples", table.samples)
+    _refuse_unbelievable(entry, "weight", table.weight)
+    quality = _quality(table.quality, folder, samples=table.samples)
+    wanted = table.target
+    target = Target(deliver=wanted.deliver, final=wanted.final) if wanted else None
+    costs = Costs(
+        grow_s=table.grow_s,
+        shrink_s=table.shrink_s,
+        start_s=table.grow_s if table.start_s is None else table.start_s,
+        checkpoint_every_s=table.checkpoint_every_s,
+    )
+    digits = len(str(table.count))
+    arrivals_s = [table.arrival_s + k * table.every_s for k in range(table.count)]
     return [
         TrainerSpec(
-            name=name if count == 1 else f"{name}-{k + 1:0{digits}d}",
+            name=table.name if table.count == 1 else f"{table.name}-{k:0{digits}d}",
             scaling=scaling,
-            samples=samples,
-            arrival_s=first_s + k * every_s,
+            samples=table.samples,
+            arrival_s=arrival_s,
             costs=costs,
             fixed_nodes=fixed_nodes,
-            weight=weight,
-            deadline_s=_deadline_s(first_s + k * every_s, within_s),
+            weight=table.weight,
+            deadline_s=_deadline_s(arrival_s, table.deadline_s),
             target=target,
             quality=quality,
         )
-        for k in range(count)
+        for k, arrival_s in enumerate(arrivals_s, start=1)
     ]
 
 
@@ -295,22 +276,28 @@ def _deadline_s(arrival_s: float, within_s: float) -> float | None:
     return arrival_s + within_s if within_s < math.inf else None
 
 
-def _costs(entry: Table) -> Costs:
-    grow_s = entry.take_or("grow", seconds(), default=builtin.GROW_S)
-    return Costs(
-        grow_s=grow_s,
-        shrink_s=entry.take_or("shrink", seconds(), default=builtin.SHRINK_S),
-        start_s=entry.take_or("start", seconds(), default=grow_s),
-        checkpoint_every_s=entry.take_or(
-            "checkpoint_every", seconds(), default=builtin.CHECKPOINT_EVERY_S
-        ),
-    )
+def _quality(
+    table: QualityTable | None, folder: Path, *, samples: float
+) -> QualityTruth | None:
+    """Return the curve that *table* names, its last point at *samples*."""
+    if table is None:
+        return None
+    path = folder / table.file
+    found = read_curve(path, table.metric, table.better, named=table.file)
+    return found.scaled_to(samples)
 
 
-def _scaling(entry: Table, scalings: dict[tuple[object, ...], Scaling]) -> Scaling:
+def _scaling(
+    entry: Table, table: TrainerTable, scalings: dict[tuple[object, ...], Scaling]
+) -> Scaling:
     if entry.has("model") == entry.has("scaling"):
         entry.refuse("expected either model or scaling, and not both")
-    model, points = _measured(entry) if entry.has("model") else _given(entry)
+    if table.scaling is not None:
+        model, points = table.name, dict(table.scaling)
+        for nodes, samples_per_s in table.scaling:
+            _refuse_unbelievable(entry, f"scaling at {nodes} nodes", samples_per_s)
+    else:
+        model, points = _measured(entry, table.model)
     counts = _sizes(entry, measured_nodes=max(points))
     key = (model, *sorted(points.items()), counts)
     if key not in scalings:
@@ -318,45 +305,48 @@ def _scaling(entry: Table, scalings: dict[tuple[object, ...], Scaling]) -> Scali
     return scalings[key]
 
 
-def _measured(entry: Table) -> tuple[str, dict[int, float]]:
+def _measured(entry: Table, model: object) -> tuple[str, dict[int, float]]:
     table = measured_points()
-    model = entry.values["model"]
     if not isinstance(model, str) or model not in table:
         hint = closest(str(model), tuple(table))
         entry.refuse_value("model", f"one of {', '.join(table)}.{hint}")
     return model, table[model]
 
 
-def _given(entry: Table) -> tuple[str, dict[int, float]]:
-    points = entry.take("scaling", curve("samples a second"))
-    for nodes, samples_per_s in dict(points).items():
-        _believable(entry, f"scaling at {nodes} nodes", samples_per_s)
-    return str(entry.values["name"]), dict(points)
-
-
-def _believable(entry: Table, what: str, amount: float) -> float:
-    """Return *amount*; refuse one with which sums and products lose all meaning."""
-    if not LEAST_AMOUNT <= amount <= MOST_AMOUNT:
-        entry.refuse(
-            f"{what} = {amount:g}, expected a number from {LEAST_AMOUNT:g} "
-            f"to {MOST_AMOUNT:g}"
-        )
-    return amount
-
-
 def _sizes(entry: Table, *, measured_nodes: int) -> tuple[int, ...]:
-    least = entry.take_or("min_nodes", whole(1, measured_nodes), default=1)
-    most = entry.take_or("max_nodes", whole(1, measured_nodes), default=measured_nodes)
+    least = _nodes(entry, "min_nodes", most=measured_nodes, default=1)
+    most = _nodes(entry, "max_nodes", most=measured_nodes, default=measured_nodes)
     if least > most:
         entry.refuse(f"min_nodes = {least} is above max_nodes = {most}")
     allowed = range(least, most + 1)
-    return entry.take_or("sizes", sizes(allowed), default=tuple(allowed))
+    if not entry.has("sizes"):
+        return tuple(allowed)
+    found: tuple[int, ...] = entry.take(
+        "sizes", Annotated[tuple[int, ...], sizes(allowed)]
+    )
+    return found
+
+
+def _nodes(entry: Table, key: str, *, most: int, default: int) -> int:
+    if not entry.has(key):
+        return default
+    return int(entry.take(key, Annotated[int, Meta(ge=1, le=most)]))
 
 
 def _fixed_nodes(entry: Table, scaling: Scaling) -> int:
     fitting = [size for size in scaling.sizes if size <= builtin.FIXED_NODES]
     default = max(fitting, default=scaling.sizes[0])
-    fixed = entry.take_or("fixed_nodes", whole(1, scaling.sizes[-1]), default=default)
+    most = scaling.sizes[-1]
+    fixed = _nodes(entry, "fixed_nodes", most=most, default=default)
     if fixed not in scaling.sizes:
         entry.refuse_value("fixed_nodes", "one of the sizes the trainer can run on")
     return fixed
+
+
+def _refuse_unbelievable(entry: Table, what: str, amount: float) -> None:
+    """Refuse an amount with which sums and products lose all meaning."""
+    if not LEAST_AMOUNT <= amount <= MOST_AMOUNT:
+        entry.refuse(
+            f"{what} = {amount:g}, expected a number from {LEAST_AMOUNT:g} "
+            f"to {MOST_AMOUNT:g}"
+        )

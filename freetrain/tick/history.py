@@ -272,7 +272,7 @@ def unit_of(job: TrainerJob) -> str:
     """Return what *job*'s work is counted in: ``samples``, ``step`` or ``epoch``."""
     if job.elastic or job.progress is None:
         return _UNITS[0]
-    reported = job.progress.told
+    reported = job.progress.reported
     return next((unit for unit in _UNITS if unit in reported), _UNITS[0])
 
 

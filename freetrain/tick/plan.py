@@ -13,7 +13,8 @@ from freetrain.broker.lease import uuid_in
 from freetrain.broker.limits import Mode
 from freetrain.broker.pool import Trainer
 from freetrain.broker.yielding import NO_CLAIMS, find_claims
-from freetrain.config.job import Nodes, requirement_of
+from freetrain.config.job import Nodes
+from freetrain.config.site import requirement_of
 from freetrain.planning.settings import HORIZON_S
 from freetrain.tick.lookahead import look_ahead, tried
 from freetrain.tick.observe import margin_s

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from freetrain.agent.seen import judge
+from freetrain.config.document import Places
 from freetrain.config.job import parse_job
-from freetrain.config.schema import Places
 from freetrain.errors import BadConfigurationError, BadDataError
 from freetrain.launch.request import logs_of
 from freetrain.losscurve.fit import (

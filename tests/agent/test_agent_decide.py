@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from msgspec import structs
+
 from freetrain.agent.rules import decide
 from freetrain.agent.seen import (
     EndOwnJob,
@@ -36,7 +38,7 @@ def generation(number: int, *keys: LeaseKey) -> GenerationSeen:
 
 def launches(*earlier: GenerationSeen, elastic: bool = True) -> list[int | None]:
     trainer = TrainerSeen(
-        job=replace(a_job("t"), elastic=elastic),
+        job=structs.replace(a_job("t"), elastic=elastic),
         newest=generation(9, ME),
         earlier=earlier,
     )

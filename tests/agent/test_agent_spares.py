@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec import structs
 
 from freetrain.agent.seen import is_failure
 from freetrain.config.job import Launch
@@ -15,7 +15,7 @@ def cluster_of(*trainers: str) -> ModelCluster:
     """Return one with two leases, and trainers that want spares."""
     cluster = ModelCluster()
     for name in trainers:
-        cluster.add_trainer(replace(a_job(name), launch=Launch(spare=True)))
+        cluster.add_trainer(structs.replace(a_job(name), launch=Launch(spare=True)))
     for _ in range(2):
         cluster.add_lease()
     return cluster

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
+
+from msgspec import structs
 
 from freetrain.config.job import Nodes, Restart
 from freetrain.state.files import GAVE_UP, Ended
@@ -13,7 +14,7 @@ from tests.agent.model_cluster import TRAINER, ModelCluster, a_job
 def test_a_trainer_goes_on_only_with_sizes_that_its_user_allows() -> None:
     cluster = ModelCluster()
     nodes = Nodes(max_nodes=4, only=(2, 4))
-    cluster.add_trainer(replace(a_job(), nodes=nodes))
+    cluster.add_trainer(structs.replace(a_job(), nodes=nodes))
     keys = [cluster.add_lease() for _ in range(4)]
     cluster.assign(*keys)
     cluster.run_until(lambda: cluster.training() == [1])
@@ -31,7 +32,7 @@ def test_a_trainer_goes_on_only_with_sizes_that_its_user_allows() -> None:
 def test_a_program_that_fails_is_tried_again_later_and_then_no_more() -> None:
     cluster = ModelCluster()
     restart = Restart(attempts=3, wait_s=5.0)
-    cluster.add_trainer(replace(a_job(), restart=restart))
+    cluster.add_trainer(structs.replace(a_job(), restart=restart))
     cluster.fails_s = 1.0
     keys = [cluster.add_lease() for _ in range(2)]
     cluster.assign(*keys)
@@ -64,7 +65,7 @@ def test_a_world_that_is_launched_ahead_is_given_up_when_a_later_one_comes() -> 
 
 def test_a_program_that_is_not_elastic_is_launched_when_the_last_one_is_swept() -> None:
     cluster = ModelCluster()
-    cluster.add_trainer(replace(a_job(), elastic=False))
+    cluster.add_trainer(structs.replace(a_job(), elastic=False))
     keys = [cluster.add_lease() for _ in range(3)]
     cluster.assign(*keys[:2])
     cluster.run_until(lambda: cluster.training() == [1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from freetrain.agent.seen import GO_ON, judge
 from freetrain.config.job import Checkpoint, Restart
@@ -12,7 +13,7 @@ from freetrain.state.files import GAVE_UP, Ended, Ending
 from tests.agent.model_cluster import a_job
 from tests.exchange.endings import an_ending
 
-JOB = replace(a_job(), restart=Restart(attempts=3, wait_s=10.0))
+JOB = structs.replace(a_job(), restart=Restart(attempts=3, wait_s=10.0))
 CRASH = an_ending(1, Ended.KILLED, exit_code=1, author="")
 ERROR = replace(CRASH, ended=Ended.FAILED, message="KeyError: 'x'")
 RESCALE = replace(CRASH, ended=Ended.RESCALED, was_asked=True)
@@ -38,7 +39,7 @@ def test_the_last_of_its_attempts_ends_it_and_says_why() -> None:
 
 
 def test_no_attempts_means_that_the_first_failure_is_the_last() -> None:
-    job = replace(JOB, restart=Restart(attempts=0))
+    job = structs.replace(JOB, restart=Restart(attempts=0))
 
     assert judge([CRASH], job).is_final
 
@@ -75,7 +76,7 @@ def test_what_is_over_stays_over(ended: Ended) -> None:
 
 
 def test_a_program_that_tells_of_no_commit_had_made_some_when_it_ran_for_long() -> None:
-    job = replace(JOB, elastic=False, checkpoint=Checkpoint(every_s=60.0))
+    job = structs.replace(JOB, elastic=False, checkpoint=Checkpoint(every_s=60.0))
     long_run = replace(ERROR, ended_s=121.0)
 
     assert judge([long_run] * 9, job).wait_s == 10.0

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from freetrain.state.files import Ended, lease_name
 from tests.agent_live.ground import a_live_job
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slurm
 def forked(ground: Ground) -> tuple[tuple[Member, ...], int]:
     """Return three leases, and the generation of forks in which two of them train."""
     job = a_live_job(ground.state.path)
-    ground.prepare(replace(job, launch=replace(job.launch, spare=True)))
+    ground.prepare(structs.replace(job, launch=structs.replace(job.launch, spare=True)))
     leases = ground.leases(3)
     ground.assign(*leases[:2])
     ground.wait_for_training(1)

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from freetrain.broker.lease import LeaseKey
+from freetrain.config.document import Places, toml_value
 from freetrain.config.job import parse_job, render_job
-from freetrain.config.schema import Places, toml_value
 from freetrain.state.database import open_store
 from freetrain.state.files import Assigned, Ended, Member, create_assigned
 from freetrain.state.tables import TrainerState, put_trainers

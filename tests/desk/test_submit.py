@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import stat
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from freetrain.client.submit import Begin, Wish, left_over
 from freetrain.config.job import Checkpoint, Nodes, read_job
@@ -70,7 +70,7 @@ def test_submitted_twice_it_is_one(tmp_path: Path) -> None:
 def test_a_name_that_is_taken_is_refused_with_what_differs(tmp_path: Path) -> None:
     state, job = a_state(tmp_path), a_job(tmp_path)
     submitted(state, job)
-    other = replace(job, nodes=Nodes(max_nodes=4), weight=2.0)
+    other = structs.replace(job, nodes=Nodes(max_nodes=4), weight=2.0)
 
     with pytest.raises(UsageError, match=r"differs .* in weight, \[nodes\] max\. "):
         submitted(state, other)
@@ -80,7 +80,7 @@ def test_a_name_that_is_taken_is_refused_with_what_differs(tmp_path: Path) -> No
 
 def test_after_a_crash_before_the_row_a_second_submit_mends_it(tmp_path: Path) -> None:
     state, job = a_state(tmp_path), a_job(tmp_path)
-    submitted(state, replace(job, weight=3.0))
+    submitted(state, structs.replace(job, weight=3.0))
     with open_store(state.path, uid=UID) as connection:
         remove_trainer(connection, "digits")
 
@@ -102,7 +102,7 @@ def test_after_a_crash_while_a_folder_was_put_away_the_next_submit_mends_it(
     folder.path.mkdir()
     (folder.path / ".job.toml.new").write_text("half a fi")
 
-    told = submitted(state, replace(job, weight=2.0))
+    told = submitted(state, structs.replace(job, weight=2.0))
 
     assert told.begin is Begin.ANEW
     assert read_job(folder.job).weight == 2.0
@@ -123,7 +123,7 @@ def test_files_that_went_missing_are_written_again(tmp_path: Path) -> None:
 
 def test_a_submission_that_fails_leaves_no_trainer(tmp_path: Path) -> None:
     state, job = a_state(tmp_path), a_job(tmp_path)
-    submitted(state, replace(job, name="other"))
+    submitted(state, structs.replace(job, name="other"))
     (state.trainers / "digits").write_text("in the way")
 
     with pytest.raises(OSError, match=r"exists|directory"):
@@ -156,7 +156,7 @@ def test_another_job_may_have_an_ended_ones_name_and_not_its_checkpoints(
     end(state, "digits", 1, Ended.FINISHED)
     put_state(state, "digits", ended)
 
-    told = submitted(state, replace(job, weight=2.0))
+    told = submitted(state, structs.replace(job, weight=2.0))
 
     assert told.begin is Begin.ANEW
     assert told.put_away is not None
@@ -191,7 +191,7 @@ def test_going_on_keeps_the_checkpoints_and_begins_above_all_generations(
     end(state, "digits", 3, Ended.FINISHED)
     put_state(state, "digits", TrainerState.FINISHED)
 
-    told = submitted(state, replace(job, weight=2.0), wish=Wish.GO_ON)
+    told = submitted(state, structs.replace(job, weight=2.0), wish=Wish.GO_ON)
 
     newest = newest_assigned(folder)
     assert (told.begin, told.left.step) == (Begin.GO_ON, 70)
@@ -228,7 +228,7 @@ def test_an_ended_trainers_own_folder_is_not_begun_in_by_accident(
     put_state(state, "digits", TrainerState.FINISHED)
 
     with pytest.raises(UsageError, match=r"of 70 steps.*--go-on"):
-        submitted(state, replace(job, weight=2.0))
+        submitted(state, structs.replace(job, weight=2.0))
 
     assert rows(state)["digits"].state is TrainerState.FINISHED
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from freetrain.config.site import PlannerSettings
 from freetrain.doctor import checks as state_checks
@@ -227,7 +228,7 @@ def test_a_forecaster_that_nobody_asks_is_warned_of(
     tmp_path: Path, planner: PlannerSettings, verdict: Verdict, seen: str
 ) -> None:
     subject = a_subject(tmp_path, {"PATH": "/nowhere"})
-    site = replace(subject.site, planner=planner)
+    site = structs.replace(subject.site, planner=planner)
 
     found = by_name(list(look_at_ticks(replace(subject, site=site))))
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from freetrain.config.site import Caps, HoleSettings, LeaseSettings, Mode, Site
 from freetrain.doctor import checks as cluster
@@ -41,7 +42,7 @@ def mode(**changes: object) -> list[Finding]:
 
 def test_the_partition_is_the_one_named_or_the_default() -> None:
     default = replace(MAIN, is_default=True)
-    unnamed = replace(SITE, lease=LeaseSettings())
+    unnamed = structs.replace(SITE, lease=LeaseSettings())
 
     assert cluster.partition_of(SITE, (default, OURS)) == OURS
     assert cluster.partition_of(unnamed, (default, OURS)) == default
@@ -90,7 +91,7 @@ def test_giving_way_by_ourselves_costs_others_a_tick() -> None:
 
 
 def test_a_mode_that_was_asked_for_is_the_mode() -> None:
-    asked = replace(SITE, lease=replace(SITE.lease, mode=Mode.YIELD))
+    asked = structs.replace(SITE, lease=structs.replace(SITE.lease, mode=Mode.YIELD))
 
     (found,) = cluster.look_at_mode(asked, CONFIG, OURS, (MAIN, OURS))
 
@@ -111,7 +112,7 @@ def test_complete_wait_with_an_epilog_is_told_with_what_it_cost_others() -> None
 
 def test_an_epilog_of_unknown_length_is_asked_for() -> None:
     found = cluster.look_at_endings(SITE, config(has_epilog=True))
-    known = replace(SITE, holes=HoleSettings(epilog_s=8.0))
+    known = structs.replace(SITE, holes=HoleSettings(epilog_s=8.0))
 
     assert "[holes] epilog" in found.advice
     assert cluster.look_at_endings(known, config(has_epilog=True)).advice == ""
@@ -159,7 +160,7 @@ def test_small_arrays_mean_more_requests() -> None:
     assert cluster.look_at_arrays(SITE, config(max_array_size=1)).verdict == "warn"
     several = cluster.look_at_arrays(SITE, config(max_array_size=10))
     assert "several arrays" in several.seen
-    few = replace(SITE, caps=Caps(requests_per_tick=5))
+    few = structs.replace(SITE, caps=Caps(requests_per_tick=5))
     assert cluster.look_at_arrays(few, config(max_array_size=10)).seen == "10"
 
 
@@ -172,8 +173,8 @@ def test_a_partitions_own_overrun_counts_before_the_clusters() -> None:
 
 
 def test_leases_that_share_nodes_must_say_how_many_processors() -> None:
-    shared = replace(SITE, lease=replace(SITE.lease, exclusive=False))
-    sized = replace(shared, lease=replace(shared.lease, cpus=4))
+    shared = structs.replace(SITE, lease=structs.replace(SITE.lease, exclusive=False))
+    sized = structs.replace(shared, lease=structs.replace(shared.lease, cpus=4))
 
     assert "--mem=0" in cluster.look_at_nodes(SITE, CONFIG).seen
     assert cluster.look_at_nodes(shared, CONFIG).verdict is Verdict.WARN
@@ -182,7 +183,7 @@ def test_leases_that_share_nodes_must_say_how_many_processors() -> None:
 
 def test_a_nice_that_fair_share_outweighs_is_warned_of() -> None:
     fair = config(priority_type="priority/multifactor")
-    nicer = replace(SITE, lease=replace(SITE.lease, nice=1_000_000))
+    nicer = structs.replace(SITE, lease=structs.replace(SITE.lease, nice=1_000_000))
 
     assert cluster.look_at_priority(SITE, CONFIG, OURS).verdict is Verdict.OK
     assert cluster.look_at_priority(SITE, fair, OURS).verdict is Verdict.WARN

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.client.submit import remarks
+from freetrain.config.document import Places
 from freetrain.config.job import parse_job
-from freetrain.config.schema import Places
 from freetrain.errors import BadConfigurationError
 from freetrain.launch.base import launcher_of
 from freetrain.launch.local import LocalLauncher, this_node

@@ -9,6 +9,7 @@ from signal import SIGKILL
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from freetrain.agent.machine import marked_processes, send
 from freetrain.elastic.files import Clock
@@ -46,7 +47,7 @@ class PackPlace:
         pack = self.stage.folder / "pack.toml"
         pack.write_text(text)
         a_job = job("pack", directory=pack.parent)
-        a_job = replace(a_job, launch=replace(a_job.launch, pack=pack))
+        a_job = structs.replace(a_job, launch=structs.replace(a_job.launch, pack=pack))
         head = this_node({"PATH": os.environ["PATH"], "SLURM_CONF": "/slurm.conf"})
         assigned = request(a_job, nodes=("n1",)).assigned
         world = LocalLauncher(self.state, head, SystemRandom()).launch(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from tests.cluster.waiting import wait_for
 from tests.launch_live.launcher_kinds import NAMES, Kind, kind_of
@@ -50,7 +50,7 @@ def test_a_world_over_three_jobs_comes_up_trains_and_stops_when_asked(
 def test_two_processes_on_each_node_are_one_world(trio: Trio, kind: Kind) -> None:
     if kind.name == "custom":
         pytest.skip("its command says how many processes a node has")
-    launch = replace(kind.launch, processes_per_node=2)
+    launch = structs.replace(kind.launch, processes_per_node=2)
     world = trio.launch(trio.job(launch, **kind.extra), members=trio.members[:2])
 
     ranks = trio.ranks(world, 4)
@@ -109,7 +109,7 @@ def test_ranks_on_the_head_itself_carry_its_lease_s_mark(trio: Trio) -> None:
         f'{mpirun} "$@"\n'
     )
     wrapper.chmod(0o755)
-    launch = replace(kind.launch, executable=str(wrapper))
+    launch = structs.replace(kind.launch, executable=str(wrapper))
     world = trio.launch(trio.job(launch, **kind.extra))
 
     ranks = trio.ranks(world, 3)

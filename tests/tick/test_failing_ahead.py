@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
+from msgspec import structs
 
 from freetrain.broker.actions import EndLeases, EndReason
 from freetrain.config.site import Mode
@@ -34,7 +35,9 @@ if TYPE_CHECKING:
 def world(quick_folder: Path) -> TickWorld:
     """Return one in which somebody waits for three of eight nodes, all leased."""
     made = looking_ahead(tick_world(quick_folder))
-    made.site = replace(made.site, lease=replace(made.site.lease, mode=Mode.YIELD))
+    made.site = structs.replace(
+        made.site, lease=structs.replace(made.site.lease, mode=Mode.YIELD)
+    )
     running(made, most=8)
     made.slurm.standin.add([theirs(made) for _ in range(3)])
     return made

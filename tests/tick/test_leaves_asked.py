@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from freetrain.config.site import PlannerSettings
 from freetrain.tick.lookahead import ASKED_EVERY_S, Leaves, leaves_of
@@ -210,7 +211,7 @@ def test_what_was_kept_and_cannot_be_read_is_asked_for_anew(spoilt: object) -> N
 def world(quick_folder: Path) -> TickWorld:
     world = tick_world(quick_folder)
     planner = PlannerSettings(policy="lookahead")
-    return replace(world, site=replace(world.site, planner=planner))
+    return replace(world, site=structs.replace(world.site, planner=planner))
 
 
 def topologies_asked(world: TickWorld) -> int:

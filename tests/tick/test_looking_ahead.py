@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from freetrain.config.site import Caps, PlannerSettings
 from freetrain.demo.fake_slurm import cluster as keeping
@@ -36,7 +37,7 @@ def world(quick_folder: Path) -> TickWorld:
 
 def looking_ahead(world: TickWorld) -> TickWorld:
     planner = PlannerSettings(policy="lookahead")
-    return replace(world, site=replace(world.site, planner=planner))
+    return replace(world, site=structs.replace(world.site, planner=planner))
 
 
 def kept(world: TickWorld) -> dict[str, Any]:
@@ -136,8 +137,8 @@ def test_another_forecaster_learns_anew_and_the_report_says_so(
     world: TickWorld,
 ) -> None:
     world.tick()
-    other = replace(world.site.planner, forecaster="life-table")
-    world = replace(world, site=replace(world.site, planner=other))
+    other = structs.replace(world.site.planner, forecaster="life-table")
+    world = replace(world, site=structs.replace(world.site, planner=other))
     world.now_s += 60.0
     page, first = world.tick().status, kept(world)
     assert page.forecaster == "life-table"
@@ -268,7 +269,7 @@ def test_leases_start_where_nodes_are_expected_to_stay(world: TickWorld) -> None
 
 
 def test_leases_are_kept_off_nodes_that_are_beyond_the_cap(world: TickWorld) -> None:
-    world = replace(world, site=replace(world.site, caps=Caps(leases=2)))
+    world = replace(world, site=structs.replace(world.site, caps=Caps(leases=2)))
     world.tick()
     for _ in range(12):
         taken(world, "n1", "n2", "n3", "n4", run_s=200.0)

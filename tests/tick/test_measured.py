@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from freetrain.config.job import (
     Nodes,
@@ -62,7 +63,7 @@ def job(**changes: object) -> TrainerJob:
     made = TrainerJob(
         name="a", command=("x",), directory=Path("/"), nodes=Nodes(max_nodes=4)
     )
-    return replace(made, **changes)  # type: ignore[arg-type]
+    return structs.replace(made, **changes)
 
 
 def speeds(one: TrainerJob, known: LearnedScaling) -> NDArray[np.float64]:

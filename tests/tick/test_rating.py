@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from freetrain.config.job import (
     Deadline,
@@ -68,7 +68,7 @@ def job(**changes: object) -> TrainerJob:
     made = TrainerJob(
         name="a", command=("x",), directory=Path("/"), nodes=Nodes(max_nodes=4)
     )
-    return replace(made, **changes)  # type: ignore[arg-type]
+    return structs.replace(made, **changes)
 
 
 def candidate(

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import structs
 
 from freetrain.config.site import PlannerSettings
 from freetrain.lookahead.base import Prospect
@@ -27,7 +28,7 @@ def world(quick_folder: Path) -> TickWorld:
     """Return one in which a trainer holds nodes, and another forecast is kept."""
     world = tick_world(quick_folder)
     planner = PlannerSettings(policy="lookahead")
-    world = replace(world, site=replace(world.site, planner=planner))
+    world = replace(world, site=structs.replace(world.site, planner=planner))
     world.submit("a", most=3)
     for _ in range(3):
         world.tick()

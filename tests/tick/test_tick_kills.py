@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from freetrain.config.site import PlannerSettings
 from freetrain.state.database import read_store
@@ -90,7 +91,7 @@ def never_asked(world: TickWorld) -> None:
 def looking_ahead(world: TickWorld) -> None:
     """Somebody takes nodes, and what is expected of nodes is learned at each look."""
     planner = PlannerSettings(policy="lookahead")
-    world.site = replace(world.site, planner=planner)
+    world.site = structs.replace(world.site, planner=planner)
     world.tick()
     taken = {"due_s": world.now_s, "wanted": ["n1", "n2"], "run_s": 60.0}
     world.slurm.standin.add([theirs(world, **taken)])
@@ -181,7 +182,7 @@ def copied(world: TickWorld, to: Path) -> TickWorld:
         world,
         folder=StateDir(state),
         slurm=FakeSlurm(to / world.slurm.folder.name),
-        site=replace(world.site, state_directory=state),
+        site=structs.replace(world.site, state_directory=state),
     )
 
 

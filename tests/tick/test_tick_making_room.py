@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from freetrain.broker.actions import EndReason
 from freetrain.config.site import HoleSettings, Mode
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
 @pytest.fixture
 def world(quick_folder: Path) -> TickWorld:
     made = tick_world(quick_folder)
-    made.site = replace(made.site, lease=replace(made.site.lease, mode=Mode.YIELD))
+    made.site = structs.replace(
+        made.site, lease=structs.replace(made.site.lease, mode=Mode.YIELD)
+    )
     return made
 
 
@@ -62,14 +65,16 @@ def test_a_careful_tick_tells_of_whom_it_had_no_time_to_try(world: TickWorld) ->
     (said,) = problems(itertools.count().__next__)
     assert said.startswith("careful: the ends of 1 running jobs could not be tried")
     assert problems(lambda: 0.0) == ()
-    world.site = replace(world.site, lease=replace(world.site.lease, careful=False))
+    world.site = structs.replace(
+        world.site, lease=structs.replace(world.site.lease, careful=False)
+    )
     assert problems(itertools.count().__next__) == ()
 
 
 def test_a_job_that_could_start_at_once_need_not_wait_for_its_planned_start(
     world: TickWorld,
 ) -> None:
-    world.site = replace(world.site, holes=HoleSettings(margin_s=60.0))
+    world.site = structs.replace(world.site, holes=HoleSettings(margin_s=60.0))
     running(world, 8)
     planned = {"due_s": world.now_s + 50.0, "wanted": ["n1", "n2"]}
     world.slurm.standin.add([theirs(world, **planned)])
@@ -147,7 +152,7 @@ def test_a_lease_that_lasts_is_kept_off_nodes_on_which_somebody_is_booked(
     # Somebody needs seven nodes, of which two are held for half an hour. Slurm will
     # take the first seven then, so that the last of the eight is free for longer; so
     # far it means to start that job hours later, and lets leases begin anywhere.
-    world.site = replace(world.site, holes=HoleSettings(margin_s=300.0))
+    world.site = structs.replace(world.site, holes=HoleSettings(margin_s=300.0))
     held = {"partition": "main", "limit_s": 1_800.0, "run_s": 1_800.0}
     waits = [f"n{k}" for k in range(1, 8)]
     world.slurm.standin.add(
@@ -172,7 +177,9 @@ def test_a_careful_tick_keeps_leases_off_nodes_that_it_leaves_alone(
 ) -> None:
     # Six nodes are needed by whom one end would let start, and five are held. Slurm
     # would put a lease on the first idle one, and the next tick would give it up.
-    world.site = replace(world.site, lease=replace(world.site.lease, careful=True))
+    world.site = structs.replace(
+        world.site, lease=structs.replace(world.site.lease, careful=True)
+    )
     held = {"due_s": world.now_s, "limit_s": 3_600.0, "run_s": 3_600.0}
     ends_s, first = world.now_s + 3_600.0, [f"n{k}" for k in range(1, 5)]
     world.slurm.standin.add(
@@ -200,7 +207,7 @@ def test_a_lease_that_begins_is_over_before_somebody_who_waits_could_start(
 ) -> None:
     # One of the eight nodes that somebody needs is held for half an hour; what backfill
     # planned last is of before that was known.
-    world.site = replace(world.site, holes=HoleSettings(margin_s=300.0))
+    world.site = structs.replace(world.site, holes=HoleSettings(margin_s=300.0))
     everywhere = [f"n{k}" for k in range(1, 9)]
     held = {"wanted": ["n8"], "due_s": world.now_s, "run_s": 1_800.0}
     world.slurm.standin.add(

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import structs
 
+from freetrain.config.document import Places
 from freetrain.config.job import render_job
-from freetrain.config.schema import Places
 from freetrain.config.site import parse_site
 from freetrain.demo.fake_slurm import cluster as keeping
 from freetrain.demo.fake_slurm.cluster import Job, JobState
@@ -208,7 +209,7 @@ def test_what_is_over_stays_over_and_what_is_resumed_goes_on_counting(
 
 def test_a_trainer_of_it_grows_by_a_generation_of_its_own(world: TickWorld) -> None:
     job = world.job("steady")
-    grown = replace(job, nodes=replace(job.nodes, max_nodes=3))
+    grown = structs.replace(job, nodes=structs.replace(job.nodes, max_nodes=3))
     world.put(replace(world.row("steady"), job=render_job(grown)))
     ending = an_ending(1, Ended.FINISHED, exit_code=0, message="all samples done")
     create_ending(world.folder.trainer("grower"), ending)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from freetrain.agent.command import TO_SWEEP
 from freetrain.broker.limits import Mode
@@ -53,13 +54,13 @@ def job(**changes: object) -> TrainerJob:
     made = TrainerJob(
         name="a", command=("x",), directory=Path("/"), nodes=Nodes(max_nodes=8)
     )
-    return replace(made, **changes)  # type: ignore[arg-type]
+    return structs.replace(made, **changes)
 
 
 def test_every_setting_of_the_site_becomes_a_limit() -> None:
-    site = replace(
+    site = structs.replace(
         SITE,
-        lease=replace(SITE.lease, shortest_s=150.0, longest_s=3_600.0),
+        lease=structs.replace(SITE.lease, shortest_s=150.0, longest_s=3_600.0),
         caps=settings.Caps(
             leases=7, requests_per_tick=5, rpcs_per_tick=3, churn_per_hour=9
         ),
@@ -120,13 +121,17 @@ def test_slurm_makes_room_only_where_it_does_so_for_everybody(
 
 
 def test_what_the_site_says_about_the_mode_counts() -> None:
-    site = replace(SITE, lease=replace(SITE.lease, mode=settings.Mode.YIELD))
+    site = structs.replace(
+        SITE, lease=structs.replace(SITE.lease, mode=settings.Mode.YIELD)
+    )
 
     assert mode_of(site, CONFIG, OURS, partitions=[OURS, MAIN]) is Mode.YIELD
 
 
 def test_holes_are_left_early_enough_for_overrun_kill_and_epilog() -> None:
-    own = replace(SITE, holes=settings.HoleSettings(margin_s=45.0, epilog_s=8.0))
+    own = structs.replace(
+        SITE, holes=settings.HoleSettings(margin_s=45.0, epilog_s=8.0)
+    )
     late = replace(OURS, over_time_limit_s=60.0)
 
     assert margin_s(SITE, CONFIG, OURS) == CONFIG.kill_wait_s
@@ -209,7 +214,7 @@ def test_the_planner_is_the_one_that_the_site_names() -> None:
 
     own = settings.PlannerSettings(solver=Solver.HIGHS, solver_limit_s=3.0)
     planner_of(own, background=frozenset(), make=make)
-    equal = replace(own, policy="equal")
+    equal = structs.replace(own, policy="equal")
     planner_of(equal, background=frozenset(), make=make)
 
     assert made == [(SolverName.HIGHS, 3.0)]
@@ -230,7 +235,7 @@ def test_no_path_breaks_out_of_the_lease_script(tmp_path: Path, status: int) -> 
     environment = replace(
         world.environment, path=f"{odd}:/usr/bin:/bin", python=str(python)
     )
-    site = replace(SITE, state_directory=odd, launch_agent=odd / "agent")
+    site = structs.replace(SITE, state_directory=odd, launch_agent=odd / "agent")
 
     path = odd / "lease.sh"
     assert write_lease_script(path, lease_script(environment, site))

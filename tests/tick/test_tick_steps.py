@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from freetrain.config.site import LeaseSettings, Mode, PlannerSettings
 from freetrain.demo.fake_slurm import cluster as keeping
@@ -182,7 +183,9 @@ def test_equal_shares_where_the_site_wants_them(quick_folder: Path) -> None:
 
 def test_without_preemption_leases_make_room_for_anybody(quick_folder: Path) -> None:
     world = tick_world(quick_folder)
-    world.site = replace(world.site, lease=replace(world.site.lease, mode=Mode.YIELD))
+    world.site = structs.replace(
+        world.site, lease=structs.replace(world.site.lease, mode=Mode.YIELD)
+    )
     first = running(world, most=8)
     world.slurm.standin.add([theirs(world)])
 

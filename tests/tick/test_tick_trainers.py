@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from freetrain.state.database import read_store
 from freetrain.state.files import (
@@ -244,8 +245,10 @@ def test_who_takes_longer_to_start_than_gains_are_counted_over_is_told(
     assert said.startswith("a: starting takes 180 s")
     assert "counted over 120 s" in said
 
-    patient = replace(world.site.planner, t_fwd_s=600.0)
-    longer = replace(world, site=replace(world.site, planner=patient)).tick().status
+    patient = structs.replace(world.site.planner, t_fwd_s=600.0)
+    longer = (
+        replace(world, site=structs.replace(world.site, planner=patient)).tick().status
+    )
 
     assert longer.done["leases asked for"] > 0
     assert longer.problems == ()
@@ -253,9 +256,9 @@ def test_who_takes_longer_to_start_than_gains_are_counted_over_is_told(
 
 def test_who_trains_is_not_said_never_to_start(world: TickWorld) -> None:
     running(world, "a", 2)
-    hasty = replace(world.site.planner, t_fwd_s=1.0)
+    hasty = structs.replace(world.site.planner, t_fwd_s=1.0)
 
-    page = replace(world, site=replace(world.site, planner=hasty)).tick().status
+    page = replace(world, site=structs.replace(world.site, planner=hasty)).tick().status
 
     assert not [said for said in page.problems if "never started" in said]
 
@@ -264,11 +267,13 @@ def test_in_its_first_hour_looking_ahead_starts_whom_the_published_planner_start
     world: TickWorld,
 ) -> None:
     world.submit("a", '[costs]\nstart = "3min"')
-    ahead = replace(world.site.planner, policy="lookahead")
-    patient = replace(ahead, t_fwd_s=600.0)
+    ahead = structs.replace(world.site.planner, policy="lookahead")
+    patient = structs.replace(ahead, t_fwd_s=600.0)
 
-    page = replace(world, site=replace(world.site, planner=ahead)).tick().status
-    longer = replace(world, site=replace(world.site, planner=patient)).tick().status
+    page = replace(world, site=structs.replace(world.site, planner=ahead)).tick().status
+    longer = (
+        replace(world, site=structs.replace(world.site, planner=patient)).tick().status
+    )
 
     assert page.done["leases asked for"] == 0
     (said,) = page.problems
@@ -279,9 +284,9 @@ def test_in_its_first_hour_looking_ahead_starts_whom_the_published_planner_start
 
 def test_looking_ahead_tells_of_a_start_beyond_its_horizon(world: TickWorld) -> None:
     world.submit("a", '[costs]\nstart = "10min"')
-    ahead = replace(world.site.planner, policy="lookahead")
+    ahead = structs.replace(world.site.planner, policy="lookahead")
 
-    page = replace(world, site=replace(world.site, planner=ahead)).tick().status
+    page = replace(world, site=structs.replace(world.site, planner=ahead)).tick().status
 
     (said,) = page.problems
     assert "counted over 500 s" in said

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from msgspec import structs
+
 from freetrain.broker.lease import LeaseKey, uuid_in
+from freetrain.config.document import Places
 from freetrain.config.job import parse_job, render_job
-from freetrain.config.schema import Places
 from freetrain.config.site import Site
 from freetrain.demo.fake_slurm.cluster import Job
 from freetrain.state.database import Ticker, open_store, read_store, transaction
@@ -227,12 +229,12 @@ def again(folder: Path, *, is_at_hand: bool = True, **site: object) -> TickWorld
     """Return the world in *folder*, perhaps in another process than made it."""
     state = folder / "state"
     plain = Site(state_directory=state)
-    lease = replace(plain.lease, partition="freetrain")
+    lease = structs.replace(plain.lease, partition="freetrain")
     return TickWorld(
         folder=StateDir(state),
         slurm=FakeSlurm(folder / "fake-slurm"),
         is_at_hand=is_at_hand,
-        site=replace(plain, **{"lease": lease, **site}),  # type: ignore[arg-type]
+        site=structs.replace(plain, **{"lease": lease, **site}),
     )
 
 

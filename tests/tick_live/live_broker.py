@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from freetrain.config.document import Places
 from freetrain.config.job import parse_job, render_job
-from freetrain.config.schema import Places
 from freetrain.config.site import LeaseSettings, Site
 from freetrain.state.database import open_store, transaction
 from freetrain.state.files import StateDir, render_environment

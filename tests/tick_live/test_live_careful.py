@@ -6,10 +6,11 @@ How long who is first in line waits from then on is printed; ``pytest -s`` shows
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from slurm.hostlist import expand
 from tests.cli.desk_files import at_home
@@ -65,8 +66,8 @@ class Scene:
 
     def submit(self, *, careful: bool) -> None:
         site = self.broker.site
-        lease = replace(site.lease, careful=careful)
-        self.broker.site = replace(site, lease=lease)
+        lease = structs.replace(site.lease, careful=careful)
+        self.broker.site = structs.replace(site, lease=lease)
         self.broker.submit_a_sleeper("a", 8)
 
     def who_starts_once_one_ends(self) -> tuple[JobRecord, float]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from freetrain.config.site import PlannerSettings
 from tests.soak.earlier import Glance, remember
@@ -28,7 +28,7 @@ def broker(cluster_of: Callable[..., Cluster], folder: Path) -> Iterator[LiveBro
     cluster = cluster_of()
     broker = LiveBroker(cluster, folder)
     planner = PlannerSettings(policy="lookahead")
-    broker.site = replace(broker.site, planner=planner)
+    broker.site = structs.replace(broker.site, planner=planner)
     yield broker
     cluster.clear()
 

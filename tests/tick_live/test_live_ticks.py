@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from freetrain.config.site import PlannerSettings
 from freetrain.state.files import newest_assigned
@@ -136,7 +136,7 @@ def test_a_rack_that_somebody_takes_whole_is_learned_of_by_the_topology_told(
     cluster = cluster_of(Variant.TREE)
     broker = LiveBroker(cluster, folder)
     ahead = PlannerSettings(policy="lookahead")
-    broker.site = replace(broker.site, planner=ahead)
+    broker.site = structs.replace(broker.site, planner=ahead)
     first = broker.tick()
     cluster.run(
         *("sbatch", "--partition=main", "--nodelist=n[1-4]", "--time=5"),

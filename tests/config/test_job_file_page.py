@@ -1,18 +1,14 @@
-"""docs/job-file.md says what the schemas say: every key, and every default."""
+"""docs/job-file.md says what the structs say: every key, and every default."""
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any
 
 import pytest
+from msgspec import Struct
 
-from freetrain.config.job import parse_job
-from freetrain.config.job import schema as job_schema
-from freetrain.config.schema import Key, Places, Section, toml_value
-from freetrain.config.site import parse_site
-from freetrain.config.site import schema as site_schema
+from freetrain.config.document import Key, Places, keys_of, toml_value
+from freetrain.config.job import TrainerJob, parse_job
+from freetrain.config.site import Site, parse_site
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PLACES = Places(Path("/work"), Path("/home/ada"))
@@ -40,28 +36,26 @@ def documented(title: str) -> Rows:
     return found
 
 
-def in_schema(sections: Iterable[Section[Any]]) -> Rows:
-    return {
-        (section.name, key.name): default
-        for section in sections
-        for key, default in defaults(section)
-    }
+def defaults(record: type[Struct], table: str = "") -> Rows:
+    """Return the default that *record* gives each key, by table and key."""
+    found: Rows = {}
+    for key in keys_of(record):
+        if key.is_table:
+            found |= defaults(key.type, key.name)
+        else:
+            found[table, key.name] = shown_default(key)
+    return found
 
 
-def defaults(section: Section[Any]) -> Iterator[tuple[Key, str]]:
-    held = {one.name: one.default for one in fields(section.record)}  # type: ignore[arg-type]
-    for key in section.keys:
-        yield key, shown_default(key, held[key.field])
-
-
-def shown_default(key: Key, held: object) -> str:
+def shown_default(key: Key) -> str:
     if key.name in SAID_IN_WORDS:
         return SAID_IN_WORDS[key.name]
-    if held is MISSING:
+    if key.is_required:
         return "required"
+    held = key.default
     if held is None or held == "" or (held == () and key.name not in ALWAYS_SAID):
         return "-"
-    return f"`{toml_value(key.kind.write(held))}`"
+    return f"`{toml_value(key.written(held))}`"
 
 
 ALWAYS_SAID = {"environment", "features", "options"}
@@ -71,8 +65,8 @@ ALWAYS_SAID = {"environment", "features", "options"}
 @pytest.mark.parametrize(
     ("title", "known"),
     [
-        ("`job.toml`", in_schema(job_schema(PLACES).sections)),
-        ("`freetrain.toml`", in_schema(site_schema(PLACES).sections)),
+        ("`job.toml`", defaults(TrainerJob)),
+        ("`freetrain.toml`", defaults(Site)),
     ],
     ids=["job", "site"],
 )

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.config.job import schema
-from freetrain.config.schema import Places
+from freetrain.config.document import Places, keys_of
+from freetrain.config.job import TrainerJob
 from freetrain.errors import BadConfigurationError
-from tests.jobfile.job_files import LEAST, PLACES, WHOLE, pack_file, parse, with_line
+from tests.config.job_files import LEAST, PLACES, WHOLE, pack_file, parse, with_line
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "job-file.md"
 MANY_GRES = ",".join(f"g{k}" for k in range(200))
@@ -253,8 +253,12 @@ values = st.recursive(
     ),
     max_leaves=4,
 )
-SECTIONS = schema(PLACES).sections
-places = st.sampled_from([(one.name, key) for one in SECTIONS for key in one.names()])
+TABLES = {"": TrainerJob} | {
+    key.name: key.type for key in keys_of(TrainerJob) if key.is_table
+}
+places = st.sampled_from(
+    [(name, key.name) for name, table in TABLES.items() for key in keys_of(table)]
+)
 
 
 @given(st.dictionaries(places, values, max_size=4))
@@ -266,7 +270,7 @@ def test_any_value_anywhere_gives_a_trainer_or_one_clear_line(
     text = "".join(
         (f"[{table}]\n" if table else "")
         + "".join(f"{k} = {v}\n" for (t, k), v in pairs.items() if t == table)
-        for table in (one.name for one in SECTIONS)
+        for table in TABLES
         if not table or any(t == table for t, _ in pairs)
     )
     said = ""
@@ -297,7 +301,10 @@ def test_one_wrong_character_never_surprises(at: int, char: str) -> None:
     ("tables", "said"),
     [
         ("[launch]\nspare = true", "[launch]: spare = true is for programs that join"),
-        ("[target]\ndeliver = 1", "nobody knows the metric without a table [progress]"),
+        (
+            "[target]\ndeliver = 1",
+            "[target]: the table [progress] is missing, which says where",
+        ),
         (
             (
                 '[quality]\nmetric = "los"\n[progress]\nformat = "pattern"\n'
@@ -314,7 +321,5 @@ def test_one_wrong_character_never_surprises(at: int, char: str) -> None:
         ),
     ],
 )
-def test_nothing_is_wanted_of_a_program_that_it_cannot_give(
-    tables: str, said: str
-) -> None:
+def test_a_program_is_not_asked_for_what_it_cannot_give(tables: str, said: str) -> None:
     assert said in refusal(f"{with_line('elastic = false')}\n{tables}\n")

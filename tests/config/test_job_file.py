@@ -5,14 +5,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from freetrain.config import job as aims
 from freetrain.config import job as jobs
+from freetrain.config.document import Places
 from freetrain.config.job import TrainerJob, parse_job, read_job, render_job
-from freetrain.config.schema import Places
 from freetrain.errors import BadConfigurationError, MissingInputError
 from freetrain.losscurve.outlook import Better
 from slurm.records import Gres
-from tests.jobfile.job_files import (
+from tests.config.job_files import (
     LEAST,
     PLACES,
     WHOLE,
@@ -72,8 +71,8 @@ def test_a_job_file_says_what_is_wanted_of_a_trainer() -> None:
 
     assert job.deadline is not None
     assert job.deadline.time_s(0.0) == 1_798_131_600.0
-    assert job.quality == aims.Quality(metric="loss", better=Better.HIGHER)
-    assert job.target == aims.Target(
+    assert job.quality == jobs.Quality(metric="loss", better=Better.HIGHER)
+    assert job.target == jobs.Target(
         deliver=-1.0, final=0.25, hook=("notify", "--of", "two words"), hook_limit_s=5.0
     )
 
@@ -90,7 +89,7 @@ def test_without_a_word_a_lower_loss_is_better_and_nothing_is_written_about_it()
 ):
     job = parse(LEAST)
 
-    assert job.measure == aims.Quality(metric="loss", better=Better.LOWER)
+    assert job.measure == jobs.Quality(metric="loss", better=Better.LOWER)
     assert job.measure.is_reached(0.5, 0.5)
     assert not job.measure.is_reached(0.5, float("nan"))
     assert "[quality]" not in render_job(job)

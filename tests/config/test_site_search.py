@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from freetrain.config.site import Surroundings, candidates, find_site
+from freetrain.config.site import SiteSearch, find_site
 from freetrain.errors import BadConfigurationError, MissingInputError
 
 UID = 1000
 
 
-def around(tmp_path: Path, **environment: str) -> Surroundings:
+def around(tmp_path: Path, **environment: str) -> SiteSearch:
     home = tmp_path / "home"
-    return Surroundings(
+    return SiteSearch(
         environment={"HOME": str(home), **environment},
         folder=tmp_path / "here",
         uid=tmp_path.stat().st_uid,
@@ -66,9 +66,9 @@ def test_a_configuration_folder_of_ones_own_is_looked_at(tmp_path: Path) -> None
 
 
 def test_a_relative_configuration_folder_is_ignored_as_xdg_asks() -> None:
-    places = Surroundings({"XDG_CONFIG_HOME": "x", "HOME": "/h"}, Path("/here"), UID)
+    places = SiteSearch({"XDG_CONFIG_HOME": "x", "HOME": "/h"}, Path("/here"), UID)
 
-    assert [str(one.path) for one in candidates(places)] == [
+    assert [str(path) for path in places.candidates] == [
         "/here/freetrain.toml",
         "/h/.config/freetrain/freetrain.toml",
         "/etc/freetrain/freetrain.toml",
@@ -102,7 +102,7 @@ def test_a_file_found_but_not_readable_is_not_passed_over(tmp_path: Path) -> Non
 def test_a_file_of_somebody_else_is_refused_unless_asked_for(tmp_path: Path) -> None:
     path = write(tmp_path / "here" / "freetrain.toml", leases=1)
     mine = around(tmp_path)
-    other = Surroundings(mine.environment, mine.folder, mine.uid + 1)
+    other = SiteSearch(mine.environment, mine.folder, mine.uid + 1)
     path.touch()
     if mine.uid == 0:
         os.chown(path, UID, -1)  # root's own files are everybody's to trust

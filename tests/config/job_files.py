@@ -1,15 +1,14 @@
 """Job files as tests write them, and strategies that make up any."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 from hypothesis import strategies as st
+from msgspec import structs
 
-from freetrain.config import job as aims
 from freetrain.config import job as jobs
+from freetrain.config.document import Places
 from freetrain.config.job import TrainerJob, parse_job
-from freetrain.config.schema import Places
 from freetrain.losscurve.outlook import Better
 from slurm.records import Gres
 
@@ -200,25 +199,25 @@ curves = st.dictionaries(st.integers(1, 100_000), numbers, max_size=3).map(
     lambda points: tuple(sorted(points.items()))
 )
 zones = st.integers(-14 * 60, 14 * 60).map(lambda m: timezone(timedelta(minutes=m)))
-deadlines = durations.filter(lambda s: s >= 1).map(aims.Deadline) | st.datetimes(
+deadlines = durations.filter(lambda s: s >= 1).map(jobs.Deadline) | st.datetimes(
     datetime(1971, 1, 1),  # noqa: DTZ001 - the strategy adds the zone
     datetime(2999, 1, 1),  # noqa: DTZ001
     timezones=zones | st.just(UTC),
-).map(lambda at: aims.Deadline(at=at))
+).map(lambda at: jobs.Deadline(at=at))
 qualities = st.builds(
-    aims.Quality,
+    jobs.Quality,
     metric=st.sampled_from(["loss", "val/accuracy", "1@5"]),
     better=st.sampled_from(Better),
 )
 
 
 @st.composite
-def targets(draw: st.DrawFn, quality: aims.Quality) -> aims.Target:
+def targets(draw: st.DrawFn, quality: jobs.Quality) -> jobs.Target:
     ends = st.floats(allow_nan=False, allow_infinity=False)
     first, last = sorted(draw(st.tuples(ends, ends)))
     if quality.better is Better.LOWER:
         first, last = last, first
-    return aims.Target(
+    return jobs.Target(
         deliver=first,
         final=draw(st.none() | st.just(last)),
         publish=draw(st.none() | paths),
@@ -232,7 +231,7 @@ def trainer_jobs(draw: st.DrawFn) -> TrainerJob:
     progress = draw(st.none() | progresses)
     is_elastic = progress is None and draw(st.booleans())
     quality = draw(st.none() | qualities) if is_elastic else None
-    target = st.none() | targets(quality or aims.Quality())
+    target = st.none() | targets(quality or jobs.Quality())
     seldom = st.none() | durations
     is_pack = is_elastic and quality is None and draw(st.booleans())
     return TrainerJob(
@@ -247,7 +246,7 @@ def trainer_jobs(draw: st.DrawFn) -> TrainerJob:
         order=draw(st.sampled_from(jobs.Order)),
         scaling=draw(curves),
         deadline=draw(st.none() | deadlines),
-        launch=replace(
+        launch=structs.replace(
             draw(packs if is_pack else launches),
             spare=draw(spares) if is_elastic and not is_pack else None,
         ),

@@ -1,18 +1,24 @@
 """``freetrain.toml``: what it means, and what mistakes are answered with."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from freetrain.config import site as settings
-from freetrain.config.schema import Places
-from freetrain.config.site import Site, default_site, parse_site, schema
+from freetrain.config.document import Places, render_record
+from freetrain.config.job import Nodes
+from freetrain.config.site import (
+    Site,
+    default_site,
+    parse_site,
+    requirement_of,
+)
 from freetrain.errors import BadConfigurationError
 from freetrain.planning.settings import LIVE_POLICIES, Solver
-from slurm.records import Gres
+from slurm.records import Gres, Requirement
 
 HOME = Path("/home/ada")
 PLACES = Places(Path("/etc/freetrain"), HOME)
@@ -225,10 +231,60 @@ sites = st.builds(
 
 @given(sites)
 def test_what_is_rendered_reads_back_as_the_same_from_anywhere(site: Site) -> None:
-    written = schema(Places(Path("/")))
-    text = written.render(replace(site, path=Path("/was/here")))
+    text = render_record(structs.replace(site, path=Path("/was/here")))
 
     again = parse_site(text.encode(), path="x", places=ELSEWHERE)
 
     assert again == site
-    assert written.render(again) == text
+    assert render_record(again) == text
+
+
+GPU = (Gres("gpu", "", 2),)
+LEASE = settings.LeaseSettings(
+    partition="idle", features=("ib",), gres=GPU, memory_mib=1_000, cpus=4
+)
+OWN = Nodes(
+    max_nodes=1,
+    partition="gpu",
+    features=("a100",),
+    gres=(Gres("gpu", "a100", 1),),
+    memory_mib=64,
+    cpus=1,
+)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "lease", "asked"),
+    [
+        # What a trainer leaves open is as the site says.
+        (
+            Nodes(max_nodes=1),
+            LEASE,
+            Requirement(
+                partition="idle",
+                features=frozenset({"ib"}),
+                gres=GPU,
+                memory_mib=1_000,
+                cpus=4,
+            ),
+        ),
+        # What a trainer says counts, and features add up.
+        (
+            OWN,
+            LEASE,
+            Requirement(
+                partition="gpu",
+                features=frozenset({"ib", "a100"}),
+                gres=(Gres("gpu", "a100", 1),),
+                memory_mib=64,
+                cpus=1,
+            ),
+        ),
+        # The default partition is asked where neither names one.
+        (Nodes(max_nodes=1), settings.LeaseSettings(), Requirement(partition="main")),
+    ],
+)
+def test_a_lease_asks_what_the_trainer_says_and_else_the_site(
+    nodes: Nodes, lease: settings.LeaseSettings, asked: Requirement
+) -> None:
+    assert requirement_of(nodes, lease, default_partition="main") == asked

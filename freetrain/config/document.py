@@ -1,0 +1,409 @@
+"""A TOML file, read table by table into msgspec structs and written again.
+
+The structs are the one definition of what a file may say: a field's name, type,
+limits and default are those of its key. The tables that ``tomllib`` read are walked
+beside the fields, so that every mistake gives one line that names the file, the
+table, the key, the value found and what is expected instead.
+
+Most types say by themselves how they are written (``Annotated[int, Meta(ge=1,
+le=64)]``, an enum, a truth value) and are checked by msgspec. A type that TOML lacks,
+such as a duration or a path, has a ``Form`` among its annotations; ``config.values``
+has them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import tomllib
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from types import NoneType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Generic,
+    NamedTuple,
+    NoReturn,
+    TypeVar,
+    get_args,
+    get_origin,
+)
+
+import msgspec
+from msgspec import NODEFAULT, Meta, Struct
+
+from freetrain.errors import BadConfigurationError, MissingInputError
+from freetrain.text import closest, one_line, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+T = TypeVar("T")
+Record = TypeVar("Record", bound=Struct)
+
+
+# ----------------------------------------------------------------------
+# What a struct says about the keys of a table
+
+
+def key_name(field: str) -> str:
+    """Return the key of *field*: its name without the unit, which the value has."""
+    return field.removesuffix("_s").removesuffix("_mib")
+
+
+class MismatchError(ValueError):
+    """A value is not what its key expects; the text, if any, says what is expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form(Generic[T]):
+    """How a value is written in a file, where its type does not say it.
+
+    Attributes:
+        expected: What messages tell people to write.
+        read: Turns what tomllib read into the value; paths start from the places.
+            Raises a MismatchError where it cannot.
+        write: Turns the value into what TOML can say; ``read`` gives it back.
+    """
+
+    expected: str
+    read: Callable[[object, Places], T]
+    write: Callable[[T], object]
+
+
+class Key(NamedTuple):
+    """One key of a table: its name, and the field of the struct that it fills."""
+
+    name: str
+    field: str
+    type: Any
+    default: object
+
+    @property
+    def is_required(self) -> bool:
+        """Whether the table must have it."""
+        return self.default is NODEFAULT
+
+    @property
+    def is_table(self) -> bool:
+        """Whether it is a table with keys of its own."""
+        return isinstance(self.type, type) and issubclass(self.type, Struct)
+
+    def written(self, value: Any) -> object:  # noqa: ANN401 - as its form takes it
+        """Return *value* as TOML can say it."""
+        form = _form(self.type)
+        return value if form is None else form.write(value)
+
+
+NOT_A_KEY = "not a key"
+"""Annotates a field that no file can set."""
+
+
+@cache
+def keys_of(record: type[Struct]) -> tuple[Key, ...]:
+    """Return the keys of a table that is read into *record*, as they are written."""
+    return tuple(
+        Key(field.encode_name, field.name, _without_none(field.type), field.default)
+        for field in msgspec.structs.fields(record)
+        if NOT_A_KEY not in getattr(field.type, "__metadata__", ())
+    )
+
+
+def _without_none(type_: Any) -> Any:  # noqa: ANN401 - types have no type here
+    """Return T for ``T | None``: TOML has no null, so None is a key left out."""
+    if get_origin(type_) is Annotated or NoneType not in get_args(type_):
+        return type_
+    return next(part for part in get_args(type_) if part is not NoneType)
+
+
+def _form(type_: Any) -> Form[Any] | None:  # noqa: ANN401
+    notes = getattr(type_, "__metadata__", ())
+    return next((note for note in notes if isinstance(note, Form)), None)
+
+
+def read_value(value: object, type_: Any, places: Places) -> Any:  # noqa: ANN401
+    """Return *value*, which tomllib read, as *type_* has it.
+
+    Raises:
+        MismatchError: It is not of this type; the text says what is expected.
+    """
+    form = _form(type_)
+    try:
+        if form is not None:
+            return form.read(value, places)
+        found = msgspec.convert(value, type_)
+    except MismatchError as error:
+        raise MismatchError(str(error) or (form.expected if form else "")) from None
+    except msgspec.ValidationError:
+        raise MismatchError(_expected(type_, value)) from None
+    if _plain(type_) is float and not math.isfinite(found):
+        raise MismatchError(_expected(type_, value))
+    return found
+
+
+def _plain(type_: Any) -> Any:  # noqa: ANN401
+    return get_args(type_)[0] if get_origin(type_) is Annotated else type_
+
+
+def _expected(type_: Any, value: object) -> str:  # noqa: ANN401
+    """Say what a type that msgspec checks expects instead of *value*."""
+    plain = _plain(type_)
+    notes = getattr(type_, "__metadata__", ())
+    limits = next((note for note in notes if isinstance(note, Meta)), Meta())
+    if limits.description is not None:
+        return limits.description
+    if plain is bool:
+        return "true or false"
+    if plain is int:
+        return f"a whole number from {limits.ge} to {limits.le}"
+    if plain is float:
+        return "a number above 0" if limits.gt == 0 else "a number"
+    names = [member.value for member in plain]
+    return f"one of {', '.join(names)}.{closest(str(value), names)}"
+
+
+# ----------------------------------------------------------------------
+# From a file to its tables
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """What paths in a file start from.
+
+    Attributes:
+        folder: The folder of the file, absolute.
+        home: What ``~`` stands for, absolute; None where it is unknown.
+    """
+
+    folder: Path
+    home: Path | None = None
+
+
+ROOT = Places(Path("/"))
+"""For files of which every path is absolute."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileKind:
+    """What messages about a file of some kind say.
+
+    Attributes:
+        what: What comes before its name, such as ``"trainers file "``; or nothing.
+        most_bytes: The largest that is read.
+        consequence: What was not done when it is refused, one sentence.
+        advice: What to do when it cannot be read, one sentence.
+        when_large: What to do about one that is too large; empty for the same.
+    """
+
+    what: str
+    most_bytes: int
+    consequence: str
+    advice: str
+    when_large: str = ""
+
+
+def read_limited(path: Path, *, named: str, file: FileKind) -> bytes:
+    """Return what is in the file at *path*, which the user named *named*.
+
+    Raises:
+        MissingInputError: It is not there or cannot be read.
+        BadConfigurationError: It is larger than is ever read.
+    """
+    try:
+        with path.open("rb") as opened:
+            content = opened.read(file.most_bytes + 1)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        why = error.strerror if isinstance(error, OSError) else error
+        raise MissingInputError(
+            f"cannot read {file.what}{named}: {why}. {file.consequence} {file.advice}"
+        ) from error
+    if len(content) > file.most_bytes:
+        raise BadConfigurationError(
+            f"{named}: larger than {file.most_bytes >> 20} MiB. {file.consequence} "
+            f"{file.when_large or file.advice}"
+        )
+    return content
+
+
+def parse_document(
+    content: bytes, *, path: str, file: FileKind, places: Places = ROOT
+) -> Table:
+    """Return the outermost table of *content*; *path* is for messages.
+
+    Raises:
+        BadConfigurationError: It is not TOML in UTF-8.
+    """
+    nothing = Table(path, "the file", {}, file.consequence, places)
+    try:
+        return replace(nothing, where="", values=tomllib.loads(content.decode("utf-8")))
+    except UnicodeDecodeError:
+        nothing.refuse("this is not text in UTF-8, expected TOML")
+    except (ValueError, RecursionError) as error:
+        # Beside its own error, tomllib lets out those of int (over 4,300 digits)
+        # and of datetime (the 31st of February).
+        nothing.refuse(f"this is not TOML: {error}")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of key = value pairs and where it stands, for messages.
+
+    Attributes:
+        path: The file, as the user named it.
+        where: The table within the file, such as ``trainer 'bert' (number 2)``;
+            empty where the file is one table.
+        values: The pairs, as tomllib read them.
+        consequence: What was not done when the file is refused, one sentence.
+        places: What paths in it start from.
+    """
+
+    path: str
+    where: str
+    values: Mapping[str, object]
+    consequence: str
+    places: Places = ROOT
+
+    def read(
+        self, record: type[Record], *, defaults: Mapping[str, object] | None = None
+    ) -> Record:
+        """Return this table as a *record*.
+
+        An inner table that is not there is read as an empty one where the record
+        needs it, so that the message names the key that is missing in it.
+
+        Args:
+            record: The struct whose fields are the keys.
+            defaults: What fields hold without a key, where only the caller knows.
+
+        Raises:
+            BadConfigurationError: A key is unknown, missing, or not of its type.
+        """
+        keys = keys_of(record)
+        self.refuse_unknown([key.name for key in keys])
+        found = dict(defaults or {})
+        for key in keys:
+            is_needed = key.is_required and key.field not in found
+            if key.is_table and (self.has(key.name) or is_needed):
+                found[key.field] = self.inner(key.name).read(key.type)
+            elif self.has(key.name) or is_needed:
+                found[key.field] = self.take(key.name, key.type)
+        return record(**found)
+
+    def take(self, key: str, type_: Any) -> Any:  # noqa: ANN401
+        """Return what *key* says, as *type_* has it.
+
+        Raises:
+            BadConfigurationError: It is missing, or not of this type.
+        """
+        self.require(key)
+        try:
+            return read_value(self.values[key], type_, self.places)
+        except MismatchError as error:
+            self.refuse_value(key, str(error))
+
+    def has(self, key: str) -> bool:
+        """Tell whether the table says anything about *key*."""
+        return key in self.values
+
+    def inner(self, name: str) -> Table:
+        """Return the table *name* of this one; empty where it is not there."""
+        values = self.values.get(name, {})
+        if not isinstance(values, dict):
+            self.refuse_value(name, f"a table, begun by a line [{name}]")
+        return replace(self, where=f"[{name}]", values=values)
+
+    def require(self, key: str) -> None:
+        """Refuse a table without *key*."""
+        if key not in self.values:
+            self.refuse(f"{key} is missing")
+
+    def refuse_unknown(self, known: Collection[str]) -> None:
+        """Refuse the first key that is not *known*, with the nearest one that is."""
+        for key in self.values:
+            if key not in known:
+                hint = closest(key, known) or f" Known keys: {', '.join(known)}"
+                self.refuse(f"unknown key {shown(key)}.{hint}")
+
+    def refuse_value(self, key: str, expected: str) -> NoReturn:
+        """Raise the error for a value that is not what *key* expects."""
+        self.refuse(f"{key} = {shown(self.values[key])}, expected {expected}")
+
+    def refuse(self, problem: str) -> NoReturn:
+        """Raise the error for *problem*: what was found and what is expected."""
+        stop = "" if problem.endswith(("?", ".")) else "."
+        where = f"{self.where}: " if self.where else ""
+        raise BadConfigurationError(
+            one_line(f"{self.path}: {where}{problem}{stop} {self.consequence}")
+        )
+
+
+# ----------------------------------------------------------------------
+# Writing what tomllib reads back as the same
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
+
+
+def render_record(record: Struct) -> str:
+    """Return the file that *record* is read from: every value but those left open."""
+    return toml_text(_pairs(record))
+
+
+def _pairs(record: Struct) -> dict[str, object]:
+    pairs: dict[str, object] = {}
+    for key in keys_of(type(record)):
+        value = getattr(record, key.field)
+        if value is None or value in ((), ""):
+            continue
+        pairs[key.name] = _pairs(value) if key.is_table else key.written(value)
+        if pairs[key.name] == {}:
+            del pairs[key.name]
+    return pairs
+
+
+def toml_text(document: Mapping[str, object]) -> str:
+    """Return *document* as TOML: its mappings as tables, theirs written inline."""
+    blocks = [_lines({k: v for k, v in document.items() if not isinstance(v, dict)})]
+    for name, table in document.items():
+        if isinstance(table, dict):
+            blocks.append(f"[{_key(name)}]\n{_lines(table)}")
+    return "\n".join(block for block in blocks if block)
+
+
+def toml_value(value: object) -> str:
+    """Return *value* in one line: a string, number, truth value, time, list or table.
+
+    Raises:
+        TypeError: TOML has no such value.
+    """
+    match value:
+        case bool():
+            return str(value).lower()
+        case str():
+            # What JSON escapes TOML does too, except for DEL.
+            return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        case int() | float():
+            return repr(value)
+        case datetime():
+            return value.isoformat()
+        case list():
+            return f"[{', '.join(map(toml_value, value))}]"
+        case dict():
+            pairs = (f"{_key(key)} = {toml_value(item)}" for key, item in value.items())
+            return f"{{ {', '.join(pairs)} }}" if value else "{}"
+        case _:
+            raise TypeError(f"TOML cannot say {type(value).__name__}")
+
+
+def _lines(pairs: Mapping[str, object]) -> str:
+    return "".join(
+        f"{_key(key)} = {toml_value(value)}\n" for key, value in pairs.items()
+    )
+
+
+def _key(key: str) -> str:
+    return key if _BARE.fullmatch(key) else toml_value(key)
