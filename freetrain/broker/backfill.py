@@ -13,13 +13,14 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from freetrain.broker.eligible import Eligibility
+from logs.timeline import Agenda, Need, members
 from slurm.holes import HoleEnd
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping, Sequence
 
     from freetrain.broker.eligible import EligibleNodes, NodeRequest
-    from logs.schedule.machine import Gap, Need, UnitSet
+    from logs.timeline import Gap, UnitSet
     from slurm.holes import Hole
     from slurm.records import Node
 
@@ -255,9 +256,6 @@ class Bookings:
         rank: Rank,
         closed_s: Mapping[str, float],
     ) -> None:
-        # It imports NumPy, which a tick at which no job waits does not need.
-        from logs.schedule.machine import Agenda  # noqa: PLC0415
-
         self._now_s = now_s
         self._eligibility = eligibility = state.eligibility
         self._spans = state.spans
@@ -380,8 +378,6 @@ class Bookings:
         return tuple(islice(chain(required, others), count))
 
     def _names(self, units: UnitSet) -> list[str]:
-        from logs.schedule.machine import members  # noqa: PLC0415 - as above
-
         return [self._eligibility.names[place] for place in members(units)]
 
     def _by_time(self, at_s: Mapping[str, float]) -> dict[float, UnitSet]:
@@ -396,8 +392,6 @@ class Bookings:
 def _need(
     request: NodeRequest, among: UnitSet, run_s: float, *, partly: int = 0
 ) -> Need:
-    from logs.schedule.machine import Need  # noqa: PLC0415 - as above
-
     return Need(
         size=max(0, request.nodes - partly),
         request_s=min(run_s, _NO_LIMIT_S),

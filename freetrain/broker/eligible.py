@@ -18,7 +18,7 @@ from slurm.hostlist import expand
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from logs.schedule.machine import UnitSet
+    from logs.timeline import UnitSet
     from slurm.records import JobRecord, Node
 
 _HELD_BACK = (

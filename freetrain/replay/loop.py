@@ -34,9 +34,12 @@ from freetrain.replay.run import (
     with_costs,
 )
 from freetrain.replay.timeline import DAY_S, PoolEvent
-from logs.schedule.machine import members, unit_set
-from logs.schedule.policies import SlurmParameters
+from logs.schedule.placers import SlurmParameters
 from logs.schedule.simulation import idle_nodes, prepare
+from logs.timeline import (
+    members,
+    unit_set,
+)
 from slurm.holes import Hole, HoleEnd
 from slurm.records import JobRecord, JobState, Node, NodeState
 
@@ -66,8 +69,14 @@ if TYPE_CHECKING:
     from freetrain.replay.settings import ReplaySettings
     from freetrain.replay.trainers import TrainerSpec
     from logs.schedule import Method
-    from logs.schedule.machine import Guests, Layout, Machine, PlannedJob, UnitSet
+    from logs.schedule.machine import (
+        Guests,
+        Layout,
+        Machine,
+        PlannedJob,
+    )
     from logs.schedule.simulation import Moment, Simulation
+    from logs.timeline import UnitSet
     from logs.trace import JobTrace
 
 

@@ -5,407 +5,18 @@ from __future__ import annotations
 import copy
 import heapq
 import math
-from bisect import bisect_left, bisect_right, insort
+from bisect import insort
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
-
+from logs.timeline import unit_set
 from logs.trace import UnusableLogError, natural_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from logs.timeline import Units, UnitSet
     from logs.trace import Job, JobTrace
-
-
-# ----------------------------------------------------------------------
-# Which units will be free when, in slots of the scheduler's resolution.
-
-
-class Gap(NamedTuple):
-    """A place for a job.
-
-    Attributes:
-        at: Number of the stretch it starts in; 0 is now.
-        end_slot: The first slot it leaves free again.
-        units: Every unit that is free throughout.
-    """
-
-    at: int
-    end_slot: int
-    units: UnitSet
-
-
-class Timeline:
-    """The free units from now to the end of time, stretch by stretch.
-
-    Slot k begins at k × resolution. Running jobs hold their units to the end of
-    the slot in which their request ends, and one that is past its request to the
-    end of the present slot. The last stretch has everything free.
-
-    Args:
-        now_s: The moment.
-        free: Units that nobody holds now.
-        ends: When running jobs are expected to end, each with its units.
-        resolution_s: Length of a slot.
-    """
-
-    def __init__(
-        self,
-        now_s: float,
-        free: UnitSet,
-        ends: Iterable[tuple[float, UnitSet]],
-        resolution_s: float,
-    ) -> None:
-        self._resolution_s = resolution_s
-        base = math.floor(now_s / resolution_s)
-        self._slots = [base]
-        self._free = [free]
-        self._counts = [free.bit_count()]
-        self._floors: dict[tuple[int, float], int] = {}
-        for slot, units in sorted(
-            (max(self._slot(end_s), base + 1), units) for end_s, units in ends
-        ):
-            self._release(slot, units)
-
-    @property
-    def next_change_s(self) -> float:
-        """The first time after now at which the free units change, else inf."""
-        return self.starts_s(1) if len(self._slots) > 1 else math.inf
-
-    def starts_s(self, at: int) -> float:
-        """Return when stretch *at* begins."""
-        return self._slots[at] * self._resolution_s
-
-    def find(self, size: int, request_s: float, *, now_s: float) -> Gap:
-        """Return the earliest place for *size* units during *request_s*."""
-        at = self._first_worth_trying(size, request_s)
-        slots, free, counts = self._slots, self._free, self._counts
-        last = len(slots)
-        while True:
-            while counts[at] < size:
-                at += 1
-            end_slot = self._end_slot(at, request_s, now_s)
-            units = free[at]
-            then = at + 1
-            while then < last and slots[then] < end_slot:
-                units &= free[then]
-                if units.bit_count() < size:
-                    break
-                then += 1
-            else:
-                self._floors[size, request_s] = slots[at]
-                return Gap(at, end_slot, units)
-            at = then if counts[then] < size else at + 1
-
-    def book(self, gap: Gap, units: UnitSet) -> None:
-        """Take *units* of *gap* for as long as it lasts."""
-        end = self._cut(gap.end_slot)
-        size = units.bit_count()
-        for stretch in range(gap.at, end):
-            self._free[stretch] ^= units
-            self._counts[stretch] -= size
-
-    def _first_worth_trying(self, size: int, request_s: float) -> int:
-        # Bookings only take units away, so nothing fits earlier than a job that
-        # was as small and as short did.
-        slot = max(
-            (
-                floor
-                for (other_size, other_s), floor in self._floors.items()
-                if other_size <= size and other_s <= request_s
-            ),
-            default=self._slots[0],
-        )
-        return bisect_left(self._slots, slot)
-
-    def _slot(self, time_s: float) -> int:
-        return math.ceil(time_s / self._resolution_s)
-
-    def _end_slot(self, at: int, request_s: float, now_s: float) -> int:
-        start_s = now_s if at == 0 else self.starts_s(at)
-        first = self._slots[at]
-        return max(self._slot(start_s + request_s), first + 1)
-
-    def _release(self, slot: int, units: UnitSet) -> None:
-        if self._slots[-1] == slot:
-            self._free[-1] |= units
-        else:
-            self._slots.append(slot)
-            self._free.append(self._free[-1] | units)
-            self._counts.append(0)
-        self._counts[-1] = self._free[-1].bit_count()
-
-    def _cut(self, slot: int) -> int:
-        at = bisect_left(self._slots, slot)
-        if at == len(self._slots) or self._slots[at] != slot:
-            self._slots.insert(at, slot)
-            self._free.insert(at, self._free[at - 1])
-            self._counts.insert(at, self._counts[at - 1])
-        return at
-
-
-# ----------------------------------------------------------------------
-# A timeline for jobs that not every unit suits, quick for those that start now.
-
-
-class Need(NamedTuple):
-    """What a job needs.
-
-    Attributes:
-        size: How many units.
-        request_s: For how long.
-        among: Units that suit it.
-        must: Those of them that it insists on.
-    """
-
-    size: int
-    request_s: float
-    among: UnitSet
-    must: UnitSet = 0
-
-    def is_met_by(self, units: UnitSet) -> bool:
-        """Tell whether *units*, all of them suiting, are enough."""
-        return units.bit_count() >= self.size and self.must & units == self.must
-
-
-class Agenda(Timeline):
-    """The free units from now to the end of time, for a job at a time.
-
-    Whoever starts now takes units for a while from now on. Stretch by stretch that is
-    only written down when somebody asks for a later start.
-
-    Args:
-        now_s: The moment.
-        free: Units that nobody holds now.
-        ends: When running jobs are expected to end, each with its units.
-        closed: From when on nobody may have some units, each with these; the slot in
-            which that time lies is still open.
-        resolution_s: Length of a slot.
-    """
-
-    def __init__(
-        self,
-        now_s: float,
-        free: UnitSet,
-        ends: Iterable[tuple[float, UnitSet]],
-        *,
-        closed: Iterable[tuple[float, UnitSet]] = (),
-        resolution_s: float,
-    ) -> None:
-        super().__init__(now_s, free, ends, resolution_s)
-        self._now_s = now_s
-        self._begun: dict[int, UnitSet] = {}
-        self._later = _Later()
-        self._close(closed)
-        self._now = self._free[0]
-
-    def start(self, need: Need) -> Gap | None:
-        """Return the place now; None if *need* is not met."""
-        end_slot = self._end_slot(0, need.request_s, self._now_s)
-        units = self._now & need.among & ~self._later.before(end_slot)
-        return Gap(0, end_slot, units) if need.is_met_by(units) else None
-
-    def earliest(self, need: Need) -> Gap | None:
-        """Return the earliest place where *need* is met; None for never."""
-        self._write_down()
-        at = 0
-        while at < len(self._slots):
-            end_slot = self._end_slot(at, need.request_s, self._now_s)
-            slot = self._slots[at]
-            suiting = need.among & ~self._later.between(slot + 1, end_slot)
-            first = self._first(at, need._replace(among=suiting))
-            if first == at:
-                return Gap(at, end_slot, self._free[at] & suiting)
-            at = first
-        return None
-
-    def book(self, gap: Gap, units: UnitSet) -> None:
-        """Take *units* of *gap* for as long as it lasts."""
-        if gap.at == 0:
-            self._now ^= units
-            self._begun[gap.end_slot] = self._begun.get(gap.end_slot, 0) | units
-        else:
-            self._later.add(self._slots[gap.at], units)
-            super().book(gap, units)
-
-    def _first(self, at: int, need: Need) -> int:
-        """Return from which stretch on, after *at*, enough is free to begin with.
-
-        The next at which somebody takes units at the latest: until then more and more
-        is free.
-        """
-        until = bisect_left(self._slots, self._later.next_after(self._slots[at]))
-        return at + bisect_left(
-            self._free[at:until],
-            True,  # noqa: FBT003 -- False as long as too few are free
-            key=lambda free: need.is_met_by(free & need.among),
-        )
-
-    def _write_down(self) -> None:
-        """Take from each stretch what those hold that have started."""
-        begun = sorted(self._begun.items())
-        ends = [0, *(self._cut(slot) for slot, _ in begun)]
-        held = 0
-        for (_, units), start, end in zip(
-            begun[::-1], ends[-2::-1], ends[:0:-1], strict=True
-        ):
-            held |= units
-            size = held.bit_count()
-            for stretch in range(start, end):
-                self._free[stretch] ^= held
-                self._counts[stretch] -= size
-        self._begun.clear()
-
-    def _close(self, closed: Iterable[tuple[float, UnitSet]]) -> None:
-        """Take units for ever from the slot on in which a time lies, or begins."""
-        from_slot: dict[int, UnitSet] = {}
-        for from_s, units in closed:
-            slot = self._slot(max(from_s, self._now_s))
-            from_slot[slot] = from_slot.get(slot, 0) | units
-        for slot in sorted(from_slot):
-            self._later.add(slot, from_slot[slot])
-            self._cut(slot)
-        for stretch, slot in enumerate(self._slots if from_slot else ()):
-            self._free[stretch] &= ~self._later.before(slot + 1)
-            self._counts[stretch] = self._free[stretch].bit_count()
-
-
-class _Later:
-    """Units that somebody has from some slot on, whoever has them before."""
-
-    def __init__(self) -> None:
-        self._slots: list[int] = []
-        self._units: list[UnitSet] = []
-        self._so_far: list[UnitSet] = []  # also those of earlier slots
-
-    def next_after(self, slot: int) -> float:
-        """Return from which slot on somebody has units next, else inf."""
-        place = bisect_right(self._slots, slot)
-        return self._slots[place] if place < len(self._slots) else math.inf
-
-    def before(self, slot: int) -> UnitSet:
-        """Return what somebody has from a slot before *slot* on."""
-        place = bisect_left(self._slots, slot)
-        return self._so_far[place - 1] if place else 0
-
-    def between(self, first: int, end: int) -> UnitSet:
-        """Return what somebody has from a slot on that is in *first* .. *end* - 1."""
-        units = 0
-        start = bisect_left(self._slots, first)
-        for place in range(start, bisect_left(self._slots, end)):
-            units |= self._units[place]
-        return units
-
-    def add(self, slot: int, units: UnitSet) -> None:
-        """Let somebody have *units* from *slot* on."""
-        place = bisect_left(self._slots, slot)
-        if place == len(self._slots) or self._slots[place] != slot:
-            self._slots.insert(place, slot)
-            self._units.insert(place, 0)
-            self._so_far.insert(place, self._so_far[place - 1] if place else 0)
-        self._units[place] |= units
-        for later in range(place, len(self._slots)):
-            self._so_far[later] |= units
-
-
-# ----------------------------------------------------------------------
-# Who uses a machine without standing in its queue.
-
-
-class Guests(Protocol):
-    """Uses units that no job holds, and leaves when one is placed on them.
-
-    The scheduler does not see them, as Slurm does not see jobs that it may preempt:
-    a job is placed as if they were not there, and starts when they are gone.
-    """
-
-    def leave(self, job: int, units: UnitSet, now_s: float) -> float:
-        """Leave *units*, on which *job* was placed now.
-
-        Returns:
-            Seconds until the last guest is gone, 0 or more; the units are the
-            job's from now on.
-        """
-        ...
-
-
-class NoGuests:
-    """Nobody."""
-
-    def leave(self, job: int, units: UnitSet, now_s: float) -> float:
-        """Return 0: there is nobody to wait for."""
-        del job, units, now_s
-        return 0.0
-
-
-# ----------------------------------------------------------------------
-# Sets of allocation units as the bits of one integer.
-
-UnitSet = int
-"""A set of units, one bit a unit."""
-
-
-class Units:
-    """The units 0 .. count - 1 of one machine.
-
-    Attributes:
-        count: How many there are.
-        every: The set of all of them.
-    """
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-        self.every: UnitSet = (1 << count) - 1
-        # Few and short, so that a machine of a million processors fits in memory.
-        self._halves: tuple[tuple[int, UnitSet], ...] = tuple(
-            (1 << k, (1 << (1 << k)) - 1) for k in reversed(range(count.bit_length()))
-        )
-
-    def lowest(self, among: UnitSet, count: int) -> UnitSet:
-        """Return the *count* lowest-numbered units of *among*, or all it has."""
-        if count >= among.bit_count():
-            return among
-        if count < 1:
-            return 0
-        last, rest, wanted = 0, among, count
-        # Where the wanted-th unit is, by halves: each look is at half of the last.
-        for width, low in self._halves:
-            below = rest & low
-            found = below.bit_count()
-            if found >= wanted:
-                rest = below
-            else:
-                wanted -= found
-                rest >>= width
-                last += width
-        return among & ((2 << last) - 1)
-
-
-def unit_set(members: Iterable[int]) -> UnitSet:
-    """Return the set of the unit numbers *members*."""
-    units = 0
-    for member in members:
-        units |= 1 << member
-    return units
-
-
-def mask(units: UnitSet, count: int) -> NDArray[np.bool_]:
-    """Return *units* as *count* booleans, True where the unit is in the set."""
-    packed = np.frombuffer(units.to_bytes((count + 7) // 8, "little"), np.uint8)
-    return np.unpackbits(packed, count=count, bitorder="little").view(np.bool_)
-
-
-def members(units: UnitSet) -> tuple[int, ...]:
-    """Return the unit numbers in *units*, ascending."""
-    return tuple(np.flatnonzero(mask(units, units.bit_length())).tolist())
-
-
-# ----------------------------------------------------------------------
-# Which units make up which node, and what the nodes are called.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -473,10 +84,6 @@ def lay_out(trace: JobTrace, *, units: int | None, by_name: bool) -> Layout:
     return Layout(count, per_node, names, numbers)
 
 
-# ----------------------------------------------------------------------
-# The machine as a scheduler sees it: free units, running jobs, the queue.
-
-
 @dataclass(frozen=True, slots=True)
 class Running:
     """A job on the machine.
@@ -509,44 +116,6 @@ class PlannedJob:
     job: int
     start_s: float
     units: UnitSet
-
-
-class Placer(Protocol):
-    """One way to place jobs; drives a `Machine` and keeps the plan it made."""
-
-    @property
-    def plan(self) -> tuple[PlannedJob, ...]:
-        """The waiting jobs that have a place, in the order they got it.
-
-        The same object for as long as nothing in it changes.
-        """
-        ...
-
-    @property
-    def wakes_s(self) -> float:
-        """When it wants to be called again though nothing happens, else inf."""
-        ...
-
-    def arrives_s(self, job: Job) -> float:
-        """Return when *job* enters the queue."""
-        ...
-
-    def rank(self, job: Job) -> float:
-        """Return *job*'s place in the queue: lowest first, then by arrival."""
-        ...
-
-    def place(self, machine: Machine, *, ended: bool, arrived: bool) -> None:
-        """Start what can start now; told whether jobs ended or arrived now."""
-        ...
-
-    def anew(self, wakes_s: float) -> Placer:
-        """Return one of the same kind that has planned nothing.
-
-        Args:
-            wakes_s: When it is to look at the whole queue next, if it does not at
-                every call; ``-inf`` for at once.
-        """
-        ...
 
 
 class Machine:
@@ -655,3 +224,67 @@ class Machine:
         """Return the jobs started since the last call."""
         started, self._started = tuple(self._started), []
         return started
+
+
+class Placer(Protocol):
+    """One way to place jobs; drives a `Machine` and keeps the plan it made."""
+
+    @property
+    def plan(self) -> tuple[PlannedJob, ...]:
+        """The waiting jobs that have a place, in the order they got it.
+
+        The same object for as long as nothing in it changes.
+        """
+        ...
+
+    @property
+    def wakes_s(self) -> float:
+        """When it wants to be called again though nothing happens, else inf."""
+        ...
+
+    def arrives_s(self, job: Job) -> float:
+        """Return when *job* enters the queue."""
+        ...
+
+    def rank(self, job: Job) -> float:
+        """Return *job*'s place in the queue: lowest first, then by arrival."""
+        ...
+
+    def place(self, machine: Machine, *, ended: bool, arrived: bool) -> None:
+        """Start what can start now; told whether jobs ended or arrived now."""
+        ...
+
+    def anew(self, wakes_s: float) -> Placer:
+        """Return one of the same kind that has planned nothing.
+
+        Args:
+            wakes_s: When it is to look at the whole queue next, if it does not at
+                every call; ``-inf`` for at once.
+        """
+        ...
+
+
+class Guests(Protocol):
+    """Uses units that no job holds, and leaves when one is placed on them.
+
+    The scheduler does not see them, as Slurm does not see jobs that it may preempt:
+    a job is placed as if they were not there, and starts when they are gone.
+    """
+
+    def leave(self, job: int, units: UnitSet, now_s: float) -> float:
+        """Leave *units*, on which *job* was placed now.
+
+        Returns:
+            Seconds until the last guest is gone, 0 or more; the units are the
+            job's from now on.
+        """
+        ...
+
+
+class NoGuests:
+    """Nobody."""
+
+    def leave(self, job: int, units: UnitSet, now_s: float) -> float:
+        """Return 0: there is nobody to wait for."""
+        del job, units, now_s
+        return 0.0

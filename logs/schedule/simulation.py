@@ -1,11 +1,16 @@
-"""The simulator: one loop over time, whatever places the jobs."""
+"""From a log of jobs to a schedule, and to what it leaves idle.
+
+``schedule`` is the front: it steps a ``Simulation`` through time, one moment after
+another, while a placer places the jobs; ``holes`` turns the result into idle intervals
+of nodes.
+"""
 
 from __future__ import annotations
 
 import copy
 import math
 from bisect import bisect_right
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import accumulate, groupby
 from typing import TYPE_CHECKING
@@ -17,13 +22,16 @@ from logs.schedule.machine import (
     NoGuests,
     PlannedJob,
     Running,
-    Units,
-    UnitSet,
     lay_out,
-    mask,
 )
-from logs.schedule.policies import EasyPlacer, SlurmParameters, SlurmPlacer
-from logs.trace import IdleTrace, UnusableLogError
+from logs.schedule.placers import (
+    EasyPlacer,
+    RecordedPlacer,
+    SlurmParameters,
+    SlurmPlacer,
+)
+from logs.timeline import Units, UnitSet
+from logs.trace import IdleTrace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,183 +40,6 @@ if TYPE_CHECKING:
 
     from logs.schedule.machine import Guests, Layout, Placer
     from logs.trace import Job, JobTrace
-
-
-# ----------------------------------------------------------------------
-# What a scheduler had planned for the idle units, as seen at any time.
-
-Promises = tuple[tuple[float, UnitSet], ...]
-"""Planned starts, ascending, each with the idle units that await it first."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PlannedStarts:
-    """When the idle nodes were planned to be taken, as it was seen.
-
-    Only changes are kept, and only for units that were idle: a year of Theta
-    under ``slurm`` takes tens of megabytes.
-
-    Attributes:
-        layout: The machine.
-        times_s: When what was seen changed, strictly ascending.
-        promises: What was seen from then on, one entry a time.
-    """
-
-    layout: Layout
-    times_s: tuple[float, ...]
-    promises: tuple[Promises, ...]
-
-    def seen_at(self, time_s: float) -> NDArray[np.float64]:
-        """Return, per node, the next planned start as seen at *time_s*.
-
-        Everything that happened by *time_s*, it included, has been seen.
-
-        Returns:
-            Float64, one entry a node: when the first of its units is to be
-            taken; ``inf`` where no plan is known or the node is not idle. A
-            start before *time_s* is overdue: any moment now.
-        """
-        per_node = self.layout.per_node
-        nodes = len(self.layout.names)
-        starts_s = np.full(nodes * per_node, math.inf)
-        at = bisect_right(self.times_s, time_s) - 1
-        for start_s, units in self.promises[at] if at >= 0 else ():
-            starts_s[: self.layout.units][mask(units, self.layout.units)] = start_s
-        by_node: NDArray[np.float64] = starts_s.reshape(nodes, per_node).min(axis=1)
-        return by_node
-
-
-class PlanWatcher:
-    """Collects, moment by moment, what an onlooker sees planned."""
-
-    def __init__(self) -> None:
-        self._times_s: list[float] = []
-        self._promises: list[Promises] = []
-        self._plan: tuple[PlannedJob, ...] = ()
-        self._free: UnitSet = 0
-
-    def watch(self, moment: Moment) -> None:
-        """Take in *moment*."""
-        if moment.plan is self._plan and moment.free == self._free:
-            return
-        self._plan, self._free = moment.plan, moment.free
-        promises = _promises(moment)
-        if self._promises and promises == self._promises[-1]:
-            return
-        if self._times_s and self._times_s[-1] == moment.time_s:
-            self._promises[-1] = promises
-        elif promises or self._promises:
-            self._times_s.append(moment.time_s)
-            self._promises.append(promises)
-
-    def seen(self, layout: Layout) -> PlannedStarts:
-        """Return everything seen so far, on *layout*."""
-        return PlannedStarts(layout, tuple(self._times_s), tuple(self._promises))
-
-
-def _promises(moment: Moment) -> Promises:
-    unpromised = moment.free
-    promises = []
-    for planned in sorted(moment.plan, key=lambda job: job.start_s):
-        units = planned.units & unpromised
-        if units:
-            promises.append((planned.start_s, units))
-            unpromised ^= units
-        if not unpromised:
-            break
-    return tuple(promises)
-
-
-# ----------------------------------------------------------------------
-# The log's own schedule: start times and run times as they were.
-
-
-@dataclass(frozen=True, slots=True)
-class OverCommitment:
-    """Where a log's jobs hold more than the machine has.
-
-    A job gets what is free of what it needs; the rest is counted here. Jobs of
-    zero run time are left out.
-
-    Attributes:
-        jobs: Jobs that got fewer units than they held in the log.
-        unit_s: Units missing × seconds, summed over those jobs.
-        worst_s: The first time at which most units were missing, or None.
-        worst_units: Units missing then.
-    """
-
-    jobs: int
-    unit_s: float
-    worst_s: float | None
-    worst_units: int
-
-
-def find_over_commitment(trace: JobTrace, placed: Iterable[Running]) -> OverCommitment:
-    """Return what *placed* lacks of what *trace*'s jobs held."""
-    lacking = [
-        (job, trace.jobs[job.job].units - job.units.bit_count())
-        for job in placed
-        if job.end_s > job.start_s
-    ]
-    short = [(job, missing) for job, missing in lacking if missing]
-    # Ends sort before starts of the same time, as they happen.
-    changes = sorted(
-        change
-        for job, missing in short
-        for change in ((job.start_s, missing), (job.end_s, -missing))
-    )
-    levels = list(accumulate((change for _, change in changes), initial=0))
-    worst_units = max(levels)
-    worst_s = changes[levels.index(worst_units) - 1][0] if short else None
-    unit_s = math.fsum(missing * (job.end_s - job.start_s) for job, missing in short)
-    return OverCommitment(len(short), unit_s, worst_s, worst_units)
-
-
-@dataclass(slots=True)
-class RecordedPlacer:
-    """Starts every job when the log says, on the nodes the log names.
-
-    Without names, or where fewer are named than the job holds units, the
-    lowest-numbered free units follow.
-    """
-
-    layout: Layout
-    plan: tuple[PlannedJob, ...] = field(default=(), init=False)
-    wakes_s: float = field(default=math.inf, init=False)
-
-    def arrives_s(self, job: Job) -> float:
-        """Jobs appear when they start."""
-        if job.start_s is None:
-            raise UnusableLogError(f"job {job.job_id} has no start to be placed at")
-        return job.start_s
-
-    def rank(self, job: Job) -> float:
-        """Jobs of zero run time come last: they must take units from nobody."""
-        return 1.0 if job.run_s == 0 else 0.0
-
-    def place(self, machine: Machine, *, ended: bool, arrived: bool) -> None:
-        """Start everything that arrived, with what is free of what it needs."""
-        del ended, arrived
-        for job in tuple(machine.waiting):
-            machine.start(job, self._pick(machine, job))
-
-    def anew(self, wakes_s: float) -> RecordedPlacer:
-        """Return itself: it never plans."""
-        del wakes_s
-        return self
-
-    def _pick(self, machine: Machine, job: int) -> UnitSet:
-        named = self.layout.named(machine.jobs[job])
-        size = machine.size[job]
-        units = machine.units.lowest(machine.free & named, size)
-        unnamed = size - named.bit_count()
-        if unnamed > 0:
-            units |= machine.units.lowest(machine.free & ~named, unnamed)
-        return units
-
-
-# ----------------------------------------------------------------------
-# What a log's jobs become on a machine.
 
 
 class Method(StrEnum):
@@ -272,8 +103,114 @@ class Schedule:
         return max((job.end_s for job in self.placed), default=0.0)
 
 
-# ----------------------------------------------------------------------
-# The simulator: one loop over time, whatever places the jobs.
+_MOMENTS_BETWEEN_REPORTS = 256
+
+
+def schedule(
+    trace: JobTrace,
+    method: Method,
+    *,
+    units: int | None = None,
+    slurm: SlurmParameters | None = None,
+    on_progress: Callable[[float], None] | None = None,
+) -> Schedule:
+    """Place *trace*'s jobs on a machine.
+
+    Args:
+        trace: The log.
+        method: How; docs/schedule.md has every rule.
+        units: The machine's size in the log's allocation units; None takes the
+            trace's.
+        slurm: Parameters of the ``slurm`` method; None takes Slurm's defaults.
+        on_progress: Called now and then with the share of jobs that ended, 0..1.
+
+    Raises:
+        UnusableLogError: The machine does not fit the log.
+    """
+    prepared = prepare(trace, method, units=units, slurm=slurm)
+    placed, watcher = _run(prepared, on_progress=on_progress)
+    return Schedule(
+        trace=trace,
+        method=method,
+        layout=prepared.layout,
+        placed=placed,
+        refused=prepared.refused,
+        over_commitment=find_over_commitment(trace, placed),
+        planned=watcher.seen(prepared.layout),
+    )
+
+
+def _run(
+    prepared: Prepared, *, on_progress: Callable[[float], None] | None
+) -> tuple[tuple[Running, ...], PlanWatcher]:
+    watcher = PlanWatcher()
+    placed: list[Running] = []
+    ended = 0
+    for count, moment in enumerate(prepared.simulation, 1):
+        placed += moment.started
+        ended += len(moment.ended)
+        watcher.watch(moment)
+        if on_progress is not None and count % _MOMENTS_BETWEEN_REPORTS == 0:
+            on_progress(ended / len(prepared.admitted))
+    return tuple(placed), watcher
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """A simulation that has not begun.
+
+    Attributes:
+        simulation: Steps through it.
+        layout: The machine.
+        admitted: The jobs that take part, by index.
+        refused: The jobs that do not.
+    """
+
+    simulation: Simulation
+    layout: Layout
+    admitted: tuple[int, ...]
+    refused: tuple[Refused, ...]
+
+
+def prepare(
+    trace: JobTrace,
+    method: Method,
+    *,
+    units: int | None = None,
+    slurm: SlurmParameters | None = None,
+) -> Prepared:
+    """Set a simulation up; `schedule` says what the arguments mean."""
+    layout = lay_out(trace, units=units, by_name=method == Method.RECORDED)
+    reasons = {n: _reason(job, method, layout) for n, job in enumerate(trace.jobs)}
+    admitted = tuple(job for job, reason in reasons.items() if reason is None)
+    refused = tuple(
+        Refused(job, reason) for job, reason in reasons.items() if reason is not None
+    )
+    placer = _placer(method, layout, slurm or SlurmParameters())
+    simulation = Simulation(
+        trace.jobs, Units(layout.units), placer=placer, admitted=admitted
+    )
+    return Prepared(simulation, layout, admitted, refused)
+
+
+def _placer(method: Method, layout: Layout, slurm: SlurmParameters) -> Placer:
+    match method:
+        case Method.RECORDED:
+            return RecordedPlacer(layout)
+        case Method.EASY:
+            return EasyPlacer()
+        case Method.SLURM:
+            return SlurmPlacer(slurm)
+
+
+def _reason(job: Job, method: Method, layout: Layout) -> Reason | None:
+    if job.units < 1:
+        return Reason.NO_UNITS
+    if job.start_s is None and job.run_s == 0:
+        return Reason.NEVER_RAN
+    if method == Method.RECORDED:
+        return Reason.NO_START if job.start_s is None else None
+    return Reason.TOO_WIDE if job.units > layout.units else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -427,121 +364,127 @@ def _seen(
     )
 
 
-# ----------------------------------------------------------------------
-# From a log of jobs to a schedule.
-
-_MOMENTS_BETWEEN_REPORTS = 256
+Promises = tuple[tuple[float, UnitSet], ...]
+"""Planned starts, ascending, each with the idle units that await it first."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Prepared:
-    """A simulation that has not begun.
+class PlannedStarts:
+    """When the idle nodes were planned to be taken, as it was seen.
+
+    Only changes are kept, and only for units that were idle: a year of Theta
+    under ``slurm`` takes tens of megabytes.
 
     Attributes:
-        simulation: Steps through it.
         layout: The machine.
-        admitted: The jobs that take part, by index.
-        refused: The jobs that do not.
+        times_s: When what was seen changed, strictly ascending.
+        promises: What was seen from then on, one entry a time.
     """
 
-    simulation: Simulation
     layout: Layout
-    admitted: tuple[int, ...]
-    refused: tuple[Refused, ...]
+    times_s: tuple[float, ...]
+    promises: tuple[Promises, ...]
+
+    def seen_at(self, time_s: float) -> NDArray[np.float64]:
+        """Return, per node, the next planned start as seen at *time_s*.
+
+        Everything that happened by *time_s*, it included, has been seen.
+
+        Returns:
+            Float64, one entry a node: when the first of its units is to be
+            taken; ``inf`` where no plan is known or the node is not idle. A
+            start before *time_s* is overdue: any moment now.
+        """
+        per_node = self.layout.per_node
+        nodes = len(self.layout.names)
+        starts_s = np.full(nodes * per_node, math.inf)
+        at = bisect_right(self.times_s, time_s) - 1
+        for start_s, units in self.promises[at] if at >= 0 else ():
+            starts_s[: self.layout.units][mask(units, self.layout.units)] = start_s
+        by_node: NDArray[np.float64] = starts_s.reshape(nodes, per_node).min(axis=1)
+        return by_node
 
 
-def prepare(
-    trace: JobTrace,
-    method: Method,
-    *,
-    units: int | None = None,
-    slurm: SlurmParameters | None = None,
-) -> Prepared:
-    """Set a simulation up; `schedule` says what the arguments mean."""
-    layout = lay_out(trace, units=units, by_name=method == Method.RECORDED)
-    reasons = {n: _reason(job, method, layout) for n, job in enumerate(trace.jobs)}
-    admitted = tuple(job for job, reason in reasons.items() if reason is None)
-    refused = tuple(
-        Refused(job, reason) for job, reason in reasons.items() if reason is not None
-    )
-    placer = _placer(method, layout, slurm or SlurmParameters())
-    simulation = Simulation(
-        trace.jobs, Units(layout.units), placer=placer, admitted=admitted
-    )
-    return Prepared(simulation, layout, admitted, refused)
+class PlanWatcher:
+    """Collects, moment by moment, what an onlooker sees planned."""
+
+    def __init__(self) -> None:
+        self._times_s: list[float] = []
+        self._promises: list[Promises] = []
+        self._plan: tuple[PlannedJob, ...] = ()
+        self._free: UnitSet = 0
+
+    def watch(self, moment: Moment) -> None:
+        """Take in *moment*."""
+        if moment.plan is self._plan and moment.free == self._free:
+            return
+        self._plan, self._free = moment.plan, moment.free
+        promises = _promises(moment)
+        if self._promises and promises == self._promises[-1]:
+            return
+        if self._times_s and self._times_s[-1] == moment.time_s:
+            self._promises[-1] = promises
+        elif promises or self._promises:
+            self._times_s.append(moment.time_s)
+            self._promises.append(promises)
+
+    def seen(self, layout: Layout) -> PlannedStarts:
+        """Return everything seen so far, on *layout*."""
+        return PlannedStarts(layout, tuple(self._times_s), tuple(self._promises))
 
 
-def schedule(
-    trace: JobTrace,
-    method: Method,
-    *,
-    units: int | None = None,
-    slurm: SlurmParameters | None = None,
-    on_progress: Callable[[float], None] | None = None,
-) -> Schedule:
-    """Place *trace*'s jobs on a machine.
+def _promises(moment: Moment) -> Promises:
+    unpromised = moment.free
+    promises = []
+    for planned in sorted(moment.plan, key=lambda job: job.start_s):
+        units = planned.units & unpromised
+        if units:
+            promises.append((planned.start_s, units))
+            unpromised ^= units
+        if not unpromised:
+            break
+    return tuple(promises)
 
-    Args:
-        trace: The log.
-        method: How; docs/schedule.md has every rule.
-        units: The machine's size in the log's allocation units; None takes the
-            trace's.
-        slurm: Parameters of the ``slurm`` method; None takes Slurm's defaults.
-        on_progress: Called now and then with the share of jobs that ended, 0..1.
 
-    Raises:
-        UnusableLogError: The machine does not fit the log.
+@dataclass(frozen=True, slots=True)
+class OverCommitment:
+    """Where a log's jobs hold more than the machine has.
+
+    A job gets what is free of what it needs; the rest is counted here. Jobs of
+    zero run time are left out.
+
+    Attributes:
+        jobs: Jobs that got fewer units than they held in the log.
+        unit_s: Units missing × seconds, summed over those jobs.
+        worst_s: The first time at which most units were missing, or None.
+        worst_units: Units missing then.
     """
-    prepared = prepare(trace, method, units=units, slurm=slurm)
-    placed, watcher = _run(prepared, on_progress=on_progress)
-    return Schedule(
-        trace=trace,
-        method=method,
-        layout=prepared.layout,
-        placed=placed,
-        refused=prepared.refused,
-        over_commitment=find_over_commitment(trace, placed),
-        planned=watcher.seen(prepared.layout),
+
+    jobs: int
+    unit_s: float
+    worst_s: float | None
+    worst_units: int
+
+
+def find_over_commitment(trace: JobTrace, placed: Iterable[Running]) -> OverCommitment:
+    """Return what *placed* lacks of what *trace*'s jobs held."""
+    lacking = [
+        (job, trace.jobs[job.job].units - job.units.bit_count())
+        for job in placed
+        if job.end_s > job.start_s
+    ]
+    short = [(job, missing) for job, missing in lacking if missing]
+    # Ends sort before starts of the same time, as they happen.
+    changes = sorted(
+        change
+        for job, missing in short
+        for change in ((job.start_s, missing), (job.end_s, -missing))
     )
-
-
-def _run(
-    prepared: Prepared, *, on_progress: Callable[[float], None] | None
-) -> tuple[tuple[Running, ...], PlanWatcher]:
-    watcher = PlanWatcher()
-    placed: list[Running] = []
-    ended = 0
-    for count, moment in enumerate(prepared.simulation, 1):
-        placed += moment.started
-        ended += len(moment.ended)
-        watcher.watch(moment)
-        if on_progress is not None and count % _MOMENTS_BETWEEN_REPORTS == 0:
-            on_progress(ended / len(prepared.admitted))
-    return tuple(placed), watcher
-
-
-def _placer(method: Method, layout: Layout, slurm: SlurmParameters) -> Placer:
-    match method:
-        case Method.RECORDED:
-            return RecordedPlacer(layout)
-        case Method.EASY:
-            return EasyPlacer()
-        case Method.SLURM:
-            return SlurmPlacer(slurm)
-
-
-def _reason(job: Job, method: Method, layout: Layout) -> Reason | None:
-    if job.units < 1:
-        return Reason.NO_UNITS
-    if job.start_s is None and job.run_s == 0:
-        return Reason.NEVER_RAN
-    if method == Method.RECORDED:
-        return Reason.NO_START if job.start_s is None else None
-    return Reason.TOO_WIDE if job.units > layout.units else None
-
-
-# ----------------------------------------------------------------------
-# What a schedule leaves idle, node by node.
+    levels = list(accumulate((change for _, change in changes), initial=0))
+    worst_units = max(levels)
+    worst_s = changes[levels.index(worst_units) - 1][0] if short else None
+    unit_s = math.fsum(missing * (job.end_s - job.start_s) for job, missing in short)
+    return OverCommitment(len(short), unit_s, worst_s, worst_units)
 
 
 def holes(schedule: Schedule) -> IdleTrace:
@@ -618,3 +561,9 @@ def idle_nodes(free: UnitSet, layout: Layout) -> NDArray[np.bool_]:
     padded = np.ones((nodes, layout.per_node), np.bool_)
     padded.flat[: layout.units] = units
     return np.all(padded, axis=1, out=np.empty(nodes, np.bool_))
+
+
+def mask(units: UnitSet, count: int) -> NDArray[np.bool_]:
+    """Return *units* as *count* booleans, True where the unit is in the set."""
+    packed = np.frombuffer(units.to_bytes((count + 7) // 8, "little"), np.uint8)
+    return np.unpackbits(packed, count=count, bitorder="little").view(np.bool_)

@@ -8,7 +8,12 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logs.schedule.machine import Agenda, Need, members, unit_set
+from logs.timeline import (
+    Agenda,
+    Need,
+    members,
+    unit_set,
+)
 
 UNITS = 5
 NOW_S = 103.0

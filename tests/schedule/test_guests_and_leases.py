@@ -1,8 +1,8 @@
 """Somebody on the machine who does not stand in the queue, worked out by hand."""
 
 from logs.schedule import Method
-from logs.schedule.machine import UnitSet
 from logs.schedule.simulation import Simulation, prepare
+from logs.timeline import UnitSet
 from logs.trace import Job, JobTrace
 
 

@@ -8,8 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logs.schedule import Method, Schedule, SlurmParameters, schedule
-from logs.schedule.machine import Units, mask, members, unit_set
-from logs.schedule.simulation import holes, prepare
+from logs.schedule.simulation import holes, mask, prepare
+from logs.timeline import (
+    Units,
+    members,
+    unit_set,
+)
 from logs.trace import Job, JobTrace
 from tests.schedule.instances import job, trace_of, traces
 

@@ -3,7 +3,7 @@
 import pytest
 
 from logs.schedule import Method, Schedule, schedule
-from logs.schedule.machine import members
+from logs.timeline import members
 from logs.trace import Job, JobTrace, UnusableLogError, natural_key
 
 

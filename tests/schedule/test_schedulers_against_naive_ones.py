@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logs.schedule import Method, SlurmParameters, schedule
-from logs.schedule.machine import members
 from logs.schedule.simulation import Schedule, prepare
+from logs.timeline import members
 from logs.trace import JobTrace
 from tests.schedule import naive
 from tests.schedule.instances import traces

@@ -9,8 +9,8 @@ import math
 import pytest
 
 from logs.schedule import Method, SlurmParameters, schedule
-from logs.schedule.machine import members
 from logs.schedule.simulation import prepare
+from logs.timeline import members
 from logs.trace import Job
 from tests.schedule.instances import job, trace_of
 

@@ -9,7 +9,8 @@ from freetrain.lookahead.learned import LearnedForecaster
 from freetrain.replay.loop import Leases, PlannedStart, PromisedForecaster, harm_of
 from freetrain.replay.loop_settings import LoopSettings
 from freetrain.replay.trainers import Costs
-from logs.schedule.machine import Machine, Units
+from logs.schedule.machine import Machine
+from logs.timeline import Units
 from tests.replay.loop.worlds_loop import PAIR, UNBOUND, play, stage_of
 from tests.replay.worlds import trainer
 

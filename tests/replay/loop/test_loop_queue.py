@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from freetrain.broker.backfill import LeaseSpan
 from freetrain.replay.loop import Nodes, Queue
 from logs.schedule import Method, SlurmParameters
-from logs.schedule.machine import members
-from logs.schedule.policies import SlurmPlacer
+from logs.schedule.placers import SlurmPlacer
 from logs.schedule.simulation import prepare
+from logs.timeline import members
 from tests.replay.loop.worlds_loop import J, crowds, trace_of
 
 if TYPE_CHECKING:

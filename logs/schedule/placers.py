@@ -1,9 +1,9 @@
-"""First come, first served, with EASY (aggressive) backfill.
+"""Three ways to place jobs: as the log recorded it, EASY backfill, and Slurm's.
 
-Sources: D. Lifka, "The ANL/IBM SP scheduling system", JSSPP 1995; A. Mu'alem and
-D. Feitelson, "Utilization, predictability, workloads, and user runtime
-estimates in scheduling the IBM SP2 with backfilling", IEEE TPDS 12(6), 2001.
-Every boundary is argued in docs/schedule.md.
+docs/schedule.md argues every boundary. Sources of EASY: D. Lifka, "The ANL/IBM SP
+scheduling system", JSSPP 1995; A. Mu'alem and D. Feitelson, "Utilization,
+predictability, workloads, and user runtime estimates in scheduling the IBM SP2 with
+backfilling", IEEE TPDS 12(6), 2001.
 """
 
 from __future__ import annotations
@@ -13,15 +13,89 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from logs.schedule.machine import PlannedJob, Timeline
+from logs.schedule.machine import PlannedJob
+from logs.timeline import Timeline
+from logs.trace import UnusableLogError
 
 if TYPE_CHECKING:
-    from logs.schedule.machine import Machine, UnitSet
+    from logs.schedule.machine import Layout, Machine
+    from logs.timeline import UnitSet
     from logs.trace import Job
 
 
-# ----------------------------------------------------------------------
-# First come, first served, with EASY (aggressive) backfill.
+@dataclass(slots=True)
+class RecordedPlacer:
+    """Starts every job when the log says, on the nodes the log names.
+
+    Without names, or where fewer are named than the job holds units, the
+    lowest-numbered free units follow.
+    """
+
+    layout: Layout
+    plan: tuple[PlannedJob, ...] = field(default=(), init=False)
+    wakes_s: float = field(default=math.inf, init=False)
+
+    def arrives_s(self, job: Job) -> float:
+        """Jobs appear when they start."""
+        if job.start_s is None:
+            raise UnusableLogError(f"job {job.job_id} has no start to be placed at")
+        return job.start_s
+
+    def rank(self, job: Job) -> float:
+        """Jobs of zero run time come last: they must take units from nobody."""
+        return 1.0 if job.run_s == 0 else 0.0
+
+    def place(self, machine: Machine, *, ended: bool, arrived: bool) -> None:
+        """Start everything that arrived, with what is free of what it needs."""
+        del ended, arrived
+        for job in tuple(machine.waiting):
+            machine.start(job, self._pick(machine, job))
+
+    def anew(self, wakes_s: float) -> RecordedPlacer:
+        """Return itself: it never plans."""
+        del wakes_s
+        return self
+
+    def _pick(self, machine: Machine, job: int) -> UnitSet:
+        named = self.layout.named(machine.jobs[job])
+        size = machine.size[job]
+        units = machine.units.lowest(machine.free & named, size)
+        unnamed = size - named.bit_count()
+        if unnamed > 0:
+            units |= machine.units.lowest(machine.free & ~named, unnamed)
+        return units
+
+
+@dataclass(slots=True)
+class EasyPlacer:
+    """Places jobs by FCFS and EASY backfill; plans the queue's head only."""
+
+    plan: tuple[PlannedJob, ...] = field(default=())
+    wakes_s: float = field(default=math.inf, init=False)
+
+    def arrives_s(self, job: Job) -> float:
+        """Jobs queue when they are submitted."""
+        return job.submit_s
+
+    def rank(self, job: Job) -> float:
+        """First come, first served: nobody ranks before another."""
+        del job
+        return 0.0
+
+    def place(self, machine: Machine, *, ended: bool, arrived: bool) -> None:
+        """Make one pass: start in order, reserve for the head, backfill."""
+        del ended, arrived
+        machine.start_in_order()
+        self.plan = ()
+        if machine.waiting:
+            reservation = reserve(machine)
+            _backfill(machine, reservation)
+            self.plan = (_planned_head(machine, reservation),)
+
+    def anew(self, wakes_s: float) -> EasyPlacer:
+        """Return one that has planned nothing; each pass plans anew."""
+        del wakes_s
+        return EasyPlacer()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,46 +148,6 @@ def _backfill(machine: Machine, reservation: Reservation) -> None:
         machine.start(job, machine.units.lowest(machine.free, size))
 
 
-def _free_at(machine: Machine, time_s: float) -> UnitSet:
-    free = machine.free
-    for job in machine.running.values():
-        if job.expected_end_s <= time_s:
-            free |= job.units
-    return free
-
-
-@dataclass(slots=True)
-class EasyPlacer:
-    """Places jobs by FCFS and EASY backfill; plans the queue's head only."""
-
-    plan: tuple[PlannedJob, ...] = field(default=())
-    wakes_s: float = field(default=math.inf, init=False)
-
-    def arrives_s(self, job: Job) -> float:
-        """Jobs queue when they are submitted."""
-        return job.submit_s
-
-    def rank(self, job: Job) -> float:
-        """First come, first served: nobody ranks before another."""
-        del job
-        return 0.0
-
-    def place(self, machine: Machine, *, ended: bool, arrived: bool) -> None:
-        """Make one pass: start in order, reserve for the head, backfill."""
-        del ended, arrived
-        machine.start_in_order()
-        self.plan = ()
-        if machine.waiting:
-            reservation = reserve(machine)
-            _backfill(machine, reservation)
-            self.plan = (_planned_head(machine, reservation),)
-
-    def anew(self, wakes_s: float) -> EasyPlacer:
-        """Return one that has planned nothing; each pass plans anew."""
-        del wakes_s
-        return EasyPlacer()
-
-
 def _planned_head(machine: Machine, reservation: Reservation) -> PlannedJob:
     head = machine.waiting[0]
     free = _free_at(machine, reservation.shadow_s)
@@ -121,8 +155,12 @@ def _planned_head(machine: Machine, reservation: Reservation) -> PlannedJob:
     return PlannedJob(head, reservation.shadow_s, units)
 
 
-# ----------------------------------------------------------------------
-# Slurm's main scheduler and its backfill plan, simulated.
+def _free_at(machine: Machine, time_s: float) -> UnitSet:
+    free = machine.free
+    for job in machine.running.values():
+        if job.expected_end_s <= time_s:
+            free |= job.units
+    return free
 
 
 @dataclass(frozen=True, slots=True)
