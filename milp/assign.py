@@ -1,4 +1,4 @@
-"""Counts to node sets, without migration (docs/model.md, M4)."""
+"""From counts to node sets, without migration (docs/model.md, M4)."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def assign(
 
     First the shrinking trainers give up their nodes of lowest rank; then the
     growing ones, in order, take the free nodes of highest rank, those just given
-    up among them. Ranked by remaining life, a trainer keeps what will live
-    longest; ranked by node number, it does what the published replay does.
+    up among them. Ranked by remaining life, a trainer keeps the nodes that live
+    longest; ranked by node number, the result is that of the published replay.
 
     Args:
         counts: [x_jk] Nodes by trainer and class.

@@ -1,9 +1,10 @@
-"""The exact optimum for one node class (docs/model.md, "One class").
+"""The exact optimum for one node class, without a solver (docs/model.md, "One class").
 
-The dense dynamic program looks at every count of every trainer for every size
-of the pool. Almost all of that is out of the question once a bound and a good
-plan are known, so the solver prices a node by the linear relaxation, and
-searches only among plans that can beat the good plan.
+The dense dynamic program looks at every count of every trainer for every size of the
+pool. Almost all of that is ruled out once a bound and a good plan are known. So the
+solver prices a node by the linear relaxation (:func:`node_price`), which says how much
+each size of a trainer loses (:class:`Priced`), and searches only among plans that lose
+little enough to beat the good plan (:func:`search`).
 """
 
 from __future__ import annotations
@@ -26,233 +27,133 @@ if TYPE_CHECKING:
 
     from milp.problem import Curve, Problem, TrainerState
 
+_ROUNDING = 1e-9
+"""Rounding of a sum of gains is far below this share of their magnitude; losses this
+small are never pruned, so that ties survive (docs/model.md, R5)."""
 
-# ----------------------------------------------------------------------
-# The exact search over plans whose loss against the bound is small (model.md, R4).
+_LOSSLESS_FIRST = 4.0
+"""Roundings that the first search may lose: in two of three calls of a replay the best
+plan loses nothing, which shows before any other plan is known."""
 
-Answer = tuple["Sequence[int]", float]
+_FEW_OPTIONS = 6
+"""With more options a trainer than this it pays to try a smaller limit first: the best
+plan mostly loses much less than the filled one."""
 
-_NO_PLAN: Answer = ((), -math.inf)
-# With more options a trainer than this, or more moves, arrays are quicker: a move
-# takes about 0.2 us, a trainer by arrays 10 us and more.
-_FEW_OPTIONS_pruned = 6
-_MOVES_PER_TRAINER = 50
+_SMALL_SHARE = 1 / 8
 
 
-class Limit(NamedTuple):
-    """What a search may spend.
+class ExactSolver:
+    """Solves one-class problems; keeps what it derives from curves between calls.
+
+    Not for use from several threads at once.
+    """
+
+    def __init__(self) -> None:
+        self._table = RowTable()
+        self._price = 0.0
+
+    def solve(self, problem: Problem) -> Plan:
+        """Return the optimal plan; equal optima are told apart as model.md says.
+
+        Raises:
+            MalformedProblemError: The problem has not exactly one node class.
+        """
+        if len(problem.classes) != 1:
+            raise MalformedProblemError(
+                f"the exact solver plans one node class; this problem has "
+                f"{len(problem.classes)}. Use the count formulation."
+            )
+        counts, value = _best(self._case(problem))
+        return Plan(tuple([(n,) for n in counts]), value, value)
+
+    def _case(self, problem: Problem) -> _Case:
+        """Price a node so that the pool just runs out: as last time, if that does."""
+        pool_nodes = problem.classes[0].nodes
+        rows = self._table.rows_of(problem)
+        priced = self._table.priced(rows, self._price)
+        if not _runs_out(priced, self._price, pool_nodes):
+            self._price = node_price([row.hull for row in rows], pool_nodes)
+            priced = self._table.priced(rows, self._price)
+        best = [known.best for known in priced]
+        pool = self._price * pool_nodes
+        rounding = _ROUNDING * (sum(map(abs, best)) + pool)
+        return _Case(rows, priced, self._price, pool_nodes, sum(best) + pool, rounding)
+
+
+class _Case(NamedTuple):
+    """A problem at a node price.
 
     Attributes:
-        loss: Largest distance from the bound, objective units.
-        price: Loss of each unused node, objective units.
+        rows: By trainer.
+        priced: By trainer.
+        price: Of a node.
         pool_nodes: Nodes to give.
+        bound: No plan gains more.
+        rounding: Differences up to this say nothing.
     """
 
-    loss: float
+    rows: Sequence[Row]
+    priced: Sequence[Priced]
     price: float
     pool_nodes: int
+    bound: float
+    rounding: float
 
 
-def search(priced: Sequence[Priced], limit: Limit) -> Answer:
-    """Return counts and gain of the best plan within *limit*; -inf if there is none.
-
-    Args:
-        priced: By trainer, at the limit's price.
-        limit: What the search may spend.
-    """
-    options = [one.within(limit.loss) for one in priced]
-    moves = sum([len(mine.by_loss) for mine in options])
-    if moves == len(options):
-        return _only_plan(options, limit)
-    if moves <= _FEW_OPTIONS_pruned * len(options):
-        answer = _search_few(options, [one.best for one in priced], limit)
-        if answer is not None:
-            return answer
-    return search_all(options, limit)
+def _runs_out(priced: Sequence[Priced], price: float, pool_nodes: int) -> bool:
+    """Tell whether sizes that lose nothing can use the whole pool, or need not."""
+    if sum([known.least for known in priced]) > pool_nodes:
+        return False
+    return price == 0.0 or sum([known.most for known in priced]) >= pool_nodes
 
 
-def cells(priced: Sequence[Priced], limit: Limit) -> int:
-    """Return about how many sums :func:`search` has to look at, at most."""
-    options = [one.within(limit.loss) for one in priced]
-    return sum(
-        len(mine.by_loss) * max(0, most - least + 1)
-        for mine, (least, most) in zip(
-            options, _windows(options, limit)[1:], strict=True
-        )
-    )
+def _best(case: _Case) -> CountsAndGain:
+    for loss in _limits(case):
+        limit = Limit(loss, case.price, case.pool_nodes)
+        answer = search(case.priced, limit)
+        # Near the limit a plan as good as this one may have been pruned (E4).
+        if case.bound - answer[1] + case.rounding <= loss:
+            break
+    return answer
 
 
-def _only_plan(options: Sequence[Options], limit: Limit) -> Answer:
-    counts = [mine.least for mine in options]
-    left = limit.pool_nodes - sum(counts)
-    if left < 0 or left * limit.price > limit.loss:
-        return _NO_PLAN
-    return counts, total([mine.by_loss[0][2] for mine in options])
+def _limits(case: _Case) -> Iterator[float]:
+    """Losses to search within; the last but one is almost certain to be enough."""
+    yield _LOSSLESS_FIRST * case.rounding
+    gap = case.bound - _gain_after_filling(case) + 2 * case.rounding
+    options = sum([known.count_within(gap) for known in case.priced])
+    if options > _FEW_OPTIONS * len(case.priced):
+        yield gap * _SMALL_SHARE
+    yield gap
+    yield math.inf
 
 
-def _search_few(
-    options: Sequence[Options], best: Sequence[float], limit: Limit
-) -> Answer | None:
-    """Search state by state; None where that becomes too much.
-
-    A state is a number of nodes spoken for, unused ones among them.
-
-    Args:
-        options: By trainer.
-        best: By trainer, the gain net of price of an option that loses nothing.
-        limit: What the search may spend.
-    """
-    states, least, most = _begin(options, limit)
-    net = limit.loss
-    moves = _MOVES_PER_TRAINER * len(options)
-    choices: list[dict[int, int] | int] = []
-    for (fewest, largest, by_loss, *_), top in zip(options, best, strict=True):
-        moves -= len(states) * len(by_loss)
-        if moves < 0:
-            return None
-        least += largest
-        most += fewest
-        if fewest == largest:
-            more = by_loss[0][2]
-            states = {n + fewest: gain + more for n, gain in states.items()}
-            choices.append(fewest)
-        else:
-            window = (least, most)
-            states, choice = _step(states, by_loss, window, (net, limit.price))
-            choices.append(choice)
-        net -= top
-    if limit.pool_nodes not in states:
-        return _NO_PLAN
-    return _back(choices, limit.pool_nodes), states[limit.pool_nodes]
+def _gain_after_filling(case: _Case) -> float:
+    """Gain of a plan that loses nothing, and gives the nodes left where that gains."""
+    rows = case.rows
+    counts = [known.least for known in case.priced]
+    value = sum([row.values[n] for row, n in zip(rows, counts, strict=True)])
+    left = case.pool_nodes - sum(counts)
+    while left > 0:
+        wanted = [
+            row.best_within[min(n + left, len(row.best_within) - 1)]
+            for row, n in zip(rows, counts, strict=True)
+        ]
+        more = [
+            row.values[n] - row.values[before]
+            for row, n, before in zip(rows, wanted, counts, strict=True)
+        ]
+        most = max(more)
+        if most <= 0.0:
+            break
+        j = more.index(most)
+        value += most
+        left -= wanted[j] - counts[j]
+        counts[j] = wanted[j]
+    return value
 
 
-def _back(choices: Sequence[dict[int, int] | int], pool_nodes: int) -> list[int]:
-    """Counts by trainer: the choice at the pool that later trainers leave."""
-    left, counts = pool_nodes, []
-    for choice in reversed(choices):
-        nodes = choice if isinstance(choice, int) else choice[left]
-        counts.append(nodes)
-        left -= nodes
-    return counts[::-1]
-
-
-def _begin(
-    options: Sequence[Options], limit: Limit
-) -> tuple[dict[int, float], int, int]:
-    """Return the states before the first trainer, and between which they lie."""
-    least = limit.pool_nodes - sum([mine.most for mine in options])
-    most = limit.pool_nodes - sum([mine.least for mine in options])
-    unused = _most_unused(most, limit)
-    return dict.fromkeys(range(max(0, least), unused + 1), 0.0), least, most
-
-
-def _most_unused(most: int, limit: Limit) -> int:
-    if limit.price * most > limit.loss:
-        return int(limit.loss / limit.price)
-    return most
-
-
-def _step(
-    states: dict[int, float],
-    by_loss: list[tuple[float, int, float]],
-    window: tuple[int, int],
-    net_and_price: tuple[float, float],
-) -> tuple[dict[int, float], dict[int, int]]:
-    """Best gain and smallest best count of one trainer, by nodes spoken for after it.
-
-    What a state has lost is the bound of its trainers less its gain net of price.
-    """
-    net, price = net_and_price
-    least, most = window
-    after: dict[int, float] = {}
-    choice: dict[int, int] = {}
-    for before, gain in states.items():
-        spare = net + gain - price * before
-        for loss, nodes, more in by_loss:
-            if loss > spare:
-                break
-            taken = before + nodes
-            if taken < least or taken > most:
-                continue
-            value = gain + more
-            known = after.get(taken)
-            if (
-                known is None
-                or value > known
-                or (value == known and nodes < choice[taken])
-            ):
-                after[taken] = value
-                choice[taken] = nodes
-    return after, choice
-
-
-def search_all(options: Sequence[Options], limit: Limit) -> Answer:
-    """Return what :func:`search` does, by array operations.
-
-    Looks at all sums of options that can end at the pool, whatever they lose.
-    """
-    windows = _windows(options, limit)
-    if any(least > most for least, most in windows):
-        return _NO_PLAN
-    best = [_padded(windows[0][1] - windows[0][0] + 1)]
-    best[0][1:-1] = 0.0
-    for mine, two in zip(options, pairwise(windows), strict=True):
-        best.append(_step_arrays(best[-1], mine, two))
-    value = float(best.pop()[1])
-    if value == -math.inf:
-        return _NO_PLAN
-    left, counts = limit.pool_nodes, []
-    for mine, before, (least, _) in zip(
-        reversed(options), reversed(best), windows[-2::-1], strict=True
-    ):
-        values = before.take(left - least + 1 - mine.nodes, mode="clip") + mine.gains
-        counts.append(int(mine.nodes[values.argmax()]))
-        left -= counts[-1]
-    return counts[::-1], value
-
-
-def _padded(states: int) -> NDArray[np.float64]:
-    """Room for *states* gains between two that are out of reach."""
-    room = np.empty(states + 2)
-    room[0] = room[-1] = -np.inf
-    return room
-
-
-def _step_arrays(
-    best: NDArray[np.float64],
-    options: Options,
-    windows: tuple[tuple[int, int], tuple[int, int]],
-) -> NDArray[np.float64]:
-    """Best gain with one more trainer, over the second window."""
-    (first, _), (least, most) = windows
-    after = _padded(most - least + 1)
-    if len(options.by_loss) == 1:
-        begin = least - first + 1 - options.least
-        np.add(best[begin : begin + most - least + 1], options.gains, out=after[1:-1])
-        return after
-    places = np.arange(least - first + 1, most - first + 2) - options.nodes[:, None]
-    table = best.take(places, mode="clip")
-    table += options.gains[:, None]
-    np.maximum.reduce(table, axis=0, out=after[1:-1])
-    return after
-
-
-def _windows(options: Sequence[Options], limit: Limit) -> list[tuple[int, int]]:
-    """Between what the states lie before each trainer and after the last one."""
-    least = limit.pool_nodes - sum([mine.most for mine in options])
-    most = limit.pool_nodes - sum([mine.least for mine in options])
-    unused = _most_unused(most, limit)
-    fewest = accumulate([mine.least for mine in options], initial=0)
-    largest = accumulate([mine.most for mine in options], initial=unused)
-    reach_least = accumulate([mine.most for mine in options], initial=least)
-    reach_most = accumulate([mine.least for mine in options], initial=most)
-    return list(
-        zip(map(max, fewest, reach_least), map(min, largest, reach_most), strict=True)
-    )
-
-
-# ----------------------------------------------------------------------
-# The linear relaxation of the one-class problem, in closed form (model.md, R1-R3).
+# The linear relaxation in closed form (docs/model.md, R1 to R3).
 
 
 class Hull(NamedTuple):
@@ -267,11 +168,19 @@ class Hull(NamedTuple):
     widths: NDArray[np.float64]
 
 
+def hull_of(row: NDArray[np.float64]) -> Hull:
+    """Return the rising hull segments of gains at 0 .. max nodes."""
+    hull = corners(row)
+    segments = [(_slope(a, b), b[0] - a[0]) for a, b in pairwise(hull)]
+    both = np.array(segments, dtype=np.float64).reshape(-1, 2)
+    return Hull(both[:, 0], both[:, 1])
+
+
 def corners(row: NDArray[np.float64]) -> list[tuple[int, float]]:
     """Return the upper concave hull of gains at 0 .. max nodes, as (nodes, gain).
 
-    ``-inf`` entries do not count; falling segments are left out. Every pass drops
-    what lies on or under the line between its neighbours; a few passes do.
+    ``-inf`` entries do not count; falling segments are left out. Every pass drops the
+    points on or under the line between their neighbours; a few passes do.
     """
     sizes = np.flatnonzero(row[: int(row.argmax()) + 1] > -np.inf)
     while True:
@@ -285,12 +194,8 @@ def corners(row: NDArray[np.float64]) -> list[tuple[int, float]]:
     return list(zip(sizes.tolist(), values.tolist(), strict=True))
 
 
-def hull_of(row: NDArray[np.float64]) -> Hull:
-    """Return the rising hull segments of gains at 0 .. max nodes."""
-    hull = corners(row)
-    segments = [(_slope(a, b), b[0] - a[0]) for a, b in pairwise(hull)]
-    both = np.array(segments, dtype=np.float64).reshape(-1, 2)
-    return Hull(both[:, 0], both[:, 1])
+def _slope(left: tuple[int, float], right: tuple[int, float]) -> float:
+    return (right[1] - left[1]) / (right[0] - left[0])
 
 
 def node_price(hulls: Sequence[Hull], pool_nodes: int) -> float:
@@ -304,19 +209,14 @@ def node_price(hulls: Sequence[Hull], pool_nodes: int) -> float:
     return float(slopes[order[last]]) if last < len(order) else 0.0
 
 
-def _slope(left: tuple[int, float], right: tuple[int, float]) -> float:
-    return (right[1] - left[1]) / (right[0] - left[0])
+# Gains by trainer, and their losses at a price; kept between two calls.
 
-
-# ----------------------------------------------------------------------
-# What the exact solver derives from curves, kept between two calls.
-
-# Sizes over all rows and priced rows, some 50 bytes each; a replay of one log
-# uses a few hundred rows of some hundred sizes at a few hundred prices.
 _MOST_SIZES = 1 << 20
-# Losses this small beside the best are rounding; only says where to begin.
-_LOSSLESS_rows = 1e-12
+"""Sizes over all rows and priced rows, some 50 bytes each; a replay of one log uses a
+few hundred rows of some hundred sizes at a few hundred prices."""
 
+_LOSSLESS = 1e-12
+"""Losses this small beside the best are rounding; only says where to begin."""
 _Key = tuple["Curve", tuple[int, ...], float, float, float, bool]
 
 
@@ -328,7 +228,7 @@ class Row(NamedTuple):
         values: The same as a list, of which single gains are quicker to get.
         best_within: The count of largest gain among 0 .. n, by n.
         hull: Their concave hull.
-        priced: By price of a node, what :meth:`RowTable.priced` has made.
+        priced: By price of a node, as :meth:`RowTable.priced` made it.
     """
 
     gains: NDArray[np.float64]
@@ -336,69 +236,6 @@ class Row(NamedTuple):
     best_within: list[int]
     hull: Hull
     priced: dict[float, Priced]
-
-
-class Options(NamedTuple):
-    """Sizes of a trainer to choose from.
-
-    Attributes:
-        least: The smallest of them.
-        most: The largest of them.
-        by_loss: Loss, nodes and gain of each, least loss first.
-        nodes: The sizes, ascending.
-        gains: Their gains.
-    """
-
-    least: int
-    most: int
-    by_loss: list[tuple[float, int, float]]
-    nodes: NDArray[np.intp]
-    gains: NDArray[np.float64]
-
-
-class Priced(NamedTuple):
-    """What each size of a trainer loses at a price (docs/model.md, R3).
-
-    Attributes:
-        best: Largest gain net of the price of its nodes.
-        least: Smallest size that loses nothing.
-        most: Largest size that loses nothing.
-        gains: The trainer's gains by size.
-        losses: Losses of all allowed sizes, ascending.
-        sizes: Those sizes, in the order of their losses.
-        shortlists: By length, what :meth:`within` has made.
-    """
-
-    best: float
-    least: int
-    most: int
-    gains: NDArray[np.float64]
-    losses: list[float]
-    sizes: NDArray[np.intp]
-    shortlists: dict[int, Options]
-
-    def count_within(self, loss: float) -> int:
-        """Return how many sizes lose no more than *loss*."""
-        return bisect_right(self.losses, loss)
-
-    def within(self, loss: float) -> Options:
-        """Return the sizes that lose no more than *loss*, 0 or more."""
-        count = bisect_right(self.losses, loss)
-        return self.shortlists.get(count) or self._add_shortlist(count)
-
-    def _add_shortlist(self, count: int) -> Options:
-        sizes = self.sizes[:count]
-        by_loss = zip(
-            self.losses[:count],
-            sizes.tolist(),
-            self.gains[sizes].tolist(),
-            strict=True,
-        )
-        nodes = np.sort(sizes)
-        options = self.shortlists[count] = Options(
-            int(nodes[0]), int(nodes[-1]), list(by_loss), nodes, self.gains[nodes]
-        )
-        return options
 
 
 class RowTable:
@@ -453,6 +290,69 @@ def _row_of(row_gains: NDArray[np.float64]) -> Row:
     return Row(row_gains, values, best_within.tolist(), hull, {})
 
 
+class Options(NamedTuple):
+    """Sizes of a trainer to choose from.
+
+    Attributes:
+        least: The smallest of them.
+        most: The largest of them.
+        by_loss: Loss, nodes and gain of each, least loss first.
+        nodes: The sizes, ascending.
+        gains: Their gains.
+    """
+
+    least: int
+    most: int
+    by_loss: list[tuple[float, int, float]]
+    nodes: NDArray[np.intp]
+    gains: NDArray[np.float64]
+
+
+class Priced(NamedTuple):
+    """The loss of each size of a trainer at a price (docs/model.md, R3).
+
+    Attributes:
+        best: Largest gain net of the price of its nodes.
+        least: Smallest size that loses nothing.
+        most: Largest size that loses nothing.
+        gains: The trainer's gains by size.
+        losses: Losses of all allowed sizes, ascending.
+        sizes: Those sizes, in the order of their losses.
+        shortlists: By length, as :meth:`within` made them.
+    """
+
+    best: float
+    least: int
+    most: int
+    gains: NDArray[np.float64]
+    losses: list[float]
+    sizes: NDArray[np.intp]
+    shortlists: dict[int, Options]
+
+    def count_within(self, loss: float) -> int:
+        """Return how many sizes lose no more than *loss*."""
+        return bisect_right(self.losses, loss)
+
+    def within(self, loss: float) -> Options:
+        """Return the sizes that lose no more than *loss*, 0 or more."""
+        count = bisect_right(self.losses, loss)
+        return self.shortlists.get(count) or self._add_shortlist(count)
+
+    def _add_shortlist(self, count: int) -> Options:
+        sizes = self.sizes[:count]
+        by_loss = zip(
+            self.losses[:count],
+            sizes.tolist(),
+            self.gains[sizes].tolist(),
+            strict=True,
+        )
+        nodes = np.sort(sizes)
+        options = self.shortlists[count] = Options(
+            int(nodes[0]), int(nodes[-1]), list(by_loss), nodes, self.gains[nodes]
+        )
+        return options
+
+
 def price_sizes(row_gains: NDArray[np.float64], price: float) -> Priced:
     """Return gains at 0 .. max nodes, ``-inf`` where not allowed, at *price* a node."""
     sizes = np.flatnonzero(row_gains > -np.inf)
@@ -460,7 +360,7 @@ def price_sizes(row_gains: NDArray[np.float64], price: float) -> Priced:
     best = float(paid.max())
     losses = best - paid
     order = losses.argsort(kind="stable")
-    lossless = sizes[losses <= _LOSSLESS_rows * (abs(best) + price * len(row_gains))]
+    lossless = sizes[losses <= _LOSSLESS * (abs(best) + price * len(row_gains))]
     return Priced(
         best,
         int(lossless[0]),
@@ -472,127 +372,223 @@ def price_sizes(row_gains: NDArray[np.float64], price: float) -> Priced:
     )
 
 
-# ----------------------------------------------------------------------
-# The exact optimum for one node class (docs/model.md, "One class").
+# The search among plans whose loss against the bound is small (docs/model.md, R4).
 
-# Rounding of a sum of gains is far below this share of their magnitude; losses
-# this small are never pruned, so that ties survive (docs/model.md, R5).
-_ROUNDING = 1e-9
-# In two of three calls of a replay the best plan loses nothing, which shows
-# before any other plan is known.
-_LOSSLESS_exact = 4.0
-# With more options a trainer than this it pays to try a smaller limit first: the
-# best plan mostly loses much less than the filled one.
-_FEW_OPTIONS_exact = 6
-_SHARE = 1 / 8
+CountsAndGain = tuple["Sequence[int]", float]
+_NO_PLAN: CountsAndGain = ((), -math.inf)
+_FEW_BY_ARRAYS = 6
+_MOVES_PER_TRAINER = 50
+"""With more options a trainer, or more moves, arrays are quicker: a move takes about
+0.2 us, a trainer by arrays 10 us and more."""
 
 
-class ExactSolver:
-    """Solves one-class problems; keeps what it derives from curves between calls.
-
-    Not for use from several threads at once.
-    """
-
-    def __init__(self) -> None:
-        self._table = RowTable()
-        self._price = 0.0
-
-    def solve(self, problem: Problem) -> Plan:
-        """Return the optimal plan; equal optima are told apart as model.md says.
-
-        Raises:
-            MalformedProblemError: The problem has not exactly one node class.
-        """
-        if len(problem.classes) != 1:
-            raise MalformedProblemError(
-                f"the exact solver plans one node class; this problem has "
-                f"{len(problem.classes)}. Use the count formulation."
-            )
-        counts, value = _best(self._case(problem))
-        return Plan(tuple([(n,) for n in counts]), value, value)
-
-    def _case(self, problem: Problem) -> _Case:
-        """Price a node so that the pool just runs out: as last time, if that does."""
-        pool_nodes = problem.classes[0].nodes
-        rows = self._table.rows_of(problem)
-        priced = self._table.priced(rows, self._price)
-        if not _runs_out(priced, self._price, pool_nodes):
-            self._price = node_price([row.hull for row in rows], pool_nodes)
-            priced = self._table.priced(rows, self._price)
-        best = [one.best for one in priced]
-        pool = self._price * pool_nodes
-        rounding = _ROUNDING * (sum(map(abs, best)) + pool)
-        return _Case(rows, priced, self._price, pool_nodes, sum(best) + pool, rounding)
-
-
-class _Case(NamedTuple):
-    """A problem at a node price.
+class Limit(NamedTuple):
+    """The loss that a search may accept.
 
     Attributes:
-        rows: By trainer.
-        priced: By trainer.
-        price: Of a node.
+        loss: Largest distance from the bound, objective units.
+        price: Loss of each unused node, objective units.
         pool_nodes: Nodes to give.
-        bound: No plan gains more.
-        rounding: Differences up to this say nothing.
     """
 
-    rows: Sequence[Row]
-    priced: Sequence[Priced]
+    loss: float
     price: float
     pool_nodes: int
-    bound: float
-    rounding: float
 
 
-def _runs_out(priced: Sequence[Priced], price: float, pool_nodes: int) -> bool:
-    """Tell whether sizes that lose nothing can use the whole pool, or need not."""
-    if sum([one.least for one in priced]) > pool_nodes:
-        return False
-    return price == 0.0 or sum([one.most for one in priced]) >= pool_nodes
+def search(priced: Sequence[Priced], limit: Limit) -> CountsAndGain:
+    """Return counts and gain of the best plan within *limit*; -inf if there is none.
+
+    Args:
+        priced: By trainer, at the limit's price.
+        limit: The loss that it may accept.
+    """
+    options = [known.within(limit.loss) for known in priced]
+    moves = sum([len(mine.by_loss) for mine in options])
+    if moves == len(options):
+        return _only_plan(options, limit)
+    if moves <= _FEW_BY_ARRAYS * len(options):
+        answer = _search_few(options, [known.best for known in priced], limit)
+        if answer is not None:
+            return answer
+    return search_all(options, limit)
 
 
-def _best(case: _Case) -> Answer:
-    for loss in _limits(case):
-        limit = Limit(loss, case.price, case.pool_nodes)
-        answer = search(case.priced, limit)
-        # Near the limit a plan as good as this one may have been pruned (E4).
-        if case.bound - answer[1] + case.rounding <= loss:
-            break
-    return answer
+def cells(priced: Sequence[Priced], limit: Limit) -> int:
+    """Return about how many sums :func:`search` has to look at, at most."""
+    options = [known.within(limit.loss) for known in priced]
+    return sum(
+        len(mine.by_loss) * max(0, most - least + 1)
+        for mine, (least, most) in zip(
+            options, _windows(options, limit)[1:], strict=True
+        )
+    )
 
 
-def _limits(case: _Case) -> Iterator[float]:
-    """Losses to search within; the last but one is almost certain to be enough."""
-    yield _LOSSLESS_exact * case.rounding
-    gap = case.bound - _gain_after_filling(case) + 2 * case.rounding
-    options = sum([one.count_within(gap) for one in case.priced])
-    if options > _FEW_OPTIONS_exact * len(case.priced):
-        yield gap * _SHARE
-    yield gap
-    yield math.inf
+def _only_plan(options: Sequence[Options], limit: Limit) -> CountsAndGain:
+    counts = [mine.least for mine in options]
+    left = limit.pool_nodes - sum(counts)
+    if left < 0 or left * limit.price > limit.loss:
+        return _NO_PLAN
+    return counts, total([mine.by_loss[0][2] for mine in options])
 
 
-def _gain_after_filling(case: _Case) -> float:
-    """Gain of the plan that loses nothing and gives what is left to who gains most."""
-    rows = case.rows
-    counts = [one.least for one in case.priced]
-    value = sum([row.values[n] for row, n in zip(rows, counts, strict=True)])
-    left = case.pool_nodes - sum(counts)
-    while left > 0:
-        wanted = [
-            row.best_within[min(n + left, len(row.best_within) - 1)]
-            for row, n in zip(rows, counts, strict=True)
-        ]
-        more = [
-            row.values[n] - row.values[before]
-            for row, n, before in zip(rows, wanted, counts, strict=True)
-        ]
-        most = max(more)
-        if most <= 0.0:
-            break
-        j = more.index(most)
-        value += most
-        left -= wanted[j] - counts[j]
-        counts[j] = wanted[j]
-    return value
+def _search_few(
+    options: Sequence[Options], best: Sequence[float], limit: Limit
+) -> CountsAndGain | None:
+    """Search state by state; None where that becomes too much.
+
+    A state is a number of nodes spoken for, unused ones among them.
+
+    Args:
+        options: By trainer.
+        best: By trainer, the gain net of price of an option that loses nothing.
+        limit: The loss that it may accept.
+    """
+    states, least, most = _begin(options, limit)
+    net = limit.loss
+    moves = _MOVES_PER_TRAINER * len(options)
+    choices: list[dict[int, int] | int] = []
+    for (fewest, largest, by_loss, *_), top in zip(options, best, strict=True):
+        moves -= len(states) * len(by_loss)
+        if moves < 0:
+            return None
+        least += largest
+        most += fewest
+        if fewest == largest:
+            more = by_loss[0][2]
+            states = {n + fewest: gain + more for n, gain in states.items()}
+            choices.append(fewest)
+        else:
+            window = (least, most)
+            states, choice = _step(states, by_loss, window, (net, limit.price))
+            choices.append(choice)
+        net -= top
+    if limit.pool_nodes not in states:
+        return _NO_PLAN
+    return _back(choices, limit.pool_nodes), states[limit.pool_nodes]
+
+
+def _begin(
+    options: Sequence[Options], limit: Limit
+) -> tuple[dict[int, float], int, int]:
+    """Return the states before the first trainer, and the least and most of them."""
+    least = limit.pool_nodes - sum([mine.most for mine in options])
+    most = limit.pool_nodes - sum([mine.least for mine in options])
+    unused = _most_unused(most, limit)
+    return dict.fromkeys(range(max(0, least), unused + 1), 0.0), least, most
+
+
+def _step(
+    states: dict[int, float],
+    by_loss: list[tuple[float, int, float]],
+    window: tuple[int, int],
+    net_and_price: tuple[float, float],
+) -> tuple[dict[int, float], dict[int, int]]:
+    """Best gain and smallest best count of one trainer, by nodes spoken for after it.
+
+    The loss of a state is the bound of its trainers less its gain net of price.
+    """
+    net, price = net_and_price
+    least, most = window
+    after: dict[int, float] = {}
+    choice: dict[int, int] = {}
+    for before, gain in states.items():
+        spare = net + gain - price * before
+        for loss, nodes, more in by_loss:
+            if loss > spare:
+                break
+            taken = before + nodes
+            if taken < least or taken > most:
+                continue
+            value = gain + more
+            known = after.get(taken)
+            if (
+                known is None
+                or value > known
+                or (value == known and nodes < choice[taken])
+            ):
+                after[taken] = value
+                choice[taken] = nodes
+    return after, choice
+
+
+def _back(choices: Sequence[dict[int, int] | int], pool_nodes: int) -> list[int]:
+    """Counts by trainer: the choice at the pool that later trainers leave."""
+    left, counts = pool_nodes, []
+    for choice in reversed(choices):
+        nodes = choice if isinstance(choice, int) else choice[left]
+        counts.append(nodes)
+        left -= nodes
+    return counts[::-1]
+
+
+def search_all(options: Sequence[Options], limit: Limit) -> CountsAndGain:
+    """Do the same as :func:`search` by array operations.
+
+    Looks at all sums of options that can end at the pool, whatever they lose.
+    """
+    windows = _windows(options, limit)
+    if any(least > most for least, most in windows):
+        return _NO_PLAN
+    best = [_padded(windows[0][1] - windows[0][0] + 1)]
+    best[0][1:-1] = 0.0
+    for mine, two in zip(options, pairwise(windows), strict=True):
+        best.append(_step_arrays(best[-1], mine, two))
+    value = float(best.pop()[1])
+    if value == -math.inf:
+        return _NO_PLAN
+    left, counts = limit.pool_nodes, []
+    for mine, before, (least, _) in zip(
+        reversed(options), reversed(best), windows[-2::-1], strict=True
+    ):
+        values = before.take(left - least + 1 - mine.nodes, mode="clip") + mine.gains
+        counts.append(int(mine.nodes[values.argmax()]))
+        left -= counts[-1]
+    return counts[::-1], value
+
+
+def _step_arrays(
+    best: NDArray[np.float64],
+    options: Options,
+    windows: tuple[tuple[int, int], tuple[int, int]],
+) -> NDArray[np.float64]:
+    """Best gain with one more trainer, over the second window."""
+    (first, _), (least, most) = windows
+    after = _padded(most - least + 1)
+    if len(options.by_loss) == 1:
+        begin = least - first + 1 - options.least
+        np.add(best[begin : begin + most - least + 1], options.gains, out=after[1:-1])
+        return after
+    places = np.arange(least - first + 1, most - first + 2) - options.nodes[:, None]
+    table = best.take(places, mode="clip")
+    table += options.gains[:, None]
+    np.maximum.reduce(table, axis=0, out=after[1:-1])
+    return after
+
+
+def _padded(states: int) -> NDArray[np.float64]:
+    """Room for *states* gains between two that are out of reach."""
+    room = np.empty(states + 2)
+    room[0] = room[-1] = -np.inf
+    return room
+
+
+def _windows(options: Sequence[Options], limit: Limit) -> list[tuple[int, int]]:
+    """Return between what the states lie before each trainer and after the last."""
+    least = limit.pool_nodes - sum([mine.most for mine in options])
+    most = limit.pool_nodes - sum([mine.least for mine in options])
+    unused = _most_unused(most, limit)
+    fewest = accumulate([mine.least for mine in options], initial=0)
+    largest = accumulate([mine.most for mine in options], initial=unused)
+    reach_least = accumulate([mine.most for mine in options], initial=least)
+    reach_most = accumulate([mine.least for mine in options], initial=most)
+    return list(
+        zip(map(max, fewest, reach_least), map(min, largest, reach_most), strict=True)
+    )
+
+
+def _most_unused(most: int, limit: Limit) -> int:
+    if limit.price * most > limit.loss:
+        return int(limit.loss / limit.price)
+    return most

@@ -1,8 +1,8 @@
-"""The planner: one call from problem to an answer that can be acted on.
+"""The published planner: one call from a problem to an answer that can be acted on.
 
-Solvers time out, crash and claim what is not so. Whatever happens, the answer
-is a plan that breaks no constraint: the solver's if it verifies, else what the
-trainers hold now. Never an empty map because a solver gave up.
+Solvers time out, crash and make false claims. Whatever happens, the answer is a plan
+that breaks no constraint: the solver's if it verifies, else the present plan. It is
+never an empty map because a solver gave up.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class Outcome(StrEnum):
 
 
 class Judged(NamedTuple):
-    """What a plan comes to by the objective that it was made by.
+    """A plan's gain by the objective that it was made by.
 
     Attributes:
-        gain: What it gains, in that objective's units.
-        bound: What no plan exceeds, likewise.
+        gain: In that objective's units.
+        bound: No plan gains more, in the same units.
         is_m0: Whether that objective is the problem's M0.
     """
 
@@ -62,12 +62,12 @@ class Answer:
 
     Attributes:
         plan: Breaks no constraint of docs/model.md.
-        outcome: Whether it is proven optimal, the best found, or what the
-            trainers hold already because nothing better could be trusted.
+        outcome: Proven optimal, the best found, or the present plan because nothing
+            better could be trusted.
         reason: Why, where there is more to say; for people.
-        by_own: What it comes to by the objective that it was made by, where that is
-            another than the problem's M0, or the plan was made in several steps; None
-            where the plan itself tells.
+        by_own: Its gain by the objective that it was made by, where that is another
+            than the problem's M0, or the plan was made in several steps; None where
+            the plan itself has it.
     """
 
     plan: Plan
@@ -77,7 +77,7 @@ class Answer:
 
     @property
     def judged(self) -> Judged:
-        """What it comes to by the objective that it was made by."""
+        """Its gain by the objective that it was made by."""
         return self.by_own or Judged(self.plan.gain, self.plan.bound, is_m0=True)
 
     @property

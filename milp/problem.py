@@ -1,6 +1,7 @@
-"""The planning problem and its answer: what every solver takes and returns.
+"""The planning problem, its answer, and curves of a trainer's worth by node count.
 
-Symbols in brackets are those of docs/model.md.
+Every solver takes a :class:`Problem` and returns a :class:`Plan`. Symbols in brackets
+are those of docs/model.md.
 """
 
 from __future__ import annotations
@@ -19,13 +20,9 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 
-# ----------------------------------------------------------------------
-# The planning problem and its answer: what every solver takes and returns.
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Curve:
-    """What a trainer's work is worth by node count, and which counts it can use.
+    """A trainer's worth by node count, and the counts that it can use.
 
     Compared and hashed by identity, so that solvers may keep what they derive
     from a curve between two calls. May be non-concave and non-monotone.
@@ -110,10 +107,6 @@ class Plan:
     bound: float
 
 
-# ----------------------------------------------------------------------
-# Curves: what a trainer's work is worth by node count.
-
-
 def custom(value_per_s: ArrayLike, sizes: Iterable[int] | None = None) -> Curve:
     """Return a curve of any finite shape.
 
@@ -188,9 +181,6 @@ def _check_values(values: NDArray[np.float64]) -> None:
             f"{values[0]:g} at 0 nodes, {int((~np.isfinite(values)).sum())} not finite."
         )
 
-
-# ----------------------------------------------------------------------
-# How far a plan is from the best that there can be: the same figure everywhere.
 
 _ROUNDING = 1e-9
 """Share up to which a gain and its bound differ by rounding alone."""

@@ -1,7 +1,7 @@
-"""Checks of problems and plans in plain Python, whatever a solver claimed.
+"""The gain of a plan, the plan that changes nothing, and checks of both.
 
-Nothing here is shared with the solvers but the objective's definition; the
-numbers are those of docs/model.md.
+The checks are plain Python, whatever a solver claimed: they share with the solvers
+nothing but the objective's definition. The numbers are those of docs/model.md.
 """
 
 from __future__ import annotations
@@ -23,12 +23,8 @@ if TYPE_CHECKING:
     from milp.problem import Problem, TrainerState
 
 
-# ----------------------------------------------------------------------
-# The gain of a plan (docs/model.md, M0).
-
-
 def gain(trainer: TrainerState, nodes: int, t_fwd_s: float) -> float:
-    """Return what *trainer* gains over the look-ahead by running on *nodes*.
+    """Return the gain of *trainer* over the look-ahead by running on *nodes*.
 
     The trainer earns its steady worth for the whole look-ahead and pays for a
     change in work it does not do meanwhile; C is the count it holds now::
@@ -61,7 +57,7 @@ def gain(trainer: TrainerState, nodes: int, t_fwd_s: float) -> float:
 def gains(trainer: TrainerState, t_fwd_s: float) -> NDArray[np.float64]:
     """Return the gain at every node count, ``-inf`` where it is not allowed.
 
-    To the last bit what :func:`gain` returns. A trainer that may use no class is
+    The same as :func:`gain` to the last bit. A trainer that may use no class is
     allowed 0 nodes only.
 
     Returns:
@@ -86,8 +82,8 @@ def gains(trainer: TrainerState, t_fwd_s: float) -> NDArray[np.float64]:
 def total(gain_by_trainer: Sequence[float]) -> float:
     """Add gains up in the trainers' order, as every solver here does."""
     summed = 0.0
-    for one in gain_by_trainer:
-        summed += one
+    for gained in gain_by_trainer:
+        summed += gained
     return summed
 
 
@@ -99,10 +95,6 @@ def plan_gain(problem: Problem, counts: Sequence[Sequence[int]]) -> float:
             for trainer, row in zip(problem.trainers, counts, strict=True)
         ]
     )
-
-
-# ----------------------------------------------------------------------
-# The plan that changes nothing: what stays when no better plan can be trusted.
 
 
 def keep(problem: Problem) -> Plan:
@@ -140,7 +132,7 @@ def drop(counts: Sequence[int], surplus: int, price: Sequence[float]) -> list[in
     Args:
         counts: Nodes by class.
         surplus: Nodes to give up, at most all.
-        price: What a node of each class is worth to others.
+        price: Of a node of each class.
     """
     left = list(counts)
     for index in sorted(range(len(left)), key=lambda k: (-price[k], k)):
@@ -149,9 +141,6 @@ def drop(counts: Sequence[int], surplus: int, price: Sequence[float]) -> list[in
         surplus -= given_up
     return left
 
-
-# ----------------------------------------------------------------------
-# Checks of problems and plans in plain Python, whatever a solver claimed.
 
 # A claimed gain may add up in another order than ours.
 _RELATIVE_ROUNDING = 1e-9

@@ -1,5 +1,8 @@
 """Whatever a solver does, the answer is a plan that breaks nothing."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pulp
 import pytest
@@ -169,3 +172,13 @@ def test_every_solver_plans_several_classes_alike(solver: SolverName) -> None:
     assert Planner(solver).plan(HARD).plan.gain == pytest.approx(
         answer(FakeSolver(tell_the_truth)).plan.gain
     )
+
+
+def test_planners_load_pulp_only_for_a_program_that_is_solved() -> None:
+    asked = "import sys, milp.window_planner; print('pulp' in sys.modules)"
+
+    ran = subprocess.run(  # noqa: S603 - this very program
+        [sys.executable, "-c", asked], capture_output=True, text=True, check=True
+    )
+
+    assert ran.stdout == "False\n"
