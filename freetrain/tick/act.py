@@ -1,4 +1,8 @@
-"""Assignment files: from the broker's leases to members that can be reached."""
+"""Carry out what was decided: assign generations, end leases, submit leases, tidy up.
+
+Each action is an effect between two records: what is recorded before it lets the next
+ticks find it, whatever happens to this one; what is recorded after it tells its result.
+"""
 
 from __future__ import annotations
 
@@ -44,11 +48,12 @@ from freetrain.state.tables import (
     put_leases,
 )
 from freetrain.tick.lease_job import (
-    lease_request,
     lease_script,
     output_of,
+    request_for,
     write_lease_script,
 )
+from freetrain.tick.observe import grace_s
 from slurm.batch import MAX_VALUE_BYTES, LeaseRequest
 from slurm.errors import (
     RequestsSpentError,
@@ -66,319 +71,12 @@ if TYPE_CHECKING:
     from freetrain.broker.belief import DuplicateJob
     from freetrain.broker.decide import Look
     from freetrain.broker.lease import Assignment, Intent, Lease, LeaseKey
-    from freetrain.broker.pool import Pool
     from freetrain.state.files import TrainerDir
     from freetrain.state.tables import OldLease
     from freetrain.tick.context import TickContext
     from freetrain.tick.observe import Observed
     from freetrain.tick.plan import Decided
     from freetrain.tick.trainers import ObservedTrainer
-
-
-# ----------------------------------------------------------------------
-# Assignment files: from the broker's leases to members that can be reached.
-
-
-def assign(context: TickContext, observed: Observed, assignment: Assignment) -> bool:
-    """Create the file of *assignment*; tell whether it is ours.
-
-    Raises:
-        OSError: It could not be written.
-    """
-    trainer = next(o for o in observed.trainers if o.row.name == assignment.trainer)
-    leases = {lease.key: lease for lease in observed.belief.leases}
-    assigned = assigned_of(assignment, trainer, leases)
-    folder = context.folder.trainer(assignment.trainer)
-    folder.create()
-    with context.effect(f"assigning {assignment.generation} of {assignment.trainer}"):
-        return create_assigned(folder, assigned)
-
-
-def assigned_of(
-    assignment: Assignment, trainer: ObservedTrainer, leases: Mapping[LeaseKey, Lease]
-) -> Assigned:
-    """Return the file of *assignment*.
-
-    The head stays where it is, so that whoever watches a world goes on watching;
-    else it is the lease that lasts longest, since a head that goes costs most.
-    """
-    before = () if trainer.newest is None else trainer.newest.members
-    stay = [m.key for m in before if m.key in assignment.leases]
-    new = sorted(
-        assignment.leases - set(stay), key=lambda key: (-_end_s(leases[key]), key)
-    )
-    if not before or not stay or before[0].key != stay[0]:
-        order = sorted([*stay, *new], key=lambda key: (-_end_s(leases[key]), key))
-    else:
-        order = [*stay, *new]
-    return Assigned(
-        trainer=assignment.trainer,
-        generation=assignment.generation,
-        members=tuple(_member(leases[key]) for key in order),
-        created_s=assignment.created_s,
-        author=BROKER,
-        reason=_reason(trainer, len(before), len(order)),
-    )
-
-
-def _member(lease: Lease) -> Member:
-    if lease.job_id is None:  # Slurm told its node, and its number with it
-        raise ValueError(f"lease {lease.key} runs without a number")
-    return Member(
-        key=lease.key,
-        job_id=lease.job_id,
-        display_id=lease.display_id,
-        node=lease.node,
-        end_s=lease.end_s,
-    )
-
-
-def _end_s(lease: Lease) -> float:
-    return lease.end_s or 0.0
-
-
-def _reason(trainer: ObservedTrainer, before: int, after: int) -> str:
-    if after == 0:
-        ended = trainer.outcome
-        state = trainer.row.state if ended is None else ended.state
-        return (
-            "its nodes are gone" if state is TrainerState.WANTED else f"it is {state}"
-        )
-    nodes = f"{after} node{'' if after == 1 else 's'}"
-    if before == 0:
-        return f"starts on {nodes}"
-    if before == after:
-        return f"moves, on {nodes}"
-    return f"{'grows' if after > before else 'shrinks'} from {before} to {nodes}"
-
-
-# ----------------------------------------------------------------------
-# Ending leases, or telling them to leave: only what a look of this tick showed.
-
-NOTICE = "TERM"
-"""What tells an agent to commit and leave; it is what Slurm itself sends."""
-
-
-def cancel(context: TickContext, observed: Observed, what: EndLeases) -> int:
-    """Carry out *what* and write it down; return how many leases it was about.
-
-    A kill in between repeats it at the next tick, which is harmless.
-
-    Raises:
-        SlurmError: It may not have happened; nothing was written down.
-        StoreError: It happened, and could not be written down.
-    """
-    seen = {one.key: one for one in observed.belief.leases if one.missed == 0}
-    leases = [seen[key] for key in what.leases if key in seen]
-    display_ids = {one.display_id for one in leases}
-    extras = [
-        one for one in observed.belief.extras if one.display_id in what.display_ids
-    ]
-    known = display_ids | {one.display_id for one in extras}
-    keys = [
-        JobKey(_number(name, leases), name)
-        for name in what.display_ids
-        if name in known
-    ]
-    if not keys:
-        return 0
-    with context.effect(f"ending {what.why.name} {len(keys)}"):
-        if what.by_notice:
-            context.backend.signal(keys, NOTICE)
-        else:
-            context.backend.cancel(keys)
-    now_s = observed.now_s
-    with context.writing("what was ended") as state:
-        put_leases(state, [marked_ending(lease, what, now_s) for lease in leases])
-        add_events(state, _events(observed, what, leases, extras))
-    return len(keys)
-
-
-def _events(
-    observed: Observed,
-    what: EndLeases,
-    leases: Iterable[Lease],
-    extras: Iterable[DuplicateJob],
-) -> Iterator[Event]:
-    """Yield what is to be remembered: of each submission how many, and who failed.
-
-    A lease whose agent never came has failed to start; that it is ended again
-    because it stays says nothing new.
-    """
-    kind = EventKind.GAVE_UP if what.why is EndReason.SURPLUS else EventKind.YIELDED
-    uuids = Count(one.key.uuid for one in leases) + Count(one.uuid for one in extras)
-    for uuid, count in uuids.items():
-        yield Event(observed.now_s, kind, uuid, count, str(what.why))
-    for lease in leases:
-        is_absent = (
-            lease.key in observed.heartbeats.never_heard and lease.cancel_s is None
-        )
-        if what.why is EndReason.UNHEARD and is_absent:
-            failed = EventKind.FAILED_START
-            name = lease_name(lease.key)
-            yield Event(observed.now_s, failed, name, 1, str(what.why))
-
-
-def _number(display_id: str, leases: list[Lease]) -> int:
-    """Return the raw number; the array's where Slurm has given the task none."""
-    for lease in leases:
-        if lease.display_id == display_id and lease.job_id is not None:
-            return lease.job_id
-    return int(display_id.partition("_")[0])
-
-
-# ----------------------------------------------------------------------
-# From a decision to submit, to what sbatch is asked.
-
-
-# ----------------------------------------------------------------------
-# The batch script of leases: it runs the agent, and sweeps after it.
-
-
-# ----------------------------------------------------------------------
-# Which idle nodes leases are kept off, so that they start where they are wanted.
-
-PATIENCE_S = 180.0
-"""A few cycles of backfill, which is 30 s and more by default."""
-
-
-def nodes_to_exclude(decided: Decided, action: Submit) -> str:
-    """Return the holes that the leases of *action* are not meant for, as a hostlist.
-
-    Slurm chooses the node of a lease. It must not choose one that the lease would
-    hold for longer than we know, and Slurm does not, that it may; nor one that is left
-    to somebody, who may come after leases in Slurm's order, or not wait for it yet;
-    nor, where holes are told apart by what is expected of them, one that the plan left
-    alone: the next tick would give the lease up and ask for another. Nodes that come
-    free later are not kept from.
-
-    Returns:
-        Empty where any hole will do. Of a list that is too long for Slurm as many as
-        it takes, in this order, and the first in Slurm's, which it would give first.
-    """
-    look, shape = decided.look, action.shape
-    places = {hole.node: place for place, hole in enumerate(look.holes[shape])}
-
-    def in_order(nodes: Iterable[str]) -> list[str]:
-        return sorted(nodes, key=lambda name: (places.get(name, math.inf), name))
-
-    left = {**look.claims.idle, **look.claims.kept_free.nodes}
-    groups = _booked(look, action), left, _left_alone(decided, action)
-    return _listed(list(dict.fromkeys(chain.from_iterable(map(in_order, groups)))))
-
-
-def _listed(nodes: list[str]) -> str:
-    """Return the first of *nodes* as Slurm takes them; empty where it takes none."""
-    try:
-        every = collapse(nodes)
-        if _is_short(every):
-            return every
-        few, many = 0, len(nodes)  # the first few are a short list
-        while many - few > 1:
-            half = (few + many) // 2
-            is_short = _is_short(collapse(nodes[:half]))
-            few, many = (half, many) if is_short else (few, half)
-        return collapse(nodes[:few])
-    except ValueError:
-        return ""
-
-
-def _is_short(text: str) -> bool:
-    return len(text) <= MAX_VALUE_BYTES
-
-
-def _booked(look: Look, action: Submit) -> set[str]:
-    """Return the holes that are over before the lease, as somebody is booked there."""
-    until_s = look.now_s + 60.0 * action.limit_min
-    return {
-        hole.node
-        for hole in look.holes[action.shape]
-        if hole.node in look.claims.booked_s
-        and hole.end_s is not None
-        and hole.end_s < until_s
-    }
-
-
-def _left_alone(decided: Decided, action: Submit) -> set[str]:
-    outlook, decision = decided.outlook, decided.decision
-    if outlook is None or outlook.forecast.is_learning:
-        return set()
-    requests = (one for one in decision.wanted.requests if one.shape == action.shape)
-    wanted = {node for one in requests for node in one.nodes}
-    return _idle(decision.classes.pool) - wanted
-
-
-def _idle(pool: Pool) -> set[str]:
-    """Return the holes that a lease could start on, those beyond the cap as well."""
-    capped = (name for name, why in pool.refused.items() if why is Refusal.LEASE_CAP)
-    return {node.name for node in pool.nodes if node.lease is None}.union(capped)
-
-
-def with_short_wait(intent: Intent) -> Intent:
-    """Return *intent* with a deadline that does not let its leases wait for long.
-
-    They keep off the nodes that were not wanted when they were asked for, and count
-    as what the next plans ask: one that finds its nodes taken would hold up a trainer
-    that could have others by then.
-    """
-    latest_s = intent.created_s + 60.0 * intent.limit_min + PATIENCE_S
-    return replace(intent, deadline_s=min(intent.deadline_s, latest_s))
-
-
-# ----------------------------------------------------------------------
-# Submitting leases: the intent first, then sbatch, then what became of it.
-
-_MOST_DETAIL = 500
-
-
-def submit(context: TickContext, intent: Intent, request: LeaseRequest) -> str:
-    """Submit *request* under *intent*; return why Slurm refused, empty where not.
-
-    The intent is written down before, so that whatever happens the jobs are found
-    by name. Where no answer comes it stays open, and the next ticks look.
-
-    Raises:
-        SlurmError: It may or may not have happened.
-        StoreError: It could not be written down; before, nothing was submitted.
-    """
-    asked = Event(intent.created_s, EventKind.ASKED, intent.uuid, intent.tasks)
-    with context.writing("intent") as state:
-        put_intents(state, [intent])
-        add_events(state, [asked])
-    try:
-        with context.effect("sbatch"):
-            submitted = context.backend.submit(request)
-    except SlurmRefusedError as error:
-        _refused(context, intent, str(error))
-        return str(error)
-    except ValueError as error:  # Slurm was not asked
-        _refused(context, intent, str(error))
-        return str(error)
-    except RequestsSpentError:
-        _write(context, replace(intent, outcome=IntentOutcome.ABANDONED))
-        raise
-    taken = replace(intent, outcome=IntentOutcome.SUBMITTED, job_id=submitted.job_id)
-    with context.writing("submission") as state:
-        put_intents(state, [taken])
-        put_leases(state, submitted_leases(taken, submitted.job_id))
-    return ""
-
-
-def _refused(context: TickContext, intent: Intent, why: str) -> None:
-    refused = replace(intent, outcome=IntentOutcome.REFUSED, detail=why[:_MOST_DETAIL])
-    failed = Event(intent.created_s, EventKind.FAILED_START, intent.uuid, 0, why)
-    with context.writing("refusal") as state:
-        put_intents(state, [refused])
-        add_events(state, [failed])
-
-
-def _write(context: TickContext, intent: Intent) -> None:
-    with context.writing("intent not sent") as state:
-        put_intents(state, [intent])
-
-
-# ----------------------------------------------------------------------
-# Carrying out what was decided, in order, each effect between two records of it.
 
 
 @dataclass(slots=True)
@@ -391,7 +89,7 @@ class ActionResults:
         asked: Leases asked for.
         requests: What sbatch was asked, or in a dry run would be.
         problems: What went wrong, for people. Hostile text.
-        error: What stopped all further commands, None for nothing.
+        error: Why no further command is run; None where Slurm answers.
     """
 
     assigned: int = 0
@@ -405,11 +103,11 @@ class ActionResults:
 def carry_out(
     context: TickContext, observed: Observed, decided: Decided
 ) -> ActionResults:
-    """Do what was decided, as far as Slurm lets us.
+    """Carry out the actions in order, as far as Slurm answers.
 
-    A refusal concerns one action; no answer concerns all that come after. Where
-    somebody else made a generation first, no other is made until the next tick:
-    they may count on what that one gives up.
+    A refusal concerns one action; no answer concerns all that come after. Where an
+    agent made a generation first, no other is made until the next tick: it may count
+    on leases that this one would have given up.
 
     Raises:
         StoreError: The state cannot be written; what was done is found again.
@@ -419,24 +117,15 @@ def carry_out(
     may_assign = True
     for action in decided.decision.actions:
         if isinstance(action, Assign):
-            may_assign = may_assign and _assign(context, observed, action, done)
+            may_assign = may_assign and _assign(
+                context, observed, action.assignment, done
+            )
         elif done.error is None:
-            _call(context, observed, decided, action, done)
+            _call_slurm(context, observed, decided, action, done)
     return done
 
 
-def _assign(
-    context: TickContext, observed: Observed, action: Assign, done: ActionResults
-) -> bool:
-    if context.is_dry or assign(context, observed, action.assignment):
-        done.assigned += 1
-        return True
-    name = action.assignment.trainer
-    done.problems.append(f"somebody else gave {name} a new generation first")
-    return False
-
-
-def _call(
+def _call_slurm(
     context: TickContext,
     observed: Observed,
     decided: Decided,
@@ -445,7 +134,11 @@ def _call(
 ) -> None:
     try:
         if isinstance(action, EndLeases):
-            done.ended += _end(context, observed, action)
+            done.ended += (
+                len(action.display_ids)
+                if context.is_dry
+                else end_leases(context, observed, action)
+            )
         elif isinstance(action, Submit):
             _submit(context, observed, decided, action, done)
     except (SlurmRefusedError, ValueError) as error:
@@ -454,10 +147,172 @@ def _call(
         done.error = error
 
 
-def _end(context: TickContext, observed: Observed, action: EndLeases) -> int:
-    return (
-        len(action.display_ids) if context.is_dry else cancel(context, observed, action)
+# Assigning leases to a trainer: an immutable file for each generation.
+
+
+def _assign(
+    context: TickContext,
+    observed: Observed,
+    assignment: Assignment,
+    done: ActionResults,
+) -> bool:
+    """Create the file of *assignment*; tell whether it is ours."""
+    name = assignment.trainer
+    if not context.is_dry:
+        trainer = next(t for t in observed.trainers if t.row.name == name)
+        leases = {lease.key: lease for lease in observed.belief.leases}
+        folder = context.folder.trainer(name)
+        folder.create()
+        with context.effect(f"assigning {assignment.generation} of {name}"):
+            is_ours = create_assigned(folder, _assigned(assignment, trainer, leases))
+        if not is_ours:
+            done.problems.append(f"somebody else gave {name} a new generation first")
+            return False
+    done.assigned += 1
+    return True
+
+
+def _assigned(
+    assignment: Assignment,
+    trainer: ObservedTrainer,
+    leases: Mapping[LeaseKey, Lease],
+) -> Assigned:
+    """Return the content of the file of *assignment*.
+
+    The head stays where it is, so that users who watch its output go on watching; else
+    it is the lease that lasts longest, since losing the head costs most.
+    """
+    before = () if trainer.newest is None else trainer.newest.members
+    stay = [member.key for member in before if member.key in assignment.leases]
+    new = assignment.leases - set(stay)
+    if before and stay and before[0].key == stay[0]:
+        order = [*stay, *_longest_first(new, leases)]
+    else:
+        order = _longest_first({*stay, *new}, leases)
+    return Assigned(
+        trainer=assignment.trainer,
+        generation=assignment.generation,
+        members=tuple(_member(leases[key]) for key in order),
+        created_s=assignment.created_s,
+        author=BROKER,
+        reason=_reason(trainer, len(before), len(order)),
     )
+
+
+def _longest_first(
+    keys: Iterable[LeaseKey], leases: Mapping[LeaseKey, Lease]
+) -> list[LeaseKey]:
+    return sorted(keys, key=lambda key: (-(leases[key].end_s or 0.0), key))
+
+
+def _member(lease: Lease) -> Member:
+    if lease.job_id is None:  # Slurm reports node and number together
+        raise ValueError(f"lease {lease.key} runs without a number")
+    return Member(
+        key=lease.key,
+        job_id=lease.job_id,
+        display_id=lease.display_id,
+        node=lease.node,
+        end_s=lease.end_s,
+    )
+
+
+def _reason(trainer: ObservedTrainer, before: int, after: int) -> str:
+    if after == 0:
+        outcome = trainer.outcome
+        state = trainer.row.state if outcome is None else outcome.state
+        is_wanted = state is TrainerState.WANTED
+        return "its nodes are gone" if is_wanted else f"it is {state}"
+    nodes = f"{after} node{'' if after == 1 else 's'}"
+    if before == 0:
+        return f"starts on {nodes}"
+    if before == after:
+        return f"moves, on {nodes}"
+    return f"{'grows' if after > before else 'shrinks'} from {before} to {nodes}"
+
+
+# Ending leases, or telling them to leave: only jobs that this tick's snapshot showed.
+
+NOTICE = "TERM"
+"""The signal on which an agent commits and leaves; Slurm itself sends it."""
+
+
+def end_leases(context: TickContext, observed: Observed, end: EndLeases) -> int:
+    """Carry out *end* and record it; return the number of jobs.
+
+    A kill in between repeats it at the next tick, which is harmless.
+
+    Raises:
+        SlurmError: It may not have happened; nothing was recorded.
+        StoreError: It happened, and could not be recorded.
+    """
+    seen = {lease.key: lease for lease in observed.belief.leases if lease.missed == 0}
+    leases = [seen[key] for key in end.leases if key in seen]
+    duplicates = [
+        duplicate
+        for duplicate in observed.belief.extras
+        if duplicate.display_id in end.display_ids
+    ]
+    known = {lease.display_id for lease in leases}
+    known |= {duplicate.display_id for duplicate in duplicates}
+    jobs = [
+        JobKey(_number(display_id, leases), display_id)
+        for display_id in end.display_ids
+        if display_id in known
+    ]
+    if not jobs:
+        return 0
+    with context.effect(f"ending {end.why.name} {len(jobs)}"):
+        if end.by_notice:
+            context.backend.signal(jobs, NOTICE)
+        else:
+            context.backend.cancel(jobs)
+    with context.writing("what was ended") as state:
+        put_leases(
+            state, [marked_ending(lease, end, observed.now_s) for lease in leases]
+        )
+        add_events(state, _end_events(observed, end, leases, duplicates))
+    return len(jobs)
+
+
+def _end_events(
+    observed: Observed,
+    end: EndLeases,
+    leases: Iterable[Lease],
+    duplicates: Iterable[DuplicateJob],
+) -> Iterator[Event]:
+    """Yield for each submission how many ended, and the leases that failed to start.
+
+    A lease whose agent never came has failed to start; that it is ended again because
+    it stays says nothing new.
+    """
+    kind = EventKind.GAVE_UP if end.why is EndReason.SURPLUS else EventKind.YIELDED
+    uuids = Count(lease.key.uuid for lease in leases)
+    uuids += Count(duplicate.uuid for duplicate in duplicates)
+    for uuid, count in uuids.items():
+        yield Event(observed.now_s, kind, uuid, count, str(end.why))
+    if end.why is not EndReason.UNHEARD:
+        return
+    for lease in leases:
+        if lease.key in observed.heartbeats.never_heard and lease.cancel_s is None:
+            failed, name = EventKind.FAILED_START, lease_name(lease.key)
+            yield Event(observed.now_s, failed, name, 1, str(end.why))
+
+
+def _number(display_id: str, leases: list[Lease]) -> int:
+    """Return the raw number; the array's where Slurm has given the task none."""
+    for lease in leases:
+        if lease.display_id == display_id and lease.job_id is not None:
+            return lease.job_id
+    return int(display_id.partition("_")[0])
+
+
+# Submitting leases: the intent first, then sbatch, then its result.
+
+_MOST_DETAIL = 500
+
+EXCLUDING_WAIT_S = 180.0
+"""A few cycles of backfill, which is 30 s and more by default."""
 
 
 def _submit(
@@ -471,17 +326,23 @@ def _submit(
     intent = intent_of(action, context.environment.new_uuid(), observed.now_s)
     if excluded:
         intent = with_short_wait(intent)
-    requirement = decided.shapes[action.shape]
-    request = lease_request(context, observed, intent, requirement, excluded=excluded)
+    request = request_for(
+        context.site,
+        context.folder,
+        intent,
+        decided.shapes[action.shape],
+        grace_s=grace_s(observed.config, observed.partition, observed.limits.mode),
+    )
+    request = replace(request, excluded=excluded)
     if not context.is_dry:
         _prepare(context)
-        done.problems += filter(None, [submit(context, intent, request)])
+        done.problems += filter(None, [_sbatch(context, intent, request)])
     done.requests.append(request)
     done.asked += intent.tasks
 
 
 def _prepare(context: TickContext) -> None:
-    """Have all ready that a lease needs the moment it starts."""
+    """Write all that a lease needs at the moment it starts."""
     for folder in (context.folder.leases, context.folder.outputs):
         folder.mkdir(mode=0o700, exist_ok=True)
     text = lease_script(context.environment, context.site)
@@ -489,8 +350,137 @@ def _prepare(context: TickContext) -> None:
         write_lease_script(context.folder.lease_script, text)
 
 
-# ----------------------------------------------------------------------
-# What is long over, removed: a little in each tick, and only what nobody can use.
+def _sbatch(context: TickContext, intent: Intent, request: LeaseRequest) -> str:
+    """Submit *request* under *intent*; return why Slurm refused, or an empty text.
+
+    The intent is recorded before, so that whatever happens the jobs are found by name.
+    Where no answer comes it stays open, and the next ticks look the name up.
+
+    Raises:
+        SlurmError: It may or may not have happened.
+        StoreError: It could not be recorded; before sbatch, nothing was submitted.
+    """
+    asked = Event(intent.created_s, EventKind.ASKED, intent.uuid, intent.tasks)
+    with context.writing("intent") as state:
+        put_intents(state, [intent])
+        add_events(state, [asked])
+    try:
+        with context.effect("sbatch"):
+            submitted = context.backend.submit(request)
+    except (SlurmRefusedError, ValueError) as error:  # the latter: Slurm was not asked
+        _record_refusal(context, intent, str(error))
+        return str(error)
+    except RequestsSpentError:
+        with context.writing("intent not sent") as state:
+            put_intents(state, [replace(intent, outcome=IntentOutcome.ABANDONED)])
+        raise
+    taken = replace(intent, outcome=IntentOutcome.SUBMITTED, job_id=submitted.job_id)
+    with context.writing("submission") as state:
+        put_intents(state, [taken])
+        put_leases(state, submitted_leases(taken, submitted.job_id))
+    return ""
+
+
+def _record_refusal(context: TickContext, intent: Intent, why: str) -> None:
+    refused = replace(intent, outcome=IntentOutcome.REFUSED, detail=why[:_MOST_DETAIL])
+    failed = Event(intent.created_s, EventKind.FAILED_START, intent.uuid, 0, why)
+    with context.writing("refusal") as state:
+        put_intents(state, [refused])
+        add_events(state, [failed])
+
+
+def nodes_to_exclude(decided: Decided, action: Submit) -> str:
+    """Return the nodes for ``sbatch --exclude`` of *action*, as a hostlist.
+
+    Slurm chooses the node of a lease. Excluded are, in this order:
+
+    * holes that end before the lease would, as a job is booked there, which Slurm may
+      not know;
+    * nodes left to waiting jobs, which may come after leases in Slurm's order, or may
+      need the node only if another job ended;
+    * where forecasts tell holes apart, holes that the plan left idle: the next tick
+      would give the lease up and ask for another.
+
+    Nodes that come free later are not excluded.
+
+    Returns:
+        Empty where any hole will do. Of a list that is too long for Slurm as many as
+        it takes: those it would give first.
+    """
+    look = decided.look
+    places = {hole.node: place for place, hole in enumerate(look.holes[action.shape])}
+
+    def in_slurms_order(nodes: Iterable[str]) -> list[str]:
+        return sorted(nodes, key=lambda name: (places.get(name, math.inf), name))
+
+    left = {**look.claims.idle, **look.claims.kept_free.nodes}
+    groups = _booked(look, action), left, _left_idle(decided, action)
+    nodes = chain.from_iterable(map(in_slurms_order, groups))
+    return _longest_hostlist(list(dict.fromkeys(nodes)))
+
+
+def _booked(look: Look, action: Submit) -> set[str]:
+    """Return the holes that end before the lease would, as a job is booked there."""
+    until_s = look.now_s + 60.0 * action.limit_min
+    return {
+        hole.node
+        for hole in look.holes[action.shape]
+        if hole.node in look.claims.booked_s
+        and hole.end_s is not None
+        and hole.end_s < until_s
+    }
+
+
+def _left_idle(decided: Decided, action: Submit) -> set[str]:
+    """Return the holes, those beyond the cap as well, that the plan left idle."""
+    outlook, decision = decided.outlook, decided.decision
+    if outlook is None or outlook.forecast.is_learning:
+        return set()
+    pool = decision.classes.pool
+    idle = {node.name for node in pool.nodes if node.lease is None}
+    capped = {name for name, why in pool.refused.items() if why is Refusal.LEASE_CAP}
+    wanted = {
+        node
+        for request in decision.wanted.requests
+        if request.shape == action.shape
+        for node in request.nodes
+    }
+    return (idle | capped) - wanted
+
+
+def _longest_hostlist(nodes: list[str]) -> str:
+    """Return as many of the first *nodes* as Slurm takes; empty where it takes none."""
+
+    def is_short(text: str) -> bool:
+        return len(text) <= MAX_VALUE_BYTES
+
+    try:
+        everything = collapse(nodes)
+        if is_short(everything):
+            return everything
+        fits, too_many = 0, len(nodes)
+        while too_many - fits > 1:
+            half = (fits + too_many) // 2
+            if is_short(collapse(nodes[:half])):
+                fits = half
+            else:
+                too_many = half
+        return collapse(nodes[:fits])
+    except ValueError:
+        return ""
+
+
+def with_short_wait(intent: Intent) -> Intent:
+    """Return *intent* with a deadline that keeps its leases from waiting for long.
+
+    While they wait, the next plans count on them: a lease that finds its nodes taken
+    would hold up a trainer that could have had others by then.
+    """
+    latest_s = intent.created_s + 60.0 * intent.limit_min + EXCLUDING_WAIT_S
+    return replace(intent, deadline_s=min(intent.deadline_s, latest_s))
+
+
+# Removing what is long over: a little in each tick, and only what no reader can need.
 
 KEPT_S = 3 * 86_400.0
 """Leases are kept so long after their deadline; much longer than any can last."""
@@ -508,25 +498,25 @@ _MOST_GENERATIONS = 50
 def tidy(context: TickContext, observed: Observed) -> str:
     """Remove some of what is long over; return what kept it from being removed.
 
-    Of two clocks the earlier counts: one that is ahead must not make things old.
+    The earlier of two clocks counts: a clock that is ahead must not make things old.
 
     Raises:
         StoreError: The state cannot be written.
     """
     before_s = min(observed.now_s, context.environment.now_s()) - KEPT_S
     try:
-        _leases(context, before_s)
-        _generations(context, observed.trainers, before_s)
+        _remove_leases(context, before_s)
+        _remove_generations(context, observed.trainers, before_s)
     except OSError as error:
         return f"old files stay, since one cannot be removed: {error}"
     return ""
 
 
-def _leases(context: TickContext, before_s: float) -> None:
+def _remove_leases(context: TickContext, before_s: float) -> None:
     old = old_leases(context.state, before_s=before_s, most=_MOST_LEASES)
     for lease in old:
         with context.effect("removing a lease's files"):
-            _remove_files(context, lease, before_s)
+            _remove_lease_files(context, lease, before_s)
     has_rows = (has_old_intents, has_old_pasts)
     if not old and not any(has(context.state, before_s=before_s) for has in has_rows):
         return
@@ -536,7 +526,7 @@ def _leases(context: TickContext, before_s: float) -> None:
         forget_pasts(state, before_s=before_s)
 
 
-def _remove_files(context: TickContext, lease: OldLease, before_s: float) -> None:
+def _remove_lease_files(context: TickContext, lease: OldLease, before_s: float) -> None:
     _remove_folder(context.folder.lease(lease.key).path)
     if lease.job_id is None:
         return
@@ -546,7 +536,7 @@ def _remove_files(context: TickContext, lease: OldLease, before_s: float) -> Non
             output.unlink()
 
 
-def _generations(
+def _remove_generations(
     context: TickContext, trainers: Iterable[ObservedTrainer], before_s: float
 ) -> None:
     left = _MOST_GENERATIONS
@@ -555,22 +545,24 @@ def _generations(
         if newest is None or newest.generation <= KEPT_GENERATIONS:
             continue
         folder = context.folder.trainer(trainer.row.name)
-        old = _old(folder, trainer, before_s)[:left]
+        old = _old_generations(folder, trainer, before_s)[:left]
         left -= len(old)
         for generation in old:
             with context.effect("removing a generation's files"):
                 _remove_generation(folder, generation, trainer)
 
 
-def _old(folder: TrainerDir, trainer: ObservedTrainer, before_s: float) -> list[int]:
+def _old_generations(
+    folder: TrainerDir, trainer: ObservedTrainer, before_s: float
+) -> list[int]:
     """Return the generations of which no lease can be left, the oldest first.
 
-    One was over, or about to be, when the next one was made.
+    A generation was over, or about to be, when the next one was made.
     """
     found = generations(folder.assignments)
-    enough = found[: max(0, len(found) - KEPT_GENERATIONS + 1)]
+    removable = found[: max(0, len(found) - KEPT_GENERATIONS + 1)]
     old: list[int] = []
-    for generation, following in pairwise(enough[: _MOST_GENERATIONS + 1]):
+    for generation, following in pairwise(removable[: _MOST_GENERATIONS + 1]):
         made_s = folder.assignment(following).stat().st_mtime
         if generation > trainer.row.told_generation or made_s >= before_s:
             break
@@ -581,9 +573,9 @@ def _old(folder: TrainerDir, trainer: ObservedTrainer, before_s: float) -> list[
 def _remove_generation(
     folder: TrainerDir, generation: int, trainer: ObservedTrainer
 ) -> None:
-    """Remove one generation, the file that it is found by last.
+    """Remove a generation's files, last the one by which it is found.
 
-    How long a trainer has run is told by its endings: one with a limit keeps them.
+    Endings tell how long a trainer has run: a trainer with a limit keeps them.
     """
     name = generation_name(generation)
     _remove_folder(folder.world(generation))

@@ -1,9 +1,13 @@
-"""Putting a trainer's newest sound checkpoint where its user wants it."""
+"""Delivering models: publish the checkpoint of a reached target, then call its hook.
+
+A delivery goes through the stages of ``state.tables.Stage``, each recorded before the
+next begins: reached, published, calling, delivered. A hook is called at most once.
+"""
 
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,19 +30,166 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from freetrain.config.job import Target, TrainerJob
+    from freetrain.state.tables import TrainerRow
     from freetrain.tick.context import TickContext
     from freetrain.tick.observe import Observed
-    from freetrain.tick.trainers import ObservedTrainer
+
+_COMMITS = 2.0
+_MORE_S = 120.0
+"""Two commits and two minutes after its target was reached, a trainer that stopped
+short of a commit is delivered with what it has."""
+
+NOBODY_KNOWS = (
+    "a tick died while it called the hook: nobody knows how far that came, and it is "
+    "not called again"
+)
 
 
-# ----------------------------------------------------------------------
-# Putting a trainer's newest sound checkpoint where its user wants it.
+def newly_reached(observed: Observed) -> Iterator[Delivery]:
+    """Yield a delivery for each trainer that has just reached its first target."""
+    for trainer in observed.trainers:
+        name, submitted_s = trainer.row.name, trainer.row.submitted_s
+        progress = observed.progress.get(name)
+        if progress is None or progress.history.deliver is None:
+            continue
+        if (name, submitted_s) in observed.deliveries:
+            continue
+        target = progress.history.deliver
+        yield Delivery(
+            trainer=name,
+            submitted_s=submitted_s,
+            stage=Stage.REACHED,
+            reached_s=target.t_s or observed.now_s,
+            step=target.step,
+            value=target.value,
+            changed_s=observed.now_s,
+        )
+
+
+def deliver(context: TickContext, observed: Observed) -> None:
+    """Advance all deliveries as far as possible, with one call of a hook at most.
+
+    Raises:
+        StoreError: The state cannot be written; the next tick goes on.
+    """
+    trainers = {(t.row.name, t.row.submitted_s): t for t in observed.trainers}
+    for key, delivery in deliveries(context.state).items():
+        trainer = trainers.get(key)
+        if trainer is None or trainer.job is None or trainer.job.target is None:
+            continue
+        run = _Delivery(
+            context, trainer.row, trainer.job, trainer.job.target, observed.now_s
+        )
+        if run.advance(delivery):
+            break
+
+
+@dataclass(frozen=True, slots=True)
+class _Delivery:
+    """One trainer's delivery, in this tick."""
+
+    context: TickContext
+    row: TrainerRow
+    job: TrainerJob
+    target: Target
+    now_s: float
+
+    def advance(self, delivery: Delivery) -> bool:
+        """Take *delivery* through its next stages; tell whether a hook was called."""
+        if delivery.stage is Stage.CALLING:
+            self._record(delivery, Stage.DELIVERED, problem=NOBODY_KNOWS)
+            return False
+        if delivery.stage is Stage.REACHED:
+            delivery = self._publish(delivery)
+        if delivery.stage is not Stage.PUBLISHED:
+            return False
+        if not self.target.hook:
+            self._record(delivery, Stage.DELIVERED)
+            return False
+        delivery = self._record(delivery, Stage.CALLING)
+        with self.context.effect(f"calling the hook of {self.row.name}"):
+            problem = self._call_hook(delivery)
+        self._record(delivery, Stage.DELIVERED, problem=problem)
+        return True
+
+    def _publish(self, delivery: Delivery) -> Delivery:
+        """Publish the checkpoint, if there is one already that has the step."""
+        place = self.target.publish
+        if place is None:
+            return self._record(delivery, Stage.PUBLISHED)
+        patience_s = _COMMITS * self.job.checkpoint.every_s + _MORE_S
+        is_overdue = self.now_s - delivery.changed_s > patience_s
+        since_step = None if is_overdue else delivery.step
+        run_dir = RunDir(Path(self.row.run_dir))
+        try:
+            with self.context.effect(f"publishing {self.row.name}"):
+                name = publish(run_dir, place, since_step=since_step)
+        except OSError as error:
+            problem = f"cannot publish {place}: {error.strerror or error}"
+            return self._record_problem(delivery, problem)
+        if not name:
+            problem = "no checkpoint has the step yet at which the target was reached"
+            return self._record_problem(delivery, problem)
+        return self._record(delivery, Stage.PUBLISHED, checkpoint=name)
+
+    def _call_hook(self, delivery: Delivery) -> str:
+        folder = self.context.folder.trainer(self.row.name)
+        try:
+            variables = read_environment(folder)
+        except (OSError, UnreadableFileError) as error:
+            return f"the hook was not called, for want of its variables: {error}"
+        about_delivery = {
+            "FREETRAIN_TRAINER": self.row.name,
+            "FREETRAIN_METRIC": self.job.measure.metric,
+            "FREETRAIN_VALUE": repr(delivery.value),
+            "FREETRAIN_PUBLISHED": str(self.target.publish or ""),
+        }
+        call = HookCall(
+            argv=self.target.hook,
+            folder=self.job.directory,
+            variables=variables | about_delivery,
+            limit_s=self.target.hook_limit_s,
+        )
+        return self.context.environment.call(call)
+
+    def _record_problem(self, delivery: Delivery, problem: str) -> Delivery:
+        """Record why it does not go on, once for each reason."""
+        if problem == delivery.problem:
+            return delivery
+        delivery = replace(delivery, problem=problem)
+        with self.context.writing("a delivery") as state:
+            put_delivery(state, delivery)
+        return delivery
+
+    def _record(
+        self,
+        delivery: Delivery,
+        stage: Stage,
+        *,
+        checkpoint: str = "",
+        problem: str = "",
+    ) -> Delivery:
+        """Record that *stage* is reached."""
+        new = replace(
+            delivery,
+            stage=stage,
+            changed_s=self.now_s,
+            checkpoint=checkpoint or delivery.checkpoint,
+            problem=problem,
+        )
+        with self.context.writing("a delivery") as state:
+            put_delivery(state, new)
+            if stage is Stage.DELIVERED:
+                name, detail = self.row.name, problem or new.checkpoint
+                event = Event(self.now_s, EventKind.DELIVERED, name, 0, detail)
+                add_events(state, [event])
+        return new
 
 
 def publish(run_dir: RunDir, place: Path, *, since_step: int | None) -> str:
     """Copy the newest checkpoint that is whole to *place*, whole or not at all.
 
-    A copy, no link: whoever uses it may change it, and training goes on from the
+    It is a copy and no link: its users may change it, and training goes on from the
     original. What was there before is replaced.
 
     Args:
@@ -52,12 +203,12 @@ def publish(run_dir: RunDir, place: Path, *, since_step: int | None) -> str:
     Raises:
         OSError: It could not be read or written.
     """
-    for one in reversed(run_dir.committed()):
-        if one.step < (since_step or 0):
+    for checkpoint in reversed(run_dir.committed()):
+        if checkpoint.step < (since_step or 0):
             continue
         with suppress(CheckpointError, FileNotFoundError):  # torn, or pruned just now
-            _copy(one.path, place)
-            return one.path.name
+            _copy(checkpoint.path, place)
+            return checkpoint.path.name
     return ""
 
 
@@ -67,166 +218,3 @@ def _copy(path: Path, place: Path) -> None:
         temporary = place.with_name(f".{place.name}.new")
         with replaced(place, temporary=temporary) as target:
             copy_checked(source, target)
-
-
-# ----------------------------------------------------------------------
-# Handing models over: the checkpoint is published, then the hook is called, once.
-
-_COMMITS = 2.0
-_PATIENCE_S = 120.0
-"""Two commits and two minutes after its target was told, a trainer that stopped short
-of a commit is delivered with what it has."""
-
-NOBODY_KNOWS = (
-    "a tick died while it called the hook: nobody knows how far that came, and it is "
-    "not called again"
-)
-
-
-def deliver(context: TickContext, observed: Observed) -> None:
-    """Bring all deliveries as far as they come, with one call of a hook at the most.
-
-    Raises:
-        StoreError: The state cannot be written; the next tick goes on.
-    """
-    known = {(one.row.name, one.row.submitted_s): one for one in observed.trainers}
-    for key, delivery in deliveries(context.state).items():
-        trainer = known.get(key)
-        if trainer is None or trainer.job is None or trainer.job.target is None:
-            continue
-        step = _Delivering(context, observed, trainer, trainer.job, trainer.job.target)
-        if step.advance(delivery):
-            break
-
-
-class _Delivering:
-    """One trainer's delivery, in this tick."""
-
-    def __init__(
-        self,
-        context: TickContext,
-        observed: Observed,
-        trainer: ObservedTrainer,
-        job: TrainerJob,
-        target: Target,
-    ) -> None:
-        self._run = context
-        self._now_s = observed.now_s
-        self._row = trainer.row
-        self._job = job
-        self._target = target
-
-    def advance(self, delivery: Delivery) -> bool:
-        """Go on with *delivery*; tell whether a hook was called."""
-        if delivery.stage is Stage.CALLING:
-            self._write(delivery, Stage.DELIVERED, problem=NOBODY_KNOWS)
-            return False
-        if delivery.stage is Stage.REACHED:
-            delivery = self._published(delivery)
-        if delivery.stage is not Stage.PUBLISHED:
-            return False
-        if not self._target.hook:
-            self._write(delivery, Stage.DELIVERED)
-            return False
-        delivery = self._write(delivery, Stage.CALLING)
-        with self._run.effect(f"calling the hook of {self._row.name}"):
-            problem = self._call(delivery)
-        self._write(delivery, Stage.DELIVERED, problem=problem)
-        return True
-
-    def _published(self, delivery: Delivery) -> Delivery:
-        """Publish the checkpoint, if it is there already."""
-        place = self._target.publish
-        if place is None:
-            return self._write(delivery, Stage.PUBLISHED)
-        patience_s = _COMMITS * self._job.checkpoint.every_s + _PATIENCE_S
-        is_overdue = self._now_s - delivery.changed_s > patience_s
-        since = None if is_overdue else delivery.step
-        run_dir = RunDir(Path(self._row.run_dir))
-        try:
-            with self._run.effect(f"publishing {self._row.name}"):
-                name = publish(run_dir, place, since_step=since)
-        except OSError as error:
-            problem = f"cannot publish {place}: {error.strerror or error}"
-            return self._tell(delivery, problem)
-        if not name:
-            problem = "no checkpoint has the step yet at which the target was reached"
-            return self._tell(delivery, problem)
-        return self._write(delivery, Stage.PUBLISHED, checkpoint=name)
-
-    def _call(self, delivery: Delivery) -> str:
-        try:
-            kept = read_environment(self._run.folder.trainer(self._row.name))
-        except (OSError, UnreadableFileError) as error:
-            return f"the hook was not called, for want of its variables: {error}"
-        told = {
-            "FREETRAIN_TRAINER": self._row.name,
-            "FREETRAIN_METRIC": self._job.measure.metric,
-            "FREETRAIN_VALUE": repr(delivery.value),
-            "FREETRAIN_PUBLISHED": str(self._target.publish or ""),
-        }
-        call = HookCall(
-            argv=self._target.hook,
-            folder=self._job.directory,
-            variables=kept | told,
-            limit_s=self._target.hook_limit_s,
-        )
-        return self._run.environment.call(call)
-
-    def _tell(self, delivery: Delivery, problem: str) -> Delivery:
-        """Write down why it does not go on, once for each reason."""
-        if problem == delivery.problem:
-            return delivery
-        told = replace(delivery, problem=problem)
-        with self._run.writing("a delivery") as state:
-            put_delivery(state, told)
-        return told
-
-    def _write(
-        self,
-        delivery: Delivery,
-        stage: Stage,
-        *,
-        checkpoint: str = "",
-        problem: str = "",
-    ) -> Delivery:
-        """Write down that *stage* is reached."""
-        new = replace(
-            delivery,
-            stage=stage,
-            changed_s=self._now_s,
-            checkpoint=checkpoint or delivery.checkpoint,
-            problem=problem,
-        )
-        with self._run.writing("a delivery") as state:
-            put_delivery(state, new)
-            if stage is Stage.DELIVERED:
-                name, said = self._row.name, problem or new.checkpoint
-                kind = EventKind.DELIVERED
-                add_events(state, [Event(self._now_s, kind, name, 0, said)])
-        return new
-
-
-# ----------------------------------------------------------------------
-# Which trainers have just reached the value at which they are delivered; pure.
-
-
-def reached(observed: Observed) -> Iterator[Delivery]:
-    """Yield the deliveries that nobody has written down yet."""
-    for trainer in observed.trainers:
-        name, submitted_s = trainer.row.name, trainer.row.submitted_s
-        progress = observed.progress.get(name)
-        if progress is None or progress.history.deliver is None:
-            continue
-        if (name, submitted_s) in observed.deliveries:
-            continue
-        told = progress.history.deliver
-        yield Delivery(
-            trainer=name,
-            submitted_s=submitted_s,
-            stage=Stage.REACHED,
-            reached_s=told.t_s or observed.now_s,
-            step=told.step,
-            value=told.value,
-            changed_s=observed.now_s,
-        )

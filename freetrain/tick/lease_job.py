@@ -1,17 +1,15 @@
-"""The Slurm job of a lease: what sbatch is asked for, and the batch script."""
+"""The Slurm job of a lease: what sbatch is asked for, and the batch script it runs."""
 
 from __future__ import annotations
 
 import math
 import shlex
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from freetrain.agent.seen import VARIABLE as PATIENCE
 from freetrain.broker.lease import job_name
 from freetrain.elastic.files import replaced
 from freetrain.errors import BadConfigurationError
-from freetrain.tick.observe import grace_s
 from freetrain.tick.plan import written
 from slurm.batch import LeaseRequest
 
@@ -21,28 +19,17 @@ if TYPE_CHECKING:
     from freetrain.broker.lease import Intent
     from freetrain.config.site import Site
     from freetrain.state.files import StateDir
-    from freetrain.tick.context import TickContext
     from freetrain.tick.environment import Environment
-    from freetrain.tick.observe import Observed
     from slurm.records import Requirement
 
-
 OUTPUT = "lease-%j.out"
-"""Name of what batch scripts print, with sbatch's pattern of the job's number."""
+"""Name of the batch script's output, with sbatch's pattern of the job's number."""
 
+MODE = 0o700
+"""Of the batch script."""
 
-def lease_request(
-    context: TickContext,
-    observed: Observed,
-    intent: Intent,
-    requirement: Requirement,
-    *,
-    excluded: str = "",
-) -> LeaseRequest:
-    """Return the request that carries out *intent*, kept off the nodes *excluded*."""
-    grace = grace_s(observed.config, observed.partition, observed.limits.mode)
-    made = request_for(context.site, context.folder, intent, requirement, grace_s=grace)
-    return replace(made, excluded=excluded)
+LAUNCH_AGENT = "FREETRAIN_LAUNCH_AGENT"
+"""The variable that names the site's own launch agent to ours."""
 
 
 def request_for(
@@ -53,14 +40,14 @@ def request_for(
     *,
     grace_s: float,
 ) -> LeaseRequest:
-    """Return what sbatch is asked for *intent* at *site*, whoever decided it.
+    """Return what sbatch is asked for *intent* at *site*.
 
     Args:
         site: How leases are submitted there.
         folder: The state directory.
-        intent: How many, how long, until when.
-        requirement: What they ask of their nodes.
-        grace_s: How long a lease that must go has, from the first signal it hears.
+        intent: How many leases, how long, until when.
+        requirement: What they require of their nodes.
+        grace_s: How long a lease that must go has, from the first signal it gets.
     """
     lease = site.lease
     return LeaseRequest(
@@ -73,50 +60,39 @@ def request_for(
         arguments=(intent.uuid, str(intent.limit_min), str(math.ceil(grace_s))),
         tasks=intent.tasks,
         deadline_s=intent.deadline_s,
-        output=_output(str(folder.outputs)),
+        output=_output_pattern(str(folder.outputs)),
         exclusive=lease.exclusive,
         memory_mib=requirement.memory_mib,
         cpus=requirement.cpus,
         qos=lease.qos,
         account=lease.account,
         features="&".join(sorted(requirement.features)),
-        gres=",".join(written(one) for one in requirement.gres),
+        gres=",".join(written(gres) for gres in requirement.gres),
     )
 
 
 def output_of(folder: StateDir, job_id: int) -> Path:
-    """Return the file of what the batch script of a job printed."""
+    """Return the file with the output of a job's batch script."""
     return folder.outputs / OUTPUT.replace("%j", str(job_id))
 
 
-def _output(folder: str) -> str:
-    """Return where batch scripts print; sbatch reads ``%`` and a backslash as signs."""
+def _output_pattern(folder: str) -> str:
+    """Return ``sbatch --output``, which gives ``%`` and backslashes a meaning."""
     if "\\" in folder:
         return "/dev/null"
     return f"{folder.replace('%', '%%')}/{OUTPUT}"
 
 
-MODE = 0o700
-
-
-LAUNCH_AGENT = "FREETRAIN_LAUNCH_AGENT"
-"""What tells the agent of the site's own launch agent."""
-
-
 def lease_script(environment: Environment, site: Site) -> str:
     """Return the text of the batch script; its arguments are uuid, minutes, grace.
 
-    The agent runs under the script, not as a step: at preemption every process of
-    every step gets TERM, and its mpirun would end the world before it has committed.
-    It starts a step that listens (``freetrain.agent.ear``). The script itself must
-    outlive the signals at the end, so it catches TERM: caught signals are as usual
-    again in what it starts, ignored ones would not be. What an agent left that did
-    not come to its end is swept, and the job did not fail. Python must not take a
-    module from the folder in which somebody called the tick (``-P``).
-
-    Args:
-        environment: Where programs are.
-        site: Where the state is, and the site's launch agent.
+    The agent runs under the script, not as a step: at preemption every process of every
+    step gets TERM, and its mpirun would end the world before it has committed. It
+    starts a step that listens. The script itself must outlive the signals at the end,
+    so it catches TERM: a caught signal has its default effect in what the script
+    starts, an ignored one would not. What an agent left that did not come to its end
+    is swept, and the job did not fail. Python must not take a module from the folder
+    in which the tick was called (``-P``).
 
     Raises:
         BadConfigurationError: A path that no script can name.
@@ -145,9 +121,9 @@ def lease_script(environment: Environment, site: Site) -> str:
 
 
 def write_lease_script(path: Path, text: str) -> bool:
-    """Write *text* to *path*, whole, if it is not there already; tell whether.
+    """Write *text* to *path*, whole, unless it is there already; tell whether.
 
-    A script that sbatch was given is copied then, so leases keep the one they had.
+    sbatch copies the script it is given, so leases keep the one they had.
 
     Raises:
         OSError: It could not be written.

@@ -33,7 +33,7 @@ from freetrain.state.tables import (
     put_told_generation,
     seen_beats,
 )
-from freetrain.tick.deliver import reached
+from freetrain.tick.deliver import newly_reached
 from freetrain.tick.history import is_diverging
 from freetrain.tick.plan import refusal_of
 from freetrain.tick.status_report import (
@@ -95,7 +95,7 @@ def record(
         put_outlooks(state, ratings.fresh)
         progress = observed.progress.items()
         put_pasts(state, [one.row(name) for name, one in progress if one.is_read])
-        for delivery in reached(observed):
+        for delivery in newly_reached(observed):
             put_delivery(state, delivery)
         add_events(state, _of_leases(context, observed, known))
         for trainer, last, events in news:
