@@ -1,6 +1,7 @@
-"""The state page: what the last tick saw, did, and why; for people's commands.
+"""The status report: what the last tick saw, did, and why, as JSON, metrics and a line.
 
-``status`` and ``explain`` show nothing else, so that they ask Slurm for nothing.
+``freetrain status`` and ``explain`` show this file, so that they ask Slurm nothing.
+Names of fields are keys of its JSON, which users read.
 """
 
 from __future__ import annotations
@@ -24,186 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-
-# ----------------------------------------------------------------------
-# A tick in one line, for people.
-
-
-def utc(time_s: float) -> str:
-    """Return a Unix time as people and programs read it."""
-    return datetime.fromtimestamp(time_s, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def summary_line(report: StatusReport) -> str:
-    """Return what a tick saw and did."""
-    states = Count(lease.state for lease in report.leases)
-    wanting = [one for one in report.trainers if one.state == TrainerState.WANTED]
-    running = sum(one.nodes > 0 for one in wanting)
-    parts = [
-        f"{len(report.holes)} holes",
-        f"{states[LeaseState.RUNNING]} leases run, {states[LeaseState.PENDING]} wait",
-        f"{running} of {len(wanting)} trainers run",
-        *(_plan(report) if wanting else ()),
-        _done(report.done),
-        f"{report.requests} requests, {report.took_s:.2f} s",
-    ]
-    if report.is_torn:
-        parts.append("a look during backfill")
-    if report.held_back:
-        parts.append(f"asking for no more: {report.held_back}")
-    parts += [f"problem: {problem}" for problem in report.problems]
-    return "; ".join(parts)
-
-
-def _plan(report: StatusReport) -> list[str]:
-    if report.planner_gap is None or report.planner == Outcome.PROVEN:
-        return []
-    return [f"plan at most {gap_percent(report.planner_gap)} below the best"]
-
-
-def _done(done: dict[str, int]) -> str:
-    return (
-        f"asked for {done['leases asked for']} leases, ended {done['leases ended']}, "
-        f"made {done['generations']} generations"
-    )
-
-
-# ----------------------------------------------------------------------
-# What the page tells of leases that ended: what was expected, and what came.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseOutcome:
-    """What had been expected of a lease's node when it began to run, and what came.
-
-    Attributes:
-        name: The lease's name, as files have it.
-        node: Its node.
-        at_s: When it was seen to run first, Unix time.
-        horizon_s: How far ``leaves`` reaches, seconds.
-        leaves: Probability that the node leaves within the horizon, as said then.
-        even_s: It stays so long with a probability of a half or more, as said then.
-        promised_s: When it was promised to somebody, Unix time; None for never.
-        ended_s: When the lease was over, as far as looks tell, Unix time.
-        came: How it ended.
-    """
-
-    name: str
-    node: str
-    at_s: float
-    horizon_s: float
-    leaves: float
-    even_s: float
-    promised_s: float | None
-    ended_s: float
-    came: str
-
-
-# ----------------------------------------------------------------------
-# The state page: what the last tick saw, did, and why; for people's commands.
-
 VERSION = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainerLine:
-    """A trainer, and why it has what it has.
-
-    Attributes:
-        name: Its name.
-        state: What is to become of it, or became of it.
-        message: Why, where it ended; else empty. Hostile text.
-        reason: Why it has the nodes it has, empty where it wants none.
-        nodes: Nodes of its newest generation.
-        planned_nodes: Nodes that the plan gives it.
-        usable_nodes: Nodes that meet its requirement, others' included.
-        generation: Its newest generation, 0 for none.
-        changed_s: When that was made, Unix time; None for never.
-        node_names: Its nodes, the head's first.
-        shape: What its leases ask of their nodes.
-        sizes: Node counts that it can use.
-        brake: What keeps leases for it from being asked for, empty for nothing.
-        problem: Why nothing can be done about it, empty where something can.
-        rating: Why the priority values it as it does, empty where it wants no nodes.
-        is_background: Whether it gets only what the others leave.
-        is_diverging: Whether its metric has gone wrong.
-    """
-
-    name: str
-    state: str
-    message: str = ""
-    reason: str = ""
-    nodes: int = 0
-    planned_nodes: int = 0
-    usable_nodes: int = 0
-    generation: int = 0
-    changed_s: float | None = None
-    node_names: tuple[str, ...] = ()
-    shape: str = ""
-    sizes: tuple[int, ...] = ()
-    brake: str = ""
-    problem: str = ""
-    rating: str = ""
-    is_background: bool = False
-    is_diverging: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HoleLine:
-    """A hole, and what it is used for.
-
-    Attributes:
-        node: NodeName.
-        reason: What for.
-        refusal: Why it cannot be planned with, empty where it can.
-        brake: What keeps leases from being asked for, empty for nothing.
-        end_s: When it ends, Unix time; None where that is not known, or never.
-        ends_by: Why it ends then.
-        blocker: The job or reservation that ends it, empty for none.
-        trainer: Who trains there, empty for nobody.
-        expected: What is expected of the node; None where nobody looks ahead.
-    """
-
-    node: str
-    reason: str
-    refusal: str = ""
-    brake: str = ""
-    end_s: float | None = None
-    ends_by: str = ""
-    blocker: str = ""
-    trainer: str = ""
-    expected: Expected | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseLine:
-    """A lease that waits, runs or ends.
-
-    Attributes:
-        name: Its name, as files have it.
-        job: What scancel calls its job.
-        state: Where it is.
-        node: Its node, empty before it runs.
-        start_s: When it started, Unix time, None before.
-        end_s: When its limit ends it, Unix time, None before it runs.
-        limit_min: Its time limit, whole minutes.
-        shape: What it asked of its node.
-        agent: What its agent is about, empty where none is heard.
-        is_silent: Whether nothing can be planned on its agent now.
-        trainer: Who trains there, empty for nobody.
-    """
-
-    name: str
-    job: str
-    state: str
-    node: str
-    start_s: float | None
-    end_s: float | None
-    limit_min: int
-    shape: str
-    agent: str
-    is_silent: bool
-    trainer: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,36 +33,35 @@ class StatusReport:
     """What one tick saw, did, and why.
 
     Attributes:
-        at_s: When the look was taken, by slurmctld's clock, Unix time.
-        took_s: How long the tick took, seconds.
+        at_s: When the snapshot was taken, by slurmctld's clock, Unix time.
+        took_s: How long the tick took.
         cluster: ClusterName.
         release: slurmctld's release.
         partition: Where leases are submitted unless a trainer says otherwise.
-        mode: Who makes room for others.
-        is_torn: Whether backfill was at work during the look.
-        is_plan_known: Whether its plans could be trusted all the same.
+        mode: Whether Slurm preempts leases or the broker yields.
+        is_torn: Whether backfill was at work during the snapshot.
+        is_plan_known: Whether backfill's plans could be trusted all the same.
         requests: Slurm commands run.
         planner: How far the plan can be trusted to be the best.
         planner_reason: Why, where there is more to say.
-        planner_gap: How far the plan is below what any could gain at most, by the
-            objective that it was made by (``milp.gap``), 0 to 2; None on pages of
-            before that was told.
+        planner_gap: How far the plan is at most below the best, by the planner's own
+            objective (``milp.gap``), 0 to 2; None where an older version wrote this.
         is_by_lives: Whether that objective goes by expected lives of nodes.
-        planner_s: How long deciding took, seconds.
+        planner_s: How long planning took.
         brake: What keeps all leases from being asked for, empty for nothing.
         paused_until_s: Until when failed starts make it pause, Unix time; None for
             no pause.
         churned: Leases asked for and given up by choice in the last hour.
         caps: The most there may be, by name.
-        done: What was done, by what.
+        done: Number of actions, by kind.
         problems: What went wrong, for people. Hostile text.
         trainers: In order of submission.
         holes: In Slurm's order, those that cannot be used last.
         leases: Those that are not gone.
-        priority: Who rated the trainers.
-        came: What had been expected of leases that ended last, the newest first.
-        promises: What came against what was promised.
-        forecaster: Who says how long nodes stay; empty where nobody looks ahead.
+        priority: The priority that rated the trainers.
+        came: Forecasts and ends of the leases that ended last, the newest first.
+        promises: How reliable backfill's planned starts were.
+        forecaster: What forecasts how long nodes stay; empty without look-ahead.
         leaves: Leaf switches, or blocks, whose nodes are taken to be close; 0 for
             none known.
         leaf_rate: How often two idle nodes below one of them left together, of the
@@ -281,90 +102,240 @@ class StatusReport:
 
     @property
     def held_back(self) -> str:
-        """What keeps leases from those who want nodes; empty where nobody does."""
-        is_wanted = any(one.state == TrainerState.WANTED for one in self.trainers)
+        """What keeps leases from trainers that want nodes; empty where none does."""
+        is_wanted = any(t.state == TrainerState.WANTED for t in self.trainers)
         return self.brake if is_wanted else ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainerLine:
+    """A trainer, and why it has the nodes it has.
+
+    Attributes:
+        name: Its name.
+        state: What its user wants of it, or how it ended.
+        message: Why it ended, else empty. Hostile text.
+        reason: Why it has the nodes it has, empty where it wants none.
+        nodes: Nodes of its newest generation.
+        planned_nodes: Nodes that the plan gives it.
+        usable_nodes: Nodes that meet its requirement, other trainers' included.
+        generation: Its newest generation, 0 for none.
+        changed_s: When that was made, Unix time; None for never.
+        node_names: Its nodes, the head's first.
+        shape: What its leases require of their nodes.
+        sizes: Node counts that it can use.
+        brake: What keeps leases for it from being asked for, empty for nothing.
+        problem: Why nothing can be done about it, empty where something can.
+        rating: Why the priority values it as it does, empty where it wants no nodes.
+        is_background: Whether it gets only what the others leave.
+        is_diverging: Whether its metric has gone wrong.
+    """
+
+    name: str
+    state: str
+    message: str = ""
+    reason: str = ""
+    nodes: int = 0
+    planned_nodes: int = 0
+    usable_nodes: int = 0
+    generation: int = 0
+    changed_s: float | None = None
+    node_names: tuple[str, ...] = ()
+    shape: str = ""
+    sizes: tuple[int, ...] = ()
+    brake: str = ""
+    problem: str = ""
+    rating: str = ""
+    is_background: bool = False
+    is_diverging: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoleLine:
+    """A hole, and what it is used for.
+
+    Attributes:
+        node: NodeName.
+        reason: What it is used for, or why it is not.
+        refusal: Why it cannot be planned with, empty where it can.
+        brake: What keeps leases from being asked for, empty for nothing.
+        end_s: When it ends, Unix time; None where that is not known, or never.
+        ends_by: Why it ends then.
+        blocker: The job or reservation that ends it, empty for none.
+        trainer: The trainer there, empty for none.
+        expected: The forecast of the node; None without look-ahead.
+    """
+
+    node: str
+    reason: str
+    refusal: str = ""
+    brake: str = ""
+    end_s: float | None = None
+    ends_by: str = ""
+    blocker: str = ""
+    trainer: str = ""
+    expected: Expected | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseLine:
+    """A lease that waits, runs or ends.
+
+    Attributes:
+        name: Its name, as files have it.
+        job: What scancel calls its job.
+        state: A ``LeaseState``.
+        node: Its node, empty before it runs.
+        start_s: When it started, Unix time, None before.
+        end_s: When its limit ends it, Unix time, None before it runs.
+        limit_min: Its time limit, whole minutes.
+        shape: What it required of its node.
+        agent: State of its agent, empty where none is heard.
+        is_silent: Whether its agent cannot be planned with now.
+        trainer: The trainer there, empty for none.
+    """
+
+    name: str
+    job: str
+    state: str
+    node: str
+    start_s: float | None
+    end_s: float | None
+    limit_min: int
+    shape: str
+    agent: str
+    is_silent: bool
+    trainer: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseOutcome:
+    """The forecast of a lease's node when it began to run, and how the lease ended.
+
+    Attributes:
+        name: The lease's name, as files have it.
+        node: Its node.
+        at_s: When it was seen to run first, Unix time.
+        horizon_s: How far ``leaves`` reaches.
+        leaves: Forecast probability that the node leaves within the horizon.
+        even_s: Forecast time for which it stays with a probability of at least 1/2.
+        promised_s: Start that backfill had planned there, Unix time; None for none.
+        ended_s: When the lease was over, as far as snapshots tell, Unix time.
+        came: How it ended.
+    """
+
+    name: str
+    node: str
+    at_s: float
+    horizon_s: float
+    leaves: float
+    even_s: float
+    promised_s: float | None
+    ended_s: float
+    came: str
+
+
+# As JSON.
+
+
 def render_report(report: StatusReport) -> str:
-    """Return *page* as JSON that every reader takes: no infinity, no surrogates."""
+    """Return *report* as JSON that every reader takes: no infinity, no surrogates."""
     return json.dumps(as_plain(report), indent=1, allow_nan=False) + "\n"
 
 
 def as_plain(report: StatusReport) -> dict[str, object]:
-    """Return *page* as plain values for JSON; what is infinite is None."""
+    """Return *report* as plain values for JSON; what is infinite is None."""
     return {name: _plain(value) for name, value in asdict(report).items()}
 
 
 def read_status_report(path: Path) -> StatusReport | None:
-    """Return the page of the last tick; None before the first.
+    """Return the report of the last tick; None before the first.
 
     Raises:
-        UnreadableFileError: It is no such page, or another version's.
+        UnreadableFileError: It is no such report, or another version's.
         OSError: It cannot be read.
     """
     try:
-        fields = _versioned(json.loads(path.read_bytes()))
-        trainers = tuple(_line(TrainerLine, one) for one in fields.pop("trainers"))
-        holes = tuple(map(_hole, fields.pop("holes")))
-        leases = tuple(_line(LeaseLine, one) for one in fields.pop("leases"))
-        came = tuple(_line(LeaseOutcome, one) for one in fields.pop("came", ()))
-        promises = tuple(_line(Interval, one) for one in fields.pop("promises", ()))
-        problems = tuple(fields.pop("problems"))
-        return StatusReport(
-            trainers=trainers,
-            holes=holes,
-            leases=leases,
-            problems=problems,
-            came=came,
-            promises=promises,
-            **fields,
-        )
+        fields = json.loads(path.read_bytes())
+        if fields["version"] != VERSION:
+            raise ValueError(f"version {fields['version']}, expected {VERSION}")
+        fields["trainers"] = [_record(TrainerLine, t) for t in fields["trainers"]]
+        fields["holes"] = [_hole(hole) for hole in fields["holes"]]
+        fields["leases"] = [_record(LeaseLine, lease) for lease in fields["leases"]]
+        fields["came"] = [_record(LeaseOutcome, end) for end in fields.get("came", ())]
+        promises = fields.get("promises", ())
+        fields["promises"] = [_record(Interval, promise) for promise in promises]
+        report: StatusReport = _record(StatusReport, fields)
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise UnreadableFileError(path, error) from error
-
-
-def _versioned(fields: dict[str, Any]) -> dict[str, Any]:
-    if fields["version"] != VERSION:
-        raise ValueError(f"version {fields['version']}, expected {VERSION}")
-    return fields
+    return report
 
 
 def _hole(fields: dict[str, Any]) -> HoleLine:
     expected = fields.pop("expected", None)
-    line: HoleLine = _line(HoleLine, fields)
+    line: HoleLine = _record(HoleLine, fields)
     if expected is None:
         return line
-    return replace(line, expected=_line(Expected, expected))
+    return replace(line, expected=_record(Expected, expected))
 
 
-def _line(kind: type[Any], fields: dict[str, Any]) -> Any:  # noqa: ANN401 - JSON
+def _record(kind: type[Any], fields: dict[str, Any]) -> Any:  # noqa: ANN401 - JSON
     tuples = {k: tuple(v) for k, v in fields.items() if isinstance(v, list)}
     return kind(**{**fields, **tuples})
 
 
 def _plain(value: object) -> object:
     if isinstance(value, dict):
-        return {str(key): _plain(one) for key, one in value.items()}
+        return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
 
 
-# ----------------------------------------------------------------------
-# Whose state directory it is: one cluster's at a time.
+# In one line.
 
 
-# ----------------------------------------------------------------------
-# Who deserves what: what a tick is told by the site's priority; pure.
+def utc(time_s: float) -> str:
+    """Return a Unix time as people and programs read it."""
+    return datetime.fromtimestamp(time_s, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-# ----------------------------------------------------------------------
-# The state page in numbers, in the text format of Prometheus.
+def summary_line(report: StatusReport) -> str:
+    """Return what a tick saw and did, in one line for the log."""
+    states = Count(lease.state for lease in report.leases)
+    wanting = [t for t in report.trainers if t.state == TrainerState.WANTED]
+    running = sum(t.nodes > 0 for t in wanting)
+    parts = [
+        f"{len(report.holes)} holes",
+        f"{states[LeaseState.RUNNING]} leases run, {states[LeaseState.PENDING]} wait",
+        f"{running} of {len(wanting)} trainers run",
+        *(_plan(report) if wanting else ()),
+        (
+            f"asked for {report.done['leases asked for']} leases, "
+            f"ended {report.done['leases ended']}, "
+            f"made {report.done['generations']} generations"
+        ),
+        f"{report.requests} requests, {report.took_s:.2f} s",
+    ]
+    if report.is_torn:
+        parts.append("a look during backfill")
+    if report.held_back:
+        parts.append(f"asking for no more: {report.held_back}")
+    parts += [f"problem: {problem}" for problem in report.problems]
+    return "; ".join(parts)
+
+
+def _plan(report: StatusReport) -> list[str]:
+    if report.planner_gap is None or report.planner == Outcome.PROVEN:
+        return []
+    return [f"plan at most {gap_percent(report.planner_gap)} below the best"]
+
+
+# In numbers.
 
 _COUNTERS = {
     Counter.TICKS: ("ticks_total", "Ticks that came to their end."),
@@ -392,12 +363,12 @@ _COUNTERS = {
 
 
 def render_metrics(report: StatusReport, sums: Mapping[Counter, float]) -> str:
-    """Return the metrics file."""
+    """Return the metrics file, in the text format of Prometheus."""
     lines: list[str] = []
-    for counter, (name, what) in _COUNTERS.items():
-        lines += _metric(name, "counter", what, [("", sums[counter])])
-    for name, what, values in _gauges(report):
-        lines += _metric(name, "gauge", what, values)
+    for counter, (name, help_text) in _COUNTERS.items():
+        lines += _metric(name, "counter", help_text, [("", sums[counter])])
+    for name, help_text, values in _gauges(report):
+        lines += _metric(name, "gauge", help_text, values)
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -443,8 +414,8 @@ def _labelled(label: str, values: Mapping[str, float]) -> list[tuple[str, float]
 
 
 def _metric(
-    name: str, kind: str, what: str, values: Iterable[tuple[str, float]]
+    name: str, kind: str, help_text: str, values: Iterable[tuple[str, float]]
 ) -> list[str]:
     full = f"freetrain_{name}"
-    told = [f"{full}{labels} {value:.15g}" for labels, value in values]
-    return [f"# HELP {full} {what}", f"# TYPE {full} {kind}", *told]
+    samples = [f"{full}{labels} {value:.15g}" for labels, value in values]
+    return [f"# HELP {full} {help_text}", f"# TYPE {full} {kind}", *samples]
