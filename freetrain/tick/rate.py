@@ -12,7 +12,7 @@ from freetrain.priority.base import Basis, Contender, Look, Target, planned_curv
 from freetrain.priority.registry import priority_named
 from freetrain.state.tables import latest_scalings, memory_of, outlook_kept
 from freetrain.tick.history import total_of
-from freetrain.tick.speeds import StatedSpeeds, TrainerPosition
+from freetrain.tick.speeds import StatedSpeeds, measured_by
 from freetrain.tick.trainers import KeptLossForecasts
 
 if TYPE_CHECKING:
@@ -155,7 +155,8 @@ def contender_of(one: Candidate, asking: Asking) -> Contender:
     speed = asking.speeds.of(
         job,
         {} if progress is None else progress.scaling,
-        TrainerPosition(held, math.inf if total is None else max(0.0, total - done)),
+        held=held,
+        remaining=math.inf if total is None else max(0.0, total - done),
     )
     return Contender(
         name=row.name,
@@ -252,7 +253,6 @@ def _speeds(context: TickContext, observed: Observed) -> Speeds:
         Profiling,
         deviations_for,
     )
-    from freetrain.tick.speeds import measured_by  # noqa: PLC0415
 
     profiling = Profiling(trial_s=settings.t_fwd_s) if settings.profile else None
     scalings = latest_scalings(context.state)

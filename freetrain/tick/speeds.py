@@ -1,4 +1,8 @@
-"""How quick trainers are, and what rescales cost: as users say, and as measured."""
+"""How quick trainers are by node count, and what rescales cost them; pure.
+
+``StatedSpeeds`` goes by what users say, ``MeasuredSpeeds`` by what trainers showed.
+Where neither says anything, both go by what is assumed of all trainers.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +41,8 @@ class Speed:
     """How quick one trainer is, and what rescales cost it.
 
     Attributes:
-        samples_per_s: From 0 nodes to the most that it can use.
+        samples_per_s: By node count, from 0 to the most that it can use; in the unit
+            of its work where that is not samples.
         grow_s: Seconds without training when nodes are added.
         shrink_s: Seconds without training when nodes are given up.
         start_s: Seconds without training when it starts from no nodes.
@@ -49,55 +54,137 @@ class Speed:
     start_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class TrainerPosition:
-    """How far a trainer is whose speed is asked for.
-
-    Attributes:
-        held: Nodes that it runs on now.
-        remaining: Its work until it is finished, in the unit of its speeds; inf where
-            nobody knows.
-    """
-
-    held: int = 0
-    remaining: float = math.inf
-
-
-IDLE = TrainerPosition()
-
-
 class Speeds(Protocol):
-    """Says how quick trainers are, and what rescales cost them."""
+    """Knows how quick trainers are, and what rescales cost them."""
 
     def of(
-        self, job: TrainerJob, scaling: Mapping[str, Any], way: TrainerPosition = IDLE
+        self,
+        job: TrainerJob,
+        scaling: Mapping[str, Any],
+        *,
+        held: int = 0,
+        remaining: float = math.inf,
     ) -> Speed:
         """Return how quick *job* is.
 
         Args:
             job: The trainer.
-            scaling: What was measured of it (``scaling.state``), empty for nothing.
-            way: How far it is.
+            scaling: What was measured of it (``scaling.to_state``), empty for nothing.
+            held: Nodes that it runs on now.
+            remaining: Its work until it is finished, in the unit of its speeds; inf
+                where that is unknown.
         """
         ...
 
 
 class StatedSpeeds:
-    """What users say, and what is assumed of all; a ``Speeds``."""
+    """What users say of their trainers."""
 
     def of(
-        self, job: TrainerJob, scaling: Mapping[str, Any], way: TrainerPosition = IDLE
+        self,
+        job: TrainerJob,
+        scaling: Mapping[str, Any],
+        *,
+        held: int = 0,
+        remaining: float = math.inf,
     ) -> Speed:
-        """Return how quick *job* is by its own words."""
-        del scaling, way
+        """Return how quick *job* is by its job file."""
+        del scaling, held, remaining
         return Speed(speeds_of(job), *costs_s(job.costs))
 
 
-def speeds_of(job: TrainerJob, *, at_least: int = 0) -> NDArray[np.float64]:
-    """Return samples a second from 0 nodes to the most that *job* can use.
+class MeasuredSpeeds:
+    """What trainers showed, and until then what users say."""
 
-    Between the points of ``scaling`` speed is linear; beyond the last, and where
-    there are none, it grows as is assumed of all.
+    def __init__(
+        self,
+        prior: Prior,
+        *,
+        now_s: float,
+        profiling: Profiling | None = None,
+        deviations: float = 0.0,
+    ) -> None:
+        """Measure by what trainers showed.
+
+        Args:
+            prior: What is expected of a trainer at this site.
+            now_s: Unix time.
+            profiling: How trainers try sizes; None where they do not.
+            deviations: By how many standard deviations speeds of trainers that wait
+                are lowered.
+        """
+        self._prior = prior
+        self._now_s = now_s
+        self._profiling = profiling
+        self._deviations = deviations
+
+    def of(
+        self,
+        job: TrainerJob,
+        scaling: Mapping[str, Any],
+        *,
+        held: int = 0,
+        remaining: float = math.inf,
+    ) -> Speed:
+        """Return how quick *job* was measured to be; its stated costs count first.
+
+        Speeds of a trainer that waits are lowered by their uncertainty. Where trainers
+        may try sizes, speeds of a running one include what it may hope for.
+        """
+        known = known_from(scaling)
+        measured_s = (
+            known.cost_s(Rescale.GROW, assumed_s=ASSUMED_RESCALE_S),
+            known.cost_s(Rescale.SHRINK, assumed_s=ASSUMED_RESCALE_S),
+            known.cost_s(Rescale.START, assumed_s=ASSUMED_START_S),
+        )
+        grow_s, shrink_s, start_s = costs_s(job.costs, measured_s)
+        if job.scaling and not known.seen:
+            return Speed(speeds_of(job), grow_s, shrink_s, start_s)
+        stated = _stated(job, known)
+        curve = cautious(
+            estimate(
+                known,
+                job.nodes.sizes[-1],
+                now_s=self._now_s,
+                prior=self._prior,
+                user=stated,
+            ),
+            held=held,
+            deviations=self._deviations,
+        )
+        if self._profiling is None or not held or not known.seen:
+            return Speed(curve.samples_per_s, grow_s, shrink_s, start_s)
+        stake = Stake(
+            remaining_samples=remaining,
+            # The trainer that gives nodes up for a trial and takes them back pays, too.
+            rescale_s=2.0 * (grow_s + shrink_s),
+            held=held,
+            smallest=job.nodes.sizes[0],
+        )
+        hoped = curve_values(curve, profiling=self._profiling, stake=stake)
+        return Speed(hoped, grow_s, shrink_s, start_s)
+
+
+def measured_by(
+    scalings: Iterable[Mapping[str, Any]],
+    *,
+    now_s: float,
+    profiling: Profiling | None = None,
+    deviations: float = 0.0,
+) -> MeasuredSpeeds:
+    """Return speeds at a site where trainers have shown *scalings*."""
+    shown = (shown_by(known_from(scaling), now_s=now_s) for scaling in scalings)
+    prior = site_prior(speeds for speeds in shown if speeds is not None)
+    return MeasuredSpeeds(
+        prior, now_s=now_s, profiling=profiling, deviations=deviations
+    )
+
+
+def speeds_of(job: TrainerJob, *, at_least: int = 0) -> NDArray[np.float64]:
+    """Return stated samples a second, from 0 nodes to the most that *job* can use.
+
+    Between the points of ``scaling`` speed is linear; beyond the last, and where there
+    are none, it grows as is assumed of all.
 
     Args:
         job: The trainer.
@@ -126,8 +213,8 @@ def costs_s(
     """Return seconds without training at growing, shrinking and starting.
 
     Args:
-        costs: What its user says.
-        assumed_s: What counts where nothing is said.
+        costs: What the user says.
+        assumed_s: The same three, for those that the user does not give.
     """
     grow_s, shrink_s, start_s = assumed_s
     return (
@@ -137,109 +224,18 @@ def costs_s(
     )
 
 
-class MeasuredSpeeds:
-    """What trainers showed; a ``worth.Speeds``."""
+def _stated(job: TrainerJob, known: LearnedScaling) -> dict[int, float] | None:
+    """Return what the user says, in the unit in which speeds were measured.
 
-    def __init__(
-        self,
-        prior: Prior,
-        *,
-        now_s: float,
-        profiling: Profiling | None = None,
-        deviations: float = 0.0,
-    ) -> None:
-        """Begin.
-
-        Args:
-            prior: What is expected of trainers here.
-            now_s: The moment.
-            profiling: Who is to try sizes; None for nobody.
-            deviations: By how much speeds of those that wait are lowered.
-        """
-        self._prior = prior
-        self._now_s = now_s
-        self._profiling = profiling
-        self._deviations = deviations
-
-    def of(
-        self, job: TrainerJob, scaling: Mapping[str, Any], way: TrainerPosition = IDLE
-    ) -> Speed:
-        """Return what was measured of *job*, but for costs that it says itself.
-
-        Speeds of one that waits are lowered as far as they are not sure. Where trainers
-        may try sizes, those of a running one hold what it may hope.
-        """
-        known = known_from(scaling)
-        grow_s, shrink_s, start_s = costs_s(job.costs, _costs_s(known))
-        speeds = self._samples_per_s(
-            job, known, way, back_and_forth_s=grow_s + shrink_s
-        )
-        return Speed(speeds, grow_s, shrink_s, start_s)
-
-    def _samples_per_s(
-        self,
-        job: TrainerJob,
-        known: LearnedScaling,
-        way: TrainerPosition,
-        *,
-        back_and_forth_s: float,
-    ) -> NDArray[np.float64]:
-        """Return measured speeds; before the first, those that *job* says."""
-        if job.scaling and not known.seen:
-            return speeds_of(job)
-        most, user = job.nodes.sizes[-1], _user(job, known)
-        found = cautious(
-            estimate(known, most, now_s=self._now_s, prior=self._prior, user=user),
-            held=way.held,
-            deviations=self._deviations,
-        )
-        if self._profiling is None or not way.held or not known.seen:
-            return found.samples_per_s
-        stake = Stake(
-            remaining_samples=way.remaining,
-            # Whoever gives nodes for a trial up and takes them back pays as well.
-            rescale_s=2.0 * back_and_forth_s,
-            held=way.held,
-            smallest=job.nodes.sizes[0],
-        )
-        return curve_values(found, profiling=self._profiling, stake=stake)
-
-
-def measured_by(
-    scalings: Iterable[Mapping[str, Any]],
-    *,
-    now_s: float,
-    profiling: Profiling | None = None,
-    deviations: float = 0.0,
-) -> MeasuredSpeeds:
-    """Return speeds at a site where trainers have shown *scalings*."""
-    shown = (shown_by(known_from(one), now_s=now_s) for one in scalings)
-    prior = site_prior(one for one in shown if one is not None)
-    return MeasuredSpeeds(
-        prior, now_s=now_s, profiling=profiling, deviations=deviations
-    )
-
-
-def _costs_s(known: LearnedScaling) -> tuple[float, float, float]:
-    return (
-        known.cost_s(Rescale.GROW, assumed_s=ASSUMED_RESCALE_S),
-        known.cost_s(Rescale.SHRINK, assumed_s=ASSUMED_RESCALE_S),
-        known.cost_s(Rescale.START, assumed_s=ASSUMED_START_S),
-    )
-
-
-def _user(job: TrainerJob, known: LearnedScaling) -> dict[int, float] | None:
-    """Return what its user says, in the unit in which it was measured.
-
-    Users say samples. Where the program tells only steps or epochs, what they say of
-    the shape still holds: it is brought to the speed of the smallest size seen.
+    Users state samples. Where the program reports only steps or epochs, the shape of
+    the stated curve still holds: it is scaled to the speed of the smallest size seen.
     """
     if not job.scaling:
         return None
-    said = dict(job.scaling)
+    stated = dict(job.scaling)
     if unit_of(job) == "samples" or not known.seen:
-        return said
+        return stated
     nodes = min(known.seen)
     measured_per_s = known.seen[nodes][-1].samples_per_s
     factor = measured_per_s / float(speeds_of(job, at_least=nodes)[nodes])
-    return {n: speed * factor for n, speed in said.items()}
+    return {n: speed * factor for n, speed in stated.items()}

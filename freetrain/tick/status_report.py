@@ -257,8 +257,7 @@ def read_status_report(path: Path) -> StatusReport | None:
     """
     try:
         fields = json.loads(path.read_bytes())
-        if fields["version"] != VERSION:
-            raise ValueError(f"version {fields['version']}, expected {VERSION}")
+        _check_version(fields["version"])
         fields["trainers"] = [_record(TrainerLine, t) for t in fields["trainers"]]
         fields["holes"] = [_hole(hole) for hole in fields["holes"]]
         fields["leases"] = [_record(LeaseLine, lease) for lease in fields["leases"]]
@@ -271,6 +270,11 @@ def read_status_report(path: Path) -> StatusReport | None:
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise UnreadableFileError(path, error) from error
     return report
+
+
+def _check_version(version: object) -> None:
+    if version != VERSION:
+        raise ValueError(f"version {version}, expected {VERSION}")
 
 
 def _hole(fields: dict[str, Any]) -> HoleLine:

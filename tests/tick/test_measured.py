@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -31,7 +32,7 @@ from freetrain.state.database import read_store
 from freetrain.state.files import Ended, create_ending
 from freetrain.state.tables import past_of
 from freetrain.tick.history import known_from
-from freetrain.tick.speeds import MeasuredSpeeds, TrainerPosition, measured_by
+from freetrain.tick.speeds import MeasuredSpeeds, measured_by
 from tests.exchange.endings import an_ending
 from tests.tick.tellers import NOW_S, assigned, printed, printing, tell
 from tests.tick.tick_worlds import UID, TickWorld, tick_world
@@ -189,11 +190,18 @@ ONE_SIZE = LearnedScaling(
 )
 
 
-def hoped(way: TrainerPosition, *, known: LearnedScaling) -> NDArray[np.float64]:
+def hoped(
+    known: LearnedScaling, *, held: int, remaining: float = math.inf
+) -> NDArray[np.float64]:
     """What profiling adds to the speeds of a trainer."""
     made = [
         MeasuredSpeeds(Prior(), now_s=500.0, profiling=profiling)
-        .of(job(nodes=Nodes(max_nodes=16)), to_state(known), way)
+        .of(
+            job(nodes=Nodes(max_nodes=16)),
+            to_state(known),
+            held=held,
+            remaining=remaining,
+        )
         .samples_per_s
         for profiling in (None, Profiling())
     ]
@@ -202,25 +210,25 @@ def hoped(way: TrainerPosition, *, known: LearnedScaling) -> NDArray[np.float64]
 
 
 def test_a_running_trainer_may_hope_for_sizes_that_nobody_knows() -> None:
-    added = hoped(TrainerPosition(held=2), known=ONE_SIZE)
+    added = hoped(ONE_SIZE, held=2)
 
     assert added[3] > 0.0
     assert added[2] == 0.0, "it is known"
 
 
 @pytest.mark.parametrize(
-    "way",
-    [TrainerPosition(held=0), TrainerPosition(held=2, remaining=1.0)],
-    ids=["waiting", "nearly done"],
+    ("held", "remaining"), [(0, math.inf), (2, 1.0)], ids=["waiting", "nearly done"]
 )
-def test_nobody_tries_sizes_who_waits_or_is_nearly_done(way: TrainerPosition) -> None:
-    assert not hoped(way, known=ONE_SIZE).any()
+def test_a_trainer_that_waits_or_is_nearly_done_tries_no_sizes(
+    held: int, remaining: float
+) -> None:
+    assert not hoped(ONE_SIZE, held=held, remaining=remaining).any()
 
 
 def test_nobody_tries_sizes_where_rescales_cost_more_than_that_may_teach() -> None:
     paid = MappingProxyType({Rescale.GROW: (Paid(0.0, 900.0),)})
 
-    assert not hoped(TrainerPosition(held=2), known=replace(ONE_SIZE, paid=paid)).any()
+    assert not hoped(replace(ONE_SIZE, paid=paid), held=2).any()
 
 
 def test_who_waits_and_was_seen_for_long_is_believed_more(quick_folder: Path) -> None:
@@ -243,7 +251,7 @@ def test_who_waits_and_was_seen_for_long_is_believed_more(quick_folder: Path) ->
 def test_who_runs_is_not_lowered_nor_anybody_where_samples_are_not_compared() -> None:
     waits, runs, plain = (
         MeasuredSpeeds(Prior(), now_s=500.0, deviations=deviations)
-        .of(job(), to_state(ONE_SIZE), TrainerPosition(held=held))
+        .of(job(), to_state(ONE_SIZE), held=held)
         .samples_per_s
         for deviations, held in ((1.0, 0), (1.0, 2), (0.0, 0))
     )
