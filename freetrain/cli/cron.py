@@ -134,7 +134,7 @@ def remove(
             write_out(context, f"No entry to remove ({one}).\n")
 
 
-def _ticks(context: CliContext, config: Path | None) -> "Ticks":
+def _ticks(context: CliContext, config: Path | None) -> Ticks:
 
     around = SiteSearch(context.environ, context.folder, context.uid)
     return ticks_of(

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,18 +19,20 @@ from freetrain.cli.curves import (
     speed_lines,
 )
 from freetrain.cli.output import json_text, print_out, write_out
-from freetrain.cli.wording import (
-    age_text,
-    ago,
+from freetrain.cli.status import (
     aim_lines,
-    clock_text,
-    maker_text,
     member_lines,
-    nodes_named,
-    nodes_text,
     pack_line,
     pack_record,
     reason_of,
+)
+from freetrain.cli.wording import (
+    age_text,
+    ago,
+    clock_text,
+    maker_text,
+    nodes_named,
+    nodes_text,
     short_age,
 )
 from freetrain.client.status import (
@@ -69,7 +70,14 @@ freetrain explain
 freetrain explain --json
 """,
 }
-MOST_CHAPTERS = 12
+
+
+MOST_GENERATIONS = 12
+"""Generations of a trainer that are shown, the newest ones."""
+
+
+MOST_OUTCOMES = 6
+"""Leases whose forecast is compared with their end, the last ones."""
 
 
 def explain(
@@ -85,118 +93,83 @@ def explain(
     """Say why trainers have the nodes they have, and what holes are used for."""
     context: CliContext = ctx.obj
     state = StateDir(context.site(config).state_directory)
-    now_s = context.now_s()
-    seen = overview(state, name=trainer, uid=context.uid, now_s=now_s, ended=False)
-    most = MOST_CHAPTERS if trainer is not None or as_json else 0
-    chapters = {
-        one.row.name: history(state.trainer(one.row.name), most=most)
-        for one in seen.standings
-    }
-    is_asked = trainer is not None or as_json
-    learned = _learned(state, trainer, uid=context.uid) if is_asked else {}
+    now_s, uid = context.now_s(), context.uid
+    view = overview(state, name=trainer, uid=uid, now_s=now_s, ended=False)
+    is_detailed = trainer is not None or as_json
+    most = MOST_GENERATIONS if is_detailed else 0
+    names = [standing.row.name for standing in view.standings]
+    chapters = {name: history(state.trainer(name), most=most) for name in names}
+    curves = curves_of(state, name=trainer, uid=uid) if is_detailed else ()
+    learned = {curve.name: curve for curve in curves}
     if as_json:
-        record = explain_record(seen, chapters, learned)
+        record = explain_record(view, chapters, learned)
         write_out(context, json_text(record, allow_nan=False))
         return
-    for one in seen.standings:
-        name = one.row.name
-        print_out(context, trainer_part(one, seen, chapters[name], learned.get(name)))
+    for standing in view.standings:
+        name = standing.row.name
+        lines = _trainer_lines(standing, view, chapters[name], learned.get(name))
+        print_out(context, _text([*lines]))
     if trainer is None:
-        print_out(context, holes_part(seen))
+        print_out(context, _holes_screen(view))
 
 
-def _learned(state: "StateDir", trainer: str | None, *, uid: int) -> dict[str, Curves]:
-
-    return {one.name: one for one in curves_of(state, name=trainer, uid=uid)}
-
-
-def trainer_part(
-    one: Standing,
-    seen: Overview,
+def _trainer_lines(
+    trainer: Standing,
+    view: Overview,
     chapters: Sequence[Chapter],
-    curves: Curves | None = None,
-) -> RenderableType:
-    """Return why *one* has what it has, and what became of it so far.
+    curves: Curves | None,
+) -> Iterator[str]:
+    """Yield why *trainer* has what it has, and what became of it so far.
 
     Args:
-        one: The trainer.
-        seen: Everything there is to see.
+        trainer: The trainer.
+        view: All trainers and the last tick.
         chapters: Its last generations.
-        curves: What its own words say; None to leave that out.
+        curves: What its progress lines say; None to leave that out.
     """
-    learned = () if curves is None else _learned_lines(curves)
-    story = _story(chapters, seen.now_s)
-    return _text([*_trainer(one, seen), *learned, *story])
+    yield from _state_lines(trainer, view)
+    if curves is not None:
+        yield from _learned_lines(curves)
+    happened = sorted(event for chapter in chapters for event in _events(chapter))
+    for at_s, generation, text in happened:
+        when = f"{clock_text(at_s)} ({ago(at_s, view.now_s)})"
+        yield f"{when}: generation {generation} {text}"
 
 
-def _learned_lines(curves: Curves) -> Iterator[str]:
-    yield from speed_lines(curves)
-    if not curves.told:
-        yield f"No {curves.metric} was read by a tick so far."
-    else:
-        yield from outlook_lines(curves)
-    yield from bad_line_lines(curves)
-
-
-def holes_part(seen: Overview) -> RenderableType:
-    """Return what the holes of the last tick are used for, and its own state."""
-    page = seen.page
-    if page is None:
-        why = seen.problem or "No tick has looked at Slurm so far"
-        return _text(["", f"{why.rstrip('.')}. `freetrain holes` looks now."])
-    came = came_text(page, seen.now_s)
-    if not page.holes:
-        return _text(["", *came, *_tick(page, seen), "It saw no hole."])
-    said = [*expected_lines(page, seen.now_s), *came]
-    return Group("", _table(page, seen.now_s), "", _text([*said, *_tick(page, seen)]))
-
-
-def _text(lines: Sequence[str]) -> Text:
-    return Text("\n".join(map(one_line, lines)), overflow="fold")
-
-
-def _trainer(one: Standing, seen: Overview) -> Iterator[str]:
-    name = one.row.name
-    yield f"{name} is {one.doing}, for {age_text(seen.now_s - one.since_s)} now."
-    why = reason_of(one, seen)
-    line = seen.of_trainer(name)
-    is_wanted = one.row.state is TrainerState.WANTED
+def _state_lines(trainer: Standing, view: Overview) -> Iterator[str]:
+    name = trainer.row.name
+    age = age_text(view.now_s - trainer.since_s)
+    yield f"{name} is {trainer.doing}, for {age} now."
+    why = reason_of(trainer, view)
+    line = view.of_trainer(name)
+    is_wanted = trainer.row.state is TrainerState.WANTED
     if why:
         yield f"Why: {why}"
     elif is_wanted and line is not None and line.reason:
         yield f"Why: {line.reason}."
     if is_wanted and line is not None:
-        yield from _counts(one, line)
-        yield from _rating(line, seen)
-        yield from _expected(line, seen)
-    elif is_wanted and one.doing is Doing.WAITING:
+        yield from _counts(trainer, line)
+        yield from _rating(line, view)
+        if view.page is not None and line.node_names:
+            nodes = set(line.node_names)
+            yield from _forecast_lines(view.page, view.now_s, nodes=nodes)
+    elif is_wanted and trainer.doing is Doing.WAITING:
         yield "No tick has seen it yet; `freetrain cron show` tells what makes ticks."
-    yield from (f"{said[:1].upper()}{said[1:]}" for said in aim_lines(one, seen))
-    if one.pack is not None:
-        yield f"It is a pack: {pack_line(one.pack)}."
-        yield from member_lines(one.pack)
-    if is_wanted and seen.page is not None and seen.is_tick_missing:
+    yield from (f"{text[:1].upper()}{text[1:]}" for text in aim_lines(trainer, view))
+    if trainer.pack is not None:
+        yield f"It is a pack: {pack_line(trainer.pack)}."
+        yield from member_lines(trainer.pack)
+    if is_wanted and view.page is not None and view.is_tick_missing:
         yield "No tick for ten minutes or more: nothing changes without one."
 
 
-def _rating(line: TrainerLine, seen: Overview) -> Iterator[str]:
-    if line.rating and seen.page is not None:
-        last = " It gets only what the others leave." if line.is_background else ""
-        yield f"Rated by {seen.page.priority}: {line.rating}.{last}"
-
-
-def _expected(line: TrainerLine, seen: Overview) -> Iterator[str]:
-    if seen.page is not None and line.node_names:
-        yield from expected_lines(seen.page, seen.now_s, nodes=set(line.node_names))
-
-
-def _counts(one: Standing, line: TrainerLine) -> Iterator[str]:
-    sizes = _sizes(() if one.job is None else one.job.nodes.sizes)
+def _counts(trainer: Standing, line: TrainerLine) -> Iterator[str]:
+    sizes = _sizes(() if trainer.job is None else trainer.job.nodes.sizes)
     yield (
-        f"Nodes: {one.nodes} now, {line.planned_nodes} planned; {line.usable_nodes} "
-        f"meet its requirement; it can use {sizes}."
+        f"Nodes: {trainer.nodes} now, {line.planned_nodes} planned; "
+        f"{line.usable_nodes} meet its requirement; it can use {sizes}."
     )
-    newer = one.generation - line.generation
+    newer = trainer.generation - line.generation
     if newer > 0:
         what = f"{newer} newer generation{'' if newer == 1 else 's'}"
         yield f"The last tick did not know of {what} yet."
@@ -210,62 +183,68 @@ def _sizes(sizes: Sequence[int]) -> str:
     return ", ".join(map(str, sizes))
 
 
-def _story(chapters: Sequence[Chapter], now_s: float) -> list[str]:
-    """Return what happened, in the order in which it did."""
-    happened = sorted(one for chapter in chapters for one in _happened(chapter))
-    return [
-        f"{clock_text(at_s)} ({ago(at_s, now_s)}): generation {number} {said}"
-        for at_s, number, said in happened
-    ]
+def _rating(line: TrainerLine, view: Overview) -> Iterator[str]:
+    if line.rating and view.page is not None:
+        last = " It gets only what the others leave." if line.is_background else ""
+        yield f"Rated by {view.page.priority}: {line.rating}.{last}"
 
 
-def _happened(chapter: Chapter) -> Iterator[tuple[float, int, str]]:
+def _learned_lines(curves: Curves) -> Iterator[str]:
+    yield from speed_lines(curves)
+    if not curves.told:
+        yield f"No {curves.metric} was read by a tick so far."
+    else:
+        yield from outlook_lines(curves)
+    yield from bad_line_lines(curves)
+
+
+def _events(chapter: Chapter) -> Iterator[tuple[float, int, str]]:
+    """Yield when a generation was made and when it ended: time, number and text."""
     made, ending = chapter.assigned, chapter.ending
     where = nodes_named(member.node for member in made.members) or "no nodes"
     said = f"on {where}, by {maker_text(made.author)}: {made.reason}"
     yield made.created_s, made.generation, said
     if ending is not None:
         why = f": {ending.message}" if ending.message else ""
-        yield ending.ended_s, ending.generation, f"{_how_it_ended(ending)}{why}"
+        yield ending.ended_s, ending.generation, f"{_ending_text(ending)}{why}"
 
 
-def _how_it_ended(ending: Ending) -> str:
-    """Return the steps too, of those that are known: some programs tell of none."""
+def _ending_text(ending: Ending) -> str:
+    """Return how a generation ended, with its steps where the program reported any."""
     step = f", step {ending.step:,}" if ending.step else ""
     committed = f", committed {ending.committed_step:,}"
     return f"{ending.ended.words}{step}{committed if ending.committed_step else ''}"
 
 
-def _tick(page: StatusReport, seen: Overview) -> list[str]:
-    torn = ", during backfill" if page.is_torn else ""
-    where = f"partition {page.partition} of {page.cluster}, mode {page.mode}{torn}"
-    when = f"{ago(page.at_s, seen.now_s)} ({clock_text(page.at_s)})"
-    lines = [f"Seen {when} in {where}."]
-    if page.forecaster:
-        lines.append(f"How long nodes stay is foretold by {page.forecaster}.")
-    if page.held_back:
-        lines.append(f"No more leases are asked for: {page.held_back}.")
-    if page.paused_until_s is not None:
-        lines.append(f"Paused until {clock_text(page.paused_until_s)}.")
-    return [*lines, *plan_lines(page), *page.problems]
+def _holes_screen(view: Overview) -> RenderableType:
+    """Return what the holes of the last tick are used for, and its own state."""
+    page, now_s = view.page, view.now_s
+    if page is None:
+        why = view.problem or "No tick has looked at Slurm so far"
+        return _text(["", f"{why.rstrip('.')}. `freetrain holes` looks now."])
+    outcomes = _forecast_outcomes(page, now_s)
+    if not page.holes:
+        return _text(["", *outcomes, *_tick(page, now_s), "It saw no hole."])
+    lines = [*_forecast_lines(page, now_s), *outcomes, *_tick(page, now_s)]
+    return Group("", _table(page, now_s), "", _text(lines))
 
 
 def _table(page: StatusReport, now_s: float) -> Table:
     together: dict[tuple[str, ...], list[HoleLine]] = defaultdict(list)
     for hole in page.holes:
-        together[_what_for(hole), _end(hole, now_s)].append(hole)
+        together[_used_for(hole), _end(hole, now_s)].append(hole)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 2, 0, 0))
     table.add_column("holes", justify="right", no_wrap=True)
     for heading in ("which", "used for", "they end"):
         table.add_column(heading, overflow="fold")
-    for (what_for, end), holes in together.items():
+    for (used_for, end), holes in together.items():
         which = nodes_named(hole.node for hole in holes)
-        cells = (str(len(holes)), which, one_line(what_for), one_line(end))
+        cells = (str(len(holes)), which, one_line(used_for), one_line(end))
         table.add_row(*map(Text, cells))
     return table
 
 
-def _what_for(hole: HoleLine) -> str:
+def _used_for(hole: HoleLine) -> str:
     if hole.reason == HoleReason.TRAINING and hole.trainer:
         return hole.trainer
     why = hole.refusal or hole.brake
@@ -288,110 +267,23 @@ def _when(left_s: float) -> str:
     return f"in {short_age(left_s)}" if left_s >= 0.0 else f"{short_age(-left_s)} ago"
 
 
-_MOST_CAME = 6
-
-
-def expected_lines(
-    page: StatusReport, now_s: float, *, nodes: Collection[str] | None = None
-) -> Iterator[str]:
-    """Yield what is expected of nodes, those alike in one line.
-
-    Args:
-        page: The last tick's.
-        now_s: Unix time.
-        nodes: Those to tell of; None for every hole.
-    """
-    told = [
-        (hole.node, hole.expected)
-        for hole in page.holes
-        if hole.expected is not None and (nodes is None or hole.node in nodes)
-    ]
-    alike: dict[str, list[str]] = defaultdict(list)
-    for node, expected in told:
-        alike[_said(expected, now_s)].append(node)
-    for said, names in alike.items():
-        yield f"Expected of {nodes_named(names)}: {said}"
-    if nodes is None:
-        yield from _line(told)
-    if any(expected.is_learning for _, expected in told):
-        yield "Too little was seen of these nodes so far to plan by that."
-
-
-def came_text(page: StatusReport, now_s: float) -> list[str]:
-    """Return what came of leases that ended last, of promises, and of neighbours."""
-    leases = [_came(one, now_s) for one in page.came[:_MOST_CAME]]
-    return [*leases, *map(_promised, page.promises), *_leaves(page)]
-
-
-def _said(one: Expected, now_s: float) -> str:
-    odds = f"{per_cent(one.leaves)} to leave within {short_age(one.horizon_s)}"
-    stays = f"as likely as not to stay {short_age(one.even_s)} or longer"
-    parts = [odds, stays if one.even_s else "more likely than not gone in a minute"]
-    if one.together > 1:
-        parts.append(f"together with {nodes_text(one.together - 1)} more")
-    if one.run > 1:
-        times = f"{one.times_in_line:.1f} times as likely as others"
-        parts.append(f"for its place in line {times}")
-    if one.promised_s is not None:
-        left_s = one.promised_s - now_s
-        when = f"in {short_age(left_s)}" if left_s >= 0.0 else "now, which is overdue"
-        parts.append(f"promised to somebody's job {when}")
-    return "; ".join(parts) + "."
-
-
-def _line(told: Sequence[tuple[str, Expected]]) -> Iterator[str]:
-    """Yield which of all nodes go first, where they go by their place in line."""
-    times = {node: one.times_in_line for node, one in told if one.run > 1}
-    if not times:
-        return
-    run = max(one.run for _, one in told)
-    yield f"Neighbours by name leave together here, up to {nodes_text(run)} in a row."
-    first, last = max(times.values()), min(times.values())
-    if first > last:
-        ends = (
-            nodes_named(node for node, one in times.items() if one == end)
-            for end in (first, last)
-        )
-        yield "For their place among them {} are expected first, {} last.".format(*ends)
-
-
-def _came(one: LeaseOutcome, now_s: float) -> str:
-    lived = short_age(one.ended_s - one.at_s)
-    said = f"{per_cent(one.leaves)} to leave within {short_age(one.horizon_s)}"
-    promise = ""
-    if one.promised_s is not None:
-        promise = f", promised away at {clock_text(one.promised_s)}"
-    return (
-        f"{ago(one.ended_s, now_s)}: the lease on {one.node} was over after {lived} "
-        f"({one.came}); expected were {said}{promise}."
-    )
-
-
-def _promised(one: Interval) -> str:
-    return (
-        f"Of {nodes_text(one.nodes)} promised {short_age(one.lead_s)} ahead or more, "
-        f"{per_cent(one.early)} left early and {per_cent(one.late)} late; eight of "
-        f"ten between {_after(one.low_s)} and {_after(one.high_s)}, half by "
-        f"{_after(one.middle_s)}."
-    )
-
-
-def _leaves(page: StatusReport) -> Iterator[str]:
-    if page.leaves and page.leaf_rate is not None:
-        yield (
-            f"Slurm tells {page.leaves} leaf switches or blocks: two idle nodes below "
-            f"one are taken to leave together {per_cent(page.leaf_rate)} of the times "
-            f"that either leaves."
-        )
-
-
-def _after(seconds: float) -> str:
-    return f"{short_age(abs(seconds))} {'early' if seconds < 0.0 else 'late'}"
+def _tick(page: StatusReport, now_s: float) -> list[str]:
+    torn = ", during backfill" if page.is_torn else ""
+    where = f"partition {page.partition} of {page.cluster}, mode {page.mode}{torn}"
+    when = f"{ago(page.at_s, now_s)} ({clock_text(page.at_s)})"
+    lines = [f"Seen {when} in {where}."]
+    if page.forecaster:
+        lines.append(f"How long nodes stay is foretold by {page.forecaster}.")
+    if page.held_back:
+        lines.append(f"No more leases are asked for: {page.held_back}.")
+    if page.paused_until_s is not None:
+        lines.append(f"Paused until {clock_text(page.paused_until_s)}.")
+    return [*lines, *plan_lines(page), *page.problems]
 
 
 def plan_lines(page: StatusReport) -> Iterator[str]:
-    """Yield how far the plan is from the best there can be; nothing without one."""
-    is_wanted = any(one.state == TrainerState.WANTED for one in page.trainers)
+    """Yield the gap of the last plan to its bound; nothing without a plan."""
+    is_wanted = any(trainer.state == TrainerState.WANTED for trainer in page.trainers)
     if page.planner_gap is None or not is_wanted:
         return
     lives = "by how long nodes are expected to stay"
@@ -406,55 +298,156 @@ def plan_lines(page: StatusReport) -> Iterator[str]:
         yield f"Of the plan: {page.planner_reason.rstrip('.')}."
 
 
+def _forecast_lines(
+    page: StatusReport, now_s: float, *, nodes: Collection[str] | None = None
+) -> Iterator[str]:
+    """Yield the forecasts of *nodes*, or of every hole; equal ones share a line."""
+    forecasts = {
+        hole.node: hole.expected
+        for hole in page.holes
+        if hole.expected is not None and (nodes is None or hole.node in nodes)
+    }
+    alike: dict[str, list[str]] = defaultdict(list)
+    for node, forecast in forecasts.items():
+        alike[_forecast_text(forecast, now_s)].append(node)
+    for text, names in alike.items():
+        yield f"Expected of {nodes_named(names)}: {text}"
+    if nodes is None:
+        yield from _neighbour_lines(forecasts)
+    if any(forecast.is_learning for forecast in forecasts.values()):
+        yield "Too little was seen of these nodes so far to plan by that."
+
+
+def _forecast_text(forecast: Expected, now_s: float) -> str:
+    odds = (
+        f"{per_cent(forecast.leaves)} to leave within {short_age(forecast.horizon_s)}"
+    )
+    stays = f"as likely as not to stay {short_age(forecast.even_s)} or longer"
+    parts = [
+        odds,
+        stays if forecast.even_s else "more likely than not gone in a minute",
+    ]
+    if forecast.together > 1:
+        parts.append(f"together with {nodes_text(forecast.together - 1)} more")
+    if forecast.run > 1:
+        times = f"{forecast.times_in_line:.1f} times as likely as others"
+        parts.append(f"for its place in line {times}")
+    if forecast.promised_s is not None:
+        left_s = forecast.promised_s - now_s
+        when = f"in {short_age(left_s)}" if left_s >= 0.0 else "now, which is overdue"
+        parts.append(f"promised to somebody's job {when}")
+    return "; ".join(parts) + "."
+
+
+def _neighbour_lines(forecasts: Mapping[str, Expected]) -> Iterator[str]:
+    """Yield which nodes are expected to go first for their place among neighbours."""
+    in_runs = {node: each for node, each in forecasts.items() if each.run > 1}
+    if not in_runs:
+        return
+    run = max(each.run for each in in_runs.values())
+    yield f"Neighbours by name leave together here, up to {nodes_text(run)} in a row."
+    times = {node: each.times_in_line for node, each in in_runs.items()}
+    first, last = max(times.values()), min(times.values())
+    if first > last:
+        ends = (
+            nodes_named(node for node, value in times.items() if value == end)
+            for end in (first, last)
+        )
+        yield "For their place among them {} are expected first, {} last.".format(*ends)
+
+
+def _forecast_outcomes(page: StatusReport, now_s: float) -> list[str]:
+    """Return forecasts held against what came, for leases, promises and neighbours."""
+    leases = [_outcome_text(lease, now_s) for lease in page.came[:MOST_OUTCOMES]]
+    return [*leases, *map(_promise_text, page.promises), *_leaf_lines(page)]
+
+
+def _outcome_text(lease: LeaseOutcome, now_s: float) -> str:
+    lived = short_age(lease.ended_s - lease.at_s)
+    odds = f"{per_cent(lease.leaves)} to leave within {short_age(lease.horizon_s)}"
+    promise = ""
+    if lease.promised_s is not None:
+        promise = f", promised away at {clock_text(lease.promised_s)}"
+    return (
+        f"{ago(lease.ended_s, now_s)}: the lease on {lease.node} was over after "
+        f"{lived} ({lease.came}); expected were {odds}{promise}."
+    )
+
+
+def _promise_text(promise: Interval) -> str:
+    return (
+        f"Of {nodes_text(promise.nodes)} promised {short_age(promise.lead_s)} ahead or "
+        f"more, {per_cent(promise.early)} left early and {per_cent(promise.late)} "
+        f"late; eight of ten between {_after(promise.low_s)} and "
+        f"{_after(promise.high_s)}, half by {_after(promise.middle_s)}."
+    )
+
+
+def _after(seconds: float) -> str:
+    return f"{short_age(abs(seconds))} {'early' if seconds < 0.0 else 'late'}"
+
+
+def _leaf_lines(page: StatusReport) -> Iterator[str]:
+    if page.leaves and page.leaf_rate is not None:
+        yield (
+            f"Slurm tells {page.leaves} leaf switches or blocks: two idle nodes below "
+            f"one are taken to leave together {per_cent(page.leaf_rate)} of the times "
+            f"that either leaves."
+        )
+
+
+def _text(lines: Sequence[str]) -> Text:
+    return Text("\n".join(map(one_line, lines)), overflow="fold")
+
+
 def explain_record(
-    seen: Overview,
+    view: Overview,
     chapters: Mapping[str, Sequence[Chapter]],
     learned: Mapping[str, Curves],
 ) -> dict[str, Any]:
-    """Return the reasons for everything; what no tick told is empty."""
-    page = seen.page
+    """Return what ``--json`` shows; what no tick reported is empty."""
+    page = view.page
     return {
-        "now_s": seen.now_s,
+        "now_s": view.now_s,
         "at_s": None if page is None else page.at_s,
         "problems": list(page.problems) if page else [],
         "priority": page.priority if page else "",
         "forecaster": (page.forecaster if page else "") or None,
-        "plan": None if page is None else _plan(page),
+        "plan": None
+        if page is None
+        else {
+            "outcome": page.planner,
+            "reason": page.planner_reason,
+            "gap": page.planner_gap,
+            "is_by_lives": page.is_by_lives,
+        },
         "trainers": [
             {
-                "name": one.row.name,
-                "doing": str(one.doing),
-                "reason": reason_of(one, seen),
-                "tick": None
-                if (line := seen.of_trainer(one.row.name)) is None
-                else asdict(line),
+                "name": trainer.row.name,
+                "doing": str(trainer.doing),
+                "reason": reason_of(trainer, view),
+                "tick": view.of_trainer(trainer.row.name),
                 "learned": None
-                if (known := learned.get(one.row.name)) is None
+                if (known := learned.get(trainer.row.name)) is None
                 else outlook_record(known),
-                "pack": None if one.pack is None else pack_record(one.pack),
-                "generations": [_chapter(c) for c in chapters[one.row.name]],
+                "pack": None if trainer.pack is None else pack_record(trainer.pack),
+                "generations": [
+                    _generation_record(chapter)
+                    for chapter in chapters[trainer.row.name]
+                ],
             }
-            for one in seen.standings
+            for trainer in view.standings
         ],
-        "holes": [asdict(hole) for hole in page.holes] if page else [],
-        "leases": [asdict(lease) for lease in page.leases] if page else [],
-        "came": [asdict(one) for one in page.came] if page else [],
-        "promises": [asdict(one) for one in page.promises] if page else [],
+        "holes": page.holes if page else (),
+        "leases": page.leases if page else (),
+        "came": page.came if page else (),
+        "promises": page.promises if page else (),
         "leaves": page.leaves if page else 0,
         "leaf_rate": page.leaf_rate if page else None,
     }
 
 
-def _plan(page: StatusReport) -> dict[str, Any]:
-    return {
-        "outcome": page.planner,
-        "reason": page.planner_reason,
-        "gap": page.planner_gap,
-        "is_by_lives": page.is_by_lives,
-    }
-
-
-def _chapter(chapter: Chapter) -> dict[str, Any]:
+def _generation_record(chapter: Chapter) -> dict[str, Any]:
     made, ending = chapter.assigned, chapter.ending
     return {
         "generation": made.generation,
@@ -462,5 +455,5 @@ def _chapter(chapter: Chapter) -> dict[str, Any]:
         "author": made.author,
         "reason": made.reason,
         "nodes": [member.node for member in made.members],
-        "ending": None if ending is None else asdict(ending),
+        "ending": ending,
     }

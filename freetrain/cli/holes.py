@@ -2,27 +2,24 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich import box
-from rich.console import Group as Together
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from freetrain.cli import options
+from freetrain.cli.context import CliContext
 from freetrain.cli.output import json_text, print_out, write_out
 from freetrain.cli.wording import age_text, clock_text, nodes_named, nodes_text
 from freetrain.client.holes import Idle, groups, idle_of, steps, why_it_ends
 from freetrain.text import one_line, render_duration
 from freetrain.tick.environment import slurm_connector
+from slurm.backend import SlurmBackend
 from slurm.holes import Hole
 from slurm.snapshot import Snapshot
-
-if TYPE_CHECKING:
-    from freetrain.cli.context import CliContext
-    from slurm.backend import SlurmBackend
 
 EXAMPLES = {
     "holes": """
@@ -33,10 +30,10 @@ freetrain holes --partition gpu --nodes
 freetrain holes --json
 """,
 }
-LOOKS = 3
-"""A look that backfill tears is taken again; on a busy site every one may be torn."""
+SNAPSHOTS = 3
+"""A snapshot that a backfill cycle overlaps is taken again; on a busy site all are."""
 
-MOST_REQUESTS = 1 + 6 * LOOKS
+MOST_REQUESTS = 1 + 6 * SNAPSHOTS
 WAIT_S = 1.0
 
 
@@ -63,18 +60,22 @@ def holes(
     backend = slurm_connector(context.environ)(MOST_REQUESTS)
     settings = backend.config()
     idle = idle_of(
-        look(backend, context), settings, site, uid=context.uid, partition=partition
+        _snapshot(backend, context),
+        settings,
+        site,
+        uid=context.uid,
+        partition=partition,
     )
     if as_json:
-        write_out(context, json_text(holes_record(idle)))
+        write_out(context, json_text(_record(idle)))
     else:
-        print_out(context, holes_screen(idle, each=nodes))
+        print_out(context, _screen(idle, each=nodes))
 
 
-def look(backend: "SlurmBackend", context: "CliContext") -> Snapshot:
-    """Return a look that backfill did not tear, or the last of a few."""
+def _snapshot(backend: SlurmBackend, context: CliContext) -> Snapshot:
+    """Return a snapshot that no backfill cycle overlapped, or the last of a few."""
     snapshot = backend.snapshot()
-    for _ in range(LOOKS - 1):
+    for _ in range(SNAPSHOTS - 1):
         if not snapshot.is_torn:
             break
         context.sleep(WAIT_S)
@@ -93,14 +94,15 @@ TORN = (
 )
 
 
-def holes_screen(idle: Idle, *, each: bool) -> RenderableType:
+def _screen(idle: Idle, *, each: bool) -> RenderableType:
     """Return the holes of *idle*; a row a node, where *each* is asked for."""
     if not idle.holes:
         return Text(f"No node of partition {one_line(idle.partition)} is idle now.")
     shown: list[RenderableType] = [Text(_headline(idle)), _table(idle, each=each)]
-    lines = [*_steps(idle), "", f"Ends are {_margin(idle)}.", CAVEAT]
+    margin = render_duration(idle.margin_s)
+    lines = [*_steps(idle), "", f"Ends are {margin} before whatever ends them.", CAVEAT]
     lines += [TORN] if idle.is_torn else []
-    return Together(*shown, "", *(Text(line) for line in lines))
+    return Group(*shown, "", *(Text(line) for line in lines))
 
 
 def _headline(idle: Idle) -> str:
@@ -110,10 +112,6 @@ def _headline(idle: Idle) -> str:
         f"{len(idle.holes)} of {idle.nodes} nodes are holes for partition "
         f"{one_line(idle.partition)}{ours}, at {clock_text(idle.now_s)}."
     )
-
-
-def _margin(idle: Idle) -> str:
-    return f"{render_duration(idle.margin_s)} before whatever ends them"
 
 
 def _table(idle: Idle, *, each: bool) -> Table:
@@ -160,8 +158,8 @@ def _steps(idle: Idle) -> Iterator[str]:
         yield f"{nodes} {stay} idle for {length} or more: {hours}."
 
 
-def holes_record(idle: Idle) -> dict[str, Any]:
-    """Return the holes for programs; a null end is open or unknown, as told."""
+def _record(idle: Idle) -> dict[str, Any]:
+    """Return what ``--json`` shows; an end is null where it is open or unknown."""
     return {
         "now_s": idle.now_s,
         "partition": idle.partition,
@@ -170,7 +168,7 @@ def holes_record(idle: Idle) -> dict[str, Any]:
         "is_torn": idle.is_torn,
         "holes": [_hole(hole) for hole in idle.holes],
         "idle_nodes": [
-            {"length_s": one.length_s, "nodes": one.nodes} for one in steps(idle)
+            {"length_s": step.length_s, "nodes": step.nodes} for step in steps(idle)
         ],
     }
 

@@ -4,7 +4,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -38,6 +38,10 @@ freetrain logs digits --generation 3 --agent
 }
 
 
+EVERY_S = 0.5
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+
+
 def logs(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The trainer.")],
@@ -67,75 +71,49 @@ def logs(  # noqa: PLR0913 - one parameter an option, as Typer wants it
 ) -> None:
     """Show what a trainer's program printed, generation by generation."""
     context: CliContext = ctx.obj
-    request = LogRequest(
-        state=StateDir(context.site(config).state_directory),
-        name=name,
-        generation=generation,
-        of_agents=agent,
-        tail=tail,
-        follow=follow,
-        as_json=as_json,
-    )
-    print_logs(request, context)
-
-
-EVERY_S = 0.5
-_LINE = re.compile(r"[^\n]*\n|[^\n]+")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogRequest:
-    """What is to be shown.
-
-    Attributes:
-        state: The state directory.
-        name: The trainer.
-        generation: Only this one; None for all.
-        of_agents: Whether the agents' logs are meant.
-        tail: Only so many last lines; None for all.
-        follow: Whether to go on as it grows.
-        as_json: Whether each line is to be an object.
-    """
-
-    state: StateDir
-    name: str
-    generation: int | None
-    of_agents: bool
-    tail: int | None
-    follow: bool
-    as_json: bool
-
-
-def print_logs(request: LogRequest, context: CliContext) -> None:
-    """Show what *request* asks for; following ends when the trainer has ended.
-
-    Raises:
-        UsageError: There is no such trainer, or no such generation.
-        StoreError: The state cannot be read.
-        OSError: A folder cannot be read.
-    """
-    row = _row(request, context)
-    if request.generation is not None:
-        folder = request.state.trainer(row.name)
-        check_generation(folder, request.generation)
-    follower = Follower(_sources(request, row))
-    printer = Printer(context, as_json=request.as_json)
+    state = StateDir(context.site(config).state_directory)
+    row = _row(state, name, context)
+    folder = state.trainer(row.name)
+    if generation is not None:
+        check_generation(folder, generation)
+    sources: Callable[[], Iterable[Source]]
+    if agent:
+        sources = partial(agent_sources, state, folder, generation=generation)
+    else:
+        job = job_of(row)
+        printed = folder.logs if job is None else logs_of(job, folder)
+        sources = WorldLogs(folder, printed, generation=generation)
+    follower = Follower(sources)
+    printer = Printer(context, as_json=as_json)
     with suppress(KeyboardInterrupt):
-        for source, line in _last(request, _lines(follower)):
+        lines = _new_lines(follower)
+        for source, line in lines if tail is None else deque(lines, maxlen=tail):
             printer.show(source, line)
-        while request.follow:
-            has_ended = _row(request, context).state not in LIVE
-            for source, line in _lines(follower):
+        while follow:
+            has_ended = _row(state, name, context).state not in LIVE
+            for source, line in _new_lines(follower):
                 printer.show(source, line)
             if has_ended:
                 break
             context.sleep(EVERY_S)
-    if printer.is_unused and request.tail != 0:
+    if printer.is_unused and tail != 0:
         context.stderr.write(f"{row.name} has printed nothing so far.\n")
 
 
+def _row(state: StateDir, name: str, context: CliContext) -> TrainerRow:
+    with read_store(state.path, uid=context.uid) as connection:
+        return find_trainer(trainers(connection), name)
+
+
+def _new_lines(follower: Follower) -> Iterator[tuple[Source, str]]:
+    """Yield what is new, cut after each line; the last one may lack its end."""
+    for source, text in follower.read():
+        for line in _LINE.findall(text):
+            yield source, line
+
+
 class Printer:
-    """Writes pieces of several files, and says whose they are as they change."""
+    """Writes lines of several files, under a title whenever the file changes."""
 
     def __init__(self, context: CliContext, *, as_json: bool) -> None:
         """Take where to write, and whether programs read it."""
@@ -150,7 +128,7 @@ class Printer:
         return self._last is None
 
     def show(self, source: Source, text: str) -> None:
-        """Write *text*, which *source* printed."""
+        """Write *text*, a line of *source*."""
         if self._as_json:
             record = {"generation": source.generation, "from": source.title}
             write_out(self._context, json_text({**record, "text": text}))
@@ -166,7 +144,7 @@ class Printer:
 
 
 def harmless(text: str) -> str:
-    """Return *text* with all but line breaks and tabs shown instead of done."""
+    """Return *text* with control characters but line breaks and tabs spelled out."""
     return "".join(
         char
         if char.isprintable() or char in "\n\t"
@@ -175,31 +153,3 @@ def harmless(text: str) -> str:
         else char.encode("unicode_escape").decode()
         for char in text.replace("\r\n", "\n")
     )
-
-
-def _row(request: LogRequest, context: CliContext) -> TrainerRow:
-    with read_store(request.state.path, uid=context.uid) as connection:
-        return find_trainer(trainers(connection), request.name)
-
-
-def _sources(request: LogRequest, row: TrainerRow) -> Callable[[], Iterable[Source]]:
-    state, generation = request.state, request.generation
-    folder = state.trainer(row.name)
-    if request.of_agents:
-        return lambda: agent_sources(state, folder, generation=generation)
-    job = job_of(row)
-    logs = folder.logs if job is None else logs_of(job, folder)
-    return WorldLogs(folder, logs, generation=generation)
-
-
-def _lines(follower: Follower) -> Iterator[tuple[Source, str]]:
-    """Yield what is new, cut after each line; the last one may lack its end."""
-    for source, text in follower.read():
-        for line in _LINE.findall(text):
-            yield source, line
-
-
-def _last(
-    request: LogRequest, lines: Iterator[tuple[Source, str]]
-) -> Iterator[tuple[Source, str]]:
-    return lines if request.tail is None else iter(deque(lines, maxlen=request.tail))

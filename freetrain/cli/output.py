@@ -1,4 +1,7 @@
-"""Writing results: all of them or none, and twice the same is no mistake."""
+"""How commands show and write: text, JSON, tables, progress, files.
+
+A file is written whole or not at all, and writing the same twice is no mistake.
+"""
 
 from __future__ import annotations
 
@@ -192,7 +195,7 @@ def _refusal(path: Path, error: OSError) -> CannotWriteError:
 def progress(
     context: CliContext, what: str
 ) -> Iterator[Callable[[float], None] | None]:
-    """Give a function that takes the fraction done, or None where nobody watches."""
+    """Give a function that takes the fraction done; None where it is no terminal."""
     if not context.is_terminal:
         yield None
         return

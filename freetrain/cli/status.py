@@ -9,26 +9,24 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from freetrain.broker.decide import TrainerReason
 from freetrain.broker.lease import LeaseState
 from freetrain.cli import options
 from freetrain.cli.output import json_text, print_out, show_anew, write_out
 from freetrain.cli.wording import (
     ago,
-    aim_lines,
     clock_text,
     maker_text,
-    member_lines,
     nodes_text,
-    pack_line,
-    pack_record,
-    reason_of,
     short_age,
 )
 from freetrain.client.status import Doing, Overview, Standing, overview
+from freetrain.pack.pack import End, Line, Record, how_it_failed
 from freetrain.report.comparison import UNKNOWN, scaled
 from freetrain.state.files import StateDir
-from freetrain.state.tables import Delivery, TrainerState
-from freetrain.text import one_line
+from freetrain.state.tables import Delivery, Stage, TrainerState
+from freetrain.text import one_line, per_cent
+from freetrain.tick.status_report import TrainerLine
 
 if TYPE_CHECKING:
     from freetrain.cli.context import CliContext
@@ -42,6 +40,8 @@ freetrain status digits --watch
 freetrain status --json
 """,
 }
+
+
 EVERY_S = 2.0
 
 
@@ -77,12 +77,12 @@ def status(  # noqa: PLR0913 - one parameter an option, as Typer wants it
         print_out(context, _screen(look(), name))
 
 
-def _screen(seen: "Overview", name: str | None) -> RenderableType:
-
-    screen = status_screen(seen)
-    if name is None:
-        return screen
-    return Group(screen, *(detail_lines(one, seen) for one in seen.standings))
+def _screen(view: Overview, name: str | None) -> RenderableType:
+    """Return the table of trainers, and the details of the one that was named."""
+    lines = [Text(one_line(line), overflow="fold") for line in _lines(view)]
+    table: list[RenderableType] = [_table(view), ""] if view.standings else []
+    named = view.standings if name is not None else ()
+    return Group(*table, *lines, *(_details(trainer, view.now_s) for trainer in named))
 
 
 _COLOURS = {
@@ -93,42 +93,41 @@ _COLOURS = {
     Doing.FAILED: "red",
     Doing.UNREADABLE: "red",
 }
+
+
 _FEW = 100
 
 
-def status_screen(seen: Overview) -> RenderableType:
-    """Return everything there is to see, for a console of any width."""
-    lines = [Text(one_line(line), overflow="fold") for line in _lines(seen)]
-    table: list[RenderableType] = [_table(seen), ""] if seen.standings else []
-    return Group(*table, *lines)
-
-
-def _table(seen: Overview) -> Table:
+def _table(view: Overview) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
-    # The only one that may wrap is the one that shrinks; long names are often alike.
+    # Only this column may wrap and shrink; long names are often alike.
     table.add_column("trainer", overflow="fold", min_width=8)
     table.add_column("state", no_wrap=True)
     for heading in ("nodes", "step", "samples", "loss", "samples/s"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("for", justify="right", no_wrap=True)
-    for one in seen.standings:
-        table.add_row(*_row(one, seen))
+    for trainer in view.standings:
+        table.add_row(*_row(trainer, view))
     return table
 
 
-def _row(one: Standing, seen: Overview) -> tuple[str | Text, ...]:
-    told = one.progress
-    state = Text(one.doing, style=_COLOURS.get(one.doing, ""))
-    speed = one.samples_per_s
+def _row(trainer: Standing, view: Overview) -> tuple[str | Text, ...]:
+    progress = trainer.progress
+    state = Text(trainer.doing, style=_COLOURS.get(trainer.doing, ""))
+    speed = trainer.samples_per_s
     return (
-        Text(one_line(one.row.name)),
+        Text(one_line(trainer.row.name)),
         state,
-        _nodes(one, seen),
-        UNKNOWN if told is None or told.step is None else f"{told.step:,}",
-        UNKNOWN if told is None or told.samples is None else scaled(told.samples),
-        UNKNOWN if told is None or told.loss is None else f"{told.loss:.4g}",
+        _nodes(trainer, view),
+        UNKNOWN if progress is None or progress.step is None else f"{progress.step:,}",
+        UNKNOWN
+        if progress is None or progress.samples is None
+        else scaled(progress.samples),
+        UNKNOWN
+        if progress is None or progress.loss is None
+        else f"{progress.loss:.4g}",
         UNKNOWN if speed is None else _speed(speed),
-        short_age(seen.now_s - one.since_s),
+        short_age(view.now_s - trainer.since_s),
     )
 
 
@@ -138,154 +137,250 @@ def _speed(samples_per_s: float) -> str:
     return f"{samples_per_s:.3g}"
 
 
-def _nodes(one: Standing, seen: Overview) -> str:
+def _nodes(trainer: Standing, view: Overview) -> str:
     """Return nodes now, and planned ones where they are others."""
-    line = seen.of_trainer(one.row.name)
-    is_wanted = one.row.state is TrainerState.WANTED
-    if line is None or not is_wanted or line.planned_nodes == one.nodes:
-        return str(one.nodes)
-    return f"{one.nodes} → {line.planned_nodes}"
+    line = view.of_trainer(trainer.row.name)
+    is_wanted = trainer.row.state is TrainerState.WANTED
+    if line is None or not is_wanted or line.planned_nodes == trainer.nodes:
+        return str(trainer.nodes)
+    return f"{trainer.nodes} → {line.planned_nodes}"
 
 
-def _lines(seen: Overview) -> Iterator[str]:
-    if not seen.standings and not seen.left_out:
+def _lines(view: Overview) -> Iterator[str]:
+    if not view.standings and not view.left_out:
         yield "No trainer was submitted so far: `freetrain submit job.toml`."
-    if seen.left_out:
-        yield f"{seen.left_out} that ended earlier are left out; --all shows them."
-    for one in seen.standings:
-        reason = reason_of(one, seen)
+    if view.left_out:
+        yield f"{view.left_out} that ended earlier are left out; --all shows them."
+    for trainer in view.standings:
+        reason = reason_of(trainer, view)
         if reason:
-            yield f"{one.row.name}: {reason}"
-        if one.doing is Doing.FAILED:
-            yield f"{one.row.name}: `freetrain logs {one.row.name}` shows why."
-        for said in aim_lines(one, seen):
-            yield f"{one.row.name}: {said}"
-        if one.pack is not None:
-            yield f"{one.row.name}: {pack_line(one.pack)}"
-    yield f"Leases: {_leases(seen)}. {_tick(seen)}"
-    yield from () if seen.page is None else seen.page.problems
+            yield f"{trainer.row.name}: {reason}"
+        if trainer.doing is Doing.FAILED:
+            yield f"{trainer.row.name}: `freetrain logs {trainer.row.name}` shows why."
+        for text in aim_lines(trainer, view):
+            yield f"{trainer.row.name}: {text}"
+        if trainer.pack is not None:
+            yield f"{trainer.row.name}: {pack_line(trainer.pack)}"
+    yield f"Leases: {_leases(view)}. {_tick(view)}"
+    yield from () if view.page is None else view.page.problems
 
 
-def _leases(seen: Overview) -> str:
+def _leases(view: Overview) -> str:
     names = {
         LeaseState.RUNNING: "running",
         LeaseState.PENDING: "waiting",
         LeaseState.ENDING: "ending",
     }
-    told = [f"{seen.leases[s]} {name}" for s, name in names.items() if seen.leases[s]]
-    return ", ".join(told) or "none"
+    counts = [f"{view.leases[s]} {name}" for s, name in names.items() if view.leases[s]]
+    return ", ".join(counts) or "none"
 
 
-def _tick(seen: Overview) -> str:
-    if seen.problem:
-        return seen.problem
-    if seen.page is None:
+def _tick(view: Overview) -> str:
+    if view.problem:
+        return view.problem
+    if view.page is None:
         return "No tick so far; `freetrain cron show` tells what would make them."
-    said = f"Last tick {ago(seen.page.at_s, seen.now_s)}."
-    if seen.is_tick_missing:
-        said = f"{said} That is long: does cron call it? `freetrain cron show`."
-    if seen.page.forecaster:
-        said = f"{said} It looks ahead by the forecaster {seen.page.forecaster}."
-    return said
+    text = f"Last tick {ago(view.page.at_s, view.now_s)}."
+    if view.is_tick_missing:
+        text = f"{text} That is long: does cron call it? `freetrain cron show`."
+    if view.page.forecaster:
+        text = f"{text} It looks ahead by the forecaster {view.page.forecaster}."
+    return text
 
 
-_WIDTH = 15
+_LABEL_WIDTH = 15
 
 
-def detail_lines(one: Standing, seen: Overview) -> Text:
-    """Return all that is known of *one*, beside what the overview tells.
+def _details(trainer: Standing, now_s: float) -> Text:
+    """Return what is known of *trainer* beside its line in the table.
 
     Lines are never broken, so that paths can be copied.
     """
     lines = (
-        f"{what:<{_WIDTH}}{one_line(said)}" for what, said in _pairs(one, seen.now_s)
+        f"{label:<{_LABEL_WIDTH}}{one_line(text)}"
+        for label, text in _detail_pairs(trainer, now_s)
     )
     return Text("\n".join(("", *lines)), no_wrap=True, overflow="ignore")
 
 
-def _pairs(one: Standing, now_s: float) -> Iterator[tuple[str, str]]:
-    yield "submitted", _when(one.row.submitted_s, now_s)
-    if one.job is not None:
-        nodes = one.job.nodes
+def _detail_pairs(trainer: Standing, now_s: float) -> Iterator[tuple[str, str]]:
+    yield "submitted", _when(trainer.row.submitted_s, now_s)
+    if trainer.job is not None:
+        nodes = trainer.job.nodes
         most = nodes_text(nodes.max_nodes)
         is_fixed = nodes.min_nodes == nodes.max_nodes
         yield "asks for", most if is_fixed else f"{nodes.min_nodes} to {most}"
-    yield from _generation(one, now_s)
-    yield from _progress(one, now_s)
-    yield "run directory", one.row.run_dir
+    yield from _generation(trainer, now_s)
+    yield from _progress(trainer, now_s)
+    yield "run directory", trainer.row.run_dir
 
 
-def _generation(one: Standing, now_s: float) -> Iterator[tuple[str, str]]:
-    newest, ending = one.worlds.newest, one.worlds.ending
+def _generation(trainer: Standing, now_s: float) -> Iterator[tuple[str, str]]:
+    newest, ending = trainer.worlds.newest, trainer.worlds.ending
     if newest is not None:
         where = ", ".join(member.node for member in newest.members) or "no nodes"
         yield f"generation {newest.generation}", where
         made = _when(newest.created_s, now_s)
         yield "", f"made {made} by {maker_text(newest.author)}: {newest.reason}"
     if ending is not None:
-        said = f"{ending.ended.words} {_when(ending.ended_s, now_s)}"
-        told = f": {ending.message}" if ending.message else ""
-        yield f"generation {ending.generation}", f"{said}{told}"
+        text = f"{ending.ended.words} {_when(ending.ended_s, now_s)}"
+        message = f": {ending.message}" if ending.message else ""
+        yield f"generation {ending.generation}", f"{text}{message}"
 
 
-def _progress(one: Standing, now_s: float) -> Iterator[tuple[str, str]]:
-    told = one.progress
-    if told is not None and told.t is not None:
-        yield "last told", _when(told.t, now_s)
-    if told is not None and told.epoch is not None:
-        yield "epoch", f"{told.epoch:g}"
-    if told is not None:
-        others = {k: v for k, v in told.metrics.items() if k != "loss"}
+def _progress(trainer: Standing, now_s: float) -> Iterator[tuple[str, str]]:
+    progress = trainer.progress
+    if progress is not None and progress.t is not None:
+        yield "last told", _when(progress.t, now_s)
+    if progress is not None and progress.epoch is not None:
+        yield "epoch", f"{progress.epoch:g}"
+    if progress is not None:
+        others = {k: v for k, v in progress.metrics.items() if k != "loss"}
         if others:
             yield "metrics", ", ".join(f"{k} {v:.4g}" for k, v in others.items())
-    if one.pack is not None:
-        for number, said in enumerate(member_lines(one.pack)):
-            yield "" if number else "members", said
-    if one.committed_step is not None:
-        yield "committed", f"step {one.committed_step:,}"
+    if trainer.pack is not None:
+        for number, text in enumerate(member_lines(trainer.pack)):
+            yield "" if number else "members", text
+    if trainer.committed_step is not None:
+        yield "committed", f"step {trainer.committed_step:,}"
 
 
 def _when(time_s: float, now_s: float) -> str:
     return f"{ago(time_s, now_s)} ({clock_text(time_s)})"
 
 
-def status_record(seen: Overview) -> dict[str, Any]:
-    """Return everything there is to see; what nobody told is null."""
+def reason_of(trainer: Standing, view: Overview) -> str:
+    """Return why *trainer* is as it is; empty where there is nothing to explain."""
+    if trainer.problem:
+        return trainer.problem
+    if trainer.doing is Doing.FAILED:
+        return trainer.row.message or _ending_text(trainer)
+    if trainer.row.state is not TrainerState.WANTED or trainer.doing is Doing.FINISHED:
+        return trainer.row.message
+    if trainer.doing is Doing.STOPPING and trainer.worlds.newest is not None:
+        return trainer.worlds.newest.reason
+    return _tick_reason(trainer, view.of_trainer(trainer.row.name))
+
+
+def _tick_reason(trainer: Standing, line: TrainerLine | None) -> str:
+    """Return the last tick's reason; empty where everything goes as planned."""
+    if line is None or line.problem:
+        return "" if line is None else line.problem
+    if line.reason in {"", TrainerReason.AS_PLANNED}:
+        return ""
+    if line.reason == TrainerReason.RE_FORMS and trainer.nodes == line.planned_nodes:
+        return ""  # the tick moved it after it had looked
+    return f"{line.reason}{f' ({line.brake})' if line.brake else ''}."
+
+
+def _ending_text(trainer: Standing) -> str:
+    ending = trainer.worlds.ending
+    return "" if ending is None else f"{ending.ended.words}: {ending.message}"
+
+
+def aim_lines(trainer: Standing, view: Overview) -> Iterator[str]:
+    """Yield whether *trainer* diverges and what became of its target."""
+    line = view.of_trainer(trainer.row.name)
+    if line is not None and line.is_diverging:
+        yield (
+            "it is diverging: its last values are no numbers, or far worse than its "
+            "best."
+        )
+    delivery = view.delivery_of(trainer.row)
+    if delivery is not None:
+        yield from _delivery(trainer, delivery)
+
+
+def _delivery(trainer: Standing, delivery: Delivery) -> Iterator[str]:
+    metric = "" if trainer.job is None else f"{trainer.job.measure.metric} "
+    at = f"{metric}{delivery.value:.6g}"
+    step = "" if delivery.step is None else f", step {delivery.step:,}"
+    if delivery.stage is Stage.DELIVERED:
+        target = None if trainer.job is None else trainer.job.target
+        place = target.publish if target is not None and delivery.checkpoint else None
+        where = "" if place is None else f", in {place}"
+        yield f"delivered at {at}{step}{where}."
+    else:
+        yield f"its target is reached at {at}{step}; it is being delivered."
+    if delivery.problem:
+        yield f"{delivery.problem}."
+
+
+def pack_line(pack: Record) -> str:
+    """Return how many of its members are over."""
+    lines = pack.members.values()
+    if not lines:
+        return "no member was started so far"
+    failed = [(name, line) for name, line in pack.members.items() if _failed(line)]
+    over = f"{sum(line.is_over for line in lines)} of {len(lines)} members are over"
+    if not failed:
+        return over
+    # A member that is tried again may be well in a moment.
+    ended = [
+        f"; {name} {how_it_failed(line)}"
+        for name, line in failed
+        if line.again_s is None
+    ]
+    return f"{over}, {len(failed)} failed{''.join(ended)}"
+
+
+def member_lines(pack: Record) -> Iterator[str]:
+    """Yield the state of each member, in order of arrival."""
+    for name, line in pack.members.items():
+        yield f"{name}: {_member_text(line, pack.shares.get(name))}"
+
+
+def _member_text(line: Line, share: float | None) -> str:
+    step = f"step {line.steps:,}"
+    if _failed(line):
+        again = "is tried again, " if line.again_s is not None else ""
+        return f"{again}{step}, {how_it_failed(line)}"
+    if line.end:
+        return f"{line.end}, {step}"
+    return step if share is None else f"{step}, {per_cent(share)} of the CPUs"
+
+
+def _failed(line: Line) -> bool:
+    return line.end == End.FAILED
+
+
+def status_record(view: Overview) -> dict[str, Any]:
+    """Return what ``--json`` shows; what is not known is null."""
     return {
-        "now_s": seen.now_s,
-        "last_tick_s": None if seen.page is None else seen.page.at_s,
-        "is_tick_missing": seen.is_tick_missing,
-        "forecaster": (seen.page.forecaster if seen.page else "") or None,
-        "leases": {str(state): count for state, count in seen.leases.items()},
-        "problems": list(seen.page.problems) if seen.page else [],
-        "trainers": [_record(one, seen) for one in seen.standings],
+        "now_s": view.now_s,
+        "last_tick_s": None if view.page is None else view.page.at_s,
+        "is_tick_missing": view.is_tick_missing,
+        "forecaster": (view.page.forecaster if view.page else "") or None,
+        "leases": {str(state): count for state, count in view.leases.items()},
+        "problems": list(view.page.problems) if view.page else [],
+        "trainers": [_record(trainer, view) for trainer in view.standings],
     }
 
 
-def _record(one: Standing, seen: Overview) -> dict[str, Any]:
-    newest, ending = one.worlds.newest, one.worlds.ending
-    line = seen.of_trainer(one.row.name)
+def _record(trainer: Standing, view: Overview) -> dict[str, Any]:
+    newest, ending = trainer.worlds.newest, trainer.worlds.ending
+    line = view.of_trainer(trainer.row.name)
     return {
-        "name": one.row.name,
-        "state": str(one.row.state),
-        "doing": str(one.doing),
-        "since_s": one.since_s,
-        "submitted_s": one.row.submitted_s,
-        "nodes": one.nodes,
+        "name": trainer.row.name,
+        "state": str(trainer.row.state),
+        "doing": str(trainer.doing),
+        "since_s": trainer.since_s,
+        "submitted_s": trainer.row.submitted_s,
+        "nodes": trainer.nodes,
         "planned_nodes": None if line is None else line.planned_nodes,
         "node_names": [m.node for m in newest.members] if newest else [],
-        "generation": one.generation,
+        "generation": trainer.generation,
         "generation_reason": newest.reason if newest else None,
         "generation_author": newest.author if newest else None,
-        **_progress_record(one),
-        "committed_step": one.committed_step,
+        **_progress_record(trainer),
+        "committed_step": trainer.committed_step,
         "last_ending": None if ending is None else str(ending.ended),
         "last_message": None if ending is None else ending.message,
-        "reason": reason_of(one, seen),
+        "reason": reason_of(trainer, view),
         "is_diverging": line is not None and line.is_diverging,
-        "delivery": _delivery_record(seen.delivery_of(one.row)),
-        "pack": None if one.pack is None else pack_record(one.pack),
-        "run_dir": one.row.run_dir,
+        "delivery": _delivery_record(view.delivery_of(trainer.row)),
+        "pack": None if trainer.pack is None else pack_record(trainer.pack),
+        "run_dir": trainer.row.run_dir,
     }
 
 
@@ -302,13 +397,34 @@ def _delivery_record(delivery: Delivery | None) -> dict[str, Any] | None:
     }
 
 
-def _progress_record(one: Standing) -> dict[str, Any]:
-    told = one.progress
+def _progress_record(trainer: Standing) -> dict[str, Any]:
+    progress = trainer.progress
     return {
-        "step": told.step if told else None,
-        "samples": told.samples if told else None,
-        "epoch": told.epoch if told else None,
-        "loss": told.loss if told else None,
-        "told_s": told.t if told else None,
-        "samples_per_s": one.samples_per_s,
+        "step": progress.step if progress else None,
+        "samples": progress.samples if progress else None,
+        "epoch": progress.epoch if progress else None,
+        "loss": progress.loss if progress else None,
+        "told_s": progress.t if progress else None,
+        "samples_per_s": trainer.samples_per_s,
+    }
+
+
+def pack_record(pack: Record) -> dict[str, Any]:
+    """Return the members of *pack*, for ``--json``; what is not known is null."""
+    return {
+        "means": pack.means or None,
+        "members": [
+            {
+                "name": name,
+                "end": line.end or None,
+                "is_over": line.is_over,
+                "step": line.steps,
+                "samples": line.samples,
+                "share": None if line.end else pack.shares.get(name),
+                "failures": line.failures,
+                "message": line.message or None,
+                "is_tried_again": line.again_s is not None,
+            }
+            for name, line in pack.members.items()
+        ],
     }

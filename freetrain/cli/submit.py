@@ -111,29 +111,30 @@ def submit(  # noqa: PLR0913 - one parameter an option, as Typer wants it
         outside = real_environment(context.environ)
         preview = preview_of(handed_in.submission, handed_in.site, outside)
     if as_json:
-        write_out(context, json_text(submitted_record(handed_in, preview)))
+        write_out(context, json_text(_submitted_record(handed_in, preview)))
     else:
-        write_out(context, submitted_text(handed_in))
-        write_out(context, "" if preview is None else preview_text(preview))
+        lines = [f"{one_line(line)}\n" for line in _submitted_lines(handed_in)]
+        write_out(context, "".join(lines))
+        write_out(context, "" if preview is None else _preview_text(preview))
         for remark in handed_in.remarks:
             context.stderr.write(f"note: {remark}\n")
 
 
-def submitted_record(one: HandedIn, preview: Preview | None) -> dict[str, Any]:
-    """Return *one* as ``--json`` shows it, and what would be run for it."""
-    submitted = one.submitted
+def _submitted_record(handed_in: HandedIn, preview: Preview | None) -> dict[str, Any]:
+    """Return what ``--json`` shows: the submission, and what would be run for it."""
+    submitted = handed_in.submitted
     would_run = None if preview is None else _preview_record(preview)
     return {
         "name": submitted.row.name,
         "began": str(submitted.begin),
         "state": str(submitted.row.state),
-        "is_dry_run": one.is_dry_run,
+        "is_dry_run": handed_in.is_dry_run,
         "run_dir": submitted.row.run_dir,
-        "logs": str(one.submission.logs),
-        "goes_on_from_step": _step(one),
+        "logs": str(handed_in.submission.logs),
+        "goes_on_from_step": _start_step(handed_in),
         "put_away": str(submitted.put_away) if submitted.put_away else None,
         "was_mended": submitted.was_mended,
-        "remarks": list(one.remarks),
+        "remarks": list(handed_in.remarks),
         "would_run": would_run,
     }
 
@@ -151,13 +152,8 @@ def _preview_record(preview: Preview) -> dict[str, Any]:
     }
 
 
-def submitted_text(one: HandedIn) -> str:
-    """Return *one* in a few lines."""
-    return "".join(f"{one_line(line)}\n" for line in _lines(one))
-
-
-def preview_text(preview: Preview) -> str:
-    """Return what would be run, so that it can be read; words as a shell takes them."""
+def _preview_text(preview: Preview) -> str:
+    """Return the commands and files of a dry run; words quoted for a shell."""
     lines = ["", "A lease for it; its time limit and deadline follow the hole:"]
     lines += [f"  {one_line(shlex.join(preview.sbatch))}", "Its script:"]
     lines += [f"  {one_line(line)}" for line in preview.script.splitlines()]
@@ -171,43 +167,47 @@ def preview_text(preview: Preview) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _step(one: HandedIn) -> int | None:
-    return one.submitted.left.step if one.submitted.begin is Begin.GO_ON else None
+def _start_step(handed_in: HandedIn) -> int | None:
+    return (
+        handed_in.submitted.left.step
+        if handed_in.submitted.begin is Begin.GO_ON
+        else None
+    )
 
 
-def _lines(one: HandedIn) -> Iterator[str]:
-    name, begin = one.submitted.row.name, one.submitted.begin
+def _submitted_lines(handed_in: HandedIn) -> Iterator[str]:
+    name, begin = handed_in.submitted.row.name, handed_in.submitted.begin
     if begin is Begin.SAME:
-        yield from _said_before(one)
+        yield from _known_lines(handed_in)
         return
-    done = "would be submitted" if one.is_dry_run else "submitted"
-    yield f"{name}: {done}, {_from_where(one)}."
-    yield f"run directory: {one.submitted.row.run_dir}"
-    yield f"what it prints: {one.submission.logs}"
-    if one.submitted.put_away is not None:
-        yield f"the earlier {name} is kept in {one.submitted.put_away}"
-    if not one.is_dry_run:
+    done = "would be submitted" if handed_in.is_dry_run else "submitted"
+    yield f"{name}: {done}, {_begin_text(handed_in)}."
+    yield f"run directory: {handed_in.submitted.row.run_dir}"
+    yield f"what it prints: {handed_in.submission.logs}"
+    if handed_in.submitted.put_away is not None:
+        yield f"the earlier {name} is kept in {handed_in.submitted.put_away}"
+    if not handed_in.is_dry_run:
         yield f"The next tick looks for nodes. `freetrain status {name}` follows it."
 
 
-def _from_where(one: HandedIn) -> str:
-    step = _step(one)
+def _begin_text(handed_in: HandedIn) -> str:
+    step = _start_step(handed_in)
     if step is not None:
         return f"to go on from step {step}"
-    if one.submitted.begin is Begin.GO_ON:
+    if handed_in.submitted.begin is Begin.GO_ON:
         return "to begin from the start: nothing is committed there"
-    if one.submitted.begin is Begin.ANEW:
+    if handed_in.submitted.begin is Begin.ANEW:
         return "to begin anew"
     return "to begin from the start"
 
 
-def _said_before(one: HandedIn) -> Iterator[str]:
-    row = one.submitted.row
+def _known_lines(handed_in: HandedIn) -> Iterator[str]:
+    row = handed_in.submitted.row
     mended = " Its files were missing and were written again."
     nothing = " Nothing was done."
     yield (
         f"{row.name} was submitted before with the same job file; it is {row.state}."
-        f"{mended if one.submitted.was_mended else nothing}"
+        f"{mended if handed_in.submitted.was_mended else nothing}"
     )
     if row.state is TrainerState.PAUSED:
         yield f"`freetrain resume {row.name}` lets it go on."
@@ -223,7 +223,7 @@ def cancel(
     config: options.Config = None,
 ) -> None:
     """Stop trainers for good: each commits, and gives up its nodes."""
-    change_and_show(ctx.obj, Verb.CANCEL, names, as_json=as_json, config=config)
+    _change(ctx.obj, Verb.CANCEL, names, as_json=as_json, config=config)
 
 
 def pause(
@@ -234,7 +234,7 @@ def pause(
     config: options.Config = None,
 ) -> None:
     """Take trainers off their nodes until they are resumed; each commits first."""
-    change_and_show(ctx.obj, Verb.PAUSE, names, as_json=as_json, config=config)
+    _change(ctx.obj, Verb.PAUSE, names, as_json=as_json, config=config)
 
 
 def resume(
@@ -245,10 +245,10 @@ def resume(
     config: options.Config = None,
 ) -> None:
     """Let paused, cancelled or failed trainers go on from their last commits."""
-    change_and_show(ctx.obj, Verb.RESUME, names, as_json=as_json, config=config)
+    _change(ctx.obj, Verb.RESUME, names, as_json=as_json, config=config)
 
 
-def change_and_show(
+def _change(
     context: CliContext,
     verb: Verb,
     names: Sequence[str],
@@ -256,62 +256,65 @@ def change_and_show(
     as_json: bool,
     config: Path | None,
 ) -> None:
-    """Do *verb* to the trainers *names*, and say what will happen when.
+    """Change the trainers *names*, and say what will happen when.
 
     Raises:
-        typer.Exit: It makes no sense for one of them; the others were changed.
+        typer.Exit: One of them is in no state for it; the others were changed.
         FreeTrainError: Nothing was changed, unless the message says so.
     """
     site = context.site(config)
     state = StateDir(site.state_directory)
-    changed = change(state, verb, names, now_s=context.now_s(), uid=context.uid)
+    changes = change(state, verb, names, now_s=context.now_s(), uid=context.uid)
     if as_json:
-        write_out(context, json_text([_record(one) for one in changed]))
+        write_out(context, json_text([_changed_record(each) for each in changes]))
     else:
-        write_out(context, "".join(f"{_line(one, verb)}\n" for one in changed))
-    if not all(one.is_possible or verb is Verb.CANCEL for one in changed):
+        lines = [f"{_changed_text(each, verb)}\n" for each in changes]
+        write_out(context, "".join(lines))
+    if not all(each.is_possible or verb is Verb.CANCEL for each in changes):
         raise typer.Exit(EX_USAGE)
 
 
-def _record(one: Changed) -> dict[str, Any]:
+def _changed_record(changed: Changed) -> dict[str, Any]:
     return {
-        "name": one.row.name,
-        "before": str(one.before),
-        "state": str(one.row.state),
-        "stopping_nodes": one.stopping_nodes,
+        "name": changed.row.name,
+        "before": str(changed.before),
+        "state": str(changed.row.state),
+        "stopping_nodes": changed.stopping_nodes,
     }
 
 
-def _line(one: Changed, verb: Verb) -> str:
-    name = one.row.name
-    if not one.is_possible:
-        return f"{name} is {one.before}: there is nothing to {verb}.{_advice(one)}"
-    what = _becomes(one, verb)
-    if one.stopping_nodes:
-        nodes = nodes_text(one.stopping_nodes)
-        return f"{what}: it commits and leaves {nodes} now{_at_most(one)}."
-    return f"{what}; it runs nowhere." if verb is not Verb.RESUME else f"{what}."
+def _changed_text(changed: Changed, verb: Verb) -> str:
+    name = changed.row.name
+    if not changed.is_possible:
+        return (
+            f"{name} is {changed.before}: there is nothing to {verb}.{_advice(changed)}"
+        )
+    outcome = _new_state(changed, verb)
+    if changed.stopping_nodes:
+        nodes = nodes_text(changed.stopping_nodes)
+        return f"{outcome}: it commits and leaves {nodes} now{_commit_limit(changed)}."
+    return f"{outcome}; it runs nowhere." if verb is not Verb.RESUME else f"{outcome}."
 
 
-def _at_most(one: Changed) -> str:
-    """Return how long that may take, where its job file tells."""
-    job = job_of(one.row)
+def _commit_limit(changed: Changed) -> str:
+    """Return how long the commit may take at most, if the job file is readable."""
+    job = job_of(changed.row)
     if job is None:
         return ""
     longest = render_duration(job.stop.kill_after_s)
     return f", within seconds; it is killed after {longest}"
 
 
-def _becomes(one: Changed, verb: Verb) -> str:
-    name, state = one.row.name, one.row.state
-    if not one.is_change:
+def _new_state(changed: Changed, verb: Verb) -> str:
+    name, state = changed.row.name, changed.row.state
+    if not changed.is_change:
         return f"{name} was {state} before"
     if verb is Verb.RESUME:
         return f"{name} is {state} again; the next tick looks for nodes for it"
     return f"{name} is {state}"
 
 
-def _advice(one: Changed) -> str:
-    if one.before is TrainerState.FINISHED:
+def _advice(changed: Changed) -> str:
+    if changed.before is TrainerState.FINISHED:
         return " To train it further, submit it with more work and --go-on."
     return ""

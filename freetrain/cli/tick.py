@@ -1,11 +1,13 @@
 """``freetrain tick``: one short run of the broker."""
 
 import shlex
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterable
+from typing import Annotated
 
 import typer
 
 from freetrain.cli import options
+from freetrain.cli.context import CliContext
 from freetrain.cli.output import json_text, write_out
 from freetrain.text import one_line
 from freetrain.tick.environment import real_environment
@@ -14,11 +16,6 @@ from freetrain.tick.status_report import as_plain, summary_line
 from freetrain.tick.tick import TickReport
 from freetrain.tick.tick import tick as run_tick
 from slurm.batch import sbatch_argv
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from freetrain.cli.context import CliContext
 
 EXAMPLES = {
     "tick": """
@@ -65,7 +62,7 @@ def tick(
 
 
 def _write_record(
-    context: "CliContext", reports: "Iterable[TickReport]", *, is_dry: bool
+    context: CliContext, reports: Iterable[TickReport], *, is_dry: bool
 ) -> None:
     """Write the last tick's page, and the commands of all."""
     record: dict[str, object] = {}
@@ -77,7 +74,7 @@ def _write_record(
 
 
 def _write_lines(
-    context: "CliContext", reports: "Iterable[TickReport]", *, is_dry: bool
+    context: CliContext, reports: Iterable[TickReport], *, is_dry: bool
 ) -> None:
     """Write a line of each tick as soon as it is over; it may be long to the next."""
     before = "dry run, nothing was done: " if is_dry else ""
@@ -90,5 +87,4 @@ def _write_lines(
 
 
 def _readable(text: str) -> str:
-
     return one_line(text) + "\n"
