@@ -1,4 +1,9 @@
-"""The files that agents and broker share, as an agent uses them."""
+"""The files that agents and broker share, as an agent uses them.
+
+Assignments and endings are created exclusively: the first of several writers wins, and
+the others read what it wrote. Names are read by listing, so that NFS shows new files at
+once; files that never change are read once.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +11,13 @@ import os
 import re
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from freetrain.agent.seen import WorkGauge
 from freetrain.broker.lease import LeaseKey
 from freetrain.config.job import Work, read_job
 from freetrain.elastic.outcome import read_outcome
 from freetrain.launch.request import logs_of, run_dir_of
+from freetrain.progress import Reader, work_is_done
 from freetrain.state.files import (
     Ended,
     UnreadableFileError,
@@ -25,7 +30,7 @@ from freetrain.state.files import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, MutableMapping
+    from collections.abc import Callable, Iterable, MutableMapping
     from pathlib import Path
 
     from freetrain.config.job import TrainerJob
@@ -33,121 +38,43 @@ if TYPE_CHECKING:
     from freetrain.elastic.outcome import Outcome
     from freetrain.state.files import Assigned, Ending, Heartbeat, StateDir, TrainerDir
 
-
-# ----------------------------------------------------------------------
-# The files that agents and broker share, as an agent uses them.
-
-
-class Board(Protocol):
-    """What is shared by all agents; any method may raise OSError or FreeTrainError.
-
-    Names are read by listing, so that NFS shows new files at once; what never
-    changes is read once.
-    """
-
-    def trainers(self) -> tuple[str, ...]:
-        """Return the trainers' names."""
-        ...
-
-    def generations(self, trainer: str) -> tuple[int, ...]:
-        """Return the generations of *trainer*, ascending."""
-        ...
-
-    def assigned(self, trainer: str, generation: int) -> Assigned:
-        """Return one generation."""
-        ...
-
-    def endings(self, trainer: str) -> frozenset[int]:
-        """Return the generations that are over."""
-        ...
-
-    def ending(self, trainer: str, generation: int) -> Ending:
-        """Return how one that is over ended."""
-        ...
-
-    def notices(self, trainer: str) -> frozenset[tuple[int, LeaseKey]]:
-        """Return which leases must leave which generations."""
-        ...
-
-    def job(self, trainer: str) -> TrainerJob:
-        """Return what the trainer's user wrote."""
-        ...
-
-    def outcome(self, trainer: str, generation: int) -> str:
-        """Return how a world says that it ended; empty while it does not."""
-        ...
-
-    def is_ready(self, trainer: str, generation: int) -> bool:
-        """Tell whether a world that was launched ahead waits with all ranks."""
-        ...
-
-    def has_begun(self, trainer: str, generation: int) -> bool:
-        """Tell whether an elastic program left a sign of life, or cannot leave one."""
-        ...
-
-    def is_stop_requested(self, trainer: str, generation: int) -> bool:
-        """Tell whether the request to stop is there."""
-        ...
-
-    def beat(self, lease: LeaseKey) -> Heartbeat | None:
-        """Return the last heartbeat of *lease*."""
-        ...
-
-    def spare_of(self, lease: LeaseKey) -> str:
-        """Return the trainer whose spare waits in *lease*; empty for none."""
-        ...
-
-    def tell_spare(self, lease: LeaseKey, trainer: str) -> None:
-        """Say whose spare waits in *lease*; empty for nobody's.
-
-        Raises:
-            OSError: It could not be written.
-        """
-        ...
-
-    def is_done(self, trainer: str, *, running_s: float) -> bool:
-        """Tell whether the work is done, with a world that ran for *running_s*."""
-        ...
-
-    def propose(self, assigned: Assigned) -> bool:
-        """Create a generation unless it is there; return whether this call did."""
-        ...
-
-    def end(self, trainer: str, ending: Ending) -> bool:
-        """Say that a generation is over, unless that was said.
-
-        A world that waits for it goes on, whether it left word or not.
-        """
-        ...
-
-    def compose(self, trainer: str, ending: Ending) -> Ending:
-        """Return *ending* with what the world itself left word of."""
-        ...
-
-    def notice(self, trainer: str, generation: int, lease: LeaseKey) -> None:
-        """Say that *lease* leaves a generation."""
-        ...
-
-    def request_stop(self, trainer: str, generation: int) -> None:
-        """Leave the request to stop for a world."""
-        ...
-
-    def write_beat(self, lease: LeaseKey, beat: Heartbeat) -> None:
-        """Replace the heartbeat of *lease*."""
-        ...
-
-
-# ----------------------------------------------------------------------
-# The shared files themselves; a ``freetrain.agent.board.Board``.
-
 _GENERATION = re.compile(r"([0-9]{10})\.json", re.ASCII)
 _NOTICE = re.compile(r"([0-9]{10})\.(.{1,100})-([0-9]{1,10})", re.ASCII)
-_KEPT = 1_000
+_MOST_REMEMBERED = 1_000
 _LONGEST_MESSAGE = 2_000
 
 
-class DiskBoard:
-    """The state directory."""
+_MOST_OPEN = 20  # generations that are not over, as far back as an agent looks
+
+
+@dataclass(frozen=True, slots=True)
+class TrainerFolder:
+    """What the folder of one trainer names, read at one time.
+
+    Attributes:
+        name: The trainer.
+        generations: All of them, ascending, one or more.
+        over: Generations with an ending.
+    """
+
+    name: str
+    generations: tuple[int, ...]
+    over: frozenset[int]
+
+    @property
+    def newest(self) -> int:
+        """The newest generation."""
+        return self.generations[-1]
+
+    @property
+    def open(self) -> tuple[int, ...]:
+        """Recent generations before the newest without an ending."""
+        recent = self.generations[-_MOST_OPEN - 1 : -1]
+        return tuple(number for number in recent if number not in self.over)
+
+
+class Board:
+    """The state directory; any method may raise OSError or FreeTrainError."""
 
     def __init__(
         self,
@@ -162,7 +89,7 @@ class DiskBoard:
         self._elapsed_s = elapsed_s
         self._folders: dict[str, int] = {}
         self._jobs: dict[str, TrainerJob] = {}
-        self._gauges: dict[str, WorkGauge] = {}
+        self._gauges: dict[str, _WorkGauge] = {}
         self._assigned: dict[tuple[str, int], Assigned] = {}
         self._endings: dict[tuple[str, int], Ending] = {}
 
@@ -172,7 +99,7 @@ class DiskBoard:
 
     def generations(self, trainer: str) -> tuple[int, ...]:
         """Return the generations of *trainer*, ascending."""
-        folder = self._folder(trainer).assignments
+        folder = self._trainer_dir(trainer).assignments
         found = _numbers(self._listing.names(folder))
         identity = self._listing.identity(folder)
         if self._folders.setdefault(trainer, identity) != identity:
@@ -180,25 +107,34 @@ class DiskBoard:
             self._folders[trainer] = identity
         return tuple(sorted(found))
 
+    def folder(self, trainer: str) -> TrainerFolder | None:
+        """Return what the folder of *trainer* names; None before a generation."""
+        # Endings first: that of a generation that was not listed yet would be lost.
+        over = self.endings(trainer)
+        generations = self.generations(trainer)
+        return TrainerFolder(trainer, generations, over) if generations else None
+
     def assigned(self, trainer: str, generation: int) -> Assigned:
         """Return one generation."""
         key = (trainer, generation)
         if key not in self._assigned:
             _trim(self._assigned)
-            self._assigned[key] = read_assigned(self._folder(trainer), generation)
+            self._assigned[key] = read_assigned(self._trainer_dir(trainer), generation)
         return self._assigned[key]
 
     def endings(self, trainer: str) -> frozenset[int]:
         """Return the generations that are over."""
-        return frozenset(_numbers(self._listing.names(self._folder(trainer).endings)))
+        return frozenset(
+            _numbers(self._listing.names(self._trainer_dir(trainer).endings))
+        )
 
     def ending(self, trainer: str, generation: int) -> Ending:
-        """Return how one that is over ended."""
+        """Return how a generation that is over ended."""
         key = (trainer, generation)
         if key not in self._endings:
-            found = read_ending(self._folder(trainer), generation)
+            found = read_ending(self._trainer_dir(trainer), generation)
             if found is None:
-                path = self._folder(trainer).ending(generation)
+                path = self._trainer_dir(trainer).ending(generation)
                 raise UnreadableFileError(path, "listed, and not there")
             _trim(self._endings)
             self._endings[key] = found
@@ -206,32 +142,32 @@ class DiskBoard:
 
     def notices(self, trainer: str) -> frozenset[tuple[int, LeaseKey]]:
         """Return which leases must leave which generations."""
-        names = self._listing.names(self._folder(trainer).notices)
+        names = self._listing.names(self._trainer_dir(trainer).notices)
         found = (_NOTICE.fullmatch(name) for name in names)
         return frozenset((int(m[1]), LeaseKey(m[2], int(m[3]))) for m in found if m)
 
     def job(self, trainer: str) -> TrainerJob:
-        """Return what the trainer's user wrote."""
+        """Return the trainer's job file."""
         if trainer not in self._jobs:
-            self._jobs[trainer] = read_job(self._folder(trainer).job)
+            self._jobs[trainer] = read_job(self._trainer_dir(trainer).job)
         return self._jobs[trainer]
 
     def outcome(self, trainer: str, generation: int) -> str:
-        """Return how a world says that it ended; empty while it does not."""
-        said = self._said(self._run(trainer), generation)
-        return "" if said is None else str(said.ending)
+        """Return how a world says that it ended; empty while it says nothing."""
+        outcome = self._outcome(self._run_dir(trainer), generation)
+        return "" if outcome is None else str(outcome.ending)
 
     def is_ready(self, trainer: str, generation: int) -> bool:
         """Tell whether a world that was launched ahead waits with all ranks."""
-        path = self._run(trainer).ready(generation)
+        path = self._run_dir(trainer).ready(generation)
         return path.name in self._listing.names(path.parent)
 
     def has_begun(self, trainer: str, generation: int) -> bool:
         """Tell whether an elastic program left a sign of life, or cannot leave one.
 
-        It trains on where the run directory takes no file, and is not to be blamed.
+        It trains on where the run directory takes no file.
         """
-        run = self._run(trainer)
+        run = self._run_dir(trainer)
         if not _takes_files(run.path):
             return True
         claim = run.claim(generation)
@@ -239,11 +175,11 @@ class DiskBoard:
         return is_claimed or self.is_ready(trainer, generation)
 
     def is_stop_requested(self, trainer: str, generation: int) -> bool:
-        """Tell whether the request to stop is there."""
-        path = self._run(trainer).stop_request(generation)
+        """Tell whether the request to stop a world is there."""
+        path = self._run_dir(trainer).stop_request(generation)
         return path.name in self._listing.names(path.parent)
 
-    def beat(self, lease: LeaseKey) -> Heartbeat | None:
+    def heartbeat(self, lease: LeaseKey) -> Heartbeat | None:
         """Return the last heartbeat of *lease*."""
         return read_heartbeat(self._state.lease(lease).heartbeat)
 
@@ -253,20 +189,20 @@ class DiskBoard:
             return self._state.lease(lease).spare.read_text(encoding="utf-8")
         return ""
 
-    def tell_spare(self, lease: LeaseKey, trainer: str) -> None:
-        """Say whose spare waits in *lease*; empty for nobody's."""
+    def announce_spare(self, lease: LeaseKey, trainer: str) -> None:
+        """Write for which trainer a spare waits in *lease*; empty for none."""
         self._state.lease(lease).spare.write_text(trainer, encoding="utf-8")
 
     def is_done(self, trainer: str, *, running_s: float) -> bool:
-        """Tell whether the work is done, with a world that ran for *running_s*."""
+        """Tell whether the work is done; the present world has run for *running_s*."""
         job = self.job(trainer)
         if job.work == Work():
             return False
         if trainer not in self._gauges:
-            folder = self._folder(trainer)
-            self._gauges[trainer] = WorkGauge(
+            folder = self._trainer_dir(trainer)
+            self._gauges[trainer] = _WorkGauge(
                 job,
-                self._run(trainer).path,
+                self._run_dir(trainer).path,
                 logs_of(job, folder),
                 elapsed_s=self._elapsed_s,
             )
@@ -275,59 +211,62 @@ class DiskBoard:
 
     def propose(self, assigned: Assigned) -> bool:
         """Create a generation unless it is there; return whether this call did."""
-        folder = self._folder(assigned.trainer)
+        folder = self._trainer_dir(assigned.trainer)
         self._listing.forget(folder.assignments)
         return create_assigned(folder, assigned)
 
-    def end(self, trainer: str, ending: Ending) -> bool:
-        """Say that a generation is over, unless that was said."""
-        folder, run = self._folder(trainer), self._run(trainer)
+    def write_ending(self, trainer: str, ending: Ending) -> bool:
+        """Write that a generation is over, unless it is there; return whether we did.
+
+        A world that waits for its end goes on, whether it left an outcome or not.
+        """
+        folder, run = self._trainer_dir(trainer), self._run_dir(trainer)
         if self.job(trainer).elastic:
             run.create()
             run.over(ending.generation).touch()
         self._listing.forget(folder.endings)
         return create_ending(folder, ending)
 
-    def compose(self, trainer: str, ending: Ending) -> Ending:
-        """Return *ending* with what the world itself left word of."""
-        run = self._run(trainer)
+    def with_outcome(self, trainer: str, ending: Ending) -> Ending:
+        """Return *ending* with the outcome that the world itself left."""
+        run = self._run_dir(trainer)
         self._listing.forget(run.outcomes)
-        said = self._said(run, ending.generation)
-        if said is not None:
-            return _with_outcome(ending, said)
-        committed_step = max((one.step for one in run.committed()), default=0)
+        outcome = self._outcome(run, ending.generation)
+        if outcome is not None:
+            return _with_outcome(ending, outcome)
+        committed_step = max((found.step for found in run.committed()), default=0)
         return replace(ending, committed_step=committed_step)
 
-    def notice(self, trainer: str, generation: int, lease: LeaseKey) -> None:
-        """Say that *lease* leaves a generation."""
-        path = self._folder(trainer).notice(generation, lease)
+    def write_notice(self, trainer: str, generation: int, lease: LeaseKey) -> None:
+        """Write that *lease* leaves a generation."""
+        path = self._trainer_dir(trainer).notice(generation, lease)
         self._listing.forget(path.parent)
         path.touch(mode=0o600)
 
     def request_stop(self, trainer: str, generation: int) -> None:
         """Leave the request to stop for a world."""
-        run = self._run(trainer)
+        run = self._run_dir(trainer)
         run.create()
         self._listing.forget(run.control)
         run.stop_request(generation).touch(mode=0o600)
 
-    def write_beat(self, lease: LeaseKey, beat: Heartbeat) -> None:
+    def write_heartbeat(self, lease: LeaseKey, beat: Heartbeat) -> None:
         """Replace the heartbeat of *lease*."""
         write_heartbeat(self._state.lease(lease).heartbeat, beat)
 
-    def _folder(self, trainer: str) -> TrainerDir:
+    def _trainer_dir(self, trainer: str) -> TrainerDir:
         return self._state.trainer(trainer)
 
-    def _run(self, trainer: str) -> RunDir:
-        return run_dir_of(self.job(trainer), self._folder(trainer))
+    def _run_dir(self, trainer: str) -> RunDir:
+        return run_dir_of(self.job(trainer), self._trainer_dir(trainer))
 
-    def _said(self, run: RunDir, generation: int) -> Outcome | None:
+    def _outcome(self, run: RunDir, generation: int) -> Outcome | None:
         if run.outcome(generation).name in self._listing.names(run.outcomes):
             return read_outcome(run, generation)
         return None
 
     def _forget(self, trainer: str) -> None:
-        """Another trainer has got the name."""
+        """Forget what was read: another trainer has got the name."""
         self._jobs.pop(trainer, None)
         self._gauges.pop(trainer, None)
         caches: tuple[dict[tuple[str, int], Any], ...] = (self._assigned, self._endings)
@@ -352,32 +291,84 @@ def _numbers(names: frozenset[str]) -> list[int]:
 
 
 def _trim(known: MutableMapping[tuple[str, int], Any]) -> None:
-    """Forget the oldest of what was read, which is hardly looked at again."""
-    while len(known) >= _KEPT:
+    """Forget the generations that were read first; they are hardly needed again."""
+    while len(known) >= _MOST_REMEMBERED:
         known.pop(next(iter(known)))
 
 
-def _with_outcome(ending: Ending, said: Outcome) -> Ending:
+def _with_outcome(ending: Ending, outcome: Outcome) -> Ending:
     return replace(
         ending,
-        ended=Ended(str(said.ending)),
-        step=said.step,
-        committed_step=said.committed_step,
-        message=said.message[:_LONGEST_MESSAGE] or ending.message,
+        ended=Ended(str(outcome.ending)),
+        step=outcome.step,
+        committed_step=outcome.committed_step,
+        message=outcome.message[:_LONGEST_MESSAGE] or ending.message,
     )
 
 
 # ----------------------------------------------------------------------
-# Names in folders, listed again only when a folder has changed.
+# Whether a trainer has done its samples, epochs or time
 
-_AGAIN_S = 1.0
+_READ_AGAIN_S = 1.0
+
+
+class _WorkGauge:
+    """Whether a trainer's work is done; its progress is read once a second."""
+
+    def __init__(
+        self,
+        job: TrainerJob,
+        run_dir: Path,
+        logs: Path,
+        *,
+        elapsed_s: Callable[[], float],
+    ) -> None:
+        """Take the trainer, the places of its progress lines, and a clock."""
+        self._work = job.work
+        self._reader = Reader(job, run_dir, logs)
+        self._elapsed_s = elapsed_s
+        self._due_s = 0.0
+        self._is_done = False
+
+    def is_done(self, endings: Iterable[Ending], *, running_s: float = 0.0) -> bool:
+        """Tell whether the work is done.
+
+        Args:
+            endings: Of all its generations that are over.
+            running_s: For how long the present world has run.
+        """
+        now_s = self._elapsed_s()
+        if not self._is_done and now_s >= self._due_s:
+            self._due_s = now_s + _READ_AGAIN_S
+            self._reader.read()
+            is_done = work_is_done(self._work, self._reader.latest())
+            self._is_done = is_done or self._is_out_of_time(endings, running_s)
+        return self._is_done
+
+    def _is_out_of_time(self, endings: Iterable[Ending], running_s: float) -> bool:
+        limit_s = self._work.time_limit_s
+        if limit_s is None:
+            return False
+        return running_s + sum(map(_ran_s, endings)) >= limit_s
+
+
+def _ran_s(ending: Ending) -> float:
+    if ending.started_s is None:
+        return 0.0
+    return max(0.0, ending.ended_s - ending.started_s)
+
+
+# ----------------------------------------------------------------------
+# Names in folders, listed again only when a folder has changed
+
+_LIST_AGAIN_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
     names: frozenset[str]
     stamp: tuple[int, int, int]
-    listed_s: float
+    again_s: float
     is_settled: bool
 
 
@@ -425,8 +416,10 @@ class Listing:
         now_s = self._elapsed_s()
         known = self._known.get(folder)
         is_same = known is not None and known.stamp == stamp
-        if known and is_same and known.is_settled and now_s < known.listed_s + _AGAIN_S:
+        if known and is_same and known.is_settled and now_s < known.again_s:
             return known.names
         names = frozenset(os.listdir(handle))
-        self._known[folder] = _Listed(names, stamp, now_s, is_settled=is_same)
+        self._known[folder] = _Listed(
+            names, stamp, now_s + _LIST_AGAIN_S, is_settled=is_same
+        )
         return names

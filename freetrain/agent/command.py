@@ -1,4 +1,4 @@
-"""What a lease runs: the agent, and the sweep after it."""
+"""The command that a lease runs: the agent, and the sweep after it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,16 @@ from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING
 
-from freetrain.agent.agent import Agent, Node
-from freetrain.agent.board import DiskBoard, Listing
-from freetrain.agent.machine import Ear, Journal, Machine, unix_s
-from freetrain.agent.seen import VARIABLE, Lease, read_patience
+from freetrain.agent.agent import Agent, OwnLease
+from freetrain.agent.board import Board, Listing
+from freetrain.agent.environment import (
+    Environment,
+    Journal,
+    PreemptionListener,
+    unix_s,
+)
+from freetrain.agent.node import Node
+from freetrain.agent.observation import PATIENCE_VARIABLE, read_patience
 from freetrain.broker.lease import LeaseKey
 from freetrain.errors import FreeTrainError, UsageError
 from freetrain.launch.local import LocalLauncher, this_node
@@ -32,7 +38,7 @@ from slurm.runner import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from freetrain.agent.seen import Patience
+    from freetrain.agent.observation import Patience
 
 USAGE = """\
 usage: python -m freetrain.agent STATE_DIR UUID TASK LIMIT_MIN GRACE_S
@@ -51,14 +57,14 @@ _ARGUMENTS = {"run": 5, "sweep": 3}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """What the command line asks for.
+    """The arguments of the command line.
 
     Attributes:
         state: The state directory.
         key: The lease.
         limit_s: Its time limit; 0 for a sweep.
-        grace_s: How long it has from Slurm's first word to the kill.
-        is_sweep: Whether only what it left is to be ended.
+        grace_s: How long it has from Slurm's notice to the kill.
+        is_sweep: Whether only its processes that are left are to be ended.
     """
 
     state: StateDir
@@ -75,7 +81,7 @@ def main(argv: Sequence[str]) -> int:
         return 0
     try:
         call = read_call(argv)
-        patience = read_patience(os.environ.get(VARIABLE, ""))
+        patience = read_patience(os.environ.get(PATIENCE_VARIABLE, ""))
         if call.is_sweep:
             _sweep(call, patience)
         elif not _run(call, patience):
@@ -93,10 +99,10 @@ def main(argv: Sequence[str]) -> int:
 
 
 def read_call(argv: Sequence[str]) -> Call:
-    """Return what the command line asks for.
+    """Return the arguments of the command line.
 
     Raises:
-        UsageError: It makes no sense.
+        UsageError: They make no sense.
     """
     is_sweep = bool(argv) and argv[0] == "sweep"
     words = argv[1:] if is_sweep else argv
@@ -131,12 +137,12 @@ def own_job(environment: Mapping[str, str]) -> JobKey | None:
 
 
 def _run(call: Call, patience: Patience) -> bool:
-    """Be the agent; return whether nothing is left that must be swept."""
+    """Run the agent; return whether nothing is left that must be swept."""
     folder = call.state.lease(call.key)
     folder.create()
-    machine = _machine(call, is_listening=True)
-    machine.hear()
-    lease = Lease(
+    environment = _environment(call, is_listening=True)
+    environment.handle_signals()
+    lease = OwnLease(
         key=call.key,
         node=os.environ.get("SLURMD_NODENAME") or socket.gethostname(),
         host=socket.gethostname(),
@@ -144,26 +150,26 @@ def _run(call: Call, patience: Patience) -> bool:
         limit_s=call.limit_s,
         grace_s=call.grace_s,
     )
-    machine.say(f"began on {lease.node} for {call.limit_s / 60:g} min")
-    if not Agent(lease, _board(call), machine, patience).run():
+    environment.log(f"began on {lease.node} for {call.limit_s / 60:g} min")
+    if not Agent(lease, _board(call), environment, patience).run():
         return False
     _remove_groups()
     return True
 
 
 def _sweep(call: Call, patience: Patience) -> None:
-    """End what the lease left, and say that it is gone: its agent may not have."""
-    machine, board = _machine(call), _board(call)
-    node = Node(call.key, board, machine, patience)
+    """End what the lease left, and write that it is gone if its agent did not."""
+    environment, board = _environment(call), _board(call)
+    node = Node(call.key, board, environment, patience)
     until_s = time.monotonic() + patience.sweep_grace_s
     while not node.end_all() and time.monotonic() < until_s:
-        machine.wait(patience.poll_s)
+        environment.wait(patience.poll_s)
     node.kill_all()
     _remove_groups()
-    beat = board.beat(call.key)
-    if beat is not None and beat.state is not AgentState.ENDED:
-        gone = replace(beat, beat=beat.beat + 1, state=AgentState.ENDED)
-        board.write_beat(call.key, gone)
+    last = board.heartbeat(call.key)
+    if last is not None and last.state is not AgentState.ENDED:
+        ended = replace(last, beat=last.beat + 1, state=AgentState.ENDED)
+        board.write_heartbeat(call.key, ended)
 
 
 def _remove_groups() -> None:
@@ -177,33 +183,31 @@ def _remove_groups() -> None:
     remove_empty_groups(own_places(), KernelFolders())
 
 
-def _ear(job: JobKey | None, environment: Mapping[str, str]) -> Ear | None:
-    """Return what listens for an agent that is no step itself."""
-    if job is None or "SLURM_STEP_ID" in os.environ:
-        return None
-    return Ear(job.job_id, environment, elapsed_s=time.monotonic)
-
-
-def _machine(call: Call, *, is_listening: bool = False) -> Machine:
+def _environment(call: Call, *, is_listening: bool = False) -> Environment:
     agent = os.environ.get(LAUNCH_AGENT)
     head = this_node(os.environ, launch_agent=Path(agent) if agent else None)
-    environment = scrubbed(os.environ)
-    runner = SubprocessRunner(environment)
+    scrubbed_variables = scrubbed(os.environ)
+    runner = SubprocessRunner(scrubbed_variables)
     job = own_job(os.environ)
-    return Machine(
+    listener = None
+    if is_listening and job is not None and "SLURM_STEP_ID" not in os.environ:
+        listener = PreemptionListener(
+            job.job_id, scrubbed_variables, elapsed_s=time.monotonic
+        )
+    return Environment(
         LocalLauncher(call.state, head, SystemRandom()),
         CommandLine(runner, user=user_name(), timeout_s=_SLURM_TIMEOUT_S),
         own_job=job,
-        ear=_ear(job, environment) if is_listening else None,
+        listener=listener,
         journal=Journal(
             call.state.lease(call.key).log, unix_s=unix_s, elapsed_s=time.monotonic
         ),
     )
 
 
-def _board(call: Call) -> DiskBoard:
+def _board(call: Call) -> Board:
     listing = Listing(time.monotonic)
-    return DiskBoard(call.state, listing, elapsed_s=time.monotonic)
+    return Board(call.state, listing, elapsed_s=time.monotonic)
 
 
 def _number(text: str) -> float:

@@ -20,7 +20,7 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from freetrain.agent.seen import VARIABLE as PATIENCE
+from freetrain.agent.observation import PATIENCE_VARIABLE as PATIENCE
 from freetrain.elastic.files import replaced
 from freetrain.state.database import Ticker
 from freetrain.text import one_line

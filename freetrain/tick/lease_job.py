@@ -6,7 +6,7 @@ import math
 import shlex
 from typing import TYPE_CHECKING
 
-from freetrain.agent.seen import VARIABLE as PATIENCE
+from freetrain.agent.observation import PATIENCE_VARIABLE as PATIENCE
 from freetrain.broker.lease import job_name
 from freetrain.elastic.files import replaced
 from freetrain.errors import BadConfigurationError

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from freetrain.agent.seen import judge
+from freetrain.agent.endings import judge
 from freetrain.config.document import Places
 from freetrain.config.job import parse_job
 from freetrain.errors import BadConfigurationError, BadDataError

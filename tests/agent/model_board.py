@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from freetrain.agent.board import Board
 from freetrain.state.files import Ended
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class ModelBoard:
+class ModelBoard(Board):
     """Holds what files would hold.
 
     Attributes:
@@ -80,13 +81,13 @@ class ModelBoard:
     def is_stop_requested(self, trainer: str, generation: int) -> bool:
         return (trainer, generation) in self.stops
 
-    def beat(self, lease: LeaseKey) -> Heartbeat | None:
+    def heartbeat(self, lease: LeaseKey) -> Heartbeat | None:
         return self.beats.get(lease)
 
     def spare_of(self, lease: LeaseKey) -> str:
         return self.spares.get(lease, "")
 
-    def tell_spare(self, lease: LeaseKey, trainer: str) -> None:
+    def announce_spare(self, lease: LeaseKey, trainer: str) -> None:
         self.spares[lease] = trainer
 
     def is_done(self, trainer: str, *, running_s: float) -> bool:
@@ -97,20 +98,20 @@ class ModelBoard:
         where = (assigned.trainer, assigned.generation)
         return self.made.setdefault(where, assigned) is assigned
 
-    def end(self, trainer: str, ending: Ending) -> bool:
+    def write_ending(self, trainer: str, ending: Ending) -> bool:
         return self.over.setdefault((trainer, ending.generation), ending) is ending
 
-    def compose(self, trainer: str, ending: Ending) -> Ending:
+    def with_outcome(self, trainer: str, ending: Ending) -> Ending:
         said = self.outcomes.get((trainer, ending.generation))
         if said is None:
             return replace(ending, committed_step=self.committed.get(trainer, 0))
         return replace(ending, ended=Ended(said[0]), committed_step=said[1])
 
-    def notice(self, trainer: str, generation: int, lease: LeaseKey) -> None:
+    def write_notice(self, trainer: str, generation: int, lease: LeaseKey) -> None:
         self.told.add((trainer, generation, lease))
 
     def request_stop(self, trainer: str, generation: int) -> None:
         self.stops.add((trainer, generation))
 
-    def write_beat(self, lease: LeaseKey, beat: Heartbeat) -> None:
+    def write_heartbeat(self, lease: LeaseKey, beat: Heartbeat) -> None:
         self.beats[lease] = beat

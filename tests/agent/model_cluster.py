@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from freetrain.agent.agent import Agent
-from freetrain.agent.machine import Marked
-from freetrain.agent.seen import Lease, Mark, Patience
+from freetrain.agent.agent import Agent, OwnLease
+from freetrain.agent.environment import Environment
+from freetrain.agent.marks import Mark, MarkedProcess
+from freetrain.agent.observation import Patience
 from freetrain.broker.lease import LeaseKey
 from freetrain.config.job import Nodes, Stop, TrainerJob
 from freetrain.state.files import BROKER, AgentState, Assigned, Member
@@ -21,9 +22,9 @@ from tests.agent.model_world import ModelWorld
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from signal import Signals
 
     from freetrain.agent.board import Board
-    from freetrain.agent.machine import Signal
 
 STEP_S = 0.1
 TRAINER = "t"
@@ -105,7 +106,7 @@ class ModelCluster:
 
     def add_lease(self, *, limit_s: float = 1e6) -> LeaseKey:
         key = LeaseKey("u", len(self.leases))
-        lease = Lease(
+        lease = OwnLease(
             key=key,
             node=f"n{key.task}",
             host="host",
@@ -115,7 +116,7 @@ class ModelCluster:
         )
         self.leases[key] = ModelLease(key)
         board = cast("Board", Line(self, key))
-        agent = Agent(lease, board, ModelEdge(self, key), PATIENCE)
+        agent = Agent(lease, board, ModelEnvironment(self, key), PATIENCE)
         self.leases[key].agent = agent
         return key
 
@@ -210,8 +211,8 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelEdge:
-    """One lease's edge."""
+class ModelEnvironment(Environment):
+    """The environment of one lease."""
 
     cluster: ModelCluster
     key: LeaseKey
@@ -222,7 +223,7 @@ class ModelEdge:
     def unix_s(self) -> float:
         return self.cluster.now_s
 
-    def is_told_to_leave(self) -> bool:
+    def is_preempted(self) -> bool:
         return self.cluster.leases[self.key].told_s is not None
 
     def launch(
@@ -267,19 +268,18 @@ class ModelEdge:
     def is_spare_ready(self, lease: LeaseKey) -> bool:
         return bool(self.cluster.leases[lease].spare)
 
-    def processes(self) -> tuple[Marked, ...]:
+    def processes(self) -> tuple[MarkedProcess, ...]:
         return tuple(
-            Marked(100 * g + key.task, 0, Mark(key, t, g), is_stopped=key in w.frozen)
+            MarkedProcess(
+                100 * g + key.task, 0, Mark(key, t, g), is_stopped=key in w.frozen
+            )
             for (t, g), w in self.cluster.worlds.items()
             for key in w.ranks
             if key == self.key
         )
 
-    def send(self, signal: Signal) -> None:
-        mark = signal.process.mark
-        self.cluster.worlds[mark.trainer, mark.generation].hear(
-            mark.lease, signal.number
-        )
+    def send(self, process: MarkedProcess, number: Signals) -> None:
+        self.cluster.worlds[process.mark.world].hear(process.mark.lease, number)
 
     def end_lease(self, member: Member) -> None:
         self.cluster.log.append(f"{self.cluster.now_s:.1f} end lease {member.key.task}")
@@ -295,5 +295,5 @@ class ModelEdge:
     def wait(self, seconds: float) -> None:
         del seconds
 
-    def say(self, text: str) -> None:
+    def log(self, text: str) -> None:
         self.cluster.log.append(f"{self.cluster.now_s:.1f} {self.key.task}: {text}")

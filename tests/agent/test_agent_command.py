@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.agent.command import own_job, read_call
-from freetrain.agent.machine import Ear, ear_argv
-from freetrain.agent.seen import Patience, read_patience
+from freetrain.agent.environment import PreemptionListener, listener_argv
+from freetrain.agent.observation import Patience, read_patience
 from freetrain.broker.lease import LeaseKey
 from freetrain.errors import UsageError
 from slurm.records import JobKey
@@ -105,18 +105,18 @@ def test_an_ear_hears_that_its_step_got_term_and_of_nothing_else(
         srun = tmp_path / "srun"
         srun.write_text(f"#!/bin/sh\nexit {status}\n", encoding="ascii")
         srun.chmod(0o755)
-        ear = Ear(1, {"PATH": str(tmp_path)}, elapsed_s=lambda: 0.0)
+        ear = PreemptionListener(1, {"PATH": str(tmp_path)}, elapsed_s=lambda: 0.0)
         ear.has_heard()
         wait_for("the step to end", lambda: ear.has_heard() or not ear.is_listening)
         return ear.has_heard()
 
     assert hears(143)
     assert not hears(1)
-    assert "--jobid=7" in ear_argv(7)
+    assert "--jobid=7" in listener_argv(7)
 
 
 def test_an_ear_without_slurm_hears_nothing(tmp_path: Path) -> None:
-    ear = Ear(1, {"PATH": str(tmp_path)}, elapsed_s=lambda: 0.0)
+    ear = PreemptionListener(1, {"PATH": str(tmp_path)}, elapsed_s=lambda: 0.0)
 
     assert not ear.has_heard()
     assert not ear.is_listening

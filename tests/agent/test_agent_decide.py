@@ -6,15 +6,13 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from freetrain.agent.rules import decide
-from freetrain.agent.seen import (
-    EndOwnJob,
-    GenerationSeen,
-    Launch,
+from freetrain.agent.observation import (
+    Observation,
+    ObservedGeneration,
+    ObservedTrainer,
     Patience,
-    Seen,
-    TrainerSeen,
 )
+from freetrain.agent.rules import EndOwnJob, Launch, decide
 from freetrain.broker.lease import LeaseKey
 from freetrain.state.files import Assigned, Member
 from tests.agent.model_cluster import a_job
@@ -22,9 +20,9 @@ from tests.agent.model_cluster import a_job
 ME, OTHER = LeaseKey("me", 0), LeaseKey("other", 0)
 
 
-def generation(number: int, *keys: LeaseKey) -> GenerationSeen:
+def generation(number: int, *keys: LeaseKey) -> ObservedGeneration:
     members = tuple(Member(key=k, job_id=1, display_id="1", node="n") for k in keys)
-    return GenerationSeen(
+    return ObservedGeneration(
         assigned=Assigned(
             trainer="t",
             generation=number,
@@ -36,13 +34,13 @@ def generation(number: int, *keys: LeaseKey) -> GenerationSeen:
     )
 
 
-def launches(*earlier: GenerationSeen, elastic: bool = True) -> list[int | None]:
-    trainer = TrainerSeen(
+def launches(*earlier: ObservedGeneration, elastic: bool = True) -> list[int | None]:
+    trainer = ObservedTrainer(
         job=structs.replace(a_job("t"), elastic=elastic),
         newest=generation(9, ME),
         earlier=earlier,
     )
-    seen = Seen(me=ME, trainers=(trainer,), peers={})
+    seen = Observation(me=ME, trainers=(trainer,), peers={})
     actions = decide(seen, Patience(), ages_s={})
     return [action.after for action in actions if isinstance(action, Launch)]
 
@@ -60,8 +58,8 @@ def test_a_program_that_is_not_elastic_is_never_launched_ahead() -> None:
 
 def test_a_lease_that_is_still_a_member_does_not_leave_before_its_time_is_up() -> None:
     member = replace(generation(9, OTHER, ME), is_over=True)
-    trainer = TrainerSeen(job=a_job("t"), newest=member, must_leave=True)
-    seen = Seen(me=ME, trainers=(trainer,), peers={}, leaving_s=1.0, bound_s=5.0)
+    trainer = ObservedTrainer(job=a_job("t"), newest=member, must_leave=True)
+    seen = Observation(me=ME, trainers=(trainer,), peers={}, leaving_s=1.0, bound_s=5.0)
 
     actions = decide(seen, Patience(), ages_s={})
 

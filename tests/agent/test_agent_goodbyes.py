@@ -6,35 +6,33 @@ from dataclasses import replace
 
 import pytest
 
-from freetrain.agent.rules import decide
-from freetrain.agent.seen import (
-    AskToStop,
-    EndOwnJob,
-    GenerationSeen,
-    Kill,
-    KillRanks,
+from freetrain.agent.observation import (
+    Observation,
+    ObservedGeneration,
+    ObservedTrainer,
+    ObservedWorld,
     Patience,
-    Seen,
-    TrainerSeen,
-    WorldSeen,
 )
+from freetrain.agent.rules import AskToStop, EndOwnJob, Kill, KillRanks, decide
 from freetrain.state.files import Ended
 from tests.agent.model_cluster import TRAINER, ModelCluster, a_job
 from tests.agent.test_agent_decide import ME, OTHER, generation
 
 PATIENCE = Patience(farewell_s=0.3)
-RUNNING = WorldSeen(age_s=9.0)
+RUNNING = ObservedWorld(age_s=9.0)
 
 
-def decided(generation_8: GenerationSeen, *, leaving_s: float | None) -> set[type]:
+def decided(generation_8: ObservedGeneration, *, leaving_s: float | None) -> set[type]:
     """Return the kinds of things done where generation 9 has only the other lease."""
-    trainer = TrainerSeen(
+    trainer = ObservedTrainer(
         job=a_job("t"),
         newest=generation(9, OTHER),
         earlier=(generation_8,),
         must_leave=leaving_s is not None,
     )
-    seen = Seen(me=ME, trainers=(trainer,), peers={}, leaving_s=leaving_s, bound_s=10.0)
+    seen = Observation(
+        me=ME, trainers=(trainer,), peers={}, leaving_s=leaving_s, bound_s=10.0
+    )
     actions = decide(seen, PATIENCE, ages_s={})
     return {type(one) for one in actions} & {AskToStop, EndOwnJob, Kill, KillRanks}
 
@@ -52,7 +50,7 @@ def test_a_lease_does_not_wait_for_what_programs_do_once_they_have_committed(
     outcome: str, said_s: float, *, goes: bool
 ) -> None:
     lingering = replace(
-        generation(8, OTHER, ME), outcome=outcome, said_s=said_s, processes=2
+        generation(8, OTHER, ME), outcome=outcome, outcome_age_s=said_s, processes=2
     )
 
     assert (EndOwnJob in decided(lingering, leaving_s=1.0)) == goes
@@ -65,7 +63,7 @@ def test_ranks_that_linger_are_killed_on_every_node_while_somebody_waits_for_one
         lingering = replace(
             generation(8, OTHER, ME),
             outcome="rescaled",
-            said_s=said_s,
+            outcome_age_s=said_s,
             processes=2,
             notices=frozenset({OTHER} if is_told else ()),
         )
@@ -81,7 +79,7 @@ def test_a_head_that_leaves_kills_what_lingers_after_the_others_have_gone() -> N
         lingering = replace(
             generation(8, ME, OTHER),
             outcome="rescaled",
-            said_s=said_s,
+            outcome_age_s=said_s,
             has_begun=True,
             world=replace(RUNNING, asked_s=1.0),
         )

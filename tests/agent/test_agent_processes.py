@@ -13,15 +13,10 @@ from uuid import uuid4
 
 import pytest
 
-from freetrain.agent.machine import (
-    Marked,
-    StoppedWatch,
-    Sweeper,
-    marked_processes,
-    send,
-)
-from freetrain.agent.seen import Mark, read_mark
+from freetrain.agent.marks import Mark, MarkedProcess, marked_processes, read_mark
+from freetrain.agent.node import StoppedWatch, Sweeper
 from freetrain.broker.lease import LeaseKey
+from freetrain.processes import send_signal
 from tests.cluster.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -55,13 +50,13 @@ class Nursery:
         self.processes.append(process)
         return process
 
-    def found(self) -> tuple[Marked, ...]:
+    def found(self) -> tuple[MarkedProcess, ...]:
         every = marked_processes(uid=os.geteuid(), own_pid=os.getpid())
         return tuple(one for one in every if one.mark.lease == self.key)
 
     def end(self) -> None:
         for one in self.found():
-            send(one, signal.SIGKILL)
+            send_signal(one.pid, signal.SIGKILL, started=one.started)
         for process in self.processes:
             process.wait()
 
@@ -74,8 +69,8 @@ def nursery() -> Iterator[Nursery]:
 
 
 def sweep(nursery: Nursery, sweeper: Sweeper, *, now_s: float) -> None:
-    for one in sweeper.due(nursery.found(), now_s=now_s):
-        send(one.process, one.number)
+    for process, number in sweeper.due(nursery.found(), now_s=now_s):
+        send_signal(process.pid, number, started=process.started)
 
 
 def test_a_marked_process_is_found_with_its_mark(nursery: Nursery) -> None:
@@ -138,8 +133,8 @@ def test_a_stopped_process_is_told_from_others_and_killed_at_once(
 
 def test_only_what_has_been_stopped_all_the_time_is_stuck() -> None:
     watch = StoppedWatch(10.0)
-    stopped = Marked(1, 5, Mark(LeaseKey("u", 0), "t", 1), is_stopped=True)
-    running = Marked(1, 5, stopped.mark)
+    stopped = MarkedProcess(1, 5, Mark(LeaseKey("u", 0), "t", 1), is_stopped=True)
+    running = MarkedProcess(1, 5, stopped.mark)
 
     assert watch.stuck((stopped,), now_s=0.0) == ()
     assert watch.stuck((running,), now_s=5.0) == ()
@@ -152,7 +147,7 @@ def test_what_got_a_cpu_between_two_looks_is_not_stuck() -> None:
     """Members of a pack take turns; most looks may find one of them stopped."""
     watch = StoppedWatch(10.0)
     mark = Mark(LeaseKey("u", 0), "t", 1)
-    seen = [Marked(1, 5, mark, is_stopped=True, switches=n) for n in (3, 4, 4)]
+    seen = [MarkedProcess(1, 5, mark, is_stopped=True, switches=n) for n in (3, 4, 4)]
 
     assert watch.stuck((seen[0],), now_s=0.0) == ()
     assert watch.stuck((seen[1],), now_s=10.0) == ()
@@ -165,7 +160,7 @@ def test_going_on_for_a_moment_is_seen_in_a_process_that_is_stopped(
     process = nursery.start(SLEEP)
     wait_for("the process", nursery.found)
 
-    def stopped() -> Marked:
+    def stopped() -> MarkedProcess:
         process.send_signal(signal.SIGSTOP)
         wait_for("it to stop", lambda: nursery.found()[0].is_stopped)
         return nursery.found()[0]
@@ -185,7 +180,7 @@ def test_a_number_that_another_process_got_meanwhile_is_left_alone(
     wait_for("the process", nursery.found)
     (found,) = nursery.found()
 
-    send(Marked(found.pid, found.started - 1, found.mark), signal.SIGKILL)
+    send_signal(found.pid, signal.SIGKILL, started=found.started - 1)
 
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(0.3)
@@ -196,7 +191,7 @@ def test_vanished_processes_and_strange_names_are_passed_over(tmp_path: Path) ->
         (tmp_path / name).mkdir()
     (tmp_path / "2" / "environ").write_bytes(b"FREETRAIN_LEASE=u-0\0")
 
-    assert marked_processes(uid=os.geteuid(), own_pid=0, proc=tmp_path) == ()
+    assert not [*marked_processes(uid=os.geteuid(), own_pid=0, proc=tmp_path)]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from freetrain.agent.seen import Patience, Pulse
+from freetrain.agent.observation import HeartbeatWatch, Patience
 from freetrain.state.files import AgentState, Heartbeat
 
 PATIENCE = Patience(silent_s=10.0, ready_patience_s=20.0)
@@ -12,15 +12,15 @@ def beat(number: int, *, state: AgentState = AgentState.IDLE) -> Heartbeat:
     return Heartbeat(beat=number, t=0.0, node="n", host="h", pid=1, state=state)
 
 
-def looked(*times_s: float, number: int | None = 1) -> Pulse:
-    pulse = Pulse(now_s=0.0)
+def looked(*times_s: float, number: int | None = 1) -> HeartbeatWatch:
+    pulse = HeartbeatWatch(now_s=0.0)
     for now_s in times_s:
         pulse.look(None if number is None else beat(number), now_s=now_s)
     return pulse
 
 
 def test_a_heartbeat_that_changes_is_alive() -> None:
-    pulse = Pulse(now_s=0.0)
+    pulse = HeartbeatWatch(now_s=0.0)
     for number in range(30):
         pulse.look(beat(number), now_s=float(number))
 
@@ -55,7 +55,7 @@ def test_time_without_a_look_does_not_count() -> None:
 
 
 def test_one_that_said_goodbye_has_left_and_is_not_lost() -> None:
-    pulse = Pulse(now_s=0.0)
+    pulse = HeartbeatWatch(now_s=0.0)
     for now_s in range(50):
         pulse.look(beat(1, state=AgentState.ENDED), now_s=float(now_s))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from freetrain.agent.seen import is_failure
+from freetrain.agent.endings import is_failure
 from freetrain.config.job import Launch
 from tests.agent.model_cluster import TRAINER, ModelCluster, a_job
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from freetrain.agent.seen import GO_ON, judge
+from freetrain.agent.endings import MAY_RUN, judge
 from freetrain.config.job import Checkpoint, Restart
 from freetrain.state.files import GAVE_UP, Ended, Ending
 from tests.agent.model_cluster import a_job
@@ -20,8 +20,8 @@ RESCALE = replace(CRASH, ended=Ended.RESCALED, was_asked=True)
 
 
 def test_a_trainer_without_failures_goes_on_at_once() -> None:
-    assert judge([], JOB) == GO_ON
-    assert judge([RESCALE, RESCALE], JOB) == GO_ON
+    assert judge([], JOB) == MAY_RUN
+    assert judge([RESCALE, RESCALE], JOB) == MAY_RUN
 
 
 def test_each_failure_in_a_row_doubles_the_wait() -> None:
@@ -61,7 +61,7 @@ def test_a_commit_between_failures_forgives_the_earlier_ones() -> None:
     ],
 )
 def test_what_is_not_the_programs_fault_is_not_counted(ending: Ending) -> None:
-    assert judge([ending] * 9, JOB) == GO_ON
+    assert judge([ending] * 9, JOB) == MAY_RUN
 
 
 def test_a_program_that_stops_unasked_is_not_started_for_ever() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.agent.board import DiskBoard, Listing
+from freetrain.agent.board import Board, Listing
 from freetrain.broker.lease import LeaseKey
 from freetrain.config.job import render_job
 from freetrain.elastic.outcome import Ending as Word
@@ -38,12 +38,12 @@ class Clock:
 
 
 @pytest.fixture
-def board(tmp_path: Path) -> DiskBoard:
+def board(tmp_path: Path) -> Board:
     folder = StateDir(tmp_path).trainer("t")
     folder.create()
     folder.job.write_text(render_job(a_job("t")), encoding="utf-8")
     clock = Clock()
-    return DiskBoard(StateDir(tmp_path), Listing(clock), elapsed_s=clock)
+    return Board(StateDir(tmp_path), Listing(clock), elapsed_s=clock)
 
 
 def assigned(generation: int) -> Assigned:
@@ -63,7 +63,7 @@ def ending(generation: int, **values: object) -> Ending:
     return an_ending(generation, Ended.KILLED, **(plain | values))
 
 
-def test_who_makes_a_generation_first_has_made_it(board: DiskBoard) -> None:
+def test_who_makes_a_generation_first_has_made_it(board: Board) -> None:
     assert board.propose(assigned(1))
     assert not board.propose(assigned(1))
     assert board.propose(assigned(2))
@@ -73,10 +73,10 @@ def test_who_makes_a_generation_first_has_made_it(board: DiskBoard) -> None:
 
 
 def test_an_ending_is_said_once_and_lets_a_waiting_world_go_on(
-    board: DiskBoard, tmp_path: Path
+    board: Board, tmp_path: Path
 ) -> None:
-    assert board.end("t", ending(3))
-    assert not board.end("t", ending(3, exit_code=0))
+    assert board.write_ending("t", ending(3))
+    assert not board.write_ending("t", ending(3, exit_code=0))
 
     assert board.endings("t") == {3}
     assert board.ending("t", 3).exit_code == 1
@@ -84,17 +84,15 @@ def test_an_ending_is_said_once_and_lets_a_waiting_world_go_on(
 
 
 def test_notices_of_leases_are_read_by_their_names(
-    board: DiskBoard, tmp_path: Path
+    board: Board, tmp_path: Path
 ) -> None:
-    board.notice("t", 4, KEY)
+    board.write_notice("t", 4, KEY)
     (StateDir(tmp_path).trainer("t").notices / "..nonsense").touch()
 
     assert board.notices("t") == {(4, KEY)}
 
 
-def test_a_worlds_own_word_goes_into_its_ending(
-    board: DiskBoard, tmp_path: Path
-) -> None:
+def test_a_worlds_own_word_goes_into_its_ending(board: Board, tmp_path: Path) -> None:
     run = StateDir(tmp_path).trainer("t").run
     outcome = Outcome(
         ending=Word.RESCALED,
@@ -106,7 +104,7 @@ def test_a_worlds_own_word_goes_into_its_ending(
     )
     write_outcome(run, outcome)
 
-    found = board.compose("t", ending(1))
+    found = board.with_outcome("t", ending(1))
 
     assert board.outcome("t", 1) == "rescaled"
     assert (found.ended, found.step, found.committed_step) == (Ended.RESCALED, 9, 8)
@@ -115,7 +113,7 @@ def test_a_worlds_own_word_goes_into_its_ending(
 
 @pytest.mark.parametrize("text", ["{", '{"outcome": "well"}'])
 def test_a_word_that_makes_no_sense_is_none(
-    board: DiskBoard, tmp_path: Path, text: str
+    board: Board, tmp_path: Path, text: str
 ) -> None:
     """A trainer must not stand still for ever because of a damaged file."""
     run = StateDir(tmp_path).trainer("t").run
@@ -123,21 +121,21 @@ def test_a_word_that_makes_no_sense_is_none(
     run.outcome(1).write_text(text)
 
     assert board.outcome("t", 1) == ""
-    assert board.compose("t", ending(1)) == ending(1)
+    assert board.with_outcome("t", ending(1)) == ending(1)
 
 
 def test_a_word_that_cannot_be_read_now_is_not_taken_for_none(
-    board: DiskBoard, tmp_path: Path
+    board: Board, tmp_path: Path
 ) -> None:
     run = StateDir(tmp_path).trainer("t").run
     run.outcome(1).mkdir(parents=True)
 
     with pytest.raises(OSError, match="directory"):
-        board.compose("t", ending(1))
+        board.with_outcome("t", ending(1))
 
 
 def test_what_is_safe_of_a_world_without_a_word_is_told_by_its_checkpoints(
-    board: DiskBoard, tmp_path: Path
+    board: Board, tmp_path: Path
 ) -> None:
     run = StateDir(tmp_path).trainer("t").run
     run.create()
@@ -145,10 +143,10 @@ def test_what_is_safe_of_a_world_without_a_word_is_told_by_its_checkpoints(
     for name in names:
         (run.checkpoints / f"{name}.npz").touch()
 
-    assert board.compose("t", ending(2)).committed_step == 40
+    assert board.with_outcome("t", ending(2)).committed_step == 40
 
 
-def test_new_files_are_seen_in_the_next_look(board: DiskBoard, tmp_path: Path) -> None:
+def test_new_files_are_seen_in_the_next_look(board: Board, tmp_path: Path) -> None:
     run = StateDir(tmp_path).trainer("t").run
     run.create()
     for generation in range(1, 200):
@@ -158,7 +156,7 @@ def test_new_files_are_seen_in_the_next_look(board: DiskBoard, tmp_path: Path) -
 
 
 def test_another_trainer_of_the_same_name_is_not_taken_for_the_first(
-    board: DiskBoard, tmp_path: Path
+    board: Board, tmp_path: Path
 ) -> None:
     board.propose(assigned(1))
     assert board.generations("t") == (1,)
@@ -175,9 +173,7 @@ def test_another_trainer_of_the_same_name_is_not_taken_for_the_first(
     assert board.assigned("t", 1).reason == "another"
 
 
-def test_a_file_that_is_none_is_refused_by_name(
-    board: DiskBoard, tmp_path: Path
-) -> None:
+def test_a_file_that_is_none_is_refused_by_name(board: Board, tmp_path: Path) -> None:
     StateDir(tmp_path).trainer("t").assignment(1).write_text("{", encoding="utf-8")
 
     with pytest.raises(UnreadableFileError, match=r"0000000001\.json"):
@@ -185,6 +181,6 @@ def test_a_file_that_is_none_is_refused_by_name(
 
 
 def test_a_trainer_without_limits_is_done_when_its_program_says_so(
-    board: DiskBoard,
+    board: Board,
 ) -> None:
     assert not board.is_done("t", running_s=1e9)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from freetrain.agent.rules import drafted, judged
-from freetrain.agent.seen import WriteEnding
+from freetrain.agent.endings import WriteEnding, complete_ending, draft_ending
 from freetrain.state.files import Ended, Ending
 
 
@@ -52,5 +51,5 @@ def test_what_is_known_already_stands() -> None:
 
 
 def _ended(action: WriteEnding, *, elastic: bool) -> Ending:
-    draft = drafted(action, author="a-lease-0", unix_s=100.0)
-    return judged(draft, action, elastic=elastic)
+    draft = draft_ending(action, author="a-lease-0", unix_s=100.0)
+    return complete_ending(draft, action, elastic=elastic)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from freetrain.agent.board import DiskBoard, Listing
+from freetrain.agent.board import Board, Listing
 from freetrain.config.job import render_job
 from freetrain.state.files import Ended, StateDir
 from tests.agent.model_cluster import PATIENCE, TRAINER, ModelCluster, a_job
@@ -58,8 +58,8 @@ def _launched(*, hangs: bool) -> ModelCluster:
     return cluster
 
 
-def _board(path: Path) -> DiskBoard:
+def _board(path: Path) -> Board:
     folder = StateDir(path).trainer(TRAINER)
     folder.create()
     folder.job.write_text(render_job(a_job()), encoding="utf-8")
-    return DiskBoard(StateDir(path), Listing(lambda: 0.0), elapsed_s=lambda: 0.0)
+    return Board(StateDir(path), Listing(lambda: 0.0), elapsed_s=lambda: 0.0)

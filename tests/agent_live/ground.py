@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from freetrain.agent.seen import VARIABLE, read_mark
+from freetrain.agent.marks import read_mark
+from freetrain.agent.observation import PATIENCE_VARIABLE
 from freetrain.broker.lease import LeaseKey, job_name
 from freetrain.config.job import (
     Checkpoint,
@@ -80,7 +81,7 @@ class Ground:
         agent = f'"$1" "$task" "$2" {GRACE_S}'
         path.write_text(
             f"#!/bin/sh\nexport PATH='{os.environ['PATH']}' HOME='{Path.home()}'\n"
-            f"export {VARIABLE}={PATIENCE} PYTHONPATH='{TOP}'\n"
+            f"export {PATIENCE_VARIABLE}={PATIENCE} PYTHONPATH='{TOP}'\n"
             f"task=${{SLURM_ARRAY_TASK_ID:-0}}\ntrap : TERM\n"
             f"{python} {self.state.path} {agent} && exit 0\n"
             f'{python} sweep {self.state.path} "$1" "$task"\nexit 0\n',

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec import structs
 
-from freetrain.agent.machine import marked_processes, send
+from freetrain.agent.marks import marked_processes
 from freetrain.elastic.files import Clock
 from freetrain.elastic.outcome import Ending, Outcome, read_outcome
 from freetrain.launch.local import LocalLauncher, this_node
 from freetrain.pack.pack import read_record
 from freetrain.pack.processes import this_packer
 from freetrain.pack.run import pack_id, sweep
+from freetrain.processes import send_signal
 from freetrain.state.files import StateDir
 from tests.launch.ended_worlds import wait
 from tests.launch.launch_records import job, request
@@ -135,7 +136,7 @@ def test_what_a_kill_leaves_is_found_by_the_lease_s_marks(place: PackPlace) -> N
     assert len(left) == 2
     assert {(one.mark.trainer, one.mark.generation) for one in ours} == {("digits", 3)}
     for one in ours:
-        send(one, SIGKILL)
+        send_signal(one.pid, SIGKILL, started=one.started)
     until(lambda: not place.stage.processes())
 
 

@@ -14,7 +14,8 @@ from uuid import uuid4
 
 import pytest
 
-from freetrain.agent.machine import Marked, StoppedWatch, marked_processes
+from freetrain.agent.marks import MarkedProcess, marked_processes
+from freetrain.agent.node import StoppedWatch
 from freetrain.pack.processes import tell
 from freetrain.pack.shares import DutyCycle
 
@@ -28,14 +29,14 @@ LOOKS = 20
 
 
 @pytest.fixture
-def spinning() -> Iterator[Callable[[], list[Marked]]]:
+def spinning() -> Iterator[Callable[[], list[MarkedProcess]]]:
     """Look at two processes with a lease's marks; the first has a small share."""
     lease = f"{uuid4()}-0"
     marks = {"FREETRAIN_LEASE": lease, "FREETRAIN_WORLD": "t/1"}
     both = [subprocess.Popen(SPIN, env=marks) for _ in range(2)]  # noqa: S603
     pids = [process.pid for process in both]
 
-    def look() -> list[Marked]:
+    def look() -> list[MarkedProcess]:
         every = marked_processes(uid=os.geteuid(), own_pid=os.getpid())
         found = {process.pid: process for process in every}
         return [found[pid] for pid in pids]
@@ -67,7 +68,7 @@ def taking_turns(cycle: DutyCycle) -> Iterator[None]:
 
 
 def test_a_member_that_is_stopped_in_every_look_is_not_stuck(
-    spinning: Callable[[], list[Marked]],
+    spinning: Callable[[], list[MarkedProcess]],
 ) -> None:
     cycle, watch = DutyCycle(1, tell), StoppedWatch(PATIENCE_S)
     for name, process in zip("ab", spinning(), strict=True):

@@ -1,0 +1,377 @@
+"""What an agent knows when it decides; all ages are on its own clock, in seconds.
+
+The agent makes one ``Observation`` in each turn from files, heartbeats and processes;
+``rules`` decides by nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+from freetrain.agent.endings import MAY_RUN
+from freetrain.errors import UsageError
+from freetrain.state.files import AgentState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from freetrain.agent.endings import Verdict
+    from freetrain.broker.lease import LeaseKey
+    from freetrain.config.job import TrainerJob
+    from freetrain.state.files import Assigned, Heartbeat, Member
+
+PATIENCE_VARIABLE = "FREETRAIN_AGENT_PATIENCE"
+"""Other times for an agent to go by; tests and the demo are less patient."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long an agent waits, and for what.
+
+    Attributes:
+        poll_s: Between two turns.
+        beat_s: Between two heartbeats.
+        scan_s: Between two looks at the processes of the node.
+        silent_s: A lease whose heartbeat does not change for so long is lost.
+        stuck_s: A process that is stopped for so long is stuck.
+        ready_patience_s: For a member's first heartbeat.
+        ahead_patience_s: For a world that was launched ahead to be ready.
+        begin_patience_s: For an elastic program to begin, from its launch on. Its
+            imports take minutes on some file systems; an mpirun whose ranks end at
+            once may wait for them for ever.
+        turn_s: Between the moments at which one survivor and the next would act.
+        gather_s: For other leases to get their notice too, before one that leaves makes
+            the next generation: Slurm takes several at once.
+        farewell_s: For ranks of a world that has committed to end by themselves,
+            where a lease of it leaves; three times as long for its daemons.
+        rescue_s: For a world whose head is lost to commit and end.
+        idle_s: Without work, before the lease is given back.
+        sweep_grace_s: Between TERM and KILL for processes of a world that is over.
+    """
+
+    poll_s: float = 0.1
+    beat_s: float = 1.0
+    scan_s: float = 1.0
+    silent_s: float = 10.0
+    stuck_s: float = 10.0
+    ready_patience_s: float = 20.0
+    ahead_patience_s: float = 30.0
+    begin_patience_s: float = 600.0
+    turn_s: float = 1.0
+    gather_s: float = 0.15
+    farewell_s: float = 0.3
+    rescue_s: float = 2.0
+    idle_s: float = 900.0
+    sweep_grace_s: float = 2.0
+
+
+def read_patience(text: str) -> Patience:
+    """Return the defaults, changed as *text* says: ``silent_s=3,stuck_s=3``.
+
+    Raises:
+        UsageError: A name is unknown, or a time is not above 0.
+    """
+    known = {field.name for field in fields(Patience)}
+    chosen = {}
+    for word in filter(None, text.split(",")):
+        name, _, value = word.partition("=")
+        if name not in known:
+            raise _wrong(word, f"names are {', '.join(sorted(known))}")
+        try:
+            chosen[name] = float(value)
+        except ValueError:
+            chosen[name] = math.nan
+        if not 0 < chosen[name] < math.inf:
+            raise _wrong(word, "times are seconds above 0")
+    return Patience(**chosen)
+
+
+def _wrong(word: str, why: str) -> UsageError:
+    return UsageError(
+        f"{PATIENCE_VARIABLE} says {word[:80]!r}: {why}. The agent did not start; "
+        f"correct the variable, or unset it."
+    )
+
+
+# ----------------------------------------------------------------------
+# Other leases, by their heartbeats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """A lease as its heartbeat shows it.
+
+    Attributes:
+        beat: The last heartbeat; None before the first.
+        silent_s: For how long it has been watched without changing.
+        has_beaten: Whether it changed while it was watched, so that its agent is up.
+    """
+
+    beat: Heartbeat | None = None
+    silent_s: float = 0.0
+    has_beaten: bool = False
+
+    @property
+    def state(self) -> AgentState | None:
+        """What its agent says that it does."""
+        return None if self.beat is None else self.beat.state
+
+    @property
+    def has_left(self) -> bool:
+        """Whether its agent said that it ends."""
+        return self.state is AgentState.ENDED
+
+    def is_lost(self, patience: Patience) -> bool:
+        """Tell whether it has been silent for too long, or never came."""
+        if self.has_left:
+            return False
+        came = self.beat is not None
+        limit_s = patience.silent_s if came else patience.ready_patience_s
+        return self.silent_s >= limit_s
+
+
+_LONGEST_STEP_S = 2.0
+
+
+class HeartbeatWatch:
+    """Watches the heartbeat of one lease.
+
+    Silence is added up from look to look, and one step counts no more than two
+    seconds: an agent that was frozen itself must not take the others for dead when
+    it wakes up.
+    """
+
+    def __init__(self, *, now_s: float) -> None:
+        """Begin to watch at *now_s*."""
+        self.peer = Peer()
+        self._looked_s = now_s
+
+    def look(self, beat: Heartbeat | None, *, now_s: float) -> None:
+        """Take note of the heartbeat as it was found at *now_s*."""
+        before = self.peer
+        step_s = min(max(0.0, now_s - self._looked_s), _LONGEST_STEP_S)
+        self._looked_s = now_s
+        if beat is not None and _identity(beat) != _identity(before.beat):
+            is_change = before.beat is not None
+            self.peer = Peer(beat=beat, has_beaten=before.has_beaten or is_change)
+            return
+        self.peer = Peer(
+            beat=before.beat,
+            silent_s=before.silent_s + step_s,
+            has_beaten=before.has_beaten,
+        )
+
+    def skip(self, *, now_s: float) -> None:
+        """Count the time until *now_s* as no silence: nothing could be read."""
+        self._looked_s = now_s
+
+
+def _identity(beat: Heartbeat | None) -> tuple[int, int] | None:
+    return None if beat is None else (beat.pid, beat.beat)
+
+
+# ----------------------------------------------------------------------
+# Worlds, generations and trainers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedWorld:
+    """A world that this agent launched.
+
+    Attributes:
+        age_s: Since its launch.
+        after: The generation it waits for before it trains, if any.
+        asked_s: Since it was asked to stop; None if it was not.
+        killed_s: Since it was killed; None if it was not.
+        exit_s: Since its launcher was first seen gone; None while it runs.
+        exit_code: The launcher's exit status.
+        lingers: Whether clients of its steps are left, where the launcher is gone.
+    """
+
+    age_s: float
+    after: int | None = None
+    asked_s: float | None = None
+    killed_s: float | None = None
+    exit_s: float | None = None
+    exit_code: int | None = None
+    lingers: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedSpare:
+    """This lease's spare: the process from which ranks of a trainer are forked.
+
+    Attributes:
+        trainer: The trainer.
+        generation: The generation beside which it was started.
+        is_asked: Whether it was asked to make no more ranks.
+    """
+
+    trainer: str
+    generation: int
+    is_asked: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedGeneration:
+    """A generation that matters to this agent.
+
+    Attributes:
+        assigned: Its leases.
+        age_s: Since this agent first saw it.
+        is_over: Whether it has an ending.
+        outcome: How its world says that it ended; empty while it says nothing.
+        outcome_age_s: Since this agent first saw the outcome; 0 while there is none.
+        is_ready: Whether its world, launched ahead, waits with all ranks.
+        has_begun: Whether its program left a sign of life, or could not.
+        is_stop_requested: Whether the request to stop is there for its world.
+        notices: Leases that must leave it.
+        processes: How many processes of it this lease has on this node.
+        world: Its world, where this agent launched it.
+    """
+
+    assigned: Assigned
+    age_s: float = 0.0
+    is_over: bool = False
+    outcome: str = ""
+    outcome_age_s: float = 0.0
+    is_ready: bool = False
+    has_begun: bool = False
+    is_stop_requested: bool = False
+    notices: frozenset[LeaseKey] = frozenset()
+    processes: int = 0
+    world: ObservedWorld | None = None
+
+    @property
+    def number(self) -> int:
+        """Its number."""
+        return self.assigned.generation
+
+    @property
+    def has_committed(self) -> bool:
+        """Whether its world says that it ended without an error: all is committed."""
+        return self.outcome not in {"", "failed"}
+
+    def committed_for(self, seconds: float) -> bool:
+        """Tell whether its world said so at least so long ago."""
+        return self.has_committed and self.outcome_age_s >= seconds
+
+    @property
+    def has_members(self) -> bool:
+        """Whether it is to run anywhere."""
+        return bool(self.assigned.members)
+
+    def is_headed_by(self, key: LeaseKey) -> bool:
+        """Tell whether the agent of *key* launches it."""
+        head = self.assigned.head
+        return head is not None and head.key == key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedTrainer:
+    """A trainer of which this lease has a part.
+
+    Attributes:
+        job: Its job file.
+        newest: Its newest generation.
+        earlier: Generations before it that are not over, or whose world this agent
+            still has, ascending.
+        previous: The generation right before the newest; None where there is none.
+        verdict: Whether it is to be launched again.
+        failed: Its newest generation that failed; 0 for none.
+        is_done: Whether its work is done.
+        since_end_s: Since this agent first saw its newest ending.
+        must_leave: Whether this lease must leave it, for another or for good.
+        unix_s: Now, for the files.
+    """
+
+    job: TrainerJob
+    newest: ObservedGeneration
+    earlier: tuple[ObservedGeneration, ...] = ()
+    previous: Assigned | None = None
+    verdict: Verdict = MAY_RUN
+    failed: int = 0
+    is_done: bool = False
+    since_end_s: float = 0.0
+    must_leave: bool = False
+    unix_s: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.newest.assigned.trainer
+
+    @property
+    def generations(self) -> tuple[ObservedGeneration, ...]:
+        """All that matter, ascending."""
+        return (*self.earlier, self.newest)
+
+    @property
+    def open(self) -> tuple[ObservedGeneration, ...]:
+        """Generations before the newest that are not over."""
+        return tuple(g for g in self.earlier if not g.is_over and g.has_members)
+
+
+# ----------------------------------------------------------------------
+# Everything
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """Everything that an agent knows in one turn.
+
+    Attributes:
+        me: This lease.
+        trainers: Trainers of which this lease has a part.
+        peers: Other leases of their generations.
+        stuck: Trainers and generations with processes on this node that have been
+            stopped for too long.
+        leaving_s: Since this lease had to leave; None if it need not.
+        bound_s: How long leaving may take.
+        idle_s: Since it last had a trainer.
+        ended_leases: Leases whose jobs it has ended already.
+        spare: Its spare, also one that has ended by itself; None without one.
+    """
+
+    me: LeaseKey
+    trainers: tuple[ObservedTrainer, ...] = ()
+    peers: Mapping[LeaseKey, Peer]
+    stuck: frozenset[tuple[str, int]] = frozenset()
+    leaving_s: float | None = None
+    bound_s: float = 30.0
+    idle_s: float = 0.0
+    ended_leases: frozenset[LeaseKey] = frozenset()
+    spare: ObservedSpare | None = None
+
+    def peer(self, key: LeaseKey) -> Peer:
+        """Return what is known of *key*; this lease itself is up."""
+        if key == self.me:
+            return Peer(has_beaten=True)
+        return self.peers.get(key, Peer())
+
+    def is_lost(self, member: Member, patience: Patience) -> bool:
+        """Tell whether *member* is silent; this lease itself never is."""
+        return member.key != self.me and self.peer(member.key).is_lost(patience)
+
+    def occupied_by(self, *, but: str) -> tuple[str, int] | None:
+        """Return the generation of another trainer than *but* that has this lease.
+
+        While it is not over, or has processes here, the next one has to wait.
+        """
+        for trainer in self.trainers:
+            for generation in trainer.generations if trainer.name != but else ():
+                has_part = self.me in generation.assigned.keys
+                if (has_part and not generation.is_over) or generation.processes:
+                    return trainer.name, generation.number
+        return None
+
+    def is_leaving(
+        self, trainer: ObservedTrainer, generation: ObservedGeneration, key: LeaseKey
+    ) -> bool:
+        """Tell whether *key* leaves *generation* of *trainer*, or has left."""
+        if key == self.me:
+            return trainer.must_leave
+        leaves = {AgentState.LEAVING, AgentState.ENDED}
+        return self.peer(key).state in leaves or key in generation.notices
