@@ -34,17 +34,17 @@ def document(name: str) -> str:
 
 
 def section(verb: tuple[str, ...]) -> str:
-    """Return what docs/commands.md says under the heading of *verb*."""
-    _, found, rest = document("docs/commands.md").partition(
+    """Return what docs/guide/commands.md says under the heading of *verb*."""
+    _, found, rest = document("docs/guide/commands.md").partition(
         f"\n## `freetrain {' '.join(verb)}`"
     )
-    assert found, f"docs/commands.md has no heading for {verb}"
+    assert found, f"docs/guide/commands.md has no heading for {verb}"
     return rest.split("\n## ")[0]
 
 
 @pytest.mark.parametrize("verb", verbs())
 def test_every_verb_is_in_the_list_of_commands(verb: tuple[str, ...]) -> None:
-    assert f"| `freetrain {' '.join(verb)}` |" in document("docs/commands.md")
+    assert f"| `freetrain {' '.join(verb)}` |" in document("docs/guide/commands.md")
 
 
 @pytest.mark.parametrize("verb", verbs())
@@ -56,7 +56,7 @@ def test_every_option_is_documented_with_its_verb(verb: tuple[str, ...]) -> None
 
 
 def test_the_readme_points_at_the_list_of_commands() -> None:
-    assert "](docs/commands.md)" in document("README.md")
+    assert "](docs/guide/commands.md)" in document("README.md")
 
 
 @pytest.mark.parametrize("path", documents(), ids=lambda path: path.name)

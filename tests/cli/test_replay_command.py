@@ -222,7 +222,7 @@ def test_help_and_document_name_every_policy(
 ) -> None:
     run("replay", "-h", cwd=tmp_path)
     shown = capsys.readouterr().out
-    document = Path(__file__).parents[2] / "docs" / "commands.md"
+    document = Path(__file__).parents[2] / "docs" / "guide" / "commands.md"
     (row,) = re.findall(r"\| `--policy NAME` .*", document.read_text())
 
     for name in POLICY_NAMES:

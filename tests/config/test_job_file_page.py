@@ -19,7 +19,7 @@ Rows = dict[tuple[str, str], str]
 
 def page(title: str) -> str:
     """Return the part of the page under the heading *title*."""
-    text = (DOCS / "job-file.md").read_text()
+    text = (DOCS / "guide" / "job-file.md").read_text()
     _, _, rest = text.partition(f"\n## {title}\n")
     return rest.split("\n## ")[0]
 
@@ -79,7 +79,7 @@ OF_A_JOB = ("[launch]", "[quality]")
 
 
 def examples() -> list[str]:
-    text = (DOCS / "job-file.md").read_text()
+    text = (DOCS / "guide" / "job-file.md").read_text()
     blocks = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
     start = 'name = "a"\ncommand = "b"\nnodes = { max = 1 }\n'
     return [

@@ -11,7 +11,7 @@ from freetrain.config.job import TrainerJob
 from freetrain.errors import BadConfigurationError
 from tests.config.job_files import LEAST, PLACES, WHOLE, pack_file, parse, with_line
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "job-file.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "guide" / "job-file.md"
 MANY_GRES = ",".join(f"g{k}" for k in range(200))
 
 

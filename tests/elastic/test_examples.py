@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.long
 
 DIGITS = REPOSITORY / "examples" / "digits" / "train.py"
-PAGE = REPOSITORY / "docs" / "training-program.md"
+PAGE = REPOSITORY / "docs" / "guide" / "own-program.md"
 
 needs_digits = pytest.mark.skipif(
     find_spec("sklearn") is None or not DIGITS.exists(),

@@ -8,7 +8,7 @@ from pathlib import Path
 from freetrain.config.document import keys_of, toml_value
 from freetrain.pack.pack import Pack
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "quality-flowcon.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "packs.md"
 ROW = re.compile(r"^\| `([a-z_]+)` \| [^|]+ \| (`[^`]+`|-) \|", re.MULTILINE)
 
 

@@ -67,7 +67,7 @@ def test_they_come_in_the_order_of_their_names() -> None:
 
 
 def test_the_page_has_a_row_for_each() -> None:
-    page = Path(__file__).parents[2] / "docs" / "recorded-curves.md"
+    page = Path(__file__).parents[2] / "docs" / "notes" / "recorded-curves.md"
     table, _, _ = page.read_text("utf-8").partition("## The files")
     rows = re.findall(r"^\| `([a-z0-9-]+)` \|", table, re.MULTILINE)
 
