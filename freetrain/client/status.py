@@ -32,7 +32,13 @@ from freetrain.state.files import (
     read_ending,
     read_heartbeat,
 )
-from freetrain.state.tables import TrainerState, deliveries, leases, past_of, trainers
+from freetrain.state.tables import (
+    TrainerState,
+    deliveries,
+    history_of,
+    leases,
+    trainers,
+)
 from freetrain.tick.history import (
     history_from,
     is_diverging,
@@ -167,11 +173,11 @@ def curves_of(state: StateDir, *, name: str | None, uid: int) -> tuple[Curves, .
 def _curves(connection: sqlite3.Connection, row: TrainerRow) -> Curves | None:
     """Return the curves of *row*; None where this version cannot read its job."""
     job = job_of(row)
-    kept = past_of(connection, row.name, submitted_s=row.submitted_s)
+    kept = history_of(connection, row.name, submitted_s=row.submitted_s)
     if job is None:
         return None
     try:
-        past = None if kept is None else history_from(kept.past)
+        past = None if kept is None else history_from(kept.history)
     except (KeyError, TypeError):  # another release's
         past = None
     scaling = known_from({} if kept is None else kept.scaling)

@@ -657,7 +657,7 @@ def _judged(submission: Submission, found: Found) -> Submitted:
         state=TrainerState.WANTED,
         submitted_s=submission.now_s,
         changed_s=submission.now_s,
-        told_generation=_told(found) if begin is Begin.GO_ON else 0,
+        reported_generation=_told(found) if begin is Begin.GO_ON else 0,
     )
     used = max((one.generation for one in both), default=0)
     left = LeftOver(max(steps, default=None), used)
@@ -665,7 +665,7 @@ def _judged(submission: Submission, found: Found) -> Submitted:
 
 
 def _told(found: Found) -> int:
-    return 0 if found.row is None else found.row.told_generation
+    return 0 if found.row is None else found.row.reported_generation
 
 
 def _keep(

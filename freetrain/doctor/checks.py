@@ -26,15 +26,14 @@ from freetrain.launch.request import CannotLaunchError
 from freetrain.lookahead.base import DEFAULT_FORECASTER
 from freetrain.state.database import (
     Journal,
-    Locking,
     StoreBusyError,
     connect,
     is_local,
-    local_lock,
     prepare_directory,
     read_mounts,
 )
 from freetrain.state.files import StateDir
+from freetrain.state.leader import Locking, local_lock
 from freetrain.text import render_duration
 from freetrain.tick.environment import PYSLURM
 from freetrain.tick.observe import mode_of

@@ -1,6 +1,12 @@
-"""What can go wrong with the state directory, by what to do next.
+"""The database of the state directory: opened safely, written whole, kept up to date.
 
-Each is also the FreeTrainError that gives its exit code.
+``open_store`` checks that the directory is ours alone, connects with a journal that
+works on its file system, and brings the tables to the newest version; ``read_store``
+only looks. ``transaction`` makes changes whole. Which tables there are says ``STEPS``;
+what they keep says ``state.tables``.
+
+Errors tell the caller what to do next. Each is also the FreeTrainError that gives its
+exit code.
 
 StoreError
 ├── StoreBusyError      75  ask again: another tick or command is at work
@@ -12,14 +18,11 @@ StoreError
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
 import re
 import sqlite3
 import stat
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,11 +38,9 @@ from freetrain.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-
-# ----------------------------------------------------------------------
-# What can go wrong with the state directory, by what to do next.
+DATABASE = "state.sqlite"
 
 
 class StoreError(FreeTrainError):
@@ -47,7 +48,7 @@ class StoreError(FreeTrainError):
 
 
 class StoreBusyError(StoreError, TryLaterError):
-    """Another process has the state, or has taken over our turn."""
+    """Another process has the state, or has taken over the leader lock."""
 
     exit_code = TryLaterError.exit_code
 
@@ -65,7 +66,7 @@ class StoreUnwritableError(StoreError, CannotWriteError):
 
 
 class StoreUnsafeError(StoreError, BadConfigurationError):
-    """The place belongs to somebody else, or others can reach into it."""
+    """The place belongs to another user, or others can reach into it."""
 
     exit_code = BadConfigurationError.exit_code
 
@@ -77,17 +78,91 @@ class StoreDamagedError(StoreError, BadDataError):
 
 
 # ----------------------------------------------------------------------
-# The state directory: ours, and nobody else's.
-
-DATABASE = "state.sqlite"
-LOCK = "tick.lock"
+# Opening: the directory is checked, the database connected and migrated
 
 
-def prepare_directory(path: Path, *, uid: int) -> None:
-    """Create *path*, or check that it and all in it is safe to use.
+@contextmanager
+def open_store(
+    path: Path, *, uid: int, wait_s: float = 5.0, allow_wal: bool | None = None
+) -> Iterator[sqlite3.Connection]:
+    """Open the state in directory *path*, made or brought up to date as needed.
 
     Args:
         path: The state directory.
+        uid: Our own user number.
+        wait_s: How long to wait for another process's transaction.
+        allow_wal: Whether the directory is on a local file system; None to find
+            out, and to assume a network one in doubt.
+
+    Raises:
+        StoreError: One of its kinds; nothing was changed.
+    """
+    prepare_directory(path, uid=uid)
+    if allow_wal is None:
+        allow_wal = is_local(path.resolve(), mounts=read_mounts())
+    connection = connect(path / DATABASE, wait_s=wait_s, allow_wal=allow_wal)
+    try:
+        migrate(connection)
+        yield connection
+    finally:
+        connection.close()
+
+
+def has_state(path: Path) -> bool:
+    """Tell whether directory *path* has a state; doctor and cron make one without."""
+    return (path / DATABASE).exists()
+
+
+def check_exists(path: Path) -> None:
+    """Raise a StoreMissingError where directory *path* has no state."""
+    if not has_state(path):
+        raise StoreMissingError(
+            f"there is no state in {path} yet, and so no trainer. Nothing was done. "
+            f"Submit a trainer first, or name the configuration that you use with "
+            f"--config."
+        )
+
+
+@contextmanager
+def read_store(
+    path: Path, *, uid: int, wait_s: float = 5.0
+) -> Iterator[sqlite3.Connection]:
+    """Open the state in directory *path* for reading; nothing is made or changed.
+
+    A state that an older FreeTrain made is copied into memory and brought up to date
+    there, so that a command need not wait for the next tick after an upgrade.
+
+    Args:
+        path: The state directory.
+        uid: Our own user number.
+        wait_s: How long to wait for another process's transaction.
+
+    Raises:
+        StoreMissingError: There is no state.
+        StoreError: It is unsafe, damaged, a newer one's, or cannot be read.
+    """
+    check_exists(path)
+    check_directory(path, uid=uid)
+    with closing(connect_reading(path / DATABASE, wait_s=wait_s)) as connection:
+        check_version(connection)
+        if version(connection) == len(STEPS):
+            yield connection
+            return
+        with closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
+            connection.backup(copy)
+            migrate(copy)
+            yield copy
+
+
+# ----------------------------------------------------------------------
+# The directory: ours, and closed to all others
+
+
+def prepare_directory(path: Path, *, uid: int) -> None:
+    """Create the state directory *path*, or check that it is safe to use.
+
+    Args:
+        path: The directory.
         uid: Our own user number.
 
     Raises:
@@ -168,7 +243,64 @@ def create_private(path: Path) -> None:
 
 
 # ----------------------------------------------------------------------
-# The connection: a journal that works here, whole transactions, clear errors.
+# Whether the directory is on a file system of this machine alone
+
+MOUNTS = Path("/proc/self/mountinfo")
+
+_LOCAL = frozenset(
+    {
+        *("bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "jfs", "overlay"),
+        *("ramfs", "reiserfs", "tmpfs", "xfs", "zfs"),
+    }
+)
+"""Known to be local; all others might be shared, or lie about locks."""
+
+_ESCAPE = re.compile(r"\\([0-7]{3})", re.ASCII)
+
+
+def is_local(folder: Path, *, mounts: str) -> bool:
+    """Tell whether *folder* is certainly on a local file system.
+
+    Args:
+        folder: An absolute path without links, which need not exist.
+        mounts: The text of ``/proc/self/mountinfo``, or nothing.
+    """
+    kinds = dict(_mounted(mounts))  # of two mounts on one folder the later counts
+    for place in (folder, *folder.parents):
+        if str(place) in kinds:
+            return kinds[str(place)] in _LOCAL
+    return False
+
+
+def read_mounts(path: Path = MOUNTS) -> str:
+    """Return the kernel's list of mounts; nothing where it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return ""
+
+
+def _mounted(mounts: str) -> list[tuple[str, str]]:
+    """Return mount points and kinds, as proc(5) describes the lines."""
+    found = []
+    for line in mounts.splitlines():
+        before, mark, after = line.partition(" - ")
+        words, kind = before.split(" "), after.split(" ")[0]
+        if mark and len(words) > _POINT:
+            found.append((_ESCAPE.sub(_character, words[_POINT]), kind))
+    return found
+
+
+_POINT = 4
+"""Place of the mount point in a line."""
+
+
+def _character(found: re.Match[str]) -> str:
+    return chr(int(found[1], 8))
+
+
+# ----------------------------------------------------------------------
+# The connection: a journal that works here, whole transactions, clear errors
 
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _UNWRITABLE = {
@@ -200,8 +332,8 @@ def connect(
     Args:
         path: The file; its directory has been prepared.
         wait_s: How long to wait for another process's transaction.
-        allow_wal: Whether the file system is local. On network ones WAL may seem
-            to work and fail later, on another host.
+        allow_wal: Whether the file system is local. On a network file system WAL
+            may seem to work and fail later, on another host.
         factory: The connection's class, for tests that inject faults.
 
     Raises:
@@ -224,9 +356,9 @@ def connect(
 def connect_reading(path: Path, *, wait_s: float = 5.0) -> sqlite3.Connection:
     """Open the database at *path*, which is there, for reading only.
 
-    SQLite needs to write even to read, beside the database. Where the disk is full
-    or read-only, nobody else writes either, and the database is read as it is: then
-    people need most to see how things stand.
+    Even for reading SQLite writes files beside the database. Where the disk is full
+    or read-only, no other process writes either, and the database is read as it is:
+    then people need most to see how things stand.
 
     Raises:
         StoreError: One of its kinds.
@@ -264,9 +396,9 @@ def _set_up(connection: sqlite3.Connection, *, allow_wal: bool) -> None:
 
 
 def _works(connection: sqlite3.Connection, journal: Journal) -> bool:
-    """Tell whether *journal* works here, by really writing with it.
+    """Tell whether *journal* works here, by writing with it.
 
-    Other ways to fail (busy, full) do not speak against it and are raised.
+    Failures that have other reasons (busy, full) are raised.
     """
     try:
         row = connection.execute(f"PRAGMA journal_mode = {journal}").fetchone()
@@ -274,7 +406,7 @@ def _works(connection: sqlite3.Connection, journal: Journal) -> bool:
             return False
         _probe(connection)
     except sqlite3.OperationalError as error:
-        # Where memory cannot be shared, the first write tells.
+        # Where memory cannot be shared, the first write shows it.
         if _kind(error) in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR}:
             return False
         if _kind(error) == sqlite3.SQLITE_PROTOCOL:
@@ -284,7 +416,7 @@ def _works(connection: sqlite3.Connection, journal: Journal) -> bool:
 
 
 def _probe(connection: sqlite3.Connection) -> None:
-    """Write something that is already so, in a transaction of its own."""
+    """Write the version that is there already, in a transaction of its own."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         found = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -354,112 +486,7 @@ def _translate(error: sqlite3.DatabaseError, path: Path | None) -> Exception:
 
 
 # ----------------------------------------------------------------------
-# Whether a folder is on a file system of this machine alone.
-
-MOUNTS = Path("/proc/self/mountinfo")
-
-_LOCAL = frozenset(
-    {
-        *("bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "jfs", "overlay"),
-        *("ramfs", "reiserfs", "tmpfs", "xfs", "zfs"),
-    }
-)
-"""What is known to be local; all others might be shared, or lie about locks."""
-
-_ESCAPE = re.compile(r"\\([0-7]{3})", re.ASCII)
-
-
-def is_local(folder: Path, *, mounts: str) -> bool:
-    """Tell whether *folder* is certainly on a local file system.
-
-    Args:
-        folder: An absolute path without links, there or not.
-        mounts: What ``/proc/self/mountinfo`` says, empty for nothing.
-    """
-    kinds = dict(_mounted(mounts))  # of two mounts on one place the later counts
-    for place in (folder, *folder.parents):
-        if str(place) in kinds:
-            return kinds[str(place)] in _LOCAL
-    return False
-
-
-def read_mounts(path: Path = MOUNTS) -> str:
-    """Return what the kernel says is mounted; nothing where it does not say."""
-    try:
-        return path.read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError:
-        return ""
-
-
-def _mounted(mounts: str) -> list[tuple[str, str]]:
-    """Return mount points and kinds, as proc(5) describes the lines."""
-    found = []
-    for line in mounts.splitlines():
-        before, mark, after = line.partition(" - ")
-        words, kind = before.split(" "), after.split(" ")[0]
-        if mark and len(words) > _POINT:
-            found.append((_ESCAPE.sub(_character, words[_POINT]), kind))
-    return found
-
-
-_POINT = 4
-"""Place of the mount point in a line."""
-
-
-def _character(found: re.Match[str]) -> str:
-    return chr(int(found[1], 8))
-
-
-# ----------------------------------------------------------------------
-# The lock that keeps two ticks on one host apart.
-
-_TAKEN = {errno.EWOULDBLOCK, errno.EACCES}
-
-
-class Locking(StrEnum):
-    """Whether the file system could lock."""
-
-    LOCKED = "locked"
-    UNSUPPORTED = "unsupported"
-
-
-@contextmanager
-def local_lock(path: Path) -> Iterator[Locking]:
-    """Hold the lock file *path*; the kernel lets go of it when we die.
-
-    Some network file systems refuse to lock; the turn in the database is what then
-    keeps ticks apart, as it does between hosts.
-
-    Yields:
-        Whether there is a lock.
-
-    Raises:
-        StoreBusyError: Another process holds it.
-        StoreUnwritableError: The file cannot be created.
-    """
-    create_private(path)
-    descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        yield _lock(descriptor, path)
-    finally:
-        os.close(descriptor)
-
-
-def _lock(descriptor: int, path: Path) -> Locking:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in _TAKEN:
-            raise StoreBusyError(
-                f"another tick is at work (it holds {path}). Nothing was done; the "
-                f"next tick will go on."
-            ) from error
-        return Locking.UNSUPPORTED
-    return Locking.LOCKED
-
-
-# ----------------------------------------------------------------------
-# The tables, version by version; each step in one transaction with its record.
+# The tables, version by version; each step in one transaction with its version
 
 STEPS: tuple[tuple[str, ...], ...] = (
     (
@@ -615,7 +642,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
         ) STRICT""",
     ),
 )
-"""What takes a state from version i to i + 1. Never change one; add another."""
+"""Step i takes a state from version i to i + 1. Never change a step; add another."""
 
 
 def version(connection: sqlite3.Connection) -> int:
@@ -648,211 +675,10 @@ def migrate(
 
 
 def check_version(connection: sqlite3.Connection, *, known: int = len(STEPS)) -> None:
-    """Refuse a state that is newer than we are.
-
-    Raises:
-        StoreDamagedError: It is.
-    """
+    """Raise a StoreDamagedError for a state that a newer FreeTrain made."""
     found = version(connection)
     if found > known:
         raise StoreDamagedError(
             f"the state is of version {found}, and this FreeTrain knows only "
             f"{known}. Nothing was changed; use the newer FreeTrain."
         )
-
-
-# ----------------------------------------------------------------------
-# Opening the state: one call that checks, connects and migrates.
-
-
-@contextmanager
-def open_store(
-    path: Path, *, uid: int, wait_s: float = 5.0, allow_wal: bool | None = None
-) -> Iterator[sqlite3.Connection]:
-    """Open the state in directory *path*, made or brought up to date as needed.
-
-    Args:
-        path: The state directory.
-        uid: Our own user number.
-        wait_s: How long to wait for another process's transaction.
-        allow_wal: Whether the directory is on a local file system; None to find
-            out, and to take it for a network one in doubt.
-
-    Raises:
-        StoreError: One of its kinds; nothing was changed.
-    """
-    prepare_directory(path, uid=uid)
-    if allow_wal is None:
-        allow_wal = is_local(path.resolve(), mounts=read_mounts())
-    connection = connect(path / DATABASE, wait_s=wait_s, allow_wal=allow_wal)
-    try:
-        migrate(connection)
-        yield connection
-    finally:
-        connection.close()
-
-
-def has_state(path: Path) -> bool:
-    """Tell whether directory *path* has a state; doctor and cron make it without."""
-    return (path / DATABASE).exists()
-
-
-def check_exists(path: Path) -> None:
-    """Refuse a directory *path* without a state, in which there is no trainer.
-
-    Raises:
-        StoreMissingError: There is none.
-    """
-    if not has_state(path):
-        raise StoreMissingError(
-            f"there is no state in {path} yet, and so no trainer. Nothing was done. "
-            f"Submit a trainer first, or name the configuration that you use with "
-            f"--config."
-        )
-
-
-@contextmanager
-def read_store(
-    path: Path, *, uid: int, wait_s: float = 5.0
-) -> Iterator[sqlite3.Connection]:
-    """Open the state in directory *path* to look at it; nothing is made or changed.
-
-    One that an older FreeTrain made is copied into memory and brought up to date
-    there: who only looks need not wait for the next tick after an upgrade.
-
-    Args:
-        path: The state directory.
-        uid: Our own user number.
-        wait_s: How long to wait for another process's transaction.
-
-    Raises:
-        StoreMissingError: There is no state.
-        StoreError: It is unsafe, damaged, a newer one's, or cannot be read.
-    """
-    check_exists(path)
-    check_directory(path, uid=uid)
-    with closing(connect_reading(path / DATABASE, wait_s=wait_s)) as connection:
-        check_version(connection)
-        if version(connection) == len(STEPS):
-            yield connection
-            return
-        with closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
-            connection.backup(copy)
-            migrate(copy)
-            yield copy
-
-
-# ----------------------------------------------------------------------
-# Whose turn it is to tick: one row, which keeps login nodes apart.
-
-
-@dataclass(frozen=True, slots=True)
-class Ticker:
-    """A process that ticks.
-
-    Attributes:
-        host: Name of its host.
-        pid: Its process number.
-        boot_id: Which boot of the host it lives in.
-    """
-
-    host: str
-    pid: int
-    boot_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """A turn.
-
-    Attributes:
-        ticker: Whose it is.
-        expires_s: Until when, Unix time.
-        fence: Its number; later turns have higher ones.
-    """
-
-    ticker: Ticker
-    expires_s: float
-    fence: int
-
-
-def take_turn(
-    connection: sqlite3.Connection,
-    ticker: Ticker,
-    *,
-    now_s: float,
-    for_s: float,
-    is_alive: Callable[[int], bool],
-) -> Turn:
-    """Return a new turn for *ticker*, if nobody else's lasts.
-
-    Args:
-        connection: The state.
-        ticker: Who asks.
-        now_s: Unix time.
-        for_s: How long a tick may take at most, seconds.
-        is_alive: Tells whether a process of this host lives.
-
-    Raises:
-        StoreBusyError: It is somebody else's turn.
-    """
-    with transaction(connection):
-        last = _read(connection)
-        if last is not None and _lasts(last, ticker, now_s, is_alive):
-            raise StoreBusyError(
-                f"process {last.ticker.pid} on {last.ticker.host} is ticking. "
-                f"Nothing was done; the next tick will go on, in "
-                f"{last.expires_s - now_s:.0f} s at the latest."
-            )
-        turn = Turn(ticker, now_s + for_s, 1 if last is None else last.fence + 1)
-        connection.execute(
-            "INSERT OR REPLACE INTO turn VALUES (1, ?, ?, ?, ?, ?)",
-            (ticker.host, ticker.pid, ticker.boot_id, turn.expires_s, turn.fence),
-        )
-    return turn
-
-
-@contextmanager
-def writing(connection: sqlite3.Connection, turn: Turn) -> Iterator[None]:
-    """Make everything inside happen at once, if it still is our turn.
-
-    Raises:
-        StoreBusyError: Somebody has taken over; stop at once.
-        StoreError: It could not be written.
-    """
-    with transaction(connection):
-        last = _read(connection)
-        if last is None or last.fence != turn.fence:
-            raise StoreBusyError(
-                "another tick took over, because this one took too long. Nothing "
-                "was written since; the other one goes on."
-            )
-        yield
-
-
-def end_turn(connection: sqlite3.Connection, turn: Turn) -> None:
-    """Let the next tick begin; the number stays, so that it only ever grows.
-
-    Raises:
-        StoreBusyError: Somebody has taken over already.
-    """
-    with writing(connection, turn):
-        connection.execute("UPDATE turn SET expires_s = 0")
-
-
-def _read(connection: sqlite3.Connection) -> Turn | None:
-    row = connection.execute(
-        "SELECT host, pid, boot_id, expires_s, fence FROM turn"
-    ).fetchone()
-    return None if row is None else Turn(Ticker(*row[:3]), row[3], row[4])
-
-
-def _lasts(
-    last: Turn, ticker: Ticker, now_s: float, is_alive: Callable[[int], bool]
-) -> bool:
-    if now_s >= last.expires_s:
-        return False
-    if last.ticker.host != ticker.host:
-        return True
-    is_same_boot = last.ticker.boot_id == ticker.boot_id
-    return is_same_boot and last.ticker.pid != ticker.pid and is_alive(last.ticker.pid)

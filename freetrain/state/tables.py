@@ -1,11 +1,16 @@
-"""Typed records to rows and back, for tables whose columns are a record's fields."""
+"""The tables of the state: what each keeps, and how its rows are written and read.
+
+Functions that write (``put_…``, ``add_…``, ``forget_…``) do so inside the caller's
+transaction (``database.writing``); those that read raise a ``StoreError`` where the
+state cannot be read. Which columns there are says ``database.STEPS``.
+"""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from freetrain.broker.lease import (
     Intent,
@@ -27,7 +32,7 @@ if TYPE_CHECKING:
 
 
 # ----------------------------------------------------------------------
-# Typed records to rows and back, for tables whose columns are a record's fields.
+# Records to rows and back
 
 
 class Record(Protocol):
@@ -36,9 +41,58 @@ class Record(Protocol):
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
 
-def columns(record: type[Record], *, without: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the names of the fields of *record*, in order."""
-    return tuple(f.name for f in fields(record) if f.name not in without)
+Row = TypeVar("Row", bound=Record)
+
+
+@dataclass(frozen=True, slots=True)
+class Table(Generic[Row]):
+    """A table with a column for each field of a record.
+
+    Attributes:
+        name: As SQL calls it.
+        row: The record, a dataclass.
+        key: The columns that tell rows apart.
+        columns: Columns by field, where their names differ.
+        enums: Enumerations by field; SQLite keeps their texts.
+    """
+
+    name: str
+    row: type[Row]
+    key: tuple[str, ...] = ()
+    columns: Mapping[str, str] = field(default_factory=dict)
+    enums: Mapping[str, type[StrEnum]] = field(default_factory=dict)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The names of the record's fields, in order."""
+        return tuple(part.name for part in fields(self.row))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns, in order of the fields."""
+        return tuple(self.columns.get(name, name) for name in self.fields)
+
+    def put(self, connection: sqlite3.Connection, rows: Iterable[Row]) -> None:
+        """Insert *rows*, or change those there are with the same key."""
+        values = [[getattr(row, name) for name in self.fields] for row in rows]
+        put(connection, self.name, self.names, key=self.key, rows=values)
+
+    def read(
+        self,
+        connection: sqlite3.Connection,
+        *,
+        where: str = "",
+        values: Sequence[object] = (),
+    ) -> tuple[Row, ...]:
+        """Return rows in the order they came in; ``where`` is ours, never input."""
+        rows = select(connection, self.name, self.names, where=where, values=values)
+        return tuple(self._row(row) for row in rows)
+
+    def _row(self, values: tuple[Any, ...]) -> Row:
+        found = dict(zip(self.fields, values, strict=True))
+        for name, enum in self.enums.items():
+            found[name] = enum(found[name])
+        return self.row(**found)
 
 
 def select(
@@ -49,11 +103,7 @@ def select(
     where: str = "",
     values: Sequence[object] = (),
 ) -> list[tuple[Any, ...]]:
-    """Return rows of *table* in the order they came in; ``where`` is ours, never input.
-
-    Raises:
-        StoreError: They could not be read.
-    """
+    """Return columns of *table* in the order its rows came in."""
     order = f"SELECT {', '.join(names)} FROM {table} {where} ORDER BY rowid"  # noqa: S608
     with translated():
         return connection.execute(order, tuple(values)).fetchall()
@@ -77,18 +127,222 @@ def put(
     )
 
 
+def _json(value: Mapping[str, Any]) -> str:
+    return json.dumps(dict(value), separators=(",", ":"))
+
+
 # ----------------------------------------------------------------------
-# Heartbeats as ticks saw them: since when each agent tells the same number.
+# Trainers that users submitted
+
+
+class TrainerState(StrEnum):
+    """What a user wants of a trainer, or how it ended."""
+
+    WANTED = "wanted"
+    PAUSED = "paused"
+    CANCELLED = "cancelled"
+    FINISHED = "finished"
+    FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)
-class SeenBeat:
-    """What was last seen of an agent's heartbeat.
+class TrainerRow:
+    """A submitted trainer.
+
+    Attributes:
+        name: Unique in the state directory.
+        job: Its job.toml as submitted.
+        run_dir: Absolute path of its run directory.
+        changed_s: When its state last changed, Unix time.
+        message: Why it is in this state, for people. Hostile text.
+        reported_generation: Up to which generation events report its rescales.
+    """
+
+    name: str
+    job: str
+    run_dir: str
+    state: TrainerState
+    submitted_s: float
+    changed_s: float
+    message: str = ""
+    reported_generation: int = 0
+
+
+_TRAINERS = Table(
+    "trainers",
+    TrainerRow,
+    key=("name",),
+    columns={"reported_generation": "told_generation"},
+    enums={"state": TrainerState},
+)
+
+
+def put_trainers(connection: sqlite3.Connection, rows: Iterable[TrainerRow]) -> None:
+    """Insert or change trainers."""
+    _TRAINERS.put(connection, rows)
+
+
+def trainers(connection: sqlite3.Connection) -> tuple[TrainerRow, ...]:
+    """Return all trainers, in order of submission."""
+    return _TRAINERS.read(connection)
+
+
+def end_trainer(
+    connection: sqlite3.Connection,
+    name: str,
+    state: TrainerState,
+    *,
+    message: str,
+    now_s: float,
+) -> bool:
+    """Write down how a trainer that was wanted ended.
+
+    Returns:
+        Whether it was wanted still; its user may have been first.
+    """
+    done = connection.execute(
+        "UPDATE trainers SET state = ?, message = ?, changed_s = ? "
+        "WHERE name = ? AND state = ?",
+        (state, message, now_s, name, TrainerState.WANTED),
+    )
+    return done.rowcount == 1
+
+
+def put_reported_generation(
+    connection: sqlite3.Connection, name: str, generation: int
+) -> None:
+    """Write down up to which generation events report a trainer's rescales."""
+    connection.execute(
+        "UPDATE trainers SET told_generation = ? WHERE name = ?", (generation, name)
+    )
+
+
+def remove_trainer(connection: sqlite3.Connection, name: str) -> None:
+    """Forget a trainer; if the name is used again, the new trainer comes last."""
+    connection.execute("DELETE FROM trainers WHERE name = ?", (name,))
+
+
+# ----------------------------------------------------------------------
+# Intents to submit, committed before sbatch is called, and the leases made of them
+
+_INTENTS = Table("intents", Intent, key=("uuid",), enums={"outcome": IntentOutcome})
+_LEASE_FIELDS = tuple(part.name for part in fields(Lease) if part.name != "key")
+_LEASE_COLUMNS = ("uuid", "task", *_LEASE_FIELDS)
+_IS_OVER = "deadline_s < ? AND uuid NOT IN (SELECT uuid FROM leases)"
+
+
+def put_intents(connection: sqlite3.Connection, intents: Iterable[Intent]) -> None:
+    """Insert or change intents."""
+    _INTENTS.put(connection, intents)
+
+
+def intents(
+    connection: sqlite3.Connection, *, ending_after_s: float
+) -> tuple[Intent, ...]:
+    """Return the intents that may still have jobs, the oldest first.
+
+    Those whose deadline is later than *ending_after_s*, Unix time, or of which a
+    lease is still there: Slurm has removed the jobs of all others.
+    """
+    where = (
+        "WHERE deadline_s > ? "
+        "OR uuid IN (SELECT uuid FROM leases WHERE leases.state != ?)"
+    )
+    values = (ending_after_s, LeaseState.GONE)
+    return _INTENTS.read(connection, where=where, values=values)
+
+
+def has_old_intents(connection: sqlite3.Connection, *, before_s: float) -> bool:
+    """Tell whether there are intents for ``forget_intents``."""
+    with translated():
+        order = f"SELECT 1 FROM intents WHERE {_IS_OVER} LIMIT 1"  # noqa: S608 - ours
+        return connection.execute(order, (before_s,)).fetchone() is not None
+
+
+def forget_intents(connection: sqlite3.Connection, *, before_s: float) -> None:
+    """Forget intents whose deadline was earlier and that have no lease any more."""
+    connection.execute(f"DELETE FROM intents WHERE {_IS_OVER}", (before_s,))  # noqa: S608 - ours
+
+
+def put_leases(connection: sqlite3.Connection, leases: Iterable[Lease]) -> None:
+    """Insert or change leases of stored intents."""
+    rows = [
+        [
+            lease.key.uuid,
+            lease.key.task,
+            *(getattr(lease, name) for name in _LEASE_FIELDS),
+        ]
+        for lease in leases
+    ]
+    put(connection, "leases", _LEASE_COLUMNS, key=("uuid", "task"), rows=rows)
+
+
+def leases(
+    connection: sqlite3.Connection, *, ending_after_s: float
+) -> tuple[Lease, ...]:
+    """Return live leases, and gone ones that may turn out alive, the oldest first.
+
+    Gone leases only if their deadline is later than *ending_after_s*, Unix time.
+    """
+    where = "WHERE state != ? OR deadline_s > ?"
+    values = (LeaseState.GONE, ending_after_s)
+    rows = select(connection, "leases", _LEASE_COLUMNS, where=where, values=values)
+    return tuple(_lease(dict(zip(_LEASE_COLUMNS, row, strict=True))) for row in rows)
+
+
+def _lease(row: dict[str, Any]) -> Lease:
+    key = LeaseKey(row.pop("uuid"), row.pop("task"))
+    state, ended = LeaseState(row.pop("state")), row.pop("ended")
+    end = None if ended is None else LeaseEnd(ended)
+    return Lease(key=key, state=state, ended=end, **row)
+
+
+@dataclass(frozen=True, slots=True)
+class OldLease:
+    """A lease that is over, and whose job Slurm has removed.
+
+    Attributes:
+        job_id: Raw number of its job; None where it never had a number of its own.
+    """
+
+    key: LeaseKey
+    job_id: int | None
+
+
+def old_leases(
+    connection: sqlite3.Connection, *, before_s: float, most: int
+) -> tuple[OldLease, ...]:
+    """Return up to *most* leases that are gone, the oldest deadline first.
+
+    Only those whose deadline was before *before_s*, Unix time.
+    """
+    order = (
+        "SELECT uuid, task, job_id FROM leases WHERE state = ? AND deadline_s < ? "
+        "ORDER BY deadline_s LIMIT ?"
+    )
+    with translated():
+        rows = connection.execute(order, (LeaseState.GONE, before_s, most)).fetchall()
+    return tuple(OldLease(LeaseKey(uuid, task), job_id) for uuid, task, job_id in rows)
+
+
+def forget_leases(connection: sqlite3.Connection, keys: Iterable[LeaseKey]) -> None:
+    """Forget leases."""
+    order = "DELETE FROM leases WHERE uuid = ? AND task = ?"
+    connection.executemany(order, [(key.uuid, key.task) for key in keys])
+
+
+# ----------------------------------------------------------------------
+# Heartbeats: since when each agent has shown the same number
+
+
+@dataclass(frozen=True, slots=True)
+class SeenHeartbeat:
+    """An agent's heartbeat as ticks saw it.
 
     Attributes:
         key: Its lease.
-        beat: The number it told.
-        since_s: When it was first seen telling it, Unix time.
+        beat: The number it showed.
+        since_s: When it was first seen to show this number, Unix time.
     """
 
     key: LeaseKey
@@ -96,127 +350,26 @@ class SeenBeat:
     since_s: float
 
 
-def put_beats(connection: sqlite3.Connection, beats: Iterable[SeenBeat]) -> None:
-    """Keep *beats* instead of all that were kept, in the caller's transaction."""
+def put_heartbeats(
+    connection: sqlite3.Connection, heartbeats: Iterable[SeenHeartbeat]
+) -> None:
+    """Keep *heartbeats* instead of all that were kept."""
     connection.execute("DELETE FROM beats")
-    rows = [(one.key.uuid, one.key.task, one.beat, one.since_s) for one in beats]
+    rows = [
+        (seen.key.uuid, seen.key.task, seen.beat, seen.since_s) for seen in heartbeats
+    ]
     connection.executemany("INSERT INTO beats VALUES (?, ?, ?, ?)", rows)
 
 
-def seen_beats(connection: sqlite3.Connection) -> dict[LeaseKey, SeenBeat]:
-    """Return what was kept last, by lease.
-
-    Raises:
-        StoreError: They could not be read.
-    """
+def seen_heartbeats(connection: sqlite3.Connection) -> dict[LeaseKey, SeenHeartbeat]:
+    """Return the heartbeats that were kept last, by lease."""
     rows = select(connection, "beats", ("uuid", "task", "beat", "since_s"))
-    seen = (SeenBeat(LeaseKey(uuid, task), *rest) for uuid, task, *rest in rows)
-    return {one.key: one for one in seen}
+    found = (SeenHeartbeat(LeaseKey(uuid, task), *rest) for uuid, task, *rest in rows)
+    return {seen.key: seen for seen in found}
 
 
 # ----------------------------------------------------------------------
-# Sums over all ticks, for the metrics file.
-
-
-class Counter(StrEnum):
-    """What is summed up."""
-
-    TICKS = "ticks"
-    FAILED_TICKS = "failed ticks"
-    REQUESTS = "requests"
-    LEASES_ASKED = "leases asked for"
-    GENERATIONS = "generations"
-    IDLE_NODE_S = "idle node seconds"
-    LEASED_NODE_S = "leased node seconds"
-    TRAINING_NODE_S = "training node seconds"
-    KEPT_PLANS = "plans kept"
-    LOOKED_S = "seconds until the last look"
-
-
-def add_to_counters(connection: sqlite3.Connection, more: dict[Counter, float]) -> None:
-    """Add to the sums, inside the caller's transaction."""
-    connection.executemany(
-        "INSERT INTO counters (name, value) VALUES (?, ?) "
-        "ON CONFLICT (name) DO UPDATE SET value = value + excluded.value",
-        list(more.items()),
-    )
-
-
-def counters(connection: sqlite3.Connection) -> dict[Counter, float]:
-    """Return all sums; those that nobody added to are 0.
-
-    Raises:
-        StoreError: They could not be read.
-    """
-    found = dict(select(connection, "counters", ("name", "value")))
-    return {one: float(found.get(one, 0.0)) for one in Counter}
-
-
-# ----------------------------------------------------------------------
-# Models that are handed over: written down before anything is done about them.
-
-
-class Stage(StrEnum):
-    """How far a delivery is; each stage is written down before the next begins."""
-
-    REACHED = "reached"  # the target; the checkpoint is yet to be published
-    PUBLISHED = "published"  # the checkpoint is there; the hook is yet to be called
-    CALLING = "calling"  # the hook is about to be called, or was when a tick died
-    DELIVERED = "delivered"  # all is done, however the hook ended
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
-    """One trainer's model, from the moment that its target was reached.
-
-    Attributes:
-        trainer: Its name.
-        submitted_s: Which of its submissions; each is delivered once.
-        stage: How far it is.
-        reached_s: When the value was told, Unix time.
-        step: Steps done then; None where its program does not count them.
-        value: The value that was told.
-        changed_s: When the stage last changed, Unix time.
-        checkpoint: Name of the checkpoint that was published; empty for none.
-        problem: What went wrong last, for people; empty for nothing. Hostile text.
-    """
-
-    trainer: str
-    submitted_s: float
-    stage: Stage
-    reached_s: float
-    step: int | None
-    value: float
-    changed_s: float
-    checkpoint: str = ""
-    problem: str = ""
-
-
-_COLUMNS_deliveries = columns(Delivery)
-
-
-def put_delivery(connection: sqlite3.Connection, delivery: Delivery) -> None:
-    """Insert or change *delivery*, inside the caller's transaction."""
-    row = [getattr(delivery, name) for name in _COLUMNS_deliveries]
-    put(connection, "deliveries", _COLUMNS_deliveries, key=("trainer",), rows=[row])
-
-
-def deliveries(connection: sqlite3.Connection) -> dict[tuple[str, float], Delivery]:
-    """Return all deliveries, by trainer and submission.
-
-    Raises:
-        StoreError: They could not be read.
-    """
-    rows = select(connection, "deliveries", _COLUMNS_deliveries)
-    read = (
-        Delivery(**dict(zip(_COLUMNS_deliveries, row, strict=True))) for row in rows
-    )
-    found = (replace(one, stage=Stage(one.stage)) for one in read)
-    return {(one.trainer, one.submitted_s): one for one in found}
-
-
-# ----------------------------------------------------------------------
-# What happened, for the caps over time and for whoever opens the store.
+# Events, for the caps over time and for whoever opens the database
 
 
 class EventKind(StrEnum):
@@ -239,7 +392,6 @@ class Event:
 
     Attributes:
         at_s: When, Unix time.
-        kind: What.
         subject: The trainer, lease or hole it happened to.
         leases: How many leases it was about.
         detail: More, for people. May hold hostile text.
@@ -252,32 +404,28 @@ class Event:
     detail: str = ""
 
 
-_COLUMNS_events = columns(Event)
+_EVENTS = Table("events", Event)
 
 
 def add_events(connection: sqlite3.Connection, events: Iterable[Event]) -> None:
-    """Add events, inside the caller's transaction."""
+    """Add events."""
+    names = _EVENTS.names
     connection.executemany(
-        f"INSERT INTO events ({', '.join(_COLUMNS_events)}) VALUES (?, ?, ?, ?, ?)",  # noqa: S608
-        [[getattr(event, name) for name in _COLUMNS_events] for event in events],
+        f"INSERT INTO events ({', '.join(names)}) VALUES (?, ?, ?, ?, ?)",  # noqa: S608
+        [[getattr(event, name) for name in names] for event in events],
     )
 
 
 def drop_events(connection: sqlite3.Connection, *, before_s: float) -> None:
-    """Forget what is older than *before_s*, inside the caller's transaction."""
+    """Forget events that are older than *before_s*."""
     connection.execute("DELETE FROM events WHERE at_s < ?", (before_s,))
 
 
 def pace(connection: sqlite3.Connection, *, since_s: float) -> Pace:
-    """Return what happened lately, as the caps count it.
+    """Return how many leases came and went lately, as the caps count them.
 
-    Args:
-        connection: The state.
-        since_s: Churn counts from then on, Unix time; failed starts since the last
-            start that worked.
-
-    Raises:
-        StoreError: It could not be read.
+    Churn counts from *since_s*, Unix time; failed starts since the last start that
+    worked.
     """
     churn = (since_s, EventKind.ASKED, EventKind.GAVE_UP)
     failed = (EventKind.FAILED_START, EventKind.STARTED)
@@ -294,85 +442,328 @@ def pace(connection: sqlite3.Connection, *, since_s: float) -> Pace:
 
 
 # ----------------------------------------------------------------------
-# What was learned of nodes, and what was expected of leases, from tick to tick.
+# Sums over all ticks, for the metrics file
+
+
+class Counter(StrEnum):
+    """What is summed up."""
+
+    TICKS = "ticks"
+    FAILED_TICKS = "failed ticks"
+    REQUESTS = "requests"
+    LEASES_ASKED = "leases asked for"
+    GENERATIONS = "generations"
+    IDLE_NODE_S = "idle node seconds"
+    LEASED_NODE_S = "leased node seconds"
+    TRAINING_NODE_S = "training node seconds"
+    KEPT_PLANS = "plans kept"
+    LOOKED_S = "seconds until the last look"
+
+
+def add_to_counters(connection: sqlite3.Connection, more: dict[Counter, float]) -> None:
+    """Add to the sums."""
+    connection.executemany(
+        "INSERT INTO counters (name, value) VALUES (?, ?) "
+        "ON CONFLICT (name) DO UPDATE SET value = value + excluded.value",
+        list(more.items()),
+    )
+
+
+def counters(connection: sqlite3.Connection) -> dict[Counter, float]:
+    """Return all sums; those that were never added to are 0."""
+    found = dict(select(connection, "counters", ("name", "value")))
+    return {counter: float(found.get(counter, 0.0)) for counter in Counter}
+
+
+# ----------------------------------------------------------------------
+# Models that are handed over
+
+
+class Stage(StrEnum):
+    """How far a delivery is; each stage is written down before the next begins."""
+
+    REACHED = "reached"  # the target; the checkpoint is yet to be published
+    PUBLISHED = "published"  # the checkpoint is there; the hook is yet to be called
+    CALLING = "calling"  # the hook is about to be called, or was when a tick died
+    DELIVERED = "delivered"  # all is done, however the hook ended
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """One trainer's model, from the moment that its target was reached.
+
+    Attributes:
+        trainer: Its name.
+        submitted_s: Which of its submissions; each is delivered once.
+        reached_s: When the value was reported, Unix time.
+        step: Steps done then; None where its program does not count them.
+        value: The value that was reported.
+        changed_s: When the stage last changed, Unix time.
+        checkpoint: Name of the checkpoint that was published; empty for none.
+        problem: What went wrong last, for people; empty for nothing. Hostile text.
+    """
+
+    trainer: str
+    submitted_s: float
+    stage: Stage
+    reached_s: float
+    step: int | None
+    value: float
+    changed_s: float
+    checkpoint: str = ""
+    problem: str = ""
+
+
+_DELIVERIES = Table("deliveries", Delivery, key=("trainer",), enums={"stage": Stage})
+
+
+def put_delivery(connection: sqlite3.Connection, delivery: Delivery) -> None:
+    """Insert or change *delivery*."""
+    _DELIVERIES.put(connection, [delivery])
+
+
+def deliveries(connection: sqlite3.Connection) -> dict[tuple[str, float], Delivery]:
+    """Return all deliveries, by trainer and submission."""
+    found = _DELIVERIES.read(connection)
+    return {(delivery.trainer, delivery.submitted_s): delivery for delivery in found}
+
+
+# ----------------------------------------------------------------------
+# Histories of trainers: what they reported, kept short, and how far it was read
+
+MOST_OTHERS = 50
+"""Trainers whose scaling tells what to expect of a new one: the latest."""
+
+LATEST = "SELECT trainer FROM pasts ORDER BY submitted_s DESC LIMIT ?"
+"""Names those."""
+
+_LIVE = "SELECT name FROM trainers WHERE state IN (?, ?) OR changed_s >= ?"
+_ENDED_LONG_AGO = f"trainer NOT IN ({_LIVE})"
 
 
 @dataclass(frozen=True, slots=True)
-class Foreseen:
-    """What was expected of a lease's node when it was seen to run, and what came.
+class HistoryRow:
+    """What is kept of a trainer. Its parts are as JSON has them.
 
     Attributes:
-        uuid: The lease's submission.
-        task: Its task.
-        node: Its node.
-        at_s: When it was seen to run first, Unix time.
-        horizon_s: How far ``leaves`` reaches, seconds.
-        leaves: Probability that the node leaves within the horizon.
-        even_s: It stays so long with a probability of a half or more.
-        promised_s: When it was promised to somebody, Unix time; None for never.
-        ended_s: When it was over, as far as looks tell, Unix time; None until then.
-        came: How it ended; empty until then.
+        trainer: Its name.
+        submitted_s: Which of its submissions it belongs to.
+        bookmark: How far its progress was read (``progress.bookmark``).
+        history: What it reported (``tick.history``).
+        scaling: What it showed of its speed (``scaling``).
     """
 
-    uuid: str
-    task: int
-    node: str
-    at_s: float
-    horizon_s: float
-    leaves: float
-    even_s: float
-    promised_s: float | None = None
-    ended_s: float | None = None
-    came: str = ""
+    trainer: str
+    submitted_s: float
+    bookmark: Mapping[str, Any]
+    history: Mapping[str, Any]
+    scaling: Mapping[str, Any]
+
+
+_HISTORY_COLUMNS = ("trainer", "submitted_s", "bookmark", "past", "scaling")
+
+
+def put_histories(connection: sqlite3.Connection, rows: Iterable[HistoryRow]) -> None:
+    """Insert or change what is kept of trainers."""
+    values = [
+        [
+            row.trainer,
+            row.submitted_s,
+            *map(_json, (row.bookmark, row.history, row.scaling)),
+        ]
+        for row in rows
+    ]
+    put(connection, "pasts", _HISTORY_COLUMNS, key=("trainer",), rows=values)
+
+
+def history_of(
+    connection: sqlite3.Connection, trainer: str, *, submitted_s: float
+) -> HistoryRow | None:
+    """Return what is kept of a submission of *trainer*; None for nothing."""
+    where, values = "WHERE trainer = ? AND submitted_s = ?", (trainer, submitted_s)
+    rows = select(connection, "pasts", _HISTORY_COLUMNS, where=where, values=values)
+    if not rows:
+        return None
+    trainer, submitted_s, *texts = rows[0]
+    return HistoryRow(trainer, submitted_s, *map(json.loads, texts))
+
+
+def latest_scalings(connection: sqlite3.Connection) -> tuple[Mapping[str, Any], ...]:
+    """Return what the trainers submitted last showed of their speed."""
+    where = f"WHERE trainer IN ({LATEST})"
+    rows = select(connection, "pasts", ("scaling",), where=where, values=(MOST_OTHERS,))
+    return tuple(json.loads(text) for (text,) in rows)
+
+
+def has_old_histories(connection: sqlite3.Connection, *, before_s: float) -> bool:
+    """Tell whether there is anything for ``forget_histories``."""
+    with translated():
+        return any(
+            connection.execute(
+                f"SELECT 1 FROM {table} WHERE {which} LIMIT 1",  # noqa: S608 - ours
+                values,
+            ).fetchone()
+            for table, which, values in _old_histories(before_s)
+        )
+
+
+def forget_histories(connection: sqlite3.Connection, *, before_s: float) -> None:
+    """Forget histories and loss forecasts of trainers that ended before *before_s*.
+
+    The latest of all keep their histories, however old: the speed they showed says
+    what to expect of new trainers.
+    """
+    for table, which, values in _old_histories(before_s):
+        connection.execute(f"DELETE FROM {table} WHERE {which}", values)  # noqa: S608 - ours
+
+
+def _old_histories(before_s: float) -> tuple[tuple[str, str, tuple[object, ...]], ...]:
+    """Return table, condition and values of rows that are not used any more."""
+    live = (TrainerState.WANTED, TrainerState.PAUSED, before_s)
+    old = f"{_ENDED_LONG_AGO} AND trainer NOT IN ({LATEST})"
+    return (
+        ("outlooks", _ENDED_LONG_AGO, live),
+        ("pasts", old, (*live, MOST_OTHERS)),
+    )
+
+
+# ----------------------------------------------------------------------
+# Forecasts of trainers' losses, until they report something new
+
+
+@dataclass(frozen=True, slots=True)
+class LossForecastRow:
+    """What is kept of the forecast of a trainer's loss.
+
+    Attributes:
+        fitted_to: Identifies the points it was fitted to (``losscurve.recorded``).
+        forecast: The forecast, as JSON has it.
+    """
+
+    trainer: str
+    fitted_to: str
+    forecast: Mapping[str, Any]
+
+
+def put_loss_forecasts(
+    connection: sqlite3.Connection, rows: Iterable[LossForecastRow]
+) -> None:
+    """Keep forecasts instead of earlier ones."""
+    names = ("trainer", "told", "outlook")
+    values = [(row.trainer, row.fitted_to, _json(row.forecast)) for row in rows]
+    put(connection, "outlooks", names, key=("trainer",), rows=values)
+
+
+def loss_forecast_of(
+    connection: sqlite3.Connection, trainer: str, *, fitted_to: str
+) -> Mapping[str, Any] | None:
+    """Return the forecast kept for *trainer*, if it was fitted to these points."""
+    where, values = "WHERE trainer = ? AND told = ?", (trainer, fitted_to)
+    rows = select(connection, "outlooks", ("outlook",), where=where, values=values)
+    kept: dict[str, Any] | None = json.loads(rows[0][0]) if rows else None
+    return kept
+
+
+# ----------------------------------------------------------------------
+# What the priority remembers until the next tick
+
+
+def put_priority_memory(
+    connection: sqlite3.Connection, priority: str, memory: Mapping[str, object]
+) -> None:
+    """Keep *memory* instead of what was kept."""
+    names, row = ("one", "priority", "memory"), (1, priority, _json(memory))
+    put(connection, "memory", names, key=("one",), rows=[row])
+
+
+def priority_memory_of(
+    connection: sqlite3.Connection, priority: str
+) -> Mapping[str, Any]:
+    """Return what *priority* remembers; nothing if the last tick had another one."""
+    where, values = "WHERE priority = ?", (priority,)
+    rows = select(connection, "memory", ("memory",), where=where, values=values)
+    kept: dict[str, Any] = json.loads(rows[0][0]) if rows else {}
+    return kept
+
+
+# ----------------------------------------------------------------------
+# Backfill's plans as last seen, for polls that a backfill cycle tore
+
+
+@dataclass(frozen=True, slots=True)
+class SeenBackfillPlans:
+    """What earlier polls showed of backfill's plans.
+
+    Attributes:
+        plans: ``plans_of`` the last poll.
+        whole_s: When the last poll that was not torn was taken, Unix time; None
+            for never.
+    """
+
+    plans: Plans = Plans()  # noqa: RUF009 - frozen
+    whole_s: float | None = None
+
+
+def put_backfill_plans(connection: sqlite3.Connection, seen: SeenBackfillPlans) -> None:
+    """Keep *seen* instead of what was kept."""
+    names = ("one", "whole_s", "plans")
+    row = (1, seen.whole_s, json.dumps(asdict(seen.plans)))
+    put(connection, "plans", names, key=("one",), rows=[row])
+
+
+def seen_backfill_plans(connection: sqlite3.Connection) -> SeenBackfillPlans:
+    """Return the plans that were kept last; none in a new state."""
+    rows = select(connection, "plans", ("whole_s", "plans"))
+    if not rows:
+        return SeenBackfillPlans()
+    whole_s, text = rows[0]
+    kept = json.loads(text)
+    plans = Plans(
+        starts=tuple(PlannedStart(**start) for start in kept["starts"]),
+        hidden=tuple(HiddenPlan(**plan) for plan in kept["hidden"]),
+    )
+    return SeenBackfillPlans(plans, whole_s)
+
+
+# ----------------------------------------------------------------------
+# The node forecast: what was learned of nodes, and what departed together
 
 
 def forecast_state(connection: sqlite3.Connection) -> str | None:
-    """Return what was kept last, as it was put; None for nothing.
-
-    Raises:
-        StoreError: It could not be read.
-    """
+    """Return the forecaster's state as it was put; None for nothing."""
     rows = select(connection, "forecast", ("state",))
     return str(rows[0][0]) if rows else None
 
 
-def node_names(connection: sqlite3.Connection) -> tuple[str, ...]:
-    """Return the names of nodes by number.
-
-    Raises:
-        StoreError: They could not be read.
-    """
-    return tuple(name for (name,) in select(connection, "forecast_nodes", ("name",)))
-
-
-def departures(connection: sqlite3.Connection) -> tuple[Departure, ...]:
-    """Return the departures that are kept, the oldest first.
-
-    Raises:
-        StoreError: They could not be read.
-    """
-    rows = select(connection, "departures", ("gone", "idle"))
-    return tuple(Departure(bytes(gone), bytes(idle)) for gone, idle in rows)
-
-
 def put_forecast(connection: sqlite3.Connection, state: str) -> None:
-    """Keep *state* instead of what was kept, inside the caller's transaction."""
+    """Keep *state* instead of what was kept."""
     put(connection, "forecast", ("one", "state"), key=("one",), rows=[(1, state)])
+
+
+def node_names(connection: sqlite3.Connection) -> tuple[str, ...]:
+    """Return the names of nodes, in order of the bits that departures have for them."""
+    return tuple(name for (name,) in select(connection, "forecast_nodes", ("name",)))
 
 
 def add_node_names(
     connection: sqlite3.Connection, names: Sequence[str], *, known: int
 ) -> None:
-    """Add what comes after the first *known* of *names*, inside a transaction."""
+    """Add those of *names* that come after the first *known*."""
     rows = list(enumerate(names))[known:]
     put(connection, "forecast_nodes", ("number", "name"), key=("number",), rows=rows)
+
+
+def departures(connection: sqlite3.Connection) -> tuple[Departure, ...]:
+    """Return the departures that are kept, the oldest first."""
+    rows = select(connection, "departures", ("gone", "idle"))
+    return tuple(Departure(bytes(gone), bytes(idle)) for gone, idle in rows)
 
 
 def add_departures(
     connection: sqlite3.Connection, fresh: Iterable[Departure], *, keep: int
 ) -> None:
-    """Add departures and drop all but the last *keep*, inside a transaction."""
-    rows = [(one.left, one.idle) for one in fresh]
+    """Add departures and drop all but the last *keep*."""
+    rows = [(departure.left, departure.idle) for departure in fresh]
     if not rows:
         return
     add = "INSERT INTO departures (gone, idle) VALUES (?, ?)"
@@ -382,524 +773,81 @@ def add_departures(
 
 
 def forget_forecasts(connection: sqlite3.Connection) -> None:
-    """Drop all that was learned of nodes, inside the caller's transaction."""
+    """Drop all that was learned of nodes."""
     for table in ("forecast", "forecast_nodes", "departures"):
         connection.execute(f"DELETE FROM {table}")  # noqa: S608 - ours
 
 
-_COLUMNS_forecasts = columns(Foreseen)
+# ----------------------------------------------------------------------
+# Forecasts of leases, and how the leases ended
 
 
-def put_foreseen(connection: sqlite3.Connection, rows: Iterable[Foreseen]) -> None:
-    """Insert or change what was expected of leases, inside a transaction."""
-    values = [[getattr(row, field.name) for field in fields(row)] for row in rows]
-    put(connection, "foreseen", _COLUMNS_forecasts, key=("uuid", "task"), rows=values)
+@dataclass(frozen=True, slots=True)
+class LeaseForecast:
+    """What was expected of a lease's node when the lease was seen to run.
 
-
-def foreseen_running(connection: sqlite3.Connection) -> tuple[Foreseen, ...]:
-    """Return what was expected of leases that were not seen to be over.
-
-    Raises:
-        StoreError: It could not be read.
+    Attributes:
+        uuid: The lease's submission.
+        task: Its task.
+        at_s: When it was first seen to run, Unix time.
+        horizon_s: How far the departure probability reaches, seconds.
+        departure_probability: That the node leaves within the horizon.
+        median_s: The node stays so long with a probability of a half or more.
+        promised_s: When a job was planned to start on the node, Unix time; None
+            for never.
+        ended_s: When the lease was seen to be over, Unix time; None until then.
+        outcome: How it ended; empty until then.
     """
-    rows = select(
-        connection, "foreseen", _COLUMNS_forecasts, where="WHERE ended_s IS NULL"
-    )
-    return tuple(Foreseen(*row) for row in rows)
+
+    uuid: str
+    task: int
+    node: str
+    at_s: float
+    horizon_s: float
+    departure_probability: float
+    median_s: float
+    promised_s: float | None = None
+    ended_s: float | None = None
+    outcome: str = ""
 
 
-def foreseen_ended(
+_LEASE_FORECASTS = Table(
+    "foreseen",
+    LeaseForecast,
+    key=("uuid", "task"),
+    columns={
+        "departure_probability": "leaves",
+        "median_s": "even_s",
+        "outcome": "came",
+    },
+)
+
+
+def put_lease_forecasts(
+    connection: sqlite3.Connection, rows: Iterable[LeaseForecast]
+) -> None:
+    """Insert or change forecasts of leases."""
+    _LEASE_FORECASTS.put(connection, rows)
+
+
+def pending_lease_forecasts(
+    connection: sqlite3.Connection,
+) -> tuple[LeaseForecast, ...]:
+    """Return forecasts of leases that were not seen to be over."""
+    return _LEASE_FORECASTS.read(connection, where="WHERE ended_s IS NULL")
+
+
+def ended_lease_forecasts(
     connection: sqlite3.Connection, *, most: int
-) -> tuple[Foreseen, ...]:
-    """Return what was expected of the *most* leases that ended last, newest first.
-
-    Raises:
-        StoreError: It could not be read.
-    """
+) -> tuple[LeaseForecast, ...]:
+    """Return forecasts of the *most* leases that ended last, newest first."""
     last = "SELECT rowid FROM foreseen WHERE ended_s IS NOT NULL"
     where = f"WHERE rowid IN ({last} ORDER BY ended_s DESC, rowid LIMIT ?)"
-    rows = select(
-        connection, "foreseen", _COLUMNS_forecasts, where=where, values=(most,)
-    )
-    found = [Foreseen(*row) for row in rows]
-    return tuple(sorted(found, key=lambda one: -(one.ended_s or 0.0)))
+    found = _LEASE_FORECASTS.read(connection, where=where, values=(most,))
+    return tuple(sorted(found, key=lambda forecast: -(forecast.ended_s or 0.0)))
 
 
-def drop_foreseen(connection: sqlite3.Connection, *, before_s: float) -> None:
-    """Forget leases that were seen before *before_s*, inside a transaction."""
+def drop_lease_forecasts(connection: sqlite3.Connection, *, before_s: float) -> None:
+    """Forget leases that were seen before *before_s*."""
     with translated():
         connection.execute("DELETE FROM foreseen WHERE at_s < ?", (before_s,))
-
-
-# ----------------------------------------------------------------------
-# Intents to submit; committed before sbatch is called.
-
-_COLUMNS_intents = columns(Intent)
-
-
-def put_intents(connection: sqlite3.Connection, intents: Iterable[Intent]) -> None:
-    """Insert or change intents, inside the caller's transaction."""
-    rows = [[getattr(intent, name) for name in _COLUMNS_intents] for intent in intents]
-    put(connection, "intents", _COLUMNS_intents, key=("uuid",), rows=rows)
-
-
-def intents(
-    connection: sqlite3.Connection, *, ending_after_s: float
-) -> tuple[Intent, ...]:
-    """Return the intents that may still have jobs, the oldest first.
-
-    Args:
-        connection: The state.
-        ending_after_s: Only those whose deadline is later, or of which a lease is
-            still there: all others' jobs Slurm has removed. Unix time.
-
-    Raises:
-        StoreError: They could not be read.
-    """
-    where = (
-        "WHERE deadline_s > ? "
-        "OR uuid IN (SELECT uuid FROM leases WHERE leases.state != ?)"
-    )
-    values = (ending_after_s, LeaseState.GONE)
-    rows = select(connection, "intents", _COLUMNS_intents, where=where, values=values)
-    read = (Intent(**dict(zip(_COLUMNS_intents, row, strict=True))) for row in rows)
-    return tuple(replace(one, outcome=IntentOutcome(one.outcome)) for one in read)
-
-
-# ----------------------------------------------------------------------
-# Leases: what is believed of them.
-
-_FIELDS = columns(Lease, without=("key",))
-_COLUMNS_leases = ("uuid", "task", *_FIELDS)
-
-
-def put_leases(connection: sqlite3.Connection, leases: Iterable[Lease]) -> None:
-    """Insert or change leases of stored intents, inside the caller's transaction."""
-    rows = [
-        [lease.key.uuid, lease.key.task, *(getattr(lease, name) for name in _FIELDS)]
-        for lease in leases
-    ]
-    put(connection, "leases", _COLUMNS_leases, key=("uuid", "task"), rows=rows)
-
-
-def leases(
-    connection: sqlite3.Connection, *, ending_after_s: float
-) -> tuple[Lease, ...]:
-    """Return live leases, and gone ones that may turn out alive, the oldest first.
-
-    Args:
-        connection: The state.
-        ending_after_s: Gone ones only if their deadline is later. Unix time.
-
-    Raises:
-        StoreError: They could not be read.
-    """
-    where = "WHERE state != ? OR deadline_s > ?"
-    values = (LeaseState.GONE, ending_after_s)
-    rows = select(connection, "leases", _COLUMNS_leases, where=where, values=values)
-    return tuple(_lease(dict(zip(_COLUMNS_leases, row, strict=True))) for row in rows)
-
-
-def _lease(row: dict[str, Any]) -> Lease:
-    key = LeaseKey(row.pop("uuid"), row.pop("task"))
-    state, ended = LeaseState(row.pop("state")), row.pop("ended")
-    end = None if ended is None else LeaseEnd(ended)
-    return Lease(key=key, state=state, ended=end, **row)
-
-
-# ----------------------------------------------------------------------
-# What the priority told itself to remember until the next tick.
-
-
-def put_memory(
-    connection: sqlite3.Connection, priority: str, memory: Mapping[str, object]
-) -> None:
-    """Keep *memory* instead of what was kept, inside the caller's transaction."""
-    names = ("one", "priority", "memory")
-    row = (1, priority, json.dumps(dict(memory), separators=(",", ":")))
-    put(connection, "memory", names, key=("one",), rows=[row])
-
-
-def memory_of(connection: sqlite3.Connection, priority: str) -> Mapping[str, Any]:
-    """Return what *priority* is to be told; nothing where another one was at work.
-
-    Raises:
-        StoreError: It could not be read.
-    """
-    rows = select(
-        connection,
-        "memory",
-        ("memory",),
-        where="WHERE priority = ?",
-        values=(priority,),
-    )
-    kept: dict[str, Any] = json.loads(rows[0][0]) if rows else {}
-    return kept
-
-
-# ----------------------------------------------------------------------
-# What trainers told so far, kept short, and how far it was read.
-
-_COLUMNS_pasts = ("trainer", "submitted_s", "bookmark", "past", "scaling")
-MOST_OTHERS = 50
-"""Trainers whose scaling tells what to expect of a new one: the latest."""
-
-
-LATEST = "SELECT trainer FROM pasts ORDER BY submitted_s DESC LIMIT ?"
-"""Names those."""
-
-
-@dataclass(frozen=True, slots=True)
-class PastRow:
-    """What is kept of a trainer. Its parts are as JSON has them.
-
-    Attributes:
-        trainer: Its name.
-        submitted_s: Which of its submissions it belongs to.
-        bookmark: How far was read (``progress.bookmark``).
-        past: What was told (``tick.past``).
-        scaling: What it showed of its speed (``scaling.state``).
-    """
-
-    trainer: str
-    submitted_s: float
-    bookmark: Mapping[str, Any]
-    past: Mapping[str, Any]
-    scaling: Mapping[str, Any]
-
-
-def put_pasts(connection: sqlite3.Connection, rows: Iterable[PastRow]) -> None:
-    """Insert or change what is kept of trainers, inside the caller's transaction."""
-    values = [
-        [
-            row.trainer,
-            row.submitted_s,
-            *map(_text, (row.bookmark, row.past, row.scaling)),
-        ]
-        for row in rows
-    ]
-    put(connection, "pasts", _COLUMNS_pasts, key=("trainer",), rows=values)
-
-
-def past_of(
-    connection: sqlite3.Connection, trainer: str, *, submitted_s: float
-) -> PastRow | None:
-    """Return what is kept of a submission of *trainer*; None for nothing.
-
-    Raises:
-        StoreError: It could not be read.
-    """
-    where = "WHERE trainer = ? AND submitted_s = ?"
-    rows = select(
-        connection, "pasts", _COLUMNS_pasts, where=where, values=(trainer, submitted_s)
-    )
-    return _row(rows[0]) if rows else None
-
-
-def latest_scalings(connection: sqlite3.Connection) -> tuple[Mapping[str, Any], ...]:
-    """Return what the trainers submitted last showed of their speed.
-
-    Raises:
-        StoreError: It could not be read.
-    """
-    where = f"WHERE trainer IN ({LATEST})"
-    rows = select(connection, "pasts", ("scaling",), where=where, values=(MOST_OTHERS,))
-    return tuple(json.loads(text) for (text,) in rows)
-
-
-def _row(row: tuple[Any, ...]) -> PastRow:
-    trainer, submitted_s, *texts = row
-    return PastRow(trainer, submitted_s, *map(json.loads, texts))
-
-
-def _text(part: Mapping[str, Any]) -> str:
-    return json.dumps(part, separators=(",", ":"))
-
-
-# ----------------------------------------------------------------------
-# Trainers that users submitted.
-
-
-class TrainerState(StrEnum):
-    """What is to become of a trainer, or became of it."""
-
-    WANTED = "wanted"
-    PAUSED = "paused"
-    CANCELLED = "cancelled"
-    FINISHED = "finished"
-    FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True)
-class TrainerRow:
-    """A submitted trainer.
-
-    Attributes:
-        name: Unique in the state directory.
-        job: Its job.toml as submitted.
-        run_dir: Absolute path of its run directory.
-        state: What is to become of it.
-        submitted_s: When it was submitted, Unix time.
-        changed_s: When its state last changed, Unix time.
-        message: Why it is in this state, for people. Hostile text.
-        told_generation: Up to which generation events tell of its rescales.
-    """
-
-    name: str
-    job: str
-    run_dir: str
-    state: TrainerState
-    submitted_s: float
-    changed_s: float
-    message: str = ""
-    told_generation: int = 0
-
-
-_COLUMNS_trainers = columns(TrainerRow)
-
-
-def put_trainers(connection: sqlite3.Connection, rows: Iterable[TrainerRow]) -> None:
-    """Insert or change trainers, inside the caller's transaction."""
-    values = [[getattr(row, name) for name in _COLUMNS_trainers] for row in rows]
-    put(connection, "trainers", _COLUMNS_trainers, key=("name",), rows=values)
-
-
-def end_trainer(
-    connection: sqlite3.Connection,
-    name: str,
-    state: TrainerState,
-    *,
-    message: str,
-    now_s: float,
-) -> bool:
-    """Write down how a trainer that was wanted ended, in the caller's transaction.
-
-    Returns:
-        Whether it was wanted still; its user may have been first.
-    """
-    done = connection.execute(
-        "UPDATE trainers SET state = ?, message = ?, changed_s = ? "
-        "WHERE name = ? AND state = ?",
-        (state, message, now_s, name, TrainerState.WANTED),
-    )
-    return done.rowcount == 1
-
-
-def remove_trainer(connection: sqlite3.Connection, name: str) -> None:
-    """Forget a trainer; one of its name that comes then is the youngest of all."""
-    connection.execute("DELETE FROM trainers WHERE name = ?", (name,))
-
-
-def put_told_generation(
-    connection: sqlite3.Connection, name: str, generation: int
-) -> None:
-    """Write down up to where events tell of rescales, likewise."""
-    connection.execute(
-        "UPDATE trainers SET told_generation = ? WHERE name = ?", (generation, name)
-    )
-
-
-def trainers(connection: sqlite3.Connection) -> tuple[TrainerRow, ...]:
-    """Return all trainers, in order of submission.
-
-    Raises:
-        StoreError: They could not be read.
-    """
-    rows = (
-        TrainerRow(*row) for row in select(connection, "trainers", _COLUMNS_trainers)
-    )
-    return tuple(replace(row, state=TrainerState(row.state)) for row in rows)
-
-
-# ----------------------------------------------------------------------
-# Submissions, leases and trainers that are long over: found, and forgotten.
-
-
-@dataclass(frozen=True, slots=True)
-class OldLease:
-    """A lease of which nobody will hear again.
-
-    Attributes:
-        key: Its identity.
-        job_id: Raw number of its job; None where it never had one of its own.
-    """
-
-    key: LeaseKey
-    job_id: int | None
-
-
-def old_leases(
-    connection: sqlite3.Connection, *, before_s: float, most: int
-) -> tuple[OldLease, ...]:
-    """Return leases that are gone and whose deadline is past, the oldest first.
-
-    Args:
-        connection: The state.
-        before_s: When their deadlines must have been, Unix time.
-        most: No more than these.
-
-    Raises:
-        StoreError: They could not be read.
-    """
-    order = (
-        "SELECT uuid, task, job_id FROM leases WHERE state = ? AND deadline_s < ? "
-        "ORDER BY deadline_s LIMIT ?"
-    )
-    with translated():
-        rows = connection.execute(order, (LeaseState.GONE, before_s, most)).fetchall()
-    return tuple(OldLease(LeaseKey(uuid, task), job_id) for uuid, task, job_id in rows)
-
-
-def has_old_intents(connection: sqlite3.Connection, *, before_s: float) -> bool:
-    """Tell whether there are submissions to forget.
-
-    Raises:
-        StoreError: They could not be read.
-    """
-    with translated():
-        order = f"SELECT 1 FROM intents WHERE {_IS_OVER} LIMIT 1"  # noqa: S608 - ours
-        return connection.execute(order, (before_s,)).fetchone() is not None
-
-
-def forget_leases(connection: sqlite3.Connection, keys: Iterable[LeaseKey]) -> None:
-    """Forget leases, inside the caller's transaction."""
-    order = "DELETE FROM leases WHERE uuid = ? AND task = ?"
-    connection.executemany(order, [(key.uuid, key.task) for key in keys])
-
-
-def forget_intents(connection: sqlite3.Connection, *, before_s: float) -> None:
-    """Forget submissions whose deadline was earlier and that have no lease any more.
-
-    Inside the caller's transaction.
-    """
-    connection.execute(f"DELETE FROM intents WHERE {_IS_OVER}", (before_s,))  # noqa: S608 - ours
-
-
-def has_old_pasts(connection: sqlite3.Connection, *, before_s: float) -> bool:
-    """Tell whether there is anything for ``forget_pasts``.
-
-    Raises:
-        StoreError: It could not be read.
-    """
-    with translated():
-        return any(
-            connection.execute(
-                f"SELECT 1 FROM {table} WHERE {which} LIMIT 1",  # noqa: S608 - ours
-                values,
-            ).fetchone()
-            for table, which, values in _old_pasts(before_s)
-        )
-
-
-def forget_pasts(connection: sqlite3.Connection, *, before_s: float) -> None:
-    """Forget what trainers told that ended before *before_s*, and what was made of it.
-
-    What the latest of all showed of their speed says what to expect of new ones; these
-    keep their pasts, however old. Inside the caller's transaction.
-    """
-    for table, which, values in _old_pasts(before_s):
-        connection.execute(f"DELETE FROM {table} WHERE {which}", values)  # noqa: S608 - ours
-
-
-def _old_pasts(before_s: float) -> tuple[tuple[str, str, tuple[object, ...]], ...]:
-    """Return table, condition and values of rows that nobody uses any more."""
-    live = (TrainerState.WANTED, TrainerState.PAUSED, before_s)
-    return (
-        ("outlooks", _OF_NOBODY, live),
-        ("pasts", f"{_OF_NOBODY} AND trainer NOT IN ({LATEST})", (*live, MOST_OTHERS)),
-    )
-
-
-_IS_OVER = "deadline_s < ? AND uuid NOT IN (SELECT uuid FROM leases)"
-_LIVE = "SELECT name FROM trainers WHERE state IN (?, ?) OR changed_s >= ?"
-_OF_NOBODY = f"trainer NOT IN ({_LIVE})"
-
-# ----------------------------------------------------------------------
-# What was fitted to trainers' losses, until they tell something new.
-
-
-@dataclass(frozen=True, slots=True)
-class OutlookRow:
-    """What is kept of a trainer's outlook.
-
-    Attributes:
-        trainer: Its name.
-        told: What says which points it was fitted to (``quality.kept``).
-        outlook: The outlook, as JSON has it.
-    """
-
-    trainer: str
-    told: str
-    outlook: Mapping[str, Any]
-
-
-def put_outlooks(connection: sqlite3.Connection, rows: Iterable[OutlookRow]) -> None:
-    """Keep outlooks instead of earlier ones, inside the caller's transaction."""
-    names = ("trainer", "told", "outlook")
-    values = [
-        (row.trainer, row.told, json.dumps(dict(row.outlook), separators=(",", ":")))
-        for row in rows
-    ]
-    put(connection, "outlooks", names, key=("trainer",), rows=values)
-
-
-def outlook_kept(
-    connection: sqlite3.Connection, trainer: str, *, told: str
-) -> Mapping[str, Any] | None:
-    """Return the outlook of *trainer* where it was fitted to what is *told* now.
-
-    Raises:
-        StoreError: It could not be read.
-    """
-    rows = select(
-        connection,
-        "outlooks",
-        ("outlook",),
-        where="WHERE trainer = ? AND told = ?",
-        values=(trainer, told),
-    )
-    kept: dict[str, Any] | None = json.loads(rows[0][0]) if rows else None
-    return kept
-
-
-# ----------------------------------------------------------------------
-# Backfill's plans as last seen, for looks that are torn.
-
-
-@dataclass(frozen=True, slots=True)
-class SeenPlans:
-    """What earlier looks told of backfill's plans.
-
-    Attributes:
-        plans: ``plans_of`` the last look.
-        whole_s: When the last look that was not torn was taken, Unix time; None
-            for never.
-    """
-
-    plans: Plans = Plans()  # noqa: RUF009 - frozen
-    whole_s: float | None = None
-
-
-def put_plans(connection: sqlite3.Connection, seen: SeenPlans) -> None:
-    """Keep *seen* instead of what was kept, inside the caller's transaction."""
-    names = ("one", "whole_s", "plans")
-    row = (1, seen.whole_s, json.dumps(asdict(seen.plans)))
-    put(connection, "plans", names, key=("one",), rows=[row])
-
-
-def seen_plans(connection: sqlite3.Connection) -> SeenPlans:
-    """Return what was kept last; nothing in a new state.
-
-    Raises:
-        StoreError: It could not be read.
-    """
-    rows = select(connection, "plans", ("whole_s", "plans"))
-    if not rows:
-        return SeenPlans()
-    whole_s, text = rows[0]
-    kept = json.loads(text)
-    plans = Plans(
-        starts=tuple(PlannedStart(**one) for one in kept["starts"]),
-        hidden=tuple(HiddenPlan(**one) for one in kept["hidden"]),
-    )
-    return SeenPlans(plans, whole_s)

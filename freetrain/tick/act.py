@@ -38,11 +38,11 @@ from freetrain.state.tables import (
     EventKind,
     TrainerState,
     add_events,
+    forget_histories,
     forget_intents,
     forget_leases,
-    forget_pasts,
+    has_old_histories,
     has_old_intents,
-    has_old_pasts,
     old_leases,
     put_intents,
     put_leases,
@@ -517,13 +517,13 @@ def _remove_leases(context: TickContext, before_s: float) -> None:
     for lease in old:
         with context.effect("removing a lease's files"):
             _remove_lease_files(context, lease, before_s)
-    has_rows = (has_old_intents, has_old_pasts)
+    has_rows = (has_old_intents, has_old_histories)
     if not old and not any(has(context.state, before_s=before_s) for has in has_rows):
         return
     with context.writing("what is forgotten") as state:
         forget_leases(state, [lease.key for lease in old])
         forget_intents(state, before_s=before_s)
-        forget_pasts(state, before_s=before_s)
+        forget_histories(state, before_s=before_s)
 
 
 def _remove_lease_files(context: TickContext, lease: OldLease, before_s: float) -> None:
@@ -564,7 +564,7 @@ def _old_generations(
     old: list[int] = []
     for generation, following in pairwise(removable[: _MOST_GENERATIONS + 1]):
         made_s = folder.assignment(following).stat().st_mtime
-        if generation > trainer.row.told_generation or made_s >= before_s:
+        if generation > trainer.row.reported_generation or made_s >= before_s:
             break
         old.append(generation)
     return old

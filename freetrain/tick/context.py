@@ -1,7 +1,7 @@
 """What the steps of one tick share: settings, environment, Slurm, and locked state.
 
-``opened`` takes the local lock and the turn, so that no two ticks overlap. Every effect
-of a tick passes ``TickContext.effect``, and every write to the store
+``opened`` takes the local lock and the leader lock, so that no two ticks overlap. Every
+effect of a tick passes ``TickContext.effect``, and every write to the store
 ``TickContext.writing``, which stops at once where another tick has taken over.
 """
 
@@ -15,19 +15,21 @@ from typing import TYPE_CHECKING
 from freetrain.errors import CannotWriteError
 from freetrain.state.database import (
     DATABASE,
-    LOCK,
     StoreError,
-    end_turn,
-    local_lock,
     migrate,
     open_store,
     prepare_directory,
     read_store,
-    take_turn,
     transaction,
-    writing,
 )
 from freetrain.state.files import StateDir
+from freetrain.state.leader import (
+    LOCK,
+    local_lock,
+    release_leader_lock,
+    take_leader_lock,
+    writing,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,12 +37,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from freetrain.config.site import Site
-    from freetrain.state.database import Turn
+    from freetrain.state.leader import LeaderLock
     from freetrain.tick.environment import Environment
     from slurm.backend import SlurmBackend
 
 TURN_S = 600.0
-"""A turn lasts so long; a tick that takes longer has lost it."""
+"""The leader lock lasts so long; a tick that takes longer has lost it."""
 
 _READING_REQUESTS = 9
 """Slurm commands of a tick that has nothing to do: the snapshot, the configuration, our
@@ -57,7 +59,7 @@ class TickContext:
         folder: The state directory.
         state: The store; in a dry run a copy in memory.
         backend: Slurm.
-        turn: Our turn; None in a dry run, which writes nothing that lasts.
+        leader_lock: None in a dry run, which writes nothing that lasts.
     """
 
     site: Site
@@ -65,12 +67,12 @@ class TickContext:
     folder: StateDir
     state: sqlite3.Connection
     backend: SlurmBackend
-    turn: Turn | None
+    leader_lock: LeaderLock | None
 
     @property
     def is_dry(self) -> bool:
         """Whether no action may be carried out."""
-        return self.turn is None
+        return self.leader_lock is None
 
     def effect(self, name: str) -> AbstractContextManager[None]:
         """Surround an effect that others can see, so that tests can kill there."""
@@ -78,7 +80,7 @@ class TickContext:
 
     @contextmanager
     def writing(self, name: str) -> Iterator[sqlite3.Connection]:
-        """Do everything inside in one transaction, if it still is our turn.
+        """Do everything inside in one transaction, if we still hold the leader lock.
 
         Raises:
             StoreBusyError: Another tick has taken over; stop at once.
@@ -86,8 +88,8 @@ class TickContext:
         """
         guarded = (
             transaction(self.state)
-            if self.turn is None
-            else writing(self.state, self.turn)
+            if self.leader_lock is None
+            else writing(self.state, self.leader_lock)
         )
         with self.effect(f"writing {name}"), guarded:
             yield self.state
@@ -97,7 +99,7 @@ class TickContext:
 def opened(
     site: Site, environment: Environment, *, dry_run: bool
 ) -> Iterator[TickContext]:
-    """Take lock and turn, and open the state; a dry run opens a copy in memory.
+    """Take both locks, and open the state; a dry run opens a copy in memory.
 
     Raises:
         CannotWriteError: The state directory could not be read or written.
@@ -107,26 +109,26 @@ def opened(
     folder = StateDir(site.state_directory)
     with _explaining_os_errors(folder.path):
         backend = environment.connect(_READING_REQUESTS + site.caps.rpcs_per_tick)
-        state_and_turn = (
+        state_and_lock = (
             _copied(folder, environment.uid)
             if dry_run
             else _locked(folder, environment)
         )
-        with state_and_turn as (state, turn):
+        with state_and_lock as (state, leader_lock):
             yield TickContext(
                 site=site,
                 environment=environment,
                 folder=folder,
                 state=state,
                 backend=backend,
-                turn=turn,
+                leader_lock=leader_lock,
             )
 
 
 @contextmanager
 def _locked(
     folder: StateDir, environment: Environment
-) -> Iterator[tuple[sqlite3.Connection, Turn]]:
+) -> Iterator[tuple[sqlite3.Connection, LeaderLock]]:
     """Open the state while no other process ticks, on this host or another."""
     prepare_directory(folder.path, uid=environment.uid)
     with (
@@ -134,18 +136,18 @@ def _locked(
         open_store(folder.path, uid=environment.uid) as state,
     ):
         with _effect(environment, "taking the turn"):
-            turn = take_turn(
+            leader_lock = take_leader_lock(
                 state,
-                environment.ticker,
+                environment.process,
                 now_s=environment.now_s(),
                 for_s=TURN_S,
                 is_alive=environment.is_alive,
             )
         try:
-            yield state, turn
+            yield state, leader_lock
         finally:
             with suppress(StoreError):  # it expires by itself
-                end_turn(state, turn)
+                release_leader_lock(state, leader_lock)
 
 
 @contextmanager

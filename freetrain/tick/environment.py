@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from freetrain.agent.observation import PATIENCE_VARIABLE as PATIENCE
 from freetrain.elastic.files import replaced
-from freetrain.state.database import Ticker
+from freetrain.state.leader import TickProcess
 from freetrain.text import one_line
 from slurm.backend import connect
 from slurm.runner import SubprocessRunner, scrubbed, user_name
@@ -70,7 +70,7 @@ class Environment:
         now_s: Returns this host's Unix time, by which turns expire. All else goes by
             slurmctld's clock.
         clock: Returns seconds that only go up, from any start.
-        ticker: Identifies this process among those that may tick.
+        process: Identifies this process among those that may tick.
         is_alive: Tells whether a process of this host lives.
         new_uuid: Returns a name that no other submission has.
         connect: Makes a back end that answers at most so many requests.
@@ -87,7 +87,7 @@ class Environment:
 
     now_s: Callable[[], float]
     clock: Callable[[], float]
-    ticker: Ticker
+    process: TickProcess
     is_alive: Callable[[int], bool]
     new_uuid: Callable[[], str]
     connect: Callable[[int], SlurmBackend]
@@ -106,7 +106,7 @@ def real_environment(environ: Mapping[str, str]) -> Environment:
     return Environment(
         now_s=time.time,  # noqa: TID251 - this is the edge
         clock=time.monotonic,
-        ticker=Ticker(os.uname().nodename, os.getpid(), _boot_id()),
+        process=TickProcess(os.uname().nodename, os.getpid(), _boot_id()),
         is_alive=_is_alive,
         new_uuid=lambda: str(uuid.uuid4()),
         connect=slurm_connector(environ),

@@ -16,20 +16,18 @@ from freetrain.lookahead.live import LiveForecast, Sight, check_answers
 from freetrain.lookahead.promises import Promise
 from freetrain.planning.settings import HORIZON_S
 from freetrain.state.tables import (
-    Foreseen as TablesForeseen,
-)
-from freetrain.state.tables import (
+    LeaseForecast,
     add_departures,
     add_node_names,
     departures,
-    drop_foreseen,
+    drop_lease_forecasts,
+    ended_lease_forecasts,
     forecast_state,
-    foreseen_ended,
-    foreseen_running,
     forget_forecasts,
     node_names,
+    pending_lease_forecasts,
     put_forecast,
-    put_foreseen,
+    put_lease_forecasts,
 )
 from freetrain.tick.planners import InOrder
 from milp.planner import Answer, Judged, Outcome, Planner, SolverName
@@ -538,12 +536,12 @@ class Outlook:
     forecast: LiveForecast
     pairs: RecentAffinity
     known_names: int
-    told: Mapping[LeaseKey, TablesForeseen]
-    ended: tuple[TablesForeseen, ...]
+    told: Mapping[LeaseKey, LeaseForecast]
+    ended: tuple[LeaseForecast, ...]
     leaves: Leaves | None = None
     problem: str = ""
     text: str = ""
-    changes: tuple[TablesForeseen, ...] = ()
+    changes: tuple[LeaseForecast, ...] = ()
 
     def settled(self, observed: Observed) -> Outlook:
         """Return the same with what is to be kept, once plans were made by it.
@@ -599,8 +597,8 @@ def foresee(
         return begun
 
     begun, problem = taken_up(last, begin)
-    ended = foreseen_ended(context.state, most=MOST_ENDED)
-    every = (*foreseen_running(context.state), *ended)
+    ended = ended_lease_forecasts(context.state, most=MOST_ENDED)
+    every = (*pending_lease_forecasts(context.state), *ended)
     return Outlook(
         forecast=begun.forecast,
         pairs=begun.pairs,
@@ -643,8 +641,8 @@ def keep(state: sqlite3.Connection, outlook: Outlook, observed: Observed) -> Non
     put_forecast(state, outlook.text)
     add_node_names(state, outlook.forecast.names, known=outlook.known_names)
     add_departures(state, outlook.pairs.fresh, keep=KEPT)
-    put_foreseen(state, outlook.changes)
-    drop_foreseen(state, before_s=observed.now_s - KEPT_S)
+    put_lease_forecasts(state, outlook.changes)
+    drop_lease_forecasts(state, before_s=observed.now_s - KEPT_S)
 
 
 def _sight(observed: Observed, is_ours: Callable[[JobRecord], bool]) -> Sight:
@@ -693,21 +691,21 @@ def _begin(
     return _Begun(forecast, pairs, len(names))
 
 
-def _changes(outlook: Outlook, observed: Observed) -> Iterator[TablesForeseen]:
+def _changes(outlook: Outlook, observed: Observed) -> Iterator[LeaseForecast]:
     """Yield what is expected of leases seen to run first, and what came of others."""
     live = {one.key: one for one in observed.belief.leases if one.is_live}
     for key, lease in live.items():
         if lease.state is LeaseState.RUNNING and lease.node and key not in outlook.told:
             expected = outlook.forecast.expected(lease.node)
             if expected is not None:
-                yield TablesForeseen(
+                yield LeaseForecast(
                     uuid=key.uuid,
                     task=key.task,
                     node=lease.node,
                     at_s=observed.now_s,
                     horizon_s=expected.horizon_s,
-                    leaves=expected.leaves,
-                    even_s=expected.even_s,
+                    departure_probability=expected.leaves,
+                    median_s=expected.even_s,
                     promised_s=expected.promised_s,
                 )
     gone = {one.key: one for one in observed.belief.leases if not one.is_live}
@@ -716,10 +714,10 @@ def _changes(outlook: Outlook, observed: Observed) -> Iterator[TablesForeseen]:
             yield _over(told, gone.get(key), observed.now_s)
 
 
-def _over(told: TablesForeseen, lease: Lease | None, now_s: float) -> TablesForeseen:
+def _over(told: LeaseForecast, lease: Lease | None, now_s: float) -> LeaseForecast:
     """Return *told* with what came of it; its end may be long before this look."""
     if lease is None:
-        return replace(told, ended_s=max(told.at_s, now_s), came="gone")
+        return replace(told, ended_s=max(told.at_s, now_s), outcome="gone")
     end_s = now_s if lease.end_s is None else min(now_s, lease.end_s)
     ended_s = max(told.at_s, end_s)  # clocks go back
-    return replace(told, ended_s=ended_s, came=str(lease.ended or "gone"))
+    return replace(told, ended_s=ended_s, outcome=str(lease.ended or "gone"))

@@ -18,15 +18,15 @@ from freetrain.errors import BadConfigurationError
 from freetrain.state.files import AgentState, UnreadableFileError, read_heartbeat
 from freetrain.state.tables import (
     Delivery,
-    SeenBeat,
-    SeenPlans,
+    SeenBackfillPlans,
+    SeenHeartbeat,
     TrainerState,
     deliveries,
     intents,
     leases,
     pace,
-    seen_beats,
-    seen_plans,
+    seen_backfill_plans,
+    seen_heartbeats,
     trainers,
 )
 from freetrain.tick.status_report import read_status_report, utc
@@ -82,7 +82,7 @@ class Observed:
     limits: Limits
     previous_leases: tuple[Lease, ...]
     belief: Belief
-    plans: SeenPlans
+    plans: SeenBackfillPlans
     is_plan_known: bool
     pace: Pace
     heartbeats: Heartbeats
@@ -107,7 +107,7 @@ def observe(context: TickContext) -> Observed:
     """
     site, state = context.site, context.state
     config = context.backend.config()
-    last = seen_plans(state)
+    last = seen_backfill_plans(state)
     max_age_s = site.holes.plan_age_s
     snapshot = carry_plans(last.plans, context.backend.snapshot(), max_age_s=max_age_s)
     now_s = snapshot.time_s
@@ -137,11 +137,11 @@ def observe(context: TickContext) -> Observed:
         limits=limits,
         previous_leases=previous,
         belief=belief,
-        plans=SeenPlans(plans_of(snapshot), whole_s),
+        plans=SeenBackfillPlans(plans_of(snapshot), whole_s),
         is_plan_known=is_plan_known(snapshot, whole_s=whole_s, max_age_s=max_age_s),
         pace=pace(state, since_s=now_s - limits.churn_window_s),
         heartbeats=read_heartbeats(
-            context.folder, belief.leases, seen_beats(state), now_s=now_s
+            context.folder, belief.leases, seen_heartbeats(state), now_s=now_s
         ),
         trainers=tuple(_finished_at_target(t, progress.get(t.row.name)) for t in read),
         progress=progress,
@@ -253,7 +253,7 @@ class Heartbeats:
     """
 
     latest: Mapping[LeaseKey, Heartbeat]
-    seen: tuple[SeenBeat, ...]
+    seen: tuple[SeenHeartbeat, ...]
     silent: frozenset[LeaseKey]
     new: frozenset[LeaseKey]
     never_heard: frozenset[LeaseKey]
@@ -263,7 +263,7 @@ class Heartbeats:
 def read_heartbeats(
     folder: StateDir,
     leases: Iterable[Lease],
-    before: Mapping[LeaseKey, SeenBeat],
+    before: Mapping[LeaseKey, SeenHeartbeat],
     *,
     now_s: float,
 ) -> Heartbeats:
@@ -306,12 +306,12 @@ def _heartbeat(folder: StateDir, key: LeaseKey) -> Heartbeat | None:
 
 
 def _seen(
-    key: LeaseKey, beat: Heartbeat, last: SeenBeat | None, now_s: float
-) -> SeenBeat:
+    key: LeaseKey, beat: Heartbeat, last: SeenHeartbeat | None, now_s: float
+) -> SeenHeartbeat:
     """Return since when *beat* is the latest; a clock that went back counts anew."""
     if last is not None and last.beat == beat.beat and last.since_s <= now_s:
         return last
-    return SeenBeat(key, beat.beat, now_s)
+    return SeenHeartbeat(key, beat.beat, now_s)
 
 
 # What the broker may do, by the site's settings and Slurm's own.

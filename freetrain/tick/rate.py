@@ -10,7 +10,7 @@ from freetrain.config.job import Order
 from freetrain.errors import BadConfigurationError, UsageError
 from freetrain.priority.base import Basis, Contender, Look, Target, planned_curves
 from freetrain.priority.registry import priority_named
-from freetrain.state.tables import latest_scalings, memory_of, outlook_kept
+from freetrain.state.tables import latest_scalings, loss_forecast_of, priority_memory_of
 from freetrain.tick.history import total_of
 from freetrain.tick.speeds import StatedSpeeds, measured_by
 from freetrain.tick.trainers import KeptLossForecasts
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from freetrain.config.site import PlannerSettings
     from freetrain.losscurve.outlook import Better, Outlook, Point
     from freetrain.priority.base import Memory, Priority, Rating
-    from freetrain.state.tables import OutlookRow
+    from freetrain.state.tables import LossForecastRow
     from freetrain.tick.context import TickContext
     from freetrain.tick.observe import Observed
     from freetrain.tick.speeds import Speeds
@@ -97,7 +97,7 @@ class Ratings:
     background: frozenset[str] = frozenset()
     losses_s: Mapping[str, float] = field(default_factory=dict)
     memory: Memory = field(default_factory=dict)
-    fresh: tuple[OutlookRow, ...] = ()
+    fresh: tuple[LossForecastRow, ...] = ()
 
 
 def rate(candidates: Sequence[Candidate], asking: Asking) -> Ratings:
@@ -230,12 +230,12 @@ def ratings_of(context: TickContext, observed: Observed, *, nodes: int) -> Ratin
         if one.job is not None and one.is_wanted
     ]
     outlooks = KeptLossForecasts(
-        lambda name, told: outlook_kept(context.state, name, told=told)
+        lambda name, points: loss_forecast_of(context.state, name, fitted_to=points)
     )
     asking = Asking(
         settings=settings,
         priority=priority,
-        memory=memory_of(context.state, priority.name),
+        memory=priority_memory_of(context.state, priority.name),
         fit=outlooks.look,
         speeds=_speeds(context, observed),
         nodes=nodes,

@@ -27,16 +27,16 @@ from freetrain.state.tables import (
     add_to_counters,
     drop_events,
     end_trainer,
-    put_beats,
+    put_backfill_plans,
     put_delivery,
+    put_heartbeats,
+    put_histories,
     put_intents,
     put_leases,
-    put_memory,
-    put_outlooks,
-    put_pasts,
-    put_plans,
-    put_told_generation,
-    seen_beats,
+    put_loss_forecasts,
+    put_priority_memory,
+    put_reported_generation,
+    seen_heartbeats,
 )
 from freetrain.tick.deliver import newly_reached
 from freetrain.tick.history import is_diverging
@@ -85,26 +85,28 @@ def record(
         StoreError: It could not be written.
         OSError: Files could not be read.
     """
-    heard_before = frozenset(seen_beats(context.state))
+    heard_before = frozenset(seen_heartbeats(context.state))
     news = [(t, *_new_generations(context, t)) for t in observed.trainers]
     with context.writing("what was observed") as state:
         put_intents(state, observed.belief.intents)
         put_leases(state, observed.belief.leases)
-        put_plans(state, observed.plans)
+        put_backfill_plans(state, observed.plans)
         if outlook is not None:
             keep(state, outlook, observed)
-        put_beats(state, observed.heartbeats.seen)
-        put_memory(state, ratings.priority, ratings.memory)
-        put_outlooks(state, ratings.fresh)
+        put_heartbeats(state, observed.heartbeats.seen)
+        put_priority_memory(state, ratings.priority, ratings.memory)
+        put_loss_forecasts(state, ratings.fresh)
         progress = observed.progress.items()
-        put_pasts(state, [known.row(name) for name, known in progress if known.is_read])
+        put_histories(
+            state, [known.row(name) for name, known in progress if known.is_read]
+        )
         for delivery in newly_reached(observed):
             put_delivery(state, delivery)
         add_events(state, _lease_events(context, observed, heard_before))
         for trainer, last, events in news:
             add_events(state, events)
-            if last > trainer.row.told_generation:
-                put_told_generation(state, trainer.row.name, last)
+            if last > trainer.row.reported_generation:
+                put_reported_generation(state, trainer.row.name, last)
             _record_outcome(state, trainer, observed.now_s)
         created = sum(len(events) for _, _, events in news)
         add_to_counters(state, {Counter.GENERATIONS: float(created)})
@@ -149,7 +151,7 @@ def _new_generations(
 
     Agents make generations, too.
     """
-    recorded = trainer.row.told_generation
+    recorded = trainer.row.reported_generation
     folder = context.folder.trainer(trainer.row.name)
     new = [g for g in generations(folder.assignments) if g > recorded][:_MOST_NEW]
     events = []
@@ -360,11 +362,11 @@ def _lease_outcomes(outlook: Outlook) -> tuple[LeaseOutcome, ...]:
             node=lease.node,
             at_s=lease.at_s,
             horizon_s=lease.horizon_s,
-            leaves=lease.leaves,
-            even_s=lease.even_s,
+            leaves=lease.departure_probability,
+            even_s=lease.median_s,
             promised_s=lease.promised_s,
             ended_s=lease.ended_s,
-            came=lease.came,
+            came=lease.outcome,
         )
         for lease in outlook.ended
         if lease.ended_s is not None

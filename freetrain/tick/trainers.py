@@ -37,7 +37,7 @@ from freetrain.state.files import (
     read_assigned,
     read_ending,
 )
-from freetrain.state.tables import OutlookRow, PastRow, TrainerState, past_of
+from freetrain.state.tables import HistoryRow, LossForecastRow, TrainerState, history_of
 from freetrain.tick.history import TrainerHistory, history_from, known_from
 
 if TYPE_CHECKING:
@@ -204,13 +204,13 @@ class TrainerProgress:
     submitted_s: float
     is_read: bool = False
 
-    def row(self, name: str) -> PastRow:
+    def row(self, name: str) -> HistoryRow:
         """Return the row that the store keeps until the next tick."""
-        return PastRow(
+        return HistoryRow(
             trainer=name,
             submitted_s=self.submitted_s,
             bookmark=asdict(self.bookmark),
-            past=self.history.to_state(),
+            history=self.history.to_state(),
             scaling=self.scaling,
         )
 
@@ -248,12 +248,12 @@ def read_progress(
 def _known_before(context: TickContext, trainer: ObservedTrainer) -> TrainerProgress:
     """Return what was known at the last tick; nothing where it cannot be read."""
     name, submitted_s = trainer.row.name, trainer.row.submitted_s
-    kept = past_of(context.state, name, submitted_s=submitted_s)
+    kept = history_of(context.state, name, submitted_s=submitted_s)
     if kept is not None:
         # Another release's row is skipped: the files still have everything.
         with suppress(KeyError, TypeError):
             return TrainerProgress(
-                history=history_from(kept.past),
+                history=history_from(kept.history),
                 scaling=kept.scaling,
                 bookmark=bookmark_from(kept.bookmark),
                 submitted_s=submitted_s,
@@ -377,7 +377,7 @@ class KeptLossForecasts:
 
     def __init__(self, kept: Callable[[str, str], Mapping[str, Any] | None]) -> None:
         """Take *kept*: it returns the kept fit of a trainer and a fingerprint."""
-        self.fresh: list[OutlookRow] = []
+        self.fresh: list[LossForecastRow] = []
         self._kept = kept
 
     def look(
@@ -398,5 +398,5 @@ class KeptLossForecasts:
         fitted = outlook_from(history, better)
         if fitted is None:
             return broken_outlook(history, better)
-        self.fresh.append(OutlookRow(name, points_id, outlook_to_state(fitted)))
+        self.fresh.append(LossForecastRow(name, points_id, outlook_to_state(fitted)))
         return fitted

@@ -11,7 +11,7 @@ from freetrain.agent.endings import MAY_RUN, judge
 from freetrain.config.job import Checkpoint, Restart
 from freetrain.state.files import GAVE_UP, Ended, Ending
 from tests.agent.model_cluster import a_job
-from tests.exchange.endings import an_ending
+from tests.state.endings import an_ending
 
 JOB = structs.replace(a_job(), restart=Restart(attempts=3, wait_s=10.0))
 CRASH = an_ending(1, Ended.KILLED, exit_code=1, author="")

@@ -21,7 +21,7 @@ from freetrain.state.files import (
     UnreadableFileError,
 )
 from tests.agent.model_cluster import a_job
-from tests.exchange.endings import an_ending
+from tests.state.endings import an_ending
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,12 +13,18 @@ from freetrain.client.submit import job_of
 from freetrain.progress import Bookmark, Record
 from freetrain.scaling import LearnedScaling, Seen, to_state
 from freetrain.state.database import open_store, transaction
-from freetrain.state.tables import Delivery, PastRow, Stage, put_delivery, put_pasts
+from freetrain.state.tables import (
+    Delivery,
+    HistoryRow,
+    Stage,
+    put_delivery,
+    put_histories,
+)
 from freetrain.tick.history import TrainerHistory
 from freetrain.tick.status_report import TrainerLine
 from tests.cli.desk_files import JOB, at_home, refused, run_json
 from tests.cli.worlds import run
-from tests.desk.desks import NOW_S, UID, a_page, put_page, rows
+from tests.client.client_states import NOW_S, UID, a_page, put_page, rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -60,15 +66,15 @@ def told(
     ]
     past.add(records, job)
     seen = {4: (Seen(NOW_S, 50.0, 60.0),)} if is_measured else {}
-    kept = PastRow(
+    kept = HistoryRow(
         trainer="digits",
         submitted_s=row.submitted_s,
         bookmark=asdict(Bookmark(bad_lines=bad_lines)),
-        past=past.to_state(),
+        history=past.to_state(),
         scaling=to_state(LearnedScaling(seen)),
     )
     with open_store(state.path, uid=UID) as store, transaction(store):
-        put_pasts(store, [kept])
+        put_histories(store, [kept])
 
 
 def delivered(state: StateDir, stage: Stage, **changes: Any) -> None:  # noqa: ANN401
@@ -223,7 +229,7 @@ def test_what_another_release_kept_is_shown_as_nothing(home: Path) -> None:
     state = submitted(home)
     row = rows(state)["digits"]
     with open_store(state.path, uid=UID) as store, transaction(store):
-        put_pasts(store, [PastRow("digits", row.submitted_s, {}, {"x": 1}, {})])
+        put_histories(store, [HistoryRow("digits", row.submitted_s, {}, {"x": 1}, {})])
 
     assert "No value was read by a tick so far" in run("curves", cwd=home).stdout
 

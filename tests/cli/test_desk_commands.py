@@ -12,7 +12,7 @@ from freetrain.state.tables import TrainerState
 from freetrain.tick.status_report import TrainerLine
 from tests.cli.desk_files import JOB, at_home, refused, run_json
 from tests.cli.worlds import NOW_S, Terminal, run
-from tests.desk.desks import a_page, assign, put_page, put_state
+from tests.client.client_states import a_page, assign, put_page, put_state
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,8 +15,8 @@ from slurm.command_line import CommandLine
 from slurm.runner import SubprocessRunner
 from tests.cli.desk_files import at_home
 from tests.cli.worlds import Ran, run
-from tests.desk.desks import NOW_S, assign, end
-from tests.desk.test_drill import tell
+from tests.client.client_states import NOW_S, assign, end
+from tests.client.test_drill import tell
 from tests.fakes.slurm.installing import USER, FakeSlurm, install
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from freetrain.state.files import Ended
 from freetrain.tick.status_report import HoleLine, TrainerLine
 from tests.cli.desk_files import at_home, refused, run_json
 from tests.cli.worlds import NOW_S, run
-from tests.desk.desks import a_page, assign, end, put_page
+from tests.client.client_states import a_page, assign, end, put_page
 
 if TYPE_CHECKING:
     from pathlib import Path

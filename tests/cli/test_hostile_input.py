@@ -19,7 +19,7 @@ from freetrain.state.tables import TrainerState, put_trainers
 from freetrain.tick.status_report import HoleLine, TrainerLine
 from tests.cli.desk_files import at_home
 from tests.cli.worlds import NOW_S, Ran, Terminal, run
-from tests.desk.desks import UID, a_page, end, put_page, rows
+from tests.client.client_states import UID, a_page, end, put_page, rows
 
 if TYPE_CHECKING:
     from pathlib import Path

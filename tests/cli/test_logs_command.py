@@ -11,7 +11,7 @@ from freetrain.state.files import Ended
 from freetrain.state.tables import TrainerState
 from tests.cli.desk_files import at_home, refused
 from tests.cli.worlds import Terminal, run
-from tests.desk.desks import assign, end, put_state
+from tests.client.client_states import assign, end, put_state
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ import pytest
 from freetrain.pack.pack import Line, Record, member_folder, write_record
 from tests.cli.desk_files import at_home, refused, run_json
 from tests.cli.worlds import run
-from tests.desk.desks import leave_checkpoint
+from tests.client.client_states import leave_checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path

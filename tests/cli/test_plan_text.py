@@ -12,7 +12,7 @@ from freetrain.tick.status_report import TrainerLine
 from milp.planner import Outcome
 from tests.cli.desk_files import at_home, run_json
 from tests.cli.worlds import run
-from tests.desk.desks import a_page, put_page
+from tests.client.client_states import a_page, put_page
 
 if TYPE_CHECKING:
     from pathlib import Path

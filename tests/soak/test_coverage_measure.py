@@ -18,9 +18,9 @@ from freetrain.state.files import (
     create_ending,
 )
 from tests.e2e.record import JobSeen, Run
-from tests.exchange.endings import an_ending
 from tests.soak.coverage import Coverage, coverage, holes
 from tests.soak.pauses import Direction, pauses, read_worked, trained
+from tests.state.endings import an_ending
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -17,7 +17,7 @@ from freetrain.state.database import read_store
 from freetrain.state.tables import Delivery, EventKind, Stage, TrainerState, deliveries
 from freetrain.tick.deliver import NOBODY_KNOWS
 from freetrain.tick.environment import HookCall, call_hook
-from tests.store.happened import events_of
+from tests.state.events import events_of
 from tests.tick.tellers import commit, tell
 from tests.tick.test_tick_kills import copied, killed_at
 from tests.tick.tick_worlds import UID, TickWorld, tick_world

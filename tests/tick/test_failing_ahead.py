@@ -68,7 +68,7 @@ def decided(world: TickWorld, ahead: Callable[..., object]) -> Decided:
             folder=world.folder,
             state=state,
             backend=world.connect(20),
-            turn=None,
+            leader_lock=None,
         )
         return decide_on(context, observe(context), ahead=ahead)  # type: ignore[arg-type]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.state.database import read_store
-from freetrain.state.tables import past_of
+from freetrain.state.tables import history_of
 from freetrain.tick.history import (
     MOST_POINTS,
     TrainerHistory,
@@ -32,9 +32,9 @@ def world(quick_folder: Path) -> TickWorld:
 def kept(world: TickWorld) -> TrainerHistory:
     """What the last tick remembered of the trainer."""
     with read_store(world.folder.path, uid=UID) as state:
-        row = past_of(state, "a", submitted_s=world.row("a").submitted_s)
+        row = history_of(state, "a", submitted_s=world.row("a").submitted_s)
     assert row is not None
-    return history_from(row.past)
+    return history_from(row.history)
 
 
 def values(past: TrainerHistory) -> list[float]:
@@ -68,7 +68,7 @@ def test_a_dry_run_remembers_nothing(world: TickWorld) -> None:
     world.tick(dry_run=True)
 
     with read_store(world.folder.path, uid=UID) as state:
-        assert past_of(state, "a", submitted_s=1.0) is None
+        assert history_of(state, "a", submitted_s=1.0) is None
 
 
 def test_of_a_long_training_a_few_hundred_points_are_kept_and_the_newest(

@@ -14,9 +14,9 @@ from freetrain.demo.fake_slurm import cluster as keeping
 from freetrain.lookahead.experience import Experience
 from freetrain.state.database import read_store, transaction
 from freetrain.state.tables import (
+    ended_lease_forecasts,
     forecast_state,
-    foreseen_ended,
-    foreseen_running,
+    pending_lease_forecasts,
     put_forecast,
 )
 from freetrain.tick.act import with_short_wait
@@ -199,23 +199,30 @@ def test_what_was_expected_of_a_lease_is_kept_with_what_came(world: TickWorld) -
     world.submit("a", most=2)
     pass_by(world, 120.0, every_s=60.0)
     with read_store(world.folder.path, uid=UID) as state:
-        running = foreseen_running(state)
+        running = pending_lease_forecasts(state)
     with keeping.opened(world.slurm.folder) as cluster:
         for job in cluster.jobs:
             job.limit_s = 1.0
     pass_by(world, 300.0, every_s=60.0)
 
     with read_store(world.folder.path, uid=UID) as state:
-        ended = foreseen_ended(state, most=MOST_ENDED)
+        ended = ended_lease_forecasts(state, most=MOST_ENDED)
     later = {(one.uuid, one.task): one for one in ended}
 
     assert len(running) == 2
-    assert all(one.ended_s is None and 0.0 <= one.leaves <= 1.0 for one in running)
+    assert all(
+        one.ended_s is None and 0.0 <= one.departure_probability <= 1.0
+        for one in running
+    )
     for one in running:
         told = later[one.uuid, one.task]
-        assert (told.at_s, told.leaves, told.node) == (one.at_s, one.leaves, one.node)
+        assert (told.at_s, told.departure_probability, told.node) == (
+            one.at_s,
+            one.departure_probability,
+            one.node,
+        )
         assert told.ended_s is not None
-        assert told.came
+        assert told.outcome
 
 
 def test_a_lease_that_slurm_forgot_long_ago_is_told_to_have_ended_by_its_limit(

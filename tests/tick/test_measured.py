@@ -30,10 +30,10 @@ from freetrain.scaling import (
 )
 from freetrain.state.database import read_store
 from freetrain.state.files import Ended, create_ending
-from freetrain.state.tables import past_of
+from freetrain.state.tables import history_of
 from freetrain.tick.history import known_from
 from freetrain.tick.speeds import MeasuredSpeeds, measured_by
-from tests.exchange.endings import an_ending
+from tests.state.endings import an_ending
 from tests.tick.tellers import NOW_S, assigned, printed, printing, tell
 from tests.tick.tick_worlds import UID, TickWorld, tick_world
 
@@ -55,7 +55,7 @@ def world(quick_folder: Path) -> TickWorld:
 def kept(world: TickWorld, name: str = "a") -> LearnedScaling:
     """What the last tick remembered of a trainer's speed."""
     with read_store(world.folder.path, uid=UID) as state:
-        row = past_of(state, name, submitted_s=world.row(name).submitted_s)
+        row = history_of(state, name, submitted_s=world.row(name).submitted_s)
     assert row is not None
     return known_from(row.scaling)
 

@@ -46,7 +46,9 @@ class Counting:
         forecasts = KeptLossForecasts(lambda *key: self.kept.get(key))
         found = forecasts.look(name, POINTS[:count], Better.LOWER)
         self.fits += len(forecasts.fresh)
-        self.kept |= {(row.trainer, row.told): row.outlook for row in forecasts.fresh}
+        self.kept |= {
+            (row.trainer, row.fitted_to): row.forecast for row in forecasts.fresh
+        }
         return found
 
 

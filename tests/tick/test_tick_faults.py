@@ -13,15 +13,12 @@ from freetrain.cli.exits import exit_code
 from freetrain.config.site import Caps
 from freetrain.errors import CannotWriteError
 from freetrain.state.database import (
-    LOCK,
     StoreBusyError,
     StoreUnwritableError,
-    Ticker,
-    local_lock,
     open_store,
     read_store,
-    take_turn,
 )
+from freetrain.state.leader import LOCK, TickProcess, local_lock, take_leader_lock
 from freetrain.state.tables import Counter, counters
 from freetrain.tick.environment import MOST_EVIDENCE, append_line, keep_evidence
 from slurm.errors import SlurmError, SlurmUnavailableError, UnreadableOutputError
@@ -209,9 +206,9 @@ def test_two_ticks_on_one_host_do_not_overlap(world: TickWorld) -> None:
 
 def test_a_tick_on_another_host_is_left_its_turn(world: TickWorld) -> None:
     world.submit("a", most=2)
-    elsewhere = Ticker("elsewhere", 1, "boot")
+    elsewhere = TickProcess("elsewhere", 1, "boot")
     with open_store(world.folder.path, uid=UID) as store:
-        take_turn(
+        take_leader_lock(
             store,
             elsewhere,
             now_s=world.now_s,
@@ -234,9 +231,9 @@ def test_a_tick_that_lost_its_turn_while_asleep_changes_nothing_more(
     def overtaken(point: str) -> None:
         if point == "before writing intent":
             with open_store(world.folder.path, uid=UID) as store:
-                take_turn(
+                take_leader_lock(
                     store,
-                    Ticker("elsewhere", 1, "boot"),
+                    TickProcess("elsewhere", 1, "boot"),
                     now_s=world.now_s + 10_000.0,
                     for_s=1.0,
                     is_alive=lambda _: True,

@@ -17,9 +17,9 @@ from freetrain.state.database import read_store
 from freetrain.state.files import Ended, StateDir, create_ending
 from freetrain.state.tables import TrainerState, leases
 from slurm.errors import SlurmUnavailableError
-from tests.exchange.endings import an_ending
 from tests.fakes.slurm.installing import FakeSlurm
 from tests.fakes.slurm.state import Act
+from tests.state.endings import an_ending
 from tests.tick.tick_worlds import UID, TickWorld, lease_of, theirs, tick_world
 
 if TYPE_CHECKING:

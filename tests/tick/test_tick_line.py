@@ -9,7 +9,7 @@ import pytest
 from freetrain.state.tables import TrainerState
 from freetrain.tick.status_report import TrainerLine, summary_line
 from milp.planner import Outcome
-from tests.desk.desks import a_page
+from tests.client.client_states import a_page
 
 DONE = {"leases asked for": 0, "leases ended": 0, "generations": 0}
 BRAKE = "as many leases as the site allows"

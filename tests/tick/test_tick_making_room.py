@@ -17,7 +17,7 @@ from freetrain.state.database import read_store
 from freetrain.state.files import AgentState
 from freetrain.state.tables import pace
 from freetrain.tick.tick import tick
-from tests.store.happened import events_of
+from tests.state.events import events_of
 from tests.tick.tick_worlds import UID, TickWorld, lease_of, theirs, tick_world
 
 if TYPE_CHECKING:

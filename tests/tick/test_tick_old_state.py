@@ -21,9 +21,9 @@ from freetrain.demo.fake_slurm import cluster as keeping
 from freetrain.demo.fake_slurm.cluster import Job, JobState
 from freetrain.state.database import read_store
 from freetrain.state.files import Ended, create_ending
-from freetrain.state.tables import TrainerState, forecast_state, past_of
+from freetrain.state.tables import TrainerState, forecast_state, history_of
 from tests.cli.worlds import run
-from tests.exchange.endings import an_ending
+from tests.state.endings import an_ending
 from tests.tick.tellers import tell
 from tests.tick.tick_worlds import UID, TickWorld, lease_of, tick_world
 
@@ -111,9 +111,9 @@ def steps(world: TickWorld, name: str) -> int:
 def points(world: TickWorld, name: str) -> list[list[float]]:
     """Return what is remembered of the losses of a trainer."""
     with read_store(world.folder.path, uid=UID) as state:
-        row = past_of(state, name, submitted_s=world.row(name).submitted_s)
+        row = history_of(state, name, submitted_s=world.row(name).submitted_s)
     assert row is not None
-    found: list[list[float]] = row.past["points"]["kept"]
+    found: list[list[float]] = row.history["points"]["kept"]
     return found
 
 

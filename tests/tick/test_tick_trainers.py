@@ -17,8 +17,8 @@ from freetrain.state.files import (
     create_ending,
 )
 from freetrain.state.tables import EventKind, TrainerState
-from tests.exchange.endings import an_ending
-from tests.store.happened import events_of
+from tests.state.endings import an_ending
+from tests.state.events import events_of
 from tests.tick.tick_worlds import UID, TickWorld, running, tick_world
 
 if TYPE_CHECKING:

@@ -25,15 +25,15 @@ from freetrain.state.files import (
     lease_name,
 )
 from freetrain.state.tables import (
-    OutlookRow,
+    LossForecastRow,
     TrainerState,
     intents,
     leases,
-    outlook_kept,
-    put_outlooks,
+    loss_forecast_of,
+    put_loss_forecasts,
     put_trainers,
 )
-from tests.exchange.endings import an_ending
+from tests.state.endings import an_ending
 from tests.tick.tick_worlds import UID, TickWorld, tick_world
 
 if TYPE_CHECKING:
@@ -139,13 +139,13 @@ def test_what_was_fitted_to_a_trainer_that_is_long_over_is_forgotten(
     over = replace(world.row("a"), state=TrainerState.FINISHED, changed_s=world.now_s)
     with world.opened() as state, transaction(state):
         put_trainers(state, [over])
-        put_outlooks(state, [OutlookRow("a", "x", {})])
+        put_loss_forecasts(state, [LossForecastRow("a", "x", {})])
 
     found = []
     for _ in range(2):
         world.tick()
         with read_store(world.folder.path, uid=UID) as state:
-            found.append(outlook_kept(state, "a", told="x"))
+            found.append(loss_forecast_of(state, "a", fitted_to="x"))
         world.now_s += 4 * DAYS_S
 
     assert found == [{}, None]

@@ -18,7 +18,7 @@ from freetrain.config.document import Places
 from freetrain.config.job import parse_job, render_job
 from freetrain.config.site import Site
 from freetrain.demo.fake_slurm.cluster import Job
-from freetrain.state.database import Ticker, open_store, read_store, transaction
+from freetrain.state.database import open_store, read_store, transaction
 from freetrain.state.files import (
     AgentState,
     Heartbeat,
@@ -27,6 +27,7 @@ from freetrain.state.files import (
     render_environment,
     write_heartbeat,
 )
+from freetrain.state.leader import TickProcess
 from freetrain.state.tables import TrainerRow, TrainerState, put_trainers, trainers
 from freetrain.tick.environment import Environment
 from freetrain.tick.tick import tick
@@ -83,7 +84,7 @@ class TickWorld:
         return Environment(
             now_s=lambda: self.now_s + self.skew_s,
             clock=itertools.count().__next__,
-            ticker=Ticker("host", os.getpid(), "boot"),
+            process=TickProcess("host", os.getpid(), "boot"),
             is_alive=lambda _: False,
             new_uuid=lambda: str(uuid4()),
             connect=self.connect,

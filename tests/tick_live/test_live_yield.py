@@ -26,7 +26,7 @@ from tests.agent_live.ground import MPIRUN, TRAINER, a_live_job
 from tests.cluster.settings import Variant
 from tests.cluster.waiting import wait_for
 from tests.slurm_live.sites import Site
-from tests.store.happened import events_of
+from tests.state.events import events_of
 from tests.tick_live.live_broker import LiveBroker
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from freetrain.state.tables import (
     trainers,
 )
 from freetrain.tick.status_report import StatusReport, render_report
-from tests.exchange.endings import an_ending
+from tests.state.endings import an_ending
 
 if TYPE_CHECKING:
     from pathlib import Path

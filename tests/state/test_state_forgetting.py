@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 from freetrain.state.database import transaction
 from freetrain.state.tables import (
     MOST_OTHERS,
-    OutlookRow,
-    PastRow,
+    HistoryRow,
+    LossForecastRow,
     TrainerRow,
     TrainerState,
-    forget_pasts,
-    has_old_pasts,
-    outlook_kept,
-    past_of,
-    put_outlooks,
-    put_pasts,
+    forget_histories,
+    has_old_histories,
+    history_of,
+    loss_forecast_of,
+    put_histories,
+    put_loss_forecasts,
     put_trainers,
 )
-from tests.store.test_store_tables import new_state
+from tests.state.test_state_tables import new_state
 
 if TYPE_CHECKING:
     import sqlite3
@@ -30,8 +30,8 @@ BEFORE_S = 500.0
 
 def told(state: sqlite3.Connection, name: str, *, submitted_s: float = 1.0) -> None:
     with transaction(state):
-        put_pasts(state, [PastRow(name, submitted_s, {}, {}, {})])
-        put_outlooks(state, [OutlookRow(name, "x", {})])
+        put_histories(state, [HistoryRow(name, submitted_s, {}, {}, {})])
+        put_loss_forecasts(state, [LossForecastRow(name, "x", {})])
 
 
 def became(
@@ -50,13 +50,13 @@ def latest(state: sqlite3.Connection, count: int) -> None:
 
 def kept(state: sqlite3.Connection, name: str) -> tuple[bool, bool]:
     """Tell whether past and outlook of *name* are there."""
-    past = past_of(state, name, submitted_s=1.0)
-    return past is not None, outlook_kept(state, name, told="x") is not None
+    past = history_of(state, name, submitted_s=1.0)
+    return past is not None, loss_forecast_of(state, name, fitted_to="x") is not None
 
 
 def forget(state: sqlite3.Connection) -> None:
     with transaction(state):
-        forget_pasts(state, before_s=BEFORE_S)
+        forget_histories(state, before_s=BEFORE_S)
 
 
 def test_only_what_ended_long_ago_is_forgotten() -> None:
@@ -92,11 +92,11 @@ def test_what_the_latest_showed_of_their_speed_stays_for_new_ones() -> None:
 
 def test_there_is_something_to_forget_until_it_is_forgotten() -> None:
     with new_state() as state:
-        before = has_old_pasts(state, before_s=BEFORE_S)
+        before = has_old_histories(state, before_s=BEFORE_S)
         told(state, "done")
         became(state, "done", TrainerState.FINISHED, LONG_AGO_S)
-        then = has_old_pasts(state, before_s=BEFORE_S)
+        then = has_old_histories(state, before_s=BEFORE_S)
         forget(state)
 
         assert (before, then) == (False, True)
-        assert not has_old_pasts(state, before_s=BEFORE_S)
+        assert not has_old_histories(state, before_s=BEFORE_S)

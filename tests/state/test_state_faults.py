@@ -29,8 +29,8 @@ from freetrain.state.database import (
     version,
 )
 from freetrain.state.tables import Event, EventKind, add_events
-from tests.store.faulty_connection import DeadError, FaultyConnection
-from tests.store.happened import events_of
+from tests.state.events import events_of
+from tests.state.faulty_connection import DeadError, FaultyConnection
 
 if TYPE_CHECKING:
     import sqlite3
@@ -100,9 +100,9 @@ def test_a_newer_version_is_refused_and_kept(tmp_path: Path) -> None:
 PROGRAM = """
 import sys
 from pathlib import Path
-from freetrain.state.database import connect, transaction
+from freetrain.state.database import (connect, transaction)
 from freetrain.state.tables import Event, EventKind, add_events
-from tests.store.faulty_connection import FaultyConnection
+from tests.state.faulty_connection import FaultyConnection
 state = connect(Path(sys.argv[1]), factory=FaultyConnection)
 state.is_killing, state.left = True, int(sys.argv[2])
 for number in range(2):

@@ -16,10 +16,10 @@ from freetrain.state.tables import (
     Delivery,
     Event,
     EventKind,
-    OutlookRow,
-    PastRow,
-    SeenBeat,
-    SeenPlans,
+    HistoryRow,
+    LossForecastRow,
+    SeenBackfillPlans,
+    SeenHeartbeat,
     Stage,
     TrainerRow,
     TrainerState,
@@ -27,29 +27,29 @@ from freetrain.state.tables import (
     deliveries,
     drop_events,
     end_trainer,
+    history_of,
     intents,
     latest_scalings,
     leases,
-    memory_of,
-    outlook_kept,
+    loss_forecast_of,
     pace,
-    past_of,
-    put_beats,
+    priority_memory_of,
+    put_backfill_plans,
     put_delivery,
+    put_heartbeats,
+    put_histories,
     put_intents,
     put_leases,
-    put_memory,
-    put_outlooks,
-    put_pasts,
-    put_plans,
-    put_told_generation,
+    put_loss_forecasts,
+    put_priority_memory,
+    put_reported_generation,
     put_trainers,
-    seen_beats,
-    seen_plans,
+    seen_backfill_plans,
+    seen_heartbeats,
     trainers,
 )
-from tests.store.happened import events_of
-from tests.store.store_records import (
+from tests.state.events import events_of
+from tests.state.state_records import (
     EVENTS,
     INTENTS,
     SEEN,
@@ -104,14 +104,16 @@ def test_intents_and_their_leases_come_back_as_they_were(
 
 @settings(max_examples=20)
 @given(seen=SEEN, event=EVENTS)
-def test_plans_and_events_come_back_as_they_were(seen: SeenPlans, event: Event) -> None:
+def test_plans_and_events_come_back_as_they_were(
+    seen: SeenBackfillPlans, event: Event
+) -> None:
     with new_state() as state:
         with transaction(state):
-            put_plans(state, SeenPlans())
-            put_plans(state, seen)
+            put_backfill_plans(state, SeenBackfillPlans())
+            put_backfill_plans(state, seen)
             add_events(state, [event])
 
-        assert seen_plans(state) == seen
+        assert seen_backfill_plans(state) == seen
         assert events_of(state, event.subject) == (event,)
 
 
@@ -119,10 +121,12 @@ def test_of_heartbeats_only_the_last_look_is_kept() -> None:
     old, new = LeaseKey("u", 0), LeaseKey("u", 1)
     with new_state() as state:
         with transaction(state):
-            put_beats(state, [SeenBeat(old, 4, 10.0), SeenBeat(new, 1, 12.0)])
-            put_beats(state, [SeenBeat(new, 2, 20.0)])
+            put_heartbeats(
+                state, [SeenHeartbeat(old, 4, 10.0), SeenHeartbeat(new, 1, 12.0)]
+            )
+            put_heartbeats(state, [SeenHeartbeat(new, 2, 20.0)])
 
-        assert seen_beats(state) == {new: SeenBeat(new, 2, 20.0)}
+        assert seen_heartbeats(state) == {new: SeenHeartbeat(new, 2, 20.0)}
 
 
 def test_a_trainer_that_its_user_cancelled_meanwhile_does_not_finish() -> None:
@@ -139,7 +143,7 @@ def test_a_trainer_that_its_user_cancelled_meanwhile_does_not_finish() -> None:
                 )
                 for row in rows
             ]
-            put_told_generation(state, "a", 7)
+            put_reported_generation(state, "a", 7)
         after = trainers(state)
 
     assert ended == [True, False]
@@ -173,45 +177,45 @@ def test_churn_counts_in_its_window_and_failures_since_the_last_good_start() -> 
 
 def test_of_each_submission_its_own_past_is_kept() -> None:
     told = {"points": [[1.0, 2.0, float("inf")]]}
-    old = PastRow("a", 5.0, {"generation": 1}, told, {"seen": {}})
-    new = PastRow("a", 9.0, {}, {}, {"seen": {"1": []}})
+    old = HistoryRow("a", 5.0, {"generation": 1}, told, {"seen": {}})
+    new = HistoryRow("a", 9.0, {}, {}, {"seen": {"1": []}})
     with new_state() as state:
         with transaction(state):
-            put_pasts(state, [old])
-        kept = past_of(state, "a", submitted_s=5.0)
+            put_histories(state, [old])
+        kept = history_of(state, "a", submitted_s=5.0)
         with transaction(state):
-            put_pasts(state, [new])
+            put_histories(state, [new])
 
         assert kept == old
-        assert past_of(state, "a", submitted_s=5.0) is None
-        assert past_of(state, "b", submitted_s=5.0) is None
+        assert history_of(state, "a", submitted_s=5.0) is None
+        assert history_of(state, "b", submitted_s=5.0) is None
         assert latest_scalings(state) == ({"seen": {"1": []}},)
 
 
 def test_an_outlook_is_kept_until_something_new_is_told() -> None:
     with new_state() as state:
-        assert outlook_kept(state, "a", told="x") is None
+        assert loss_forecast_of(state, "a", fitted_to="x") is None
         with transaction(state):
-            put_outlooks(state, [OutlookRow("a", "x", {"gain": 0.5})])
-        first = outlook_kept(state, "a", told="x")
-        other = outlook_kept(state, "b", told="x")
+            put_loss_forecasts(state, [LossForecastRow("a", "x", {"gain": 0.5})])
+        first = loss_forecast_of(state, "a", fitted_to="x")
+        other = loss_forecast_of(state, "b", fitted_to="x")
         with transaction(state):
-            put_outlooks(state, [OutlookRow("a", "y", {"gain": 0.25})])
+            put_loss_forecasts(state, [LossForecastRow("a", "y", {"gain": 0.25})])
 
         assert (first, other) == ({"gain": 0.5}, None)
-        assert outlook_kept(state, "a", told="x") is None
-        assert outlook_kept(state, "a", told="y") == {"gain": 0.25}
+        assert loss_forecast_of(state, "a", fitted_to="x") is None
+        assert loss_forecast_of(state, "a", fitted_to="y") == {"gain": 0.25}
 
 
 def test_a_priority_is_told_what_it_remembered_and_nothing_of_anothers() -> None:
     with new_state() as state:
-        assert memory_of(state, "flowcon") == {}
+        assert priority_memory_of(state, "flowcon") == {}
         with transaction(state):
-            put_memory(state, "flowcon", {"x": [1, None]})
-            put_memory(state, "flowcon", {"y": 0.5})
+            put_priority_memory(state, "flowcon", {"x": [1, None]})
+            put_priority_memory(state, "flowcon", {"y": 0.5})
 
-        assert memory_of(state, "flowcon") == {"y": 0.5}
-        assert memory_of(state, "slaq") == {}
+        assert priority_memory_of(state, "flowcon") == {"y": 0.5}
+        assert priority_memory_of(state, "slaq") == {}
 
 
 def test_a_delivery_comes_back_as_it_was() -> None:

@@ -20,7 +20,7 @@ from freetrain.errors import UsageError
 from freetrain.state.database import StoreMissingError
 from freetrain.state.files import USER, AgentState, Ended, Heartbeat, write_heartbeat
 from freetrain.state.tables import TrainerState
-from tests.desk.desks import (
+from tests.client.client_states import (
     NOW_S,
     UID,
     a_job,

@@ -7,22 +7,22 @@ from dataclasses import replace
 from freetrain.lookahead.base import Departure
 from freetrain.state.database import transaction
 from freetrain.state.tables import (
-    Foreseen,
+    LeaseForecast,
     add_departures,
     add_node_names,
     departures,
-    drop_foreseen,
+    drop_lease_forecasts,
+    ended_lease_forecasts,
     forecast_state,
-    foreseen_ended,
-    foreseen_running,
     forget_forecasts,
     node_names,
+    pending_lease_forecasts,
     put_forecast,
-    put_foreseen,
+    put_lease_forecasts,
 )
-from tests.store.test_store_tables import new_state
+from tests.state.test_state_tables import new_state
 
-ONE = Foreseen("u", 0, "n1", 100.0, 400.0, 0.25, 1_200.0, promised_s=5_000.0)
+ONE = LeaseForecast("u", 0, "n1", 100.0, 400.0, 0.25, 1_200.0, promised_s=5_000.0)
 
 
 def test_the_last_state_and_all_names_are_kept_in_order() -> None:
@@ -50,33 +50,35 @@ def test_what_was_learned_can_be_dropped_and_what_was_expected_stays() -> None:
         put_forecast(state, "{}")
         add_node_names(state, ["n1"], known=0)
         add_departures(state, [Departure(b"\x80", b"\x80")], keep=3)
-        put_foreseen(state, [ONE])
+        put_lease_forecasts(state, [ONE])
         forget_forecasts(state)
 
         assert forecast_state(state) is None
         assert node_names(state) == ()
         assert departures(state) == ()
-        assert foreseen_running(state) == (ONE,)
+        assert pending_lease_forecasts(state) == (ONE,)
 
 
 def test_what_was_expected_of_leases_is_kept_until_long_after_they_ended() -> None:
-    ended = replace(ONE, task=1, ended_s=300.0, came="preempted")
+    ended = replace(ONE, task=1, ended_s=300.0, outcome="preempted")
     with new_state() as state, transaction(state):
-        put_foreseen(state, [ONE, replace(ended, ended_s=None, came="")])
-        put_foreseen(state, [ended])
+        put_lease_forecasts(state, [ONE, replace(ended, ended_s=None, outcome="")])
+        put_lease_forecasts(state, [ended])
 
-        assert foreseen_running(state) == (ONE,)
-        assert foreseen_ended(state, most=2) == (ended,)
-        drop_foreseen(state, before_s=100.5)
-        assert foreseen_running(state) == foreseen_ended(state, most=2) == ()
+        assert pending_lease_forecasts(state) == (ONE,)
+        assert ended_lease_forecasts(state, most=2) == (ended,)
+        drop_lease_forecasts(state, before_s=100.5)
+        assert (
+            pending_lease_forecasts(state) == ended_lease_forecasts(state, most=2) == ()
+        )
 
 
 def test_those_that_ended_last_come_first_and_no_more_than_asked_for() -> None:
     ends_s = (300.0, 500.0, 400.0, 500.0)
     every = [replace(ONE, task=k, ended_s=end_s) for k, end_s in enumerate(ends_s)]
     with new_state() as state, transaction(state):
-        put_foreseen(state, [*every, replace(ONE, task=9)])
+        put_lease_forecasts(state, [*every, replace(ONE, task=9)])
 
-        tasks = [one.task for one in foreseen_ended(state, most=3)]
+        tasks = [one.task for one in ended_lease_forecasts(state, most=3)]
 
     assert tasks == [1, 3, 2]

@@ -21,7 +21,7 @@ from freetrain.state.files import (
     read_environment,
 )
 from freetrain.state.tables import TrainerState, remove_trainer
-from tests.desk.desks import (
+from tests.client.client_states import (
     UID,
     a_job,
     a_state,

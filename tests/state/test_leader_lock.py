@@ -9,31 +9,29 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.state.database import (
+from freetrain.state.database import StoreBusyError, connect, migrate
+from freetrain.state.leader import (
     Locking,
-    StoreBusyError,
-    Ticker,
-    connect,
-    end_turn,
+    TickProcess,
     local_lock,
-    migrate,
-    take_turn,
+    release_leader_lock,
+    take_leader_lock,
     writing,
 )
 from freetrain.state.tables import Event, EventKind, add_events
-from tests.store.happened import events_of
+from tests.state.events import events_of
 
 if TYPE_CHECKING:
     import sqlite3
 
 ROOT = Path(__file__).resolve().parents[2]
-MINE = Ticker("login1", 10, "boot-a")
+MINE = TickProcess("login1", 10, "boot-a")
 
 LOCKER = """
 import sys
 from pathlib import Path
 from freetrain.state.database import StoreBusyError
-from freetrain.state.database import local_lock
+from freetrain.state.leader import local_lock
 try:
     with local_lock(Path(sys.argv[1])):
         print("mine", flush=True)
@@ -76,25 +74,27 @@ def state(tmp_path: Path) -> sqlite3.Connection:
 
 
 def turn_of(
-    state: sqlite3.Connection, ticker: Ticker, now_s: float, *, alive: bool = True
+    state: sqlite3.Connection, ticker: TickProcess, now_s: float, *, alive: bool = True
 ) -> int:
-    turn = take_turn(state, ticker, now_s=now_s, for_s=60.0, is_alive=lambda _: alive)
+    turn = take_leader_lock(
+        state, ticker, now_s=now_s, for_s=60.0, is_alive=lambda _: alive
+    )
     return turn.fence
 
 
 @pytest.mark.parametrize(
     ("other", "now_s", "alive", "gets_it"),
     [
-        (Ticker("login2", 11, "boot-b"), 59.0, False, False),
-        (Ticker("login2", 11, "boot-b"), 60.0, True, True),
-        (Ticker("login1", 11, "boot-a"), 1.0, True, False),
-        (Ticker("login1", 11, "boot-a"), 1.0, False, True),
-        (Ticker("login1", 11, "boot-c"), 1.0, True, True),
+        (TickProcess("login2", 11, "boot-b"), 59.0, False, False),
+        (TickProcess("login2", 11, "boot-b"), 60.0, True, True),
+        (TickProcess("login1", 11, "boot-a"), 1.0, True, False),
+        (TickProcess("login1", 11, "boot-a"), 1.0, False, True),
+        (TickProcess("login1", 11, "boot-c"), 1.0, True, True),
     ],
 )
 def test_a_turn_is_taken_over_only_from_the_dead_and_the_late(
     state: sqlite3.Connection,
-    other: Ticker,
+    other: TickProcess,
     now_s: float,
     *,
     alive: bool,
@@ -113,8 +113,8 @@ def test_a_turn_is_taken_over_only_from_the_dead_and_the_late(
 def test_whoever_slept_through_the_turn_writes_nothing(
     state: sqlite3.Connection,
 ) -> None:
-    slow = take_turn(state, MINE, now_s=0.0, for_s=60.0, is_alive=lambda _: True)
-    turn_of(state, Ticker("login2", 11, "boot-b"), 61.0)
+    slow = take_leader_lock(state, MINE, now_s=0.0, for_s=60.0, is_alive=lambda _: True)
+    turn_of(state, TickProcess("login2", 11, "boot-b"), 61.0)
 
     with pytest.raises(StoreBusyError, match="took over"), writing(state, slow):
         add_events(state, [Event(1.0, EventKind.ASKED, "x")])
@@ -126,12 +126,12 @@ def test_whoever_slept_through_the_turn_writes_nothing(
 def test_an_ended_turn_is_free_and_its_number_is_never_used_again(
     state: sqlite3.Connection,
 ) -> None:
-    turn = take_turn(state, MINE, now_s=0.0, for_s=60.0, is_alive=lambda _: True)
+    turn = take_leader_lock(state, MINE, now_s=0.0, for_s=60.0, is_alive=lambda _: True)
     with writing(state, turn):
         add_events(state, [Event(1.0, EventKind.ASKED, "x")])
 
-    end_turn(state, turn)
+    release_leader_lock(state, turn)
 
-    assert turn_of(state, Ticker("login2", 11, "boot-b"), 1.0) == 2
+    assert turn_of(state, TickProcess("login2", 11, "boot-b"), 1.0) == 2
     assert len(events_of(state, "x")) == 1
     state.close()

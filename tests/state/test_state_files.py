@@ -27,7 +27,7 @@ from freetrain.state.files import (
     read_heartbeat,
     write_heartbeat,
 )
-from tests.exchange.endings import an_ending
+from tests.state.endings import an_ending
 
 if TYPE_CHECKING:
     from pathlib import Path

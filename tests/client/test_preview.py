@@ -9,7 +9,13 @@ import pytest
 from freetrain.client.submit import Begin, preview
 from freetrain.config.job import Checkpoint
 from freetrain.errors import BadConfigurationError, UsageError
-from tests.desk.desks import UID, a_job, a_state, a_submission, leave_checkpoint
+from tests.client.client_states import (
+    UID,
+    a_job,
+    a_state,
+    a_submission,
+    leave_checkpoint,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path

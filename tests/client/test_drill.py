@@ -13,7 +13,7 @@ from freetrain.config.job import Nodes
 from freetrain.errors import TryLaterError, UsageError
 from freetrain.state.files import AgentState, Ended, Heartbeat, write_heartbeat
 from freetrain.state.tables import TrainerState
-from tests.desk.desks import (
+from tests.client.client_states import (
     NOW_S,
     a_job,
     a_state,

@@ -12,7 +12,13 @@ from freetrain.broker.lease import (
     LeaseKey,
     LeaseState,
 )
-from freetrain.state.tables import Event, EventKind, SeenPlans, TrainerRow, TrainerState
+from freetrain.state.tables import (
+    Event,
+    EventKind,
+    SeenBackfillPlans,
+    TrainerRow,
+    TrainerState,
+)
 from slurm.snapshot import HiddenPlan, PlannedStart, Plans
 
 UUIDS = st.uuids().map(str)
@@ -39,7 +45,7 @@ INTENTS = st.builds(
 )
 EVENTS = st.builds(Event, TIMES, st.sampled_from(EventKind), TEXT, COUNTS, TEXT)
 SEEN = st.builds(
-    SeenPlans,
+    SeenBackfillPlans,
     st.builds(
         Plans,
         st.lists(st.builds(PlannedStart, COUNTS, TIMES, TEXT, TIMES)).map(tuple),

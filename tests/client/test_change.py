@@ -20,7 +20,7 @@ from freetrain.state.files import (
     read_assigned,
 )
 from freetrain.state.tables import TrainerState
-from tests.desk.desks import (
+from tests.client.client_states import (
     NOW_S,
     UID,
     a_job,
