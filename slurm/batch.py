@@ -79,7 +79,7 @@ class LeaseRequest:
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """What sbatch answered.
+    """The job that sbatch submitted.
 
     Attributes:
         job_id: Raw number of the job or of the whole array.
@@ -93,8 +93,8 @@ class Submitted:
 def sbatch_argv(request: LeaseRequest) -> list[str]:
     """Return the command that submits *request*.
 
-    It must run in the environment of ``slurm.runner.scrubbed``: the deadline
-    is written in UTC. Its answer is read by ``parse_sbatch``. The jobs are never
+    It must run in the environment of ``slurm.runner.scrubbed``: the deadline is
+    written in UTC. Its answer is read by ``parse_sbatch``. The jobs are never
     requeued: a lease that was taken back is not wanted again.
 
     Raises:
@@ -134,7 +134,7 @@ def scancel_argv(display_ids: Sequence[str], *, signal: str = "") -> list[str]:
 
     It names jobs and nothing else. With ``--name`` or ``--user`` beside it, 22.05
     takes one waiting task for all the tasks of its array that wait; hence the ids
-    must come from a look just taken, in which user and name were right.
+    must come from a snapshot just taken, in which user and name were right.
 
     Args:
         display_ids: ``18_0`` for an array task (``JobRecord.display_id``). Its raw
@@ -160,7 +160,7 @@ def scancel_argv(display_ids: Sequence[str], *, signal: str = "") -> list[str]:
 def scancel_waiting_argv(*, user: str, name: str) -> list[str]:
     """Return the command that ends those jobs of one name that still wait.
 
-    It needs no look before, and spares a job that starts meanwhile.
+    It needs no snapshot before, and spares a job that starts meanwhile.
 
     Args:
         user: Our own user name: scancel then touches no other's job.
@@ -176,7 +176,7 @@ def scancel_waiting_argv(*, user: str, name: str) -> list[str]:
 
 
 def only_gone(said: str) -> bool:
-    """Tell whether all that scancel complained of is jobs that have ended already."""
+    """Tell whether scancel complained only of jobs that have ended already."""
     complaints = said.strip().splitlines()
     return bool(complaints) and all(map(_GONE.search, complaints))
 
@@ -199,7 +199,7 @@ def _options(request: LeaseRequest) -> list[str]:
         "comment": request.comment,
         "partition": request.partition,
         "output": request.output,
-        "export": "NONE",  # the script says what it needs, whoever submits it
+        "export": "NONE",  # the script sets what it needs, whatever our environment
         "qos": request.qos,
         "account": request.account,
         "constraint": request.features,
@@ -239,7 +239,7 @@ def _check_request(request: LeaseRequest) -> None:
 
 
 def _check_value(option: str, value: str) -> None:
-    """Refuse what would break a line of Slurm's tables, or Slurm's memory of it."""
+    """Refuse a value that would break a line of Slurm's tables, or is too long."""
     _check(value.isprintable() and _bytes(value) <= MAX_VALUE_BYTES, option, value)
 
 

@@ -163,7 +163,7 @@ class CommandLine:
     def snapshot(self) -> Snapshot:
         """Return one snapshot, in six commands.
 
-        Nodes come before jobs: one that starts in between is then seen on its node.
+        Nodes come before jobs: a job that starts in between is then seen on its node.
         """
         before = self.statistics()
         return Snapshot(

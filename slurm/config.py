@@ -1,4 +1,7 @@
-"""How the cluster is set up, from ``scontrol show config``, and Slurm's release."""
+"""How the cluster is set up: Slurm's release, its settings, its leaf switches.
+
+From ``sinfo --version``, ``scontrol show config`` and ``scontrol show topology``.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from slurm.records import Partition
-
-
-# ----------------------------------------------------------------------
-# How the cluster is set up, from ``scontrol show config``, and Slurm's release.
-
-_LINE = re.compile(r"^(\S+)\s*= ?(.*)$", re.MULTILINE)
-_VERSION = re.compile(r"slurm\S* (\d+)\.(\d+)\.(\S+)")
-_MINUTE_S = 60.0
-_DEFAULT_WINDOW_MIN = 1440
-_DEFAULT_RESOLUTION_S = 60
-_DEFAULT_INTERVAL_S = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +44,33 @@ class Release:
         return f"{self.major}.{self.minor:02d}.{self.micro}"
 
 
+VERSION_ARGV = ("sinfo", "--version")
+"""Shows the release of the installed programs."""
+
+_VERSION = re.compile(r"slurm\S* (\d+)\.(\d+)\.(\S+)")
+
+
+def parse_version(text: str) -> Release:
+    """Return the release that ``sinfo --version`` printed.
+
+    Raises:
+        UnreadableOutputError: Not such an answer.
+    """
+    found = _VERSION.match(text.strip())
+    if found is None:
+        raise UnreadableOutputError("sinfo --version", 1, text, "no release in it")
+    return Release(int(found[1]), int(found[2]), found[3])
+
+
+_MINUTE_S = 60.0
+_DEFAULT_WINDOW_MIN = 1440
+_DEFAULT_RESOLUTION_S = 60
+_DEFAULT_INTERVAL_S = 30
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterConfig:
-    """What FreeTrain needs to know of a cluster's configuration.
+    """The settings that FreeTrain goes by.
 
     Attributes:
         cluster: ClusterName.
@@ -66,13 +82,13 @@ class ClusterConfig:
         priority_type: For example ``priority/multifactor``.
         preempt_type: For example ``preempt/partition_prio``.
         preempt_mode: For example ``CANCEL``.
-        private_data: Kinds of records that users see their own of only.
+        private_data: Kinds of records of which users see only their own.
         kill_wait_s: Between a job's TERM and its KILL.
         complete_wait_s: How long ending jobs hold up the schedulers.
         over_time_limit_s: How long jobs may overrun their limit.
         has_epilog: Whether an epilog runs on the nodes.
         max_array_size: One more than the largest index of a job array.
-        topology_plugin: For example ``topology/tree``; empty where it is not told.
+        topology_plugin: For example ``topology/tree``; empty where Slurm omits it.
     """
 
     cluster: str
@@ -129,25 +145,11 @@ class ClusterConfig:
 CONFIG_ARGV = ("scontrol", "show", "config")
 """Shows the configuration."""
 
-
-VERSION_ARGV = ("sinfo", "--version")
-"""Shows the release of the installed programs."""
-
-
-def parse_version(text: str) -> Release:
-    """Return the release that ``sinfo --version`` told.
-
-    Raises:
-        UnreadableOutputError: Not such an answer.
-    """
-    found = _VERSION.match(text.strip())
-    if found is None:
-        raise UnreadableOutputError("sinfo --version", 1, text, "no release in it")
-    return Release(int(found[1]), int(found[2]), found[3])
+_LINE = re.compile(r"^(\S+)\s*= ?(.*)$", re.MULTILINE)
 
 
 def parse_config(text: str) -> ClusterConfig:
-    """Return the configuration that ``scontrol show config`` told.
+    """Return the configuration that ``scontrol show config`` printed.
 
     Raises:
         UnreadableOutputError: Not such an answer, or a setting is missing.
@@ -208,19 +210,6 @@ def _has_epilog(settings: dict[str, str]) -> bool:
     )
 
 
-# ----------------------------------------------------------------------
-# Which nodes are below one leaf switch, or in one block: ``scontrol show topology``.
-
-COMMAND = "scontrol show topology"
-
-_WITH_LEAVES = frozenset({"topology/tree", "topology/block"})
-_FIRST_WITH_YAML = (25, 5)
-"""From it on topology.yaml counts, and the configuration told says topology/flat all
-the same (seen on 26.05.5)."""
-
-_FIELD = re.compile(r"(?:^| )([A-Za-z]+)=(\S*)")
-
-
 @dataclass(frozen=True, slots=True)
 class Leaf:
     """A leaf switch, or a block: the smallest group of nodes that the site names.
@@ -237,6 +226,13 @@ class Leaf:
 TOPOLOGY_ARGV = ("scontrol", "--oneliner", "show", "topology")
 """Shows switches or blocks."""
 
+COMMAND = "scontrol show topology"
+_WITH_LEAVES = frozenset({"topology/tree", "topology/block"})
+
+_FIRST_WITH_YAML = (25, 5)
+"""From it on topology.yaml counts, and the configuration says topology/flat all the
+same (seen on 26.05.5)."""
+
 
 def must_have_leaves(config: ClusterConfig) -> bool:
     """Tell whether an answer without leaves is a failed query."""
@@ -244,15 +240,18 @@ def must_have_leaves(config: ClusterConfig) -> bool:
 
 
 def may_have_leaves(config: ClusterConfig) -> bool:
-    """Tell whether it is worth asking."""
+    """Tell whether it is worth asking for the topology."""
     return must_have_leaves(config) or config.release.series >= _FIRST_WITH_YAML
 
 
+_FIELD = re.compile(r"(?:^| )([A-Za-z]+)=(\S*)")
+
+
 def parse_topology(text: str) -> tuple[Leaf, ...]:
-    """Return the leaves that ``scontrol show topology`` told, in its order.
+    """Return the leaves that ``scontrol show topology`` printed, in its order.
 
     Switches above others and blocks made of blocks are left out, and so are leaves
-    without nodes, and whatever else a newer Slurm may know (rings).
+    without nodes, and other kinds that a newer Slurm may know (rings).
 
     Raises:
         UnreadableOutputError: Not such an answer, or cut short.
@@ -261,19 +260,6 @@ def parse_topology(text: str) -> tuple[Leaf, ...]:
         return ()
     check_whole(text, COMMAND)
     return tuple(_leaves(text))
-
-
-def leaf_by_node(leaves: Iterable[Leaf]) -> dict[str, str]:
-    """Return the name of each node's leaf; the first where it is below several.
-
-    Raises:
-        UnreadableOutputError: A list of nodes is unreadable.
-    """
-    found: dict[str, str] = {}
-    for leaf in leaves:
-        for node in expand(leaf.nodes):
-            found.setdefault(node, leaf.name)
-    return found
 
 
 def _leaves(text: str) -> Iterator[Leaf]:
@@ -286,3 +272,16 @@ def _leaves(text: str) -> Iterator[Leaf]:
         is_leaf = kind in {"SwitchName", "BlockName"} and "Switches" not in fields
         if is_leaf and name and expand(fields.get("Nodes", "")):
             yield Leaf(name, fields["Nodes"])
+
+
+def leaf_by_node(leaves: Iterable[Leaf]) -> dict[str, str]:
+    """Return the name of each node's leaf; of several the first.
+
+    Raises:
+        UnreadableOutputError: A list of nodes is unreadable.
+    """
+    found: dict[str, str] = {}
+    for leaf in leaves:
+        for node in expand(leaf.nodes):
+            found.setdefault(node, leaf.name)
+    return found

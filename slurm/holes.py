@@ -2,7 +2,7 @@
 
 Only what is idle now is a hole (or held by a lease of ours): what comes free later
 is planned anew by every backfill cycle. Whatever is not understood closes a node,
-because a hole that is not there delays somebody.
+because a hole that is not there delays somebody's job.
 """
 
 from __future__ import annotations
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from slurm.snapshot import PlannedStart, Snapshot
 
 
-# ----------------------------------------------------------------------
-# Holes: idle nodes, until when Slurm leaves each of them idle, and why not longer.
-
 _DAY_S = 86_400.0
 _PERIODS_S = {
     "HOURLY": 3_600.0,
@@ -41,8 +38,8 @@ _HARMLESS = {
     NodeState.CLOUD,
     NodeState.DYNAMIC_NORM,
 }
-# For seconds after slurmctld was started again it knows no node's state; what runs
-# there goes on, and nobody else is on its way there.
+# For seconds after a restart slurmctld knows no node's state; what runs there goes
+# on, and no other job is on its way there.
 _HELD = _HARMLESS | {
     NodeState.ALLOCATED,
     NodeState.MIXED,
@@ -70,8 +67,8 @@ class Hole:
         node: NodeName.
         start_s: First idle second known of, Unix time: that of the snapshot.
         end_s: When we must be gone, Unix time, margin taken off; ``math.inf``
-            where nobody waits for the node, None where somebody we cannot see
-            does, at an unknown time.
+            where no job waits for the node, None where a job that we cannot see
+            does, from an unknown time on.
         ends_by: Why it ends then.
         blocker: The planned job's raw number, or the reservation's name; else
             empty.
@@ -105,28 +102,28 @@ def find_holes(
 ) -> tuple[Hole, ...]:
     """Return the holes that a lease could use, by node in Slurm's order.
 
-    A hole ends at the earliest of: the start that backfill planned for anybody's
+    A hole ends at the earliest of: the start that backfill planned for another's
     job there, less the margin; the start of a reservation, less the margin; the
     longest limit of the lease's partition; the edge of what backfill plans.
 
     Args:
-        snapshot: One look, with plans carried where it was torn.
+        snapshot: One snapshot, with plans carried where it was torn.
         requirement: What a lease asks of its node.
-        is_ours: Tells our own leases: those that wait hold no plan against us,
-            those that run leave their hole open.
-        margin_s: How long before somebody's start we must be gone: overrun of
+        is_ours: Tells our own leases: plans for waiting ones do not count against
+            us, running ones leave their hole open.
+        margin_s: How long before another job's start we must be gone: overrun of
             the limit, kill wait, epilog, and a scheduling cycle.
         window_s: How far ahead backfill plans (bf_window).
 
     Raises:
         SlurmRefusedError: There is no such partition.
-        UnreadableOutputError: The snapshot tells no planned nodes, as the JSON
-            of Slurm before 23.02 does, or a list of nodes in it is unreadable.
+        UnreadableOutputError: The snapshot lacks planned nodes, as the JSON of
+            Slurm before 23.02 does, or a list of nodes in it is unreadable.
     """
     partition = choose_partition(snapshot.partitions, requirement.partition)
     if not partition.is_up:
         return ()
-    _check_plans_are_told(snapshot)
+    _check_plans_are_there(snapshot)
     now_s = snapshot.time_s
     held = _held_nodes(snapshot, is_ours)
     names = _open_nodes(snapshot, requirement, held, is_ours=is_ours)
@@ -159,7 +156,7 @@ def _hole(
     return Hole(name, now_s, bound.end_s, bound.ends_by, bound.blocker, held_by)
 
 
-def _check_plans_are_told(snapshot: Snapshot) -> None:
+def _check_plans_are_there(snapshot: Snapshot) -> None:
     for number, job in enumerate(snapshot.jobs, start=1):
         if job.is_pending and job.planned_nodes is None:
             why = "jobs come without planned nodes; read the text, not the JSON"
@@ -211,7 +208,7 @@ def is_open(node: Node, *, is_held: bool) -> bool:
 
 
 def _before(plan: PlannedStart, margin_s: float) -> _Bound:
-    """Return what a planned start makes of a hole, margin taken off."""
+    """Return where a planned start ends a hole, margin taken off."""
     return _Bound(plan.start_s - margin_s, HoleEnd.PLANNED_JOB, str(plan.job_id))
 
 
@@ -231,10 +228,10 @@ def _reserved(snapshot: Snapshot, margin_s: float) -> dict[str, _Bound]:
 def _next_start_s(reservation: Reservation, now_s: float) -> float | None:
     """Return when *reservation* begins, or began where it lasts; None if it is over.
 
-    Slurm tells the next occurrence of a recurring one, but only from a while after
+    Slurm shows the next occurrence of a recurring one, but only from a while after
     the last one ended; in between the next is worked out here. One that floats
-    (TIME_FLOAT) is told as if it began its offset from now, which is what bounds a
-    job that starts now.
+    (TIME_FLOAT) is shown as if it began its offset from now, which bounds a job
+    that starts now.
     """
     if reservation.end_s is None or now_s < reservation.end_s:
         return reservation.start_s
@@ -246,16 +243,13 @@ def _next_start_s(reservation: Reservation, now_s: float) -> float | None:
 
 
 def _edge(partition: Partition, now_s: float, window_s: float) -> _Bound:
-    """Return what ends a hole that nobody is known to wait for."""
+    """Return what ends a hole for which no job is known to wait."""
     if math.isinf(min(partition.max_time_s, window_s)):
         return _Bound(math.inf, HoleEnd.OPEN)
     if partition.max_time_s <= window_s:
         return _Bound(now_s + partition.max_time_s, HoleEnd.PARTITION_LIMIT)
     return _Bound(now_s + window_s, HoleEnd.BACKFILL_WINDOW)
 
-
-# ----------------------------------------------------------------------
-# Who is idle in a look, and what is planned there; whatever leases may ask for.
 
 _UNCLEAR = {NodeState.COMPLETING, NodeState.NOT_RESPONDING, NodeState.UNKNOWN}
 """States that pass by themselves: an epilog, a restart of slurmctld, a lost packet.
@@ -264,12 +258,12 @@ What died is not responding either, but down or drained besides."""
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Who is idle.
+    """Which nodes are idle in a snapshot, whatever leases may ask for.
 
     Attributes:
-        nodes: Nodes that nobody holds but us, and that jobs could use.
-        unclear: Nodes that nobody else holds, and of which it cannot be told now.
-        planned: The first planned start of somebody else's job, by idle node.
+        nodes: Nodes that no job but ours holds, and that jobs could use.
+        unclear: Nodes that no other job holds, in a state that passes by itself.
+        planned: The first planned start of another's job, by idle node.
     """
 
     nodes: frozenset[str]
@@ -278,11 +272,11 @@ class Idle:
 
 
 def find_idle(snapshot: Snapshot, *, is_ours: Callable[[JobRecord], bool]) -> Idle:
-    """Return who is idle in *snapshot*, and who is to have those nodes.
+    """Return the idle nodes of *snapshot*, and which jobs are planned there.
 
     Args:
-        snapshot: One look, with plans carried where it was torn.
-        is_ours: Tells our own leases.
+        snapshot: One snapshot, with plans carried where it was torn.
+        is_ours: Tells our own leases from other jobs.
 
     Raises:
         UnreadableOutputError: A list of nodes is unreadable.
@@ -293,8 +287,8 @@ def find_idle(snapshot: Snapshot, *, is_ours: Callable[[JobRecord], bool]) -> Id
         if job.holds_nodes:
             (ours if is_ours(job) else others).update(expand(job.nodes))
     here = [node for node in snapshot.nodes if node.name not in others]
-    idle = {one.name for one in here if is_open(one, is_held=one.name in ours)}
-    unclear = {one.name for one in here if _is_unclear(one)} - idle
+    idle = {node.name for node in here if is_open(node, is_held=node.name in ours)}
+    unclear = {node.name for node in here if _is_unclear(node)} - idle
     planned = first_starts(snapshot, starts_of(snapshot), idle, is_ours=is_ours)
     return Idle(frozenset(idle), frozenset(unclear), planned)
 

@@ -1,4 +1,4 @@
-"""How Slurm's JSON writes numbers, times and words, in every release since 21.08.
+"""Reading Slurm's JSON: ``--json`` or slurmrestd, every release since 21.08.
 
 Until 22.05 numbers are plain; from 23.02 on many are ``{"set", "infinite",
 "number"}``, and which ones changes with every release. So each value is read in
@@ -28,9 +28,6 @@ from slurm.text import read_gres
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-
-# ----------------------------------------------------------------------
-# How Slurm's JSON writes numbers, times and words, in every release since 21.08.
 
 _INFINITE = frozenset({"infinity", "infinite", "unlimited"})
 
@@ -131,9 +128,6 @@ def at(record: object, *path: str) -> object:
     return record
 
 
-# ----------------------------------------------------------------------
-# Nodes, jobs, partitions and reservations from ``--json`` or from slurmrestd.
-
 T = TypeVar("T")
 
 
@@ -169,7 +163,7 @@ def parse_reservations_json(answer: str) -> tuple[Reservation, ...]:
 
 
 def _read(answer: str, kind: str, read: Callable[[object], T]) -> tuple[T, ...]:
-    """Return what *read* makes of each record under the key *kind*."""
+    """Return what *read* returns for each record under the key *kind*."""
     whole_answer = _load(answer, kind)
     errors = at(whole_answer, "errors")
     if errors:
@@ -179,12 +173,12 @@ def _read(answer: str, kind: str, read: Callable[[object], T]) -> tuple[T, ...]:
     if not isinstance(records, list):
         raise _unreadable(kind, 0, answer, f"there is no list of {kind} in it")
     found = []
-    for number_of_it, record in enumerate(records, start=1):
+    for place, record in enumerate(records, start=1):
         try:
             found.append(read(record))
         except (ValueError, OverflowError) as error:
             shown = json.dumps(record)
-            raise _unreadable(kind, number_of_it, shown, str(error)) from error
+            raise _unreadable(kind, place, shown, str(error)) from error
     return tuple(found)
 
 
@@ -281,14 +275,14 @@ def _partition(record: object) -> Partition:
     tier = whole(_either(record, ("priority", "tier"), ("priority_tier",)))
     states = words(_either(record, ("partition", "state"), ("state",)))
     overrun = _either(record, ("maximums", "over_time_limit"), ("over_time_limit",))
-    # 23.02 to 24.11 tell neither this nor which partition is the default. 26.05 says
-    # CLUSTER_GLOBAL where the partition has none of its own.
-    told = words(_either(record, ("preempt_mode",), ("preemption_mode",)))
-    preempts = [word for word in told if word != "CLUSTER_GLOBAL"]
+    # 23.02 to 24.11 have neither this nor the default partition. 26.05 says
+    # CLUSTER_GLOBAL where the partition has no mode of its own.
+    modes = words(_either(record, ("preempt_mode",), ("preemption_mode",)))
+    preempts = [word for word in modes if word != "CLUSTER_GLOBAL"]
     return Partition(
         name=_present(text(at(record, "name")), "name"),
         nodes=text(nodes if isinstance(nodes, str) else at(nodes, "configured")),
-        is_up=states in ([], ["UP"]),  # 23.02 does not tell
+        is_up=states in ([], ["UP"]),  # 23.02 does not say
         max_time_s=math.inf if limit_s is None else limit_s,
         priority_tier=1 if tier is None else tier,
         preempt_mode=",".join(preempts).upper(),
@@ -300,7 +294,7 @@ def _partition(record: object) -> Partition:
 
 
 def _oversubscribe(record: object) -> str:
-    """Return what text calls OverSubscribe; 26.05 tells it, in two fields."""
+    """Return what text calls OverSubscribe; 26.05 has it in two fields."""
     if at(record, "partition", "exclusive") == "NODE":
         return "EXCLUSIVE"
     return text(at(record, "partition", "oversubscribe"))

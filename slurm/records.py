@@ -132,11 +132,11 @@ def job_states(names: list[str]) -> tuple[frozenset[JobState], frozenset[str]]:
 
 @dataclass(frozen=True, slots=True)
 class Gres:
-    """So many generic resources of one kind, for example two ``gpu:a100``.
+    """Generic resources of one kind, for example two ``gpu:a100``.
 
     Attributes:
         name: For example ``gpu``.
-        kind: For example ``a100``; empty where the site tells no types.
+        kind: For example ``a100``; empty where the site names no types.
         count: How many.
     """
 
@@ -215,7 +215,7 @@ def _count(node: Node, wanted: Gres) -> int:
 
 @dataclass(frozen=True, slots=True, order=True)
 class JobKey:
-    """What a job must be called by; both are needed.
+    """Both names of a job; commands need one or the other.
 
     Attributes:
         job_id: The raw number: what ``srun --jobid`` takes.
@@ -241,8 +241,6 @@ class JobRecord:
         array_job_id: Raw number of the whole array, None outside of arrays.
         array_task_id: Index in the array, None where tasks wait together.
         array_tasks: The waiting tasks as Slurm wrote them, perhaps shortened.
-        user: User name.
-        uid: User number.
         name: Job name. Hostile text, perhaps cut.
         comment: Remark given at submission. Hostile text, perhaps cut.
         partitions: One, or while pending the several it asked for.
@@ -251,13 +249,12 @@ class JobRecord:
         reason: Why it waits, in Slurm's word, perhaps cut.
         priority: Slurm's number; 0 is held.
         nice: How much it was asked to be lowered.
-        submit_s: When it was submitted.
         eligible_s: From when on it may start; ``--begin`` shows here.
         start_s: When it started; while pending an expectation, or ``--begin``.
         end_s: When it ended or must end.
         limit_s: Its time limit.
         planned_nodes: Nodes that backfill has planned for it, a hostlist, empty
-            for no plan; None where this source does not tell.
+            for no plan; None where this source does not have them.
         nodes: Nodes that it holds, a hostlist.
         requested_nodes: Nodes that it insists on, a hostlist.
         node_count: Nodes that it holds or asks for at least.
@@ -304,7 +301,7 @@ class JobRecord:
 
     @property
     def key(self) -> JobKey:
-        """What it must be called by."""
+        """Both its names."""
         return JobKey(self.job_id, self.display_id)
 
     @property
@@ -322,7 +319,7 @@ class JobRecord:
 
     @property
     def holds_nodes(self) -> bool:
-        """Whether the nodes told are its own now; ended jobs still tell theirs."""
+        """Whether ``nodes`` are its own now; ended jobs still list theirs."""
         return bool(self.nodes) and not self.is_pending and not self.has_ended
 
     @property
@@ -341,7 +338,7 @@ class Reservation:
     Attributes:
         name: ReservationName.
         start_s: First second; where it floats, as if it began now.
-        end_s: First second after, None where Slurm does not tell.
+        end_s: First second after, None where Slurm does not say.
         nodes: A hostlist, empty where it reserves licences only.
         flags: Slurm's words, for example ``MAINT``, ``DAILY``, ``TIME_FLOAT``.
         users: Who may use it, as written.
@@ -416,7 +413,7 @@ def choose_partition(
     found = named_or_default(partitions, name)
     if found is not None:
         return found
-    known = ", ".join(sorted(one.name for one in partitions))
+    known = ", ".join(sorted(partition.name for partition in partitions))
     asked = f"no partition {name!r}" if name else "no default partition"
     raise SlurmRefusedError(
         f"Slurm has {asked} that we may see; nothing was done. Name one of "
@@ -426,7 +423,7 @@ def choose_partition(
 
 @dataclass(frozen=True, slots=True)
 class Sdiag:
-    """slurmctld's statistics, as far as they tell whether backfill was at work.
+    """slurmctld's statistics, as far as they show whether backfill was at work.
 
     Attributes:
         taken_s: When slurmctld answered, by its own clock.

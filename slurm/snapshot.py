@@ -1,10 +1,10 @@
-"""One look at the cluster, and what was known of backfill's plan a look before.
+"""One snapshot of the cluster, with backfill's plans from the one before if needed.
 
 Every backfill cycle first clears the plans of all waiting jobs and then makes them
-anew, letting others read in between: half of all looks at a busy test cluster saw
-nodes as free that were not (496 of 985, with forced yields). So a look is taken
-between two readings of ``sdiag``, and where a cycle overlapped it, the plans of
-the look before still count, job by job, for a while.
+anew, and others may read in between: half of all snapshots of a busy test cluster saw
+nodes as free that were not (496 of 985, with forced yields). So a snapshot is taken
+between two readings of ``sdiag``, and where a cycle overlapped it, the plans of the
+snapshot before still count, job by job, for a while (``carry_plans``).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class PlannedStart:
         job_id: The job's raw number.
         start_s: Planned start, Unix time; in the past where it is overdue.
         nodes: Planned nodes, a hostlist.
-        seen_s: When Slurm last told of it, Unix time.
+        seen_s: When Slurm last showed it, Unix time.
     """
 
     job_id: int
@@ -40,11 +40,11 @@ class PlannedStart:
 
 @dataclass(frozen=True, slots=True)
 class HiddenPlan:
-    """A node that is planned for a job that we are not shown.
+    """A node that is planned for a job that Slurm hides from us.
 
     Attributes:
         node: NodeName.
-        seen_s: When Slurm last told of it, Unix time.
+        seen_s: When Slurm last showed it, Unix time.
     """
 
     node: str
@@ -53,12 +53,7 @@ class HiddenPlan:
 
 @dataclass(frozen=True, slots=True)
 class Plans:
-    """What a look told of backfill's plans; small enough to keep between ticks.
-
-    Attributes:
-        starts: By job.
-        hidden: By node.
-    """
+    """Backfill's plans as a snapshot showed them; small, and kept between ticks."""
 
     starts: tuple[PlannedStart, ...] = ()
     hidden: tuple[HiddenPlan, ...] = ()
@@ -66,19 +61,15 @@ class Plans:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """One look at the cluster.
+    """One snapshot of the cluster.
 
     Read in this order: ``before``, nodes, jobs, reservations, partitions, ``after``;
     a job that starts in between then shows as a job, not as an idle node.
 
     Attributes:
-        nodes: Every node.
         jobs: Every job that waits or holds nodes, as far as we may see them.
-        reservations: Every reservation.
-        partitions: Every partition.
-        before: slurmctld's statistics before.
-        after: slurmctld's statistics after.
-        carried: Plans of an earlier look that still count (``carry_plans``).
+        before, after: slurmctld's statistics at both ends.
+        carried: Plans of an earlier snapshot that still count (``carry_plans``).
     """
 
     nodes: tuple[Node, ...]
@@ -121,8 +112,7 @@ def plans_of(snapshot: Snapshot) -> Plans:
 
     Nodes may be read before a backfill cycle begins and jobs after: the nodes are
     then still marked for a job whose plan is gone, and the carried plan explains
-    them. Taken for somebody hidden, they would stay closed as long as plans are
-    carried.
+    them. Taken for a hidden job's, they would stay closed as long as plans are carried.
     """
     starts, now_s = starts_of(snapshot), snapshot.time_s
     hidden = (HiddenPlan(name, now_s) for name in _unexplained(snapshot, starts))
@@ -133,7 +123,7 @@ def plans_of(snapshot: Snapshot) -> Plans:
 
 
 def starts_of(snapshot: Snapshot) -> tuple[PlannedStart, ...]:
-    """Return the planned starts of ``plans_of``, which alone cost little."""
+    """Return the planned starts of ``plans_of`` alone, which is cheap."""
     shown = (
         PlannedStart(job.job_id, job.start_s, job.planned_nodes, snapshot.time_s)
         for job in snapshot.jobs
@@ -149,13 +139,13 @@ def first_starts(
     *,
     is_ours: Callable[[JobRecord], bool],
 ) -> dict[str, PlannedStart]:
-    """Return the first planned start of somebody else's job on each of *names*.
+    """Return the first planned start of another user's job on each of *names*.
 
     Args:
-        snapshot: One look.
+        snapshot: One snapshot.
         starts: Its planned starts.
-        names: Nodes; those that nobody plans on are left out.
-        is_ours: Tells our own leases.
+        names: Nodes; those without a planned start are left out.
+        is_ours: Tells our own leases from other jobs.
 
     Raises:
         UnreadableOutputError: A list of planned nodes is unreadable.
@@ -189,12 +179,12 @@ def carry_plans(previous: Plans, current: Snapshot, *, max_age_s: float) -> Snap
 
     Where no backfill cycle overlapped, nothing is carried: a job without a plan has
     none. Otherwise the plan of a job that still waits, and shows no new one, stays
-    as it was told last; so does a node that was planned for a job we cannot see.
+    as it was shown last; so does a node that was planned for a job we cannot see.
 
     Args:
-        previous: ``plans_of`` the look before.
-        current: The look just taken.
-        max_age_s: Plans that Slurm last told of longer ago are dropped.
+        previous: ``plans_of`` the snapshot before.
+        current: The snapshot just taken.
+        max_age_s: Plans that Slurm last showed longer ago are dropped.
     """
     if not current.is_torn:
         return current

@@ -1,8 +1,8 @@
-"""Records of ``Key=value`` pairs, as ``scontrol -o show …`` writes them.
+"""Reading the text that Slurm's commands print: one command and one parser a kind.
 
-Values may hold anything, line breaks included (an administrator's node comment),
-so a record begins where its first key does, and of a key that comes twice the
-first counts: what people can write comes after what Slurm writes.
+First values (times, durations, sizes), then records of ``Key=value`` pairs as
+``scontrol -o show …`` writes them, with nodes, partitions and reservations; then
+``sdiag``; then ``squeue``, whose columns are cut by their width in bytes.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 
-from slurm.errors import (
-    UnreadableOutputError,
-)
+from slurm.errors import UnreadableOutputError
 from slurm.records import (
     Gres,
     JobRecord,
@@ -27,55 +25,18 @@ from slurm.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import (
-        Callable,
-        Iterator,
-        Mapping,
-        Sequence,
-    )
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 
-# ----------------------------------------------------------------------
-# Records of ``Key=value`` pairs, as ``scontrol -o show …`` writes them.
+NOTHING = frozenset({"", "(null)", "N/A", "n/a", "None", "Unknown", "NONE", "NOT_SET"})
+"""What Slurm writes where it has no value."""
 
-_FIELD = re.compile(r"(?:^| )([A-Z][A-Za-z_]*)=(\S*)")
-_NEXT_KEY = re.compile(r" (?:Comment|Extra|InstanceId|ReservationName|Topology)=")
-
-T = TypeVar("T")
-
-
-def read_records(
-    text: str,
-    first_key: str,
-    *,
-    command: str,
-    read: Callable[[dict[str, str], str], T],
-) -> tuple[T, ...]:
-    """Return what *read* makes of each record of *text*.
-
-    Args:
-        text: The whole answer.
-        first_key: Key that each record begins with.
-        command: The command, for messages.
-        read: Takes a record's fields and its text; raises KeyError for a field
-            that is missing and ValueError for one that it cannot read.
-
-    Raises:
-        UnreadableOutputError: Empty, cut short, or *read* could not.
-    """
-    check_whole(text, command)
-    records = []
-    for line_number, record in _split(text, f"{first_key}=", command):
-        pairs = _FIELD.findall(record)
-        try:
-            records.append(read(dict(reversed(pairs)), record))
-        except KeyError as error:
-            why = f"the field {error.args[0]} is missing"
-            raise UnreadableOutputError(command, line_number, record, why) from error
-        except ValueError as error:
-            why = str(error)
-            raise UnreadableOutputError(command, line_number, record, why) from error
-    return tuple(records)
+_UNBOUNDED = frozenset({"UNLIMITED", "INFINITE", "Infinity"})
+_CLOCK = re.compile(
+    r"(?:(?P<days>\d+)-)?(?:(?P<h>\d+):)?(?P<m>\d+):(?P<s>\d+)", re.ASCII
+)
+_COUNTED = re.compile(r"(\d+)(?:\s*(usec|sec|min|s))?", re.ASCII)
+_UNIT_S = {"usec": 1e-6, "sec": 1.0, "s": 1.0, "min": 60.0}
 
 
 def check_whole(text: str, command: str) -> None:
@@ -90,42 +51,6 @@ def check_whole(text: str, command: str) -> None:
         last = text.rsplit("\n", 1)[-1]
         number = text.count("\n") + 1
         raise UnreadableOutputError(command, number, last, "the answer is cut short")
-
-
-def remark(record: str, key: str) -> str:
-    """Return free text of *record* from *key* to the next one that may follow."""
-    _, found, rest = record.partition(f" {key}=")
-    return _NEXT_KEY.split(rest, maxsplit=1)[0].strip() if found else ""
-
-
-def _split(text: str, start: str, command: str) -> Iterator[tuple[int, str]]:
-    """Yield each record with the number of its first line."""
-    number, lines = 0, list[str]()
-    for line_number, line in enumerate(text.split("\n")[:-1], start=1):
-        if line.startswith(start):
-            if lines:
-                yield number, "\n".join(lines)
-            number, lines = line_number, [line]
-        elif lines:
-            lines.append(line)
-        else:
-            why = f"expected {start}…"
-            raise UnreadableOutputError(command, line_number, line, why)
-    yield number, "\n".join(lines)
-
-
-# ----------------------------------------------------------------------
-# How Slurm writes times, durations, sizes and "nothing" in text.
-
-NOTHING = frozenset({"", "(null)", "N/A", "n/a", "None", "Unknown", "NONE", "NOT_SET"})
-"""What Slurm writes where it has no value."""
-
-_UNBOUNDED = frozenset({"UNLIMITED", "INFINITE", "Infinity"})
-_CLOCK = re.compile(
-    r"(?:(?P<days>\d+)-)?(?:(?P<h>\d+):)?(?P<m>\d+):(?P<s>\d+)", re.ASCII
-)
-_COUNTED = re.compile(r"(\d+)(?:\s*(usec|sec|min|s))?", re.ASCII)
-_UNIT_S = {"usec": 1e-6, "sec": 1.0, "s": 1.0, "min": 60.0}
 
 
 def text_or_empty(text: str) -> str:
@@ -198,9 +123,6 @@ def count(text: str) -> int:
     return int(least[:-1]) * 1024**unit if unit else int(least)
 
 
-# ----------------------------------------------------------------------
-# Generic resources as Slurm writes them: ``gpu:a100:2(S:0-1),craynetwork:4``.
-
 _BRACKETS = re.compile(r"\([^()]*\)")
 _COUNT = re.compile(r"\d+[KMGTkmgt]?", re.ASCII)
 
@@ -209,18 +131,81 @@ def read_gres(text: str) -> tuple[Gres, ...]:
     """Return the resources of a ``Gres=`` value, none where there is no value."""
     if text in NOTHING:
         return ()
-    return tuple(_read_one(item) for item in _BRACKETS.sub("", text).split(",") if item)
+    return tuple(
+        _read_resource(item) for item in _BRACKETS.sub("", text).split(",") if item
+    )
 
 
-def _read_one(item: str) -> Gres:
+def _read_resource(item: str) -> Gres:
     name, *rest = item.split(":")
     rest = [word for word in rest if word != "no_consume"]
     how_many = count(rest.pop()) if rest and _COUNT.fullmatch(rest[-1]) else 1
     return Gres(name=name, kind=":".join(rest), count=how_many)
 
 
-# ----------------------------------------------------------------------
-# Nodes, from ``scontrol show nodes``.
+_FIELD = re.compile(r"(?:^| )([A-Z][A-Za-z_]*)=(\S*)")
+_NEXT_KEY = re.compile(r" (?:Comment|Extra|InstanceId|ReservationName|Topology)=")
+T = TypeVar("T")
+
+
+def read_records(
+    text: str,
+    first_key: str,
+    *,
+    command: str,
+    read: Callable[[dict[str, str], str], T],
+) -> tuple[T, ...]:
+    """Return what *read* returns for each record of *text*.
+
+    Values may hold anything, line breaks included (an administrator's node comment),
+    so a record begins where its first key does, and of a key that comes twice the
+    first counts: what people can write comes after what Slurm writes.
+
+    Args:
+        text: The whole answer.
+        first_key: Key that each record begins with.
+        command: The command, for messages.
+        read: Takes a record's fields and its text; raises KeyError for a field
+            that is missing and ValueError for one that it cannot read.
+
+    Raises:
+        UnreadableOutputError: Empty, cut short, or *read* could not.
+    """
+    check_whole(text, command)
+    records = []
+    for line_number, record in _split(text, f"{first_key}=", command):
+        pairs = _FIELD.findall(record)
+        try:
+            records.append(read(dict(reversed(pairs)), record))
+        except KeyError as error:
+            why = f"the field {error.args[0]} is missing"
+            raise UnreadableOutputError(command, line_number, record, why) from error
+        except ValueError as error:
+            why = str(error)
+            raise UnreadableOutputError(command, line_number, record, why) from error
+    return tuple(records)
+
+
+def _split(text: str, start: str, command: str) -> Iterator[tuple[int, str]]:
+    """Yield each record with the number of its first line."""
+    number, lines = 0, list[str]()
+    for line_number, line in enumerate(text.split("\n")[:-1], start=1):
+        if line.startswith(start):
+            if lines:
+                yield number, "\n".join(lines)
+            number, lines = line_number, [line]
+        elif lines:
+            lines.append(line)
+        else:
+            why = f"expected {start}…"
+            raise UnreadableOutputError(command, line_number, line, why)
+    yield number, "\n".join(lines)
+
+
+def remark(record: str, key: str) -> str:
+    """Return free text of *record* from *key* to the next one that may follow."""
+    _, found, rest = record.partition(f" {key}=")
+    return _NEXT_KEY.split(rest, maxsplit=1)[0].strip() if found else ""
 
 
 NODES_ARGV = ("scontrol", "--all", "--oneliner", "show", "nodes")
@@ -228,7 +213,7 @@ NODES_ARGV = ("scontrol", "--all", "--oneliner", "show", "nodes")
 
 
 def parse_nodes(text: str) -> tuple[Node, ...]:
-    """Return the nodes that ``scontrol show nodes`` told, in its order.
+    """Return the nodes that ``scontrol show nodes`` printed, in its order.
 
     Raises:
         UnreadableOutputError: Not such an answer, empty, or cut short.
@@ -253,18 +238,14 @@ def _node(fields: dict[str, str], record: str) -> Node:
     )
 
 
-# ----------------------------------------------------------------------
-# Partitions, from ``scontrol show partitions``.
-
 _MINUTE_S = 60.0
-
 
 PARTITIONS_ARGV = ("scontrol", "--all", "--oneliner", "show", "partitions")
 """Shows every partition, hidden ones too."""
 
 
 def parse_partitions(text: str) -> tuple[Partition, ...]:
-    """Return the partitions that ``scontrol show partitions`` told.
+    """Return the partitions that ``scontrol show partitions`` printed.
 
     Raises:
         UnreadableOutputError: Not such an answer, empty, or cut short.
@@ -293,18 +274,14 @@ def _partition(fields: dict[str, str], record: str) -> Partition:
     )
 
 
-# ----------------------------------------------------------------------
-# Reservations, from ``scontrol show reservations``.
-
 _NONE = "No reservations in the system"
-
 
 RESERVATIONS_ARGV = ("scontrol", "--all", "--oneliner", "show", "reservations")
 """Shows every reservation."""
 
 
 def parse_reservations(text: str) -> tuple[Reservation, ...]:
-    """Return the reservations that ``scontrol show reservations`` told.
+    """Return the reservations that ``scontrol show reservations`` printed.
 
     Raises:
         UnreadableOutputError: Not such an answer, empty, or cut short.
@@ -333,8 +310,8 @@ def _reservation(fields: dict[str, str], record: str) -> Reservation:
     )
 
 
-# ----------------------------------------------------------------------
-# slurmctld's statistics, from ``sdiag``.
+SDIAG_ARGV = ("sdiag",)
+"""Shows slurmctld's statistics."""
 
 _TAKEN = re.compile(r"^sdiag output at .*\((\d+)\)$", re.MULTILINE)
 _SINCE = re.compile(r"^Data since .*\((\d+)\)$", re.MULTILINE)
@@ -345,12 +322,8 @@ _LAST = re.compile(r"^\tLast cycle when: (?:N/A|.*\((\d+)\))$", re.MULTILINE)
 _MICRO = 1e6
 
 
-SDIAG_ARGV = ("sdiag",)
-"""Shows slurmctld's statistics."""
-
-
 def parse_sdiag(text: str) -> Sdiag:
-    """Return the statistics that ``sdiag`` told.
+    """Return the statistics that ``sdiag`` printed.
 
     Raises:
         UnreadableOutputError: Not such an answer, empty, or cut short.
@@ -358,7 +331,7 @@ def parse_sdiag(text: str) -> Sdiag:
     check_whole(text, "sdiag")
     backfill = _BACKFILL.search(text)
     if backfill is None:
-        raise UnreadableOutputError("sdiag", 0, text, "it tells nothing of backfill")
+        raise UnreadableOutputError("sdiag", 0, text, "it says nothing of backfill")
     at = backfill.end()
     last = _find(_LAST, text, at)[1]
     return Sdiag(
@@ -378,9 +351,6 @@ def _find(pattern: re.Pattern[str], text: str, at: int = 0) -> re.Match[str]:
         raise UnreadableOutputError("sdiag", 0, text, why)
     return found
 
-
-# ----------------------------------------------------------------------
-# Jobs, from ``squeue --Format``.
 
 TYPED_WIDTHS: Mapping[str, int] = {
     "Name": 100,
@@ -438,8 +408,8 @@ def squeue_argv(*, names: Sequence[str] = (), all_states: bool = False) -> list[
         if not name or "," in name or "\0" in name:
             raise ValueError(f"squeue cannot look for a job named {name!r}")
     fixed = [f"{field}:{width}|" for field, width in TYPED_WIDTHS.items()]
-    told = [f"{field}:|" for field in FREE_WIDTH_COLUMNS]
-    argv = ["squeue", "--all", "--local", f"--Format={','.join(fixed + told)}"]
+    free = [f"{field}:|" for field in FREE_WIDTH_COLUMNS]
+    argv = ["squeue", "--all", "--local", f"--Format={','.join(fixed + free)}"]
     if names:
         argv += ["--array", f"--name={','.join(names)}"]
     if all_states:
@@ -475,12 +445,12 @@ def _rows(output: bytes) -> Iterator[tuple[int, list[str]]]:
     while at < len(output):
         values, tail_at = _fixed_columns(output, at, line_number)
         end = output.find(b"\n", tail_at)
-        told = output[tail_at:end].split(_MARK)
-        if end < 0 or len(told) != len(FREE_WIDTH_COLUMNS) + 1 or told[-1]:
+        rest = output[tail_at:end].split(_MARK)
+        if end < 0 or len(rest) != len(FREE_WIDTH_COLUMNS) + 1 or rest[-1]:
             raise _unreadable(
                 output, at, line_number, f"{len(FREE_WIDTH_COLUMNS)} values expected"
             )
-        values += [_text(value) for value in told[:-1]]
+        values += [_text(value) for value in rest[:-1]]
         yield line_number, values
         line_number += output.count(b"\n", at, end + 1)
         at = end + 1
@@ -514,15 +484,15 @@ def _job(line_number: int, row: dict[str, str]) -> JobRecord:
 def _read_job(row: dict[str, str]) -> JobRecord:
     known, unknown = job_states([row["State"]])
     task = text_or_empty(row["ArrayTaskID"])
-    one_task = task.isdecimal()
+    is_single = task.isdecimal()
     return JobRecord(
         job_id=int(row["JobID"]),
         display_id=row["JobArrayID"],
         states=known,
         unknown_states=unknown,
         array_job_id=int(row["ArrayJobID"]) if task else None,
-        array_task_id=int(task) if one_task else None,
-        array_tasks="" if one_task else task,
+        array_task_id=int(task) if is_single else None,
+        array_tasks="" if is_single else task,
         user=row["UserName"],
         uid=whole_number(row["UserID"]),
         name=row["Name"],
