@@ -45,8 +45,8 @@ from freetrain.client.status import (
     history,
     overview,
 )
-from freetrain.lookahead.base import Expected
-from freetrain.lookahead.calibration import Interval
+from freetrain.lookahead.base import NodeForecast
+from freetrain.lookahead.promises import DelayInterval
 from freetrain.state.files import Ending, StateDir
 from freetrain.state.tables import TrainerState
 from freetrain.text import gap_percent, one_line, per_cent
@@ -318,7 +318,7 @@ def _forecast_lines(
         yield "Too little was seen of these nodes so far to plan by that."
 
 
-def _forecast_text(forecast: Expected, now_s: float) -> str:
+def _forecast_text(forecast: NodeForecast, now_s: float) -> str:
     odds = (
         f"{per_cent(forecast.leaves)} to leave within {short_age(forecast.horizon_s)}"
     )
@@ -339,7 +339,7 @@ def _forecast_text(forecast: Expected, now_s: float) -> str:
     return "; ".join(parts) + "."
 
 
-def _neighbour_lines(forecasts: Mapping[str, Expected]) -> Iterator[str]:
+def _neighbour_lines(forecasts: Mapping[str, NodeForecast]) -> Iterator[str]:
     """Yield which nodes are expected to go first for their place among neighbours."""
     in_runs = {node: each for node, each in forecasts.items() if each.run > 1}
     if not in_runs:
@@ -374,7 +374,7 @@ def _outcome_text(lease: LeaseOutcome, now_s: float) -> str:
     )
 
 
-def _promise_text(promise: Interval) -> str:
+def _promise_text(promise: DelayInterval) -> str:
     return (
         f"Of {nodes_text(promise.nodes)} promised {short_age(promise.lead_s)} ahead or "
         f"more, {per_cent(promise.early)} left early and {per_cent(promise.late)} "

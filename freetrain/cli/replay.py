@@ -14,7 +14,11 @@ import typer
 from freetrain.cli import options
 from freetrain.cli.options import POLICY_NAMES, above_zero, zero_or_more
 from freetrain.errors import UsageError
-from freetrain.lookahead.base import DEFAULT_FORECASTER
+from freetrain.lookahead.registry import (
+    DEFAULT_FORECASTER,
+    FORECASTERS,
+    check_forecaster,
+)
 from freetrain.losscurve.outlook import Better
 from freetrain.planning.settings import Solver
 from freetrain.replay.loop_settings import Mode
@@ -290,23 +294,15 @@ Out = Annotated[
 
 def _known_forecasters(values: list[str] | None) -> list[str]:
     """Refuse a forecaster that does not exist; name each one once."""
-    if not values:
-        return []
-    from freetrain.lookahead.registry import (  # noqa: PLC0415 - NumPy
-        forecaster_named,
-    )
-
     try:
-        for value in values:
-            forecaster_named(value)
+        for value in values or ():
+            check_forecaster(value)
     except UsageError as error:
         raise typer.BadParameter(str(error)) from error
-    return list(dict.fromkeys(values))
+    return list(dict.fromkeys(values or ()))
 
 
 def _complete_forecaster(incomplete: str) -> list[str]:
-    from freetrain.lookahead.registry import FORECASTERS  # noqa: PLC0415 - NumPy
-
     return [name for name in FORECASTERS if name.startswith(incomplete)]
 
 

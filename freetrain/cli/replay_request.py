@@ -10,7 +10,7 @@ from freetrain.cli.options import POLICY_NAMES, MethodName
 from freetrain.config.document import ROOT, MismatchError
 from freetrain.config.site import NUMBERS
 from freetrain.errors import UsageError
-from freetrain.lookahead.base import DEFAULT_FORECASTER
+from freetrain.lookahead.registry import DEFAULT_FORECASTER
 from freetrain.losscurve.outlook import Better
 from freetrain.planning.settings import RATED_POLICIES
 from freetrain.priority import registry

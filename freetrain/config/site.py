@@ -43,7 +43,7 @@ from freetrain.config.values import (
     seconds,
 )
 from freetrain.errors import BadConfigurationError, MissingInputError, UsageError
-from freetrain.lookahead.base import DEFAULT_FORECASTER
+from freetrain.lookahead.registry import DEFAULT_FORECASTER, check_forecaster
 from freetrain.planning.settings import DEFAULT_T_FWD_S, LIVE_POLICIES, Solver
 from slurm.records import Requirement
 
@@ -304,10 +304,8 @@ def _check_priority(planner: PlannerSettings, table: Table) -> None:
 
 def _check_forecaster(name: str, table: Table) -> None:
     """Refuse an unknown forecaster."""
-    from freetrain.lookahead.registry import forecaster_named  # noqa: PLC0415 - as above
-
     try:
-        forecaster_named(name)
+        check_forecaster(name)
     except UsageError as error:
         table.refuse(str(error))
 

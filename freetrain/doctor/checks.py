@@ -23,7 +23,7 @@ from freetrain.cron.install import ticks_of
 from freetrain.errors import FreeTrainError
 from freetrain.launch.mpirun import flavour_of
 from freetrain.launch.request import CannotLaunchError
-from freetrain.lookahead.base import DEFAULT_FORECASTER
+from freetrain.lookahead.registry import DEFAULT_FORECASTER
 from freetrain.state.database import (
     Journal,
     StoreBusyError,

@@ -1,56 +1,65 @@
-"""Which nodes leave together, from how often they did."""
+"""Which nodes leave together: the affinity S of pairs, counted from departures.
+
+:class:`Affinity` counts every pair in a replay, :class:`BoundedAffinity` does so while
+nodes are few, :class:`RecentAffinity` counts the departures that a tick has saved, and
+:class:`LeafAffinity` adds what is known of leaf switches. :func:`split` makes clusters
+of affinities.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
-from freetrain.lookahead.base import Departure, amounts, check_shares
+from freetrain.lookahead.base import Departure
+from freetrain.lookahead.counts import amounts, check_shares
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-
-# ----------------------------------------------------------------------
-# Sets of nodes as bits.
-
-if TYPE_CHECKING:
-    Bits = NDArray[np.uint8]
-
-
-def packed(nodes: Sequence[int] | NDArray[np.intp], count: int) -> Bits:
-    """Return the bits of *count* nodes by number, set for *nodes*."""
-    bits = np.zeros(count, dtype=np.uint8)
-    bits[nodes] = 1
-    return np.packbits(bits)
-
-
-def bits_of(table: Bits, nodes: NDArray[np.intp]) -> NDArray[np.float32]:
-    """Return the bits of *nodes* in packed rows, shape (rows, nodes)."""
-    shifts = (7 - nodes % 8).astype(np.uint8)
-    return ((table[:, nodes // 8] >> shifts) & 1).astype(np.float32)
-
-
-# ----------------------------------------------------------------------
-# Which nodes leave together, from how often they did.
+Bits: TypeAlias = "NDArray[np.uint8]"
 
 SAID_TOGETHER = 0.6
+
 SAID_EVENTS = 2
 """What a pair is believed to have done before it was seen: less than leaving together
 every other time, so that strangers are not put into one cluster (facts of six days of
 Summit: within a group 0.04 of pairs of low affinity leave together, 0.5 of high)."""
 
 
+def affinity_of(
+    left: NDArray[Any],
+    together: NDArray[Any],
+    *,
+    said: float | NDArray[np.float64] = SAID_TOGETHER,
+) -> NDArray[np.float64]:
+    """Return the affinity S of pairs from their counts.
+
+    Args:
+        left: Events at which the first left while the second was idle, by pair.
+        together: Events at which both left, by pair.
+        said: What pairs are believed to have done together before, by pair.
+    """
+    # As integers as long as may be: large groups take a fifth of the time.
+    events = left + left.T
+    events -= together
+    events += SAID_EVENTS
+    affinity: NDArray[np.float64] = np.add(together, said, dtype=np.float64)
+    affinity /= events
+    return affinity
+
+
 _LEFT_BITS = 16
+
 _LEFT, _TOGETHER = 1 << _LEFT_BITS, 1
 """What an event adds to the number of a pair: the first left, and both did. To pick
 pairs out of a large table takes longest, so that they share one number."""
+
 _MOST = (1 << _LEFT_BITS) - 1
+
 _HALVES = np.uint32((_MOST >> 1) * (_LEFT + _TOGETHER))
 """What is left of both counts of a number when it is shifted by one bit."""
 
@@ -116,164 +125,6 @@ class Affinity:
         self._counts = np.pad(self._counts, (0, more))
 
 
-def affinity_of(
-    left: NDArray[Any],
-    together: NDArray[Any],
-    *,
-    said: float | NDArray[np.float64] = SAID_TOGETHER,
-) -> NDArray[np.float64]:
-    """Return the affinity S of pairs from their counts.
-
-    Args:
-        left: Events at which the first left while the second was idle, by pair.
-        together: Events at which both left, by pair.
-        said: What pairs are believed to have done together before, by pair.
-    """
-    # As integers as long as may be: large groups take a fifth of the time.
-    events = left + left.T
-    events -= together
-    events += SAID_EVENTS
-    affinity: NDArray[np.float64] = np.add(together, said, dtype=np.float64)
-    affinity /= events
-    return affinity
-
-
-# ----------------------------------------------------------------------
-# Which nodes leave together, as a map that a page has room for.
-
-if TYPE_CHECKING:
-    AffinityOf = Callable[[Sequence[int]], NDArray[np.float64]]
-
-MOST_NODES = 1_000
-"""Ordering takes memory with the square of the nodes: 8 MB for these."""
-
-MOST_CELLS = 100
-
-LEAST_MEAN = 0.5
-"""Mean affinity of two groups from which on they are one block."""
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """Nodes that leave together more often than not.
-
-    Attributes:
-        nodes: Their names, in the map's order.
-        within: Mean affinity of pairs of them; None for a node alone.
-        outside: Mean affinity to the map's other nodes; None where there are none.
-    """
-
-    nodes: tuple[str, ...]
-    within: float | None
-    outside: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class AffinityMap:
-    """Affinity of pairs of nodes, ordered so that those who leave together are close.
-
-    Attributes:
-        nodes_left: How many nodes ever left.
-        cells: Names of the nodes of each row and column, in the map's order: a node
-            a cell, or as many neighbours as it takes.
-        affinity: Mean affinity of the pairs of two cells, 0 to 1, a row a cell; None
-            for a node with itself.
-        blocks: In the map's order.
-    """
-
-    nodes_left: int
-    cells: tuple[tuple[str, ...], ...]
-    affinity: tuple[tuple[float | None, ...], ...]
-    blocks: tuple[Block, ...]
-
-
-def affinity_map(
-    affinity_of: AffinityOf, left: Mapping[int, int], names: Sequence[str]
-) -> AffinityMap | None:
-    """Return the map of the nodes that left most often; None for fewer than two.
-
-    Average linkage orders them: two groups come together at the mean affinity of
-    their pairs, as a node joins a cluster of the forecaster.
-
-    Args:
-        affinity_of: Affinity by pair of nodes, symmetric, shape (nodes, nodes).
-        left: How often each node left.
-        names: Of the nodes, by number.
-    """
-    most = sorted(left, key=lambda node: (-left[node], node))[:MOST_NODES]
-    if len(most) <= 1:
-        return None
-    nodes = sorted(most)
-    affinity = affinity_of(nodes)
-    order, block_of = _ordered(affinity)
-    pairs = affinity[np.ix_(order, order)]
-    in_order = [names[nodes[place]] for place in order]
-    return AffinityMap(
-        nodes_left=len(left),
-        cells=tuple(tuple(in_order[a:b]) for a, b in pairwise(_edges(len(order)))),
-        affinity=_cells(pairs),
-        blocks=_blocks(pairs, block_of[order], in_order),
-    )
-
-
-def _ordered(
-    affinity: NDArray[np.float64],
-) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
-    """Return the order of the nodes, and the block of each, both by place."""
-    # SciPy takes 0.3 s to import, which forecasts without a report are spared.
-    from scipy.cluster.hierarchy import fcluster, leaves_list, linkage  # noqa: PLC0415
-
-    above = np.triu_indices(len(affinity), 1)
-    tree = linkage(1.0 - affinity[above], "average")
-    return leaves_list(tree), fcluster(tree, 1.0 - LEAST_MEAN, "distance")
-
-
-def _edges(nodes: int) -> list[int]:
-    cells = min(nodes, MOST_CELLS)
-    return [nodes * cell // cells for cell in range(cells + 1)]
-
-
-def _cells(pairs: NDArray[np.float64]) -> tuple[tuple[float | None, ...], ...]:
-    """Return the mean of the pairs of two cells; nobody is a pair with itself."""
-    edges = _edges(len(pairs))
-    others = pairs.copy()
-    np.fill_diagonal(others, 0.0)
-    starts = np.asarray(edges[:-1])
-    sums = np.add.reduceat(np.add.reduceat(others, starts, axis=0), starts, axis=1)
-    widths = np.diff(edges)
-    counts = np.outer(widths, widths) - np.diag(widths)
-    return tuple(
-        tuple(float(s / c) if c else None for s, c in zip(*rows, strict=True))
-        for rows in zip(sums, counts, strict=True)
-    )
-
-
-def _blocks(
-    pairs: NDArray[np.float64], block_of: NDArray[np.int32], names: Sequence[str]
-) -> tuple[Block, ...]:
-    changes = (np.flatnonzero(np.diff(block_of)) + 1).tolist()
-    edges = [0, *changes, len(names)]
-    return tuple(_block(pairs, names, a, b) for a, b in pairwise(edges))
-
-
-def _block(
-    pairs: NDArray[np.float64], names: Sequence[str], first: int, end: int
-) -> Block:
-    nodes = end - first
-    inner = pairs[first:end, first:end]
-    among = float(inner.sum() - inner.trace())
-    across = float(pairs[first:end].sum() - inner.sum())
-    others = nodes * (len(names) - nodes)
-    return Block(
-        nodes=tuple(names[first:end]),
-        within=among / (nodes * (nodes - 1)) if nodes > 1 else None,
-        outside=across / others if others else None,
-    )
-
-
-# ----------------------------------------------------------------------
-# Affinity from the latest departures alone, for where it must be kept between ticks.
-
 KEPT = 2_048
 """Departures; at one a minute a day and a half, at Summit's rate four days."""
 
@@ -322,9 +173,6 @@ def _columns(rows: Sequence[bytes], nodes: NDArray[np.intp]) -> NDArray[np.float
     table = np.frombuffer(b"".join(row.ljust(width, b"\0") for row in rows), np.uint8)
     return bits_of(table.reshape(len(rows), width), nodes)
 
-
-# ----------------------------------------------------------------------
-# Affinity in memory that is bounded, however many nodes there are.
 
 MOST_COUNTED = 8_000
 """Nodes whose pairs are all counted, in 256 MB."""
@@ -406,8 +254,21 @@ class LatestAffinity:
             )
 
 
-# ----------------------------------------------------------------------
-# Affinity where it is known which nodes are below one leaf switch, or in one block.
+def packed(nodes: Sequence[int] | NDArray[np.intp], count: int) -> Bits:
+    """Return the bits of *count* nodes by number, set for *nodes*."""
+    bits = np.zeros(count, dtype=np.uint8)
+    bits[nodes] = 1
+    return np.packbits(bits)
+
+
+def bits_of(table: Bits, nodes: NDArray[np.intp]) -> NDArray[np.float32]:
+    """Return the bits of *nodes* in packed rows, shape (rows, nodes)."""
+    shifts = (7 - nodes % 8).astype(np.uint8)
+    return ((table[:, nodes // 8] >> shifts) & 1).astype(np.float32)
+
+
+# Leaf switches, and blocks.
+
 
 _SAID_DEPARTURES = 8.0
 """What is believed of leaves before any departure was seen counts as much as so many
@@ -418,7 +279,7 @@ _LASTS = 2_048
 """Departures after which one counts a third as much; so many are kept of pairs."""
 
 
-class Counted(Protocol):
+class PairCounts(Protocol):
     """Counts departures by pair; see ``Affinity`` and ``RecentAffinity``."""
 
     def saw(self, left: Sequence[int], idle: NDArray[np.intp]) -> None:
@@ -467,7 +328,7 @@ class LeafAffinity:
 
     def __init__(
         self,
-        counted: Counted,
+        counted: PairCounts,
         leaf_of: Callable[[int], str],
         *,
         state: Mapping[str, Any] | None = None,
@@ -537,7 +398,7 @@ def _pairs(nodes: NDArray[np.float64]) -> float:
     return float((nodes * (nodes - 1.0)).sum() / 2.0)
 
 
-def order_beside(
+def line_order(
     leaves: Iterable[str], order: Callable[[int], Any]
 ) -> Callable[[int], Any] | None:
     """Return *order*, by which nodes stand in line; None where leaves say who is near.
@@ -548,3 +409,65 @@ def order_beside(
     """
     known = [leaf for leaf in leaves if leaf]
     return None if len(set(known)) < len(known) else order
+
+
+# Clusters of affinities.
+
+
+def split(affinity: NDArray[np.float64], least: float) -> list[list[int]]:
+    """Split nodes greedily into clusters.
+
+    The first node left begins a cluster, and the node of highest mean affinity to the
+    cluster joins it, as long as that is *least* or more.
+
+    Args:
+        affinity: By pair of nodes, shape (nodes, nodes).
+        least: Mean affinity to a cluster that its next node must have.
+
+    Returns:
+        Places in *affinity*, each in one cluster.
+    """
+    pairs = affinity.copy()
+    clusters: list[list[int]] = []
+    taken: set[int] = set()
+    for first in range(len(pairs)):
+        if first not in taken:
+            clusters.append(_grown(pairs, first, least))
+            taken.update(clusters[-1])
+    return clusters
+
+
+def _grown(pairs: NDArray[np.float64], first: int, least: float) -> list[int]:
+    """Return the cluster that begins with *first*.
+
+    Whoever is in it is close to nobody in *pairs* any more: most groups are small, and
+    each mask of those who are free would take as long as all else.
+    """
+    cluster = [first]
+    pairs[:, first] = -np.inf
+    summed = pairs[first].copy()
+    nearest = int(summed.argmax())
+    while summed.item(nearest) >= least * len(cluster):
+        cluster.append(nearest)
+        pairs[:, nearest] = -np.inf
+        summed += pairs[nearest]
+        nearest = int(summed.argmax())
+    return cluster
+
+
+def close_to_each_other(affinity: NDArray[np.float64], nodes: int) -> list[int]:
+    """Return the places of *nodes* nodes that belong together, greedily.
+
+    The pair of highest affinity comes first, then whoever is closest to those chosen.
+    """
+    if nodes >= len(affinity):
+        return list(range(len(affinity)))
+    pairs = affinity.copy()
+    pairs.flat[:: len(pairs) + 1] = -np.inf
+    chosen = [int(pairs.argmax()) // len(pairs)]
+    summed = pairs[chosen[0]].copy()
+    while len(chosen) < nodes:
+        nearest = int(summed.argmax())
+        chosen.append(nearest)
+        summed += pairs[nearest]
+    return sorted(chosen)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from freetrain.lookahead.base import (
+from freetrain.lookahead.counts import (
     Fading,
     amount,
     amounts,
@@ -24,9 +24,6 @@ from freetrain.lookahead.base import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-
-# ----------------------------------------------------------------------
-# How trainers fared with their nodes, and what a loss and a change count for by that.
 
 _SAID_SOLE, _SAID_HITS = 5.0, 20.0
 """Believed before anything was seen: of four hits one comes alone."""

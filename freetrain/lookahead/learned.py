@@ -1,44 +1,33 @@
-"""The forecaster ``learned``: hazards by age and size, affinity by pair, calibrated."""
+"""The forecaster ``learned``: hazards by age and size, affinity by pair, calibrated.
+
+Nodes that become idle together, or stand beside each other in Slurm's order, form
+clusters. A cluster is hit at the rate that clusters of its age and size were, and a hit
+takes the share that hits took; survival probabilities are corrected by earlier ones.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from freetrain.lookahead.affinity import Affinity
-from freetrain.lookahead.base import (
-    ColdStart,
-    Fading,
-    InLine,
-    Prospect,
-    amount,
-    lasting,
-    members,
-    whole,
-)
-from freetrain.lookahead.calibration import CHECKED_S, Sayings
-from freetrain.lookahead.clusters import Arrivals, Cluster, Hazard, Lineup, split
+from freetrain.lookahead.affinity import Affinity, split
+from freetrain.lookahead.base import ColdStart, LinePosition, Prospect, lasting
+from freetrain.lookahead.calibration import CHECKED_S, PendingForecasts
+from freetrain.lookahead.counts import Fading, amount, members, whole
+from freetrain.lookahead.hazard import Hazard
+from freetrain.lookahead.node_order import NodeOrder
 
 if TYPE_CHECKING:
-    from collections.abc import (
-        Callable,
-        Collection,
-        Mapping,
-        Sequence,
-    )
-    from collections.abc import (
-        Set as AbstractSet,
-    )
+    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from numpy.typing import NDArray
 
     from freetrain.lookahead.base import Pairs
-
-
-# ----------------------------------------------------------------------
-# The forecaster ``learned``: hazards by age and size, affinity by pair, calibrated.
+    from freetrain.lookahead.hazard import Meter
 
 LEAST_AFFINITY = 0.5
 
@@ -47,6 +36,48 @@ _MOST_AT_ONCE = 512
 
 _FRESH = 0.02
 """A prospect is made anew when the cluster's age has grown by this share."""
+
+_NO_PROSPECT = lasting(0.0)
+
+
+class Arrivals(NamedTuple):
+    """Nodes that became idle together.
+
+    Attributes:
+        nodes: Their numbers, ascending.
+        affinity: By pair of them, shape (nodes, nodes).
+    """
+
+    nodes: NDArray[np.intp]
+    affinity: NDArray[np.float64]
+
+    def among(self, some: Sequence[int]) -> NDArray[np.float64]:
+        """Return the affinity by pair of *some* of the nodes."""
+        places = self.nodes.searchsorted(some)
+        return self.affinity[places[:, None], places]
+
+
+@dataclass(slots=True)
+class Cluster:
+    """Idle nodes that became idle together, or beside each other.
+
+    Attributes:
+        nodes: Those left.
+        since_s: When the first of them became idle.
+        meter: Counts its exposure while it has these nodes.
+        prospect: What was expected of it last.
+        until_s: Up to what time that is of use.
+        times: How much likelier than others of its size and age it was then.
+        arrivals: Those who became idle with it; None if not kept.
+    """
+
+    nodes: set[int]
+    since_s: float
+    meter: Meter
+    prospect: Prospect = _NO_PROSPECT
+    until_s: float = -math.inf
+    times: float = 1.0
+    arrivals: Arrivals | None = None
 
 
 class LearnedForecaster:
@@ -94,12 +125,12 @@ class LearnedForecaster:
         self._cluster_of: dict[int, int] = {}
         self._prospects: dict[tuple[int, float, float], Prospect] = {}
         self._numbers = 0
-        self._sayings = Sayings(state)
+        self._pending = PendingForecasts(state)
         self._checks = checks
         self._now_s = 0.0
         if state is not None:
             self._restore(state)
-        self._lineup = Lineup(self._cluster_of, order=order, state=kept["lineup"])
+        self._order = NodeOrder(self._cluster_of, order=order, state=kept["lineup"])
 
     @property
     def is_learning(self) -> bool:
@@ -117,7 +148,7 @@ class LearnedForecaster:
             self._part(sorted(left))
         if joined:
             self._group(sorted(joined))
-        if self._checks and self._sayings.is_due(now_s):
+        if self._checks and self._pending.is_due(now_s):
             self._say()
 
     def to_state(self) -> dict[str, Any]:
@@ -131,8 +162,8 @@ class LearnedForecaster:
             ],
             "numbers": self._numbers,
             "now_s": self._now_s,
-            "lineup": self._lineup.to_state(),
-            **self._sayings.to_state(),
+            "lineup": self._order.to_state(),
+            **self._pending.to_state(),
         }
 
     def forget_pool(self) -> None:
@@ -142,8 +173,8 @@ class LearnedForecaster:
         """
         self._clusters.clear()
         self._cluster_of.clear()
-        self._lineup.forget_pool()
-        self._sayings.forget_pool()
+        self._order.forget_pool()
+        self._pending.forget_pool()
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         self._numbers, self._now_s = whole(state["numbers"]), amount(state["now_s"])
@@ -186,7 +217,7 @@ class LearnedForecaster:
         """
         known, now_s = self._clusters[cluster], self._now_s
         # Asked for each class of each plan: even to be told 1 takes a tenth of that.
-        times = 1.0 if self._lineup.longest == 1 else self._lineup.times(cluster)
+        times = 1.0 if self._order.longest == 1 else self._order.times(cluster)
         if now_s <= known.until_s and times == known.times:
             return known.prospect
         if now_s < self._cold.until_s:
@@ -204,12 +235,12 @@ class LearnedForecaster:
     def survival(self, node: int, horizon_s: float) -> float:
         """Return the probability that an idle node stays *horizon_s* more."""
         number = self._cluster_of[node]
-        return self._sayings.corrected(self._survival(number, horizon_s))
+        return self._pending.corrected(self._survival(number, horizon_s))
 
-    def in_line(self, node: int) -> InLine:
+    def in_line(self, node: int) -> LinePosition:
         """Return what the place of an idle node in line says, for people."""
-        times = self._lineup.times(self._cluster_of[node])
-        return InLine(self._lineup.longest, times)
+        times = self._order.times(self._cluster_of[node])
+        return LinePosition(self._order.longest, times)
 
     def affinity(self, nodes: Sequence[int]) -> NDArray[np.float64]:
         """Return how likely pairs leave together; strangers 0.3.
@@ -223,7 +254,7 @@ class LearnedForecaster:
         return self._affinity.of(nodes)
 
     def _survival(self, number: int, horizon_s: float) -> float:
-        cluster, times = self._clusters[number], self._lineup.times(number)
+        cluster, times = self._clusters[number], self._order.times(number)
         age_s = self._now_s - cluster.since_s
         nodes = len(cluster.nodes)
         risk = self._hazard.risk(nodes, age_s, times, horizon_s=horizon_s)
@@ -235,12 +266,12 @@ class LearnedForecaster:
             cluster.meter.live(now_s - cluster.since_s)
         if self._clusters and (keeps := self._fading.keeps(self._now_s, now_s)) < 1.0:
             self._hazard.fade(keeps)
-        self._sayings.settle(now_s)
+        self._pending.settle(now_s)
         self._now_s = now_s
 
     def _say(self) -> None:
         """Foretell once more, after those are gone that leave now."""
-        self._sayings.say(
+        self._pending.say(
             self._now_s,
             (
                 (one.nodes, self._survival(number, CHECKED_S))
@@ -249,8 +280,8 @@ class LearnedForecaster:
         )
 
     def _part(self, left: Sequence[int]) -> None:
-        self._lineup.leave(left, clusters=len(self._clusters))
-        self._sayings.lose(left)
+        self._order.leave(left, clusters=len(self._clusters))
+        self._pending.lose(left)
         if self._knows_pairs:
             idle = np.fromiter(self._cluster_of, np.intp, len(self._cluster_of))
             self._affinity.saw(left, idle)
@@ -269,9 +300,9 @@ class LearnedForecaster:
                 del self._clusters[number]
 
     def _group(self, joined: Sequence[int]) -> None:
-        self._lineup.join(joined)
-        if self._lineup.longest > 1:
-            for node in self._lineup.in_line(joined):
+        self._order.join(joined)
+        if self._order.longest > 1:
+            for node in self._order.in_line(joined):
                 self._line_up(node)
             return
         for first in range(0, len(joined), _MOST_AT_ONCE):
@@ -286,9 +317,9 @@ class LearnedForecaster:
 
     def _line_up(self, node: int) -> None:
         """Put *node* into the larger cluster beside it that has room, or a new one."""
-        beside = self._lineup.clusters_beside(node)
+        beside = self._order.clusters_beside(node)
         sizes = {number: len(self._clusters[number].nodes) for number in beside}
-        room = [one for one, nodes in sizes.items() if nodes < self._lineup.longest]
+        room = [one for one, nodes in sizes.items() if nodes < self._order.longest]
         if not room:
             self._found({node})
             return

@@ -14,21 +14,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from freetrain.lookahead.affinity import SAID_EVENTS, SAID_TOGETHER
-from freetrain.lookahead.base import (
-    ColdStart,
-    Fading,
-    InLine,
-    Prospect,
-    amount,
-    amounts,
-    lasting,
-    whole,
-)
+from freetrain.lookahead.base import ColdStart, LinePosition, Prospect, lasting
+from freetrain.lookahead.counts import Fading, amount, amounts, whole
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -46,11 +38,7 @@ if TYPE_CHECKING:
     from freetrain.lookahead.base import Pairs
 
 
-# ----------------------------------------------------------------------
-# The forecaster ``life-table``: each node by itself, by how long others stayed.
-
-if TYPE_CHECKING:
-    Floats = NDArray[np.float64]
+Floats: TypeAlias = "NDArray[np.float64]"
 
 _LIMITS_S = np.array([0.0, *(30.0 * 2.0 ** (k / 2) for k in range(21)), math.inf])
 """Of classes of age: two to a doubling, from half a minute to eight hours."""
@@ -168,10 +156,10 @@ class LifeTable:
         hits = _spans_s(age_s, age_s + horizon_s) @ self._rates()
         return math.exp(-float(hits[0]))
 
-    def in_line(self, node: int) -> InLine:
+    def in_line(self, node: int) -> LinePosition:
         """Return that no node stands in line: each is taken by itself."""
         del node
-        return InLine()
+        return LinePosition()
 
     def affinity(self, nodes: Sequence[int]) -> Floats:
         """Return what is believed of strangers, for each pair of *nodes*."""

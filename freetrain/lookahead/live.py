@@ -1,4 +1,10 @@
-"""All that is asked of a forecast, asked once: what was kept may be spoilt anywhere."""
+"""A site's forecast, learned from looks at the queue: nodes by name, saved in between.
+
+A tick sees which nodes are idle, not when that changed; :class:`LiveForecast` turns
+looks into the events that a forecaster learns from, adds promises and trainers'
+fortunes, and answers by node name. :func:`validate_forecast` asks once all that plans
+and people will ask, as a saved state may be spoilt anywhere.
+"""
 
 from __future__ import annotations
 
@@ -8,74 +14,25 @@ from collections import Counter
 from dataclasses import astuple, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from freetrain.lookahead.affinity import LeafAffinity, RecentAffinity, order_beside
+from freetrain.lookahead.affinity import LeafAffinity, RecentAffinity, line_order
 from freetrain.lookahead.base import (
-    DEFAULT_FORECASTER,
     LEAST_WATCHED_S,
-    Expected,
-    InLine,
+    LinePosition,
+    NodeForecast,
     Prospect,
-    amount,
-    check_origin,
     lasting,
 )
+from freetrain.lookahead.counts import amount, check_origin
 from freetrain.lookahead.experience import Experience
 from freetrain.lookahead.promises import Promises
-from freetrain.lookahead.registry import forecaster_named
+from freetrain.lookahead.registry import DEFAULT_FORECASTER, forecaster_named
 from logs.trace import natural_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from freetrain.lookahead.calibration import Interval
-    from freetrain.lookahead.promises import Promise
+    from freetrain.lookahead.promises import DelayInterval, Promise
     from logs.trace import NaturalKey
-
-
-# ----------------------------------------------------------------------
-# All that is asked of a forecast, asked once: what was kept may be spoilt anywhere.
-
-
-def check_answers(
-    forecast: LiveForecast, nodes: Iterable[str], *, horizon_s: float
-) -> None:
-    """Ask what plans and people will, once a look was told.
-
-    Of a group one node is asked: the others have the same answers. Whatever an answer
-    raises goes through.
-
-    Args:
-        forecast: Who is asked.
-        nodes: The nodes that were idle at the look.
-        horizon_s: How far its prospects reach.
-
-    Raises:
-        ValueError: An answer cannot be, such as a probability above 1.
-    """
-    for node in {forecast.group(node): node for node in nodes}.values():
-        _check_prospect(forecast.prospect(node, math.inf), horizon_s)
-        _check_expected(node, forecast.expected(node))
-    weights = forecast.hit_weight, forecast.change_weight
-    told = [n for one in forecast.intervals() for n in astuple(one)]
-    if not all(map(math.isfinite, (*weights, *told))):
-        raise ValueError(f"losses and changes count {weights}; promises came {told}")
-
-
-def _check_prospect(told: Prospect, horizon_s: float) -> None:
-    life_s, hit, share = told
-    if not (0.0 <= life_s <= horizon_s and 0.0 <= hit <= 1.0 and 0.0 < share <= 1.0):
-        raise ValueError(f"a prospect that cannot be: {told}")
-
-
-def _check_expected(node: str, told: Expected | None) -> None:
-    if told is None:
-        raise ValueError(f"nothing is expected of {node}, which is idle")
-    if not (0.0 <= told.leaves <= 1.0 and 0.0 < told.times_in_line < math.inf):
-        raise ValueError(f"of {node} is expected what cannot be: {told}")
-
-
-# ----------------------------------------------------------------------
-# The forecasts of a site, look by look: nodes by name, and what is kept in between.
 
 VERSION = 4
 
@@ -84,13 +41,15 @@ LONGEST_GAP_S = 900.0
 come back."""
 
 _EVEN = 0.5
+
 _LEAST = 1e-12
+
 _LADDER_S = tuple(60.0 * 2**k for k in range(11))
 """One minute to seventeen hours."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class PoolSnapshot:
     """What one look tells of idle nodes.
 
     Attributes:
@@ -150,7 +109,7 @@ class LiveForecast:
             checks=True,
             state=kept["learned"],
             learns_s=0.0,  # what was watched is counted here, gaps left out
-            order=order_beside(self._leaf_of.values(), self._in_line),
+            order=line_order(self._leaf_of.values(), self._in_line),
         )
         self._promises = Promises(kept["promises"])
         self._experience = Experience(kept.get("experience"))
@@ -189,11 +148,11 @@ class LiveForecast:
         learned = self._experience.change_weight(self._horizon_s)
         return 1.0 if self.is_learning else learned
 
-    def intervals(self) -> tuple[Interval, ...]:
+    def intervals(self) -> tuple[DelayInterval, ...]:
         """Return what came against what was promised, by lead."""
         return self._promises.intervals()
 
-    def look(self, now_s: float, sight: Sight) -> None:
+    def look(self, now_s: float, sight: PoolSnapshot) -> None:
         """Learn from a look at *now_s*, Unix time."""
         self._pass(now_s)
         idle = {self._numbered(name) for name in sorted(sight.idle)}
@@ -242,15 +201,15 @@ class LiveForecast:
             horizon_s=self._horizon_s,
         )
 
-    def expected(self, node: str) -> Expected | None:
+    def expected(self, node: str) -> NodeForecast | None:
         """Return what is expected of *node*, for people; None if it is not idle."""
         number = self._idle(node)
         if number is None:
             return None
         promise = self._promised.get(node)
         near = self._near(node)
-        line = InLine() if near else self._learned.in_line(number)
-        return Expected(
+        line = LinePosition() if near else self._learned.in_line(number)
+        return NodeForecast(
             horizon_s=self._horizon_s,
             leaves=1.0 - self._stays(node, number, self._horizon_s),
             even_s=self._even_s(node, number),
@@ -340,3 +299,41 @@ class LiveForecast:
             lead_s=promise.end_s - self._looked_s,
             after_s=after_s,
         )
+
+
+def validate_forecast(
+    forecast: LiveForecast, nodes: Iterable[str], *, horizon_s: float
+) -> None:
+    """Ask what plans and people will, once a look was told.
+
+    Of a group one node is asked: the others have the same answers. Whatever an answer
+    raises goes through.
+
+    Args:
+        forecast: Who is asked.
+        nodes: The nodes that were idle at the look.
+        horizon_s: How far its prospects reach.
+
+    Raises:
+        ValueError: An answer cannot be, such as a probability above 1.
+    """
+    for node in {forecast.group(node): node for node in nodes}.values():
+        _check_prospect(forecast.prospect(node, math.inf), horizon_s)
+        _check_expected(node, forecast.expected(node))
+    weights = forecast.hit_weight, forecast.change_weight
+    told = [n for one in forecast.intervals() for n in astuple(one)]
+    if not all(map(math.isfinite, (*weights, *told))):
+        raise ValueError(f"losses and changes count {weights}; promises came {told}")
+
+
+def _check_prospect(told: Prospect, horizon_s: float) -> None:
+    life_s, hit, share = told
+    if not (0.0 <= life_s <= horizon_s and 0.0 <= hit <= 1.0 and 0.0 < share <= 1.0):
+        raise ValueError(f"a prospect that cannot be: {told}")
+
+
+def _check_expected(node: str, told: NodeForecast | None) -> None:
+    if told is None:
+        raise ValueError(f"nothing is expected of {node}, which is idle")
+    if not (0.0 <= told.leaves <= 1.0 and 0.0 < told.times_in_line < math.inf):
+        raise ValueError(f"of {node} is expected what cannot be: {told}")

@@ -1,84 +1,23 @@
-"""A promise when it was told first, for as long as it is open."""
+"""Promised ends of idle nodes, scored by outcomes: how late or early a node leaves.
+
+Slurm plans a waiting job on a node from a time on: a promise. By how long ahead a
+promise is made, :class:`Promises` learns when nodes really leave, and
+:class:`Delays` counts how much earlier or later than promised they left.
+"""
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_right
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from freetrain.lookahead.base import Prospect, amount, members, table, whole
-from freetrain.lookahead.calibration import Delays
+from freetrain.lookahead.base import Prospect
+from freetrain.lookahead.counts import amount, members, table, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-
-    from freetrain.lookahead.calibration import Interval
-
-
-# ----------------------------------------------------------------------
-# A promise when it was told first, for as long as it is open.
-
-
-@dataclass(slots=True)
-class Told:
-    """One promise when it was told first, and who of its nodes is left.
-
-    Attributes:
-        at_s: When it was told.
-        end_s: What it said.
-        kind: Its kind, by lead.
-        of: How many nodes it was about.
-        nodes: Those that are still idle.
-        counted: Up to what part of the lead its exposure is counted.
-    """
-
-    at_s: float
-    end_s: float
-    kind: int
-    of: int
-    nodes: set[int]
-    counted: float = 0.0
-
-    @property
-    def weight(self) -> float:
-        """What a node of it weighs: they fare alike, so all together a root."""
-        return 1.0 / math.sqrt(self.of)
-
-
-def told_from(
-    row: Any,  # noqa: ANN401 - JSON
-    *,
-    kind_of: Callable[[float], int],
-) -> Told:
-    """Return what was kept of a promise.
-
-    Args:
-        row: When it was told, what it said, its kind, its nodes in number, those left,
-            and up to what part it is counted.
-        kind_of: Returns the kind of a promise by its lead, seconds.
-
-    Raises:
-        ValueError: It cannot be.
-        TypeError: It is nothing of the kind.
-    """
-    at_s, end_s, kind, of, nodes, counted = row
-    told = Told(
-        amount(at_s),
-        amount(end_s),
-        whole(kind),
-        whole(of),
-        members(nodes),
-        amount(counted),
-    )
-    is_kind = at_s < end_s and kind == kind_of(end_s - at_s)
-    if not (is_kind and 0 < len(told.nodes) <= of):
-        raise ValueError(f"a promise that cannot be: {row}")
-    return told
-
-
-# ----------------------------------------------------------------------
-# Promised ends of idle nodes, held against what came; pure.
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
 LEADS_S = (0.0, 120.0, 300.0, 600.0, 1_800.0, 3_600.0)
 """Where kinds of promise begin, in seconds from the telling to the promised end."""
@@ -143,12 +82,14 @@ class Promises:
         self._hits = [[0.0] * len(PARTS) for _ in LEADS_S]
         self._exposure = [[0.0] * len(PARTS) for _ in LEADS_S]
         self._delays = [Delays() for _ in LEADS_S]
-        self._told: list[Told] = []
+        self._told: list[OpenPromise] = []
         if state is not None:
             self._hits = table(state["hits"], len(LEADS_S), len(PARTS))
             self._exposure = table(state["exposure"], len(LEADS_S), len(PARTS))
             self._delays = _delays(state["delays"])
-            self._told = [told_from(row, kind_of=_kind) for row in state["told"]]
+            self._told = [
+                open_promise_from(row, kind_of=_kind) for row in state["told"]
+            ]
 
     def see(
         self, now_s: float, *, left: Collection[int], promised: Mapping[int, Promise]
@@ -232,7 +173,7 @@ class Promises:
         """
         return math.exp(-self._lived(rate, lead_s, after_s)[1])
 
-    def intervals(self) -> tuple[Interval, ...]:
+    def intervals(self) -> tuple[DelayInterval, ...]:
         """Return what came against what was promised, by kind; empty kinds left out."""
         told = (
             delays.interval(lead_s)
@@ -277,7 +218,7 @@ class Promises:
             if told.nodes and now_s <= told.end_s + _PATIENCE_S
         ]
 
-    def _live(self, told: Told, part: float) -> None:
+    def _live(self, told: OpenPromise, part: float) -> None:
         row, weight = self._exposure[told.kind], len(told.nodes) * told.weight
         place = _part(told.counted)
         while told.counted < part:
@@ -294,7 +235,7 @@ class Promises:
             if promise.end_s > now_s and (node, kind) not in known:
                 fresh.setdefault((promise.end_s, kind), set()).add(node)
         self._told += [
-            Told(now_s, end_s, kind, len(nodes), nodes)
+            OpenPromise(now_s, end_s, kind, len(nodes), nodes)
             for (end_s, kind), nodes in fresh.items()
         ]
 
@@ -311,17 +252,17 @@ class Promises:
         }
 
 
+def departures_per_s(prospect: Prospect, horizon_s: float) -> float:
+    """Return the departures of a node a second that *prospect* stands for."""
+    hits = -math.log1p(-min(prospect.hit, 1.0 - 1e-12))
+    return hits * prospect.share / horizon_s
+
+
 def _delays(rows: Any) -> list[Delays]:  # noqa: ANN401 - JSON
     delays = [Delays(row) for row in rows]
     if len(delays) != len(LEADS_S):
         raise ValueError(f"{len(delays)} kinds of promises, expected {len(LEADS_S)}")
     return delays
-
-
-def departures_per_s(prospect: Prospect, horizon_s: float) -> float:
-    """Return the departures of a node a second that *prospect* stands for."""
-    hits = -math.log1p(-min(prospect.hit, 1.0 - 1e-12))
-    return hits * prospect.share / horizon_s
 
 
 def _kind(lead_s: float) -> int:
@@ -330,3 +271,150 @@ def _kind(lead_s: float) -> int:
 
 def _part(part: float) -> int:
     return max(0, bisect_right(PARTS, part) - 1)
+
+
+@dataclass(slots=True)
+class OpenPromise:
+    """One promise when it was told first, and who of its nodes is left.
+
+    Attributes:
+        at_s: When it was told.
+        end_s: What it said.
+        kind: Its kind, by lead.
+        of: How many nodes it was about.
+        nodes: Those that are still idle.
+        counted: Up to what part of the lead its exposure is counted.
+    """
+
+    at_s: float
+    end_s: float
+    kind: int
+    of: int
+    nodes: set[int]
+    counted: float = 0.0
+
+    @property
+    def weight(self) -> float:
+        """What a node of it weighs: they fare alike, so all together a root."""
+        return 1.0 / math.sqrt(self.of)
+
+
+def open_promise_from(
+    row: Any,  # noqa: ANN401 - JSON
+    *,
+    kind_of: Callable[[float], int],
+) -> OpenPromise:
+    """Return what was kept of a promise.
+
+    Args:
+        row: When it was told, what it said, its kind, its nodes in number, those left,
+            and up to what part it is counted.
+        kind_of: Returns the kind of a promise by its lead, seconds.
+
+    Raises:
+        ValueError: It cannot be.
+        TypeError: It is nothing of the kind.
+    """
+    at_s, end_s, kind, of, nodes, counted = row
+    told = OpenPromise(
+        amount(at_s),
+        amount(end_s),
+        whole(kind),
+        whole(of),
+        members(nodes),
+        amount(counted),
+    )
+    is_kind = at_s < end_s and kind == kind_of(end_s - at_s)
+    if not (is_kind and 0 < len(told.nodes) <= of):
+        raise ValueError(f"a promise that cannot be: {row}")
+    return told
+
+
+# Delays.
+
+
+EDGES_S = (
+    *(-14_400.0, -7_200.0, -3_600.0, -1_800.0, -900.0, -600.0, -300.0, -120.0, -60.0),
+    *(60.0, 120.0, 300.0, 600.0, 900.0, 1_800.0, 3_600.0, 7_200.0, 14_400.0),
+)
+"""Where classes of delay begin and end, in seconds; below 0 is early. What comes
+within a minute is on time: ticks see no more than that."""
+
+_ON_TIME = EDGES_S.index(60.0)
+
+
+@dataclass(frozen=True, slots=True)
+class DelayInterval:
+    """The interval between what was promised and what came, for promises of one kind.
+
+    Attributes:
+        lead_s: Promises told so long ahead, or longer, up to the next kind.
+        nodes: How many nodes were promised and have left since.
+        early: Share of these that left more than a minute before, 0 to 1.
+        late: Share of these that left more than a minute after.
+        low_s: A tenth of them came no later than this after what was promised;
+            below 0 is early.
+        middle_s: The same of a half.
+        high_s: The same of nine tenths.
+    """
+
+    lead_s: float
+    nodes: int
+    early: float
+    late: float
+    low_s: float
+    middle_s: float
+    high_s: float
+
+
+class Delays:
+    """Counts of nodes by delay.
+
+    Args:
+        state: What ``to_state`` gave; None to begin.
+
+    Raises:
+        ValueError: The state is nothing of the kind.
+        TypeError: Likewise.
+    """
+
+    def __init__(self, state: Sequence[int] | None = None) -> None:
+        kept = [0] * (len(EDGES_S) + 1) if state is None else state
+        self._counts = [whole(count) for count in kept]
+        if len(self._counts) != len(EDGES_S) + 1:
+            raise ValueError(f"{state} are no counts of delays")
+
+    def add(self, delay_s: float, nodes: int) -> None:
+        """Take note that *nodes* came *delay_s* after what was promised."""
+        self._counts[bisect_right(EDGES_S, delay_s)] += nodes
+
+    def interval(self, lead_s: float) -> DelayInterval | None:
+        """Return what they say; None where nothing has come yet."""
+        nodes = sum(self._counts)
+        if not nodes:
+            return None
+        low_s, middle_s, high_s = (self._quantile_s(q) for q in (0.1, 0.5, 0.9))
+        return DelayInterval(
+            lead_s=lead_s,
+            nodes=nodes,
+            early=sum(self._counts[:_ON_TIME]) / nodes,
+            late=sum(self._counts[_ON_TIME + 1 :]) / nodes,
+            low_s=low_s,
+            middle_s=middle_s,
+            high_s=high_s,
+        )
+
+    def _quantile_s(self, share: float) -> float:
+        """Return a quantile, straight within a class; at the ends the edge."""
+        wanted = share * sum(self._counts)
+        summed = list(accumulate(self._counts))
+        place = next(k for k, total in enumerate(summed) if total >= wanted)
+        if place in {0, len(EDGES_S)}:
+            return EDGES_S[0] if place == 0 else EDGES_S[-1]
+        before = summed[place] - self._counts[place]
+        weight = (wanted - before) / self._counts[place]
+        return EDGES_S[place - 1] + weight * (EDGES_S[place] - EDGES_S[place - 1])
+
+    def to_state(self) -> list[int]:
+        """Return it as JSON has it."""
+        return list(self._counts)

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
     from freetrain.broker.delay_protection import KeptFree, PendingDemand
     from freetrain.lookahead.base import Forecaster, Prospect
-    from freetrain.lookahead.calibration import Interval
+    from freetrain.lookahead.promises import DelayInterval
     from freetrain.replay.engine import Pool
     from freetrain.replay.policies.base import Policy, View
     from freetrain.replay.result import ReplayResult
@@ -782,7 +782,7 @@ class PromisedForecaster:
         """Whether too little was seen to plan by the past."""
         return self._learned.is_learning
 
-    def intervals(self) -> tuple[Interval, ...]:
+    def intervals(self) -> tuple[DelayInterval, ...]:
         """Return what came against what was planned, by lead."""
         return self._promises.intervals()
 

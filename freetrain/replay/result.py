@@ -12,7 +12,7 @@ from milp.window_bound import window_gap
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from freetrain.lookahead.calibration import ForecastRecord
+    from freetrain.lookahead.reliability import ForecastRecord
     from freetrain.losscurve.outlook import Point
     from freetrain.replay.trainers import QualityTruth, Scaling, TrainerSpec
     from milp.window import Window

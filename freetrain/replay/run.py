@@ -21,7 +21,7 @@ from freetrain.replay.trainers import Costs
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from freetrain.lookahead.calibration import ForecastRecord
+    from freetrain.lookahead.reliability import ForecastRecord
     from freetrain.replay.engine import Accountant
     from freetrain.replay.policies.base import Policy
     from freetrain.replay.result import Run, Step

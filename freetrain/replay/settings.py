@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from freetrain.errors import UsageError
-from freetrain.lookahead.base import DEFAULT_FORECASTER
+from freetrain.lookahead.registry import DEFAULT_FORECASTER
 from freetrain.planning.settings import DEFAULT_T_FWD_S, Solver
 
 DEFAULT_PRIORITY = "throughput"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from freetrain.lookahead.base import DEFAULT_FORECASTER
+from freetrain.lookahead.registry import DEFAULT_FORECASTER
 from freetrain.planning.settings import RATED_POLICIES
 from freetrain.text import LEAST_GAP, gap_percent, per_cent
 

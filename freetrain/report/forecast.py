@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import plotly.graph_objects as go
 
-from freetrain.lookahead.calibration import NODES_LEFT, Part
 from freetrain.lookahead.promises import LEADS_S
+from freetrain.lookahead.reliability import NODES_LEFT, Part
 from freetrain.report.comparison import MINUTE_S, UNKNOWN, csv_text, percent
 from freetrain.report.figures import NEUTRAL, POLICY_COLOURS, POOL_FILL, drawn
 from freetrain.report.html import drawing, drawn_document, how_made, in_cards, table
@@ -22,8 +22,9 @@ from slurm.hostlist import collapse
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from freetrain.lookahead.affinity import AffinityMap, Block
-    from freetrain.lookahead.calibration import AgePart, ForecastRecord, Interval
+    from freetrain.lookahead.affinity_map import AffinityMap, Block
+    from freetrain.lookahead.promises import DelayInterval
+    from freetrain.lookahead.reliability import AgePart, ForecastRecord
     from freetrain.replay.result import ReplayResult
 
 
@@ -409,7 +410,7 @@ HEADINGS = (
 )
 
 
-def promise_rows(kinds: Sequence[Interval]) -> list[tuple[str, ...]]:
+def promise_rows(kinds: Sequence[DelayInterval]) -> list[tuple[str, ...]]:
     """Return *kinds*, in order of their lead, as rows under ``HEADINGS``."""
     return [
         (
@@ -423,14 +424,14 @@ def promise_rows(kinds: Sequence[Interval]) -> list[tuple[str, ...]]:
     ]
 
 
-def lead_words(kind: Interval) -> str:
+def lead_words(kind: DelayInterval) -> str:
     """Return how long ahead promises of *kind* were told."""
     end_s = dict(pairwise(LEADS_S)).get(kind.lead_s)
     from_min = f"{_min(kind.lead_s):g}"
     return f"> {from_min} min" if end_s is None else f"{from_min}-{_min(end_s):g} min"
 
 
-def promises_figure(kinds: Sequence[Interval]) -> go.Figure:
+def promises_figure(kinds: Sequence[DelayInterval]) -> go.Figure:
     """Draw how much later than promised nodes were taken, a bar a kind."""
     quantiles_s = [_quantiles_s(kind) for kind in kinds]
     spans = go.Scatter(
@@ -456,7 +457,7 @@ def promises_figure(kinds: Sequence[Interval]) -> go.Figure:
     return figure.update_yaxes(title="told ahead", type="category")
 
 
-def _quantiles_s(kind: Interval) -> tuple[float, float, float]:
+def _quantiles_s(kind: DelayInterval) -> tuple[float, float, float]:
     return kind.low_s, kind.middle_s, kind.high_s
 
 

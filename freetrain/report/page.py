@@ -33,7 +33,7 @@ from freetrain.text import render_duration
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from freetrain.lookahead.calibration import ForecastRecord
+    from freetrain.lookahead.reliability import ForecastRecord
     from freetrain.replay.result import ReplayResult
     from freetrain.report.comparison import Comparison
 

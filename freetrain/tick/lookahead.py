@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 from freetrain.broker.lease import LeaseKey, LeaseState
 from freetrain.broker.pool import classify_by, rank_by
 from freetrain.lookahead.affinity import KEPT, RecentAffinity
-from freetrain.lookahead.live import LiveForecast, Sight, check_answers
+from freetrain.lookahead.live import LiveForecast, PoolSnapshot, validate_forecast
 from freetrain.lookahead.promises import Promise
 from freetrain.planning.settings import HORIZON_S
 from freetrain.state.tables import (
@@ -78,7 +78,7 @@ def look_ahead(
     ratings: Ratings,
     *,
     is_ours: Callable[[JobRecord], bool],
-) -> tuple[Outlook | None, Foresight | None]:
+) -> tuple[NodeForecasts | None, Foresight | None]:
     """Return what is expected of nodes and what plans by that; nothing elsewhere.
 
     Raises:
@@ -518,7 +518,7 @@ LONGEST_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Outlook:
+class NodeForecasts:
     """What is expected of nodes at this look.
 
     Attributes:
@@ -543,7 +543,7 @@ class Outlook:
     text: str = ""
     changes: tuple[LeaseForecast, ...] = ()
 
-    def settled(self, observed: Observed) -> Outlook:
+    def settled(self, observed: Observed) -> NodeForecasts:
         """Return the same with what is to be kept, once plans were made by it.
 
         Whatever a forecaster fails at it fails at here, before others must rely on it.
@@ -576,7 +576,7 @@ class Outlook:
 
 def foresee(
     context: TickContext, observed: Observed, *, is_ours: Callable[[JobRecord], bool]
-) -> Outlook:
+) -> NodeForecasts:
     """Return what is expected of nodes, learned from what was kept and from this look.
 
     Raises:
@@ -593,13 +593,13 @@ def foresee(
         begun = _begin(context.site.planner.forecaster, by_node, context.state, kept)
         begun.forecast.look(now_s, sight)
         if kept is not None:
-            check_answers(begun.forecast, sight.idle, horizon_s=HORIZON_S)
+            validate_forecast(begun.forecast, sight.idle, horizon_s=HORIZON_S)
         return begun
 
     begun, problem = taken_up(last, begin)
     ended = ended_lease_forecasts(context.state, most=MOST_ENDED)
     every = (*pending_lease_forecasts(context.state), *ended)
-    return Outlook(
+    return NodeForecasts(
         forecast=begun.forecast,
         pairs=begun.pairs,
         known_names=begun.known_names,
@@ -610,7 +610,9 @@ def foresee(
     )
 
 
-def foresight(context: TickContext, outlook: Outlook, ratings: Ratings) -> Foresight:
+def foresight(
+    context: TickContext, outlook: NodeForecasts, ratings: Ratings
+) -> Foresight:
     """Return what sorts nodes and plans by *outlook*.
 
     Until enough has been watched a change costs what it costs, and plans reach as far
@@ -634,7 +636,7 @@ def foresight(context: TickContext, outlook: Outlook, ratings: Ratings) -> Fores
     return Foresight(outlook.forecast, ahead, published, in_order)
 
 
-def keep(state: sqlite3.Connection, outlook: Outlook, observed: Observed) -> None:
+def keep(state: sqlite3.Connection, outlook: NodeForecasts, observed: Observed) -> None:
     """Keep what was learned and is settled, inside the caller's transaction."""
     if outlook.problem:
         forget_forecasts(state)
@@ -645,9 +647,9 @@ def keep(state: sqlite3.Connection, outlook: Outlook, observed: Observed) -> Non
     drop_lease_forecasts(state, before_s=observed.now_s - KEPT_S)
 
 
-def _sight(observed: Observed, is_ours: Callable[[JobRecord], bool]) -> Sight:
+def _sight(observed: Observed, is_ours: Callable[[JobRecord], bool]) -> PoolSnapshot:
     idle = find_idle(observed.snapshot, is_ours=is_ours)
-    return Sight(
+    return PoolSnapshot(
         idle=idle.nodes,
         unclear=idle.unclear,
         promised={
@@ -691,7 +693,7 @@ def _begin(
     return _Begun(forecast, pairs, len(names))
 
 
-def _changes(outlook: Outlook, observed: Observed) -> Iterator[LeaseForecast]:
+def _changes(outlook: NodeForecasts, observed: Observed) -> Iterator[LeaseForecast]:
     """Yield what is expected of leases seen to run first, and what came of others."""
     live = {one.key: one for one in observed.belief.leases if one.is_live}
     for key, lease in live.items():

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from freetrain.config.job import TrainerJob
     from freetrain.config.site import PlannerSettings, Site
     from freetrain.tick.context import TickContext
-    from freetrain.tick.lookahead import Foresight, Outlook
+    from freetrain.tick.lookahead import Foresight, NodeForecasts
     from freetrain.tick.observe import Observed
     from freetrain.tick.trainers import ObservedTrainer
     from slurm.holes import Hole
@@ -321,7 +321,7 @@ class Decided:
     shapes: Mapping[str, Requirement]
     ratings: Ratings
     problems: tuple[str, ...]
-    outlook: Outlook | None = None
+    outlook: NodeForecasts | None = None
 
 
 def decide_on(
@@ -329,7 +329,7 @@ def decide_on(
     observed: Observed,
     *,
     planner: Callable[..., Plans] = planner_of,
-    ahead: Callable[..., tuple[Outlook | None, Foresight | None]] = look_ahead,
+    ahead: Callable[..., tuple[NodeForecasts | None, Foresight | None]] = look_ahead,
 ) -> Decided:
     """Return what to do about what is so.
 
@@ -371,7 +371,7 @@ def decide_on(
         limits, t_fwd_s = observed.limits, settings.t_fwd_s
         return decide(look, plans, limits, t_fwd_s=t_fwd_s, foresight=foresight)
 
-    def looking_ahead() -> tuple[Outlook | None, Decision]:
+    def looking_ahead() -> tuple[NodeForecasts | None, Decision]:
         outlook, foresight = ahead(context, observed, ratings, is_ours=is_ours)
         decision = by(foresight)
         return None if outlook is None else outlook.settled(observed), decision
@@ -451,7 +451,7 @@ def _trainer(
 
 
 def _too_dear(
-    settings: PlannerSettings, ratings: Ratings, outlook: Outlook | None
+    settings: PlannerSettings, ratings: Ratings, outlook: NodeForecasts | None
 ) -> Iterator[str]:
     """Yield who waits and costs more to start than is gained within the look-ahead."""
     reach_s, advice = _reach(settings)

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from freetrain.broker.lease import Lease
     from freetrain.tick.act import ActionResults
     from freetrain.tick.context import TickContext
-    from freetrain.tick.lookahead import Outlook
+    from freetrain.tick.lookahead import NodeForecasts
     from freetrain.tick.observe import Observed
     from freetrain.tick.plan import Decided
     from freetrain.tick.rate import Ratings
@@ -75,7 +75,7 @@ def record(
     context: TickContext,
     observed: Observed,
     ratings: Ratings,
-    outlook: Outlook | None = None,
+    outlook: NodeForecasts | None = None,
 ) -> None:
     """Record what was observed, and what it means happened since the last tick.
 
@@ -354,7 +354,7 @@ def _lease_lines(
         )
 
 
-def _lease_outcomes(outlook: Outlook) -> tuple[LeaseOutcome, ...]:
+def _lease_outcomes(outlook: NodeForecasts) -> tuple[LeaseOutcome, ...]:
     """Return the forecasts and ends of the leases that ended last."""
     return tuple(
         LeaseOutcome(

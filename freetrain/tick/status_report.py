@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from freetrain.broker.lease import LeaseState
-from freetrain.lookahead.base import Expected
-from freetrain.lookahead.calibration import Interval
+from freetrain.lookahead.base import NodeForecast
+from freetrain.lookahead.promises import DelayInterval
 from freetrain.state.files import UnreadableFileError
 from freetrain.state.tables import Counter, TrainerState
 from freetrain.text import gap_percent
@@ -92,7 +92,7 @@ class StatusReport:
     leases: tuple[LeaseLine, ...]
     priority: str = ""
     came: tuple[LeaseOutcome, ...] = ()
-    promises: tuple[Interval, ...] = ()
+    promises: tuple[DelayInterval, ...] = ()
     leaves: int = 0
     leaf_rate: float | None = None
     planner_gap: float | None = None
@@ -174,7 +174,7 @@ class HoleLine:
     ends_by: str = ""
     blocker: str = ""
     trainer: str = ""
-    expected: Expected | None = None
+    expected: NodeForecast | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,7 +263,7 @@ def read_status_report(path: Path) -> StatusReport | None:
         fields["leases"] = [_record(LeaseLine, lease) for lease in fields["leases"]]
         fields["came"] = [_record(LeaseOutcome, end) for end in fields.get("came", ())]
         promises = fields.get("promises", ())
-        fields["promises"] = [_record(Interval, promise) for promise in promises]
+        fields["promises"] = [_record(DelayInterval, promise) for promise in promises]
         report: StatusReport = _record(StatusReport, fields)
     except FileNotFoundError:
         return None
@@ -282,7 +282,7 @@ def _hole(fields: dict[str, Any]) -> HoleLine:
     line: HoleLine = _record(HoleLine, fields)
     if expected is None:
         return line
-    return replace(line, expected=_record(Expected, expected))
+    return replace(line, expected=_record(NodeForecast, expected))
 
 
 def _record(kind: type[Any], fields: dict[str, Any]) -> Any:  # noqa: ANN401 - JSON

@@ -10,8 +10,8 @@ import time
 from typing import TYPE_CHECKING
 
 from freetrain.lookahead.affinity import BoundedAffinity
-from freetrain.lookahead.clusters import Lineup
 from freetrain.lookahead.learned import LearnedForecaster
+from freetrain.lookahead.node_order import NodeOrder
 from freetrain.planning.settings import HORIZON_S
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def _least(turn: Callable[[], float]) -> float:
 def _in_line(nodes: int) -> Callable[[], float]:
     """Return what lets nodes leave a line, and says how long that took."""
     cluster_of = {node: node // len(_LEAVE) for node in range(nodes)}
-    lineup = Lineup(cluster_of, order=int)
+    lineup = NodeOrder(cluster_of, order=int)
 
     def turn() -> float:
         began_s = time.process_time()

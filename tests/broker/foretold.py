@@ -11,7 +11,7 @@ from freetrain.broker.decide import Decision, Look, decide
 from freetrain.broker.limits import Limits
 from freetrain.broker.pool import Trainer
 from freetrain.lookahead.base import Prospect
-from freetrain.lookahead.live import LiveForecast, Sight
+from freetrain.lookahead.live import LiveForecast, PoolSnapshot
 from freetrain.tick.lookahead import Ahead, Foresight
 from freetrain.tick.planners import InOrder
 from milp.planner import Planner
@@ -61,7 +61,9 @@ class Told:
 
 def watched(*, promised: Mapping[str, Promise] | None = None) -> LiveForecast:
     forecast = LiveForecast(HORIZON_S)
-    sight = Sight(frozenset({f"n{k}" for k in range(8)}), frozenset(), promised or {})
+    sight = PoolSnapshot(
+        frozenset({f"n{k}" for k in range(8)}), frozenset(), promised or {}
+    )
     forecast.look(NOW_S, sight)
     return forecast
 

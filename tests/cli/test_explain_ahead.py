@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.broker.decide import HoleReason
-from freetrain.lookahead.base import Expected
-from freetrain.lookahead.calibration import Interval
+from freetrain.lookahead.base import NodeForecast
+from freetrain.lookahead.promises import DelayInterval
 from freetrain.tick.status_report import HoleLine, LeaseOutcome, TrainerLine
 from tests.cli.desk_files import at_home, run_json
 from tests.cli.worlds import NOW_S, run
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from freetrain.state.files import StateDir
 
-SOON = Expected(
+SOON = NodeForecast(
     horizon_s=400.0,
     leaves=0.25,
     even_s=960.0,
@@ -39,7 +39,7 @@ CAME = LeaseOutcome(
     ended_s=NOW_S - 100.0,
     came="preempted",
 )
-PROMISES = Interval(
+PROMISES = DelayInterval(
     lead_s=600.0,
     nodes=12,
     early=0.5,
@@ -58,7 +58,7 @@ def digits(tmp_path: Path) -> StateDir:
 
 
 def hole(
-    number: int, reason: HoleReason, expected: Expected, trainer: str = ""
+    number: int, reason: HoleReason, expected: NodeForecast, trainer: str = ""
 ) -> HoleLine:
     return HoleLine(
         node=f"n{number}", reason=str(reason), expected=expected, trainer=trainer

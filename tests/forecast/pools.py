@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from hypothesis.strategies import DrawFn
 
-    from freetrain.lookahead.calibration import Reliability, Watched
+    from freetrain.lookahead.reliability import Reliability, ScoredForecaster
 
 
 @st.composite
@@ -54,7 +54,7 @@ def idle_after(events: list[PoolEvent]) -> list[int]:
     return sorted(idle)
 
 
-def watch(events: Iterable[PoolEvent], watched: Watched) -> Reliability:
+def watch(events: Iterable[PoolEvent], watched: ScoredForecaster) -> Reliability:
     """Show *events* to *watched*, and return how reliable its forecasts were."""
     for event in events:
         watched.see(event.time_s, joined=event.joined, left=event.left)

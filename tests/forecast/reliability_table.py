@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from freetrain.lookahead.affinity import Affinity
-from freetrain.lookahead.base import DEFAULT_FORECASTER
-from freetrain.lookahead.calibration import Answers, Watched
-from freetrain.lookahead.registry import forecaster_named
+from freetrain.lookahead.registry import DEFAULT_FORECASTER, forecaster_named
+from freetrain.lookahead.reliability import ForecastScores, ScoredForecaster
 from freetrain.replay.timeline import DAY_S, PoolTimeline
 from logs.read import read_trace
 from logs.schedule import Method, schedule
@@ -58,7 +57,7 @@ def shared_folder() -> Path:
     return Path(os.environ.get("FREETRAIN_SHARED", beside))
 
 
-class Noted(Answers):
+class Noted(ForecastScores):
     """Counts as ever, and notes down each answer with the time at which it is due."""
 
     def __init__(self) -> None:
@@ -84,7 +83,7 @@ def lines(pool: PoolTimeline, from_s: float, name: str) -> Iterator[str]:
     forecaster = forecaster_named(name)(
         400.0, pairs=Affinity(), checks=True, state=None, learns_s=0.0, order=int
     )
-    watched = Watched(forecaster, from_s=from_s, answers=answers)
+    watched = ScoredForecaster(forecaster, from_s=from_s, answers=answers)
     for event in pool.events():
         answers.due_s = event.time_s
         watched.see(event.time_s, joined=event.joined, left=event.left)

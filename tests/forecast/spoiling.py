@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from hypothesis import strategies as st
 
-from freetrain.lookahead.live import LiveForecast, Sight
+from freetrain.lookahead.live import LiveForecast, PoolSnapshot
 from freetrain.lookahead.promises import Promise
 
 if TYPE_CHECKING:
@@ -51,12 +51,12 @@ class Grown(NamedTuple):
     idle: frozenset[str]
 
 
-def sight(idle: frozenset[str], now_s: float) -> Sight:
+def sight(idle: frozenset[str], now_s: float) -> PoolSnapshot:
     """Return a look at which half of the idle nodes have a trainer."""
     ordered = sorted(idle)
     soon = {name: Promise(now_s + 200.0, "job") for name in ordered[:2]}
     held = {"a": frozenset(ordered[:4]), "b": frozenset(ordered[4:6])}
-    return Sight(idle, frozenset(), soon, held)
+    return PoolSnapshot(idle, frozenset(), soon, held)
 
 
 @cache
@@ -79,7 +79,8 @@ def grown(name: str, racks: str) -> Grown:
             if dice.random() < 0.3
         }
         forecast.look(
-            now_s, Sight(idle, told.unclear, {**more, **told.promised}, told.held)
+            now_s,
+            PoolSnapshot(idle, told.unclear, {**more, **told.promised}, told.held),
         )
     state = json.dumps(forecast.to_state(), allow_nan=False)
     return Grown(state, tuple(forecast.names), idle)

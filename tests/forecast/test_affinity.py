@@ -3,8 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.lookahead.affinity import Affinity
-from freetrain.lookahead.clusters import close_to_each_other, split
+from freetrain.lookahead.affinity import Affinity, close_to_each_other, split
 from freetrain.replay.timeline import PoolEvent
 from tests.forecast.pools import histories
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from freetrain.lookahead.affinity import MOST_CELLS, MOST_NODES, affinity_map
+from freetrain.lookahead.affinity_map import MOST_CELLS, MOST_NODES, affinity_map
 
 
 def of_groups(nodes: Sequence[int], groups: int = 2) -> NDArray[np.float64]:

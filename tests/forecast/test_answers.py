@@ -1,16 +1,17 @@
 import pytest
 from hypothesis import given
 
-from freetrain.lookahead.calibration import Interval, Watched
 from freetrain.lookahead.learned import LearnedForecaster
+from freetrain.lookahead.promises import DelayInterval
+from freetrain.lookahead.reliability import ScoredForecaster
 from freetrain.replay.timeline import PoolEvent
 from tests.forecast.pools import histories, watch
 
 
-def together(*, every_s: float) -> Watched:
+def together(*, every_s: float) -> ScoredForecaster:
     """A forecaster for whom all who become idle at once are one cluster."""
     forecaster = LearnedForecaster(400.0, knows_pairs=False)
-    return Watched(forecaster, horizon_s=100.0, every_s=every_s)
+    return ScoredForecaster(forecaster, horizon_s=100.0, every_s=every_s)
 
 
 EVENTS = [
@@ -80,12 +81,12 @@ def test_the_record_names_who_left_together() -> None:
 class Promised(LearnedForecaster):
     """A forecaster that was told of one plan."""
 
-    def intervals(self) -> tuple[Interval, ...]:
-        return (Interval(0.0, 3, 0.0, 1.0, 60.0, 120.0, 300.0),)
+    def intervals(self) -> tuple[DelayInterval, ...]:
+        return (DelayInterval(0.0, 3, 0.0, 1.0, 60.0, 120.0, 300.0),)
 
 
 def test_the_record_has_what_came_of_promises_where_they_are_known() -> None:
     promised = Promised(400.0)
 
-    assert Watched(promised).record(()).promises == promised.intervals()
-    assert Watched(LearnedForecaster(400.0)).record(()).promises == ()
+    assert ScoredForecaster(promised).record(()).promises == promised.intervals()
+    assert ScoredForecaster(LearnedForecaster(400.0)).record(()).promises == ()

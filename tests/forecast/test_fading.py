@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.lookahead.base import LASTS_S, Fading
-from freetrain.lookahead.clusters import Hazard
+from freetrain.lookahead.counts import LASTS_S, Fading
 from freetrain.lookahead.experience import Experience
+from freetrain.lookahead.hazard import Hazard
 from freetrain.lookahead.learned import LearnedForecaster
 from freetrain.lookahead.life_table import LifeTable
 

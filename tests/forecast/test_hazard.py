@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.lookahead.clusters import AGES_S, SIZES, Hazard
+from freetrain.lookahead.hazard import AGES_S, SIZES, Hazard
 
 ages = st.floats(0.0, 20_000.0) | st.sampled_from(AGES_S)
 

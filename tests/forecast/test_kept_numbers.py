@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from freetrain.lookahead.base import (
+from freetrain.lookahead.counts import (
     LEAST,
     MOST,
     amount,

@@ -14,7 +14,7 @@ from freetrain.lookahead.affinity import (
     Affinity,
     LeafAffinity,
     RecentAffinity,
-    order_beside,
+    line_order,
 )
 from freetrain.lookahead.learned import LearnedForecaster
 from tests.forecast.pools import histories, idle_after
@@ -222,11 +222,11 @@ def test_one_node_of_many_counts_as_the_few_pairs_that_see_it() -> None:
 def test_nodes_stand_in_line_where_no_two_are_below_one_leaf(
     leaves: tuple[str, ...],
 ) -> None:
-    assert order_beside(leaves, int) is int
+    assert line_order(leaves, int) is int
 
 
 @pytest.mark.parametrize("leaves", [("a", "b", "a"), ("a", "a", "")])
 def test_leaves_say_who_is_near_where_two_nodes_are_below_one(
     leaves: tuple[str, ...],
 ) -> None:
-    assert order_beside(leaves, int) is None
+    assert line_order(leaves, int) is None

@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from freetrain.lookahead.clusters import APART, Lineup
+from freetrain.lookahead.node_order import APART, NodeOrder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
 def in_turns(
-    lineup: Lineup,
+    lineup: NodeOrder,
     cluster_of: dict[int, int],
     *,
     turns: int,
     left: Sequence[int] = range(20),
-) -> Lineup:
+) -> NodeOrder:
     """Let half a line of 40 leave from the low end and come back, again and again."""
     for _ in range(turns):
         lineup.join(set(range(40)) - set(cluster_of))
@@ -33,17 +33,17 @@ def in_turns(
 
 
 def test_neighbours_are_strangers_until_they_left_together() -> None:
-    assert Lineup({}, order=int).longest == 1
+    assert NodeOrder({}, order=int).longest == 1
 
 
 def test_as_many_as_leave_from_one_end_are_expected_to_leave_together() -> None:
     cluster_of: dict[int, int] = {}
 
-    assert in_turns(Lineup(cluster_of, order=int), cluster_of, turns=30).longest == 8
+    assert in_turns(NodeOrder(cluster_of, order=int), cluster_of, turns=30).longest == 8
 
 
 def test_nodes_that_leave_each_by_itself_stay_strangers() -> None:
-    lineup = Lineup(dict.fromkeys(range(40), 0), order=int)
+    lineup = NodeOrder(dict.fromkeys(range(40), 0), order=int)
     for node in range(0, 40, 3):
         lineup.leave([node], clusters=1)
 
@@ -53,7 +53,7 @@ def test_nodes_that_leave_each_by_itself_stay_strangers() -> None:
 
 def test_the_end_that_leaves_first_is_hit_oftener_than_the_other() -> None:
     cluster_of: dict[int, int] = {}
-    lineup = in_turns(Lineup(cluster_of, order=int), cluster_of, turns=30)
+    lineup = in_turns(NodeOrder(cluster_of, order=int), cluster_of, turns=30)
     lineup.join(range(20))
     cluster_of |= {node: node for node in range(20)}
 
@@ -61,7 +61,7 @@ def test_the_end_that_leaves_first_is_hit_oftener_than_the_other() -> None:
 
 
 def test_clusters_are_counted_where_they_begin_in_parts_that_double() -> None:
-    lineup = Lineup({node: node // 2 for node in range(40)}, order=int)
+    lineup = NodeOrder({node: node // 2 for node in range(40)}, order=int)
     lineup.leave([0, 9], clusters=20)
     state = lineup.to_state()
 
@@ -72,7 +72,7 @@ def test_clusters_are_counted_where_they_begin_in_parts_that_double() -> None:
 
 def test_clusters_that_begin_far_down_the_line_are_one_part() -> None:
     near, far = 100, 4_500
-    lineup = Lineup({node: node // 2 for node in range(4_800)}, order=int)
+    lineup = NodeOrder({node: node // 2 for node in range(4_800)}, order=int)
     lineup.leave([near, far], clusters=2_400)
     state = lineup.to_state()
 
@@ -95,7 +95,7 @@ def test_as_few_nodes_are_asked_for_on_a_large_machine_as_on_a_small_one() -> No
     counts = []
     for nodes in (2_048, 20_000):
         cluster_of = Asked({node: node // 2 for node in range(nodes)})
-        lineup = Lineup(cluster_of, order=int)
+        lineup = NodeOrder(cluster_of, order=int)
         lineup.leave(range(8), clusters=nodes // 2)
         counts.append(cluster_of.count)
 
@@ -104,7 +104,7 @@ def test_as_few_nodes_are_asked_for_on_a_large_machine_as_on_a_small_one() -> No
 
 def test_a_site_that_lets_neighbours_part_is_believed_however_long_it_did_not() -> None:
     cluster_of: dict[int, int] = {}
-    lineup = in_turns(Lineup(cluster_of, order=int), cluster_of, turns=6_000)
+    lineup = in_turns(NodeOrder(cluster_of, order=int), cluster_of, turns=6_000)
     before = lineup.longest
     in_turns(lineup, cluster_of, turns=2_048, left=range(0, 40, 2))
 
@@ -115,7 +115,7 @@ def test_a_site_that_takes_from_the_other_end_is_believed_however_long_it_did_no
     None
 ):
     cluster_of: dict[int, int] = {}
-    lineup = in_turns(Lineup(cluster_of, order=int), cluster_of, turns=6_000)
+    lineup = in_turns(NodeOrder(cluster_of, order=int), cluster_of, turns=6_000)
     in_turns(lineup, cluster_of, turns=2_048, left=range(20, 40))
     lineup.join(range(20, 40))
     cluster_of |= {node: node for node in range(20, 40)}
@@ -125,7 +125,7 @@ def test_a_site_that_takes_from_the_other_end_is_believed_however_long_it_did_no
 
 def test_what_was_counted_fades_to_what_is_believed_of_strangers() -> None:
     cluster_of: dict[int, int] = {}
-    lineup = in_turns(Lineup(cluster_of, order=int), cluster_of, turns=1)
+    lineup = in_turns(NodeOrder(cluster_of, order=int), cluster_of, turns=1)
     once = lineup.to_state()
     in_turns(lineup, cluster_of, turns=2_048, left=range(0, 40, 2))
     state = lineup.to_state()
@@ -140,7 +140,7 @@ def test_what_was_counted_fades_to_what_is_believed_of_strangers() -> None:
 
 def test_a_departure_of_few_nodes_of_many_makes_little_fade() -> None:
     cluster_of: dict[int, int] = {}
-    lineup = in_turns(Lineup(cluster_of, order=int), cluster_of, turns=6_000)
+    lineup = in_turns(NodeOrder(cluster_of, order=int), cluster_of, turns=6_000)
     once = lineup.to_state()
     in_turns(lineup, cluster_of, turns=2_048, left=[0])
 
@@ -153,7 +153,7 @@ def test_a_departure_of_few_nodes_of_many_makes_little_fade() -> None:
 
 def test_whoever_begins_the_line_now_is_what_counts() -> None:
     cluster_of: dict[int, int] = {}
-    lineup = in_turns(Lineup(cluster_of, order=int), cluster_of, turns=30)
+    lineup = in_turns(NodeOrder(cluster_of, order=int), cluster_of, turns=30)
 
     assert lineup.times(20) > 1.0 > lineup.times(39)
 
@@ -164,8 +164,8 @@ def test_pairs_are_counted_as_if_one_by_one(
     nodes: set[int], data: st.DataObject
 ) -> None:
     left = data.draw(st.sets(st.sampled_from(sorted(nodes)), min_size=1))
-    before = Lineup({}, order=int).to_state()
-    lineup = Lineup(dict.fromkeys(nodes, 0), order=int)
+    before = NodeOrder({}, order=int).to_state()
+    lineup = NodeOrder(dict.fromkeys(nodes, 0), order=int)
     lineup.leave(left, clusters=1)
     after, line = lineup.to_state(), sorted(nodes)
 
@@ -185,7 +185,7 @@ def test_the_line_is_in_order_whatever_came_and_went(
     first = data.draw(st.sets(st.sampled_from(sorted(nodes)), min_size=1))
     left = data.draw(st.sets(st.sampled_from(sorted(first))))
     cluster_of = dict.fromkeys(first, 0)
-    lineup = Lineup(cluster_of, order=int)
+    lineup = NodeOrder(cluster_of, order=int)
     lineup.leave(left, clusters=1)
     lineup.join(sorted(nodes - first))
     line = sorted(nodes - left)
@@ -198,15 +198,15 @@ def test_the_line_is_in_order_whatever_came_and_went(
 
 
 def test_nodes_stand_by_whatever_order_they_are_given() -> None:
-    lineup = Lineup({5: 1, 40: 2, 300: 3}, order=str)
+    lineup = NodeOrder({5: 1, 40: 2, 300: 3}, order=str)
 
     assert [lineup.clusters_beside(node) for node in (300, 40, 5)] == [[2], [1, 3], [2]]
 
 
 def test_nobody_stands_in_a_line_that_has_no_order() -> None:
     cluster_of: dict[int, int] = {}
-    kept = in_turns(Lineup(cluster_of, order=int), cluster_of, turns=30).to_state()
-    lineup = Lineup(cluster_of, state=kept)
+    kept = in_turns(NodeOrder(cluster_of, order=int), cluster_of, turns=30).to_state()
+    lineup = NodeOrder(cluster_of, state=kept)
     in_turns(lineup, cluster_of, turns=3)
 
     assert lineup.longest == 1
@@ -216,9 +216,9 @@ def test_nobody_stands_in_a_line_that_has_no_order() -> None:
 
 def test_what_was_learned_is_kept_and_the_line_is_who_is_idle() -> None:
     cluster_of: dict[int, int] = {}
-    lineup = in_turns(Lineup(cluster_of, order=int), cluster_of, turns=30)
+    lineup = in_turns(NodeOrder(cluster_of, order=int), cluster_of, turns=30)
     state = json.loads(json.dumps(lineup.to_state()))
-    kept = Lineup(cluster_of, order=int, state=state)
+    kept = NodeOrder(cluster_of, order=int, state=state)
 
     assert kept.to_state() == lineup.to_state()
     assert kept.longest == lineup.longest
@@ -229,18 +229,18 @@ def test_what_was_learned_is_kept_and_the_line_is_who_is_idle() -> None:
 
 @pytest.mark.parametrize("part", ["either", "both", "there", "hit"])
 def test_numbers_that_cannot_be_are_refused(part: str) -> None:
-    state = Lineup({}, order=int).to_state()
+    state = NodeOrder({}, order=int).to_state()
     state[part][0] = -1.0
 
     with pytest.raises(ValueError, match="numbers of 0 or more"):
-        Lineup({}, order=int, state=state)
+        NodeOrder({}, order=int, state=state)
 
 
 @pytest.mark.parametrize("part", ["there", "hit"])
 def test_neighbours_that_leave_together_and_never_left_are_refused(part: str) -> None:
     cluster_of: dict[int, int] = {}
-    state = in_turns(Lineup(cluster_of, order=int), cluster_of, turns=30).to_state()
+    state = in_turns(NodeOrder(cluster_of, order=int), cluster_of, turns=30).to_state()
     state[part] = [0.0] * len(state[part])
 
     with pytest.raises(ValueError, match="nobody ever left"):
-        Lineup({}, order=int, state=state)
+        NodeOrder({}, order=int, state=state)

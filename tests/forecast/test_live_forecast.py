@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from freetrain.lookahead.affinity import RecentAffinity
 from freetrain.lookahead.base import LEAST_WATCHED_S
-from freetrain.lookahead.live import LONGEST_GAP_S, LiveForecast, Sight
+from freetrain.lookahead.live import LONGEST_GAP_S, LiveForecast, PoolSnapshot
 from freetrain.lookahead.promises import Promise
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ def sight(
     idle: Iterable[str] = NAMES,
     unclear: Iterable[str] = (),
     promised: dict[str, Promise] | None = None,
-) -> Sight:
-    return Sight(frozenset(idle), frozenset(unclear), promised or {})
+) -> PoolSnapshot:
+    return PoolSnapshot(frozenset(idle), frozenset(unclear), promised or {})
 
 
-def shown(*sights: Sight, every_s: float = 300.0) -> LiveForecast:
+def shown(*sights: PoolSnapshot, every_s: float = 300.0) -> LiveForecast:
     forecast = LiveForecast(HORIZON_S)
     for turn, one in enumerate(sights):
         forecast.look(START_S + turn * every_s, one)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from freetrain.lookahead.base import Prospect, Prospects
-from freetrain.lookahead.calibration import Watched
 from freetrain.lookahead.learned import LearnedForecaster
+from freetrain.lookahead.reliability import ScoredForecaster
 from freetrain.replay.timeline import PoolEvent
 from tests.forecast.pools import histories, idle_after, watch
 
@@ -57,7 +57,7 @@ EVENTS = [
 
 def each(events: list[PoolEvent], every_s: float = 1.0) -> list[tuple[float, float]]:
     """Return what was said and what came, by distinct probability."""
-    watched = Watched(Counting(), horizon_s=100.0, every_s=every_s)
+    watched = ScoredForecaster(Counting(), horizon_s=100.0, every_s=every_s)
     rows = watch(events, watched).deciles
     return sorted({(round(row.said, 9), round(row.came, 9)) for row in rows})
 
@@ -77,14 +77,14 @@ def test_who_left_and_came_back_did_not_stay() -> None:
 def test_what_could_not_be_known_when_the_events_ended_is_not_counted() -> None:
     assert each(EVENTS[:2]) == []
     # At 50 and at 100 s one node was asked for, and stayed. Asked at 400 s: none.
-    assert watch(EVENTS, Watched(Counting(), horizon_s=100.0, every_s=1.0)).deciles[
-        -1
-    ].said == pytest.approx(0.3)
+    assert watch(
+        EVENTS, ScoredForecaster(Counting(), horizon_s=100.0, every_s=1.0)
+    ).deciles[-1].said == pytest.approx(0.3)
 
 
 def test_nobody_is_asked_for_before_it_is_time_to() -> None:
-    late = Watched(Counting(), horizon_s=100.0, every_s=1.0, from_s=90.0)
-    seldom = Watched(Counting(), horizon_s=100.0, every_s=90.0)
+    late = ScoredForecaster(Counting(), horizon_s=100.0, every_s=1.0, from_s=90.0)
+    seldom = ScoredForecaster(Counting(), horizon_s=100.0, every_s=90.0)
 
     assert [row.said for row in watch(EVENTS, late).deciles] == [
         pytest.approx(0.3)
@@ -99,7 +99,8 @@ def test_deciles_are_equal_parts_in_order_of_what_was_said() -> None:
     gone = [PoolEvent(106.5, (), (0,)), PoolEvent(200.0, (), ())]
 
     rows = watch(
-        [*events, *stayed, *gone], Watched(Counting(), horizon_s=100.0, every_s=1.0)
+        [*events, *stayed, *gone],
+        ScoredForecaster(Counting(), horizon_s=100.0, every_s=1.0),
     ).deciles
 
     assert [row.said for row in rows] == pytest.approx([k / 10 for k in range(1, 11)])
@@ -115,7 +116,9 @@ def test_what_came_is_told_by_the_age_at_which_a_node_was_asked_for() -> None:
         PoolEvent(300.0, (), ()),
     ]
 
-    told = watch(events, Watched(Counting(), horizon_s=100.0, every_s=1.0)).by_age
+    told = watch(
+        events, ScoredForecaster(Counting(), horizon_s=100.0, every_s=1.0)
+    ).by_age
 
     assert [(one.from_s, one.part.came, one.part.count) for one in told] == [
         (0.0, 0.5, 2.0),
@@ -139,7 +142,7 @@ def test_who_is_watched_answers_as_ever(events: list[PoolEvent]) -> None:
             forecaster.affinity(idle).tolist(),
         ]
 
-    assert answers(Watched(LearnedForecaster(400.0))) == answers(
+    assert answers(ScoredForecaster(LearnedForecaster(400.0))) == answers(
         LearnedForecaster(400.0)
     )
 
@@ -148,7 +151,7 @@ def test_who_is_watched_answers_as_ever(events: list[PoolEvent]) -> None:
 def test_all_that_is_due_is_counted_once(
     events: list[PoolEvent], horizon_s: float
 ) -> None:
-    told = watch(events, Watched(Counting(), horizon_s=horizon_s, every_s=0.0))
+    told = watch(events, ScoredForecaster(Counting(), horizon_s=horizon_s, every_s=0.0))
 
     idle, due = set[int](), 0
     for event in events:

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from freetrain.lookahead.calibration import Reliability, Watched
 from freetrain.lookahead.learned import LearnedForecaster
+from freetrain.lookahead.reliability import Reliability, ScoredForecaster
 from freetrain.planning.settings import HORIZON_S
 from freetrain.replay.result import ReplayResult
 from freetrain.replay.settings import Accounting
@@ -59,7 +59,7 @@ def test_survivals_that_are_recorded_were_corrected_by_what_came_before() -> Non
 def told_by(*, checks: bool) -> Reliability:
     """Return how reliable a forecaster is that is shown the pool alone."""
     pool = PoolTimeline.from_trace(trace_of(generated_pool()))
-    watched = Watched(LearnedForecaster(HORIZON_S, checks=checks))
+    watched = ScoredForecaster(LearnedForecaster(HORIZON_S, checks=checks))
     return watch((e for e in pool.events() if e.time_s < pool.horizon_s), watched)
 
 

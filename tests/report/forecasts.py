@@ -1,7 +1,7 @@
 """Made-up forecasts for tests of what is shown of them."""
 
-from freetrain.lookahead.affinity import AffinityMap, Block
-from freetrain.lookahead.calibration import AgePart, ForecastRecord, Part, Reliability
+from freetrain.lookahead.affinity_map import AffinityMap, Block
+from freetrain.lookahead.reliability import AgePart, ForecastRecord, Part, Reliability
 
 NODES = ("n1", "n2", "n3", "x7")
 

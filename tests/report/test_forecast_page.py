@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from freetrain.lookahead.affinity import Block
-from freetrain.lookahead.calibration import ForecastRecord, Interval, Part, Reliability
+from freetrain.lookahead.affinity_map import Block
+from freetrain.lookahead.promises import DelayInterval
+from freetrain.lookahead.reliability import ForecastRecord, Part, Reliability
 from freetrain.report.comparison import Comparison
 from freetrain.report.forecast import (
     FORECAST_PAGE,
@@ -157,9 +158,9 @@ def test_what_nodes_are_called_cannot_change_the_page() -> None:
 
 def test_promises_are_shown_where_there_were_any() -> None:
     kinds = (
-        Interval(0.0, 1_200, 0.4, 0.1, -90.0, 0.0, 30.0),
-        Interval(600.0, 80, 0.5, 0.25, -600.0, -60.0, 300.0),
-        Interval(3_600.0, 9, 0.5, 0.25, -600.0, -60.0, 300.0),
+        DelayInterval(0.0, 1_200, 0.4, 0.1, -90.0, 0.0, 30.0),
+        DelayInterval(600.0, 80, 0.5, 0.25, -600.0, -60.0, 300.0),
+        DelayInterval(3_600.0, 9, 0.5, 0.25, -600.0, -60.0, 300.0),
     )
     record = replace(forecasts(), promises=kinds)
 

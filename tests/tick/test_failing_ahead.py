@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from freetrain.tick.lookahead import Foresight, Outlook
+    from freetrain.tick.lookahead import Foresight, NodeForecasts
     from freetrain.tick.observe import Observed
     from freetrain.tick.plan import Decided
     from freetrain.tick.rate import Ratings
@@ -104,7 +104,7 @@ def cannot_be_kept(
     ratings: Ratings,
     *,
     is_ours: Callable[[JobRecord], bool],
-) -> tuple[Outlook, Foresight | None]:
+) -> tuple[NodeForecasts, Foresight | None]:
     outlook, found = look_ahead(context, observed, ratings, is_ours=is_ours)
     assert outlook is not None
     return replace(outlook, forecast=Unkept(HORIZON_S)), found

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from freetrain.config.site import PlannerSettings
 from freetrain.lookahead.base import Prospect
-from freetrain.lookahead.live import LiveForecast, Sight, check_answers
+from freetrain.lookahead.live import LiveForecast, PoolSnapshot, validate_forecast
 from freetrain.state.database import read_store, transaction
 from freetrain.state.tables import forecast_state
 from freetrain.tick.lookahead import Recalled, taken_up
@@ -172,10 +172,10 @@ class Absurd(LiveForecast):
 def test_an_answer_that_cannot_be_is_refused_before_plans_go_by_it() -> None:
     sound, absurd = LiveForecast(400.0), Absurd(400.0)
     for forecast in (sound, absurd):
-        forecast.look(1e9, Sight(frozenset({"n1"}), frozenset(), {}))
+        forecast.look(1e9, PoolSnapshot(frozenset({"n1"}), frozenset(), {}))
 
-    check_answers(sound, ["n1"], horizon_s=400.0)
+    validate_forecast(sound, ["n1"], horizon_s=400.0)
     with pytest.raises(ValueError, match="a prospect that cannot be"):
-        check_answers(absurd, ["n1"], horizon_s=400.0)
+        validate_forecast(absurd, ["n1"], horizon_s=400.0)
     with pytest.raises(ValueError, match="nothing is expected of n2"):
-        check_answers(sound, ["n2"], horizon_s=400.0)
+        validate_forecast(sound, ["n2"], horizon_s=400.0)

@@ -8,9 +8,9 @@ from freetrain.broker.actions import Submit
 from freetrain.broker.delay_protection import KeptFree
 from freetrain.broker.yielding import NO_CLAIMS, Claims
 from freetrain.lookahead.affinity import RecentAffinity
-from freetrain.lookahead.live import LiveForecast, Sight
+from freetrain.lookahead.live import LiveForecast, PoolSnapshot
 from freetrain.tick.act import nodes_to_exclude
-from freetrain.tick.lookahead import Outlook
+from freetrain.tick.lookahead import NodeForecasts
 from freetrain.tick.plan import Decided
 from freetrain.tick.rate import Ratings
 from slurm.batch import MAX_VALUE_BYTES
@@ -28,12 +28,12 @@ CLAIMED = Claims({}, {"n1": 5})
 MANY = tuple(f"n{'x' * k}" for k in range(1, MAX_VALUE_BYTES // 10))
 
 
-def an_outlook() -> Outlook:
+def an_outlook() -> NodeForecasts:
     """Return one by which holes are told apart."""
     forecast = LiveForecast(500.0)
     for looks in range(5):
-        forecast.look(NOW_S + 900.0 * looks, Sight(frozenset(), frozenset(), {}))
-    return Outlook(
+        forecast.look(NOW_S + 900.0 * looks, PoolSnapshot(frozenset(), frozenset(), {}))
+    return NodeForecasts(
         forecast=forecast, pairs=RecentAffinity(), known_names=0, told={}, ended=()
     )
 
@@ -41,7 +41,7 @@ def an_outlook() -> Outlook:
 def excluded(
     claims: Claims,
     *names: str,
-    outlook: Outlook | None = None,
+    outlook: NodeForecasts | None = None,
     also: tuple[Hole, ...] = (),
 ) -> str:
     """Return what the leases are kept off that are asked for of the holes *names*."""

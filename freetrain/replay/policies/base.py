@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from collections.abc import Set as AbstractSet
 
-    from freetrain.lookahead.calibration import Watched
+    from freetrain.lookahead.reliability import ScoredForecaster
     from freetrain.losscurve.outlook import Better, Outlook, Point
     from freetrain.replay.trainers import Costs, Scaling
 
@@ -194,7 +194,7 @@ class Foretelling(Protocol):
     """A policy that goes by forecasts."""
 
     @property
-    def forecasts(self) -> Watched | None:
+    def forecasts(self) -> ScoredForecaster | None:
         """Its forecasts so far; None where they are not watched."""
         ...
 

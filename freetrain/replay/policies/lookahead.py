@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
-from freetrain.lookahead.calibration import Watched
-from freetrain.lookahead.clusters import close_to_each_other
+from freetrain.lookahead.affinity import close_to_each_other
 from freetrain.lookahead.experience import Experience
+from freetrain.lookahead.reliability import ScoredForecaster
 from freetrain.planning.settings import DEFAULT_T_FWD_S, HORIZON_S
 from freetrain.replay.policies.base import Change
 from freetrain.replay.policies.planned import counts_of
@@ -343,9 +343,11 @@ class LookaheadPolicy:
         self._experience = Experience()
 
     @property
-    def forecasts(self) -> Watched | None:
+    def forecasts(self) -> ScoredForecaster | None:
         """Its forecasts, where they are watched."""
-        return self._forecaster if isinstance(self._forecaster, Watched) else None
+        return (
+            self._forecaster if isinstance(self._forecaster, ScoredForecaster) else None
+        )
 
     def decide(self, view: View) -> Sequence[Change]:
         """Learn from what happened, plan, and choose nodes."""

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from freetrain.lookahead.calibration import Watched
+    from freetrain.lookahead.reliability import ScoredForecaster
     from freetrain.losscurve.fit import Outlooks
     from freetrain.losscurve.outlook import Outlook
     from freetrain.priority.base import Contender, Memory, Priority
@@ -311,7 +311,7 @@ class WatchedPolicy:
         self._speeds = speeds
 
     @property
-    def forecasts(self) -> Watched | None:
+    def forecasts(self) -> ScoredForecaster | None:
         """Those of the policy, where they are watched."""
         policy = self._policy
         return policy.forecasts if isinstance(policy, Foretelling) else None

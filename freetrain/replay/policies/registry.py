@@ -5,10 +5,10 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from freetrain.lookahead.affinity import BoundedAffinity, LeafAffinity, order_beside
+from freetrain.lookahead.affinity import BoundedAffinity, LeafAffinity, line_order
 from freetrain.lookahead.base import LEAST_WATCHED_S
-from freetrain.lookahead.calibration import Watched
 from freetrain.lookahead.registry import forecaster_named
+from freetrain.lookahead.reliability import ScoredForecaster
 from freetrain.planning.settings import HORIZON_S
 from freetrain.priority.base import Basis
 from freetrain.priority.registry import priority_named
@@ -68,7 +68,7 @@ def forecaster_for(settings: ReplaySettings) -> Forecaster:
         checks=settings.record_forecasts,
         state=None,
         learns_s=LEAST_WATCHED_S,
-        order=order_beside(leaves, int),
+        order=line_order(leaves, int),
     )
 
 
@@ -83,7 +83,7 @@ def lookahead_by(
     """Return the policy ``lookahead`` with *forecaster*, whose horizon is ours."""
     planner = _planner(settings, clock, use, is_start=True)
     weights = Weights(t_fwd_s=min(settings.t_fwd_s, HORIZON_S))
-    asked = Watched(forecaster) if settings.record_forecasts else forecaster
+    asked = ScoredForecaster(forecaster) if settings.record_forecasts else forecaster
     return _watched(
         settings,
         lambda worth: LookaheadPolicy(
