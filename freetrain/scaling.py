@@ -274,7 +274,7 @@ def _variance(shown: list[float | None]) -> float:
 
 
 # ----------------------------------------------------------------------
-# Speed at every node count, from those that were measured; ADR 0041 says why so.
+# Speed at every node count, from those that were measured; ADR 11 says why.
 
 _MOST_LOG = 60.0
 """Nothing is quicker than 1e26 samples a second, and no estimate overflows."""

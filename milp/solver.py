@@ -176,7 +176,7 @@ def whole(values: Iterable[pulp.LpVariable]) -> list[int]:
 
     Raises:
         SolverFailedError: A value is missing or fractional. CBC was seen to call
-            such points optimal at a limit (docs/adr/0002-solver-interface.md).
+            such points optimal at a limit (docs/adr/0002-solvers.md).
     """
     counts = []
     for variable in values:

@@ -1,4 +1,4 @@
-"""The report's drawings, by Plotly; docs/adr/0004-plots.md says why Plotly.
+"""The report's drawings, by Plotly; docs/adr/0015-report.md says why Plotly.
 
 Only drawing here: the numbers come from ``series`` and ``record``. Colours are
 those of Okabe and Ito, which colour-blind readers can tell apart.
@@ -129,7 +129,7 @@ def thinned(values: Sequence[float], *, most: int) -> NDArray[np.float64]:
 
 
 # ----------------------------------------------------------------------
-# The report's drawings, by Plotly; docs/adr/0004-plots.md says why Plotly.
+# The report's drawings, by Plotly; docs/adr/0015-report.md says why Plotly.
 
 POLICY_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 LOSS_COLOURS = ("#56B4E9", "#D55E00", "#CC79A7")
