@@ -117,9 +117,8 @@ class Agent:
         self._heartbeat.beat(
             observed, now_s=memory.now_s, every_s=self._patience.beat_s
         )
-        found = conditions(observed, self._patience)
-        ages_s = {condition: memory.age_s(condition) for condition in found}
-        for action in decide(observed, self._patience, ages_s=ages_s):
+        ages_s = {found: memory.age_s(found) for found in conditions(observed)}
+        for action in decide(observed, ages_s=ages_s):
             if isinstance(action, EndOwnJob):
                 self._end(action)
                 return True
@@ -171,6 +170,7 @@ class Agent:
             idle_s=memory.now_s - memory.busy_s,
             ended_leases=frozenset(memory.ended_leases),
             spare=None if memory.spare is None else memory.spare.observed(),
+            patience=self._patience,
         )
 
     def _observe_trainers(

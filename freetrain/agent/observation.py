@@ -333,6 +333,7 @@ class Observation:
         idle_s: Since it last had a trainer.
         ended_leases: Leases whose jobs it has ended already.
         spare: Its spare, also one that has ended by itself; None without one.
+        patience: Times to go by.
     """
 
     me: LeaseKey
@@ -344,6 +345,7 @@ class Observation:
     idle_s: float = 0.0
     ended_leases: frozenset[LeaseKey] = frozenset()
     spare: ObservedSpare | None = None
+    patience: Patience = Patience()
 
     def peer(self, key: LeaseKey) -> Peer:
         """Return what is known of *key*; this lease itself is up."""
@@ -351,9 +353,9 @@ class Observation:
             return Peer(has_beaten=True)
         return self.peers.get(key, Peer())
 
-    def is_lost(self, member: Member, patience: Patience) -> bool:
+    def is_lost(self, member: Member) -> bool:
         """Tell whether *member* is silent; this lease itself never is."""
-        return member.key != self.me and self.peer(member.key).is_lost(patience)
+        return member.key != self.me and self.peer(member.key).is_lost(self.patience)
 
     def occupied_by(self, *, but: str) -> tuple[str, int] | None:
         """Return the generation of another trainer than *but* that has this lease.

@@ -159,35 +159,35 @@ Action = (
 # The decision
 
 
-def conditions(observed: Observation, patience: Patience) -> frozenset[object]:
+def conditions(observed: Observation) -> frozenset[object]:
     """Return the conditions that hold now, for ``decide`` to know for how long."""
     found: set[object] = set()
     for trainer in observed.trainers:
-        cause = succession_cause(observed, trainer, patience)
+        cause = succession_cause(observed, trainer)
         if cause is not None:
             found.add(cause)
-        found.update(orphans_of(observed, trainer, patience))
+        found.update(orphans_of(observed, trainer))
     if is_spare_unseen(observed):
         found.add(SPARE_UNSEEN)
     return frozenset(found)
 
 
 def decide(
-    observed: Observation, patience: Patience, *, ages_s: Mapping[object, float]
+    observed: Observation, *, ages_s: Mapping[object, float]
 ) -> tuple[Action, ...]:
     """Return what to do now, in order; *ages_s* has the age of each condition."""
     actions: list[Action] = []
     for trainer in observed.trainers:
         actions += announce_leaving(observed, trainer)
-        actions += kill_lingering_ranks(observed, trainer, patience)
-        actions += act_as_head(observed, trainer, patience)
-        cause = succession_cause(observed, trainer, patience)
+        actions += kill_lingering_ranks(observed, trainer)
+        actions += act_as_head(observed, trainer)
+        cause = succession_cause(observed, trainer)
         if cause is not None:
             age_s = ages_s.get(cause, 0.0)
-            actions += succession(observed, trainer, patience, cause=cause, age_s=age_s)
-        actions += rescue_orphans(observed, trainer, patience, ages_s=ages_s)
-    actions += manage_spare(observed, patience, unseen_s=ages_s.get(SPARE_UNSEEN, 0.0))
-    return (*actions, *give_back(observed, patience))
+            actions += succession(observed, trainer, cause=cause, age_s=age_s)
+        actions += rescue_orphans(observed, trainer, ages_s=ages_s)
+    actions += manage_spare(observed, unseen_s=ages_s.get(SPARE_UNSEEN, 0.0))
+    return (*actions, *give_back(observed))
 
 
 # ----------------------------------------------------------------------
@@ -199,27 +199,22 @@ _CLIENTS_S = 1.0
 _CLEAN_UP_S = 3.0  # beyond the grace of a sweep: what KILL does not end stays
 
 
-def act_as_head(
-    observed: Observation, trainer: ObservedTrainer, patience: Patience
-) -> tuple[Action, ...]:
+def act_as_head(observed: Observation, trainer: ObservedTrainer) -> tuple[Action, ...]:
     """Return the actions on worlds that this lease heads."""
     actions: list[Action] = []
     for generation in trainer.generations:
         world = generation.world
         if world is None:
-            actions += _launch_or_bury(observed, trainer, generation, patience)
+            actions += _launch_or_bury(observed, trainer, generation)
         elif world.exit_s is None:
-            actions += _control_running(observed, trainer, generation, world, patience)
+            actions += _control_running(observed, trainer, generation, world)
         elif not generation.is_over:
-            actions += _clean_up(observed, trainer, generation, world, patience)
+            actions += _clean_up(observed, trainer, generation, world)
     return tuple(actions)
 
 
 def _launch_or_bury(
-    observed: Observation,
-    trainer: ObservedTrainer,
-    generation: ObservedGeneration,
-    patience: Patience,
+    observed: Observation, trainer: ObservedTrainer, generation: ObservedGeneration
 ) -> tuple[Action, ...]:
     if generation.is_over or not generation.is_headed_by(observed.me):
         return ()
@@ -229,20 +224,18 @@ def _launch_or_bury(
             trainer.name, generation.number, was_launched=False, why=why
         )
         return (ending,)
-    if _may_launch(observed, trainer, patience):
+    if _may_launch(observed, trainer):
         after = trainer.open[-1].number if trainer.open else None
         return (Launch(generation.assigned, after),)
     return ()
 
 
-def _may_launch(
-    observed: Observation, trainer: ObservedTrainer, patience: Patience
-) -> bool:
+def _may_launch(observed: Observation, trainer: ObservedTrainer) -> bool:
     is_wanted = not trainer.verdict.is_final and not trainer.is_done
     has_waited = trainer.since_end_s >= trainer.verdict.wait_s
     if not is_wanted or not has_waited or observed.leaving_s is not None:
         return False
-    return _has_room(observed, trainer) and _are_up(observed, trainer, patience)
+    return _has_room(observed, trainer) and _are_up(observed, trainer)
 
 
 def _has_room(observed: Observation, trainer: ObservedTrainer) -> bool:
@@ -272,25 +265,20 @@ def _has_swept(
     return beat.swept_generation >= generation
 
 
-def _are_up(
-    observed: Observation, trainer: ObservedTrainer, patience: Patience
-) -> bool:
+def _are_up(observed: Observation, trainer: ObservedTrainer) -> bool:
     """Tell whether the agent of every member is up and free for this trainer."""
     return all(
-        _is_up(observed, trainer, member, patience)
-        for member in trainer.newest.assigned.members
+        _is_up(observed, trainer, member) for member in trainer.newest.assigned.members
     )
 
 
-def _is_up(
-    observed: Observation, trainer: ObservedTrainer, member: Member, patience: Patience
-) -> bool:
+def _is_up(observed: Observation, trainer: ObservedTrainer, member: Member) -> bool:
     if observed.is_leaving(trainer, trainer.newest, member.key):
         return False
     if member.key == observed.me:
         return observed.occupied_by(but=trainer.name) is None
     peer = observed.peer(member.key)
-    if not peer.has_beaten or observed.is_lost(member, patience):
+    if not peer.has_beaten or observed.is_lost(member):
         return False
     # The heartbeat of a lease names the other trainer that still has processes on it.
     return peer.beat is not None and peer.beat.trainer in {"", trainer.name}
@@ -301,13 +289,12 @@ def _control_running(
     trainer: ObservedTrainer,
     generation: ObservedGeneration,
     world: ObservedWorld,
-    patience: Patience,
 ) -> tuple[Action, ...]:
     where = (trainer.name, generation.number)
-    why = reason_to_kill(observed, trainer, generation, world, patience)
+    why = reason_to_kill(observed, trainer, generation, world)
     if why:
         return (Kill(*where, why),)
-    why = reason_to_stop(observed, trainer, generation, patience)
+    why = reason_to_stop(observed, trainer, generation)
     if why and world.asked_s is None:
         return (AskToStop(*where, why),)
     return ()
@@ -318,7 +305,6 @@ def _clean_up(
     trainer: ObservedTrainer,
     generation: ObservedGeneration,
     world: ObservedWorld,
-    patience: Patience,
 ) -> tuple[Action, ...]:
     """End what a world whose launcher is gone left here, then write how it ended."""
     exit_s = world.exit_s or 0.0
@@ -327,11 +313,11 @@ def _clean_up(
         return ()
     if world.killed_s is None:
         tidy.append(Kill(trainer.name, generation.number, ""))
-    if generation.processes and exit_s < patience.sweep_grace_s + _CLEAN_UP_S:
+    if generation.processes and exit_s < observed.patience.sweep_grace_s + _CLEAN_UP_S:
         return (*tidy, Sweep(trainer.name, generation.number))
-    if not _knows_if_lease_lost(observed, trainer, generation, world, patience):
+    if not _knows_if_lease_lost(observed, trainer, generation, world):
         return tuple(tidy)
-    return (*tidy, _ending_of(observed, trainer, generation, world, patience))
+    return (*tidy, _ending_of(observed, trainer, generation, world))
 
 
 def _knows_if_lease_lost(
@@ -339,7 +325,6 @@ def _knows_if_lease_lost(
     trainer: ObservedTrainer,
     generation: ObservedGeneration,
     world: ObservedWorld,
-    patience: Patience,
 ) -> bool:
     """Tell whether the agent can know by now if the world lost a lease.
 
@@ -354,8 +339,7 @@ def _knows_if_lease_lost(
     members = (m for m in generation.assigned.members if m.key != observed.me)
     peers = [(m, observed.peer(m.key)) for m in members]
     return all(
-        p.silent_s < exit_s or p.has_left or observed.is_lost(m, patience)
-        for m, p in peers
+        p.silent_s < exit_s or p.has_left or observed.is_lost(m) for m, p in peers
     )
 
 
@@ -364,11 +348,10 @@ def _ending_of(
     trainer: ObservedTrainer,
     generation: ObservedGeneration,
     world: ObservedWorld,
-    patience: Patience,
 ) -> WriteEnding:
     members = generation.assigned.members
     lost = any(
-        observed.is_lost(m, patience) or observed.is_leaving(trainer, generation, m.key)
+        observed.is_lost(m) or observed.is_leaving(trainer, generation, m.key)
         for m in members
     )
     return WriteEnding(
@@ -392,10 +375,7 @@ _HEAD_FAREWELLS = 5.0
 
 
 def reason_to_stop(
-    observed: Observation,
-    trainer: ObservedTrainer,
-    generation: ObservedGeneration,
-    patience: Patience,
+    observed: Observation, trainer: ObservedTrainer, generation: ObservedGeneration
 ) -> str:
     """Return why the world of *generation* is asked to stop; empty if it is not."""
     members = generation.assigned.members
@@ -405,9 +385,9 @@ def reason_to_stop(
         return "a lease leaves"
     if generation is trainer.newest:
         return ""
-    if any(observed.is_lost(m, patience) for m in members):
+    if any(observed.is_lost(m) for m in members):
         return "a lease is lost"
-    return _reason_to_rescale(trainer, patience)
+    return _reason_to_rescale(trainer, observed.patience)
 
 
 def _reason_to_rescale(trainer: ObservedTrainer, patience: Patience) -> str:
@@ -431,21 +411,20 @@ def reason_to_kill(
     trainer: ObservedTrainer,
     generation: ObservedGeneration,
     world: ObservedWorld,
-    patience: Patience,
 ) -> str:
     """Return why *world*, which runs, is killed; empty if it is not."""
     if generation.is_over:
         return "it is over already"
     if _is_stuck(observed, trainer, generation):
         return "a process of it is stopped"
-    why = _reason_never_to_begin(trainer, generation, world, patience)
+    why = _reason_never_to_begin(trainer, generation, world, observed.patience)
     if why:
         return why
-    why = _reason_to_kill_at_once(observed, trainer, generation, patience)
+    why = _reason_to_kill_at_once(observed, trainer, generation)
     if why:
         return why
     if world.asked_s is not None:
-        limit_s = _stop_limit_s(observed, trainer, generation, patience)
+        limit_s = _stop_limit_s(observed, trainer, generation)
         if world.asked_s >= limit_s:
             return f"it did not stop within {limit_s:g} s"
     return ""
@@ -484,10 +463,7 @@ def waits_for_predecessor(trainer: ObservedTrainer, world: ObservedWorld) -> boo
 
 
 def _reason_to_kill_at_once(
-    observed: Observation,
-    trainer: ObservedTrainer,
-    generation: ObservedGeneration,
-    patience: Patience,
+    observed: Observation, trainer: ObservedTrainer, generation: ObservedGeneration
 ) -> str:
     """Return why a world is killed for the sake of those who wait for its nodes."""
     members = generation.assigned.members
@@ -497,21 +473,18 @@ def _reason_to_kill_at_once(
     if observed.leaving_s is None:
         return ""
     # Not before the other nodes that leave, whose steps have their clients here.
-    if generation.committed_for(_HEAD_FAREWELLS * patience.farewell_s):
+    if generation.committed_for(_HEAD_FAREWELLS * observed.patience.farewell_s):
         return "its head must leave, and all is committed"
     return "its head must leave now" if observed.leaving_s >= observed.bound_s else ""
 
 
 def _stop_limit_s(
-    observed: Observation,
-    trainer: ObservedTrainer,
-    generation: ObservedGeneration,
-    patience: Patience,
+    observed: Observation, trainer: ObservedTrainer, generation: ObservedGeneration
 ) -> float:
     """Return how long it may take to stop: with a node gone it may never."""
     kill_after_s = trainer.job.stop.kill_after_s
-    if any(observed.is_lost(m, patience) for m in generation.assigned.members):
-        return min(kill_after_s, patience.silent_s)
+    if any(observed.is_lost(m) for m in generation.assigned.members):
+        return min(kill_after_s, observed.patience.silent_s)
     return kill_after_s
 
 
@@ -544,18 +517,18 @@ class SuccessionCause:
 
 
 def succession_cause(
-    observed: Observation, trainer: ObservedTrainer, patience: Patience
+    observed: Observation, trainer: ObservedTrainer
 ) -> SuccessionCause | None:
     """Return why the newest generation of *trainer* needs a successor; None for not."""
     newest = trainer.newest
     if not newest.has_members:
         return None
-    why = _succession_reason(observed, trainer, patience)
+    why = _succession_reason(observed, trainer)
     return None if why is None else SuccessionCause(trainer.name, newest.number, why)
 
 
 def _succession_reason(
-    observed: Observation, trainer: ObservedTrainer, patience: Patience
+    observed: Observation, trainer: ObservedTrainer
 ) -> SuccessionReason | None:
     newest = trainer.newest
     members = newest.assigned.members
@@ -566,7 +539,7 @@ def _succession_reason(
         return SuccessionReason.OVER
     if any(observed.is_leaving(trainer, newest, m.key) for m in members):
         return SuccessionReason.LEAVING
-    if any(observed.is_lost(m, patience) for m in members):
+    if any(observed.is_lost(m) for m in members):
         return SuccessionReason.LOST
     return None
 
@@ -574,7 +547,6 @@ def _succession_reason(
 def succession(
     observed: Observation,
     trainer: ObservedTrainer,
-    patience: Patience,
     *,
     cause: SuccessionCause,
     age_s: float,
@@ -584,8 +556,8 @@ def succession(
     A lease that leaves makes it, as soon as others that leave with it can have written
     so. Of the others the first makes it, and the next ones only if it did not.
     """
-    survivors = _survivors(observed, trainer, patience, reason=cause.reason)
-    delay_s = _delay_s(observed, trainer, survivors, cause=cause, patience=patience)
+    survivors = _survivors(observed, trainer, reason=cause.reason)
+    delay_s = _delay_s(observed, trainer, survivors, cause=cause)
     if delay_s is None or age_s < delay_s:
         return ()
     size = (
@@ -611,25 +583,21 @@ def succession(
 
 
 def _survivors(
-    observed: Observation,
-    trainer: ObservedTrainer,
-    patience: Patience,
-    *,
-    reason: SuccessionReason,
+    observed: Observation, trainer: ObservedTrainer, *, reason: SuccessionReason
 ) -> tuple[Member, ...]:
     """Return the members that stay, in their order.
 
     Where a member is lost, others that have been silent for half as long are taken
     for lost too: nodes of one rack or switch fall silent together.
     """
-    doubtful_s = (
-        patience.silent_s / 2 if reason is SuccessionReason.LOST else patience.silent_s
-    )
+    doubtful_s = observed.patience.silent_s
+    if reason is SuccessionReason.LOST:
+        doubtful_s /= 2
     return tuple(
         member
         for member in trainer.newest.assigned.members
         if not observed.is_leaving(trainer, trainer.newest, member.key)
-        and not observed.is_lost(member, patience)
+        and not observed.is_lost(member)
         and not _is_doubtful(observed, member, doubtful_s)
     )
 
@@ -645,20 +613,20 @@ def _delay_s(
     survivors: tuple[Member, ...],
     *,
     cause: SuccessionCause,
-    patience: Patience,
 ) -> float | None:
     """Return for how long this agent leaves it to others; None for always."""
     if observed.me not in trainer.newest.assigned.keys:
         return None
     if trainer.must_leave:
-        return patience.gather_s if cause.reason is SuccessionReason.LEAVING else 0.0
+        is_leaving = cause.reason is SuccessionReason.LEAVING
+        return observed.patience.gather_s if is_leaving else 0.0
     order = [member.key for member in survivors]
     if observed.me not in order:
         return None
     turn = order.index(observed.me)
     if cause.reason is SuccessionReason.LEAVING:
         turn += 1  # the lease that leaves goes first
-    return turn * patience.turn_s
+    return turn * observed.patience.turn_s
 
 
 def _largest(trainer: ObservedTrainer, available_nodes: int) -> int:
@@ -687,62 +655,52 @@ class Orphan:
     generation: int
 
 
-def orphans_of(
-    observed: Observation, trainer: ObservedTrainer, patience: Patience
-) -> tuple[Orphan, ...]:
+def orphans_of(observed: Observation, trainer: ObservedTrainer) -> tuple[Orphan, ...]:
     """Return the generations before the newest whose head is gone."""
     return tuple(
         Orphan(trainer.name, generation.number)
         for generation in trainer.open
-        if _is_headless(observed, generation, patience)
+        if _is_headless(observed, generation)
     )
 
 
-def _is_headless(
-    observed: Observation, generation: ObservedGeneration, patience: Patience
-) -> bool:
+def _is_headless(observed: Observation, generation: ObservedGeneration) -> bool:
     head = generation.assigned.head
     if head is None or head.key == observed.me:
         return False
-    return observed.is_lost(head, patience) or observed.peer(head.key).has_left
+    return observed.is_lost(head) or observed.peer(head.key).has_left
 
 
 def rescue_orphans(
-    observed: Observation,
-    trainer: ObservedTrainer,
-    patience: Patience,
-    *,
-    ages_s: Mapping[object, float],
+    observed: Observation, trainer: ObservedTrainer, *, ages_s: Mapping[object, float]
 ) -> tuple[Action, ...]:
     """Return what this agent does for generations whose head is gone, in its turn.
 
     A head that is frozen, or cut off from the files, leaves a world that trains:
     the request to stop lets it commit before it is fenced.
     """
-    turn = _turn_of_this_lease(observed, trainer, patience)
+    turn = _turn_of_this_lease(observed, trainer)
     if turn is None:
         return ()
     actions: list[Action] = []
     for generation in trainer.open:
         age_s = ages_s.get(Orphan(trainer.name, generation.number))
-        if age_s is not None and age_s >= turn * patience.turn_s:
-            waited_s = age_s - turn * patience.turn_s
-            actions += _rescue(trainer, generation, patience, waited_s=waited_s)
+        if age_s is not None and age_s >= turn * observed.patience.turn_s:
+            waited_s = age_s - turn * observed.patience.turn_s
+            actions += _rescue(
+                trainer, generation, observed.patience, waited_s=waited_s
+            )
     if turn == 0:
-        actions += _silent_leases(observed, trainer, patience)
+        actions += _silent_leases(observed, trainer)
     return tuple(actions)
 
 
-def _turn_of_this_lease(
-    observed: Observation, trainer: ObservedTrainer, patience: Patience
-) -> int | None:
+def _turn_of_this_lease(observed: Observation, trainer: ObservedTrainer) -> int | None:
     """Return how many living leases act before this one; None where it never does."""
     order: dict[LeaseKey, None] = {}
     for generation in reversed(trainer.generations):
         for member in generation.assigned.members:
-            gone = observed.peer(member.key).has_left or observed.is_lost(
-                member, patience
-            )
+            gone = observed.peer(member.key).has_left or observed.is_lost(member)
             if not gone:
                 order.setdefault(member.key)
     turns = list(order)
@@ -771,7 +729,7 @@ def _rescue(
 
 
 def _silent_leases(
-    observed: Observation, trainer: ObservedTrainer, patience: Patience
+    observed: Observation, trainer: ObservedTrainer
 ) -> Iterator[EndLease]:
     """Yield the leases to end: silent ones that have no part in the newest generation.
 
@@ -786,7 +744,7 @@ def _silent_leases(
     for key, member in members.items():
         came = observed.peer(key).beat is not None
         is_due = key not in observed.ended_leases and key not in heads
-        if key not in mine and came and is_due and observed.is_lost(member, patience):
+        if key not in mine and came and is_due and observed.is_lost(member):
             yield EndLease(member)
 
 
@@ -835,7 +793,7 @@ def _has_part(observed: Observation, generation: ObservedGeneration) -> bool:
 
 
 def kill_lingering_ranks(
-    observed: Observation, trainer: ObservedTrainer, patience: Patience
+    observed: Observation, trainer: ObservedTrainer
 ) -> tuple[KillRanks, ...]:
     """Return the worlds whose ranks linger here while another job waits for their node.
 
@@ -848,7 +806,7 @@ def kill_lingering_ranks(
         for generation in trainer.generations
         if generation.processes
         and not generation.is_over
-        and generation.committed_for(patience.farewell_s)
+        and generation.committed_for(observed.patience.farewell_s)
         and any(
             observed.is_leaving(trainer, generation, member.key)
             for member in generation.assigned.members
@@ -856,15 +814,15 @@ def kill_lingering_ranks(
     )
 
 
-def give_back(observed: Observation, patience: Patience) -> tuple[Action, ...]:
+def give_back(observed: Observation) -> tuple[Action, ...]:
     """Return the actions that give this lease back, if that is due."""
     if observed.leaving_s is None:
-        is_idle = not observed.trainers and observed.idle_s >= patience.idle_s
+        is_idle = not observed.trainers and observed.idle_s >= observed.patience.idle_s
         return (EndOwnJob("no work came"),) if is_idle else ()
     if observed.leaving_s >= observed.bound_s + _FINAL_S:
         last = tuple(_final_endings(observed))
         return (SweepAll(), *last, EndOwnJob("the time to leave is up"))
-    if all(_is_free(observed, trainer, patience) for trainer in observed.trainers):
+    if all(_is_free(observed, trainer) for trainer in observed.trainers):
         return (EndOwnJob("told to leave"),)
     return (SweepAll(),) if observed.leaving_s >= observed.bound_s else ()
 
@@ -886,24 +844,20 @@ def _final_endings(observed: Observation) -> Iterator[WriteEnding]:
                 )
 
 
-def _is_free(
-    observed: Observation, trainer: ObservedTrainer, patience: Patience
-) -> bool:
+def _is_free(observed: Observation, trainer: ObservedTrainer) -> bool:
     """Tell whether *trainer* needs nothing of this lease any more."""
     if observed.me in trainer.newest.assigned.keys:
         return False
-    return not any(_is_busy(observed, g, patience) for g in trainer.generations)
+    return not any(_is_busy(observed, g) for g in trainer.generations)
 
 
-def _is_busy(
-    observed: Observation, generation: ObservedGeneration, patience: Patience
-) -> bool:
+def _is_busy(observed: Observation, generation: ObservedGeneration) -> bool:
     """Tell whether *generation* still needs this lease."""
     if generation.is_over or observed.me not in generation.assigned.keys:
         return False
     if generation.is_headed_by(observed.me):
         return True
-    last_s = _DAEMON_FAREWELLS * patience.farewell_s
+    last_s = _DAEMON_FAREWELLS * observed.patience.farewell_s
     return generation.processes > 0 and not generation.committed_for(last_s)
 
 
@@ -921,9 +875,7 @@ def is_spare_unseen(observed: Observation) -> bool:
     return observed.spare is not None and observed.spare.trainer not in names
 
 
-def manage_spare(
-    observed: Observation, patience: Patience, *, unseen_s: float
-) -> tuple[Action, ...]:
+def manage_spare(observed: Observation, *, unseen_s: float) -> tuple[Action, ...]:
     """Return what this agent does about its spare.
 
     A spare that ended by itself is not started again: it would do the same. One whose
@@ -936,7 +888,8 @@ def manage_spare(
         return (StartSpare(wanted.newest.assigned),)
     if observed.spare.is_asked or (wanted and _fits(observed.spare, wanted)):
         return ()
-    if is_spare_unseen(observed) and unseen_s < _UNSEEN_SCANS * patience.scan_s:
+    longest_s = _UNSEEN_SCANS * observed.patience.scan_s
+    if is_spare_unseen(observed) and unseen_s < longest_s:
         return ()
     return (EndSpare(),)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from freetrain.processes import environments, status_of
 
 if TYPE_CHECKING:
     import signal
@@ -14,10 +15,6 @@ if TYPE_CHECKING:
 
 MARK = "FREETRAIN_PACK_MEMBER"
 """The variable whose value names pack, packer and member."""
-
-_PROC = Path("/proc")
-_STATE, _STARTED = 0, 19  # fields of stat(5) after the name, from 0
-_TIMES = slice(11, 15)  # of itself and of children waited for, user and system
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +65,12 @@ def packer_of(label: str) -> Packer | None:
 def marked() -> Iterator[tuple[int, str, str]]:
     """Yield process, packer's label and member of all that carry the mark."""
     wanted = f"{MARK}=".encode()
-    for entry in os.scandir(_PROC):
-        if not entry.name.isdecimal():
-            continue
-        with suppress(OSError):  # it is gone, or not ours
-            environ = Path(entry.path, "environ").read_bytes()
-            for variable in environ.split(b"\0") if wanted in environ else ():
-                if variable.startswith(wanted):
-                    value = variable.removeprefix(wanted).decode("utf-8", "replace")
-                    label, _, member = value.partition("/")
-                    yield int(entry.name), label, member
+    for pid, environ in environments(wanted):
+        for variable in environ.split(b"\0"):
+            if variable.startswith(wanted):
+                value = variable.removeprefix(wanted).decode("utf-8", "replace")
+                label, _, member = value.partition("/")
+                yield pid, label, member
 
 
 def members_of(packer: Packer) -> dict[str, tuple[int, ...]]:
@@ -96,7 +89,8 @@ def left_behind(packer: Packer) -> tuple[int, ...]:
 
 def used_s(pids: Iterable[int]) -> float:
     """Return the CPU time of *pids* and of their children that were waited for."""
-    ticks = sum(sum(map(int, _stat(pid)[_TIMES])) for pid in pids)
+    found = (status_of(pid) for pid in pids)
+    ticks = sum(status.cpu_ticks for status in found if status is not None)
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
@@ -114,13 +108,5 @@ def is_there(pid: int) -> bool:
 
 def _started(pid: int) -> int | None:
     """Return when *pid* began, in clock ticks since boot; None where it has ended."""
-    stat = _stat(pid)
-    return int(stat[_STARTED]) if stat and stat[_STATE] not in "ZX" else None
-
-
-def _stat(pid: int) -> list[str]:
-    try:
-        text = (_PROC / str(pid) / "stat").read_text("utf-8", "replace")
-    except OSError:
-        return []
-    return text.rpartition(")")[2].split()
+    status = status_of(pid)
+    return None if status is None or status.has_ended else status.started

@@ -10,7 +10,6 @@ from freetrain.agent.observation import (
     Observation,
     ObservedGeneration,
     ObservedTrainer,
-    Patience,
 )
 from freetrain.agent.rules import EndOwnJob, Launch, decide
 from freetrain.broker.lease import LeaseKey
@@ -41,7 +40,7 @@ def launches(*earlier: ObservedGeneration, elastic: bool = True) -> list[int | N
         earlier=earlier,
     )
     seen = Observation(me=ME, trainers=(trainer,), peers={})
-    actions = decide(seen, Patience(), ages_s={})
+    actions = decide(seen, ages_s={})
     return [action.after for action in actions if isinstance(action, Launch)]
 
 
@@ -61,6 +60,6 @@ def test_a_lease_that_is_still_a_member_does_not_leave_before_its_time_is_up() -
     trainer = ObservedTrainer(job=a_job("t"), newest=member, must_leave=True)
     seen = Observation(me=ME, trainers=(trainer,), peers={}, leaving_s=1.0, bound_s=5.0)
 
-    actions = decide(seen, Patience(), ages_s={})
+    actions = decide(seen, ages_s={})
 
     assert not [action for action in actions if isinstance(action, EndOwnJob)]

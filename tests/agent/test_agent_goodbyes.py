@@ -11,14 +11,12 @@ from freetrain.agent.observation import (
     ObservedGeneration,
     ObservedTrainer,
     ObservedWorld,
-    Patience,
 )
 from freetrain.agent.rules import AskToStop, EndOwnJob, Kill, KillRanks, decide
 from freetrain.state.files import Ended
 from tests.agent.model_cluster import TRAINER, ModelCluster, a_job
 from tests.agent.test_agent_decide import ME, OTHER, generation
 
-PATIENCE = Patience(farewell_s=0.3)
 RUNNING = ObservedWorld(age_s=9.0)
 
 
@@ -33,7 +31,7 @@ def decided(generation_8: ObservedGeneration, *, leaving_s: float | None) -> set
     seen = Observation(
         me=ME, trainers=(trainer,), peers={}, leaving_s=leaving_s, bound_s=10.0
     )
-    actions = decide(seen, PATIENCE, ages_s={})
+    actions = decide(seen, ages_s={})
     return {type(one) for one in actions} & {AskToStop, EndOwnJob, Kill, KillRanks}
 
 

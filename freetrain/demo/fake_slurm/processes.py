@@ -11,13 +11,14 @@ import os
 import signal
 import time
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from freetrain.demo.fake_slurm.cluster import Process, opened
+from freetrain.processes import environments, process_ids, status_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from freetrain.demo.fake_slurm.cluster import Cluster, Job
 
@@ -26,24 +27,21 @@ if TYPE_CHECKING:
 # Processes: started, looked at, signalled, and found.
 
 MARK = "FREETRAIN_STANDIN_JOB"
-_PROC = Path("/proc")
-_DEAD = frozenset("ZX")
-_STATE, _PARENT, _STARTED = 0, 1, 19  # fields of /proc/PID/stat after the name
 _SET_CHILD_SUBREAPER = 36
 
 
 def process_of(pid: int) -> Process | None:
     """Return the process that has the number *pid* now; None where none has."""
-    fields = _stat(pid)
-    return None if fields is None else Process(pid, int(fields[_STARTED]))
+    status = status_of(pid)
+    return None if status is None else Process(pid, status.started)
 
 
 def is_alive(process: Process) -> bool:
     """Tell whether *process* still runs; one that only waits to be reaped does not."""
-    fields = _stat(process.pid)
-    if fields is None or fields[_STATE] in _DEAD:
+    status = status_of(process.pid)
+    if status is None or status.has_ended:
         return False
-    return int(fields[_STARTED]) == process.started
+    return status.started == process.started
 
 
 def detach(argv: Sequence[str], environ: Mapping[str, str]) -> Process:
@@ -101,10 +99,10 @@ def inherit_orphans() -> None:
 def signal_descendants(number: int) -> int:
     """Send a signal to all that descend from us; return how many there were."""
     children: dict[int, list[int]] = {}
-    for pid in _pids():
-        fields = _stat(pid)
-        if fields is not None and fields[_STATE] not in _DEAD:
-            children.setdefault(int(fields[_PARENT]), []).append(pid)
+    for pid in process_ids():
+        status = status_of(pid)
+        if status is not None and not status.has_ended:
+            children.setdefault(status.parent, []).append(pid)
     found = children.get(os.getpid(), [])
     for pid in found:  # grows as it goes
         found += children.get(pid, [])
@@ -122,27 +120,11 @@ def reap() -> dict[int, int]:
     return ended
 
 
-def _pids() -> list[int]:
-    names = os.listdir(_PROC)  # noqa: PTH208 - a path for each is most of the cost
-    return [int(name) for name in names if name.isdecimal()]
-
-
 def _marked(mark: str) -> Iterator[int]:
-    wanted = f"\0{MARK}={mark}\0".encode()
-    for pid in _pids():
-        with suppress(OSError):
-            environ = b"\0" + (_PROC / str(pid) / "environ").read_bytes()
-            if wanted in environ and pid != os.getpid():
-                yield pid
-
-
-def _stat(pid: int) -> list[str] | None:
-    """Return the fields of /proc/PID/stat after the name, which may hold anything."""
-    try:
-        text = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    return text.rpartition(")")[2].split()
+    wanted = f"{MARK}={mark}\0".encode()
+    for pid, environ in environments(wanted):
+        if b"\0" + wanted in b"\0" + environ and pid != os.getpid():
+            yield pid
 
 
 # ----------------------------------------------------------------------
