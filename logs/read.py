@@ -1,97 +1,47 @@
-"""Reading a scheduler log of any kind that this package knows."""
+"""Reading a scheduler log of any format, told from its content.
+
+Adding a format is one module with one ``LogFormat``, and one line in ``FORMATS``.
+"""
 
 from __future__ import annotations
 
-import re
-from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from logs.csv_formats import read_fragments, read_job_csv
-from logs.sacct import read_sacct
-from logs.swf import read_swf
-from logs.table import MAX_NODES, read_content, snippet
+from logs.fragments import Fragments
+from logs.jobs_csv import JobsCsv
+from logs.lines import MAX_NODES, read_content, snippet
+from logs.sacct import Sacct
+from logs.swf import Swf
 from logs.trace import JobTrace, UnreadableLogError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from logs.table import Content
+    from logs.lines import Content, LogFormat
     from logs.trace import Trace
 
-
-# ----------------------------------------------------------------------
-# Telling what a log is from its content.
-
-_KNOWN = (
-    "expected the Standard Workload Format (18 numbers a line), a dump of "
-    "`sacct --parsable2` (a first line such as JobIDRaw|Submit|Start|End|NNodes), "
-    "idle intervals (first line node,idle_start_s,idle_end_s) or jobs "
-    "(first line job,submit_s,start_s,run_s,nodes,req_s,user)"
+FORMATS: tuple[LogFormat[Any], ...] = (
+    Swf(),
+    Sacct(),
+    Fragments(),
+    JobsCsv(),
 )
-_FRAGMENT_COLUMNS = {"idle_start_s", "idle_end_s"}
-_JOB_COLUMNS = {"job", "submit_s", "run_s", "nodes"}
-_SACCT_COLUMNS = {"jobid", "jobidraw"}
-_SWF_DATA = re.compile(r"\s*[-+.\d]+(\s+[-+.\deE]+)+\s*(;.*)?", re.ASCII)
-
-
-class LogFormat(StrEnum):
-    """The kinds of scheduler log that are read."""
-
-    SWF = "swf"
-    SACCT = "sacct"
-    JOBS_CSV = "jobs-csv"
-    FRAGMENTS = "fragments"
-
-
-def recognise(content: Content) -> LogFormat:
-    """Return what kind of log *content* is, from its first telling line.
-
-    Comment lines of the Standard Workload Format (``;``) tell at once; comments
-    of the CSV formats (``#``) and blank lines are passed over.
-
-    Raises:
-        UnreadableLogError: It is none of those known.
-    """
-    for number, line in content.lines():
-        if not line.strip() or line.startswith("#"):
-            continue
-        found = _kind(line)
-        if found is not None:
-            return found
-        what = "binary data" if "\0" in line else snippet(line)
-        why = f"not a scheduler log: found {what}; {_KNOWN}"
-        raise UnreadableLogError(content.source, number, None, why)
-    why = f"there is nothing but comments in it; {_KNOWN}"
-    raise UnreadableLogError(content.source, None, None, why)
-
-
-def _kind(line: str) -> LogFormat | None:
-    if line.lstrip().startswith(";") or _SWF_DATA.fullmatch(line):
-        return LogFormat.SWF
-    if _SACCT_COLUMNS & {name.strip().lower() for name in line.split("|")}:
-        return LogFormat.SACCT
-    columns = {name.strip() for name in line.split(",")}
-    if columns & _FRAGMENT_COLUMNS:
-        return LogFormat.FRAGMENTS
-    # One name alone proves little: "nodes" heads many a file.
-    if len(columns & _JOB_COLUMNS) > 1:
-        return LogFormat.JOBS_CSV
-    return None
-
-
-# ----------------------------------------------------------------------
-# Reading a scheduler log of any kind that this package knows.
+"""Every format, in the order in which a log's first line is held against them."""
 
 MAX_UNITS = 1 << 24
 """Most allocation units that are believed; the largest machine has 10.6 million."""
 
 
+def format_named(name: str) -> LogFormat[Any]:
+    """Return the format that is called *name*."""
+    return next(each for each in FORMATS if each.name == name)
+
+
 def read_trace(path: Path, *, skip_bad: int = 0) -> Trace:
     """Read the scheduler log at *path*, plain or gzipped.
 
-    Compression and format are told from the content, never from the name: the
-    Standard Workload Format 2.2, ``sacct --parsable2``, job CSV, and CSV of idle
-    intervals. Their readers' docstrings say what each field becomes.
+    Compression and format are told from the content, never from the name. The
+    formats' ``read`` methods say what each field becomes.
 
     Args:
         path: The file.
@@ -104,22 +54,35 @@ def read_trace(path: Path, *, skip_bad: int = 0) -> Trace:
             lines than may be skipped; names line, field and what was expected.
             Or it is of a machine larger than any.
     """
-    trace = _read(read_content(path), skip_bad)
+    content = read_content(path)
+    trace: Trace = recognise(content).read(content, skip_bad=skip_bad)
     if isinstance(trace, JobTrace):
         _check_size(trace)
     return trace
 
 
-def _read(content: Content, skip_bad: int) -> Trace:
-    match recognise(content):
-        case LogFormat.SWF:
-            return read_swf(content, skip_bad=skip_bad)
-        case LogFormat.SACCT:
-            return read_sacct(content, skip_bad=skip_bad)
-        case LogFormat.JOBS_CSV:
-            return read_job_csv(content, skip_bad=skip_bad)
-        case LogFormat.FRAGMENTS:
-            return read_fragments(content, skip_bad=skip_bad)
+def recognise(content: Content) -> LogFormat[Any]:
+    """Return the format of *content*, told from its first line.
+
+    Blank lines, and comments as the CSV formats have them (``#``), are passed over;
+    those of the Standard Workload Format (``;``) are telling.
+
+    Raises:
+        UnreadableLogError: It is none of those known.
+    """
+    known = [each.expected for each in FORMATS]
+    expected = f"expected {', '.join(known[:-1])} or {known[-1]}"
+    for number, line in content.lines():
+        if not line.strip() or line.startswith("#"):
+            continue
+        for each in FORMATS:
+            if each.begins_with(line):
+                return each
+        what = "binary data" if "\0" in line else snippet(line)
+        why = f"not a scheduler log: found {what}; {expected}"
+        raise UnreadableLogError(content.source, number, None, why)
+    why = f"there is nothing but comments in it; {expected}"
+    raise UnreadableLogError(content.source, None, None, why)
 
 
 def _check_size(trace: JobTrace) -> None:

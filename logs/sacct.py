@@ -15,10 +15,12 @@ import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from logs.table import (
+from logs.lines import (
+    MAX_NODES,
     BadLineError,
-    Ran,
+    LogFormat,
     Tolerance,
+    actual_run,
     by_submission,
     parse_lines,
     snippet,
@@ -29,174 +31,160 @@ from logs.trace import Job, JobTrace, UnreadableLogError, machine_units
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from logs.table import Content
+    from logs.lines import Content
 
 
-# ----------------------------------------------------------------------
-# Node lists as Slurm writes them: ``n[1-3,07],m05``.
-
-MAX_NODES = 1_000_000
-"""Largest list that is expanded: ``n[0-999999999]`` is 16 characters long."""
-
-_PART = re.compile(r"([^\[\],\s]+)|\[([\d,\-]+)\]", re.ASCII)
-_RANGE = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?", re.ASCII)
-
-
-def expand_hostlist(text: str) -> tuple[str, ...]:
-    """Return the node names that *text* stands for, in its order.
-
-    Brackets may stand anywhere and more than once; the last one counts fastest.
-    Numbers keep the width that the range's first number has.
-
-    Raises:
-        ValueError: It is no such list, or one of more than a million nodes.
-    """
-    names: list[str] = []
-    at = 0
-    while at < len(text):
-        parts: list[list[str]] = []
-        while found := _PART.match(text, at):
-            parts.append([found[1]] if found[1] else _numbers(found[2]))
-            at = found.end()
-        if not parts or (at < len(text) and text[at] != ","):
-            raise ValueError(f"no node name at character {at + 1}")
-        names += _names(parts, room=MAX_NODES - len(names))
-        at += 1
-    if text.endswith(","):
-        raise ValueError("nothing after the last comma")
-    return tuple(names)
-
-
-def _names(parts: list[list[str]], *, room: int) -> list[str]:
-    count = 1
-    for part in parts:
-        count *= len(part)
-    if count > room:
-        raise ValueError(f"more than {MAX_NODES} nodes")
-    return ["".join(name) for name in itertools.product(*parts)]
-
-
-def _numbers(ranges: str) -> list[str]:
-    numbers: list[str] = []
-    for text in ranges.split(","):
-        found = _RANGE.fullmatch(text)
-        if not found:
-            raise ValueError(f"{text!r} is no range of numbers")
-        first, last = int(found[1]), int(found[2] or found[1])
-        if last < first:
-            raise ValueError(f"the range {text!r} runs backwards")
-        if last - first >= MAX_NODES - len(numbers):
-            raise ValueError(f"more than {MAX_NODES} nodes")
-        width = len(found[1])
-        numbers += [f"{number:0{width}d}" for number in range(first, last + 1)]
-    return numbers
-
-
-# ----------------------------------------------------------------------
-# Times, durations and counts as ``sacct`` prints them.
-
-_UNIX = re.compile(r"\d{1,12}(\.\d+)?", re.ASCII)
-_ISO = re.compile(
-    r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:?\d\d)?", re.ASCII
+_NEEDED = (
+    ("JobIDRaw", "JobID"),
+    ("Submit",),
+    ("Start",),
+    ("End", "Elapsed", "ElapsedRaw"),
+    ("NNodes", "AllocNodes", "NodeList"),
 )
-_DURATION = re.compile(
-    r"(?:(?P<days>\d{1,6})-)?(?P<parts>\d{1,9}(?::\d{1,9}){0,2})(?P<fraction>\.\d+)?",
-    re.ASCII,
-)
-_COUNT = re.compile(r"(\d{1,12}(?:\.\d+)?)([KMG]?)", re.ASCII)
-_FACTORS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
-_NOTHING = frozenset({"", "unknown", "none", "n/a", "none assigned", "invalid"})
-_NO_LIMIT = _NOTHING | {"unlimited", "partition_limit"}
+_JOB_ID = re.compile(r"\d+(_(\d+|\[[^\]|]*\]))?([+]\d+)?", re.ASCII)
 
 
-def is_nothing(text: str) -> bool:
-    """Tell whether *text* is one of Slurm's words for "there is no such value"."""
-    return text.lower() in _NOTHING
+class Sacct(LogFormat[JobTrace]):
+    """A dump of Slurm's accounting."""
 
-
-def read_time(text: str, field: str) -> float | None:
-    """Return a point in Unix time, or None for Unknown, None and the like.
-
-    A time without a zone is taken as UTC: sacct prints the local time of where
-    it ran, and does not say where that was.
-
-    Raises:
-        BadLineError: It is no time.
-    """
-    if is_nothing(text):
-        return None
-    if _UNIX.fullmatch(text):
-        return float(text)
-    try:
-        if _ISO.fullmatch(text):
-            moment = datetime.fromisoformat(text)
-            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    except ValueError:
-        pass
-    why = (
-        f"found {snippet(text)}; expected a time such as 2026-08-20T04:00:00, a Unix "
-        f"time, Unknown or None"
+    name = "sacct"
+    expected = (
+        "a dump of `sacct --parsable2` (a first line such as "
+        "JobIDRaw|Submit|Start|End|NNodes)"
     )
-    raise BadLineError(field, why)
+    holds = JobTrace
+    can_write = False
 
+    def begins_with(self, line: str) -> bool:
+        """Tell whether *line* names a column of job ids between bars."""
+        columns = {column.strip().lower() for column in line.split("|")}
+        return not columns.isdisjoint({"jobid", "jobidraw"})
 
-def read_duration(text: str, field: str, *, bare_unit_s: float) -> float | None:
-    """Return seconds, or None where there is no limit or no value.
+    def read(self, content: Content, *, skip_bad: int = 0) -> JobTrace:
+        """Read a dump of ``sacct``, its columns in any order; unused ones may be there.
 
-    Forms: ``D-HH:MM:SS``, ``D-HH:MM``, ``D-HH``, ``HH:MM:SS``, ``MM:SS``,
-    ``MM:SS.mmm`` and a bare number.
+        Needed are a job id, Submit, Start, one of End, Elapsed and ElapsedRaw, and
+        one of NNodes, AllocNodes and NodeList. Units are nodes. t = 0 is the first
+        submission; times without a zone are taken as UTC (run sacct with TZ=UTC, or
+        a change to winter time makes jobs end before they start).
 
-    Args:
-        text: What sacct printed.
-        field: Its column, for the message.
-        bare_unit_s: Seconds that a bare number counts: 60 in Timelimit, 1 in
-            ElapsedRaw.
+        * Steps (``123.batch``) are left out; an array's tasks and the components of a
+          heterogeneous job are jobs each.
+        * A job that was requeued has several lines; each is a job of its own, the
+          second one named ``123#2``.
+        * A job that still runs has run for Elapsed, or, without that column, until
+          the latest time that the dump mentions.
+        * A job that never started (no Start, still pending, or cancelled without
+          nodes) has no start, see `actual_run`.
 
-    Raises:
-        BadLineError: It is no duration.
-    """
-    if text.lower() in _NO_LIMIT:
-        return None
-    found = _DURATION.fullmatch(text)
-    if not found:
-        why = (
-            f"found {snippet(text)}; expected a duration such as 2-03:04:05 or 30:00, "
-            f"UNLIMITED or Partition_Limit"
+        Raises:
+            UnreadableLogError: A column is missing, a line cannot be read, or there
+                is no job.
+        """
+        tolerance = Tolerance(content.source, skip_bad)
+        parser = _DumpParser(content.source)
+        records = parse_lines(content.lines(), parser.parse, tolerance)
+        if not records:
+            raise tolerance.empty_log("there is no job in it")
+        jobs = by_submission(_from_zero(records))
+        return JobTrace(
+            source=content.source,
+            log_format="sacct",
+            jobs=jobs,
+            units=machine_units(None, jobs),
+            unix_start_s=min(record.job.submit_s for record in records),
+            comments=tuple(parser.comments),
+            skipped_lines=tolerance.skipped,
         )
-        raise BadLineError(field, why)
-    parts = [float(part) for part in found["parts"].split(":")]
-    fraction_s = float(found["fraction"] or 0)
-    if found["days"]:
-        hours, minutes, seconds = [*parts, 0.0, 0.0][:3]
-        return int(found["days"]) * 86400 + _clock(hours, minutes, seconds) + fraction_s
-    if len(parts) == 1:
-        return (parts[0] + fraction_s) * bare_unit_s
-    hours, minutes, seconds = [0.0, *parts][-3:]
-    return _clock(hours, minutes, seconds) + fraction_s
 
 
-def read_count(text: str, field: str) -> int | None:
-    """Return a count such as 1536 or ``1.5K`` (1,024 each), None for no value.
+class _DumpParser:
+    """Parses lines, and remembers columns, job ids and node names."""
 
-    Raises:
-        BadLineError: It is no whole count.
-    """
-    if is_nothing(text):
-        return None
-    found = _COUNT.fullmatch(text)
-    count = float(found[1]) * _FACTORS[found[2]] if found else 0.5
-    if not count.is_integer():
-        why = f"found {snippet(text)}; expected a whole number, or one such as 1.5K"
-        raise BadLineError(field, why)
-    return int(count)
+    def __init__(self, source: str) -> None:
+        self.comments: list[str] = []
+        self._source = source
+        self._columns: tuple[str, ...] = ()
+        self._times_seen: dict[str, int] = {}
+        self._expanded: dict[str, tuple[str, ...]] = {}
+
+    def parse(self, number: int, line: str) -> SacctRecord | None:
+        if not line.strip():
+            return None
+        if line.startswith("#") and not self._columns:
+            self.comments.append(line[1:].strip())
+            return None
+        if not self._columns:
+            self._columns = _columns(self._source, number, line)
+            return None
+        fields = self._fields(line)
+        job_id = fields.get("jobidraw") or fields.get("jobid", "")
+        if "." in job_id:
+            return None
+        if not _JOB_ID.fullmatch(job_id):
+            why = f"found {snippet(job_id)}; expected a job id such as 123 or 123_4"
+            raise BadLineError("JobID", why)
+        record = read_record(job_id, fields, self._nodes(fields.get("nodelist", "")))
+        times = self._times_seen[job_id] = self._times_seen.get(job_id, 0) + 1
+        if times == 1:
+            return record
+        job = dataclasses.replace(record.job, job_id=f"{job_id}#{times}")
+        return record._replace(job=job)
+
+    def _fields(self, line: str) -> dict[str, str]:
+        fields = line.split("|")
+        if len(fields) != len(self._columns):
+            why = (
+                f"found {len(fields)} fields, expected {len(self._columns)} "
+                f"(a name with '|' or a line break in it?)"
+            )
+            raise BadLineError(None, why)
+        stripped = (field.strip() for field in fields)
+        return dict(zip(self._columns, stripped, strict=True))
+
+    def _nodes(self, text: str) -> tuple[str, ...]:
+        """Return the nodes' names; equal lists, which abound, share one tuple."""
+        if is_nothing(text):
+            return ()
+        if text not in self._expanded:
+            try:
+                self._expanded[text] = expand_hostlist(text)
+            except ValueError as error:
+                why = f"found {snippet(text)}; expected a node list: {error}"
+                raise BadLineError("NodeList", why) from None
+        return self._expanded[text]
 
 
-def _clock(hours: float, minutes: float, seconds: float) -> float:
-    return hours * 3600 + minutes * 60 + seconds
+def _columns(source: str, number: int, line: str) -> tuple[str, ...]:
+    columns = tuple(name.strip().lower() for name in line.split("|"))
+    for choice in _NEEDED:
+        if not any(name.lower() in columns for name in choice):
+            why = (
+                f"the sacct dump has no column {' or '.join(choice)}; make it with -o "
+                f"JobIDRaw,Submit,Start,End,Timelimit,NNodes,NodeList,Partition,State"
+            )
+            raise UnreadableLogError(source, number, None, why)
+    return columns
 
 
-# ----------------------------------------------------------------------
-# One line of a ``sacct`` dump as a job.
+def _from_zero(records: list[SacctRecord]) -> list[Job]:
+    zero_s = min(record.job.submit_s for record in records)
+    latest_s = max(record.seen_s for record in records)
+    jobs: list[Job] = []
+    for job, running, _ in records:
+        start_s, run_s = job.start_s, job.run_s
+        if running and start_s is not None:
+            run_s = latest_s - start_s
+        jobs.append(
+            dataclasses.replace(
+                job,
+                submit_s=job.submit_s - zero_s,
+                start_s=None if start_s is None else start_s - zero_s,
+                run_s=run_s,
+            )
+        )
+    return jobs
+
 
 _MINUTE_S = 60.0
 _PRIORITY = re.compile(r"\d{1,18}", re.ASCII)
@@ -238,7 +226,7 @@ def read_record(
     if _never_started(fields, state, times):
         times = times._replace(start_s=None)
     running = times.start_s is not None and times.end_s is times.elapsed_s is None
-    ran = Ran.of(
+    start_s, run_s, units = actual_run(
         start_s=times.start_s,
         run_s=0.0 if running else _run_s(times),
         units=_units(fields, nodes),
@@ -246,9 +234,9 @@ def read_record(
     job = Job(
         job_id=job_id,
         submit_s=times.submit_s,
-        start_s=ran.start_s,
-        run_s=ran.run_s,
-        units=ran.units,
+        start_s=start_s,
+        run_s=run_s,
+        units=units,
         requested_s=_limit_s(fields),
         user=fields.get("user") or fields.get("uid", ""),
         partition=fields.get("partition", ""),
@@ -333,140 +321,156 @@ def _priority(text: str) -> int | None:
     return int(text)
 
 
-# ----------------------------------------------------------------------
-# Dumps of Slurm's accounting: ``sacct --parsable2`` and ``--parsable``.
-
-_NEEDED = (
-    ("JobIDRaw", "JobID"),
-    ("Submit",),
-    ("Start",),
-    ("End", "Elapsed", "ElapsedRaw"),
-    ("NNodes", "AllocNodes", "NodeList"),
+_UNIX = re.compile(r"\d{1,12}(\.\d+)?", re.ASCII)
+_ISO = re.compile(
+    r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:?\d\d)?", re.ASCII
 )
-_JOB_ID = re.compile(r"\d+(_(\d+|\[[^\]|]*\]))?([+]\d+)?", re.ASCII)
+
+_DURATION = re.compile(
+    r"(?:(?P<days>\d{1,6})-)?(?P<parts>\d{1,9}(?::\d{1,9}){0,2})(?P<fraction>\.\d+)?",
+    re.ASCII,
+)
+_COUNT = re.compile(r"(\d{1,12}(?:\.\d+)?)([KMG]?)", re.ASCII)
+_FACTORS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
+_NOTHING = frozenset({"", "unknown", "none", "n/a", "none assigned", "invalid"})
+_NO_LIMIT = _NOTHING | {"unlimited", "partition_limit"}
 
 
-def read_sacct(content: Content, *, skip_bad: int = 0) -> JobTrace:
-    """Read a dump of ``sacct``, its columns in any order; unused ones may be there.
+def is_nothing(text: str) -> bool:
+    """Tell whether *text* is one of Slurm's words for "there is no such value"."""
+    return text.lower() in _NOTHING
 
-    Needed are a job id, Submit, Start, one of End, Elapsed and ElapsedRaw, and
-    one of NNodes, AllocNodes and NodeList. Units are nodes. t = 0 is the first
-    submission; times without a zone are taken as UTC (run sacct with TZ=UTC, or
-    a change to winter time makes jobs end before they start).
 
-    * Steps (``123.batch``) are left out; an array's tasks and the components of a
-      heterogeneous job are jobs each.
-    * A job that was requeued has several lines; each is a job of its own, the
-      second one named ``123#2``.
-    * A job that still runs has run for Elapsed, or, without that column, until
-      the latest time that the dump mentions.
-    * A job that never started (no Start, still pending, or cancelled without
-      nodes) has no start, see `logs.record.Ran`.
+def read_time(text: str, field: str) -> float | None:
+    """Return a point in Unix time, or None for Unknown, None and the like.
+
+    A time without a zone is taken as UTC: sacct prints the local time of where
+    it ran, and does not say where that was.
 
     Raises:
-        UnreadableLogError: A column is missing, a line cannot be read, or there
-            is no job.
+        BadLineError: It is no time.
     """
-    tolerance = Tolerance(content.source, skip_bad)
-    parser = _DumpParser(content.source)
-    records = parse_lines(content.lines(), parser.parse, tolerance)
-    if not records:
-        raise tolerance.nothing_left("there is no job in it")
-    jobs = by_submission(_from_zero(records))
-    return JobTrace(
-        source=content.source,
-        log_format="sacct",
-        jobs=jobs,
-        units=machine_units(None, jobs),
-        unix_start_s=min(record.job.submit_s for record in records),
-        comments=tuple(parser.comments),
-        skipped_lines=tolerance.skipped,
+    if is_nothing(text):
+        return None
+    if _UNIX.fullmatch(text):
+        return float(text)
+    try:
+        if _ISO.fullmatch(text):
+            moment = datetime.fromisoformat(text)
+            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except ValueError:
+        pass
+    why = (
+        f"found {snippet(text)}; expected a time such as 2026-08-20T04:00:00, a Unix "
+        f"time, Unknown or None"
     )
+    raise BadLineError(field, why)
 
 
-def _from_zero(records: list[SacctRecord]) -> list[Job]:
-    zero_s = min(record.job.submit_s for record in records)
-    latest_s = max(record.seen_s for record in records)
-    jobs: list[Job] = []
-    for job, running, _ in records:
-        start_s, run_s = job.start_s, job.run_s
-        if running and start_s is not None:
-            run_s = latest_s - start_s
-        jobs.append(
-            dataclasses.replace(
-                job,
-                submit_s=job.submit_s - zero_s,
-                start_s=None if start_s is None else start_s - zero_s,
-                run_s=run_s,
-            )
+def read_duration(text: str, field: str, *, bare_unit_s: float) -> float | None:
+    """Return seconds, or None where there is no limit or no value.
+
+    Forms: ``D-HH:MM:SS``, ``D-HH:MM``, ``D-HH``, ``HH:MM:SS``, ``MM:SS``,
+    ``MM:SS.mmm`` and a bare number.
+
+    Args:
+        text: What sacct printed.
+        field: Its column, for the message.
+        bare_unit_s: Seconds that a bare number counts: 60 in Timelimit, 1 in
+            ElapsedRaw.
+
+    Raises:
+        BadLineError: It is no duration.
+    """
+    if text.lower() in _NO_LIMIT:
+        return None
+    found = _DURATION.fullmatch(text)
+    if not found:
+        why = (
+            f"found {snippet(text)}; expected a duration such as 2-03:04:05 or 30:00, "
+            f"UNLIMITED or Partition_Limit"
         )
-    return jobs
+        raise BadLineError(field, why)
+    parts = [float(part) for part in found["parts"].split(":")]
+    fraction_s = float(found["fraction"] or 0)
+    if found["days"]:
+        hours, minutes, seconds = [*parts, 0.0, 0.0][:3]
+        return int(found["days"]) * 86400 + _clock(hours, minutes, seconds) + fraction_s
+    if len(parts) == 1:
+        return (parts[0] + fraction_s) * bare_unit_s
+    hours, minutes, seconds = [0.0, *parts][-3:]
+    return _clock(hours, minutes, seconds) + fraction_s
 
 
-class _DumpParser:
-    """Parses lines, and remembers columns, job ids and node names."""
-
-    def __init__(self, source: str) -> None:
-        self.comments: list[str] = []
-        self._source = source
-        self._columns: tuple[str, ...] = ()
-        self._times_seen: dict[str, int] = {}
-        self._expanded: dict[str, tuple[str, ...]] = {}
-
-    def parse(self, number: int, line: str) -> SacctRecord | None:
-        if not line.strip():
-            return None
-        if line.startswith("#") and not self._columns:
-            self.comments.append(line[1:].strip())
-            return None
-        if not self._columns:
-            self._columns = _columns(self._source, number, line)
-            return None
-        fields = self._fields(line)
-        job_id = fields.get("jobidraw") or fields.get("jobid", "")
-        if "." in job_id:
-            return None
-        if not _JOB_ID.fullmatch(job_id):
-            why = f"found {snippet(job_id)}; expected a job id such as 123 or 123_4"
-            raise BadLineError("JobID", why)
-        record = read_record(job_id, fields, self._nodes(fields.get("nodelist", "")))
-        times = self._times_seen[job_id] = self._times_seen.get(job_id, 0) + 1
-        if times == 1:
-            return record
-        job = dataclasses.replace(record.job, job_id=f"{job_id}#{times}")
-        return record._replace(job=job)
-
-    def _fields(self, line: str) -> dict[str, str]:
-        fields = line.split("|")
-        if len(fields) != len(self._columns):
-            why = (
-                f"found {len(fields)} fields, expected {len(self._columns)} "
-                f"(a name with '|' or a line break in it?)"
-            )
-            raise BadLineError(None, why)
-        stripped = (field.strip() for field in fields)
-        return dict(zip(self._columns, stripped, strict=True))
-
-    def _nodes(self, text: str) -> tuple[str, ...]:
-        """Return the nodes' names; equal lists, which abound, share one tuple."""
-        if is_nothing(text):
-            return ()
-        if text not in self._expanded:
-            try:
-                self._expanded[text] = expand_hostlist(text)
-            except ValueError as error:
-                why = f"found {snippet(text)}; expected a node list: {error}"
-                raise BadLineError("NodeList", why) from None
-        return self._expanded[text]
+def _clock(hours: float, minutes: float, seconds: float) -> float:
+    return hours * 3600 + minutes * 60 + seconds
 
 
-def _columns(source: str, number: int, line: str) -> tuple[str, ...]:
-    columns = tuple(name.strip().lower() for name in line.split("|"))
-    for choice in _NEEDED:
-        if not any(name.lower() in columns for name in choice):
-            why = (
-                f"the sacct dump has no column {' or '.join(choice)}; make it with -o "
-                f"JobIDRaw,Submit,Start,End,Timelimit,NNodes,NodeList,Partition,State"
-            )
-            raise UnreadableLogError(source, number, None, why)
-    return columns
+def read_count(text: str, field: str) -> int | None:
+    """Return a count such as 1536 or ``1.5K`` (1,024 each), None for no value.
+
+    Raises:
+        BadLineError: It is no whole count.
+    """
+    if is_nothing(text):
+        return None
+    found = _COUNT.fullmatch(text)
+    count = float(found[1]) * _FACTORS[found[2]] if found else 0.5
+    if not count.is_integer():
+        why = f"found {snippet(text)}; expected a whole number, or one such as 1.5K"
+        raise BadLineError(field, why)
+    return int(count)
+
+
+_PART = re.compile(r"([^\[\],\s]+)|\[([\d,\-]+)\]", re.ASCII)
+_RANGE = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?", re.ASCII)
+
+
+def expand_hostlist(text: str) -> tuple[str, ...]:
+    """Return the node names that *text* stands for, in its order.
+
+    Brackets may stand anywhere and more than once; the last one counts fastest.
+    Numbers keep the width that the range's first number has.
+
+    Raises:
+        ValueError: It is no such list, or one of more than a million nodes.
+    """
+    names: list[str] = []
+    at = 0
+    while at < len(text):
+        parts: list[list[str]] = []
+        while found := _PART.match(text, at):
+            parts.append([found[1]] if found[1] else _numbers(found[2]))
+            at = found.end()
+        if not parts or (at < len(text) and text[at] != ","):
+            raise ValueError(f"no node name at character {at + 1}")
+        names += _names(parts, room=MAX_NODES - len(names))
+        at += 1
+    if text.endswith(","):
+        raise ValueError("nothing after the last comma")
+    return tuple(names)
+
+
+def _names(parts: list[list[str]], *, room: int) -> list[str]:
+    count = 1
+    for part in parts:
+        count *= len(part)
+    if count > room:
+        raise ValueError(f"more than {MAX_NODES} nodes")
+    return ["".join(name) for name in itertools.product(*parts)]
+
+
+def _numbers(ranges: str) -> list[str]:
+    numbers: list[str] = []
+    for text in ranges.split(","):
+        found = _RANGE.fullmatch(text)
+        if not found:
+            raise ValueError(f"{text!r} is no range of numbers")
+        first, last = int(found[1]), int(found[2] or found[1])
+        if last < first:
+            raise ValueError(f"the range {text!r} runs backwards")
+        if last - first >= MAX_NODES - len(numbers):
+            raise ValueError(f"more than {MAX_NODES} nodes")
+        width = len(found[1])
+        numbers += [f"{number:0{width}d}" for number in range(first, last + 1)]
+    return numbers

@@ -11,11 +11,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from logs.table import (
+from logs.lines import (
     BadLineError,
     JobIds,
-    Ran,
+    LogFormat,
     Tolerance,
+    actual_run,
     by_submission,
     parse_lines,
     read_known,
@@ -28,58 +29,235 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import TextIO
 
-    from logs.table import Content
+    from logs.lines import Content
 
 
-# ----------------------------------------------------------------------
-# Numbers that the Standard Workload Format has for what other logs name.
-
-_NUMBER_swf_codes = re.compile(r"0|[1-9]\d{0,14}", re.ASCII)
-_STATUSES = ("0", "1", "5")
-_FAILED, _COMPLETED, _CANCELLED = map(int, _STATUSES)
-_FAILURES = (
-    "BOOT_FAIL",
-    "DEADLINE",
-    "FAILED",
-    "NODE_FAIL",
-    "OUT_OF_MEMORY",
-    "PREEMPTED",
-    "REQUEUED",
-    "REVOKED",
-    "TIMEOUT",
+FIELDS = (
+    "job number",
+    "submit time",
+    "wait time",
+    "run time",
+    "allocated processors",
+    "average CPU time",
+    "used memory",
+    "requested processors",
+    "requested time",
+    "requested memory",
+    "status",
+    "user",
+    "group",
+    "executable",
+    "queue",
+    "partition",
+    "preceding job",
+    "think time",
 )
+"""The format's own names of its fields, in order."""
+
+CARRIED = (
+    "wait time",
+    "average CPU time",
+    "used memory",
+    "requested processors",
+    "requested memory",
+    "group",
+    "executable",
+    "queue",
+    "preceding job",
+    "think time",
+)
+"""Fields that `Job.swf` may hold: what no other attribute of a job says."""
+
+PARTIAL_STATUSES = (2, 3, 4)
+"""Lines of one execution of a job that was checkpointed or swapped out."""
+
+_JOB_NUMBER, _SUBMIT, _WAIT, _RUN, _ALLOCATED, _REQUESTED = 0, 1, 2, 3, 4, 7
+_REQUESTED_TIME, _STATUS, _USER, _PARTITION = 8, 10, 11, 15
+_CARRIED_PLACES = tuple((FIELDS.index(name), name) for name in CARRIED)
+_DATA_LINE = re.compile(r"\s*[-+.\d]+(\s+[-+.\deE]+)+\s*(;.*)?", re.ASCII)
 
 
-def numbered(labels: Iterable[str]) -> dict[str, int]:
-    """Return a number for each of *labels*; the empty one gets ``NO_VALUE``.
+class Swf(LogFormat[JobTrace]):
+    """The Standard Workload Format 2.2."""
 
-    Labels that are all whole numbers already stand for themselves; otherwise
-    each gets one from 1, in the order in which they appear.
-    """
-    distinct = dict.fromkeys(label for label in labels if label)
-    if all(_NUMBER_swf_codes.fullmatch(label) for label in distinct):
-        numbers = {label: int(label) for label in distinct}
-    else:
-        numbers = {label: place for place, label in enumerate(distinct, 1)}
-    return {"": NO_VALUE, **numbers}
+    name = "swf"
+    expected = "the Standard Workload Format (18 numbers a line)"
+    holds = JobTrace
+
+    def begins_with(self, line: str) -> bool:
+        """Tell whether *line* is a comment with ``;`` or has numbers only."""
+        return line.lstrip().startswith(";") or _DATA_LINE.fullmatch(line) is not None
+
+    def read(self, content: Content, *, skip_bad: int = 0) -> JobTrace:
+        """Read a log in the Standard Workload Format.
+
+        A job starts at its submission plus its wait, and holds the processors that
+        were allocated, else those requested. Jobs that never ran (no run time, no
+        processors, or neither run time nor allocated processors above 0) are kept
+        without a start, see `actual_run`. ``-1`` is unknown everywhere.
+
+        A job that was checkpointed or swapped out has one line for the whole and one
+        for each partial execution (status 2, 3, 4). Only the line for the whole is
+        used, so that nothing is counted twice.
+
+        The machine's size is MaxProcs, else MaxNodes, else the most processors that
+        the jobs ever held at once; a node has MaxProcs / MaxNodes units where that
+        is a whole number.
+
+        Raises:
+            UnreadableLogError: A line cannot be read, or there is no job.
+        """
+        tolerance = Tolerance(content.source, skip_bad)
+        parser = _JobParser()
+        jobs = by_submission(parse_lines(content.lines(), parser.parse, tolerance))
+        for number, bad in parser.orphans():
+            tolerance.spend(number, bad)
+        if not jobs:
+            raise tolerance.empty_log("there is no job in it")
+        comments = tuple(parser.comments)
+        size = machine_size(comments)
+        return JobTrace(
+            source=content.source,
+            log_format="swf",
+            jobs=jobs,
+            units=machine_units(size.units, jobs),
+            units_per_node=size.units_per_node,
+            unix_start_s=unix_start_s(comments),
+            comments=comments,
+            skipped_lines=tolerance.skipped,
+        )
+
+    def write(self, trace: JobTrace, stream: TextIO) -> None:
+        """Write *trace* in the Standard Workload Format.
+
+        The format knows numbers alone. Where a job, user or partition is named
+        otherwise, all jobs, users or partitions are numbered from 1, in the order in
+        which they appear; Slurm's final states become 1 (completed), 5 (cancelled)
+        and 0 (any other end). Names of nodes and priorities have no place in it.
+
+        Whatever the format can express, `read` reads back the same.
+        """
+        stream.writelines(f"; {text}".rstrip() + "\n" for text in swf_header(trace))
+        ids = numbered(job.job_id for job in trace.jobs)
+        users = numbered(job.user for job in trace.jobs)
+        partitions = numbered(job.partition for job in trace.jobs)
+        for job in trace.jobs:
+            values = {
+                "job number": ids[job.job_id],
+                "status": status_code(job.state),
+                "user": users[job.user],
+                "partition": partitions[job.partition],
+                **_amounts(job),
+            }
+            fields = (write_number(values.get(name, NO_VALUE)) for name in FIELDS)
+            stream.write(" ".join(fields) + "\n")
 
 
-def status_code(state: str) -> int:
-    """Return the status for a final state: the format's own, or Slurm's word."""
-    if state in _STATUSES:
-        return int(state)
-    if state.startswith("COMPLETED"):
-        return _COMPLETED
-    if state.startswith("CANCELLED"):
-        return _CANCELLED
-    return _FAILED if state.startswith(_FAILURES) else NO_VALUE
+class _JobParser:
+    """Parses lines, and remembers comments, jobs and partial executions."""
+
+    def __init__(self) -> None:
+        self.comments: list[str] = []
+        self._ids = JobIds()
+        self._partial: dict[str, int] = {}
+        self._in_header = True
+
+    def parse(self, number: int, line: str) -> Job | None:
+        text, mark, comment = line.partition(";")
+        words = text.split()
+        if not words:
+            if mark and self._in_header:
+                self.comments.append(comment_text(comment))
+            return None
+        self._in_header = False
+        values = _values(words)
+        job_id = _code_text(values, _JOB_NUMBER)
+        if not job_id:
+            raise BadLineError(
+                FIELDS[_JOB_NUMBER], "found -1; expected the job's number"
+            )
+        if values[_STATUS] in PARTIAL_STATUSES:
+            self._partial.setdefault(job_id, number)
+            return None
+        job = _job(job_id, values)
+        self._ids.add(job_id, number, field=FIELDS[0])
+        return job
+
+    def orphans(self) -> list[tuple[int, BadLineError]]:
+        """Return partial executions of jobs that have no line for the whole."""
+        why = "a partial execution of a job without a summary line (status 0, 1 or 5)"
+        return [
+            (number, BadLineError(FIELDS[_STATUS], why))
+            for job_id, number in self._partial.items()
+            if not self._ids.has(job_id)
+        ]
 
 
-# ----------------------------------------------------------------------
-# Header comments of the Standard Workload Format, such as ``; MaxProcs: 100``.
+def _values(words: Sequence[str]) -> list[float | None]:
+    """Return the 18 fields of a line, None where unknown."""
+    if len(words) != len(FIELDS):
+        why = f"found {len(words)} fields; expected {len(FIELDS)}"
+        raise BadLineError(None, why)
+    return read_known(words, FIELDS)
+
+
+def _job(job_id: str, values: Sequence[float | None]) -> Job:
+    submit_s = values[_SUBMIT]
+    if submit_s is None:
+        raise BadLineError(FIELDS[_SUBMIT], "found -1; expected 0 or more")
+    start_s, run_s, units = _actual_run(values, submit_s)
+    return Job(
+        job_id=job_id,
+        submit_s=submit_s,
+        start_s=start_s,
+        run_s=run_s,
+        units=units,
+        requested_s=values[_REQUESTED_TIME],
+        user=_code_text(values, _USER),
+        partition=_code_text(values, _PARTITION),
+        state=_code_text(values, _STATUS),
+        swf=_carried(values, start_s, units),
+    )
+
+
+def _actual_run(
+    values: Sequence[float | None], submit_s: float
+) -> tuple[float | None, float, int]:
+    wait_s, run_s = values[_WAIT], values[_RUN]
+    allocated, requested = _whole(values, _ALLOCATED), _whole(values, _REQUESTED)
+    return actual_run(
+        start_s=None if wait_s is None else submit_s + wait_s,
+        run_s=run_s if run_s or allocated else None,
+        units=allocated or requested,
+    )
+
+
+def _carried(
+    values: Sequence[float | None], start_s: float | None, units: int
+) -> tuple[tuple[str, float], ...]:
+    """Return the known fields that no other attribute of the job says."""
+    return tuple(
+        (name, value)
+        for place, name in _CARRIED_PLACES
+        if (value := values[place]) is not None
+        and not (place == _WAIT and start_s is not None)
+        and not (place == _REQUESTED and value == units)
+    )
+
+
+def _whole(values: Sequence[float | None], place: int) -> int | None:
+    value = values[place]
+    return None if value is None else whole(value, FIELDS[place])
+
+
+def _code_text(values: Sequence[float | None], place: int) -> str:
+    """Return a user, partition or status: a whole number as text, or nothing."""
+    value = _whole(values, place)
+    return "" if value is None else str(value)
+
 
 _LABEL = re.compile(r"\s*([A-Za-z]+)\s*:\s*(.*)", re.ASCII)
-_NUMBER_swf_header = re.compile(r"\d{1,14}(?:\.\d+)?", re.ASCII)
+_LEADING_NUMBER = re.compile(r"\d{1,14}(?:\.\d+)?", re.ASCII)
 
 
 class MachineSize(NamedTuple):
@@ -131,141 +309,27 @@ def swf_header(trace: JobTrace) -> tuple[str, ...]:
     if machine_size(comments) != MachineSize(trace.units, trace.units_per_node):
         stated["MaxNodes"] = str(trace.units // trace.units_per_node)
         stated["MaxProcs"] = str(trace.units)
-    version = () if _values_swf_header(comments, "Version") else ("Version: 2.2",)
-    kept = (text for text in comments if _label_swf_header(text)[0] not in stated)
+    version = () if _header_values(comments, "Version") else ("Version: 2.2",)
+    kept = (text for text in comments if _split_label(text)[0] not in stated)
     return (*version, *kept, *(f"{name}: {value}" for name, value in stated.items()))
 
 
 def _number(comments: tuple[str, ...], name: str) -> float | None:
     """Return the number that the first *name* begins with: "1152 (8 a node)"."""
-    for value in _values_swf_header(comments, name):
-        found = _NUMBER_swf_header.match(value)
+    for value in _header_values(comments, name):
+        found = _LEADING_NUMBER.match(value)
         return float(found.group()) if found else None
     return None
 
 
-def _values_swf_header(comments: tuple[str, ...], name: str) -> list[str]:
-    labels = (_label_swf_header(text) for text in comments)
+def _header_values(comments: tuple[str, ...], name: str) -> list[str]:
+    labels = (_split_label(text) for text in comments)
     return [value for label, value in labels if label == name]
 
 
-def _label_swf_header(comment: str) -> tuple[str, str]:
+def _split_label(comment: str) -> tuple[str, str]:
     found = _LABEL.match(comment)
     return (found.group(1), found.group(2)) if found else ("", comment)
-
-
-# ----------------------------------------------------------------------
-# The Standard Workload Format 2.2: 18 numbers a line, ``;`` before comments.
-
-FIELDS = (
-    "job number",
-    "submit time",
-    "wait time",
-    "run time",
-    "allocated processors",
-    "average CPU time",
-    "used memory",
-    "requested processors",
-    "requested time",
-    "requested memory",
-    "status",
-    "user",
-    "group",
-    "executable",
-    "queue",
-    "partition",
-    "preceding job",
-    "think time",
-)
-"""The format's own names of its fields, in order."""
-
-CARRIED = (
-    "wait time",
-    "average CPU time",
-    "used memory",
-    "requested processors",
-    "requested memory",
-    "group",
-    "executable",
-    "queue",
-    "preceding job",
-    "think time",
-)
-"""Fields that `Job.swf` may hold: what no other attribute of a job says."""
-
-PARTIAL_STATUSES = (2, 3, 4)
-"""Lines of one execution of a job that was checkpointed or swapped out."""
-
-_NUMBER_swf, _SUBMIT, _WAIT, _RUN, _ALLOCATED, _REQUESTED = 0, 1, 2, 3, 4, 7
-_REQUESTED_TIME, _STATUS, _USER, _PARTITION = 8, 10, 11, 15
-_CARRIED_PLACES = tuple((FIELDS.index(name), name) for name in CARRIED)
-
-
-def read_swf(content: Content, *, skip_bad: int = 0) -> JobTrace:
-    """Read a log in the Standard Workload Format.
-
-    A job starts at its submission plus its wait, and holds the processors that
-    were allocated, else those requested. Jobs that never ran (no run time, no
-    processors, or neither run time nor allocated processors above 0) are kept
-    without a start, see `logs.record.Ran`. ``-1`` is unknown everywhere.
-
-    A job that was checkpointed or swapped out has one line for the whole and one
-    for each partial execution (status 2, 3, 4). Only the line for the whole is
-    used, so that nothing is counted twice.
-
-    The machine's size is MaxProcs, else MaxNodes, else the most processors that
-    the jobs ever held at once; a node has MaxProcs / MaxNodes units where that
-    is a whole number.
-
-    Raises:
-        UnreadableLogError: A line cannot be read, or there is no job.
-    """
-    tolerance = Tolerance(content.source, skip_bad)
-    parser = _JobParser()
-    jobs = by_submission(parse_lines(content.lines(), parser.parse, tolerance))
-    for number, bad in parser.orphans():
-        tolerance.spend(number, bad)
-    if not jobs:
-        raise tolerance.nothing_left("there is no job in it")
-    comments = tuple(parser.comments)
-    size = machine_size(comments)
-    return JobTrace(
-        source=content.source,
-        log_format="swf",
-        jobs=jobs,
-        units=machine_units(size.units, jobs),
-        units_per_node=size.units_per_node,
-        unix_start_s=unix_start_s(comments),
-        comments=comments,
-        skipped_lines=tolerance.skipped,
-    )
-
-
-def write_swf(trace: JobTrace, stream: TextIO) -> None:
-    """Write *trace* in the Standard Workload Format.
-
-    The format knows numbers alone. Where a job, user or partition is named
-    otherwise, all jobs, users or partitions are numbered from 1, in the order in
-    which they appear; Slurm's final states become 1 (completed), 5 (cancelled)
-    and 0 (any other end). Names of nodes and priorities have no place in it.
-
-    Whatever the format can express, `read_swf` reads back the same; the header
-    is `logs.swf_header.swf_header`.
-    """
-    stream.writelines(f"; {text}".rstrip() + "\n" for text in swf_header(trace))
-    ids = numbered(job.job_id for job in trace.jobs)
-    users = numbered(job.user for job in trace.jobs)
-    partitions = numbered(job.partition for job in trace.jobs)
-    for job in trace.jobs:
-        values = {
-            "job number": ids[job.job_id],
-            "status": status_code(job.state),
-            "user": users[job.user],
-            "partition": partitions[job.partition],
-            **_amounts(job),
-        }
-        fields = (write_number(values.get(name, NO_VALUE)) for name in FIELDS)
-        stream.write(" ".join(fields) + "\n")
 
 
 def _amounts(job: Job) -> dict[str, float]:
@@ -286,100 +350,44 @@ def _amounts(job: Job) -> dict[str, float]:
     return amounts
 
 
-class _JobParser:
-    """Parses lines, and remembers comments, jobs and partial executions."""
-
-    def __init__(self) -> None:
-        self.comments: list[str] = []
-        self._ids = JobIds()
-        self._partial: dict[str, int] = {}
-        self._in_header = True
-
-    def parse(self, number: int, line: str) -> Job | None:
-        text, mark, comment = line.partition(";")
-        words = text.split()
-        if not words:
-            if mark and self._in_header:
-                self.comments.append(comment_text(comment))
-            return None
-        self._in_header = False
-        values = _values_swf(words)
-        job_id = _label_swf(values, _NUMBER_swf)
-        if not job_id:
-            raise BadLineError(
-                FIELDS[_NUMBER_swf], "found -1; expected the job's number"
-            )
-        if values[_STATUS] in PARTIAL_STATUSES:
-            self._partial.setdefault(job_id, number)
-            return None
-        job = _job(job_id, values)
-        self._ids.add(job_id, number, field=FIELDS[0])
-        return job
-
-    def orphans(self) -> list[tuple[int, BadLineError]]:
-        """Return partial executions of jobs that have no line for the whole."""
-        why = "a partial execution of a job without a summary line (status 0, 1 or 5)"
-        return [
-            (number, BadLineError(FIELDS[_STATUS], why))
-            for job_id, number in self._partial.items()
-            if not self._ids.has(job_id)
-        ]
+_WHOLE = re.compile(r"0|[1-9]\d{0,14}", re.ASCII)
 
 
-def _values_swf(words: Sequence[str]) -> list[float | None]:
-    """Return the 18 fields of a line, None where unknown."""
-    if len(words) != len(FIELDS):
-        why = f"found {len(words)} fields; expected {len(FIELDS)}"
-        raise BadLineError(None, why)
-    return read_known(words, FIELDS)
+def numbered(labels: Iterable[str]) -> dict[str, int]:
+    """Return a number for each of *labels*; the empty one gets ``NO_VALUE``.
+
+    Labels that are all whole numbers already stand for themselves; otherwise
+    each gets one from 1, in the order in which they appear.
+    """
+    distinct = dict.fromkeys(label for label in labels if label)
+    if all(_WHOLE.fullmatch(label) for label in distinct):
+        numbers = {label: int(label) for label in distinct}
+    else:
+        numbers = {label: place for place, label in enumerate(distinct, 1)}
+    return {"": NO_VALUE, **numbers}
 
 
-def _job(job_id: str, values: Sequence[float | None]) -> Job:
-    submit_s = values[_SUBMIT]
-    if submit_s is None:
-        raise BadLineError(FIELDS[_SUBMIT], "found -1; expected 0 or more")
-    ran = _ran(values, submit_s)
-    return Job(
-        job_id=job_id,
-        submit_s=submit_s,
-        start_s=ran.start_s,
-        run_s=ran.run_s,
-        units=ran.units,
-        requested_s=values[_REQUESTED_TIME],
-        user=_label_swf(values, _USER),
-        partition=_label_swf(values, _PARTITION),
-        state=_label_swf(values, _STATUS),
-        swf=_carried(values, ran),
-    )
+_STATUSES = ("0", "1", "5")
+_FAILED, _COMPLETED, _CANCELLED = map(int, _STATUSES)
+_FAILURES = (
+    "BOOT_FAIL",
+    "DEADLINE",
+    "FAILED",
+    "NODE_FAIL",
+    "OUT_OF_MEMORY",
+    "PREEMPTED",
+    "REQUEUED",
+    "REVOKED",
+    "TIMEOUT",
+)
 
 
-def _ran(values: Sequence[float | None], submit_s: float) -> Ran:
-    wait_s, run_s = values[_WAIT], values[_RUN]
-    allocated, requested = _whole(values, _ALLOCATED), _whole(values, _REQUESTED)
-    return Ran.of(
-        start_s=None if wait_s is None else submit_s + wait_s,
-        run_s=run_s if run_s or allocated else None,
-        units=allocated or requested,
-    )
-
-
-def _carried(values: Sequence[float | None], ran: Ran) -> tuple[tuple[str, float], ...]:
-    """Return the known fields that the job's other attributes do not tell."""
-    return tuple(
-        (name, value)
-        for place, name in _CARRIED_PLACES
-        if (value := values[place]) is not None
-        and not (place == _WAIT and ran.start_s is not None)
-        and not (place == _REQUESTED and value == ran.units)
-    )
-
-
-def _whole(values: Sequence[float | None], place: int) -> int | None:
-    value = values[place]
-    return None if value is None else whole(value, FIELDS[place])
-
-
-def _label_swf(values: Sequence[float | None], place: int) -> str:
-    """Return a user, partition or status: a whole number as text, or nothing."""
-    value = _whole(values, place)
-    return "" if value is None else str(value)
+def status_code(state: str) -> int:
+    """Return the status for a final state: the format's own, or Slurm's word."""
+    if state in _STATUSES:
+        return int(state)
+    if state.startswith("COMPLETED"):
+        return _COMPLETED
+    if state.startswith("CANCELLED"):
+        return _CANCELLED
+    return _FAILED if state.startswith(_FAILURES) else NO_VALUE

@@ -1,7 +1,7 @@
 """A scheduler log as read: jobs, or idle intervals, typed.
 
 Times are seconds since the log's own start (its t = 0), floats; ``unix_start_s``
-says where that lies in Unix time, where the log tells.
+says where that lies in Unix time, if the log says so.
 """
 
 from __future__ import annotations
@@ -16,106 +16,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-
-# ----------------------------------------------------------------------
-# What can go wrong with a scheduler log, by what the caller should do next.
-
-
-class LogError(Exception):
-    """A scheduler log cannot be used as asked."""
-
-
-class UnreadableLogError(LogError):
-    """A log, or a line of it, cannot be read.
-
-    Attributes:
-        path: The file, as the user named it.
-        line_number: Line from 1, or None where the whole file is meant.
-        field: The field's name, or None where the whole line is meant.
-        why: What was found and what was expected.
-        can_skip: Whether only this one line is bad, so that a reader that
-            tolerates one more bad line would go on.
-    """
-
-    def __init__(
-        self,
-        path: str,
-        line_number: int | None,
-        field: str | None,
-        why: str,
-        *,
-        can_skip: bool = False,
-    ) -> None:
-        self.path = path
-        self.line_number = line_number
-        self.field = field
-        self.why = why
-        self.can_skip = can_skip
-        line = f", line {line_number}" if line_number is not None else ""
-        named = f", field {field!r}" if field is not None else ""
-        super().__init__(f"{path}{line}{named}: {why}")
-
-
-class UnusableLogError(LogError):
-    """A readable log does not fit what was asked of it."""
-
-
-# ----------------------------------------------------------------------
-# Names of nodes, as people and Slurm count them.
-
-_RUNS_OF_DIGITS = re.compile(r"(\d+)", re.ASCII)
-
-NaturalKey = tuple[list[tuple[int, str]], str]
-"""Sorts names of nodes as Slurm has them in line."""
-
-
-def natural_key(name: str) -> NaturalKey:
-    """Return a key that sorts n2 before n10: runs of digits count by their value."""
-    parts = _RUNS_OF_DIGITS.split(name)
-    for place in range(1, len(parts), 2):
-        parts[place] = parts[place].lstrip("0")
-    return [(len(part) * (i % 2), part) for i, part in enumerate(parts)], name
-
-
-# ----------------------------------------------------------------------
-# How much of the machine the jobs of a log held, by its own start times.
-
-
-def levels(jobs: Iterable[Job]) -> Iterator[tuple[float, int]]:
-    """Yield (second, units held from then on), in the order of time.
-
-    A job that ends when another starts makes room for it. Jobs without a start,
-    and those that ran for no time, hold nothing.
-    """
-    changes: dict[float, int] = {}
-    for job in jobs:
-        if job.start_s is not None and job.run_s > 0:
-            end_s = job.start_s + job.run_s
-            changes[job.start_s] = changes.get(job.start_s, 0) + job.units
-            changes[end_s] = changes.get(end_s, 0) - job.units
-    held = 0
-    for time_s in sorted(changes):
-        held += changes[time_s]
-        yield time_s, held
-
-
-def peak_units(jobs: Iterable[Job]) -> int:
-    """Return the most units that *jobs* ever held at once, 0 for none."""
-    return max((held for _, held in levels(jobs)), default=0)
-
-
-def machine_units(stated: int | None, jobs: tuple[Job, ...]) -> int:
-    """Return the machine's size: as *stated*, else the most ever held at once.
-
-    Where no job has a start, the largest job is all there is to go by.
-    """
-    if stated:
-        return stated
-    return peak_units(jobs) or max((job.units for job in jobs), default=0)
-
-
-# ----------------------------------------------------------------------
-# A scheduler log as read: jobs, or idle intervals, typed.
 
 NO_VALUE = -1
 """What the Standard Workload Format writes where it knows nothing."""
@@ -215,3 +115,89 @@ class IdleTrace:
 
 Trace = JobTrace | IdleTrace
 """One scheduler log, typed: what every reader of this package returns."""
+
+
+class LogError(Exception):
+    """A scheduler log cannot be used as asked."""
+
+
+class UnreadableLogError(LogError):
+    """A log, or a line of it, cannot be read.
+
+    Attributes:
+        path: The file, as the user named it.
+        line_number: Line from 1, or None where the whole file is meant.
+        field: The field's name, or None where the whole line is meant.
+        why: What was found and what was expected.
+        can_skip: Whether only this one line is bad, so that a reader that
+            tolerates one more bad line would go on.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        line_number: int | None,
+        field: str | None,
+        why: str,
+        *,
+        can_skip: bool = False,
+    ) -> None:
+        self.path = path
+        self.line_number = line_number
+        self.field = field
+        self.why = why
+        self.can_skip = can_skip
+        line = f", line {line_number}" if line_number is not None else ""
+        named = f", field {field!r}" if field is not None else ""
+        super().__init__(f"{path}{line}{named}: {why}")
+
+
+class UnusableLogError(LogError):
+    """A readable log does not fit what was asked of it."""
+
+
+def levels(jobs: Iterable[Job]) -> Iterator[tuple[float, int]]:
+    """Yield (second, units held from then on), in the order of time.
+
+    A job that ends when another starts makes room for it. Jobs without a start,
+    and those that ran for no time, hold nothing.
+    """
+    changes: dict[float, int] = {}
+    for job in jobs:
+        if job.start_s is not None and job.run_s > 0:
+            end_s = job.start_s + job.run_s
+            changes[job.start_s] = changes.get(job.start_s, 0) + job.units
+            changes[end_s] = changes.get(end_s, 0) - job.units
+    held = 0
+    for time_s in sorted(changes):
+        held += changes[time_s]
+        yield time_s, held
+
+
+def peak_units(jobs: Iterable[Job]) -> int:
+    """Return the most units that *jobs* ever held at once, 0 for none."""
+    return max((held for _, held in levels(jobs)), default=0)
+
+
+def machine_units(stated: int | None, jobs: tuple[Job, ...]) -> int:
+    """Return the machine's size: as *stated*, else the most ever held at once.
+
+    Where no job has a start, the largest job is all there is to go by.
+    """
+    if stated:
+        return stated
+    return peak_units(jobs) or max((job.units for job in jobs), default=0)
+
+
+_RUNS_OF_DIGITS = re.compile(r"(\d+)", re.ASCII)
+
+NaturalKey = tuple[list[tuple[int, str]], str]
+"""Sorts names of nodes as Slurm has them in line."""
+
+
+def natural_key(name: str) -> NaturalKey:
+    """Return a key that sorts n2 before n10: runs of digits count by their value."""
+    parts = _RUNS_OF_DIGITS.split(name)
+    for place in range(1, len(parts), 2):
+        parts[place] = parts[place].lstrip("0")
+    return [(len(part) * (i % 2), part) for i, part in enumerate(parts)], name

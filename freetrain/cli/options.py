@@ -21,7 +21,7 @@ MethodName = Literal["recorded", "easy", "slurm"]
 
 
 FormatName = Literal["swf", "jobs-csv", "fragments"]
-"""What ``trace convert`` can write."""
+"""The names of ``logs.read.FORMATS`` that can be written; a test holds them equal."""
 
 
 def duration_s(text: str) -> float:

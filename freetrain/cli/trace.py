@@ -11,7 +11,6 @@ import typer
 
 from freetrain.cli import options
 from freetrain.cli.context import CliContext
-from freetrain.cli.options import FormatName
 from freetrain.cli.output import json_text, progress, write_file, write_out
 from freetrain.cli.replay_run import idle_of, load_trace
 from freetrain.errors import UsageError
@@ -20,11 +19,10 @@ from freetrain.text import one_line, render_duration
 from logs import generate as lublin
 from logs import generate as model
 from logs import generate as samples
-from logs.csv_formats import write_fragments, write_jobs_csv
+from logs.read import format_named
 from logs.schedule import Method
 from logs.summary import Spread, TraceSummary, summarise
-from logs.swf import write_swf
-from logs.trace import IdleTrace, Trace
+from logs.trace import IdleTrace, JobTrace, Trace
 
 EXAMPLES = {
     "info": """
@@ -175,29 +173,25 @@ def holes(  # noqa: PLR0913 - one parameter an option, as Typer wants it
         context.stderr.write(f"{line}\n")
 
 
-def rendered(trace: Trace, to: FormatName) -> str:
+def rendered(trace: Trace, to: str) -> str:
     """Return *trace* as text in the format *to*.
 
     Raises:
         UsageError: The format cannot hold this kind of log.
     """
-    text = io.StringIO(newline="")
-    if isinstance(trace, IdleTrace) and to == "fragments":
-        write_fragments(trace, text)
-    elif isinstance(trace, IdleTrace):
+    log_format = format_named(to)
+    if isinstance(trace, IdleTrace) and log_format.holds is JobTrace:
         raise UsageError(
             f"{trace.source} holds idle intervals and no jobs, so it cannot become "
             f"{to}. Nothing was written. Use --to fragments."
         )
-    elif to == "swf":
-        write_swf(trace, text)
-    elif to == "jobs-csv":
-        write_jobs_csv(trace, text)
-    else:
+    if isinstance(trace, JobTrace) and log_format.holds is IdleTrace:
         raise UsageError(
             f"{trace.source} holds jobs and no idle intervals. Nothing was written. "
             f"`freetrain trace holes` finds what its jobs leave idle."
         )
+    text = io.StringIO(newline="")
+    log_format.write(trace, text)
     return text.getvalue()
 
 

@@ -12,7 +12,7 @@ from freetrain.cli.replay_run import (
 from freetrain.replay.settings import ReplaySettings
 from freetrain.replay.timeline import PoolTimeline
 from freetrain.replay.trainers import builtin_trainers
-from logs.csv_formats import read_fragments
+from logs.fragments import Fragments
 from tests.cli.worlds import run
 from tests.logs.readers.log_content import content
 from tests.report.comparisons import result
@@ -20,7 +20,7 @@ from tests.report.comparisons import result
 
 def told(*lines: str, days: float | None = None) -> tuple[str, ...]:
     log = content("# 10 nodes", "node,idle_start_s,idle_end_s", *lines)
-    return cautions(PoolTimeline.from_trace(read_fragments(log), days=days))
+    return cautions(PoolTimeline.from_trace(Fragments().read(log), days=days))
 
 
 def test_nothing_is_said_of_a_log_without_outages() -> None:
@@ -43,7 +43,7 @@ def test_a_short_outage_is_not_worth_telling() -> None:
 
 def test_nothing_is_said_of_a_span_in_which_nothing_is_idle() -> None:
     log = content("# 10 nodes", "node,idle_start_s,idle_end_s", "0,5000,9000")
-    timeline = PoolTimeline.from_trace(read_fragments(log), days=0.01)
+    timeline = PoolTimeline.from_trace(Fragments().read(log), days=0.01)
 
     (said,) = cautions(timeline)
 

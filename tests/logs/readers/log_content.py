@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from logs.table import Content
+from logs.lines import Content
 
 RECORDED = Path(__file__).parents[2] / "data" / "logs"
 

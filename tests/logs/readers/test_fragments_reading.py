@@ -4,15 +4,18 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from logs.csv_formats import COLUMNS_fragments as COLUMNS
-from logs.csv_formats import (
-    read_fragments,
+from logs.fragments import (
+    COLUMNS,
+    Fragments,
     read_line_by_line,
     read_plain,
-    write_fragments,
+)
+from logs.lines import (
+    Content,
+    Tolerance,
 )
 from logs.read import read_trace
-from logs.table import Content, Tolerance, read_head
+from logs.table import read_head
 from logs.trace import IdleTrace, UnreadableLogError
 from tests.logs.readers.log_content import RECORDED, content
 
@@ -72,7 +75,7 @@ def test_named_nodes_stand_in_natural_order_and_holes_in_that_of_time() -> None:
 
 
 def test_numbered_nodes_stand_for_all_below_them() -> None:
-    trace = read_fragments(content(HEADER, "3,5,9"))
+    trace = Fragments().read(content(HEADER, "3,5,9"))
 
     assert trace.node_names == ("0", "1", "2", "3")
     assert trace.node.tolist() == [3]
@@ -80,7 +83,7 @@ def test_numbered_nodes_stand_for_all_below_them() -> None:
 
 @pytest.mark.parametrize(("said", "nodes"), [(6, 6), (2, 4), (9_999_999, 4)])
 def test_a_comment_may_say_that_there_are_more_nodes(said: int, nodes: int) -> None:
-    trace = read_fragments(content(f"# Summit, {said} nodes, t=0", HEADER, "3,5,9"))
+    trace = Fragments().read(content(f"# Summit, {said} nodes, t=0", HEADER, "3,5,9"))
 
     assert len(trace.node_names) == nodes
 
@@ -119,14 +122,14 @@ def test_a_bad_line_is_named_with_its_field_and_what_was_expected(
     line: str, field: str | None, why: str
 ) -> None:
     with pytest.raises(UnreadableLogError) as caught:
-        read_fragments(content("# x", HEADER, "7,10,20", line))
+        Fragments().read(content("# x", HEADER, "7,10,20", line))
 
     error = caught.value
     assert (error.line_number, error.field, error.why) == (4, field, why)
 
 
 def test_intervals_of_a_node_may_touch() -> None:
-    trace = read_fragments(content(HEADER, "0,10,20", "0,20,30", "0,5,10"))
+    trace = Fragments().read(content(HEADER, "0,10,20", "0,20,30", "0,5,10"))
 
     assert trace.start_s.tolist() == [5.0, 10.0, 20.0]
 
@@ -143,7 +146,7 @@ def test_the_lines_that_are_skipped_are_those_that_overlap_a_kept_one_above(
         if new[1] < new[2] and not clash:
             kept.append(new)
     if kept:
-        trace = read_fragments(content(HEADER, *body), skip_bad=len(body))
+        trace = Fragments().read(content(HEADER, *body), skip_bad=len(body))
         assert sorted(rows(trace)) == sorted(kept)
         assert trace.skipped_lines == len(body) - len(kept)
 
@@ -164,14 +167,14 @@ def test_the_lines_that_are_skipped_are_those_that_overlap_a_kept_one_above(
 )
 def test_wrong_columns_are_named(header: str, why: str) -> None:
     with pytest.raises(UnreadableLogError) as caught:
-        read_fragments(content(header, "1,2,3"))
+        Fragments().read(content(header, "1,2,3"))
 
     assert str(caught.value) == f"log, line 1: {why}"
 
 
 def test_a_log_without_an_interval_is_refused() -> None:
     with pytest.raises(UnreadableLogError, match=r"^log: no idle interval in it$"):
-        read_fragments(content(HEADER))
+        Fragments().read(content(HEADER))
 
 
 TEXTS = st.builds(
@@ -248,28 +251,28 @@ def idle_traces(draw: st.DrawFn) -> IdleTrace:
     comments = draw(
         st.lists(st.sampled_from(("a", " b", "99 fast nodes", "t0_unix=5.5", "")))
     )
-    return read_fragments(content(*(f"# {c}" for c in comments), HEADER, *lines))
+    return Fragments().read(content(*(f"# {c}" for c in comments), HEADER, *lines))
 
 
 @given(idle_traces())
 def test_what_was_written_reads_as_the_same_log(trace: IdleTrace) -> None:
     stream = io.StringIO()
-    write_fragments(trace, stream)
+    Fragments().write(trace, stream)
 
-    again = read_fragments(Content("log", stream.getvalue().encode()))
+    again = Fragments().read(Content("log", stream.getvalue().encode()))
 
     assert again.node_names == trace.node_names
     assert rows(again) == rows(trace)
     assert again.unix_start_s == trace.unix_start_s
     stream = io.StringIO()
-    write_fragments(again, stream)
-    assert rows(read_fragments(Content("log", stream.getvalue().encode()))) == rows(
+    Fragments().write(again, stream)
+    assert rows(Fragments().read(Content("log", stream.getvalue().encode()))) == rows(
         again
     )
 
 
 def test_comments_that_say_otherwise_are_left_out() -> None:
-    trace = read_fragments(content("# Summit", "# 9 nodes", HEADER, "1,2,3"))
+    trace = Fragments().read(content("# Summit", "# 9 nodes", HEADER, "1,2,3"))
     part = IdleTrace(
         source="",
         node_names=trace.node_names[:4],
@@ -281,6 +284,6 @@ def test_comments_that_say_otherwise_are_left_out() -> None:
     )
     stream = io.StringIO()
 
-    write_fragments(part, stream)
+    Fragments().write(part, stream)
 
     assert stream.getvalue() == f"# 4 nodes, t0_unix=60\n# Summit\n{HEADER}\n1,2,3\n"

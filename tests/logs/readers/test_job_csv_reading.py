@@ -5,10 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logs.csv_formats import COLUMNS_job_csv as COLUMNS
-from logs.csv_formats import read_job_csv, write_jobs_csv
+from logs.jobs_csv import (
+    COLUMNS,
+    JobsCsv,
+)
+from logs.lines import Content
 from logs.read import read_trace
-from logs.table import Content
 from logs.trace import Job, JobTrace, UnreadableLogError
 from tests.logs.readers.log_content import RECORDED, content
 
@@ -36,17 +38,17 @@ def test_without_a_size_in_a_comment_the_machine_is_as_large_as_the_most_in_use(
     other = "2,0,119,2,3,-1,-1"
     after = "3,0,120,5,6,-1,-1"
 
-    assert read_job_csv(content(HEADER, GOOD, other, after)).units == 9
-    assert read_job_csv(content(HEADER, GOOD, after)).units == 6
+    assert JobsCsv().read(content(HEADER, GOOD, other, after)).units == 9
+    assert JobsCsv().read(content(HEADER, GOOD, after)).units == 6
 
 
 @pytest.mark.parametrize(("said", "units"), [(10**6, 10**6), (10**6 + 1, 4), (0, 4)])
 def test_a_machine_of_up_to_a_million_nodes_is_believed(said: int, units: int) -> None:
-    assert read_job_csv(content(f"# {said} nodes", HEADER, GOOD)).units == units
+    assert JobsCsv().read(content(f"# {said} nodes", HEADER, GOOD)).units == units
 
 
 def test_columns_that_may_be_unknown_may_be_missing() -> None:
-    trace = read_job_csv(content("job,submit_s,run_s,nodes", "1,2,3,4"))
+    trace = JobsCsv().read(content("job,submit_s,run_s,nodes", "1,2,3,4"))
 
     assert trace.jobs == (Job("1", 2.0, None, 3.0, 4, None),)
     assert trace.units == 4
@@ -81,7 +83,7 @@ def test_a_bad_line_is_named_with_its_field_and_what_was_expected(
     line: str, field: str | None, why: str
 ) -> None:
     with pytest.raises(UnreadableLogError) as caught:
-        read_job_csv(content(HEADER, GOOD, line))
+        JobsCsv().read(content(HEADER, GOOD, line))
 
     error = caught.value
     assert (error.line_number, error.field, error.why) == (3, field, why)
@@ -89,12 +91,12 @@ def test_a_bad_line_is_named_with_its_field_and_what_was_expected(
 
 def test_a_table_without_jobs_is_refused() -> None:
     with pytest.raises(UnreadableLogError, match=r"^log: there is no job in it$"):
-        read_job_csv(content(HEADER))
+        JobsCsv().read(content(HEADER))
 
 
 def test_a_table_of_bad_lines_alone_is_refused_saying_how_many_were_skipped() -> None:
     with pytest.raises(UnreadableLogError, match=r"job in it \(bad lines skipped: 2"):
-        read_job_csv(content(HEADER, "a", "b"), skip_bad=3)
+        JobsCsv().read(content(HEADER, "a", "b"), skip_bad=3)
 
 
 SECONDS = st.one_of(st.integers(0, 10**9), st.floats(0, 1e9)).map(float)
@@ -135,20 +137,20 @@ def csv_traces(draw: st.DrawFn) -> JobTrace:
 @given(csv_traces())
 def test_what_was_written_reads_as_the_same_log(trace: JobTrace) -> None:
     stream = io.StringIO()
-    write_jobs_csv(trace, stream)
+    JobsCsv().write(trace, stream)
 
-    again = read_job_csv(Content("log", stream.getvalue().encode()))
+    again = JobsCsv().read(Content("log", stream.getvalue().encode()))
 
     assert replace(again, comments=()) == replace(trace, comments=())
     stream = io.StringIO()
-    write_jobs_csv(again, stream)
-    assert read_job_csv(Content("log", stream.getvalue().encode())) == again
+    JobsCsv().write(again, stream)
+    assert JobsCsv().read(Content("log", stream.getvalue().encode())) == again
 
 
 def test_parts_of_nodes_are_written_as_whole_ones() -> None:
     stream = io.StringIO()
     job = Job("1", 0.0, 0.0, 10.0, 5, None)
 
-    write_jobs_csv(JobTrace("", "swf", (job,), 16, units_per_node=4), stream)
+    JobsCsv().write(JobTrace("", "swf", (job,), 16, units_per_node=4), stream)
 
     assert stream.getvalue() == f"# 4 nodes\n{HEADER}\n1,0,0,10,2,-1,-1\n"

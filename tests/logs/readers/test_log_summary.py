@@ -1,4 +1,4 @@
-from logs.csv_formats import read_fragments
+from logs.fragments import Fragments
 from logs.summary import IdleSummary, JobSummary, Spread, summarise
 from logs.trace import Job, JobTrace
 from tests.logs.readers.log_content import content
@@ -63,7 +63,7 @@ def test_a_log_in_which_nothing_started_has_no_use() -> None:
 def test_a_log_of_idle_intervals_is_summed_up() -> None:
     log = content("node,idle_start_s,idle_end_s", "0,0,600", "1,100,300", "0,600,1000")
 
-    assert summarise(read_fragments(log)) == IdleSummary(
+    assert summarise(Fragments().read(log)) == IdleSummary(
         source="log",
         log_format="fragments",
         unix_start_s=None,
@@ -106,7 +106,7 @@ def test_outages_show_in_idle_intervals_too() -> None:
         *("0,0,100", "1,60,80", "2,200,400"),
     )
 
-    summary = summarise(read_fragments(log))
+    summary = summarise(Fragments().read(log))
 
     assert isinstance(summary, IdleSummary)
     assert summary.low_use_share == 20 / 400

@@ -3,12 +3,20 @@ from pathlib import Path
 
 import pytest
 
-from logs.csv_formats import COLUMNS_fragments as COLUMNS
-from logs.csv_formats import read_line_by_line, read_plain
+from logs.fragments import (
+    COLUMNS,
+    read_line_by_line,
+    read_plain,
+)
+from logs.lines import (
+    Content,
+    Tolerance,
+    read_content,
+)
 from logs.read import read_trace
 from logs.summary import IdleSummary, JobSummary, summarise
-from logs.swf import read_swf, write_swf
-from logs.table import Content, Tolerance, read_content, read_head
+from logs.swf import Swf
+from logs.table import read_head
 from logs.trace import JobTrace
 
 pytestmark = pytest.mark.shared
@@ -69,6 +77,6 @@ def test_kth_reads_the_same_after_it_was_written(shared: Path) -> None:
     assert trace.unix_start_s == 843_480_031
     stream = io.StringIO()
 
-    write_swf(trace, stream)
+    Swf().write(trace, stream)
 
-    assert read_swf(Content(trace.source, stream.getvalue().encode())) == trace
+    assert Swf().read(Content(trace.source, stream.getvalue().encode())) == trace

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logs.csv_formats import read_fragments, read_job_csv
-from logs.read import LogFormat, read_trace, recognise
-from logs.sacct import read_sacct
-from logs.swf import read_swf
-from logs.table import Content, read_content
+from logs.fragments import Fragments
+from logs.lines import (
+    Content,
+    read_content,
+)
+from logs.read import read_trace, recognise
 from logs.trace import JobTrace, UnreadableLogError
 from tests.logs.readers.log_content import RECORDED, content
 
@@ -23,40 +24,34 @@ KNOWN = (
     "idle intervals (first line node,idle_start_s,idle_end_s) or jobs "
     "(first line job,submit_s,start_s,run_s,nodes,req_s,user)"
 )
-READERS = {
-    LogFormat.SWF: read_swf,
-    LogFormat.SACCT: read_sacct,
-    LogFormat.JOBS_CSV: read_job_csv,
-    LogFormat.FRAGMENTS: read_fragments,
-}
 
 
 @pytest.mark.parametrize(
-    ("lines", "log_format"),
+    ("lines", "name"),
     [
-        (("; Version: 2.2",), LogFormat.SWF),
+        (("; Version: 2.2",), "swf"),
         (
             (
                 "",
                 "  1 0 10 100 4 -1",
             ),
-            LogFormat.SWF,
+            "swf",
         ),
         (
             (
                 "#",
                 "JobID|State",
             ),
-            LogFormat.SACCT,
+            "sacct",
         ),
-        (("# x", "", "user,job,nodes,run_s"), LogFormat.JOBS_CSV),
-        (("idle_start_s,node",), LogFormat.FRAGMENTS),
+        (("# x", "", "user,job,nodes,run_s"), "jobs-csv"),
+        (("idle_start_s,node",), "fragments"),
     ],
 )
 def test_a_format_is_told_from_the_first_telling_line(
-    lines: tuple[str, ...], log_format: LogFormat
+    lines: tuple[str, ...], name: str
 ) -> None:
-    assert recognise(content(*lines)) is log_format
+    assert recognise(content(*lines)).name == name
 
 
 @pytest.mark.parametrize(
@@ -162,7 +157,7 @@ def test_one_bad_line_more_is_an_error_that_says_so(tmp_path: Path) -> None:
 def test_of_two_intervals_that_overlap_the_one_further_down_is_skipped() -> None:
     log = content("node,idle_start_s,idle_end_s", "0,10,20", "0,0,11", "0,20,30")
 
-    trace = read_fragments(log, skip_bad=1)
+    trace = Fragments().read(log, skip_bad=1)
 
     assert trace.start_s.tolist() == [10.0, 20.0]
     assert trace.skipped_lines == 1
@@ -179,7 +174,7 @@ def test_a_damaged_log_reads_or_is_refused_and_never_breaks(
     damaged = Content("log", raw[:place] + junk + raw[place + len(junk) :])
 
     try:
-        READERS[recognise(damaged)](damaged, skip_bad=cut.draw(st.integers(0, 1)))
+        recognise(damaged).read(damaged, skip_bad=cut.draw(st.integers(0, 1)))
         message = ""
     except UnreadableLogError as error:
         message = str(error)

@@ -1,7 +1,7 @@
 import pytest
 
 from logs.read import read_trace
-from logs.sacct import read_sacct
+from logs.sacct import Sacct
 from logs.trace import Job, JobTrace, UnreadableLogError
 from tests.logs.readers.log_content import RECORDED, content
 
@@ -56,14 +56,14 @@ def test_a_job_that_never_started_has_no_start(job_id: str, units: int) -> None:
     ],
 )
 def test_a_start_that_never_came_is_told_without_node_names_too(line: str) -> None:
-    trace = read_sacct(content("JobID|Submit|Start|End|State|NNodes", line + "|4"))
+    trace = Sacct().read(content("JobID|Submit|Start|End|State|NNodes", line + "|4"))
 
     job = trace.jobs[0]
     assert (job.start_s, job.run_s, job.units) == (None, 0.0, 4)
 
 
 def test_a_job_that_failed_at_once_did_start() -> None:
-    trace = read_sacct(
+    trace = Sacct().read(
         content("JobID|Submit|Start|End|State|NNodes", "1|100|200|200|FAILED|4")
     )
 
@@ -79,7 +79,7 @@ def test_a_running_job_has_run_until_the_latest_time_in_the_dump() -> None:
 def test_a_running_job_has_run_for_elapsed_where_the_dump_has_it() -> None:
     line = "1|2026-08-20T04:00:00|2026-08-20T04:00:00|Unknown|1-00:00:30|1|n1"
 
-    trace = read_sacct(content("JobIDRaw|Submit|Start|End|Elapsed|NNodes|X", line))
+    trace = Sacct().read(content("JobIDRaw|Submit|Start|End|Elapsed|NNodes|X", line))
 
     assert trace.jobs[0].run_s == 86430.0
 
@@ -104,7 +104,7 @@ def test_zero_is_the_first_submission_and_the_size_the_most_in_use() -> None:
 def test_nodes_are_counted_by_name_where_no_column_counts_them() -> None:
     line = "1|2026-08-20T04:00:00|2026-08-20T04:00:00|2026-08-20T05:00:00|n[1-3]"
 
-    trace = read_sacct(content("JobID|Submit|Start|End|NodeList", line))
+    trace = Sacct().read(content("JobID|Submit|Start|End|NodeList", line))
 
     assert trace.jobs[0].units == 3
 
@@ -161,7 +161,7 @@ def test_a_bad_line_is_named_with_its_column_and_what_was_expected(
     line: str, field: str | None, why: str
 ) -> None:
     with pytest.raises(UnreadableLogError) as caught:
-        read_sacct(content(HEADER, line))
+        Sacct().read(content(HEADER, line))
 
     error = caught.value
     assert (error.line_number, error.field, error.why) == (2, field, why)
@@ -169,7 +169,7 @@ def test_a_bad_line_is_named_with_its_column_and_what_was_expected(
 
 def test_a_missing_column_is_named_with_the_way_to_get_it() -> None:
     with pytest.raises(UnreadableLogError) as caught:
-        read_sacct(content("JobID|Submit|Start|NNodes", "1|1|1|1"))
+        Sacct().read(content("JobID|Submit|Start|NNodes", "1|1|1|1"))
 
     assert str(caught.value) == (
         "log, line 1: the sacct dump has no column End or Elapsed or ElapsedRaw; "
@@ -180,4 +180,4 @@ def test_a_missing_column_is_named_with_the_way_to_get_it() -> None:
 
 def test_a_dump_of_steps_alone_is_refused() -> None:
     with pytest.raises(UnreadableLogError, match="there is no job in it"):
-        read_sacct(content(HEADER, GOOD.replace("1|", "1.0|", 1)))
+        Sacct().read(content(HEADER, GOOD.replace("1|", "1.0|", 1)))

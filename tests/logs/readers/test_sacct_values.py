@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from logs.lines import BadLineError
 from logs.sacct import read_count, read_duration, read_time
-from logs.table import BadLineError
 
 
 @pytest.mark.parametrize(

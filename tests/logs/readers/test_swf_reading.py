@@ -1,7 +1,7 @@
 import pytest
 
 from logs.read import read_trace
-from logs.swf import read_swf
+from logs.swf import Swf
 from logs.trace import Job, JobTrace, UnreadableLogError
 from tests.logs.readers.log_content import RECORDED, content
 
@@ -99,7 +99,7 @@ def test_the_machine_is_as_large_as_the_header_says_else_as_the_most_in_use(
     other = GOOD.replace("1 0 10", "2 9 10").replace(" 4 ", " 1 ")
     later = GOOD.replace("1 0 10", "3 500 0")
 
-    trace = read_swf(content(*header, GOOD, other, later))
+    trace = Swf().read(content(*header, GOOD, other, later))
 
     assert (trace.units, trace.units_per_node) == size
 
@@ -107,7 +107,7 @@ def test_the_machine_is_as_large_as_the_header_says_else_as_the_most_in_use(
 def test_jobs_are_ordered_by_submission_then_as_the_log_has_them() -> None:
     lines = [GOOD.replace("1 0", start, 1) for start in ("1 5", "2 0", "3 5", "4 0")]
 
-    trace = read_swf(content(*lines))
+    trace = Swf().read(content(*lines))
 
     assert [job.job_id for job in trace.jobs] == ["2", "4", "1", "3"]
 
@@ -169,7 +169,7 @@ def test_a_bad_line_is_named_with_its_field_and_what_was_expected(
     line: str, field: str | None, why: str
 ) -> None:
     with pytest.raises(UnreadableLogError) as caught:
-        read_swf(content("; Version: 2.2", GOOD, line))
+        Swf().read(content("; Version: 2.2", GOOD, line))
 
     error = caught.value
     assert (error.line_number, error.field, error.why) == (3, field, why)
@@ -177,4 +177,4 @@ def test_a_bad_line_is_named_with_its_field_and_what_was_expected(
 
 def test_a_header_without_jobs_is_refused() -> None:
     with pytest.raises(UnreadableLogError, match=r"^log: there is no job in it$"):
-        read_swf(content("; Version: 2.2"))
+        Swf().read(content("; Version: 2.2"))

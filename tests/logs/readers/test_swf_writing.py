@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logs.swf import CARRIED, read_swf, swf_header, write_swf
-from logs.table import Content
+from logs.lines import Content
+from logs.swf import CARRIED, Swf, swf_header
 from logs.trace import Job, JobTrace
 
 EIGHTHS = st.integers(0, 2**40).map(lambda eighths: eighths / 8)
@@ -17,12 +17,12 @@ NUMBERS = st.integers(0, 99).map(str)
 
 def written(trace: JobTrace) -> str:
     stream = io.StringIO()
-    write_swf(trace, stream)
+    Swf().write(trace, stream)
     return stream.getvalue()
 
 
 def read_again(trace: JobTrace) -> JobTrace:
-    return read_swf(Content(trace.source, written(trace).encode()))
+    return Swf().read(Content(trace.source, written(trace).encode()))
 
 
 @st.composite
