@@ -89,7 +89,7 @@ class Fragments(LogFormat[IdleTrace]):
         )
 
     def write(self, trace: IdleTrace, stream: TextIO) -> None:
-        """Write *trace* as CSV; what `read` reads back is the same trace.
+        """Write *trace* as CSV; `read` reads the same trace back.
 
         The machine's size and the Unix time of t = 0 go into a comment of their own
         unless the trace's comments say them already; comments that say otherwise are
@@ -125,7 +125,7 @@ def read_plain(content: Content, head: TableHead) -> _Intervals | None:
     """Return the intervals of a log of plain whole numbers, without a flaw.
 
     Returns:
-        None where the exact reader must look: another form, or an error.
+        None for another form, or an error: then `read_line_by_line` must look.
     """
     if head.columns != COLUMNS:
         return None

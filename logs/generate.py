@@ -1,4 +1,9 @@
-"""The workload generator: a machine and a seed in, a trace of jobs out."""
+"""The Lublin-Feitelson workload model: seeded traces for machines of any size.
+
+First the model and its published parameters, then how a trace is generated, then the
+distributions of one job (submission, size, run time, limit, user), then the random
+numbers under them, and last the sample week that ships with FreeTrain.
+"""
 
 from __future__ import annotations
 
@@ -19,405 +24,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 
-# ----------------------------------------------------------------------
-# When jobs are submitted: gaps of uneven length, and the cycle of day and week.
-
-HALF_HOUR_S = 1800
-HALF_HOURS_A_DAY = 48
-FIRST_HALF_HOUR = 11
-"""The model's day begins with its 11th half hour, at 05:00, the quietest one.
-
-The parameters say 11 without a unit. In half hours the shares of the day's first
-and last half hour agree within 50 % for all three published classes, as a cycle
-must; in hours they would differ by a factor of 40.
-"""
-
-
-def working_times_s(
-    draws: Draws, jobs: JobClass, longest_log_gap: float
-) -> Iterator[float]:
-    """Yield the submissions of one class without end, in working seconds.
-
-    Working seconds pass faster when many users are at work, see ``Cycle``. Gaps
-    between submissions have a gamma-distributed natural logarithm.
-    """
-    now = 0.0
-    while True:
-        log_gap = draws.gamma(jobs.gap_shape, jobs.gap_scale)
-        if log_gap <= longest_log_gap:
-            now += math.exp(log_gap)
-            yield now
-
-
-def day_shares(jobs: JobClass) -> list[float]:
-    """Return each half hour's share of a day's submissions, midnight first."""
-    shares = [0.0] * HALF_HOURS_A_DAY
-    for i in range(FIRST_HALF_HOUR, FIRST_HALF_HOUR + HALF_HOURS_A_DAY):
-        high = gamma_cdf(jobs.day_shape, (i + 0.5) / jobs.day_scale_half_hours)
-        low = gamma_cdf(jobs.day_shape, (i - 0.5) / jobs.day_scale_half_hours)
-        shares[(i - 1) % HALF_HOURS_A_DAY] = high - low
-    total = math.fsum(shares)
-    return [share / total for share in shares]
-
-
-def gamma_cdf(shape: float, x: float) -> float:
-    """Return the probability that a gamma number of scale 1 is below *x*.
-
-    The power series of the incomplete gamma function; its terms are positive, so
-    that nothing cancels.
-
-    Source:
-        NIST Digital Library of Mathematical Functions, 8.7.1.
-    """
-    term = math.exp(shape * math.log(x) - x - math.lgamma(shape + 1.0))
-    total = 0.0
-    n = 0
-    while term > total * 1e-17:
-        total += term
-        n += 1
-        term *= x / (shape + n)
-    return total
-
-
-@dataclass(frozen=True, slots=True)
-class Cycle:
-    """The week's rhythm: how working time passes while the clock runs.
-
-    Attributes:
-        passed_s: Working seconds passed since Monday 00:00 at the end of each half
-            hour of the week, 0 first: 337 numbers. A whole week holds as many
-            working seconds as it has seconds.
-    """
-
-    passed_s: tuple[float, ...]
-
-    @classmethod
-    def of(cls, jobs: JobClass, model: WorkloadModel) -> Cycle:
-        """Return the cycle of one class of jobs."""
-        day = day_shares(jobs)
-        week = day * 5 + [share * model.weekend_weight for share in day] * 2
-        scale = len(week) * HALF_HOUR_S / math.fsum(week)
-        return cls(tuple(accumulate((w * scale for w in week), initial=0.0)))
-
-    def working_s(self, clock_s: float) -> float:
-        """Return the working seconds passed at *clock_s* seconds since Monday."""
-        weeks, rest_s = divmod(clock_s, self._week_s)
-        i = min(int(rest_s // HALF_HOUR_S), len(self.passed_s) - 2)
-        part = rest_s / HALF_HOUR_S - i
-        low, high = self.passed_s[i], self.passed_s[i + 1]
-        return weeks * self.passed_s[-1] + low + part * (high - low)
-
-    def clock_s(self, working_s: float) -> float:
-        """Return when *working_s* working seconds have passed: the inverse."""
-        weeks, rest_s = divmod(working_s, self.passed_s[-1])
-        i = min(bisect_right(self.passed_s, rest_s), len(self.passed_s) - 1) - 1
-        low, high = self.passed_s[i], self.passed_s[i + 1]
-        part = (rest_s - low) / (high - low)
-        return weeks * self._week_s + (i + part) * HALF_HOUR_S
-
-    @property
-    def _week_s(self) -> int:
-        return (len(self.passed_s) - 1) * HALF_HOUR_S
-
-
-# ----------------------------------------------------------------------
-# Random numbers that are the same on every platform and NumPy version.
-
-BLOCK = 1024
-"""Raw numbers fetched at once; it changes the speed, never the numbers."""
-
-
-class Draws:
-    """One stream of random numbers, named by a seed and a key.
-
-    NumPy promises that the raw words of ``PCG64`` and the seeding by
-    ``SeedSequence`` stay as they are, and does not promise it for the
-    distributions of ``Generator`` (NEP 19). So everything here is made from raw
-    words. What is left to the platform is the last bit of ``log`` and ``exp``.
-
-    Streams with different keys are independent: a longer trace, or another
-    parameter of one aspect, leaves the numbers of the other aspects alone.
-    """
-
-    __slots__ = ("_bits", "_block", "_next")
-
-    def __init__(self, seed: int, *key: int) -> None:
-        self._bits = PCG64(SeedSequence(seed, spawn_key=key))
-        self._block: list[int] = []
-        self._next = 0
-
-    def uniform(self) -> float:
-        """Return a number in [0, 1), a multiple of 2**-53."""
-        if self._next == len(self._block):
-            self._block = self._bits.random_raw(BLOCK).tolist()
-            self._next = 0
-        word = self._block[self._next]
-        self._next += 1
-        return (word >> 11) * 2.0**-53
-
-    def normal(self) -> float:
-        """Return a standard normal number (polar method, Marsaglia and Bray 1964)."""
-        while True:
-            x = 2.0 * self.uniform() - 1.0
-            y = 2.0 * self.uniform() - 1.0
-            square = x * x + y * y
-            if 0.0 < square < 1.0:
-                return x * math.sqrt(-2.0 * math.log(square) / square)
-
-    def gamma(self, shape: float, scale: float) -> float:
-        """Return a gamma number with mean ``shape * scale``.
-
-        Args:
-            shape: 1 or more; every shape of the workload model is.
-            scale: Above 0, in the unit of the answer.
-
-        Source:
-            Marsaglia and Tsang, "A simple method for generating gamma
-            variables", ACM TOMS 26(3), 2000.
-        """
-        d = shape - 1.0 / 3.0
-        c = 1.0 / math.sqrt(9.0 * d)
-        while True:
-            x = self.normal()
-            v = (1.0 + c * x) ** 3
-            if v <= 0.0:
-                continue
-            u = 1.0 - self.uniform()  # (0, 1], so that its logarithm exists
-            if math.log(u) < 0.5 * x * x + d * (1.0 - v + math.log(v)):
-                return d * v * scale
-
-
-# ----------------------------------------------------------------------
-# What a job looks like: its size, its run time, its time limit, its user.
-
-
-def draw_nodes(draws: Draws, jobs: JobClass, machine_nodes: int) -> int:
-    """Draw a job's size: 1 to *machine_nodes* whole nodes.
-
-    A job is serial, or its log2 size comes from a two-stage uniform distribution;
-    most sizes are then rounded to a power of two, the others to a whole node.
-    """
-    high = math.log2(machine_nodes) - jobs.high_below_machine_log2
-    if draws.uniform() < jobs.serial_share or high < jobs.low_log2_nodes:
-        return 1
-    log2_nodes = draw_two_stage(draws, jobs, high)
-    if draws.uniform() < jobs.power_share:
-        largest_power = machine_nodes.bit_length() - 1
-        return int(math.exp2(min(math.floor(log2_nodes + 0.5), largest_power)))
-    return min(math.floor(math.exp2(log2_nodes) + 0.5), machine_nodes)
-
-
-def draw_two_stage(draws: Draws, jobs: JobClass, high: float) -> float:
-    """Draw from two uniform stages that meet at ``two_stage_middle``."""
-    middle = two_stage_middle(jobs, high)
-    if draws.uniform() < jobs.low_stage_share:
-        return jobs.low_log2_nodes + draws.uniform() * (middle - jobs.low_log2_nodes)
-    return middle + draws.uniform() * (high - middle)
-
-
-def two_stage_middle(jobs: JobClass, high: float) -> float:
-    """Return the log2 size where the stages meet.
-
-    On a machine so small that it would lie below the smallest parallel job (under
-    ten nodes), it is half-way between the smallest and the largest.
-    """
-    middle = high - jobs.middle_below_high_log2
-    if middle >= jobs.low_log2_nodes:
-        return middle
-    return (jobs.low_log2_nodes + high) / 2
-
-
-def draw_run_s(
-    draws: Draws, jobs: JobClass, nodes: int, *, longest_log_run: float
-) -> int:
-    """Draw the run time of a job of *nodes* nodes, in whole seconds, 1 or more.
-
-    The natural logarithm is hyper-gamma: short or long, and the larger the job,
-    the more likely long. A time beyond the longest is drawn again, both choices.
-    """
-    share = short_share(jobs, nodes)
-    while True:
-        if draws.uniform() < share:
-            log_s = draws.gamma(jobs.short_shape, jobs.short_scale)
-        else:
-            log_s = draws.gamma(jobs.long_shape, jobs.long_scale)
-        if log_s <= longest_log_run:
-            return max(1, math.floor(math.exp(log_s) + 0.5))
-
-
-def short_share(jobs: JobClass, nodes: int) -> float:
-    """Return the share of short jobs among those of *nodes* nodes, 0 to 1."""
-    share = jobs.short_share_per_node * nodes + jobs.short_share_at_0
-    return min(1.0, max(0.0, share))
-
-
-def draw_limit_s(draws: Draws, model: WorkloadModel, run_s: int) -> int:
-    """Draw the time limit that a job of *run_s* seconds asks for.
-
-    One of the popular limits that are long enough, by popularity and closeness.
-    """
-    enough = [(limit, weight) for limit, weight in model.limits if limit >= run_s]
-    weights = [
-        weight * (run_s / limit_s) ** model.closeness for limit_s, weight in enough
-    ]
-    return enough[draw_index(draws, list(accumulate(weights)))][0]
-
-
-def user_weights(users: int) -> list[float]:
-    """Return the cumulative weights of users, the busiest first."""
-    return list(accumulate(1.0 / rank for rank in range(1, users + 1)))
-
-
-def draw_index(draws: Draws, cumulative: Sequence[float]) -> int:
-    """Draw an index with probability by *cumulative* weights."""
-    i = bisect_right(cumulative, draws.uniform() * cumulative[-1])
-    return min(i, len(cumulative) - 1)
-
-
-# ----------------------------------------------------------------------
-# The Lublin-Feitelson workload model: seeded traces for machines of any size.
-
-MONDAY_UNIX_S = 1_704_067_200.0
-"""Unix time of t = 0: Monday 2024-01-01 00:00 UTC, a fiction with a weekday."""
-
-GENERATOR_VERSION = 1
-"""Grows by one whenever a model and a seed no longer give the jobs they gave."""
-
-_COMPLETED = "1"
-"""The status of the Standard Workload Format for a job that ran to its end."""
-
-# Keys of the random streams, after the number of the class. Never renumber them:
-# every trace ever generated would change.
-_GAPS, _SIZES, _RUNS, _LIMITS, _USERS = range(5)
-
-
-@dataclass(frozen=True, slots=True)
-class _Draft:
-    """A job before calibration.
-
-    Attributes:
-        at: When it is submitted, as a share of the span, before calibration.
-        class_number: Index into the model's classes.
-    """
-
-    at: float
-    class_number: int
-    nodes: int
-    run_s: int
-    limit_s: int
-    user: int
-
-
-def generate(model: WorkloadModel) -> JobTrace:
-    """Return a trace of the jobs that *model* submits, without start times.
-
-    Jobs are drawn until they hold ``load`` times the machine's node-seconds; all
-    gaps are then stretched by one factor, so that the first job left out falls on
-    the end of the span. So the offered load is met to within the last job, and
-    the shapes of the jobs do not depend on it.
-
-    Source:
-        See ``WorkloadModel``; the calibration is ours.
-    """
-    drafts, first_left_out = _draft_enough(model)
-    cycles = [Cycle.of(jobs, model) for jobs in model.classes]
-    submitted = sorted(
-        (_submit_s(draft, cycles, model, 1 / first_left_out), i, draft)
-        for i, draft in enumerate(drafts)
-    )
-    return JobTrace(
-        source=f"lublin-{model.nodes}-nodes-seed-{model.seed}",
-        log_format="generated",
-        jobs=tuple(
-            _job(number, submit_s, draft, model)
-            for number, (submit_s, _, draft) in enumerate(submitted, start=1)
-        ),
-        units=model.nodes,
-        unix_start_s=MONDAY_UNIX_S,
-        comments=_comments(model),
-    )
-
-
-def _draft_enough(model: WorkloadModel) -> tuple[list[_Draft], float]:
-    wanted_node_s = model.load * model.nodes * model.span_s
-    streams = [_drafts(model, number) for number in range(len(model.classes))]
-    drafts: list[_Draft] = []
-    endless = heapq.merge(*streams, key=lambda draft: draft.at)
-    while wanted_node_s > 0:
-        draft = next(endless)
-        wanted_node_s -= draft.nodes * draft.run_s
-        drafts.append(draft)
-    return drafts, next(endless).at
-
-
-def _drafts(model: WorkloadModel, class_number: int) -> Iterator[_Draft]:
-    jobs = model.classes[class_number]
-    gaps, sizes, runs, limits, users = (
-        Draws(model.seed, class_number, aspect)
-        for aspect in (_GAPS, _SIZES, _RUNS, _LIMITS, _USERS)
-    )
-    span_s = Cycle.of(jobs, model).working_s(model.span_s)
-    by_user = user_weights(model.users)
-    for working_s in working_times_s(gaps, jobs, model.longest_log_gap):
-        nodes = draw_nodes(sizes, jobs, model.nodes)
-        run_s = draw_run_s(runs, jobs, nodes, longest_log_run=model.longest_log_run)
-        yield _Draft(
-            at=working_s / span_s,
-            class_number=class_number,
-            nodes=nodes,
-            run_s=run_s,
-            limit_s=draw_limit_s(limits, model, run_s),
-            user=draw_index(users, by_user) + 1,
-        )
-
-
-def _submit_s(
-    draft: _Draft, cycles: list[Cycle], model: WorkloadModel, stretch: float
-) -> int:
-    cycle = cycles[draft.class_number]
-    working_s = draft.at * stretch * cycle.working_s(model.span_s)
-    return int(min(cycle.clock_s(working_s), model.span_s - 1))
-
-
-def _job(number: int, submit_s: int, draft: _Draft, model: WorkloadModel) -> Job:
-    jobs: JobClass = model.classes[draft.class_number]
-    return Job(
-        job_id=str(number),
-        submit_s=float(submit_s),
-        start_s=None,
-        run_s=float(draft.run_s),
-        units=draft.nodes,
-        requested_s=float(draft.limit_s),
-        user=str(draft.user),
-        state=_COMPLETED,
-        swf=(("queue", float(jobs.queue)),),
-    )
-
-
-def _comments(model: WorkloadModel) -> tuple[str, ...]:
-    return (
-        "Synthetic: no machine and no person is in this log.",
-        "Model: Lublin and Feitelson 2003; limits and users as docs/generator.md says",
-        f"Generator: FreeTrain logs.generate, version {GENERATOR_VERSION}",
-        f"Seed: {model.seed}",
-        f"Offered load: {model.load:g} of {model.nodes} nodes, {model.days:g} days",
-        f"Weekend weight: {model.weekend_weight:g}",
-        *(f"Queue: {jobs.queue} {jobs.name}" for jobs in model.classes),
-    )
-
-
-# ----------------------------------------------------------------------
-# The parameters of the workload model, with their published values.
-
 _HOUR_S = 3600
 _MINUTE_S = 60
+
 _MOST_LOG_S = 700
 """The exponential of anything larger is near what a float can hold."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobClass:
-    """What one class of jobs looks like, as Lublin and Feitelson model it.
+    """The distributions of one class of jobs, as Lublin and Feitelson model it.
 
     Attributes:
         name: ``all``, ``batch`` or ``interactive``.
@@ -556,7 +172,7 @@ POPULAR_LIMITS: tuple[tuple[int, float], ...] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadModel:
-    """A machine, a span of time and what its users submit.
+    """A machine, a span of time and the jobs that its users submit.
 
     Attributes:
         nodes: The machine's size in whole nodes, 1 or more.
@@ -587,7 +203,7 @@ class WorkloadModel:
         U. Lublin and D. G. Feitelson, "The workload on parallel supercomputers:
         modeling the characteristics of rigid jobs", Journal of Parallel and
         Distributed Computing 63(11), 2003. docs/generator.md says which values
-        could be verified, and what is ours.
+        could be verified, and which are ours.
     """
 
     nodes: int
@@ -603,7 +219,7 @@ class WorkloadModel:
     users: int = 64
 
     def __post_init__(self) -> None:
-        """Refuse what no machine and no user can be."""
+        """Refuse values outside their ranges."""
         for name, good, expected in self._requirements():
             if not good:
                 raise ValueError(
@@ -640,12 +256,384 @@ class WorkloadModel:
 
 
 def _within(bound: float, least: int, most: int) -> tuple[bool, str]:
-    """Say whether *bound* leaves enough to draw: below *least*, next to nothing."""
+    """Say whether *bound* lies in the range; below *least* nearly all is redrawn."""
     return least <= bound <= most, f"{least} to {most}"
 
 
-# ----------------------------------------------------------------------
-# The sample week that ships with FreeTrain, made anew from its model.
+MONDAY_UNIX_S = 1_704_067_200.0
+"""Unix time of t = 0: Monday 2024-01-01 00:00 UTC, a fiction with a weekday."""
+
+GENERATOR_VERSION = 1
+"""Grows by one whenever a model and a seed no longer give the jobs they gave."""
+
+_COMPLETED = "1"
+"""The status of the Standard Workload Format for a job that ran to its end."""
+
+# Keys of the random streams, after the number of the class. Never renumber them:
+# every trace ever generated would change.
+_GAPS, _SIZES, _RUNS, _LIMITS, _USERS = range(5)
+
+
+def generate(model: WorkloadModel) -> JobTrace:
+    """Return a trace of the jobs that *model* submits, without start times.
+
+    Jobs are drawn until they hold ``load`` times the machine's node-seconds; all
+    gaps are then stretched by one factor, so that the first job left out falls on
+    the end of the span. So the offered load is met to within the last job, and
+    the shapes of the jobs do not depend on it.
+
+    Source:
+        See ``WorkloadModel``; the calibration is ours.
+    """
+    drafts, first_left_out = _draft_enough(model)
+    cycles = [Cycle.of(jobs, model) for jobs in model.classes]
+    submitted = sorted(
+        (_submit_s(draft, cycles, model, 1 / first_left_out), i, draft)
+        for i, draft in enumerate(drafts)
+    )
+    return JobTrace(
+        source=f"lublin-{model.nodes}-nodes-seed-{model.seed}",
+        log_format="generated",
+        jobs=tuple(
+            _job(number, submit_s, draft, model)
+            for number, (submit_s, _, draft) in enumerate(submitted, start=1)
+        ),
+        units=model.nodes,
+        unix_start_s=MONDAY_UNIX_S,
+        comments=_comments(model),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A job before calibration.
+
+    Attributes:
+        at: When it is submitted, as a share of the span, before calibration.
+        class_number: Index into the model's classes.
+    """
+
+    at: float
+    class_number: int
+    nodes: int
+    run_s: int
+    limit_s: int
+    user: int
+
+
+def _draft_enough(model: WorkloadModel) -> tuple[list[_Draft], float]:
+    wanted_node_s = model.load * model.nodes * model.span_s
+    streams = [_drafts(model, number) for number in range(len(model.classes))]
+    drafts: list[_Draft] = []
+    endless = heapq.merge(*streams, key=lambda draft: draft.at)
+    while wanted_node_s > 0:
+        draft = next(endless)
+        wanted_node_s -= draft.nodes * draft.run_s
+        drafts.append(draft)
+    return drafts, next(endless).at
+
+
+def _drafts(model: WorkloadModel, class_number: int) -> Iterator[_Draft]:
+    jobs = model.classes[class_number]
+    gaps, sizes, runs, limits, users = (
+        Draws(model.seed, class_number, aspect)
+        for aspect in (_GAPS, _SIZES, _RUNS, _LIMITS, _USERS)
+    )
+    span_s = Cycle.of(jobs, model).working_s(model.span_s)
+    by_user = user_weights(model.users)
+    for working_s in working_times_s(gaps, jobs, model.longest_log_gap):
+        nodes = draw_nodes(sizes, jobs, model.nodes)
+        run_s = draw_run_s(runs, jobs, nodes, longest_log_run=model.longest_log_run)
+        yield _Draft(
+            at=working_s / span_s,
+            class_number=class_number,
+            nodes=nodes,
+            run_s=run_s,
+            limit_s=draw_limit_s(limits, model, run_s),
+            user=draw_index(users, by_user) + 1,
+        )
+
+
+def _submit_s(
+    draft: _Draft, cycles: list[Cycle], model: WorkloadModel, stretch: float
+) -> int:
+    cycle = cycles[draft.class_number]
+    working_s = draft.at * stretch * cycle.working_s(model.span_s)
+    return int(min(cycle.clock_s(working_s), model.span_s - 1))
+
+
+def _job(number: int, submit_s: int, draft: _Draft, model: WorkloadModel) -> Job:
+    jobs: JobClass = model.classes[draft.class_number]
+    return Job(
+        job_id=str(number),
+        submit_s=float(submit_s),
+        start_s=None,
+        run_s=float(draft.run_s),
+        units=draft.nodes,
+        requested_s=float(draft.limit_s),
+        user=str(draft.user),
+        state=_COMPLETED,
+        swf=(("queue", float(jobs.queue)),),
+    )
+
+
+def _comments(model: WorkloadModel) -> tuple[str, ...]:
+    return (
+        "Synthetic: no machine and no person is in this log.",
+        "Model: Lublin and Feitelson 2003; limits and users as docs/generator.md says",
+        f"Generator: FreeTrain logs.generate, version {GENERATOR_VERSION}",
+        f"Seed: {model.seed}",
+        f"Offered load: {model.load:g} of {model.nodes} nodes, {model.days:g} days",
+        f"Weekend weight: {model.weekend_weight:g}",
+        *(f"Queue: {jobs.queue} {jobs.name}" for jobs in model.classes),
+    )
+
+
+HALF_HOUR_S = 1800
+HALF_HOURS_A_DAY = 48
+
+FIRST_HALF_HOUR = 11
+"""The model's day begins with its 11th half hour, at 05:00, the quietest one.
+
+The parameters say 11 without a unit. In half hours the shares of the day's first
+and last half hour agree within 50 % for all three published classes, as a cycle
+must; in hours they would differ by a factor of 40.
+"""
+
+
+def working_times_s(
+    draws: Draws, jobs: JobClass, longest_log_gap: float
+) -> Iterator[float]:
+    """Yield the submissions of one class without end, in working seconds.
+
+    Working seconds pass faster while many users work, see ``Cycle``. Gaps
+    between submissions have a gamma-distributed natural logarithm.
+    """
+    now = 0.0
+    while True:
+        log_gap = draws.gamma(jobs.gap_shape, jobs.gap_scale)
+        if log_gap <= longest_log_gap:
+            now += math.exp(log_gap)
+            yield now
+
+
+@dataclass(frozen=True, slots=True)
+class Cycle:
+    """The week's rhythm: how working time passes while the clock runs.
+
+    Attributes:
+        passed_s: Working seconds passed since Monday 00:00 at the end of each half
+            hour of the week, 0 first: 337 numbers. A whole week holds as many
+            working seconds as it has seconds.
+    """
+
+    passed_s: tuple[float, ...]
+
+    @classmethod
+    def of(cls, jobs: JobClass, model: WorkloadModel) -> Cycle:
+        """Return the cycle of one class of jobs."""
+        day = day_shares(jobs)
+        week = day * 5 + [share * model.weekend_weight for share in day] * 2
+        scale = len(week) * HALF_HOUR_S / math.fsum(week)
+        return cls(tuple(accumulate((w * scale for w in week), initial=0.0)))
+
+    def working_s(self, clock_s: float) -> float:
+        """Return the working seconds passed at *clock_s* seconds since Monday."""
+        weeks, rest_s = divmod(clock_s, self._week_s)
+        i = min(int(rest_s // HALF_HOUR_S), len(self.passed_s) - 2)
+        part = rest_s / HALF_HOUR_S - i
+        low, high = self.passed_s[i], self.passed_s[i + 1]
+        return weeks * self.passed_s[-1] + low + part * (high - low)
+
+    def clock_s(self, working_s: float) -> float:
+        """Return when *working_s* working seconds have passed: the inverse."""
+        weeks, rest_s = divmod(working_s, self.passed_s[-1])
+        i = min(bisect_right(self.passed_s, rest_s), len(self.passed_s) - 1) - 1
+        low, high = self.passed_s[i], self.passed_s[i + 1]
+        part = (rest_s - low) / (high - low)
+        return weeks * self._week_s + (i + part) * HALF_HOUR_S
+
+    @property
+    def _week_s(self) -> int:
+        return (len(self.passed_s) - 1) * HALF_HOUR_S
+
+
+def day_shares(jobs: JobClass) -> list[float]:
+    """Return each half hour's share of a day's submissions, midnight first."""
+    shares = [0.0] * HALF_HOURS_A_DAY
+    for i in range(FIRST_HALF_HOUR, FIRST_HALF_HOUR + HALF_HOURS_A_DAY):
+        high = gamma_cdf(jobs.day_shape, (i + 0.5) / jobs.day_scale_half_hours)
+        low = gamma_cdf(jobs.day_shape, (i - 0.5) / jobs.day_scale_half_hours)
+        shares[(i - 1) % HALF_HOURS_A_DAY] = high - low
+    total = math.fsum(shares)
+    return [share / total for share in shares]
+
+
+def gamma_cdf(shape: float, x: float) -> float:
+    """Return the probability that a gamma number of scale 1 is below *x*.
+
+    The power series of the incomplete gamma function; its terms are positive, so
+    that nothing cancels.
+
+    Source:
+        NIST Digital Library of Mathematical Functions, 8.7.1.
+    """
+    term = math.exp(shape * math.log(x) - x - math.lgamma(shape + 1.0))
+    total = 0.0
+    n = 0
+    while term > total * 1e-17:
+        total += term
+        n += 1
+        term *= x / (shape + n)
+    return total
+
+
+def draw_nodes(draws: Draws, jobs: JobClass, machine_nodes: int) -> int:
+    """Draw a job's size: 1 to *machine_nodes* whole nodes.
+
+    A job is serial, or its log2 size comes from a two-stage uniform distribution;
+    most sizes are then rounded to a power of two, the others to a whole node.
+    """
+    high = math.log2(machine_nodes) - jobs.high_below_machine_log2
+    if draws.uniform() < jobs.serial_share or high < jobs.low_log2_nodes:
+        return 1
+    log2_nodes = draw_two_stage(draws, jobs, high)
+    if draws.uniform() < jobs.power_share:
+        largest_power = machine_nodes.bit_length() - 1
+        return int(math.exp2(min(math.floor(log2_nodes + 0.5), largest_power)))
+    return min(math.floor(math.exp2(log2_nodes) + 0.5), machine_nodes)
+
+
+def draw_two_stage(draws: Draws, jobs: JobClass, high: float) -> float:
+    """Draw from two uniform stages that meet at ``two_stage_middle``."""
+    middle = two_stage_middle(jobs, high)
+    if draws.uniform() < jobs.low_stage_share:
+        return jobs.low_log2_nodes + draws.uniform() * (middle - jobs.low_log2_nodes)
+    return middle + draws.uniform() * (high - middle)
+
+
+def two_stage_middle(jobs: JobClass, high: float) -> float:
+    """Return the log2 size where the stages meet.
+
+    On a machine so small that it would lie below the smallest parallel job (under
+    ten nodes), it is half-way between the smallest and the largest.
+    """
+    middle = high - jobs.middle_below_high_log2
+    if middle >= jobs.low_log2_nodes:
+        return middle
+    return (jobs.low_log2_nodes + high) / 2
+
+
+def draw_run_s(
+    draws: Draws, jobs: JobClass, nodes: int, *, longest_log_run: float
+) -> int:
+    """Draw the run time of a job of *nodes* nodes, in whole seconds, 1 or more.
+
+    The natural logarithm is hyper-gamma: short or long, and the larger the job,
+    the more likely long. A time beyond the longest is drawn again, both choices.
+    """
+    share = short_share(jobs, nodes)
+    while True:
+        if draws.uniform() < share:
+            log_s = draws.gamma(jobs.short_shape, jobs.short_scale)
+        else:
+            log_s = draws.gamma(jobs.long_shape, jobs.long_scale)
+        if log_s <= longest_log_run:
+            return max(1, math.floor(math.exp(log_s) + 0.5))
+
+
+def short_share(jobs: JobClass, nodes: int) -> float:
+    """Return the share of short jobs among those of *nodes* nodes, 0 to 1."""
+    share = jobs.short_share_per_node * nodes + jobs.short_share_at_0
+    return min(1.0, max(0.0, share))
+
+
+def draw_limit_s(draws: Draws, model: WorkloadModel, run_s: int) -> int:
+    """Draw the time limit that a job of *run_s* seconds asks for.
+
+    One of the popular limits that are long enough, by popularity and closeness.
+    """
+    enough = [(limit, weight) for limit, weight in model.limits if limit >= run_s]
+    weights = [
+        weight * (run_s / limit_s) ** model.closeness for limit_s, weight in enough
+    ]
+    return enough[draw_index(draws, list(accumulate(weights)))][0]
+
+
+def user_weights(users: int) -> list[float]:
+    """Return the cumulative weights of users, the busiest first."""
+    return list(accumulate(1.0 / rank for rank in range(1, users + 1)))
+
+
+def draw_index(draws: Draws, cumulative: Sequence[float]) -> int:
+    """Draw an index with probability by *cumulative* weights."""
+    i = bisect_right(cumulative, draws.uniform() * cumulative[-1])
+    return min(i, len(cumulative) - 1)
+
+
+BLOCK = 1024
+"""Raw numbers fetched at once; it changes the speed, never the numbers."""
+
+
+class Draws:
+    """One stream of random numbers, named by a seed and a key.
+
+    NumPy promises that the raw words of ``PCG64`` and the seeding by
+    ``SeedSequence`` stay as they are, and does not promise it for the
+    distributions of ``Generator`` (NEP 19). So everything here is made from raw
+    words. What is left to the platform is the last bit of ``log`` and ``exp``.
+
+    Streams with different keys are independent: a longer trace, or another
+    parameter of one aspect, leaves the numbers of the other aspects alone.
+    """
+
+    __slots__ = ("_bits", "_block", "_next")
+
+    def __init__(self, seed: int, *key: int) -> None:
+        self._bits = PCG64(SeedSequence(seed, spawn_key=key))
+        self._block: list[int] = []
+        self._next = 0
+
+    def uniform(self) -> float:
+        """Return a number in [0, 1), a multiple of 2**-53."""
+        if self._next == len(self._block):
+            self._block = self._bits.random_raw(BLOCK).tolist()
+            self._next = 0
+        word = self._block[self._next]
+        self._next += 1
+        return (word >> 11) * 2.0**-53
+
+    def normal(self) -> float:
+        """Return a standard normal number (polar method, Marsaglia and Bray 1964)."""
+        while True:
+            x = 2.0 * self.uniform() - 1.0
+            y = 2.0 * self.uniform() - 1.0
+            square = x * x + y * y
+            if 0.0 < square < 1.0:
+                return x * math.sqrt(-2.0 * math.log(square) / square)
+
+    def gamma(self, shape: float, scale: float) -> float:
+        """Return a gamma number with mean ``shape * scale``.
+
+        Args:
+            shape: 1 or more; every shape of the workload model is.
+            scale: Above 0, in the unit of the answer.
+
+        Source:
+            Marsaglia and Tsang, "A simple method for generating gamma
+            variables", ACM TOMS 26(3), 2000.
+        """
+        d = shape - 1.0 / 3.0
+        c = 1.0 / math.sqrt(9.0 * d)
+        while True:
+            x = self.normal()
+            v = (1.0 + c * x) ** 3
+            if v <= 0.0:
+                continue
+            u = 1.0 - self.uniform()  # (0, 1], so that its logarithm exists
+            if math.log(u) < 0.5 * x * x + d * (1.0 - v + math.log(v)):
+                return d * v * scale
+
 
 SAMPLE_MODEL = WorkloadModel(
     nodes=512,

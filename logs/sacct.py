@@ -195,7 +195,7 @@ class SacctRecord(NamedTuple):
 
     Attributes:
         job: The job, its times in Unix time.
-        running: Whether it still runs, and nothing tells for how long; then its
+        running: Whether it still runs, for an unknown time so far; then its
             ``run_s`` is 0.
         seen_s: The latest time that the line mentions.
     """

@@ -1,4 +1,4 @@
-"""What a scheduling researcher wants to know of a log first."""
+"""A log in figures: sizes, run times, waits, use of the machine, holes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from logs.trace import Trace
 
 LONG_HOLE_S = 600.0
-"""From here on a hole is long: rescaling into it has surely paid."""
+"""From this length on a hole is long: rescaling into it surely pays."""
 
 LOW_USE = 0.5
 """Up to this share of the machine in use, something keeps it from working: an
@@ -52,13 +52,12 @@ class JobSummary:
         log_format: What it was recognised as.
         unix_start_s: Unix time of t = 0, or None.
         skipped_lines: Bad lines that were tolerated.
-        jobs: Jobs in the log.
         never_ran_jobs: Those without a start and without a run time.
         without_start_jobs: Those that ran, but the log does not tell when.
         without_limit_jobs: Those that asked for no time limit, or none is known.
         over_limit_jobs: Those that ran for longer than they asked for.
         oversized_jobs: Those larger than the machine.
-        users: Users that the log tells apart.
+        users: Distinct users.
         machine_units: The machine's size in allocation units.
         units_per_node: Units that make up a node.
         machine_nodes: The machine's size in nodes, parts counted as whole ones.
@@ -117,7 +116,7 @@ class IdleSummary:
         log_format: ``fragments``.
         unix_start_s: Unix time of t = 0, or None.
         skipped_lines: Bad lines that were tolerated.
-        machine_nodes: Nodes of the machine, as far as the log tells.
+        machine_nodes: Nodes of the machine, as far as the log says.
         ever_idle_nodes: Nodes that were idle at some time.
         span_s: From t = 0 to the last end.
         holes: Idle intervals.
@@ -208,7 +207,7 @@ def _summarise_jobs(trace: JobTrace) -> JobSummary:
 
 
 class _Use:
-    """What the jobs with a start held, in allocation units."""
+    """Integrals over time of what the jobs with a start held, in allocation units."""
 
     def __init__(self, trace: JobTrace) -> None:
         steps = list(levels(trace.jobs))
@@ -279,5 +278,5 @@ def _idle_levels(trace: IdleTrace) -> tuple[NDArray[np.int64], NDArray[np.float6
 
 
 def _ratio(part: float, whole: float) -> float:
-    """Return *part* / *whole*, 0 where there is nothing to share."""
+    """Return *part* / *whole*, 0 where *whole* is 0."""
     return part / whole if whole else 0.0

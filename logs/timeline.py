@@ -24,12 +24,7 @@ UnitSet = int
 
 
 class Units:
-    """The units 0 .. count - 1 of one machine.
-
-    Attributes:
-        count: How many there are.
-        every: The set of all of them.
-    """
+    """The units 0 .. count - 1 of one machine; ``every`` is the set of all of them."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -46,7 +41,7 @@ class Units:
         if count < 1:
             return 0
         last, rest, wanted = 0, among, count
-        # Where the wanted-th unit is, by halves: each look is at half of the last.
+        # Bisect for the wanted-th unit: each step looks at half of the last.
         for width, low in self._halves:
             below = rest & low
             found = below.bit_count()
@@ -79,11 +74,11 @@ _BITS = tuple(tuple(k for k in range(8) if byte >> k & 1) for byte in range(256)
 
 
 class Gap(NamedTuple):
-    """A place for a job.
+    """A place for a job on a timeline.
 
     Attributes:
-        at: Number of the stretch it starts in; 0 is now.
-        end_slot: The first slot it leaves free again.
+        at: Index of the step it starts in; 0 is now.
+        end_slot: The first slot after the job.
         units: Every unit that is free throughout.
     """
 
@@ -93,15 +88,16 @@ class Gap(NamedTuple):
 
 
 class Timeline:
-    """The free units from now to the end of time, stretch by stretch.
+    """The free units from now to the end of time, as a step function.
 
-    Slot k begins at k × resolution. Running jobs hold their units to the end of
-    the slot in which their request ends, and one that is past its request to the
-    end of the present slot. The last stretch has everything free.
+    Slot k begins at k × resolution. A step is a run of slots with the same free units.
+    Running jobs hold their units to the end of the slot in which their request ends;
+    a job that is past its request, to the end of the present slot. In the last step
+    everything is free.
 
     Args:
         now_s: The moment.
-        free: Units that nobody holds now.
+        free: Units that no job holds now.
         ends: When running jobs are expected to end, each with its units.
         resolution_s: Length of a slot.
     """
@@ -130,7 +126,7 @@ class Timeline:
         return self.starts_s(1) if len(self._slots) > 1 else math.inf
 
     def starts_s(self, at: int) -> float:
-        """Return when stretch *at* begins."""
+        """Return when step *at* begins."""
         return self._slots[at] * self._resolution_s
 
     def find(self, size: int, request_s: float, *, now_s: float) -> Gap:
@@ -158,9 +154,9 @@ class Timeline:
         """Take *units* of *gap* for as long as it lasts."""
         end = self._cut(gap.end_slot)
         size = units.bit_count()
-        for stretch in range(gap.at, end):
-            self._free[stretch] ^= units
-            self._counts[stretch] -= size
+        for step in range(gap.at, end):
+            self._free[step] ^= units
+            self._counts[step] -= size
 
     def _first_worth_trying(self, size: int, request_s: float) -> int:
         # Bookings only take units away, so nothing fits earlier than a job that
@@ -202,13 +198,13 @@ class Timeline:
 
 
 class Need(NamedTuple):
-    """What a job needs.
+    """The units that a job needs.
 
     Attributes:
-        size: How many units.
+        size: How many.
         request_s: For how long.
         among: Units that suit it.
-        must: Those of them that it insists on.
+        must: Those of them that it requires.
     """
 
     size: int
@@ -222,17 +218,17 @@ class Need(NamedTuple):
 
 
 class Agenda(Timeline):
-    """The free units from now to the end of time, for a job at a time.
+    """A timeline for jobs that not every unit suits, quick for those that start now.
 
-    Whoever starts now takes units for a while from now on. Stretch by stretch that is
-    only written down when somebody asks for a later start.
+    A job that starts now takes units from now on for a while. The steps are changed
+    for it only once a later start is asked for.
 
     Args:
         now_s: The moment.
-        free: Units that nobody holds now.
+        free: Units that no job holds now.
         ends: When running jobs are expected to end, each with its units.
-        closed: From when on nobody may have some units, each with these; the slot in
-            which that time lies is still open.
+        closed: From when on no job may have some units, each time with these; the
+            slot in which the time lies is still open.
         resolution_s: Length of a slot.
     """
 
@@ -260,7 +256,7 @@ class Agenda(Timeline):
 
     def earliest(self, need: Need) -> Gap | None:
         """Return the earliest place where *need* is met; None for never."""
-        self._write_down()
+        self._apply_starts()
         at = 0
         while at < len(self._slots):
             end_slot = self._end_slot(at, need.request_s, self._now_s)
@@ -282,10 +278,10 @@ class Agenda(Timeline):
             super().book(gap, units)
 
     def _first(self, at: int, need: Need) -> int:
-        """Return from which stretch on, after *at*, enough is free to begin with.
+        """Return the first step from *at* on in which enough is free to begin with.
 
-        The next at which somebody takes units at the latest: until then more and more
-        is free.
+        At the latest the next step in which a booked job takes units: until then more
+        and more is free.
         """
         until = bisect_left(self._slots, self._later.next_after(self._slots[at]))
         return at + bisect_left(
@@ -294,8 +290,8 @@ class Agenda(Timeline):
             key=lambda free: need.is_met_by(free & need.among),
         )
 
-    def _write_down(self) -> None:
-        """Take from each stretch what those hold that have started."""
+    def _apply_starts(self) -> None:
+        """Take the units of the jobs that have started from the steps."""
         begun = sorted(self._begun.items())
         ends = [0, *(self._cut(slot) for slot, _ in begun)]
         held = 0
@@ -304,13 +300,13 @@ class Agenda(Timeline):
         ):
             held |= units
             size = held.bit_count()
-            for stretch in range(start, end):
-                self._free[stretch] ^= held
-                self._counts[stretch] -= size
+            for step in range(start, end):
+                self._free[step] ^= held
+                self._counts[step] -= size
         self._begun.clear()
 
     def _close(self, closed: Iterable[tuple[float, UnitSet]]) -> None:
-        """Take units for ever from the slot on in which a time lies, or begins."""
+        """Take units for ever, from the slot on in which a time lies or begins."""
         from_slot: dict[int, UnitSet] = {}
         for from_s, units in closed:
             slot = self._slot(max(from_s, self._now_s))
@@ -318,31 +314,31 @@ class Agenda(Timeline):
         for slot in sorted(from_slot):
             self._later.add(slot, from_slot[slot])
             self._cut(slot)
-        for stretch, slot in enumerate(self._slots if from_slot else ()):
-            self._free[stretch] &= ~self._later.before(slot + 1)
-            self._counts[stretch] = self._free[stretch].bit_count()
+        for step, slot in enumerate(self._slots if from_slot else ()):
+            self._free[step] &= ~self._later.before(slot + 1)
+            self._counts[step] = self._free[step].bit_count()
 
 
 class _Later:
-    """Units that somebody has from some slot on, whoever has them before."""
+    """Units that are taken from some later slot on."""
 
     def __init__(self) -> None:
         self._slots: list[int] = []
         self._units: list[UnitSet] = []
-        self._so_far: list[UnitSet] = []  # also those of earlier slots
+        self._so_far: list[UnitSet] = []  # with those of earlier slots
 
     def next_after(self, slot: int) -> float:
-        """Return from which slot on somebody has units next, else inf."""
+        """Return the next slot after *slot* from which units are taken, else inf."""
         place = bisect_right(self._slots, slot)
         return self._slots[place] if place < len(self._slots) else math.inf
 
     def before(self, slot: int) -> UnitSet:
-        """Return what somebody has from a slot before *slot* on."""
+        """Return the units taken from a slot before *slot* on."""
         place = bisect_left(self._slots, slot)
         return self._so_far[place - 1] if place else 0
 
     def between(self, first: int, end: int) -> UnitSet:
-        """Return what somebody has from a slot on that is in *first* .. *end* - 1."""
+        """Return the units taken from a slot on that is in *first* .. *end* - 1."""
         units = 0
         start = bisect_left(self._slots, first)
         for place in range(start, bisect_left(self._slots, end)):
@@ -350,7 +346,7 @@ class _Later:
         return units
 
     def add(self, slot: int, units: UnitSet) -> None:
-        """Let somebody have *units* from *slot* on."""
+        """Take *units* from *slot* on."""
         place = bisect_left(self._slots, slot)
         if place == len(self._slots) or self._slots[place] != slot:
             self._slots.insert(place, slot)

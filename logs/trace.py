@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 NO_VALUE = -1
-"""What the Standard Workload Format writes where it knows nothing."""
+"""Written for an unknown value in the Standard Workload Format and in CSV logs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +29,17 @@ class Job:
         job_id: The log's own name of the job, unique in the trace.
         submit_s: When it was submitted.
         start_s: When it started, or None where it never did (or the log does
-            not tell).
+            not say).
         run_s: How long it ran, 0 or more.
-        units: What it was given, in the log's allocation units: whole nodes, or
-            processors where the log counts those (``JobTrace.units_per_node``).
+        units: Its size in the log's allocation units: whole nodes, or processors
+            where the log counts those (``JobTrace.units_per_node``).
         requested_s: The time limit it asked for, or None for no limit or none
             known.
-        user: Who submitted it, empty where the log does not tell.
-        partition: Partition or queue, empty where the log does not tell.
+        user: Empty where the log does not say.
+        partition: Partition or queue, empty where the log does not say.
         state: The final state in the log's own words, empty where unknown.
-        priority: Slurm's priority, or None where the log does not tell.
-        nodes: Names of the nodes it ran on, empty where the log does not tell.
+        priority: Slurm's priority, or None where the log does not say.
+        nodes: Names of the nodes it ran on, empty where the log does not say.
         swf: Standard Workload Format fields that no other attribute carries,
             by field name; absent fields are ``NO_VALUE``.
     """
@@ -64,12 +64,12 @@ class JobTrace:
 
     Attributes:
         source: The file, as the user named it.
-        log_format: What it was recognised as: ``swf``, ``sacct``, ``jobs-csv``.
+        log_format: Name of its format: ``swf``, ``sacct``, ``jobs-csv``.
         jobs: By submission, then in the log's own order.
         units: The machine's size in allocation units: the header's, else the
             largest that the jobs ever held at once.
         units_per_node: Units that make up one node; 1 where the log counts nodes.
-        unix_start_s: Unix time of t = 0, or None where the log does not tell.
+        unix_start_s: Unix time of t = 0, or None where the log does not say.
         comments: Header comments, in order, without their comment mark.
         skipped_lines: Bad lines that were tolerated.
     """
@@ -86,7 +86,7 @@ class JobTrace:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IdleTrace:
-    """A log of idle intervals: node × from when until when.
+    """A log of idle intervals, each of one node.
 
     The three arrays have one entry an interval, ordered by start, then node.
     No node is idle twice at once; intervals of a node may touch.
@@ -98,7 +98,7 @@ class IdleTrace:
         node: Index into ``node_names``, int32.
         start_s: First idle second, float64.
         end_s: First second the node is taken again, float64, above ``start_s``.
-        unix_start_s: Unix time of t = 0, or None where the log does not tell.
+        unix_start_s: Unix time of t = 0, or None where the log does not say.
         comments: Header comments, in order, without their comment mark.
         skipped_lines: Bad lines that were tolerated.
     """
@@ -128,7 +128,7 @@ class UnreadableLogError(LogError):
         path: The file, as the user named it.
         line_number: Line from 1, or None where the whole file is meant.
         field: The field's name, or None where the whole line is meant.
-        why: What was found and what was expected.
+        why: What was found, and what was expected.
         can_skip: Whether only this one line is bad, so that a reader that
             tolerates one more bad line would go on.
     """
@@ -182,7 +182,7 @@ def peak_units(jobs: Iterable[Job]) -> int:
 def machine_units(stated: int | None, jobs: tuple[Job, ...]) -> int:
     """Return the machine's size: as *stated*, else the most ever held at once.
 
-    Where no job has a start, the largest job is all there is to go by.
+    Where no job has a start, it is the size of the largest job.
     """
     if stated:
         return stated
@@ -192,7 +192,7 @@ def machine_units(stated: int | None, jobs: tuple[Job, ...]) -> int:
 _RUNS_OF_DIGITS = re.compile(r"(\d+)", re.ASCII)
 
 NaturalKey = tuple[list[tuple[int, str]], str]
-"""Sorts names of nodes as Slurm has them in line."""
+"""Sorts names of nodes as Slurm orders them."""
 
 
 def natural_key(name: str) -> NaturalKey:

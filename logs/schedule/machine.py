@@ -1,4 +1,8 @@
-"""The machine as a scheduler sees it: free units, running jobs, the queue."""
+"""The machine that schedules are made on: its nodes, running jobs and queue.
+
+``Machine`` is what a ``Placer``, one way to schedule, sees and drives. ``Guests`` use
+units that no job holds, as FreeTrain's leases do, without the placer seeing them.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +95,7 @@ class Running:
     Attributes:
         job: Its index; below 0 for a lease.
         start_s: When it started, or starts once guests have left its units.
-        end_s: When it will really end; no scheduler may look at it.
+        end_s: When it really ends; no scheduler may look at it.
         expected_end_s: When its request ends, which may lie in the past.
         units: What it holds.
     """
@@ -131,7 +135,7 @@ class Machine:
         size: Units that each job needs, by index.
         request_s: Run time that each job's plan is made with, by index: its
             request, or its true run time where it asked for nothing.
-        guests: Who uses units that no job holds.
+        guests: Use units that no job holds.
     """
 
     def __init__(self, jobs: Sequence[Job], units: Units) -> None:
@@ -239,7 +243,7 @@ class Placer(Protocol):
 
     @property
     def wakes_s(self) -> float:
-        """When it wants to be called again though nothing happens, else inf."""
+        """When it is to be called again even if nothing happens, else inf."""
         ...
 
     def arrives_s(self, job: Job) -> float:
@@ -251,7 +255,13 @@ class Placer(Protocol):
         ...
 
     def place(self, machine: Machine, *, ended: bool, arrived: bool) -> None:
-        """Start what can start now; told whether jobs ended or arrived now."""
+        """Start the jobs that can start now.
+
+        Args:
+            machine: The machine.
+            ended: Whether jobs ended, or leases began or ended, just now.
+            arrived: Whether jobs arrived just now.
+        """
         ...
 
     def anew(self, wakes_s: float) -> Placer:
@@ -282,9 +292,9 @@ class Guests(Protocol):
 
 
 class NoGuests:
-    """Nobody."""
+    """No guests at all."""
 
     def leave(self, job: int, units: UnitSet, now_s: float) -> float:
-        """Return 0: there is nobody to wait for."""
+        """Return 0: there is no guest to wait for."""
         del job, units, now_s
         return 0.0

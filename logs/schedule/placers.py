@@ -42,11 +42,11 @@ class RecordedPlacer:
         return job.start_s
 
     def rank(self, job: Job) -> float:
-        """Jobs of zero run time come last: they must take units from nobody."""
+        """Jobs of zero run time come last: they must not take another's units."""
         return 1.0 if job.run_s == 0 else 0.0
 
     def place(self, machine: Machine, *, ended: bool, arrived: bool) -> None:
-        """Start everything that arrived, with what is free of what it needs."""
+        """Start every job that arrived, on the free units among those it needs."""
         del ended, arrived
         for job in tuple(machine.waiting):
             machine.start(job, self._pick(machine, job))
@@ -78,7 +78,7 @@ class EasyPlacer:
         return job.submit_s
 
     def rank(self, job: Job) -> float:
-        """First come, first served: nobody ranks before another."""
+        """First come, first served: all jobs rank alike."""
         del job
         return 0.0
 
@@ -100,7 +100,7 @@ class EasyPlacer:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """What the head of the queue is promised.
+    """The place that is promised to the head of the queue.
 
     Attributes:
         shadow_s: The earliest time at which enough units are free for it, if
@@ -180,7 +180,7 @@ class SlurmParameters:
     bf_max_job_test: int = 500
 
     def __post_init__(self) -> None:
-        """Refuse what would make no progress.
+        """Refuse values that would make no progress.
 
         Raises:
             ValueError: A parameter is not a finite number above 0.
@@ -196,7 +196,7 @@ class SlurmPlacer:
 
     A cycle is due at the first multiple of ``bf_interval`` at or after a change,
     and where a running job outlives the slot the plan expected it to end by.
-    In between nothing could come out differently, so the plan stands.
+    In between the plan could not come out differently, so it stands.
     """
 
     def __init__(self, parameters: SlurmParameters) -> None:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class Method(StrEnum):
-    """How jobs get their places."""
+    """How jobs get their places; the values of ``--schedule``."""
 
     RECORDED = "recorded"
     EASY = "easy"
@@ -61,7 +61,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A job that was left out, which nobody waited for.
+    """A job that was left out of the schedule.
 
     Attributes:
         job: Its index in the trace.
@@ -83,9 +83,9 @@ class Schedule:
         placed: Every job that ran, in the order of starting; ``job`` is its
             index in ``trace.jobs``.
         refused: The jobs that did not, by index.
-        over_commitment: What the log's jobs held beyond the machine; nothing
+        over_commitment: How much the log's jobs held beyond the machine; nothing
             under the simulated schedulers.
-        planned: What was known to be planned for idle nodes, and when; nothing
+        planned: The planned starts on idle nodes, as known at any time; none
             under ``recorded``.
     """
 
@@ -215,7 +215,7 @@ def _reason(job: Job, method: Method, layout: Layout) -> Reason | None:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What happened at one time, and what an onlooker sees afterwards.
+    """The events of one time, and what can be seen of the machine afterwards.
 
     Attributes:
         time_s: The time. Two moments may share it: a job of zero run time ends
@@ -226,7 +226,7 @@ class Moment:
         waiting: Length of the queue afterwards.
         free: Units that no job holds afterwards.
         plan: The scheduler's plan for the waiting jobs afterwards.
-        put_off: Jobs that did not start, and would have, were nothing leased then.
+        put_off: Jobs that would have started then without any lease, and did not.
     """
 
     time_s: float
@@ -273,10 +273,10 @@ class Simulation:
             yield moment
 
     def branch(self, guests: Guests | None = None) -> Simulation:
-        """Return one that goes its own way from here, with *guests* on the machine."""
+        """Return a copy that goes on by itself, with *guests* on the machine."""
         shared = {id(self._machine.jobs): self._machine.jobs}
         other = copy.deepcopy(self, shared)
-        other._machine.guests = guests or NoGuests()  # noqa: SLF001 - one of us
+        other._machine.guests = guests or NoGuests()  # noqa: SLF001 - the same class
         return other
 
     def step(self) -> Moment | None:
@@ -291,10 +291,10 @@ class Simulation:
         return self._pass(ended, arrived, changed=bool(ended))
 
     def lease(self, units: UnitSet, *, until_s: float, now_s: float) -> Moment:
-        """Let somebody hold *units*, all free, as a job that asked for so long.
+        """Lease *units*, all free, as a job that asked for them until *until_s*.
 
         Not before the last moment, and not after the next. They are held until
-        `release`, whatever was asked for. The placer makes a pass.
+        `release`, even beyond *until_s*. The placer makes a pass.
         """
         self._machine.now_s = now_s
         self._machine.lease(units, until_s)
@@ -370,15 +370,15 @@ Promises = tuple[tuple[float, UnitSet], ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlannedStarts:
-    """When the idle nodes were planned to be taken, as it was seen.
+    """When idle nodes were planned to be taken, as could be seen at any time.
 
     Only changes are kept, and only for units that were idle: a year of Theta
     under ``slurm`` takes tens of megabytes.
 
     Attributes:
         layout: The machine.
-        times_s: When what was seen changed, strictly ascending.
-        promises: What was seen from then on, one entry a time.
+        times_s: When the plan that could be seen changed, strictly ascending.
+        promises: The plan from then on, one entry a time.
     """
 
     layout: Layout
@@ -406,7 +406,7 @@ class PlannedStarts:
 
 
 class PlanWatcher:
-    """Collects, moment by moment, what an onlooker sees planned."""
+    """Collects, moment by moment, the plans that can be seen."""
 
     def __init__(self) -> None:
         self._times_s: list[float] = []
@@ -415,7 +415,7 @@ class PlanWatcher:
         self._free: UnitSet = 0
 
     def watch(self, moment: Moment) -> None:
-        """Take in *moment*."""
+        """Note the plan of *moment*."""
         if moment.plan is self._plan and moment.free == self._free:
             return
         self._plan, self._free = moment.plan, moment.free
@@ -450,8 +450,8 @@ def _promises(moment: Moment) -> Promises:
 class OverCommitment:
     """Where a log's jobs hold more than the machine has.
 
-    A job gets what is free of what it needs; the rest is counted here. Jobs of
-    zero run time are left out.
+    A job gets the free units among those it needs; the missing ones are counted here.
+    Jobs of zero run time are left out.
 
     Attributes:
         jobs: Jobs that got fewer units than they held in the log.
@@ -467,7 +467,7 @@ class OverCommitment:
 
 
 def find_over_commitment(trace: JobTrace, placed: Iterable[Running]) -> OverCommitment:
-    """Return what *placed* lacks of what *trace*'s jobs held."""
+    """Return how much less *placed* holds than *trace*'s jobs held."""
     lacking = [
         (job, trace.jobs[job.job].units - job.units.bit_count())
         for job in placed
@@ -545,8 +545,8 @@ def _free_units(schedule: Schedule) -> Iterator[tuple[float, UnitSet]]:
     free = (1 << schedule.layout.units) - 1
     for time_s, together in groupby(changes, key=lambda change: change[0]):
         for _, units in together:
-            # Taken or given back: which one does not matter, nor the order, since
-            # every unit ends up as often changed as it changed hands.
+            # Taking and giving back are one operation, whose order does not matter:
+            # every unit is flipped as often as it changed hands.
             free ^= units
         yield time_s, free
 
