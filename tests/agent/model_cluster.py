@@ -1,30 +1,30 @@
-"""Leases, agents and worlds in one made-up world with a clock of its own.
+"""Leases, agents, files and worlds in one made-up world with a clock of its own.
 
 The agents are the real ones; only files, processes, Slurm and time are made up.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import signal
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from freetrain.agent.agent import Agent, OwnLease
+from freetrain.agent.board import Board
 from freetrain.agent.environment import Environment
 from freetrain.agent.marks import Mark, MarkedProcess
 from freetrain.agent.observation import Patience
 from freetrain.broker.lease import LeaseKey
 from freetrain.config.job import Nodes, Stop, TrainerJob
-from freetrain.state.files import BROKER, AgentState, Assigned, Member
-from tests.agent.model_board import ModelBoard
-from tests.agent.model_spare import ModelSpare
-from tests.agent.model_world import ModelWorld
+from freetrain.state.files import BROKER, AgentState, Assigned, Ended, Member
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from signal import Signals
 
-    from freetrain.agent.board import Board
+    from freetrain.state.files import Ending, Heartbeat
+
 
 STEP_S = 0.1
 TRAINER = "t"
@@ -42,19 +42,282 @@ def a_job(name: str = TRAINER) -> TrainerJob:
     )
 
 
+def training_on(
+    nodes: int, *, more: int = 0, job: TrainerJob | None = None
+) -> tuple[ModelCluster, list[LeaseKey]]:
+    """Return a world whose trainer trains on *nodes*, and its and *more* leases."""
+    cluster = ModelCluster()
+    cluster.add_trainer(job)
+    keys = [cluster.add_lease() for _ in range(nodes + more)]
+    cluster.assign(*keys[:nodes])
+    cluster.run_until(lambda: cluster.training() == [1])
+    return cluster, keys
+
+
+@dataclass(slots=True)
+class ModelBoard(Board):
+    """Holds what files would hold, by trainer and generation."""
+
+    jobs: dict[str, TrainerJob] = field(default_factory=dict)
+    made: dict[tuple[str, int], Assigned] = field(default_factory=dict)
+    over: dict[tuple[str, int], Ending] = field(default_factory=dict)
+    told: set[tuple[str, int, LeaseKey]] = field(default_factory=set)
+    ready: set[tuple[str, int]] = field(default_factory=set)
+    begun: set[tuple[str, int]] = field(default_factory=set)
+    stops: set[tuple[str, int]] = field(default_factory=set)
+    outcomes: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict)
+    committed: dict[str, int] = field(default_factory=dict)
+    beats: dict[LeaseKey, Heartbeat] = field(default_factory=dict)
+    done: set[str] = field(default_factory=set)
+    spares: dict[LeaseKey, str] = field(default_factory=dict)
+
+    def trainers(self) -> tuple[str, ...]:
+        return tuple(sorted(self.jobs))
+
+    def generations(self, trainer: str) -> tuple[int, ...]:
+        return tuple(sorted(g for name, g in self.made if name == trainer))
+
+    def assigned(self, trainer: str, generation: int) -> Assigned:
+        if (trainer, generation) not in self.made:
+            raise FileNotFoundError(generation)
+        return self.made[trainer, generation]
+
+    def endings(self, trainer: str) -> frozenset[int]:
+        return frozenset(g for name, g in self.over if name == trainer)
+
+    def ending(self, trainer: str, generation: int) -> Ending:
+        return self.over[trainer, generation]
+
+    def notices(self, trainer: str) -> frozenset[tuple[int, LeaseKey]]:
+        return frozenset((g, key) for name, g, key in self.told if name == trainer)
+
+    def job(self, trainer: str) -> TrainerJob:
+        return self.jobs[trainer]
+
+    def outcome(self, trainer: str, generation: int) -> str:
+        return self.outcomes.get((trainer, generation), ("", 0))[0]
+
+    def is_ready(self, trainer: str, generation: int) -> bool:
+        return (trainer, generation) in self.ready
+
+    def has_begun(self, trainer: str, generation: int) -> bool:
+        return (trainer, generation) in self.begun | self.ready
+
+    def is_stop_requested(self, trainer: str, generation: int) -> bool:
+        return (trainer, generation) in self.stops
+
+    def heartbeat(self, lease: LeaseKey) -> Heartbeat | None:
+        return self.beats.get(lease)
+
+    def spare_of(self, lease: LeaseKey) -> str:
+        return self.spares.get(lease, "")
+
+    def announce_spare(self, lease: LeaseKey, trainer: str) -> None:
+        self.spares[lease] = trainer
+
+    def is_done(self, trainer: str, *, running_s: float) -> bool:
+        del running_s
+        return trainer in self.done
+
+    def propose(self, assigned: Assigned) -> bool:
+        where = (assigned.trainer, assigned.generation)
+        return self.made.setdefault(where, assigned) is assigned
+
+    def write_ending(self, trainer: str, ending: Ending) -> bool:
+        return self.over.setdefault((trainer, ending.generation), ending) is ending
+
+    def with_outcome(self, trainer: str, ending: Ending) -> Ending:
+        said = self.outcomes.get((trainer, ending.generation))
+        if said is None:
+            return replace(ending, committed_step=self.committed.get(trainer, 0))
+        return replace(ending, ended=Ended(said[0]), committed_step=said[1])
+
+    def write_notice(self, trainer: str, generation: int, lease: LeaseKey) -> None:
+        self.told.add((trainer, generation, lease))
+
+    def request_stop(self, trainer: str, generation: int) -> None:
+        self.stops.add((trainer, generation))
+
+    def write_heartbeat(self, lease: LeaseKey, beat: Heartbeat) -> None:
+        self.beats[lease] = beat
+
+
+START_S = 0.6
+STOP_S = 0.3
+DIE_S = 1.0
+
+
+@dataclass(slots=True)
+class ModelWorld:
+    """One generation's processes: a launcher with the head, a rank on each node.
+
+    Attributes:
+        members: Its leases, the head first.
+        ranks: Nodes that still have a process of it.
+        frozen: Nodes whose process is stopped.
+        began: Whether it claimed its generation and trained.
+        fails_s: After which time of training it fails by itself.
+        hangs: Whether it never begins.
+    """
+
+    cluster: ModelCluster
+    where: tuple[str, int]
+    members: tuple[LeaseKey, ...]
+    after: int | None
+    elastic: bool = True
+    ranks: set[LeaseKey] = field(default_factory=set)
+    frozen: set[LeaseKey] = field(default_factory=set)
+    began: bool = False
+    exit_code: int | None = None
+    ignores_stop: bool = False
+    fails_s: float = 1e9
+    hangs: bool = False
+    is_forked: bool = False
+    pid: int = 1
+    _started_s: float = 0.0
+    _asked_s: float | None = None
+    _broken_s: float | None = None
+    _trained_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.ranks = {m for m in self.members if self.cluster.leases[m].is_alive}
+        self._started_s = self.cluster.now_s
+        if len(self.ranks) < len(self.members):
+            self._broken_s = self.cluster.now_s
+
+    @property
+    def is_training(self) -> bool:
+        is_whole = self.ranks == set(self.members) and not self.frozen
+        return self.began and self.exit_code is None and is_whole
+
+    def poll(self) -> int | None:
+        return self.exit_code
+
+    def ask_to_stop(self) -> None:
+        self._asked_s = self.cluster.now_s if self._asked_s is None else self._asked_s
+
+    def lingers(self) -> bool:
+        return bool(self.ranks - {self.members[0]})  # clients of their steps
+
+    def kill(self) -> None:
+        if self.exit_code is None:
+            self.exit_code = -9
+        self._break()
+
+    def lose_node(self, key: LeaseKey) -> None:
+        self.ranks.discard(key)
+        self.frozen.discard(key)
+        if key == self.members[0] and self.exit_code is None:
+            self.exit_code = -9
+        if key in self.members:
+            self._break()
+
+    def lose_rank(self, key: LeaseKey) -> None:
+        self.ranks.discard(key)
+        self.frozen.discard(key)
+        self._break()
+
+    def hear(self, key: LeaseKey, number: signal.Signals) -> None:
+        """Take a signal that a sweep sends to the process on one node."""
+        if key in self.frozen and number is not signal.SIGKILL:
+            return
+        self.ranks.discard(key)
+        self.frozen.discard(key)
+        self._break()
+
+    def freeze(self, key: LeaseKey) -> None:
+        if key in self.ranks:
+            self.frozen.add(key)
+
+    def step(self) -> None:
+        now_s = self.cluster.now_s
+        if self._broken_s is not None:
+            if now_s >= self._broken_s + DIE_S:
+                self.ranks &= self.frozen  # what is stopped cannot die by itself
+                if self.exit_code is None and not self.frozen:
+                    self.exit_code = 1
+            return
+        if self.exit_code is not None or self.frozen:
+            return
+        self._live(now_s)
+
+    def _live(self, now_s: float) -> None:
+        board, trainer = self.cluster.board, self.where[0]
+        if self.hangs or now_s < self._started_s + START_S:
+            return
+        if not self.began:
+            if self.after is not None and not self._is_over(self.after):
+                board.ready.add(self.where)
+                return
+            self.began = True
+            board.begun.add(self.where)
+        if self._is_fenced():
+            self._finish("superseded")
+            return
+        self._trained_s += 0.1
+        if self._trained_s >= self.fails_s:
+            self.exit_code = 1
+            self._break()
+            return
+        asked_s = self._asked_s
+        if asked_s is None and self.where in board.stops:
+            asked_s = self._asked_s = now_s
+        if asked_s is not None and now_s >= asked_s + STOP_S and not self.ignores_stop:
+            board.committed[trainer] = board.committed.get(trainer, 0) + 1
+            self._finish("rescaled")
+
+    def _is_over(self, generation: int) -> bool:
+        where = (self.where[0], generation)
+        board = self.cluster.board
+        return where in board.outcomes or where in board.over
+
+    def _is_fenced(self) -> bool:
+        return any(
+            t == self.where[0] and g > self.where[1] and w.began
+            for (t, g), w in self.cluster.worlds.items()
+        )
+
+    def _finish(self, outcome: str) -> None:
+        step = self.cluster.board.committed.get(self.where[0], 0)
+        self.cluster.board.outcomes[self.where] = (outcome, step)
+        self.exit_code = 0
+        self.ranks = set()
+
+    def _break(self) -> None:
+        if self._broken_s is None:
+            self._broken_s = self.cluster.now_s
+
+
+@dataclass(slots=True)
+class ModelSpare:
+    """A spare of a trainer; ends as soon as it is asked to."""
+
+    trainer: str
+    exit_code: int | None = None
+    pid: int = 1
+
+    def poll(self) -> int | None:
+        return self.exit_code
+
+    def ask_to_stop(self) -> None:
+        self.exit_code = 0
+
+    def lingers(self) -> bool:
+        return False
+
+    def kill(self) -> None:
+        self.exit_code = -9
+
+
 @dataclass(slots=True)
 class ModelLease:
     """A lease's job: its agent runs until the job ends.
 
     Attributes:
-        key: The lease.
-        agent: Its agent.
-        is_alive: Whether the job runs.
         frozen_until_s: Until when its agent is stopped.
         cut_until_s: Until when its agent cannot use the files.
         told_s: When Slurm announced its end, if it did.
         dies_s: When Slurm ends it whatever it does.
-        ended_s: When it ended.
     """
 
     key: LeaseKey
@@ -79,12 +342,11 @@ class ModelCluster:
     """The world.
 
     Attributes:
-        board: The files.
-        now_s: The time.
         leases: All leases that ever were.
         worlds: All worlds that ever were, by trainer and generation.
-        launches: What was launched while what else was there and not over.
-        log: What agents said.
+        launches: Generations launched, the others that were there and not over, and
+            the one that each waited for.
+        log: The lines of all agents' logs.
         launched_s: When worlds were launched.
         fails_s: After which time of training every world fails by itself.
         ignores_stop: Whether worlds do not obey.

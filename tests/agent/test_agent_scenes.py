@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import pairwise
 
-from freetrain.state.files import Ended
-from tests.agent.model_cluster import TRAINER, ModelCluster
+import pytest
+from msgspec import structs
 
-if TYPE_CHECKING:
-    from freetrain.broker.lease import LeaseKey
-
-
-def training_on(nodes: int) -> tuple[ModelCluster, list[LeaseKey]]:
-    """Return a world in which a trainer's first generation trains on *nodes*."""
-    cluster = ModelCluster()
-    cluster.add_trainer()
-    keys = [cluster.add_lease() for _ in range(nodes)]
-    cluster.assign(*keys)
-    cluster.run_until(lambda: cluster.training() == [1])
-    return cluster, keys
+from freetrain.config.job import Nodes, Restart
+from freetrain.state.files import GAVE_UP, Ended
+from tests.agent.model_cluster import (
+    PATIENCE,
+    TRAINER,
+    ModelCluster,
+    a_job,
+    training_on,
+)
 
 
 def test_the_head_launches_once_every_member_beats() -> None:
@@ -33,11 +30,7 @@ def test_the_head_launches_once_every_member_beats() -> None:
 def test_a_grown_world_is_launched_ahead_and_the_old_one_stops_when_it_is_ready() -> (
     None
 ):
-    cluster = ModelCluster()
-    cluster.add_trainer()
-    keys = [cluster.add_lease() for _ in range(3)]
-    cluster.assign(*keys[:2])
-    cluster.run_until(lambda: cluster.training() == [1])
+    cluster, keys = training_on(2, more=1)
 
     cluster.assign(*keys)
     cluster.run_until(lambda: cluster.training() == [2], limit_s=5)
@@ -48,40 +41,26 @@ def test_a_grown_world_is_launched_ahead_and_the_old_one_stops_when_it_is_ready(
     assert cluster.board.over[TRAINER, 1].was_asked
 
 
-def test_a_lease_that_gets_its_notice_is_gone_within_seconds_and_others_go_on() -> None:
+@pytest.mark.parametrize("place", [0, 1], ids=["head", "member"])
+def test_a_lease_that_gets_its_notice_is_gone_within_seconds_and_others_go_on(
+    place: int,
+) -> None:
     cluster, keys = training_on(3)
     told_s = cluster.now_s
 
-    cluster.tell(keys[1])
+    cluster.tell(keys[place])
     cluster.run_until(lambda: cluster.training() == [2], limit_s=5)
     cluster.run(1)
 
-    ended_s = cluster.leases[keys[1]].ended_s
+    ended_s = cluster.leases[keys[place]].ended_s
     assert ended_s is not None
     assert ended_s - told_s < 1.5
-    assert cluster.newest().keys == {keys[0], keys[2]}
-
-
-def test_the_head_gets_its_notice() -> None:
-    cluster, keys = training_on(3)
-    told_s = cluster.now_s
-
-    cluster.tell(keys[0])
-    cluster.run_until(lambda: cluster.training() == [2], limit_s=5)
-    cluster.run(1)
-
-    ended_s = cluster.leases[keys[0]].ended_s
-    assert ended_s is not None
-    assert ended_s - told_s < 1.5
+    assert cluster.newest().keys == set(keys) - {keys[place]}
     assert cluster.board.over[TRAINER, 1].ended == "rescaled"
 
 
 def test_the_last_lease_leaves_a_trainer_that_runs_nowhere() -> None:
-    cluster = ModelCluster()
-    cluster.add_trainer()
-    key = cluster.add_lease()
-    cluster.assign(key)
-    cluster.run_until(lambda: cluster.training() == [1])
+    cluster, (key,) = training_on(1)
 
     cluster.tell(key)
     cluster.run(3)
@@ -91,24 +70,17 @@ def test_the_last_lease_leaves_a_trainer_that_runs_nowhere() -> None:
     assert cluster.board.over[TRAINER, 1].ended == "rescaled"
 
 
-def test_survivors_of_a_killed_lease_go_on_without_it() -> None:
+@pytest.mark.parametrize(("place", "limit_s"), [(0, 20), (2, 15)])
+def test_survivors_of_a_killed_lease_go_on_without_it(
+    place: int, limit_s: float
+) -> None:
     cluster, keys = training_on(3)
 
-    cluster.end_lease(keys[2])
-    cluster.run_until(lambda: cluster.training() == [2], limit_s=15)
-
-    assert cluster.newest().keys == set(keys[:2])
-    assert cluster.board.over[TRAINER, 1].lost_lease
-
-
-def test_survivors_of_a_killed_head_go_on_without_it() -> None:
-    cluster, keys = training_on(3)
-
-    cluster.end_lease(keys[0])
-    cluster.run_until(lambda: cluster.training() == [2], limit_s=20)
+    cluster.end_lease(keys[place])
+    cluster.run_until(lambda: cluster.training() == [2], limit_s=limit_s)
     cluster.run(3)
 
-    assert cluster.newest().keys == set(keys[1:])
+    assert cluster.newest().keys == set(keys) - {keys[place]}
     assert cluster.board.over[TRAINER, 1].lost_lease
 
 
@@ -174,3 +146,143 @@ def test_a_lease_without_work_is_given_back_after_a_while() -> None:
     cluster.run(20)
 
     assert not cluster.leases[key].is_alive
+
+
+def test_a_trainer_goes_on_only_with_sizes_that_its_user_allows() -> None:
+    nodes = Nodes(max_nodes=4, only=(2, 4))
+    cluster, keys = training_on(4, job=structs.replace(a_job(), nodes=nodes))
+
+    cluster.tell(keys[1])
+    cluster.run_until(lambda: cluster.training() == [2])
+    assert cluster.newest().keys == {keys[0], keys[2]}
+    cluster.tell(keys[0])
+    cluster.run(10)
+
+    assert cluster.newest().members == ()
+    assert cluster.leases[keys[2]].is_alive
+
+
+def test_a_program_that_fails_is_tried_again_later_and_then_no_more() -> None:
+    cluster = ModelCluster()
+    restart = Restart(attempts=3, wait_s=5.0)
+    cluster.add_trainer(structs.replace(a_job(), restart=restart))
+    cluster.fails_s = 1.0
+    keys = [cluster.add_lease() for _ in range(2)]
+    cluster.assign(*keys)
+
+    cluster.run(60)
+
+    newest = cluster.newest()
+    assert (newest.generation, newest.members) == (4, ())
+    assert newest.reason.startswith(GAVE_UP)
+    waits = [b - a for a, b in pairwise(cluster.launched_s)]
+    assert 5.0 <= waits[0] <= 10.0 <= waits[1] <= 16.0
+
+
+def test_a_world_that_is_launched_ahead_is_given_up_when_a_later_one_comes() -> None:
+    cluster, keys = training_on(1, more=3)
+    cluster.assign(*keys[:2])
+    cluster.run_until(lambda: (TRAINER, 2) in cluster.worlds)
+
+    cluster.assign(*keys[:3])
+    cluster.run_until(lambda: cluster.training() == [3])
+    cluster.run(2)
+
+    assert cluster.board.over[TRAINER, 2].ended is Ended.NOT_LAUNCHED
+    assert cluster.board.over[TRAINER, 1].ended is Ended.RESCALED
+
+
+def test_a_program_that_is_not_elastic_is_launched_when_the_last_one_is_swept() -> None:
+    cluster, keys = training_on(2, more=1, job=structs.replace(a_job(), elastic=False))
+
+    cluster.assign(*keys)
+    cluster.run_until(lambda: cluster.training() == [2])
+
+    assert cluster.launches == [(1, (), None), (2, (), None)]
+    assert cluster.board.over[TRAINER, 1].ended is Ended.RESCALED
+
+
+def test_a_trainer_whose_work_is_done_is_stopped_and_counts_as_finished() -> None:
+    cluster, _ = training_on(1)
+
+    cluster.board.done.add(TRAINER)
+    cluster.run(5)
+
+    assert cluster.board.over[TRAINER, 1].ended is Ended.FINISHED
+    assert cluster.newest().members == ()
+
+
+def test_a_program_that_ignores_every_request_is_killed_and_is_no_failure() -> None:
+    cluster = ModelCluster()
+    cluster.add_trainer()
+    cluster.ignores_stop = True
+    keys = [cluster.add_lease() for _ in range(3)]
+    cluster.assign(*keys)
+    cluster.run_until(lambda: cluster.training() == [1])
+    told_s = cluster.now_s
+
+    cluster.tell(keys[1])
+    cluster.run_until(lambda: cluster.training() == [2], limit_s=15)
+
+    ended_s = cluster.leases[keys[1]].ended_s
+    assert ended_s is not None
+    assert ended_s - told_s < 7
+    assert cluster.board.over[TRAINER, 1].ended is Ended.KILLED
+
+
+def test_a_lease_that_moves_is_used_when_its_old_trainer_has_left_it() -> None:
+    cluster, keys = training_on(2)
+    cluster.add_trainer(a_job("b"))
+
+    cluster.assign(keys[0])
+    cluster.assign(keys[1], trainer="b")
+    cluster.run_until(lambda: cluster.training("b") == [1], limit_s=10)
+
+    assert not cluster.worlds[TRAINER, 1].ranks
+    cluster.run_until(lambda: cluster.training() == [2])
+
+
+def test_a_lease_that_two_trainers_got_stays_with_the_later_one() -> None:
+    cluster, keys = training_on(2)
+    cluster.add_trainer(a_job("b"))
+
+    cluster.assign(keys[1], trainer="b")
+    cluster.run_until(lambda: cluster.training("b") == [1], limit_s=15)
+
+    assert cluster.newest().keys == {keys[0]}
+    cluster.run_until(lambda: cluster.training() == [2])
+    assert cluster.leases[keys[1]].is_alive
+
+
+def test_training_goes_on_while_the_files_cannot_be_reached() -> None:
+    cluster, keys = training_on(2)
+    for key in keys:
+        cluster.leases[key].cut_until_s = cluster.now_s + 60
+
+    cluster.run(59)
+    assert cluster.training() == [1]
+    cluster.run(30)
+
+    assert cluster.training() == [1]
+    assert cluster.newest().generation == 1
+
+
+def test_a_world_that_never_begins_is_killed_and_counts_as_a_failure() -> None:
+    """An mpirun was seen to hang before the program begins."""
+    cluster = ModelCluster(hangs=True)
+    cluster.add_trainer()
+    cluster.assign(cluster.add_lease(), cluster.add_lease())
+
+    cluster.run_until(lambda: (TRAINER, 1) in cluster.board.over, limit_s=620)
+
+    ending = cluster.board.over[TRAINER, 1]
+    assert ending.ended is Ended.KILLED
+    assert not ending.was_asked
+    assert not ending.lost_lease
+    assert ending.message == "it did not begin within 600 s"
+
+
+def test_a_world_that_trains_is_left_alone_however_long() -> None:
+    cluster, _ = training_on(2)
+    cluster.run(PATIENCE.begin_patience_s + 30)
+    assert cluster.training() == [1]

@@ -1,4 +1,4 @@
-"""Whether a trainer is launched again."""
+"""How endings are written, and whether their trainer is launched again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from freetrain.agent.endings import MAY_RUN, judge
+from freetrain.agent.endings import (
+    MAY_RUN,
+    WriteEnding,
+    complete_ending,
+    draft_ending,
+    judge,
+)
 from freetrain.config.job import Checkpoint, Restart
 from freetrain.state.files import GAVE_UP, Ended, Ending
 from tests.agent.model_cluster import a_job
@@ -81,3 +87,46 @@ def test_a_program_that_tells_of_no_commit_had_made_some_when_it_ran_for_long() 
 
     assert judge([long_run] * 9, job).wait_s == 10.0
     assert judge([replace(long_run, ended_s=119.0)] * 3, job).is_final
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "elastic", "ended", "message"),
+    [
+        (3, True, Ended.KILLED, "exit code 3"),
+        (1, False, Ended.FAILED, "exit code 1"),
+        (-9, True, Ended.KILLED, "its launcher was ended by signal 9"),
+        (0, False, Ended.FINISHED, ""),
+        (0, True, Ended.KILLED, "exit code 0, and no outcome; a program without"),
+    ],
+)
+def test_a_world_that_left_no_outcome_ends_as_its_exit_code_says(
+    exit_code: int, ended: Ended, message: str, *, elastic: bool
+) -> None:
+    ending = _ended(WriteEnding("digits", 1, exit_code=exit_code), elastic=elastic)
+
+    assert ending.ended is ended
+    assert ending.message.startswith(message)
+    assert bool(ending.message) == bool(message)
+    assert ("elastic = false" in ending.message) == (elastic and exit_code == 0)
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        WriteEnding("digits", 1, exit_code=1, was_asked=True),
+        WriteEnding("digits", 1, exit_code=1, was_killed=True),
+        WriteEnding("digits", 1, exit_code=1, lost_lease=True),
+    ],
+)
+def test_an_exit_code_that_we_caused_is_not_told(action: WriteEnding) -> None:
+    assert _ended(action, elastic=True).message == ""
+
+
+def test_what_is_known_already_stands() -> None:
+    action = WriteEnding("digits", 1, exit_code=1, why="its head was lost")
+    assert _ended(action, elastic=True).message == "its head was lost"
+
+
+def _ended(action: WriteEnding, *, elastic: bool) -> Ending:
+    draft = draft_ending(action, author="a-lease-0", unix_s=100.0)
+    return complete_ending(draft, action, elastic=elastic)

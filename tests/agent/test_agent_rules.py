@@ -1,10 +1,11 @@
-"""How soon a lease that is told to leave is gone, and what becomes of its world."""
+"""Single decisions: launching ahead, and how soon a lease is given back."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from freetrain.agent.observation import (
     Observation,
@@ -12,10 +13,59 @@ from freetrain.agent.observation import (
     ObservedTrainer,
     ObservedWorld,
 )
-from freetrain.agent.rules import AskToStop, EndOwnJob, Kill, KillRanks, decide
-from freetrain.state.files import Ended
-from tests.agent.model_cluster import TRAINER, ModelCluster, a_job
-from tests.agent.test_agent_decide import ME, OTHER, generation
+from freetrain.agent.rules import AskToStop, EndOwnJob, Kill, KillRanks, Launch, decide
+from freetrain.broker.lease import LeaseKey
+from freetrain.state.files import Assigned, Ended, Member
+from tests.agent.model_cluster import TRAINER, a_job, training_on
+
+ME, OTHER = LeaseKey("me", 0), LeaseKey("other", 0)
+
+
+def generation(number: int, *keys: LeaseKey) -> ObservedGeneration:
+    members = tuple(Member(key=k, job_id=1, display_id="1", node="n") for k in keys)
+    return ObservedGeneration(
+        assigned=Assigned(
+            trainer="t",
+            generation=number,
+            members=members,
+            created_s=0.0,
+            author="broker",
+            reason="",
+        )
+    )
+
+
+def launches(*earlier: ObservedGeneration, elastic: bool = True) -> list[int | None]:
+    trainer = ObservedTrainer(
+        job=structs.replace(a_job("t"), elastic=elastic),
+        newest=generation(9, ME),
+        earlier=earlier,
+    )
+    seen = Observation(me=ME, trainers=(trainer,), peers={})
+    actions = decide(seen, ages_s={})
+    return [action.after for action in actions if isinstance(action, Launch)]
+
+
+def test_a_world_is_launched_ahead_of_one_other_and_never_of_two() -> None:
+    assert launches() == [None]
+    assert launches(generation(8, OTHER)) == [8]
+    assert launches(generation(7, OTHER), generation(8, OTHER)) == []
+
+
+def test_a_program_that_is_not_elastic_is_never_launched_ahead() -> None:
+    assert launches(elastic=False) == [None]
+    assert launches(generation(8, OTHER), elastic=False) == []
+
+
+def test_a_lease_that_is_still_a_member_does_not_leave_before_its_time_is_up() -> None:
+    member = replace(generation(9, OTHER, ME), is_over=True)
+    trainer = ObservedTrainer(job=a_job("t"), newest=member, must_leave=True)
+    seen = Observation(me=ME, trainers=(trainer,), peers={}, leaving_s=1.0, bound_s=5.0)
+
+    actions = decide(seen, ages_s={})
+
+    assert not [action for action in actions if isinstance(action, EndOwnJob)]
+
 
 RUNNING = ObservedWorld(age_s=9.0)
 
@@ -113,11 +163,7 @@ def test_clients_of_steps_may_hear_of_their_ends_before_they_are_killed() -> Non
 
 
 def test_leases_that_get_their_notice_together_are_left_out_together() -> None:
-    cluster = ModelCluster()
-    cluster.add_trainer()
-    keys = [cluster.add_lease() for _ in range(5)]
-    cluster.assign(*keys)
-    cluster.run_until(lambda: cluster.training() == [1])
+    cluster, keys = training_on(5)
     cluster.run(1)
 
     cluster.tell(keys[0])
@@ -132,11 +178,7 @@ def test_leases_that_get_their_notice_together_are_left_out_together() -> None:
 
 def test_a_job_is_ended_by_force_only_where_something_of_it_is_left() -> None:
     """Slurm takes a second to do so, and none where the batch script ends."""
-    cluster = ModelCluster()
-    cluster.add_trainer()
-    one, two = (cluster.add_lease() for _ in range(2))
-    cluster.assign(one, two)
-    cluster.run_until(lambda: cluster.training() == [1])
+    cluster, (_, two) = training_on(2)
 
     cluster.tell(two)
     cluster.run_until(lambda: not cluster.leases[two].is_alive)
@@ -147,11 +189,7 @@ def test_a_job_is_ended_by_force_only_where_something_of_it_is_left() -> None:
 def test_a_world_that_began_has_begun_though_its_successor_removed_the_sign_of_it() -> (
     None
 ):
-    cluster = ModelCluster()
-    cluster.add_trainer()
-    one, two = (cluster.add_lease() for _ in range(2))
-    cluster.assign(one, two)
-    cluster.run_until(lambda: cluster.training() == [1])
+    cluster, (_, two) = training_on(2)
     cluster.run(1)
     cluster.board.begun.clear()
     cluster.board.ready.clear()
