@@ -13,7 +13,7 @@ from rich.text import Text
 
 from freetrain.cli import options
 from freetrain.cli.output import json_text, print_out, write_file, write_out
-from freetrain.client.status import Aim, Curves, curves_of
+from freetrain.client.curves import Aim, Curves, curves_of
 from freetrain.losscurve.fit import FittedOutlook
 from freetrain.losscurve.outlook import Point
 from freetrain.report.comparison import scaled

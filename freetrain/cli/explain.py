@@ -35,14 +35,13 @@ from freetrain.cli.wording import (
     nodes_text,
     short_age,
 )
+from freetrain.client.curves import Curves, curves_of
 from freetrain.client.status import (
-    Chapter,
-    Curves,
     Doing,
+    GenerationRecord,
     Overview,
-    Standing,
-    curves_of,
-    history,
+    TrainerStatus,
+    generation_history,
     overview,
 )
 from freetrain.lookahead.base import NodeForecast
@@ -98,7 +97,9 @@ def explain(
     is_detailed = trainer is not None or as_json
     most = MOST_GENERATIONS if is_detailed else 0
     names = [standing.row.name for standing in view.standings]
-    chapters = {name: history(state.trainer(name), most=most) for name in names}
+    chapters = {
+        name: generation_history(state.trainer(name), most=most) for name in names
+    }
     curves = curves_of(state, name=trainer, uid=uid) if is_detailed else ()
     learned = {curve.name: curve for curve in curves}
     if as_json:
@@ -114,9 +115,9 @@ def explain(
 
 
 def _trainer_lines(
-    trainer: Standing,
+    trainer: TrainerStatus,
     view: Overview,
-    chapters: Sequence[Chapter],
+    chapters: Sequence[GenerationRecord],
     curves: Curves | None,
 ) -> Iterator[str]:
     """Yield why *trainer* has what it has, and what became of it so far.
@@ -136,7 +137,7 @@ def _trainer_lines(
         yield f"{when}: generation {generation} {text}"
 
 
-def _state_lines(trainer: Standing, view: Overview) -> Iterator[str]:
+def _state_lines(trainer: TrainerStatus, view: Overview) -> Iterator[str]:
     name = trainer.row.name
     age = age_text(view.now_s - trainer.since_s)
     yield f"{name} is {trainer.doing}, for {age} now."
@@ -163,7 +164,7 @@ def _state_lines(trainer: Standing, view: Overview) -> Iterator[str]:
         yield "No tick for ten minutes or more: nothing changes without one."
 
 
-def _counts(trainer: Standing, line: TrainerLine) -> Iterator[str]:
+def _counts(trainer: TrainerStatus, line: TrainerLine) -> Iterator[str]:
     sizes = _sizes(() if trainer.job is None else trainer.job.nodes.sizes)
     yield (
         f"Nodes: {trainer.nodes} now, {line.planned_nodes} planned; "
@@ -198,7 +199,7 @@ def _learned_lines(curves: Curves) -> Iterator[str]:
     yield from bad_line_lines(curves)
 
 
-def _events(chapter: Chapter) -> Iterator[tuple[float, int, str]]:
+def _events(chapter: GenerationRecord) -> Iterator[tuple[float, int, str]]:
     """Yield when a generation was made and when it ended: time, number and text."""
     made, ending = chapter.assigned, chapter.ending
     where = nodes_named(member.node for member in made.members) or "no nodes"
@@ -402,7 +403,7 @@ def _text(lines: Sequence[str]) -> Text:
 
 def explain_record(
     view: Overview,
-    chapters: Mapping[str, Sequence[Chapter]],
+    chapters: Mapping[str, Sequence[GenerationRecord]],
     learned: Mapping[str, Curves],
 ) -> dict[str, Any]:
     """Return what ``--json`` shows; what no tick reported is empty."""
@@ -447,7 +448,7 @@ def explain_record(
     }
 
 
-def _generation_record(chapter: Chapter) -> dict[str, Any]:
+def _generation_record(chapter: GenerationRecord) -> dict[str, Any]:
     made, ending = chapter.assigned, chapter.ending
     return {
         "generation": made.generation,

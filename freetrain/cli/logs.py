@@ -12,15 +12,14 @@ import typer
 from freetrain.cli import options
 from freetrain.cli.context import CliContext
 from freetrain.cli.output import json_text, write_out
-from freetrain.client.change import find_trainer
-from freetrain.client.status import (
+from freetrain.client.logs import (
     Follower,
     Source,
     WorldLogs,
     agent_sources,
     check_generation,
 )
-from freetrain.client.submit import LIVE, job_of
+from freetrain.client.trainers import LIVE, find_trainer, job_of
 from freetrain.launch.request import logs_of
 from freetrain.state.database import read_store
 from freetrain.state.files import StateDir

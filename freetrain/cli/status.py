@@ -20,7 +20,7 @@ from freetrain.cli.wording import (
     nodes_text,
     short_age,
 )
-from freetrain.client.status import Doing, Overview, Standing, overview
+from freetrain.client.status import Doing, Overview, TrainerStatus, overview
 from freetrain.pack.pack import End, Line, Record, how_it_failed
 from freetrain.report.comparison import UNKNOWN, scaled
 from freetrain.state.files import StateDir
@@ -111,7 +111,7 @@ def _table(view: Overview) -> Table:
     return table
 
 
-def _row(trainer: Standing, view: Overview) -> tuple[str | Text, ...]:
+def _row(trainer: TrainerStatus, view: Overview) -> tuple[str | Text, ...]:
     progress = trainer.progress
     state = Text(trainer.doing, style=_COLOURS.get(trainer.doing, ""))
     speed = trainer.samples_per_s
@@ -137,7 +137,7 @@ def _speed(samples_per_s: float) -> str:
     return f"{samples_per_s:.3g}"
 
 
-def _nodes(trainer: Standing, view: Overview) -> str:
+def _nodes(trainer: TrainerStatus, view: Overview) -> str:
     """Return nodes now, and planned ones where they are others."""
     line = view.of_trainer(trainer.row.name)
     is_wanted = trainer.row.state is TrainerState.WANTED
@@ -191,7 +191,7 @@ def _tick(view: Overview) -> str:
 _LABEL_WIDTH = 15
 
 
-def _details(trainer: Standing, now_s: float) -> Text:
+def _details(trainer: TrainerStatus, now_s: float) -> Text:
     """Return what is known of *trainer* beside its line in the table.
 
     Lines are never broken, so that paths can be copied.
@@ -203,7 +203,7 @@ def _details(trainer: Standing, now_s: float) -> Text:
     return Text("\n".join(("", *lines)), no_wrap=True, overflow="ignore")
 
 
-def _detail_pairs(trainer: Standing, now_s: float) -> Iterator[tuple[str, str]]:
+def _detail_pairs(trainer: TrainerStatus, now_s: float) -> Iterator[tuple[str, str]]:
     yield "submitted", _when(trainer.row.submitted_s, now_s)
     if trainer.job is not None:
         nodes = trainer.job.nodes
@@ -215,7 +215,7 @@ def _detail_pairs(trainer: Standing, now_s: float) -> Iterator[tuple[str, str]]:
     yield "run directory", trainer.row.run_dir
 
 
-def _generation(trainer: Standing, now_s: float) -> Iterator[tuple[str, str]]:
+def _generation(trainer: TrainerStatus, now_s: float) -> Iterator[tuple[str, str]]:
     newest, ending = trainer.worlds.newest, trainer.worlds.ending
     if newest is not None:
         where = ", ".join(member.node for member in newest.members) or "no nodes"
@@ -228,7 +228,7 @@ def _generation(trainer: Standing, now_s: float) -> Iterator[tuple[str, str]]:
         yield f"generation {ending.generation}", f"{text}{message}"
 
 
-def _progress(trainer: Standing, now_s: float) -> Iterator[tuple[str, str]]:
+def _progress(trainer: TrainerStatus, now_s: float) -> Iterator[tuple[str, str]]:
     progress = trainer.progress
     if progress is not None and progress.t is not None:
         yield "last told", _when(progress.t, now_s)
@@ -249,7 +249,7 @@ def _when(time_s: float, now_s: float) -> str:
     return f"{ago(time_s, now_s)} ({clock_text(time_s)})"
 
 
-def reason_of(trainer: Standing, view: Overview) -> str:
+def reason_of(trainer: TrainerStatus, view: Overview) -> str:
     """Return why *trainer* is as it is; empty where there is nothing to explain."""
     if trainer.problem:
         return trainer.problem
@@ -262,7 +262,7 @@ def reason_of(trainer: Standing, view: Overview) -> str:
     return _tick_reason(trainer, view.of_trainer(trainer.row.name))
 
 
-def _tick_reason(trainer: Standing, line: TrainerLine | None) -> str:
+def _tick_reason(trainer: TrainerStatus, line: TrainerLine | None) -> str:
     """Return the last tick's reason; empty where everything goes as planned."""
     if line is None or line.problem:
         return "" if line is None else line.problem
@@ -273,12 +273,12 @@ def _tick_reason(trainer: Standing, line: TrainerLine | None) -> str:
     return f"{line.reason}{f' ({line.brake})' if line.brake else ''}."
 
 
-def _ending_text(trainer: Standing) -> str:
+def _ending_text(trainer: TrainerStatus) -> str:
     ending = trainer.worlds.ending
     return "" if ending is None else f"{ending.ended.words}: {ending.message}"
 
 
-def aim_lines(trainer: Standing, view: Overview) -> Iterator[str]:
+def aim_lines(trainer: TrainerStatus, view: Overview) -> Iterator[str]:
     """Yield whether *trainer* diverges and what became of its target."""
     line = view.of_trainer(trainer.row.name)
     if line is not None and line.is_diverging:
@@ -291,7 +291,7 @@ def aim_lines(trainer: Standing, view: Overview) -> Iterator[str]:
         yield from _delivery(trainer, delivery)
 
 
-def _delivery(trainer: Standing, delivery: Delivery) -> Iterator[str]:
+def _delivery(trainer: TrainerStatus, delivery: Delivery) -> Iterator[str]:
     metric = "" if trainer.job is None else f"{trainer.job.measure.metric} "
     at = f"{metric}{delivery.value:.6g}"
     step = "" if delivery.step is None else f", step {delivery.step:,}"
@@ -357,7 +357,7 @@ def status_record(view: Overview) -> dict[str, Any]:
     }
 
 
-def _record(trainer: Standing, view: Overview) -> dict[str, Any]:
+def _record(trainer: TrainerStatus, view: Overview) -> dict[str, Any]:
     newest, ending = trainer.worlds.newest, trainer.worlds.ending
     line = view.of_trainer(trainer.row.name)
     return {
@@ -397,7 +397,7 @@ def _delivery_record(delivery: Delivery | None) -> dict[str, Any] | None:
     }
 
 
-def _progress_record(trainer: Standing) -> dict[str, Any]:
+def _progress_record(trainer: TrainerStatus) -> dict[str, Any]:
     progress = trainer.progress
     return {
         "step": progress.step if progress else None,

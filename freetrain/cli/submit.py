@@ -13,15 +13,9 @@ from freetrain.cli.exits import EX_USAGE
 from freetrain.cli.output import json_text, write_out
 from freetrain.cli.wording import nodes_text
 from freetrain.client.change import Changed, Verb, change
-from freetrain.client.submit import (
-    Asked,
-    Begin,
-    HandedIn,
-    Preview,
-    hand_in,
-    job_of,
-    preview_of,
-)
+from freetrain.client.dry_run import Preview, preview_of
+from freetrain.client.submit import Begin, SubmitRequest, SubmitResult, submit_file
+from freetrain.client.trainers import job_of
 from freetrain.state.files import StateDir
 from freetrain.state.tables import TrainerState
 from freetrain.text import one_line, render_duration
@@ -91,8 +85,8 @@ def submit(  # noqa: PLR0913 - one parameter an option, as Typer wants it
 ) -> None:
     """Submit a trainer; a later tick gives it nodes. Submitted twice it is one."""
     context: CliContext = ctx.obj
-    handed_in = hand_in(
-        Asked(
+    handed_in = submit_file(
+        SubmitRequest(
             path=context.folder / job,
             named=str(job),
             go_on=go_on,
@@ -120,7 +114,9 @@ def submit(  # noqa: PLR0913 - one parameter an option, as Typer wants it
             context.stderr.write(f"note: {remark}\n")
 
 
-def _submitted_record(handed_in: HandedIn, preview: Preview | None) -> dict[str, Any]:
+def _submitted_record(
+    handed_in: SubmitResult, preview: Preview | None
+) -> dict[str, Any]:
     """Return what ``--json`` shows: the submission, and what would be run for it."""
     submitted = handed_in.submitted
     would_run = None if preview is None else _preview_record(preview)
@@ -167,7 +163,7 @@ def _preview_text(preview: Preview) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _start_step(handed_in: HandedIn) -> int | None:
+def _start_step(handed_in: SubmitResult) -> int | None:
     return (
         handed_in.submitted.left.step
         if handed_in.submitted.begin is Begin.GO_ON
@@ -175,7 +171,7 @@ def _start_step(handed_in: HandedIn) -> int | None:
     )
 
 
-def _submitted_lines(handed_in: HandedIn) -> Iterator[str]:
+def _submitted_lines(handed_in: SubmitResult) -> Iterator[str]:
     name, begin = handed_in.submitted.row.name, handed_in.submitted.begin
     if begin is Begin.SAME:
         yield from _known_lines(handed_in)
@@ -190,7 +186,7 @@ def _submitted_lines(handed_in: HandedIn) -> Iterator[str]:
         yield f"The next tick looks for nodes. `freetrain status {name}` follows it."
 
 
-def _begin_text(handed_in: HandedIn) -> str:
+def _begin_text(handed_in: SubmitResult) -> str:
     step = _start_step(handed_in)
     if step is not None:
         return f"to go on from step {step}"
@@ -201,7 +197,7 @@ def _begin_text(handed_in: HandedIn) -> str:
     return "to begin from the start"
 
 
-def _known_lines(handed_in: HandedIn) -> Iterator[str]:
+def _known_lines(handed_in: SubmitResult) -> Iterator[str]:
     row = handed_in.submitted.row
     mended = " Its files were missing and were written again."
     nothing = " Nothing was done."

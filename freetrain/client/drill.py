@@ -1,4 +1,8 @@
-"""Rehearsing a preemption: what is to be seen in the files, and what it amounts to."""
+"""Rehearsing a preemption: choose a lease, watch the files, and judge what was seen.
+
+The command tells the lease to leave as a preemption would; this module asks Slurm for
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +27,10 @@ from freetrain.state.tables import TrainerState
 from freetrain.text import closest, shown
 
 if TYPE_CHECKING:
-    from freetrain.client.status import Standing
+    from freetrain.client.status import TrainerStatus
     from freetrain.config.job import TrainerJob
     from freetrain.progress import Record
     from freetrain.state.files import Assigned, Ending, Member, StateDir
-
-
-# ----------------------------------------------------------------------
-# Rehearsing a preemption: what is to be seen in the files, and what it amounts to.
 
 
 class Mark(StrEnum):
@@ -52,11 +52,9 @@ _ENDED = {TrainerState.FINISHED, TrainerState.FAILED, TrainerState.CANCELLED}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drill:
-    """What is rehearsed.
+    """One lease that a trainer is to lose.
 
     Attributes:
-        state: The state directory.
-        job: The trainer.
         assigned: The generation that loses a lease.
         member: The lease that is told to leave.
     """
@@ -73,42 +71,42 @@ class Drill:
 
     @property
     def nodes_left(self) -> int:
-        """How many nodes it can go on with, by itself."""
+        """How many nodes the trainer can go on with, without a tick."""
         left = len(self.assigned.members) - 1
         return max((n for n in self.job.nodes.sizes if n <= left), default=0)
 
 
-def choose(state: StateDir, standing: Standing, *, lease: str = "") -> Drill:
+def choose(state: StateDir, status: TrainerStatus, *, lease: str = "") -> Drill:
     """Return the drill for a trainer; any lease but the head's, unless one is named.
 
     Args:
         state: The state directory.
-        standing: How the trainer stands.
+        status: The trainer as it is now.
         lease: A lease or its node, as ``freetrain status`` names them.
 
     Raises:
         TryLaterError: It does not train now, so there is nothing to rehearse.
         UsageError: It has ended, or has no such lease.
     """
-    name, newest, job = standing.row.name, standing.worlds.newest, standing.job
-    if _has_ended(standing):
+    name, newest, job = status.row.name, status.worlds.newest, status.job
+    if _has_ended(status):
         raise UsageError(
-            f"{name} is {standing.doing}: only what trains can rehearse losing a node. "
+            f"{name} is {status.doing}: only what trains can rehearse losing a node. "
             f"Nothing was done. Name one that trains; `freetrain status` shows them."
         )
-    if standing.doing is not Doing.TRAINING or newest is None or job is None:
+    if status.doing is not Doing.TRAINING or newest is None or job is None:
         raise TryLaterError(
-            f"{name} is {standing.doing}: only what trains can rehearse losing a node. "
+            f"{name} is {status.doing}: only what trains can rehearse losing a node. "
             f"Nothing was done. Try again when `freetrain status {name}` says training."
         )
     member = _member(newest, lease) if lease else newest.members[-1]
     return Drill(state=state, job=job, assigned=newest, member=member)
 
 
-def _has_ended(standing: Standing) -> bool:
-    """Tell it of those too that gave up, and whose state no tick has changed yet."""
-    is_told = standing.doing in {Doing.FINISHED, Doing.FAILED}
-    return is_told or standing.row.state in _ENDED
+def _has_ended(status: TrainerStatus) -> bool:
+    """Tell whether a trainer has ended, even if no tick has written that down yet."""
+    has_ended = status.doing in {Doing.FINISHED, Doing.FAILED}
+    return has_ended or status.row.state in _ENDED
 
 
 def _member(assigned: Assigned, named: str) -> Member:
@@ -125,17 +123,16 @@ def _member(assigned: Assigned, named: str) -> Member:
 
 @dataclass(slots=True)
 class Watch:
-    """Looks at the files again and again, and notes when what was first seen.
+    """Polls the files, and notes when each mark was first seen.
 
     Attributes:
-        drill: What is rehearsed.
         seen_s: When each mark was seen, on the caller's clock.
         ending: How the generation ended, once it has.
         next: The generation after it, once it is there.
-        last_step: The last step told before.
+        last_step: The last step reported before the lease was lost.
         restored_step: Where the next generation began.
-        pause_s: From the last step told before to the first one after, by the
-            program's own clocks; None before.
+        pause_s: From the last step before to the first step after, by the program's
+            own clocks; None until then.
     """
 
     drill: Drill
@@ -149,7 +146,7 @@ class Watch:
     _reader: Reader = field(init=False)
 
     def __post_init__(self) -> None:
-        """Read what was told so far."""
+        """Read the progress reported so far."""
         drill = self.drill
         folder = drill.state.trainer(drill.assigned.trainer)
         run_dir = run_dir_of(drill.job, folder).path
@@ -158,7 +155,7 @@ class Watch:
             self._take(self._reader.read(), now_s=0.0)
 
     def look(self, now_s: float) -> tuple[Mark, ...]:
-        """Look once more; return what was not there before.
+        """Poll once more; return the marks that were not there before.
 
         Raises:
             OSError: A file cannot be read.
@@ -183,7 +180,7 @@ class Watch:
             newest = newest_assigned(folder)
             self.ending = self.ending or read_ending(folder, drill.generation)
             beat = read_heartbeat(drill.state.lease(drill.member.key).heartbeat)
-        except UnreadableFileError:  # told by status; the next look may do better
+        except UnreadableFileError:  # status reports it; the next poll may succeed
             return
         if newest is not None and newest.generation > drill.generation:
             self.next = newest
@@ -206,7 +203,7 @@ class Watch:
 
     def _take_after(self, record: Record, step: int, now_s: float) -> None:
         if self.restored_step is None:
-            # An elastic program tells where it begins; others, what they did first.
+            # An elastic program reports where it begins, others their first step.
             self.restored_step = step if self.drill.job.elastic else step - 1
         if step > self.restored_step and Mark.BACK not in self.seen_s:
             self.note(Mark.BACK, now_s)
@@ -228,7 +225,7 @@ class Watch:
 
 
 def verdict(watch: Watch, *, patience_s: float) -> tuple[str, ...]:
-    """Return what went wrong, and what to do; nothing where all went well."""
+    """Return what went wrong, and what to do; nothing if all went well."""
     return tuple(_problems(watch, patience_s))
 
 

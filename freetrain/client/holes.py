@@ -1,4 +1,4 @@
-"""The holes of one look at Slurm, and how much they hold; nothing is asked here."""
+"""The holes of one Slurm snapshot: when they end, and how many nodes stay idle."""
 
 from __future__ import annotations
 
@@ -24,27 +24,24 @@ if TYPE_CHECKING:
     from slurm.snapshot import Snapshot
 
 
-# ----------------------------------------------------------------------
-# The holes of one look at Slurm, and how much they hold; nothing is asked here.
-
 LENGTHS_S = (120.0, 600.0, 1_800.0, 3_600.0, 14_400.0, 43_200.0, 86_400.0)
-"""For how long people ask for nodes."""
+"""Lengths of time for which idle nodes are counted."""
 
 WHERE_NAMED = "with --partition, or under [lease] in freetrain.toml"
-"""Where people name the partition whose holes they look for."""
+"""Where users name the partition, for messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Idle:
-    """What Slurm leaves idle, in one look.
+    """The nodes that Slurm leaves idle, in one snapshot.
 
     Attributes:
-        now_s: When the look was taken, by slurmctld's clock, Unix time.
+        now_s: When it was taken, by slurmctld's clock, Unix time.
         partition: Where leases would be submitted.
-        margin_s: How long before somebody's start a hole ends.
+        margin_s: How long before a planned start a hole ends.
         nodes: How many nodes the partition's cluster has.
         holes: By node, in Slurm's order.
-        is_torn: Whether backfill was making its plan anew meanwhile.
+        is_torn: Whether a backfill cycle overlapped the snapshot.
     """
 
     now_s: float
@@ -57,11 +54,7 @@ class Idle:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Holes that end together, and for one reason.
-
-    Attributes:
-        holes: One or more.
-    """
+    """One or more holes that end together, and for one reason."""
 
     holes: tuple[Hole, ...]
 
@@ -78,12 +71,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """How many nodes stay idle for so long.
-
-    Attributes:
-        length_s: Seconds from now on.
-        nodes: Nodes that stay idle for all of it.
-    """
+    """How many nodes stay idle for the next ``length_s`` seconds."""
 
     length_s: float
     nodes: int
@@ -105,11 +93,11 @@ def idle_of(
     """Return the holes that leases of *site* could use.
 
     Args:
-        snapshot: One look.
+        snapshot: Slurm's nodes, jobs and reservations.
         config: How the cluster is set up.
         site: What leases ask of their nodes.
         uid: Our own user number.
-        partition: Another partition than the site's; empty for that.
+        partition: Another partition than the site's; empty for the site's.
 
     Raises:
         SlurmRefusedError: There is no such partition.
@@ -155,8 +143,8 @@ def groups(idle: Idle) -> tuple[Group, ...]:
 def steps(idle: Idle, *, lengths_s: Iterable[float] = LENGTHS_S) -> tuple[Step, ...]:
     """Return how many nodes stay idle for *lengths_s*, which ascend.
 
-    Of lengths with as many nodes the longest; a hole whose end nobody tells counts
-    for none.
+    Of lengths with equally many nodes only the longest is returned. A hole whose end
+    is not known counts for no length.
     """
     lives = [_end_s(hole) - idle.now_s for hole in idle.holes]
     found = [
@@ -168,7 +156,7 @@ def steps(idle: Idle, *, lengths_s: Iterable[float] = LENGTHS_S) -> tuple[Step, 
 
 
 def _end_s(hole: Hole) -> float:
-    """Return when *hole* ends at the latest that can be counted on."""
+    """Return when *hole* ends; minus infinity where that is not known."""
     return -math.inf if hole.end_s is None else hole.end_s
 
 

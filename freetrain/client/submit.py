@@ -1,46 +1,45 @@
-"""What can be checked here of a program that will run elsewhere."""
+"""Submitting a trainer: read the job file, check it, decide how it begins, keep it.
+
+``submit_file`` is the command. What becomes of a submission is decided (``decide``)
+from what is there, before anything changes: a name that is used, folders of another
+trainer, checkpoints of an earlier training. Then files and row are written inside one
+transaction; submitting twice is the same as submitting once.
+"""
 
 from __future__ import annotations
 
 import math
-import os
-import re
-import shutil
 import sys
 import tomllib
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from freetrain.broker.lease import Intent, LeaseKey
-from freetrain.client.change import is_over, next_generation
-from freetrain.config.document import Places
-from freetrain.config.job import (
-    parse_job,
-    read_job,
-    render_job,
+from freetrain.client.checks import (
+    check_program,
+    kept_environment,
+    member_remarks,
+    members_of,
+    past_deadline,
+    remarks,
 )
-from freetrain.config.site import requirement_of
-from freetrain.elastic.files import RunDir, replaced, sync_folder
+from freetrain.client.trainers import (
+    LIVE,
+    LeftOver,
+    is_over,
+    job_of,
+    left_over,
+    next_generation,
+)
+from freetrain.config.job import read_job, render_job
+from freetrain.elastic.files import replaced, sync_folder
 from freetrain.errors import BadConfigurationError, TryLaterError, UsageError
-from freetrain.launch.base import launcher_of, plan_world
-from freetrain.launch.local import find_tool
-from freetrain.launch.request import (
-    CannotLaunchError,
-    HeadNode,
-    WorldRequest,
-    logs_of,
-    run_dir_of,
-)
-from freetrain.pack.pack import member_folders, read_pack
-from freetrain.pack.run import Files
+from freetrain.launch.request import logs_of, run_dir_of
 from freetrain.state.database import (
     check_directory,
     create_private,
     has_state,
-    is_local,
     open_store,
     read_mounts,
     read_store,
@@ -48,10 +47,8 @@ from freetrain.state.database import (
 )
 from freetrain.state.files import (
     GO_ON,
-    MPI_TUNING,
     USER,
     Assigned,
-    Member,
     StateDir,
     create_assigned,
     render_environment,
@@ -65,305 +62,21 @@ from freetrain.state.tables import (
     trainers,
 )
 from freetrain.text import one_line, shown
-from freetrain.tick.lease_job import lease_script, request_for
-from slurm.batch import sbatch_argv
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
+    from freetrain.broker.lease import LeaseKey
     from freetrain.config.job import TrainerJob
     from freetrain.config.site import Site
-    from freetrain.elastic.files import Committed
-    from freetrain.launch.request import WorldPlan
     from freetrain.state.files import TrainerDir
-    from freetrain.tick.environment import Environment
 
-
-# ----------------------------------------------------------------------
-# What can be checked here of a program that will run elsewhere.
-
-_UNCHECKED = "Nothing was submitted. {}, or submit --unchecked if compute nodes see it."
-
-
-def check_program(job: TrainerJob, environment: Mapping[str, str]) -> None:
-    """Refuse a job whose directory or program is not here; a pack has no program.
-
-    Args:
-        job: The trainer.
-        environment: The variables that it will get, its own included.
-
-    Raises:
-        BadConfigurationError: One of them is not.
-    """
-    if not job.directory.is_dir():
-        raise _refusal(f"there is no directory {job.directory}", "Correct directory")
-    program = job.command[0] if job.command else ""
-    if program and find_program(program, job.directory, environment) is None:
-        where = f"in {job.directory}" if "/" in program else "on your PATH"
-        raise _refusal(
-            f"the program {shown(program)} is not {where}, or cannot be executed",
-            "Activate the environment that has it, or name it in full",
-        )
-
-
-def find_program(
-    program: str, directory: Path, environment: Mapping[str, str]
-) -> str | None:
-    """Return where *program* is, as the kernel would find it from *directory*."""
-    if "/" in program:
-        path = directory / program
-        return str(path) if path.is_file() and os.access(path, os.X_OK) else None
-    return shutil.which(program, path=environment.get("PATH", os.defpath))
-
-
-def remarks(
-    job: TrainerJob,
-    environment: Mapping[str, str],
-    shared: Iterable[Path],
-    *,
-    beside: Path,
-    mounts: str,
-) -> tuple[str, ...]:
-    """Return what may be a mistake, and need not be one.
-
-    Args:
-        job: The trainer.
-        environment: The variables that it will get.
-        shared: Folders that compute nodes must see.
-        beside: Where FreeTrain's own Python is; launchers are looked for there too.
-        mounts: What ``/proc/self/mountinfo`` says.
-    """
-    found = []
-    launcher = launcher_of(job).program(job.launch)
-    path = f"{environment.get('PATH', os.defpath)}:{beside}"
-    if launcher and find_program(launcher, job.directory, {"PATH": path}) is None:
-        found.append(
-            f"the launcher {shown(launcher)} is not on your PATH here; compute nodes "
-            f"need it"
-        )
-    local = [str(one) for one in _outermost(shared) if _is_local(one, mounts)]
-    if local:
-        found.append(
-            f"compute nodes must see {', '.join(local)}, on a disk of this machine as "
-            f"far as can be told"
-        )
-    uncounted = _uncounted(job)
-    if uncounted:
-        found.append(
-            f"[work] {uncounted} ends nothing: [progress] does not tell how many are "
-            f"done"
-        )
-    return tuple(found)
-
-
-def past_deadline(job: TrainerJob, *, now_s: float) -> tuple[str, ...]:
-    """Return that the job is to be finished before *now_s*, if it is."""
-    at = None if job.deadline is None else job.deadline.at
-    if at is None or at.timestamp() > now_s:
-        return ()
-    return (f"the deadline {at.isoformat()} is past; no priority tries to meet it",)
-
-
-def _uncounted(job: TrainerJob) -> str:
-    """Return what *job* is to end after and does not tell; empty where it does."""
-    if job.elastic:
-        return ""
-    told = job.progress.reported if job.progress else frozenset()
-    if job.work.samples is not None and "samples" not in told:
-        return "samples"
-    return "epochs" if job.work.epochs is not None and "epoch" not in told else ""
-
-
-def _outermost(folders: Iterable[Path]) -> list[Path]:
-    """Return those of *folders* that lie in none of the others, each once."""
-    every = list(dict.fromkeys(folders))
-    return [
-        one
-        for one in every
-        if not any(one != other and one.is_relative_to(other) for other in every)
-    ]
-
-
-def _is_local(path: Path, mounts: str) -> bool:
-    return is_local(path.resolve(), mounts=mounts)
-
-
-def _refusal(problem: str, advice: str) -> BadConfigurationError:
-    return BadConfigurationError(f"{problem}. {_UNCHECKED.format(advice)}")
-
-
-# ----------------------------------------------------------------------
-# Which of a user's variables are kept with a trainer, as sbatch keeps them.
-
-MOST_BYTES = 1 << 19
-"""All of them together; Linux takes 2 MiB, arguments included."""
-
-_MOST_VALUE_BYTES = 100_000  # Linux takes no single one above 131,072
-_LEFT_OUT_PREFIXES = (
-    "FREETRAIN_",  # the launch sets these
-    "SLURM_",  # a world must not believe in the job it was submitted from
-    "PMI_",
-    "PMIX_",
-    "OMPI_",
-    "PRTE_",
-)
-_LEFT_OUT = frozenset({"PWD", "OLDPWD", "SHLVL", "_"})  # the shell's, about itself
-
-
-def kept_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return what of *environ* a trainer is launched with.
-
-    Raises:
-        BadConfigurationError: It is larger than is ever kept.
-    """
-    kept = {name: value for name, value in environ.items() if _is_kept(name)}
-    for name, value in kept.items():
-        if _bytes(value) > _MOST_VALUE_BYTES:
-            raise _too_large(f"the variable {name} has {_bytes(value)} bytes")
-    total = sum(_bytes(name) + _bytes(value) + 2 for name, value in kept.items())
-    if total > MOST_BYTES:
-        raise _too_large(f"your environment has {total} bytes")
-    return kept
-
-
-def _is_kept(name: str) -> bool:
-    if name.startswith(MPI_TUNING):  # the launch knows which are not theirs
-        return True
-    return name not in _LEFT_OUT and not name.startswith(_LEFT_OUT_PREFIXES)
-
-
-def _bytes(text: str) -> int:
-    return len(os.fsencode(text))
-
-
-def _too_large(what: str) -> BadConfigurationError:
-    return BadConfigurationError(
-        f"{what}, more than can be kept for a trainer ({_MOST_VALUE_BYTES} each, "
-        f"{MOST_BYTES} together). Nothing was submitted. Unset what the program does "
-        f"not need, or submit with `env -i`."
-    )
-
-
-# ----------------------------------------------------------------------
-# What a trainer that is a pack is made of: further job files, its members.
-
-
-def members_of(job: TrainerJob, *, home: Path | None) -> tuple[TrainerJob, ...]:
-    """Return the members that the pack of *job* has now; none where it is no pack.
-
-    Files of its inbox that are no job files are passed over, as the pack does.
-
-    Args:
-        job: The trainer.
-        home: What ``~`` stands for in paths.
-
-    Raises:
-        FreeTrainError: The pack file, or a job file that it names, cannot be used.
-    """
-    if job.launch.pack is None:
-        return ()
-    pack = read_pack(job.launch.pack, home=home)
-    return Files(pack, home=home, say=_pass_over).arrivals()
-
-
-def member_remarks(job: TrainerJob, members: Iterable[TrainerJob]) -> tuple[str, ...]:
-    """Return what is no mistake in a member's job file, and may be one in a pack.
-
-    Args:
-        job: The pack.
-        members: Its members.
-    """
-    limit_s = job.stop.kill_after_s
-    slow = [one.name for one in members if one.stop.kill_after_s > limit_s]
-    said = (
-        f"{', '.join(slow)} may take longer to stop than the pack's [stop] kill_after, "
-        f"{limit_s:g} s, and would be killed then"
-    )
-    return (said,) if slow else ()
-
-
-def _pass_over(complaint: str) -> None:
-    del complaint
-
-
-# ----------------------------------------------------------------------
-# Folders that two trainers must not share, and what earlier ones left in them.
-
-_LOG = re.compile(r"([0-9]{10})\.log", re.ASCII)
-_OUTCOME = re.compile(r"([0-9]{10})\.json", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True)
-class LeftOver:
-    """What an earlier training left in the folders that a new one would use.
-
-    Attributes:
-        step: Steps that its newest checkpoint has, of a pack those of its members
-            together; None where there is none.
-        generation: The highest generation that any file names; 0 for none.
-        has_logs: Whether there is anything that its worlds printed.
-    """
-
-    step: int | None = None
-    generation: int = 0
-    has_logs: bool = False
-
-
-def left_over(run_dir: Path, logs: Path) -> LeftOver:
-    """Look what is in *run_dir* and *logs*.
-
-    Raises:
-        OSError: A folder is there and cannot be listed.
-    """
-    run = RunDir(run_dir)
-    committed = _committed(run)
-    printed, outcomes = _matching(logs, _LOG), _matching(run.outcomes, _OUTCOME)
-    named = [one.generation for one in committed]
-    named += [int(one[1]) for one in (*printed, *outcomes)]
-    inner = (_committed(RunDir(one / "run")) for one in member_folders(run))
-    steps = [every[-1].step for every in (committed, *inner) if every]
-    return LeftOver(
-        step=sum(steps) if steps else None,
-        generation=max([run.newest_generation(), *named]),
-        has_logs=bool(printed),
-    )
-
-
-def _committed(run: RunDir) -> tuple[Committed, ...]:
-    # A program of its own kind may keep a file of that name; status is not to fail.
-    with suppress(NotADirectoryError):
-        return run.committed()
-    return ()
-
-
-def _matching(folder: Path, pattern: re.Pattern[str]) -> list[re.Match[str]]:
-    try:
-        names = [entry.name for entry in folder.iterdir()]
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    return [found for name in names if (found := pattern.fullmatch(name))]
-
-
-def is_within(inner: Path, outer: Path) -> bool:
-    """Tell whether *inner* is *outer* or lies in it, links followed."""
-    return inner.resolve().is_relative_to(outer.resolve())
-
-
-def overlap(one: Path, other: Path) -> bool:
-    """Tell whether one of two folders lies in the other."""
-    return is_within(one, other) or is_within(other, one)
-
-
-# ----------------------------------------------------------------------
-# What becomes of a submission: decided from what is there, before anything changes.
-
-LIVE = frozenset({TrainerState.WANTED, TrainerState.PAUSED})
 NOTHING_LEFT = LeftOver()
 
 
-class Wish(StrEnum):
-    """What the user wants where an earlier training left something."""
+class OnLeftOver(StrEnum):
+    """What the user asks for where an earlier training left something."""
 
     GO_ON = "go on"
     ANEW = "anew"
@@ -380,15 +93,13 @@ class Begin(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """What a user hands in.
+    """A trainer as it is to be kept.
 
     Attributes:
-        job: The trainer.
-        environment: The variables to keep with it.
+        environment: The user's variables to keep with it.
         run_dir: Where its run directory is to be.
         logs: Where its worlds are to print.
-        wish: What to do about what an earlier training left.
-        now_s: When, Unix time.
+        on_left_over: What to do about what an earlier training left.
     """
 
     job: TrainerJob
@@ -396,7 +107,7 @@ class Submission:
     run_dir: Path
     logs: Path
     now_s: float
-    wish: Wish | None = None
+    on_left_over: OnLeftOver | None = None
 
     @property
     def text(self) -> str:
@@ -406,15 +117,15 @@ class Submission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What is there.
+    """What is there that matters to a submission.
 
     Attributes:
         state: The state directory.
-        row: The trainer of that name; None where there is none.
+        row: The trainer of its name; None where there is none.
         others: All other trainers.
         is_over: Whether no world of that name can be running any more.
         left: What is in the folders that the job file names itself.
-        kept: What is in FreeTrain's own folder of that name.
+        kept: What is in the folder that FreeTrain has for that name.
     """
 
     state: Path
@@ -423,6 +134,111 @@ class Found:
     is_over: bool = True
     left: LeftOver = NOTHING_LEFT
     kept: LeftOver = NOTHING_LEFT
+
+
+# ----------------------------------------------------------------------
+# From a job file to a trainer that is kept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitRequest:
+    """What a user asks for on the command line.
+
+    Attributes:
+        path: The job file, absolute.
+        named: How the user named it.
+        go_on: Whether to go on from what an earlier training committed.
+        anew: Whether to begin from the start under a name that was used.
+        is_checked: Whether directory and program must be here.
+        is_dry_run: Whether nothing is to be kept.
+    """
+
+    path: Path
+    named: str
+    go_on: bool = False
+    anew: bool = False
+    is_checked: bool = True
+    is_dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitResult:
+    """What became of a request.
+
+    Attributes:
+        submitted: What became of the submission, or would without ``is_dry_run``.
+        remarks: What may be a mistake; one line each.
+    """
+
+    site: Site
+    submission: Submission
+    submitted: Submitted
+    remarks: tuple[str, ...]
+    is_dry_run: bool
+
+
+def submit_file(  # noqa: PLR0913 - the environment, piece by piece
+    asked: SubmitRequest,
+    site: Site,
+    *,
+    environ: Mapping[str, str],
+    home: Path | None,
+    uid: int,
+    now_s: float,
+) -> SubmitResult:
+    """Submit the trainer that *asked* names, or find out what that would do.
+
+    Raises:
+        FreeTrainError: Nothing was submitted; the message says why.
+        OSError: A file could not be written. Nothing was submitted.
+    """
+    job = read_job(asked.path, named=asked.named, home=home)
+    kept = kept_environment(environ)
+    theirs = kept | dict(job.environment)
+    members = members_of(job, home=home) if asked.is_checked else ()
+    if asked.is_checked:
+        for part in (job, *members):
+            check_program(part, theirs | dict(part.environment))
+    state = StateDir(site.state_directory)
+    folder = state.trainer(job.name)
+    submission = Submission(
+        job=job,
+        environment=kept,
+        run_dir=run_dir_of(job, folder).path,
+        logs=logs_of(job, folder),
+        now_s=now_s,
+        on_left_over=_on_left_over(asked),
+    )
+    keep = preview if asked.is_dry_run else submit
+    submitted = keep(state, submission, uid=uid)
+    folders = [part.directory for part in (job, *members)]
+    shared = (state.path, *folders, submission.run_dir, submission.logs)
+    beside = Path(sys.executable).parent
+    found = (
+        *remarks(job, theirs, shared, beside=beside, mounts=read_mounts()),
+        *past_deadline(job, now_s=now_s),
+    )
+    return SubmitResult(
+        site=site,
+        submission=submission,
+        submitted=submitted,
+        remarks=tuple(map(one_line, (*found, *member_remarks(job, members)))),
+        is_dry_run=asked.is_dry_run,
+    )
+
+
+def _on_left_over(asked: SubmitRequest) -> OnLeftOver | None:
+    if asked.go_on and asked.anew:
+        raise UsageError(
+            "--go-on and --anew exclude each other. Nothing was submitted. Give one."
+        )
+    if asked.go_on:
+        return OnLeftOver.GO_ON
+    return OnLeftOver.ANEW if asked.anew else None
+
+
+# ----------------------------------------------------------------------
+# How a submission begins
 
 
 def decide(submission: Submission, found: Found) -> Begin:
@@ -442,9 +258,9 @@ def decide(submission: Submission, found: Found) -> Begin:
         if not is_same:
             raise _taken(submission, row)
         return Begin.SAME
-    if is_same and submission.wish is None:
+    if is_same and submission.on_left_over is None:
         return Begin.SAME
-    if submission.wish is Wish.GO_ON:
+    if submission.on_left_over is OnLeftOver.GO_ON:
         return Begin.GO_ON
     if not found.is_over:
         raise TryLaterError(
@@ -457,19 +273,10 @@ def decide(submission: Submission, found: Found) -> Begin:
 
 
 def _new(submission: Submission, found: Found) -> Begin:
-    if submission.wish is Wish.GO_ON:
+    if submission.on_left_over is OnLeftOver.GO_ON:
         return Begin.GO_ON
     _check_is_empty(submission, found)
     return Begin.ANEW if found.kept.generation else Begin.NEW
-
-
-def job_of(row: TrainerRow) -> TrainerJob | None:
-    """Return the job of a stored trainer; None where this version cannot read it."""
-    try:
-        places = Places(Path("/"))
-        return parse_job(row.job.encode(), path=row.name, places=places)
-    except BadConfigurationError:
-        return None
 
 
 def differences(old: str, new: str) -> tuple[str, ...]:
@@ -531,7 +338,7 @@ def _check_places(submission: Submission, found: Found) -> None:
 def _check_apart(job: TrainerJob, other: TrainerJob, row: TrainerRow) -> None:
     for what, mine in _places(job):
         for _, theirs in _places(other):
-            # What an ended trainer left is asked about, not refused.
+            # Of an ended trainer the same folder is asked about, not refused.
             is_same = is_within(mine, theirs) and is_within(theirs, mine)
             if overlap(mine, theirs) and (row.state in LIVE or not is_same):
                 raise BadConfigurationError(
@@ -548,8 +355,18 @@ def _places(job: TrainerJob) -> Iterator[tuple[str, Path]]:
         yield "logs", job.logs
 
 
+def is_within(inner: Path, outer: Path) -> bool:
+    """Tell whether *inner* is *outer* or lies in it, links followed."""
+    return inner.resolve().is_relative_to(outer.resolve())
+
+
+def overlap(one: Path, other: Path) -> bool:
+    """Tell whether one of two folders lies in the other."""
+    return is_within(one, other) or is_within(other, one)
+
+
 # ----------------------------------------------------------------------
-# Keeping a submission: its files, then its row, everything or nothing.
+# Keeping a submission: its files, then its row, everything or nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -620,7 +437,7 @@ def _found(
     rows: Mapping[str, TrainerRow],
     held: Collection[LeaseKey],
 ) -> Found:
-    """Return the same of all trainers *rows* by name, and of leases *held*."""
+    """Return the same, given the trainers by name and the leases that are held."""
     name = submission.job.name
     folder = state.trainer(name)
     newest = next_generation(folder) - 1
@@ -649,7 +466,7 @@ def _judged(submission: Submission, found: Found) -> Submitted:
     if begin is Begin.SAME and found.row is not None:
         return Submitted(begin=begin, row=found.row, left=found.left)
     both = (found.left, found.kept) if begin is Begin.GO_ON else ()
-    steps = [one.step for one in both if one.step is not None]
+    steps = [left.step for left in both if left.step is not None]
     row = TrainerRow(
         name=submission.job.name,
         job=submission.text,
@@ -657,14 +474,14 @@ def _judged(submission: Submission, found: Found) -> Submitted:
         state=TrainerState.WANTED,
         submitted_s=submission.now_s,
         changed_s=submission.now_s,
-        reported_generation=_told(found) if begin is Begin.GO_ON else 0,
+        reported_generation=_reported(found) if begin is Begin.GO_ON else 0,
     )
-    used = max((one.generation for one in both), default=0)
+    used = max((left.generation for left in both), default=0)
     left = LeftOver(max(steps, default=None), used)
     return Submitted(begin=begin, row=row, left=left)
 
 
-def _told(found: Found) -> int:
+def _reported(found: Found) -> int:
     return 0 if found.row is None else found.row.reported_generation
 
 
@@ -724,7 +541,7 @@ def _write_private(path: Path, content: bytes) -> None:
 def _mark(folder: TrainerDir, submission: Submission, used: int) -> None:
     """Take a generation in which nothing runs: the next is above all *used* ones.
 
-    It also tells whoever judges by the last ending that there is a new beginning.
+    Where the last ending is judged, it also says that there is a new beginning.
     """
     generation = max(used, next_generation(folder))
     create_assigned(
@@ -737,211 +554,4 @@ def _mark(folder: TrainerDir, submission: Submission, used: int) -> None:
             author=USER,
             reason=GO_ON,
         ),
-    )
-
-
-# ----------------------------------------------------------------------
-# From a job file to a trainer that is kept: read, check, keep.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What a user asks for.
-
-    Attributes:
-        path: The job file, absolute.
-        named: How the user named it.
-        go_on: Whether to go on from what an earlier training committed.
-        anew: Whether to begin from the start under a name that was used.
-        is_checked: Whether directory and program must be here.
-        is_dry_run: Whether nothing is to be kept.
-    """
-
-    path: Path
-    named: str
-    go_on: bool = False
-    anew: bool = False
-    is_checked: bool = True
-    is_dry_run: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HandedIn:
-    """What became of it.
-
-    Attributes:
-        site: The site it was handed in at.
-        submission: What was handed in.
-        submitted: What became of it, or would.
-        remarks: What may be a mistake; one line each.
-        is_dry_run: Whether nothing was kept.
-    """
-
-    site: Site
-    submission: Submission
-    submitted: Submitted
-    remarks: tuple[str, ...]
-    is_dry_run: bool
-
-
-def hand_in(  # noqa: PLR0913 - the outside, piece by piece
-    asked: Asked,
-    site: Site,
-    *,
-    environ: Mapping[str, str],
-    home: Path | None,
-    uid: int,
-    now_s: float,
-) -> HandedIn:
-    """Submit the trainer that *asked* names, or find out what that would do.
-
-    Raises:
-        FreeTrainError: Nothing was submitted; the message says why.
-        OSError: A file could not be written. Nothing was submitted.
-    """
-    wish = _wish(asked)
-    job = read_job(asked.path, named=asked.named, home=home)
-    kept = kept_environment(environ)
-    theirs = kept | dict(job.environment)
-    members = members_of(job, home=home) if asked.is_checked else ()
-    if asked.is_checked:
-        for one in (job, *members):
-            check_program(one, theirs | dict(one.environment))
-    state = StateDir(site.state_directory)
-    folder = state.trainer(job.name)
-    submission = Submission(
-        job=job,
-        environment=kept,
-        run_dir=run_dir_of(job, folder).path,
-        logs=logs_of(job, folder),
-        now_s=now_s,
-        wish=wish,
-    )
-    keep = preview if asked.is_dry_run else submit
-    submitted = keep(state, submission, uid=uid)
-    folders = [one.directory for one in (job, *members)]
-    shared = (state.path, *folders, submission.run_dir, submission.logs)
-    beside = Path(sys.executable).parent
-    said = (
-        *remarks(job, theirs, shared, beside=beside, mounts=read_mounts()),
-        *past_deadline(job, now_s=now_s),
-    )
-    return HandedIn(
-        site=site,
-        submission=submission,
-        submitted=submitted,
-        remarks=tuple(map(one_line, (*said, *member_remarks(job, members)))),
-        is_dry_run=asked.is_dry_run,
-    )
-
-
-def _wish(asked: Asked) -> Wish | None:
-    if asked.go_on and asked.anew:
-        raise UsageError(
-            "--go-on and --anew exclude each other. Nothing was submitted. Give one."
-        )
-    if asked.go_on:
-        return Wish.GO_ON
-    return Wish.ANEW if asked.anew else None
-
-
-# ----------------------------------------------------------------------
-# What would be asked of Slurm for a trainer, and how its world would be started.
-
-UUID = "UUID"
-"""Stands for the name that a tick makes up for each submission."""
-
-DEFAULT_PARTITION = "DEFAULT-PARTITION"
-"""Stands for the cluster's own, which only Slurm knows."""
-
-_MINUTE_S = 60.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preview:
-    """What would be run.
-
-    Attributes:
-        sbatch: The command that would ask for a lease, of the shortest length.
-        script: What the lease would run.
-        world: How a world of the fewest nodes would be started; None where it
-            cannot be.
-        problem: Why not, else empty.
-    """
-
-    sbatch: tuple[str, ...]
-    script: str
-    world: WorldPlan | None
-    problem: str = ""
-
-
-def preview_of(submission: Submission, site: Site, outside: Environment) -> Preview:
-    """Return what would be run for *submission*; the launcher's version is asked.
-
-    Raises:
-        BadConfigurationError: A path or a value that no script, or Slurm, can take.
-    """
-    script = lease_script(outside, site)
-    asked = _lease_argv(submission, site)
-    try:
-        world = _world(submission, site, outside)
-    except CannotLaunchError as error:
-        return Preview(sbatch=asked, script=script, world=None, problem=str(error))
-    return Preview(sbatch=asked, script=script, world=world)
-
-
-def _lease_argv(submission: Submission, site: Site) -> tuple[str, ...]:
-    limit_min = math.ceil(site.lease.shortest_s / _MINUTE_S)
-    intent = Intent(
-        uuid=UUID,
-        shape="",
-        limit_min=limit_min,
-        deadline_s=submission.now_s + limit_min * _MINUTE_S,
-        tasks=1,
-        created_s=submission.now_s,
-    )
-    asked = requirement_of(
-        submission.job.nodes, site.lease, default_partition=DEFAULT_PARTITION
-    )
-    state = StateDir(site.state_directory)
-    try:
-        return tuple(sbatch_argv(request_for(site, state, intent, asked, grace_s=0.0)))
-    except ValueError as error:
-        raise BadConfigurationError(
-            f"no lease could be asked for: {error}. Shorten or correct it in "
-            f"freetrain.toml."
-        ) from error
-
-
-def _world(submission: Submission, site: Site, outside: Environment) -> WorldPlan:
-    job = submission.job
-    head = HeadNode(
-        environment={"PATH": outside.path},
-        srun="srun",
-        python=outside.python,
-        address="node1",
-        launch_agent=site.launch_agent,
-    )
-    request = WorldRequest(
-        job=job,
-        assigned=_assigned(job.name, job.nodes.sizes[0], submission.now_s),
-        folder=StateDir(site.state_directory).trainer(job.name),
-        environment=submission.environment,
-        head=head,
-    )
-    return plan_world(request, find_tool(request))
-
-
-def _assigned(trainer: str, nodes: int, now_s: float) -> Assigned:
-    members = tuple(
-        Member(key=LeaseKey(UUID, n), job_id=n, display_id=str(n), node=f"node{n}")
-        for n in range(1, nodes + 1)
-    )
-    return Assigned(
-        trainer=trainer,
-        generation=1,
-        members=members,
-        created_s=now_s,
-        author=USER,
-        reason="a dry run",
     )

@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from freetrain.client.submit import Asked, hand_in
+from freetrain.client.submit import SubmitRequest, submit_file
 from freetrain.config.site import HoleSettings, LeaseSettings, PlannerSettings, Site
 from freetrain.demo.fake_slurm.cluster import NODES, Job
 from freetrain.demo.fake_slurm.install import StandIn, at_work, install
@@ -486,8 +486,8 @@ def _submit(folder: Path, site: Site, around: Around) -> None:
         path = folder / f"{trainer.name}.toml"
         text = trainer.job_toml(mpirun=around.mpirun, environment=around.mpi)
         path.write_text(text, encoding="utf-8")
-        hand_in(
-            Asked(path=path, named=path.name),
+        submit_file(
+            SubmitRequest(path=path, named=path.name),
             site,
             environ=around.environ,
             home=around.home,

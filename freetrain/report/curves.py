@@ -19,7 +19,7 @@ from freetrain.text import render_duration
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from freetrain.client.status import Aim, Curves, Forecast
+    from freetrain.client.curves import Aim, Curves, Forecast
 
 
 # ----------------------------------------------------------------------

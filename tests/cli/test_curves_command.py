@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from freetrain.client.submit import job_of
+from freetrain.client.trainers import job_of
 from freetrain.progress import Bookmark, Record
 from freetrain.scaling import LearnedScaling, Seen, to_state
 from freetrain.state.database import open_store, transaction

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from freetrain.client.drill import Drill, Mark, Watch, choose, verdict
-from freetrain.client.status import read_standing
+from freetrain.client.status import read_trainer_status
 from freetrain.config.job import Nodes
 from freetrain.errors import TryLaterError, UsageError
 from freetrain.state.files import AgentState, Ended, Heartbeat, write_heartbeat
@@ -47,7 +47,7 @@ def tell(state: StateDir, generation: int, step: int, **more: Any) -> None:  # n
 
 
 def drill(state: StateDir, *, lease: str = "") -> Drill:
-    standing = read_standing(state, rows(state)["digits"])
+    standing = read_trainer_status(state, rows(state)["digits"])
     return choose(state, standing, lease=lease)
 
 

@@ -12,9 +12,9 @@ from freetrain.client.status import (
     LONG_S,
     SILENT_S,
     Doing,
-    Standing,
+    TrainerStatus,
     overview,
-    read_standing,
+    read_trainer_status,
 )
 from freetrain.errors import UsageError
 from freetrain.state.database import StoreMissingError
@@ -48,8 +48,8 @@ def state(tmp_path: Path) -> StateDir:
     return made
 
 
-def standing(state: StateDir) -> Standing:
-    return read_standing(state, rows(state)["digits"])
+def standing(state: StateDir) -> TrainerStatus:
+    return read_trainer_status(state, rows(state)["digits"])
 
 
 def tell(state: StateDir, generation: int, **fields: float) -> None:

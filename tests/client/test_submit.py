@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec import structs
 
-from freetrain.client.submit import Begin, Wish, left_over
+from freetrain.client.submit import Begin, OnLeftOver
+from freetrain.client.trainers import left_over
 from freetrain.config.job import Checkpoint, Nodes, read_job
 from freetrain.errors import BadConfigurationError, TryLaterError, UsageError
 from freetrain.state.database import open_store
@@ -174,10 +175,10 @@ def test_a_name_is_not_used_again_while_its_processes_may_run(tmp_path: Path) ->
     put_state(state, "digits", TrainerState.CANCELLED)
 
     with pytest.raises(TryLaterError, match="have not ended yet"):
-        submitted(state, job, wish=Wish.ANEW)
+        submitted(state, job, on_left_over=OnLeftOver.ANEW)
 
     end(state, "digits", 1, Ended.RESCALED)
-    assert submitted(state, job, wish=Wish.ANEW).begin is Begin.ANEW
+    assert submitted(state, job, on_left_over=OnLeftOver.ANEW).begin is Begin.ANEW
 
 
 def test_going_on_keeps_the_checkpoints_and_begins_above_all_generations(
@@ -191,7 +192,9 @@ def test_going_on_keeps_the_checkpoints_and_begins_above_all_generations(
     end(state, "digits", 3, Ended.FINISHED)
     put_state(state, "digits", TrainerState.FINISHED)
 
-    told = submitted(state, structs.replace(job, weight=2.0), wish=Wish.GO_ON)
+    told = submitted(
+        state, structs.replace(job, weight=2.0), on_left_over=OnLeftOver.GO_ON
+    )
 
     newest = newest_assigned(folder)
     assert (told.begin, told.left.step) == (Begin.GO_ON, 70)
@@ -209,8 +212,8 @@ def test_a_folder_with_another_trainings_checkpoints_is_refused(tmp_path: Path) 
     with pytest.raises(UsageError, match=r"of 1200 steps.*--go-on"):
         submitted(state, job)
     with pytest.raises(UsageError, match="of 1200 steps"):
-        submitted(state, job, wish=Wish.ANEW)
-    told = submitted(state, job, wish=Wish.GO_ON)
+        submitted(state, job, on_left_over=OnLeftOver.ANEW)
+    told = submitted(state, job, on_left_over=OnLeftOver.GO_ON)
 
     newest = newest_assigned(state.trainer("digits"))
     assert told.begin is Begin.GO_ON

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.client.submit import remarks
+from freetrain.client.checks import remarks
 from freetrain.config.document import Places
 from freetrain.config.job import parse_job
 from freetrain.errors import BadConfigurationError

@@ -12,7 +12,7 @@ from pathlib import Path
 from signal import SIGKILL
 from typing import TYPE_CHECKING
 
-from freetrain.client.submit import Asked, hand_in
+from freetrain.client.submit import SubmitRequest, submit_file
 from freetrain.config.site import HoleSettings, LeaseSettings, PlannerSettings, Site
 from freetrain.elastic.outcome import read_outcome
 from freetrain.errors import FreeTrainError
@@ -112,9 +112,9 @@ class LeasedPack:
         self.stage.job("long", long)
         fails = FAILS.format(flag=str(self.flag))
         self.stage.job("fails", fails, more='[restart]\nwait = "0.5s"\n')
-        self.hand_in('members = ["short.toml", "long.toml", "fails.toml"]\n')
+        self.submit_file('members = ["short.toml", "long.toml", "fails.toml"]\n')
 
-    def hand_in(self, members: str) -> None:
+    def submit_file(self, members: str) -> None:
         """Submit a pack of *members*, which share one CPU by turns."""
         folder = self.stage.folder
         means = 'means = "duty-cycle"\ncpus = 1\ninterval = "1s"\n'
@@ -124,8 +124,8 @@ class LeasedPack:
             f'name = "{NAME}"\n[nodes]\nmax = 1\n[launch]\nlauncher = "pack"\n'
             'pack = "pack.toml"\n[restart]\nwait = "1s"\n'
         )
-        hand_in(
-            Asked(path=path, named=path.name),
+        submit_file(
+            SubmitRequest(path=path, named=path.name),
             self.site,
             environ=self.environ,
             home=folder,
@@ -255,7 +255,7 @@ def shares_by_growth_in_every_lease(
     """
     for name, loss in (("falls", "0.999 ** step"), ("flat", "1.0 if step else 9.0")):
         pack.stage.job(name, TELLS.format(loss=loss), more=TOLD)
-    pack.hand_in('members = ["falls.toml", "flat.toml"]\n')
+    pack.submit_file('members = ["falls.toml", "flat.toml"]\n')
     pack.ticks_until("shares by growth", lambda: _is_by_growth(pack))
     before = pack.record.sharing
     take_away(pack.node())

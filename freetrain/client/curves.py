@@ -1,0 +1,208 @@
+"""What trainers reported of themselves: loss curves, forecasts and speeds."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from freetrain.client.trainers import LIVE, find_trainer, job_of
+from freetrain.losscurve.fit import outlook_of
+from freetrain.state.database import read_store
+from freetrain.state.tables import history_of, trainers
+from freetrain.tick.history import (
+    history_from,
+    is_diverging,
+    known_from,
+    total_of,
+    unit_of,
+)
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from freetrain.config.job import TrainerJob
+    from freetrain.losscurve.fit import FittedOutlook
+    from freetrain.losscurve.outlook import Better, Point
+    from freetrain.state.files import StateDir
+    from freetrain.state.tables import TrainerRow
+    from freetrain.tick.history import TrainerHistory
+
+FARTHEST = 2.0
+"""Forecasts are shown up to twice the work done."""
+
+_FITTED = 120
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aim:
+    """A value that its user wants, and when it is expected.
+
+    Attributes:
+        tier: ``deliver`` or ``final``.
+        value: The value.
+        work: Work in all after which it is, or was, reached; inf for never.
+        in_s: Seconds of training until then at the present speed; 0 where it has
+            been reached, inf for never, None where the speed is not known.
+    """
+
+    tier: str
+    value: float
+    work: float
+    in_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Forecast:
+    """The metric as fitted, and as expected: four sequences of one length.
+
+    Attributes:
+        work: Work in all, ascending.
+        values: The curve up to the work done, what is expected from there on.
+        low: Nine of ten outcomes are above; nan up to the work done.
+        high: Nine of ten outcomes are below; likewise.
+    """
+
+    work: tuple[float, ...]
+    values: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Curves:
+    """What one trainer reported, and what it makes likely.
+
+    Attributes:
+        metric: Which metric says how good its model is.
+        unit: What its work is counted in: ``samples``, ``step`` or ``epoch``.
+        told: The values reported, down-sampled, in order; may hold nan and infinities.
+        work: Work done; None where none was reported.
+        total: Work after which it is finished; None where that is not known.
+        outlook: The fitted loss forecast; None where its history allows none.
+        is_diverging: Whether its metric has gone wrong.
+        speeds: Work a second by node count, as measured.
+        per_s: Its last speed; None where none was measured.
+        aims: The values that its user wants.
+        bad_lines: Lines of its progress that could not be understood.
+    """
+
+    name: str
+    metric: str
+    better: Better
+    unit: str
+    told: tuple[Point, ...]
+    work: float | None
+    total: float | None
+    outlook: FittedOutlook | None
+    is_diverging: bool
+    speeds: tuple[tuple[int, float], ...]
+    per_s: float | None
+    aims: tuple[Aim, ...]
+    bad_lines: int = 0
+
+    @property
+    def forecast(self) -> Forecast | None:
+        """The forecast as a line, computed at each call; None where there is none."""
+        return None if self.outlook is None else forecast_of(self.outlook)
+
+    @property
+    def units(self) -> str:
+        """The plural of the unit."""
+        return self.unit if self.unit.endswith("s") else f"{self.unit}s"
+
+
+def curves_of(state: StateDir, *, name: str | None, uid: int) -> tuple[Curves, ...]:
+    """Return the curves of one trainer, or of all that have not ended.
+
+    Raises:
+        UsageError: There is no trainer of that name.
+        StoreError: The state cannot be read.
+    """
+    with read_store(state.path, uid=uid) as connection:
+        rows = trainers(connection)
+        if name is None:
+            wanted = [row for row in rows if row.state in LIVE]
+        else:
+            wanted = [find_trainer(rows, name)]
+        found = [_curves(connection, row) for row in wanted]
+    return tuple(curves for curves in found if curves is not None)
+
+
+def _curves(connection: sqlite3.Connection, row: TrainerRow) -> Curves | None:
+    """Return the curves of *row*; None where this version cannot read its job."""
+    job = job_of(row)
+    kept = history_of(connection, row.name, submitted_s=row.submitted_s)
+    if job is None:
+        return None
+    try:
+        past = None if kept is None else history_from(kept.history)
+    except (KeyError, TypeError):  # written by another release
+        past = None
+    scaling = known_from({} if kept is None else kept.scaling)
+    told = () if past is None else tuple(past.metric_points())
+    outlook = outlook_of(told, job.measure.better)
+    last_seen = [(nodes, seen[-1]) for nodes, seen in sorted(scaling.seen.items())]
+    latest = max(last_seen, key=lambda pair: pair[1].began_s, default=None)
+    per_s = None if latest is None else latest[1].samples_per_s
+    return Curves(
+        name=row.name,
+        metric=job.measure.metric,
+        better=job.measure.better,
+        unit=unit_of(job),
+        told=told,
+        work=None if past is None else past.work,
+        total=None if past is None else total_of(job, past),
+        outlook=outlook,
+        is_diverging=is_diverging(told, job.measure.better),
+        speeds=tuple((nodes, speed.samples_per_s) for nodes, speed in last_seen),
+        per_s=per_s,
+        aims=_aims(job, past, outlook, per_s),
+        bad_lines=0 if kept is None else int(kept.bookmark.get("bad_lines", 0)),
+    )
+
+
+def forecast_of(outlook: FittedOutlook) -> Forecast:
+    """Return the line of *outlook*: through the present phase, and on."""
+    done = outlook.points[-1].samples
+    behind = np.linspace(outlook.phase_samples, done, _FITTED)
+    frame, nan = outlook.frame, math.nan
+    heights = outlook.fit.curve((behind - frame.origin_samples) / frame.unit_samples)
+    fitted = [frame.value(float(height)) for height in heights]
+    ahead = np.linspace(done, FARTHEST * done, _FITTED)[1:]
+    expected = [outlook.expected(float(samples)) for samples in ahead]
+    return Forecast(
+        work=(*behind.tolist(), *ahead.tolist()),
+        values=(*fitted, *(value.value for value in expected)),
+        low=(*([nan] * _FITTED), *(value.low for value in expected)),
+        high=(*([nan] * _FITTED), *(value.high for value in expected)),
+    )
+
+
+def _aims(
+    job: TrainerJob,
+    past: TrainerHistory | None,
+    outlook: FittedOutlook | None,
+    per_s: float | None,
+) -> tuple[Aim, ...]:
+    if job.target is None:
+        return ()
+    tiers = {"deliver": job.target.deliver, "final": job.target.final}
+    wanted = [(tier, value) for tier, value in tiers.items() if value is not None]
+    done = (None if past is None else past.work) or 0.0
+    return tuple(_aim(tier, value, outlook, done, per_s) for tier, value in wanted)
+
+
+def _aim(
+    tier: str,
+    value: float,
+    outlook: FittedOutlook | None,
+    done: float,
+    per_s: float | None,
+) -> Aim:
+    work = math.inf if outlook is None else outlook.samples_to(value)
+    left = max(0.0, work - done)
+    in_s = left if left in {0.0, math.inf} else None if not per_s else left / per_s
+    return Aim(tier=tier, value=value, work=work, in_s=in_s)
