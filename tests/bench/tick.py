@@ -19,8 +19,7 @@ from freetrain.config.site import PlannerSettings
 from tests.bench.slurm_snapshot import generate
 from tests.quality.told import noisy, steps
 from tests.slurm_library.clusters import recorded
-from tests.tick.tellers import tell
-from tests.tick.tick_worlds import tick_world
+from tests.tick.tick_worlds import tell, tick_world
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Folders for many ticks: each of them syncs a dozen files."""
+"""A world for ticks, in a folder in memory: each tick syncs a dozen files."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.tick.tick_worlds import TickWorld, tick_world
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,3 +24,9 @@ def quick_folder(tmp_path: Path) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(dir=_IN_MEMORY, prefix="freetrain-") as folder:
         yield Path(folder)
+
+
+@pytest.fixture
+def world(quick_folder: Path) -> TickWorld:
+    """Eight idle nodes and an empty state directory."""
+    return tick_world(quick_folder)

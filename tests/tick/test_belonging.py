@@ -11,7 +11,7 @@ import pytest
 
 from freetrain.errors import BadConfigurationError
 from tests.fakes.slurm.installing import FakeSlurm, install
-from tests.tick.tick_worlds import TickWorld, running, tick_world
+from tests.tick.tick_worlds import TickWorld, running
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,11 +39,6 @@ class Elsewhere(TickWorld):
 def elsewhere(world: TickWorld, slurm: FakeSlurm) -> Elsewhere:
     known = {one.name: getattr(world, one.name) for one in fields(world)}
     return Elsewhere(**{**known, "slurm": slurm, "now_s": world.now_s + 60.0})
-
-
-@pytest.fixture
-def world(quick_folder: Path) -> TickWorld:
-    return tick_world(quick_folder)
 
 
 @pytest.fixture
@@ -104,7 +99,7 @@ def test_a_cluster_that_was_renamed_goes_on_with_its_leases(world: TickWorld) ->
     running(world)
     renamed = elsewhere(world, world.slurm)
 
-    page = renamed.tick().status
+    status = renamed.tick().status
 
-    assert page.cluster == "elsewhere"
-    assert len(page.leases) == 2
+    assert status.cluster == "elsewhere"
+    assert len(status.leases) == 2

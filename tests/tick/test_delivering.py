@@ -13,24 +13,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.elastic.checkpoint import read_checkpoint
-from freetrain.state.database import read_store
 from freetrain.state.tables import Delivery, EventKind, Stage, TrainerState, deliveries
 from freetrain.tick.deliver import NOBODY_KNOWS
 from freetrain.tick.environment import HookCall, call_hook
-from tests.state.events import events_of
-from tests.tick.tellers import commit, tell
 from tests.tick.test_tick_kills import copied, killed_at
-from tests.tick.tick_worlds import UID, TickWorld, tick_world
+from tests.tick.tick_worlds import TickWorld, commit, tell, tick_world
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from freetrain.elastic.files import RunDir
-
-
-@pytest.fixture
-def world(quick_folder: Path) -> TickWorld:
-    return tick_world(quick_folder)
 
 
 def wanting(world: TickWorld, more: str = "", *, deliver: float = 0.5) -> RunDir:
@@ -49,7 +41,7 @@ def place(world: TickWorld) -> Path:
 
 
 def delivery(world: TickWorld) -> Delivery | None:
-    with read_store(world.folder.path, uid=UID) as state:
+    with world.reading() as state:
         return next(iter(deliveries(state).values()), None)
 
 
@@ -102,8 +94,7 @@ def test_the_checkpoint_is_published_and_the_hook_called_once(
     }
     assert world.hook_calls == [["tell", "$x", told]]
     assert world.row("a").state is TrainerState.WANTED, "it trains on"
-    with read_store(world.folder.path, uid=UID) as state:
-        kinds = [event.kind for event in events_of(state, "a")]
+    kinds = [event.kind for event in world.events("a")]
     assert kinds.count(EventKind.DELIVERED) == 1
 
 
@@ -192,7 +183,7 @@ def test_without_a_place_only_the_hook_is_called(world: TickWorld) -> None:
 
 
 def test_a_hook_that_fails_is_told_and_not_called_again(world: TickWorld) -> None:
-    world.said_by_hook = "the hook ended with exit code 3"
+    world.hook_problem = "the hook ended with exit code 3"
     tell(wanting(world), 0.4)
 
     world.tick()
@@ -200,7 +191,7 @@ def test_a_hook_that_fails_is_told_and_not_called_again(world: TickWorld) -> Non
 
     found = delivery(world)
     assert found is not None
-    assert (found.stage, found.problem) == (Stage.DELIVERED, world.said_by_hook)
+    assert (found.stage, found.problem) == (Stage.DELIVERED, world.hook_problem)
     assert len(world.hook_calls) == 1
 
 
@@ -268,7 +259,6 @@ def test_a_trainer_that_reached_its_final_target_is_finished_and_stops(
     world.tick()
 
     stopped = world.newest("a")
-    assert running is not None
     assert stopped is not None
     assert (len(running.members), len(stopped.members)) == (2, 0)
     assert stopped.reason == "it is finished"

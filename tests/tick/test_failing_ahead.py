@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
-from msgspec import structs
 
 from freetrain.broker.actions import EndLeases, EndReason
 from freetrain.config.site import Mode
@@ -35,9 +34,7 @@ if TYPE_CHECKING:
 def world(quick_folder: Path) -> TickWorld:
     """Return one in which somebody waits for three of eight nodes, all leased."""
     made = looking_ahead(tick_world(quick_folder))
-    made.site = structs.replace(
-        made.site, lease=structs.replace(made.site.lease, mode=Mode.YIELD)
-    )
+    made.change("lease", mode=Mode.YIELD)
     running(made, most=8)
     made.slurm.standin.add([theirs(made) for _ in range(3)])
     return made
@@ -61,7 +58,7 @@ def has_failing_foresight(*_: object, **__: object) -> tuple[None, Failing]:
 
 
 def decided(world: TickWorld, ahead: Callable[..., object]) -> Decided:
-    with world.opened() as state:
+    with world.reading() as state:
         context = TickContext(
             site=world.site,
             environment=world.environment,

@@ -16,7 +16,7 @@ from slurm.config import ClusterConfig, Leaf, parse_config
 from slurm.errors import SlurmUnavailableError
 from tests.fakes.slurm.state import Act
 from tests.slurm_library.clusters import RECORDINGS, recorded
-from tests.tick.test_looking_ahead import kept, pass_by, taken
+from tests.tick.test_looking_ahead import pass_by, taken
 from tests.tick.tick_worlds import TickWorld, tick_world
 
 if TYPE_CHECKING:
@@ -237,11 +237,11 @@ def test_a_tick_asks_once_an_hour_and_tells_how_many_leaves_it_knows(
 
 
 def test_a_tick_without_topology_asks_for_none_and_tells_none(world: TickWorld) -> None:
-    page = world.tick().status
+    status = world.status()
 
     assert topologies_asked(world) == 0
-    assert (page.leaves, page.leaf_rate, page.problems) == (0, None, ())
-    assert "topology" not in kept(world)
+    assert (status.leaves, status.leaf_rate, status.problems) == (0, None, ())
+    assert "topology" not in world.forecast()
 
 
 def test_the_published_planner_asks_for_no_topology(quick_folder: Path) -> None:
@@ -256,12 +256,12 @@ def test_a_topology_that_is_not_told_stops_no_tick(world: TickWorld) -> None:
     world.slurm.standin.wire(RACKS)
     world.slurm.script("scontrol", *[Act.NORMAL] * 4, Act.HANG)
 
-    page = world.tick().status
+    status = world.status()
     world.now_s += 60.0
-    after = world.tick().status
+    after = world.status()
 
-    assert any("switches" in problem for problem in page.problems)
-    assert (page.leaves, after.problems) == (0, page.problems)
+    assert any("switches" in problem for problem in status.problems)
+    assert (status.leaves, after.problems) == (0, status.problems)
 
 
 def test_racks_that_leave_whole_become_what_is_usual_and_are_kept(
@@ -269,16 +269,16 @@ def test_racks_that_leave_whole_become_what_is_usual_and_are_kept(
 ) -> None:
     world.slurm.standin.wire(RACKS)
     world.tick()
-    before = world.tick().status.leaf_rate
+    before = world.status().leaf_rate
     for rack in ("rack1", "rack2"):
         taken(world, *RACKS[rack])
 
-    rate = world.tick().status.leaf_rate
+    rate = world.status().leaf_rate
 
     assert before is not None
     assert rate is not None
     assert rate > before == 0.3
-    assert kept(world)["leaves"]["together"] > 1.9
+    assert world.forecast()["leaves"]["together"] > 1.9
 
 
 def test_what_was_learned_before_a_topology_was_known_is_kept(world: TickWorld) -> None:
@@ -286,11 +286,11 @@ def test_what_was_learned_before_a_topology_was_known_is_kept(world: TickWorld) 
     world.now_s += 300.0
     world.slurm.standin.wire(RACKS)
 
-    page = world.tick().status
+    status = world.status()
 
-    assert page.leaves == 2
-    assert not page.problems
-    assert kept(world)["watched_s"] > 300.0
+    assert status.leaves == 2
+    assert not status.problems
+    assert world.forecast()["watched_s"] > 300.0
 
 
 def test_leaves_are_told_as_slurm_wrote_them() -> None:

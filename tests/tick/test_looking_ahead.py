@@ -12,10 +12,8 @@ from msgspec import structs
 from freetrain.config.site import Caps, PlannerSettings
 from freetrain.demo.fake_slurm import cluster as keeping
 from freetrain.lookahead.experience import Experience
-from freetrain.state.database import read_store, transaction
 from freetrain.state.tables import (
     ended_lease_forecasts,
-    forecast_state,
     pending_lease_forecasts,
     put_forecast,
 )
@@ -23,7 +21,7 @@ from freetrain.tick.act import with_short_wait
 from freetrain.tick.lookahead import MOST_ENDED
 from slurm.hostlist import expand
 from tests.broker.broker_records import NOW_S, intent
-from tests.tick.tick_worlds import UID, TickWorld, theirs, tick_world
+from tests.tick.tick_worlds import TickWorld, theirs, tick_world
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,19 +38,13 @@ def looking_ahead(world: TickWorld) -> TickWorld:
     return replace(world, site=structs.replace(world.site, planner=planner))
 
 
-def kept(world: TickWorld) -> dict[str, Any]:
-    with read_store(world.folder.path, uid=UID) as state:
-        found: dict[str, Any] = json.loads(forecast_state(state) or "{}")
-    return found
-
-
 def test_what_is_learned_of_nodes_is_kept_from_tick_to_tick(world: TickWorld) -> None:
     world.tick()
-    first = kept(world)
+    first = world.forecast()
     world.now_s += 300.0
     world.tick()
 
-    second = kept(world)
+    second = world.forecast()
 
     assert first["watched_s"] == 0.0
     assert second["watched_s"] > 300.0
@@ -64,16 +56,15 @@ def test_a_trainer_runs_as_under_the_published_planner(world: TickWorld) -> None
     world.submit("a", most=3)
     world.tick()
     world.beat()
-    page = world.tick().status
+    status = world.status()
 
     newest = world.newest("a")
-    assert newest is not None
     assert len(newest.members) == 3
-    assert not page.problems
-    assert "left out" not in page.planner_reason
-    assert page.is_by_lives
-    assert page.forecaster == "learned"
-    assert page.planner_gap == pytest.approx(0.0, abs=1e-5)
+    assert not status.problems
+    assert "left out" not in status.planner_reason
+    assert status.is_by_lives
+    assert status.forecaster == "learned"
+    assert status.planner_gap == pytest.approx(0.0, abs=1e-5)
 
 
 def test_how_trainers_fare_is_learned_from_look_to_look(world: TickWorld) -> None:
@@ -87,7 +78,7 @@ def test_how_trainers_fare_is_learned_from_look_to_look(world: TickWorld) -> Non
     world.now_s += 60.0
     world.tick()
 
-    learned = kept(world)["experience"]
+    learned = world.forecast()["experience"]
     changes, trained_s = Experience().to_state()["changes"]
 
     assert len(learned["held"]["a"]) == 3
@@ -97,12 +88,12 @@ def test_how_trainers_fare_is_learned_from_look_to_look(world: TickWorld) -> Non
 
 def test_a_dry_run_keeps_nothing(world: TickWorld) -> None:
     world.tick()
-    before = kept(world)
+    before = world.forecast()
     world.now_s += 60.0
 
     world.tick(dry_run=True)
 
-    assert kept(world) == before
+    assert world.forecast() == before
 
 
 @pytest.mark.parametrize(
@@ -120,17 +111,17 @@ def test_what_cannot_be_used_is_dropped_with_a_line(
     world: TickWorld, spoilt: dict[str, Any]
 ) -> None:
     world.tick()
-    with world.opened() as state, transaction(state):
-        put_forecast(state, json.dumps(kept(world) | spoilt))
+    with world.writing() as state:
+        put_forecast(state, json.dumps(world.forecast() | spoilt))
     world.now_s += 60.0
 
-    page = world.tick().status
+    status = world.status()
     world.now_s += 60.0
-    after = world.tick().status
+    after = world.status()
 
-    assert any("what was learned of nodes cannot be used" in p for p in page.problems)
+    assert any("what was learned of nodes cannot be used" in p for p in status.problems)
     assert not after.problems
-    assert kept(world)["watched_s"] > 0.0
+    assert world.forecast()["watched_s"] > 0.0
 
 
 def test_another_forecaster_learns_anew_and_the_report_says_so(
@@ -140,16 +131,16 @@ def test_another_forecaster_learns_anew_and_the_report_says_so(
     other = structs.replace(world.site.planner, forecaster="life-table")
     world = replace(world, site=structs.replace(world.site, planner=other))
     world.now_s += 60.0
-    page, first = world.tick().status, kept(world)
-    assert page.forecaster == "life-table"
+    status, first = world.status(), world.forecast()
+    assert status.forecaster == "life-table"
     world.now_s += 60.0
-    after = world.tick().status
+    after = world.status()
 
-    assert any("of forecaster 'learned'" in problem for problem in page.problems)
+    assert any("of forecaster 'learned'" in problem for problem in status.problems)
     assert (first["forecaster"], first["watched_s"]) == ("life-table", 0.0)
     assert len(first["learned"]["idle"]) == 8
     assert not after.problems
-    assert kept(world)["watched_s"] > 0.0
+    assert world.forecast()["watched_s"] > 0.0
 
 
 def pass_by(world: TickWorld, for_s: float, *, every_s: float = 200.0) -> None:
@@ -169,11 +160,6 @@ def taken(world: TickWorld, *nodes: str, run_s: float = 300.0) -> None:
     pass_by(world, 2.0 * run_s)
 
 
-def nodes_of(world: TickWorld, name: str) -> set[str]:
-    newest = world.newest(name)
-    return set() if newest is None else {member.node for member in newest.members}
-
-
 def test_nodes_that_left_together_twice_are_held_together_the_third_time(
     world: TickWorld,
 ) -> None:
@@ -189,8 +175,8 @@ def test_nodes_that_left_together_twice_are_held_together_the_third_time(
     world.submit("b", most=4)
     pass_by(world, 600.0, every_s=60.0)
 
-    assert not kept(world)["watched_s"] < 3_600.0
-    held = [nodes_of(world, name) for name in ("a", "b")]
+    assert not world.forecast()["watched_s"] < 3_600.0
+    held = [world.nodes(name) for name in ("a", "b")]
     assert odd in held
     assert held[0] | held[1] == every
 
@@ -198,14 +184,14 @@ def test_nodes_that_left_together_twice_are_held_together_the_third_time(
 def test_what_was_expected_of_a_lease_is_kept_with_what_came(world: TickWorld) -> None:
     world.submit("a", most=2)
     pass_by(world, 120.0, every_s=60.0)
-    with read_store(world.folder.path, uid=UID) as state:
+    with world.reading() as state:
         running = pending_lease_forecasts(state)
     with keeping.opened(world.slurm.folder) as cluster:
         for job in cluster.jobs:
             job.limit_s = 1.0
     pass_by(world, 300.0, every_s=60.0)
 
-    with read_store(world.folder.path, uid=UID) as state:
+    with world.reading() as state:
         ended = ended_lease_forecasts(state, most=MOST_ENDED)
     later = {(one.uuid, one.task): one for one in ended}
 
@@ -230,13 +216,13 @@ def test_a_lease_that_slurm_forgot_long_ago_is_told_to_have_ended_by_its_limit(
 ) -> None:
     world.submit("a", most=1)
     pass_by(world, 120.0, every_s=60.0)
-    (lease,) = world.tick().status.leases
+    (lease,) = world.status().leases
     with keeping.opened(world.slurm.folder) as cluster:
         cluster.jobs.clear()
     world.now_s += 2 * 86_400.0
 
     pass_by(world, 300.0)
-    (told,) = world.tick().status.came
+    (told,) = world.status().came
 
     assert lease.end_s is not None
     assert told.at_s < told.ended_s <= lease.end_s
@@ -252,7 +238,7 @@ def test_no_lease_is_told_to_have_ended_before_it_ran_where_the_clock_went_back(
     world.now_s -= 7_200.0
 
     pass_by(world, 600.0)
-    (told,) = world.tick().status.came
+    (told,) = world.status().came
 
     assert told.ended_s >= told.at_s
 
@@ -269,8 +255,8 @@ def test_leases_start_where_nodes_are_expected_to_stay(world: TickWorld) -> None
 
     (argv,) = world.slurm.calls("sbatch")
     assert "--exclude=n[1-4]" in argv
-    assert nodes_of(world, "a") == {"n5", "n6", "n7", "n8"}
-    said = world.tick().status.holes
+    assert world.nodes("a") == {"n5", "n6", "n7", "n8"}
+    said = world.status().holes
     leaves = {one.node: one.expected.leaves for one in said if one.expected}
     assert leaves["n1"] > 2 * leaves["n5"]
 
@@ -308,7 +294,7 @@ def test_weights_and_the_background_count_as_for_the_published_planner(
     world.submit("heavy", "weight = 10.0", most=6)
     pass_by(world, 240.0, every_s=60.0)
 
-    held = {name: len(nodes_of(world, name)) for name in ("late", "light", "heavy")}
+    held = {name: len(world.nodes(name)) for name in ("late", "light", "heavy")}
     assert held == {"late": 0, "light": 2, "heavy": 6}
 
 

@@ -28,14 +28,20 @@ from freetrain.scaling import (
     Seen,
     to_state,
 )
-from freetrain.state.database import read_store
 from freetrain.state.files import Ended, create_ending
 from freetrain.state.tables import history_of
 from freetrain.tick.history import known_from
 from freetrain.tick.speeds import MeasuredSpeeds, measured_by
 from tests.state.endings import an_ending
-from tests.tick.tellers import NOW_S, assigned, printed, printing, tell
-from tests.tick.tick_worlds import UID, TickWorld, tick_world
+from tests.tick.tick_worlds import (
+    NOW_S,
+    TickWorld,
+    assigned,
+    printed,
+    printing,
+    tell,
+    tick_world,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -54,7 +60,7 @@ def world(quick_folder: Path) -> TickWorld:
 
 def kept(world: TickWorld, name: str = "a") -> LearnedScaling:
     """What the last tick remembered of a trainer's speed."""
-    with read_store(world.folder.path, uid=UID) as state:
+    with world.reading() as state:
         row = history_of(state, name, submitted_s=world.row(name).submitted_s)
     assert row is not None
     return known_from(row.scaling)
@@ -241,11 +247,11 @@ def test_who_waits_and_was_seen_for_long_is_believed_more(quick_folder: Path) ->
         tell(world.folder.trainer(name).run, *([0.5] * steps), step_s=step_s)
         assigned(world.folder.trainer(name), 2, 0, at_s=700.0)
 
-    page = world.tick().status
+    status = world.status()
 
     quick, slow = (kept(world, name).seen[8][0].samples_per_s for name in "ab")
     assert quick > 1.01 * slow
-    assert [line.name for line in page.trainers if line.planned_nodes] == ["b"]
+    assert [line.name for line in status.trainers if line.planned_nodes] == ["b"]
 
 
 def test_who_runs_is_not_lowered_nor_anybody_where_samples_are_not_compared() -> None:
@@ -274,7 +280,7 @@ def test_the_site_says_whether_sizes_are_tried(
     assigned(world.folder.trainer("a"), 1, 2, at_s=0.0)
     tell(world.folder.trainer("a").run, *([0.5] * 30))
 
-    assert world.tick().status.trainers[0].planned_nodes == nodes
+    assert world.status().trainers[0].planned_nodes == nodes
 
 
 def test_the_planner_is_told_what_was_measured(world: TickWorld) -> None:
@@ -285,9 +291,9 @@ def test_the_planner_is_told_what_was_measured(world: TickWorld) -> None:
     assigned(world.folder.trainer("a"), 2, 2, at_s=31.0)
     tell(run_dir, *([0.5] * 30), since=32, generation=2, step_s=4.0)
 
-    page = world.tick().status
+    status = world.status()
 
-    assert page.trainers[0].planned_nodes == 1, "two nodes are half as quick as one"
+    assert status.trainers[0].planned_nodes == 1, "two nodes are half as quick as one"
 
 
 def test_what_was_told_before_a_generation_was_made_is_not_its_own(

@@ -12,8 +12,7 @@ from freetrain.config.site import PlannerSettings
 from freetrain.losscurve.outlook import Better
 from freetrain.tick.trainers import KeptLossForecasts
 from tests.quality.told import noisy, steps, told
-from tests.tick.tellers import tell
-from tests.tick.tick_worlds import TickWorld, again, tick_world
+from tests.tick.tick_worlds import TickWorld, again, tell, tick_world
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -125,7 +124,7 @@ def test_a_dry_run_keeps_no_outlook(quick_folder: Path) -> None:
 
     world.tick(dry_run=True)
 
-    with world.opened() as state:
+    with world.reading() as state:
         assert state.execute("SELECT * FROM outlooks").fetchall() == []
 
 
@@ -139,7 +138,7 @@ def world_of(folder: Path, priority: str) -> TickWorld:
 def ticked(folder: Path, priority: str) -> str:
     """Tick in the world of *priority*, and return how it rates."""
     world = again(folder / priority, planner=PlannerSettings(priority=priority))
-    (line,) = world.tick().status.trainers
+    (line,) = world.status().trainers
     return line.rating
 
 

@@ -13,10 +13,8 @@ from msgspec import structs
 from freetrain.config.site import PlannerSettings
 from freetrain.lookahead.base import Prospect
 from freetrain.lookahead.live import LiveForecast, PoolSnapshot, validate_forecast
-from freetrain.state.database import read_store, transaction
-from freetrain.state.tables import forecast_state
 from freetrain.tick.lookahead import Recalled, taken_up
-from tests.tick.tick_worlds import UID, TickWorld, tick_world
+from tests.tick.tick_worlds import TickWorld, tick_world
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,14 +35,8 @@ def world(quick_folder: Path) -> TickWorld:
     return world
 
 
-def kept(world: TickWorld) -> dict[str, Any]:
-    with read_store(world.folder.path, uid=UID) as state:
-        found: dict[str, Any] = json.loads(forecast_state(state) or "{}")
-    return found
-
-
 def put(world: TickWorld, text: str) -> None:
-    with world.opened() as state, transaction(state):
+    with world.writing() as state:
         state.execute("UPDATE forecast SET state = ?", (text,))
 
 
@@ -87,7 +79,7 @@ SPOILS = (promise(0.5), delays, met, numbers, shares, elsewhere, long)
 def test_a_number_that_cannot_be_costs_a_line_and_no_tick(
     world: TickWorld, spoil: Callable[[dict[str, Any]], None]
 ) -> None:
-    state = kept(world)
+    state = world.forecast()
     spoil(state)
     put(world, json.dumps(state))
 
@@ -108,21 +100,19 @@ def test_a_text_that_is_no_state_costs_a_line_and_no_tick(
 
 
 def check_begins_anew(world: TickWorld) -> None:
-    page = world.tick().status
-    first = kept(world)
+    status = world.status()
+    first = world.forecast()
     world.now_s += 60.0
     world.beat()
-    after = world.tick().status
+    after = world.status()
 
-    (problem,) = page.problems
+    (problem,) = status.problems
     assert "what was learned of nodes cannot be used" in problem
     assert len(problem) < 500
     assert first["watched_s"] == 0.0
     assert not after.problems
-    assert kept(world)["watched_s"] > 0.0
-    newest = world.newest("a")
-    assert newest is not None
-    assert len(newest.members) == 3
+    assert world.forecast()["watched_s"] > 0.0
+    assert len(world.nodes()) == 3
 
 
 @pytest.mark.parametrize(

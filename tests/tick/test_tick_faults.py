@@ -12,12 +12,7 @@ import pytest
 from freetrain.cli.exits import exit_code
 from freetrain.config.site import Caps
 from freetrain.errors import CannotWriteError
-from freetrain.state.database import (
-    StoreBusyError,
-    StoreUnwritableError,
-    open_store,
-    read_store,
-)
+from freetrain.state.database import StoreBusyError, StoreUnwritableError, open_store
 from freetrain.state.leader import LOCK, TickProcess, local_lock, take_leader_lock
 from freetrain.state.tables import Counter, counters
 from freetrain.tick.environment import MOST_EVIDENCE, append_line, keep_evidence
@@ -31,11 +26,6 @@ if TYPE_CHECKING:
 
 _SMALL_BYTES = 4_096
 _NOBODY = 65_534
-
-
-@pytest.fixture
-def world(quick_folder: Path) -> TickWorld:
-    return tick_world(quick_folder)
 
 
 def in_child(prepare: Callable[[], None], world: TickWorld) -> int:
@@ -81,8 +71,8 @@ def test_where_the_look_fails_nothing_is_changed_and_the_next_tick_goes_on(
     is_unreadable = isinstance(caught.value, UnreadableOutputError)
     assert world.folder.evidence.exists() == is_unreadable
     assert "failed: " in world.folder.log.read_text()
-    assert world.tick().status.done["leases asked for"] == 2
-    with read_store(world.folder.path, uid=UID) as store:
+    assert world.status().done["leases asked for"] == 2
+    with world.reading() as store:
         assert counters(store)[Counter.FAILED_TICKS] == 1.0
 
 
@@ -94,8 +84,8 @@ def test_a_first_look_in_mid_backfill_takes_no_holes_and_the_next_one_does(
     world.slurm.script("sdiag", Act.MID_BACKFILL)
     world.slurm.script("squeue", Act.MID_BACKFILL)
 
-    torn = world.tick().status
-    whole = world.tick().status
+    torn = world.status()
+    whole = world.status()
 
     assert (torn.is_torn, torn.is_plan_known) == (True, False)
     assert torn.brake == "Slurm's plan could not be read whole"
@@ -111,10 +101,10 @@ def test_a_submission_without_answer_is_not_repeated_and_the_page_tells(
 
     with pytest.raises(SlurmUnavailableError):
         world.tick()
-    page = world.tick().status
+    status = world.status()
 
     assert len(world.slurm.calls("sbatch")) == 1
-    assert [lease.state for lease in page.leases] == ["running", "running"]
+    assert [lease.state for lease in status.leases] == ["running", "running"]
 
 
 def test_what_slurm_refuses_is_told_and_repeated_refusals_make_it_pause(
@@ -124,10 +114,10 @@ def test_what_slurm_refuses_is_told_and_repeated_refusals_make_it_pause(
     world.submit("a", most=2)
     world.slurm.script("sbatch", Act.REFUSE, Act.REFUSE, Act.REFUSE)
 
-    pages = [world.tick().status for _ in range(4)]
+    statuses = [world.status() for _ in range(4)]
 
-    assert all("denied" in " ".join(page.problems) for page in pages[:3])
-    assert pages[3].brake == "leases failed to start repeatedly"
+    assert all("denied" in " ".join(status.problems) for status in statuses[:3])
+    assert statuses[3].brake == "leases failed to start repeatedly"
     assert len(world.slurm.calls("sbatch")) == 3
 
 
@@ -135,10 +125,10 @@ def test_no_more_commands_are_run_than_the_site_allows(quick_folder: Path) -> No
     world = tick_world(quick_folder, caps=Caps(rpcs_per_tick=1, requests_per_tick=2))
     world.submit("a", most=8)
 
-    page = world.tick().status
+    status = world.status()
 
     assert len(world.slurm.calls("sbatch")) == 1
-    assert page.done["leases asked for"] == 2
+    assert status.done["leases asked for"] == 2
 
 
 def test_on_a_full_disk_the_tick_says_so_and_the_one_after_goes_on(
@@ -153,7 +143,7 @@ def test_on_a_full_disk_the_tick_says_so_and_the_one_after_goes_on(
 
     assert code == CannotWriteError.exit_code
     assert world.slurm.calls("sbatch") == []
-    assert world.tick().status.done["leases asked for"] == 2
+    assert world.status().done["leases asked for"] == 2
 
 
 @pytest.mark.skipif(UID != 0, reason="only root can become somebody else")
@@ -201,7 +191,7 @@ def test_two_ticks_on_one_host_do_not_overlap(world: TickWorld) -> None:
 
     assert exit_code(caught.value) == 75
     assert world.slurm.calls("squeue") == []
-    assert world.tick().status.done["leases asked for"] == 2
+    assert world.status().done["leases asked for"] == 2
 
 
 def test_a_tick_on_another_host_is_left_its_turn(world: TickWorld) -> None:
@@ -220,7 +210,7 @@ def test_a_tick_on_another_host_is_left_its_turn(world: TickWorld) -> None:
         world.tick()
     world.now_s += 101.0
 
-    assert world.tick().status.done["leases asked for"] == 2
+    assert world.status().done["leases asked for"] == 2
 
 
 def test_a_tick_that_lost_its_turn_while_asleep_changes_nothing_more(
@@ -253,10 +243,10 @@ def test_a_host_whose_clock_steps_ticks_on(world: TickWorld, skew_s: float) -> N
     world.beat()
     world.skew_s = skew_s
 
-    page = world.tick().status
+    status = world.status()
 
-    assert page.done["generations"] == 1
-    assert not any(world.tick().status.done.values())
+    assert status.done["generations"] == 1
+    assert not any(world.status().done.values())
 
 
 def test_hostile_jobs_of_others_are_never_taken_for_ours(world: TickWorld) -> None:
@@ -285,12 +275,11 @@ def test_hostile_jobs_of_others_are_never_taken_for_ours(world: TickWorld) -> No
     )
     world.beat(*world.running()[:2])
 
-    page = world.tick().status
+    status = world.status()
 
-    assert page.problems == ()
-    assert page.done["leases ended"] == 0
+    assert status.problems == ()
+    assert status.done["leases ended"] == 0
     newest = world.newest("a")
-    assert newest is not None
     assert len(newest.members) == 2
     assert world.slurm.calls("scancel") == []
 

@@ -13,14 +13,13 @@ import pytest
 from msgspec import structs
 
 from freetrain.config.site import PlannerSettings
-from freetrain.state.database import read_store
 from freetrain.state.files import Ended, StateDir, create_ending
 from freetrain.state.tables import TrainerState, leases
 from slurm.errors import SlurmUnavailableError
 from tests.fakes.slurm.installing import FakeSlurm
 from tests.fakes.slurm.state import Act
 from tests.state.endings import an_ending
-from tests.tick.tick_worlds import UID, TickWorld, lease_of, theirs, tick_world
+from tests.tick.tick_worlds import TickWorld, lease_of, theirs, tick_world
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +61,6 @@ def finishing(world: TickWorld) -> None:
     asking(world)
     rest(world)
     newest = world.newest("b")
-    assert newest is not None
     done = {"step": 9, "committed_step": 9, "author": "x"}
     ending = an_ending(newest.generation, Ended.FINISHED, **done)
     create_ending(world.folder.trainer("b"), ending)
@@ -123,10 +121,10 @@ def rest(world: TickWorld) -> None:
     quiet = 0
     for _ in range(40):
         world.beat()
-        page = ticked(world)
+        status = ticked(world)
         check(world)
-        waits = any(lease.state != "running" for lease in page.leases)
-        quiet = 0 if waits or any(page.done.values()) else quiet + 1
+        waits = any(lease.state != "running" for lease in status.leases)
+        quiet = 0 if waits or any(status.done.values()) else quiet + 1
         if quiet == _ENOUGH:
             return
         world.now_s += _FEW_S
@@ -136,11 +134,11 @@ def rest(world: TickWorld) -> None:
 def ticked(world: TickWorld) -> StatusReport:
     """Tick; once more where a command was scripted to give no answer."""
     try:
-        page = world.tick().status
+        status = world.status()
     except SlurmUnavailableError:
-        page = world.tick().status
-    assert not any("learned" in said for said in page.problems), page.problems
-    return page
+        status = world.status()
+    assert not any("learned" in said for said in status.problems), status.problems
+    return status
 
 
 def check(world: TickWorld) -> None:
@@ -152,8 +150,9 @@ def check(world: TickWorld) -> None:
 
 
 def members(world: TickWorld, name: str) -> tuple[LeaseKey, ...]:
-    newest = world.newest(name)
-    return () if newest is None else tuple(one.key for one in newest.members)
+    if not world.generation(name):
+        return ()
+    return tuple(member.key for member in world.newest(name).members)
 
 
 def killed_at(world: TickWorld, step: int) -> bool:
@@ -203,7 +202,7 @@ def test_a_tick_killed_at_any_step_is_put_right_by_the_next(
         rest(world)
 
         assert {name: len(members(world, name)) for name in expected} == expected
-        with read_store(world.folder.path, uid=UID) as state:
+        with world.reading() as state:
             believed = leases(state, ending_after_s=0.0)
         alive = {lease.key for lease in believed if lease.is_live}
         assert alive == {lease_of(job) for job in world.live()}, "a lease is lost"

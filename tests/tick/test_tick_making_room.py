@@ -7,18 +7,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from msgspec import structs
 
 from freetrain.broker.actions import EndReason
-from freetrain.config.site import HoleSettings, Mode
+from freetrain.config.site import Mode
 from freetrain.demo.fake_slurm import cluster as keeping
 from freetrain.demo.fake_slurm.cluster import JobState
-from freetrain.state.database import read_store
 from freetrain.state.files import AgentState
 from freetrain.state.tables import pace
 from freetrain.tick.tick import tick
 from tests.state.events import events_of
-from tests.tick.tick_worlds import UID, TickWorld, lease_of, theirs, tick_world
+from tests.tick.tick_worlds import TickWorld, lease_of, theirs, tick_world
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,9 +26,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def world(quick_folder: Path) -> TickWorld:
     made = tick_world(quick_folder)
-    made.site = structs.replace(
-        made.site, lease=structs.replace(made.site.lease, mode=Mode.YIELD)
-    )
+    made.change("lease", mode=Mode.YIELD)
     return made
 
 
@@ -65,16 +61,14 @@ def test_a_careful_tick_tells_of_whom_it_had_no_time_to_try(world: TickWorld) ->
     (said,) = problems(itertools.count().__next__)
     assert said.startswith("careful: the ends of 1 running jobs could not be tried")
     assert problems(lambda: 0.0) == ()
-    world.site = structs.replace(
-        world.site, lease=structs.replace(world.site.lease, careful=False)
-    )
+    world.change("lease", careful=False)
     assert problems(itertools.count().__next__) == ()
 
 
 def test_a_job_that_could_start_at_once_need_not_wait_for_its_planned_start(
     world: TickWorld,
 ) -> None:
-    world.site = structs.replace(world.site, holes=HoleSettings(margin_s=60.0))
+    world.change("holes", margin_s=60.0)
     running(world, 8)
     planned = {"due_s": world.now_s + 50.0, "wanted": ["n1", "n2"]}
     world.slurm.standin.add([theirs(world, **planned)])
@@ -83,7 +77,7 @@ def test_a_job_that_could_start_at_once_need_not_wait_for_its_planned_start(
 
     (job,) = (one for one in world.live() if one.nodes == ["n1"])
     uuid = lease_of(job).uuid
-    with read_store(world.folder.path, uid=UID) as store:
+    with world.reading() as store:
         said = events_of(store, uuid)[-1]
     assert (said.detail, said.leases) == (str(EndReason.CLAIMED), 2)
 
@@ -100,12 +94,12 @@ def test_a_lease_whose_agent_never_comes_is_ended_and_failed_to_start(
 
     world.now_s += 180.0
     world.beat(heard)
-    page = world.tick().status
+    status = world.status()
 
-    assert page.done["leases ended"] == 1
+    assert status.done["leases ended"] == 1
     assert unheard not in map(lease_of, world.live())
     assert heard in map(lease_of, world.live())
-    with read_store(world.folder.path, uid=UID) as store:
+    with world.reading() as store:
         assert pace(store, since_s=0.0).failed_starts == 1
 
 
@@ -121,10 +115,10 @@ def test_a_lease_that_outlasts_its_deadline_by_hours_is_still_ours(
     for _ in range(4):
         world.now_s += 100.0
         world.beat()
-        page = world.tick().status
+        status = world.status()
 
     (job,) = world.live()
-    assert [lease.job for lease in page.leases] == [str(job.job_id)]
+    assert [lease.job for lease in status.leases] == [str(job.job_id)]
 
 
 def test_nobody_gets_nodes_beside_leases_that_just_leave_for_somebody(
@@ -152,7 +146,7 @@ def test_a_lease_that_lasts_is_kept_off_nodes_on_which_somebody_is_booked(
     # Somebody needs seven nodes, of which two are held for half an hour. Slurm will
     # take the first seven then, so that the last of the eight is free for longer; so
     # far it means to start that job hours later, and lets leases begin anywhere.
-    world.site = structs.replace(world.site, holes=HoleSettings(margin_s=300.0))
+    world.change("holes", margin_s=300.0)
     held = {"partition": "main", "limit_s": 1_800.0, "run_s": 1_800.0}
     waits = [f"n{k}" for k in range(1, 8)]
     world.slurm.standin.add(
@@ -177,9 +171,7 @@ def test_a_careful_tick_keeps_leases_off_nodes_that_it_leaves_alone(
 ) -> None:
     # Six nodes are needed by whom one end would let start, and five are held. Slurm
     # would put a lease on the first idle one, and the next tick would give it up.
-    world.site = structs.replace(
-        world.site, lease=structs.replace(world.site.lease, careful=True)
-    )
+    world.change("lease", careful=True)
     held = {"due_s": world.now_s, "limit_s": 3_600.0, "run_s": 3_600.0}
     ends_s, first = world.now_s + 3_600.0, [f"n{k}" for k in range(1, 5)]
     world.slurm.standin.add(
@@ -192,10 +184,10 @@ def test_a_careful_tick_keeps_leases_off_nodes_that_it_leaves_alone(
     )
     world.submit("a", most=8)
 
-    page = tick(world.site, replace(world.environment, clock=lambda: 0.0)).status
+    status = tick(world.site, replace(world.environment, clock=lambda: 0.0)).status
 
     asked = [job for job in world.live() if job.user != "bob"]
-    assert [hole.node for hole in page.holes if "another ended" in hole.refusal] == [
+    assert [hole.node for hole in status.holes if "another ended" in hole.refusal] == [
         "n6",
         "n7",
     ]
@@ -207,7 +199,7 @@ def test_a_lease_that_begins_is_over_before_somebody_who_waits_could_start(
 ) -> None:
     # One of the eight nodes that somebody needs is held for half an hour; what backfill
     # planned last is of before that was known.
-    world.site = structs.replace(world.site, holes=HoleSettings(margin_s=300.0))
+    world.change("holes", margin_s=300.0)
     everywhere = [f"n{k}" for k in range(1, 9)]
     held = {"wanted": ["n8"], "due_s": world.now_s, "run_s": 1_800.0}
     world.slurm.standin.add(

@@ -19,13 +19,11 @@ from freetrain.config.job import render_job
 from freetrain.config.site import parse_site
 from freetrain.demo.fake_slurm import cluster as keeping
 from freetrain.demo.fake_slurm.cluster import Job, JobState
-from freetrain.state.database import read_store
 from freetrain.state.files import Ended, create_ending
-from freetrain.state.tables import TrainerState, forecast_state, history_of
+from freetrain.state.tables import TrainerState, history_of
 from tests.cli.worlds import run
 from tests.state.endings import an_ending
-from tests.tick.tellers import tell
-from tests.tick.tick_worlds import UID, TickWorld, lease_of, tick_world
+from tests.tick.tick_worlds import TickWorld, lease_of, tell, tick_world
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -87,9 +85,7 @@ def a_job(record: Mapping[str, Any]) -> Job:
 
 def members(world: TickWorld, name: str) -> tuple[int, set[str]]:
     """Return the newest generation of a trainer and its nodes."""
-    newest = world.newest(name)
-    assert newest is not None
-    return newest.generation, {member.node for member in newest.members}
+    return world.generation(name), world.nodes(name)
 
 
 def leases(world: TickWorld) -> set[int]:
@@ -110,7 +106,7 @@ def steps(world: TickWorld, name: str) -> int:
 
 def points(world: TickWorld, name: str) -> list[list[float]]:
     """Return what is remembered of the losses of a trainer."""
-    with read_store(world.folder.path, uid=UID) as state:
+    with world.reading() as state:
         row = history_of(state, name, submitted_s=world.row(name).submitted_s)
     assert row is not None
     found: list[list[float]] = row.history["points"]["kept"]
@@ -135,7 +131,7 @@ def test_its_leases_are_adopted_and_its_trainers_stay_where_they_are(
     before, old_leases = assignments(world), leases(world)
     world.beat()
 
-    status = world.tick().status
+    status = world.status()
 
     assert status.problems == ()
     assert leases(world) == old_leases
@@ -180,17 +176,13 @@ def test_what_its_trainers_told_and_what_was_learned_is_not_lost(
     now = points(world, "steady")
     assert (len(old), len(now)) == (40, 42)
     assert now[:40] == old
-    with read_store(world.folder.path, uid=UID) as state:
-        learned = json.loads(forecast_state(state) or "{}")
-    assert learned["watched_s"] > 219.0  # as it was
+    assert world.forecast()["watched_s"] > 219.0  # as it was
 
 
 def test_what_is_over_stays_over_and_what_is_resumed_goes_on_counting(
     world: TickWorld,
 ) -> None:
     world.set_state("paused", TrainerState.WANTED)
-    newest = world.newest("grower")
-    assert newest is not None
     ending = an_ending(1, Ended.FINISHED, exit_code=0, message="all samples done")
     create_ending(world.folder.trainer("grower"), ending)
     for _ in range(3):

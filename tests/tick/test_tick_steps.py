@@ -1,4 +1,4 @@
-"""What single ticks do, against the fake Slurm."""
+"""What single ticks do, and how they report it."""
 
 from __future__ import annotations
 
@@ -7,25 +7,24 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from msgspec import structs
 
-from freetrain.config.site import LeaseSettings, Mode, PlannerSettings
+from freetrain.config.site import LeaseSettings, Mode
 from freetrain.demo.fake_slurm import cluster as keeping
 from freetrain.demo.fake_slurm.cluster import JobState
-from freetrain.state.database import read_store
 from freetrain.state.files import AgentState, lease_name
-from freetrain.state.tables import pace
+from freetrain.state.tables import TrainerState, pace
 from freetrain.tick.lease_job import MODE
-from freetrain.tick.status_report import read_status_report
-from tests.tick.tick_worlds import UID, TickWorld, lease_of, running, theirs, tick_world
+from freetrain.tick.status_report import (
+    TrainerLine,
+    read_status_report,
+    summary_line,
+)
+from milp.planner import Outcome
+from tests.client.client_states import a_page
+from tests.tick.tick_worlds import TickWorld, lease_of, running, theirs, tick_world
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-@pytest.fixture
-def world(quick_folder: Path) -> TickWorld:
-    return tick_world(quick_folder)
 
 
 def written(world: TickWorld) -> dict[Path, int]:
@@ -37,14 +36,6 @@ def written(world: TickWorld) -> dict[Path, int]:
     }
 
 
-def over(world: TickWorld, state: JobState) -> None:
-    """Let all our jobs end."""
-    with keeping.opened(world.slurm.folder) as cluster:
-        for job in cluster.jobs:
-            if job.is_running:
-                job.state, job.end_s = state, world.now_s
-
-
 def test_a_trainer_gets_leases_and_then_a_generation_of_those_that_answer(
     world: TickWorld,
 ) -> None:
@@ -52,13 +43,12 @@ def test_a_trainer_gets_leases_and_then_a_generation_of_those_that_answer(
 
     world.tick()
     world.tick()
-    unheard = world.newest("a")
+    unheard = world.generation()
     world.beat()
     world.tick()
 
-    newest = world.newest("a")
-    assert unheard is None
-    assert newest is not None
+    newest = world.newest()
+    assert unheard == 0
     assert newest.keys == set(world.running())
     assert (len(newest.members), newest.author) == (3, "broker")
     assert {m.job_id for m in newest.members} == {j.job_id for j in world.live()}
@@ -68,7 +58,7 @@ def test_a_trainer_gets_leases_and_then_a_generation_of_those_that_answer(
 def test_a_lease_asks_for_what_is_decided_and_always_for_the_lowest_priority(
     world: TickWorld,
 ) -> None:
-    world.submit("a", most=2)
+    world.submit()
 
     (request,) = world.tick().requests
 
@@ -92,40 +82,56 @@ def test_a_tick_with_nothing_to_do_needs_eight_commands_and_changes_nothing(
     running(world)
     files = sorted(world.folder.trainers.rglob("*"))
 
-    page = world.tick().status
+    status = world.status()
 
-    assert page.requests == 8
-    assert not any(page.done.values())
+    assert status.requests == 8
+    assert not any(status.done.values())
     assert sorted(world.folder.trainers.rglob("*")) == files
 
 
-def test_the_page_and_the_log_and_the_metrics_tell_what_was_done(
+def test_the_report_and_the_log_and_the_metrics_tell_what_was_done(
     world: TickWorld,
 ) -> None:
     running(world)
 
-    page = world.tick().status
+    status = world.status()
 
-    assert read_status_report(world.folder.page) == page
-    (line,) = page.trainers
+    assert read_status_report(world.folder.page) == status
+    (line,) = status.trainers
     assert (line.reason, line.nodes) == ("it has what the plan gives it", 2)
     assert sorted(line.node_names) == ["n1", "n2"]
-    used = {hole.node: hole.trainer for hole in page.holes}
+    used = {hole.node: hole.trainer for hole in status.holes}
     assert (used["n1"], used["n3"]) == ("a", "")
-    assert [lease.trainer for lease in page.leases] == ["a", "a"]
+    assert [lease.trainer for lease in status.leases] == ["a", "a"]
     assert len(world.folder.log.read_text().splitlines()) == 3
     numbers = world.folder.metrics.read_text()
     assert 'freetrain_leases{state="running"} 2\n' in numbers
     assert "freetrain_ticks_total 3\n" in numbers
     assert "freetrain_training_nodes 2\n" in numbers
-    assert (page.planner_gap, page.is_by_lives, page.forecaster) == (0.0, False, "")
+    assert (status.planner_gap, status.is_by_lives, status.forecaster) == (
+        0.0,
+        False,
+        "",
+    )
     assert "freetrain_planner_gap_ratio 0\n" in numbers
+
+
+def test_the_report_is_json_that_every_reader_takes(world: TickWorld) -> None:
+    world.submit("a", most=1)
+    world.tick()
+
+    text = world.folder.page.read_text(encoding="utf-8")
+
+    assert "Infinity" not in text
+    assert json.loads(text)["version"] == 1
+    # The lease was asked for after the snapshot.
+    assert lease_name(world.running()[0]) not in text
 
 
 def test_a_dry_run_shows_the_commands_and_writes_nothing_at_all(
     world: TickWorld,
 ) -> None:
-    world.submit("a")
+    world.submit()
     before = written(world)
 
     report = world.tick(dry_run=True)
@@ -148,13 +154,16 @@ def test_leases_that_never_answer_count_as_failed_starts_and_make_it_pause(
     world.submit("a", most=4)
     for _ in range(4):
         world.tick()
-        over(world, JobState.COMPLETED)
+        with keeping.opened(world.slurm.folder) as cluster:
+            for job in cluster.jobs:
+                if job.is_running:
+                    job.state, job.end_s = JobState.COMPLETED, world.now_s
 
-    page = world.tick().status
+    status = world.status()
 
-    with read_store(world.folder.path, uid=UID) as store:
+    with world.reading() as store:
         assert pace(store, since_s=0.0).failed_starts >= 3
-    assert page.brake == "leases failed to start repeatedly"
+    assert status.brake == "leases failed to start repeatedly"
     assert world.live() == []
 
 
@@ -162,39 +171,29 @@ def test_background_trainers_get_what_the_others_leave(world: TickWorld) -> None
     world.submit("late", 'order = "background"\nweight = 1000.0', most=8)
     world.submit("first", most=6)
 
-    page = world.tick().status
+    planned = {line.name: line.planned_nodes for line in world.status().trainers}
 
-    assert {one.name: one.planned_nodes for one in page.trainers} == {
-        "first": 6,
-        "late": 2,
-    }
+    assert planned == {"first": 6, "late": 2}
 
 
-def test_equal_shares_where_the_site_wants_them(quick_folder: Path) -> None:
-    planner = PlannerSettings(policy="equal")
-    world = tick_world(quick_folder, planner=planner)
+def test_equal_shares_where_the_site_wants_them(world: TickWorld) -> None:
+    world.change("planner", policy="equal")
     world.submit("a", "weight = 1000.0", most=8)
     world.submit("b", most=8)
 
-    page = world.tick().status
-
-    assert [one.planned_nodes for one in page.trainers] == [4, 4]
+    assert [line.planned_nodes for line in world.status().trainers] == [4, 4]
 
 
-def test_without_preemption_leases_make_room_for_anybody(quick_folder: Path) -> None:
-    world = tick_world(quick_folder)
-    world.site = structs.replace(
-        world.site, lease=structs.replace(world.site.lease, mode=Mode.YIELD)
-    )
+def test_without_preemption_leases_make_room_for_any_job(world: TickWorld) -> None:
+    world.change("lease", mode=Mode.YIELD)
     first = running(world, most=8)
     world.slurm.standin.add([theirs(world)])
 
     world.tick()
 
-    newest = world.newest("a")
-    assert newest is not None
+    newest = world.newest()
     assert len(newest.members) == 7
-    (given,) = {m.key for m in first.members} - newest.keys
+    (given,) = first.keys - newest.keys
     signals = {lease_of(job): job.signals for job in world.live()}
     assert [key for key, got in signals.items() if got == ["TERM"]] == [given]
     world.now_s += 20.0
@@ -209,26 +208,12 @@ def test_a_trainer_that_cannot_be_read_is_left_as_it_is(world: TickWorld) -> Non
     world.put(replace(world.row("a"), job='name = "a"\nnonsense = 1'))
     world.submit("b", most=1)
 
-    page = world.tick().status
+    status = world.status()
 
     assert world.newest("a") == first
-    assert "nonsense" in " ".join(page.problems)
-    assert {lease_of(job) for job in world.live()} >= first.keys
-    assert [job.signals for job in world.live() if lease_of(job) in first.keys] == [
-        [],
-        [],
-    ]
-
-
-def test_the_page_is_json_that_every_reader_takes(world: TickWorld) -> None:
-    world.submit("a", most=1)
-    world.tick()
-
-    text = world.folder.page.read_text(encoding="utf-8")
-
-    assert "Infinity" not in text
-    assert json.loads(text)["version"] == 1
-    assert lease_name(world.running()[0]) not in text  # it was asked for after the look
+    assert "nonsense" in " ".join(status.problems)
+    signals = {lease_of(job): job.signals for job in world.live()}
+    assert [signals[key] for key in first.keys] == [[], []]
 
 
 def test_a_trainer_is_told_why_the_holes_that_are_there_cannot_be_used(
@@ -238,10 +223,46 @@ def test_a_trainer_is_told_why_the_holes_that_are_there_cannot_be_used(
     world = tick_world(
         quick_folder, lease=LeaseSettings(shortest_s=hours, longest_s=hours)
     )
-    world.submit("a")
+    world.submit()
 
-    (line,) = world.tick().status.trainers
+    (line,) = world.status().trainers
 
     assert line.reason == (
         "no hole that meets its requirement can be used: too short for a lease"
     )
+
+
+# A tick in one line.
+
+DONE = {"leases asked for": 0, "leases ended": 0, "generations": 0}
+BRAKE = "as many leases as the site allows"
+
+
+def line_of(*states: TrainerState) -> str:
+    """Return the line of a tick that may ask for no lease."""
+    trainers = tuple(TrainerLine(name="a", state=str(state)) for state in states)
+    return summary_line(a_page(trainers=trainers, brake=BRAKE, done=DONE))
+
+
+def test_the_line_tells_what_keeps_leases_from_trainers_that_want_nodes() -> None:
+    assert f"asking for no more: {BRAKE}" in line_of(TrainerState.WANTED)
+
+
+@pytest.mark.parametrize(
+    "states", [(), (TrainerState.FINISHED, TrainerState.FAILED)], ids=str
+)
+def test_where_no_trainer_wants_nodes_the_line_tells_of_no_brake(
+    states: tuple[TrainerState, ...],
+) -> None:
+    assert "0 of 0 trainers run" in line_of(*states)
+    assert "asking for no more" not in line_of(*states)
+
+
+def test_the_line_tells_of_a_plan_that_is_not_proven_where_one_is_wanted() -> None:
+    some = a_page(planner=str(Outcome.INCUMBENT), planner_gap=0.0082, done=DONE)
+    wants = TrainerLine(name="a", state=str(TrainerState.WANTED))
+    wanted = replace(some, trainers=(wants,))
+
+    assert "; plan at most 0.82 % below the best; " in summary_line(wanted)
+    assert "plan" not in summary_line(some)
+    assert "plan" not in summary_line(replace(wanted, planner=str(Outcome.PROVEN)))

@@ -12,7 +12,6 @@ import pytest
 from freetrain.config.site import Caps
 from freetrain.demo.fake_slurm import cluster as keeping
 from freetrain.demo.fake_slurm.cluster import JobState
-from freetrain.state.database import read_store, transaction
 from freetrain.state.files import (
     Assigned,
     Ended,
@@ -34,7 +33,7 @@ from freetrain.state.tables import (
     put_trainers,
 )
 from tests.state.endings import an_ending
-from tests.tick.tick_worlds import UID, TickWorld, tick_world
+from tests.tick.tick_worlds import TickWorld, tick_world
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,7 +71,7 @@ def ended_leases(world: TickWorld) -> list[LeaseKey]:
 
 
 def known(world: TickWorld) -> int:
-    with read_store(world.folder.path, uid=UID) as state:
+    with world.reading() as state:
         kept = leases(state, ending_after_s=0.0), intents(state, ending_after_s=0.0)
     return sum(map(len, kept))
 
@@ -137,14 +136,14 @@ def test_what_was_fitted_to_a_trainer_that_is_long_over_is_forgotten(
 ) -> None:
     world.submit("a", most=1)
     over = replace(world.row("a"), state=TrainerState.FINISHED, changed_s=world.now_s)
-    with world.opened() as state, transaction(state):
+    with world.writing() as state:
         put_trainers(state, [over])
         put_loss_forecasts(state, [LossForecastRow("a", "x", {})])
 
     found = []
     for _ in range(2):
         world.tick()
-        with read_store(world.folder.path, uid=UID) as state:
+        with world.reading() as state:
             found.append(loss_forecast_of(state, "a", fitted_to="x"))
         world.now_s += 4 * DAYS_S
 
@@ -204,7 +203,7 @@ def test_a_tick_killed_while_it_removes_is_put_right_by_the_next(
     world.tick()
     assert points >= 2
     assert left(world, keys) == 0
-    assert world.tick().status.problems == ()
+    assert world.status().problems == ()
 
 
 def test_only_the_newest_generations_are_kept_and_a_tick_removes_only_some(
@@ -266,6 +265,6 @@ def test_what_cannot_be_removed_is_told_and_the_tick_goes_on(world: TickWorld) -
     folder.touch()
     world.now_s += 9 * DAYS_S
 
-    page = world.tick().status
+    status = world.status()
 
-    assert any(lease_name(keys[0]) in problem for problem in page.problems)
+    assert any(lease_name(keys[0]) in problem for problem in status.problems)

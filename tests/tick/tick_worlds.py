@@ -1,4 +1,8 @@
-"""A state directory, fake Slurm programs, and ticks over both."""
+"""A state directory, the fake Slurm in this very process, and ticks over both.
+
+The fake Slurm keeps its state on disk like programs do, so that what was done before a
+kill stays done.
+"""
 
 from __future__ import annotations
 
@@ -17,36 +21,82 @@ from freetrain.broker.lease import LeaseKey, uuid_in
 from freetrain.config.document import Places
 from freetrain.config.job import parse_job, render_job
 from freetrain.config.site import Site
-from freetrain.demo.fake_slurm.cluster import Job
+from freetrain.demo.fake_slurm import commands as programs
+from freetrain.demo.fake_slurm.cluster import ComplaintError, Job
+from freetrain.elastic.checkpoint import Checkpoint, Position, write_checkpoint
 from freetrain.state.database import open_store, read_store, transaction
 from freetrain.state.files import (
     AgentState,
+    Assigned,
     Heartbeat,
+    Member,
     StateDir,
+    create_assigned,
     newest_assigned,
     render_environment,
     write_heartbeat,
 )
 from freetrain.state.leader import TickProcess
-from freetrain.state.tables import TrainerRow, TrainerState, put_trainers, trainers
+from freetrain.state.tables import (
+    TrainerRow,
+    TrainerState,
+    forecast_state,
+    put_trainers,
+    trainers,
+)
 from freetrain.tick.environment import Environment
 from freetrain.tick.tick import tick
 from slurm.command_line import CommandLine
+from slurm.errors import SlurmRefusedError, SlurmUnavailableError
 from slurm.runner import SubprocessRunner
 from tests.fakes.slurm.installing import USER, FakeSlurm, install
-from tests.tick.at_hand import AtHand
+from tests.fakes.slurm.state import Act, opened
+from tests.state.events import events_of
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from freetrain.config.job import TrainerJob
-    from freetrain.state.files import Assigned
+    from freetrain.elastic.files import RunDir
+    from freetrain.state.files import TrainerDir
+    from freetrain.state.tables import Event
     from freetrain.tick.environment import HookCall
+    from freetrain.tick.status_report import StatusReport
     from freetrain.tick.tick import TickReport
     from slurm.backend import SlurmBackend
 
 UID = os.getuid()
+NOW_S = 1_900_000_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class FakeRunner:
+    """A ``slurm.runner.Runner`` that asks the fake Slurm without starting programs.
+
+    Attributes:
+        folder: The fake Slurm's.
+        now_s: Its clock.
+    """
+
+    folder: Path
+    now_s: Callable[[], float]
+
+    def run(self, argv: Sequence[str], *, timeout_s: float) -> str:
+        del timeout_s
+        program, *words = argv
+        with opened(self.folder) as script:
+            script.calls.append(list(argv))
+            act = script.take_act(program)
+        if act is Act.HANG:
+            raise SlurmUnavailableError(f"`{program}` did not answer")
+        try:
+            answer = programs.answer(self.folder, program, words, now_s=self.now_s())
+        except ComplaintError as complaint:
+            raise SlurmRefusedError(str(complaint), said=str(complaint)) from complaint
+        if act is Act.HANG_AFTER:
+            raise SlurmUnavailableError(f"`{program}` did not answer")
+        return answer
 
 
 @dataclass(slots=True)
@@ -55,28 +105,28 @@ class TickWorld:
 
     Attributes:
         folder: The state directory.
-        slurm: The fake programs.
+        slurm: The fake Slurm.
         site: The site's settings.
-        now_s: slurmctld's clock, for Slurm at hand.
+        now_s: slurmctld's clock, where no programs are started.
         skew_s: How far this host's clock is ahead of it.
         is_at_hand: Whether Slurm is asked without starting programs.
         timeout_s: How long a command may take.
-        command_s: How long a command takes, for Slurm at hand.
+        command_s: How long a command takes, where no programs are started.
         reached: Called before and after each effect.
-        said_by_hook: What calling a hook returns; calls are counted in a file.
+        hook_problem: What calling a hook returns; calls are counted in a file.
         beats: Counts heartbeats up.
     """
 
     folder: StateDir
     slurm: FakeSlurm
     site: Site
-    now_s: float = 1_900_000_000.0
+    now_s: float = NOW_S
     skew_s: float = 0.0
     is_at_hand: bool = True
     timeout_s: float = 30.0
     command_s: float = 1.0
     reached: Callable[[str], None] = lambda _: None
-    said_by_hook: str = ""
+    hook_problem: str = ""
     beats: itertools.count[int] = field(default_factory=itertools.count)
 
     @property
@@ -99,7 +149,7 @@ class TickWorld:
 
     def connect(self, most_requests: int) -> SlurmBackend:
         return CommandLine(
-            AtHand(self.slurm.folder, self._passing_s)
+            FakeRunner(self.slurm.folder, self._passing_s)
             if self.is_at_hand
             else SubprocessRunner(self.slurm.environ),
             user=USER,
@@ -107,11 +157,16 @@ class TickWorld:
             max_requests=most_requests,
         )
 
+    def _passing_s(self) -> float:
+        """Let time pass with each command, as in life."""
+        self.now_s += self.command_s
+        return self.now_s
+
     def _call(self, call: HookCall) -> str:
         with (self.folder.path / "calls").open("a") as calls:
-            told = {k: v for k, v in call.variables.items() if k.startswith("FREE")}
-            calls.write(json.dumps([*call.argv, told]) + "\n")
-        return self.said_by_hook
+            ours = {k: v for k, v in call.variables.items() if k.startswith("FREE")}
+            calls.write(json.dumps([*call.argv, ours]) + "\n")
+        return self.hook_problem
 
     @property
     def hook_calls(self) -> list[list[Any]]:
@@ -121,18 +176,24 @@ class TickWorld:
             return []
         return [json.loads(line) for line in text.splitlines()]
 
-    def _passing_s(self) -> float:
-        """Let time pass with each command, as in life."""
-        self.now_s += self.command_s
-        return self.now_s
-
     def tick(self, *, dry_run: bool = False) -> TickReport:
         return tick(self.site, self.environment, dry_run=dry_run)
 
+    def status(self) -> StatusReport:
+        """Tick; return the status report."""
+        return self.tick().status
+
+    def change(self, part: str, **changes: object) -> None:
+        """Change one part of the site's settings, such as ``lease``."""
+        changed = structs.replace(getattr(self.site, part), **changes)
+        self.site = structs.replace(self.site, **{part: changed})
+
+    # Trainers.
+
     def submit(
-        self, name: str, text: str = "", *, most: int = 2, least: int = 1
-    ) -> None:
-        """Write down a trainer, as ``freetrain submit`` does."""
+        self, name: str = "a", text: str = "", *, most: int = 2, least: int = 1
+    ) -> RunDir:
+        """Record a trainer, as ``freetrain submit`` does; return where it runs."""
         nodes = f"[nodes]\nmin = {least}\nmax = {most}\n"
         whole = f'name = "{name}"\ncommand = "true"\n{text}\n{nodes}'
         job = parse_job(whole.encode(), path="job.toml", places=Places(Path("/")))
@@ -140,36 +201,42 @@ class TickWorld:
         place = self.folder.trainer(name)
         place.create()
         place.environment.write_bytes(render_environment({"PATH": "/bin"}))
-        row = TrainerRow(
-            name,
-            render_job(job),
-            str(self.folder.trainer(name).run.path),
-            TrainerState.WANTED,
-            1.0,
-            1.0,
-        )
-        self.put(row)
+        state, run_dir = TrainerState.WANTED, str(place.run.path)
+        self.put(TrainerRow(name, render_job(job), run_dir, state, 1.0, 1.0))
+        return place.run
 
     def put(self, row: TrainerRow) -> None:
-        with open_store(self.folder.path, uid=UID) as state, transaction(state):
+        with self.writing() as state:
             put_trainers(state, [row])
 
-    @contextmanager
-    def opened(self) -> Iterator[sqlite3.Connection]:
-        """The store, for what no command does."""
-        with open_store(self.folder.path, uid=UID) as state:
-            yield state
-
-    def job(self, name: str) -> TrainerJob:
-        text = self.row(name).job.encode()
-        return parse_job(text, path=name, places=Places(Path("/")))
-
-    def row(self, name: str) -> TrainerRow:
-        with read_store(self.folder.path, uid=UID) as state:
+    def row(self, name: str = "a") -> TrainerRow:
+        with self.reading() as state:
             return next(row for row in trainers(state) if row.name == name)
 
     def set_state(self, name: str, state: TrainerState) -> None:
         self.put(replace(self.row(name), state=state))
+
+    def job(self, name: str = "a") -> TrainerJob:
+        text = self.row(name).job.encode()
+        return parse_job(text, path=name, places=Places(Path("/")))
+
+    def generation(self, name: str = "a") -> int:
+        """The number of a trainer's newest generation; 0 before the first."""
+        found = newest_assigned(self.folder.trainer(name))
+        return 0 if found is None else found.generation
+
+    def newest(self, name: str = "a") -> Assigned:
+        """A trainer's newest generation, which there must be."""
+        found = newest_assigned(self.folder.trainer(name))
+        assert found is not None
+        return found
+
+    def nodes(self, name: str = "a") -> set[str]:
+        """The nodes of a trainer's newest generation; none before the first."""
+        found = newest_assigned(self.folder.trainer(name))
+        return set() if found is None else {member.node for member in found.members}
+
+    # Leases.
 
     def live(self) -> list[Job]:
         """Our jobs that wait or run."""
@@ -196,8 +263,29 @@ class TickWorld:
             )
             write_heartbeat(place.heartbeat, beat)
 
-    def newest(self, name: str) -> Assigned | None:
-        return newest_assigned(self.folder.trainer(name))
+    # The store.
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        with read_store(self.folder.path, uid=UID) as state:
+            yield state
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """The store, for what no command does."""
+        with open_store(self.folder.path, uid=UID) as state, transaction(state):
+            yield state
+
+    def events(self, subject: str) -> tuple[Event, ...]:
+        """What happened to a trainer, a lease or a submission, the oldest first."""
+        with self.reading() as state:
+            return events_of(state, subject)
+
+    def forecast(self) -> dict[str, Any]:
+        """What was learned of nodes, as it is kept."""
+        with self.reading() as state:
+            found: dict[str, Any] = json.loads(forecast_state(state) or "{}")
+        return found
 
 
 def lease_of(job: Job) -> LeaseKey:
@@ -205,7 +293,7 @@ def lease_of(job: Job) -> LeaseKey:
 
 
 def theirs(world: TickWorld, **changes: object) -> Job:
-    """Return a job of somebody else's, for a minute."""
+    """Return a job of another user, for a minute."""
     made = Job(
         job_id=0,
         name="theirs",
@@ -220,9 +308,9 @@ def theirs(world: TickWorld, **changes: object) -> Job:
 
 def tick_world(folder: Path, *, is_at_hand: bool = True, **site: object) -> TickWorld:
     """Make a world in *folder*: eight idle nodes and an empty state directory."""
-    programs = folder / "fake-slurm"
-    programs.mkdir()
-    install(programs)
+    place = folder / "fake-slurm"
+    place.mkdir()
+    install(place)
     return again(folder, is_at_hand=is_at_hand, **site)
 
 
@@ -245,6 +333,78 @@ def running(world: TickWorld, name: str = "a", most: int = 2) -> Assigned:
     world.tick()
     world.beat()
     world.tick()
-    newest = world.newest(name)
-    assert newest is not None
-    return newest
+    return world.newest(name)
+
+
+# What trainers leave behind: reports of progress, checkpoints, generations.
+
+PRINTS = """
+elastic = false
+[progress]
+format = "pattern"
+pattern = '{pattern}'
+"""
+
+
+def tell(
+    run_dir: RunDir,
+    *losses: float,
+    since: int = 0,
+    generation: int = 1,
+    step_s: float = 1.0,
+) -> None:
+    """Report a loss a step, ten samples and *step_s* each, after the step *since*."""
+    run_dir.create()
+    with run_dir.progress.open("a") as file:
+        for step, loss in enumerate(losses, since + 1):
+            line: dict[str, Any] = {
+                "t": NOW_S + since + step_s * (step - since),
+                "step": step,
+                "samples": 10 * step,
+                "epoch": 0,
+                "generation": generation,
+                "world_size": 2,
+                "loss": loss if abs(loss) < 1e300 else None,
+            }
+            if line["loss"] is None:
+                line["nonfinite"] = {"loss": str(loss)}
+            file.write(json.dumps(line) + "\n")
+
+
+def printing(world: TickWorld, pattern: str, more: str = "") -> None:
+    """Submit the trainer ``a``, which prints its progress."""
+    world.submit("a", PRINTS.format(pattern=pattern) + more)
+
+
+def printed(world: TickWorld, text: str, *, generation: int = 1) -> None:
+    """Let it print *text*."""
+    log = world.folder.trainer("a").logs / f"{generation:010d}.log"
+    with log.open("a") as file:
+        file.write(text)
+
+
+def commit(run_dir: RunDir, step: int, *, generation: int = 1) -> Path:
+    """Leave a checkpoint of *step* steps."""
+    run_dir.create()
+    path = run_dir.checkpoints / f"{generation:010d}-{step:015d}.npz"
+    position = Position(step=step, samples=10 * step)
+    with path.open("w+b") as file:
+        write_checkpoint(Checkpoint(generation, position, {}, {"x": step}), file)
+    return path
+
+
+def assigned(folder: TrainerDir, generation: int, nodes: int, *, at_s: float) -> None:
+    """Make a generation of a trainer, so long after ``NOW_S``."""
+    members = tuple(
+        Member(key=LeaseKey("u", n), job_id=n, display_id=str(n), node=f"n{n}")
+        for n in range(1, nodes + 1)
+    )
+    made = Assigned(
+        trainer=folder.path.name,
+        generation=generation,
+        members=members,
+        created_s=NOW_S + at_s,
+        author="broker",
+        reason="as tests do",
+    )
+    create_assigned(folder, made)

@@ -1,0 +1,376 @@
+"""What becomes of trainers and their generations, and what is remembered of them."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from freetrain.state.files import (
+    AgentState,
+    Assigned,
+    Ended,
+    create_assigned,
+    create_ending,
+)
+from freetrain.state.tables import EventKind, TrainerState, history_of
+from freetrain.tick.history import (
+    MOST_POINTS,
+    Downsampler,
+    TrainerHistory,
+    downsampler_from,
+    history_from,
+    total_of,
+    unit_of,
+)
+from tests.state.endings import an_ending
+from tests.tick.tick_worlds import NOW_S, TickWorld, printed, printing, running, tell
+
+
+def end(world: TickWorld, how: Ended, message: str = "", *, name: str = "a") -> None:
+    """Let the newest generation end."""
+    generation = world.generation(name)
+    ending = an_ending(generation, how, exit_code=None, message=message)
+    create_ending(world.folder.trainer(name), ending)
+
+
+def agent_assigns(world: TickWorld, *, name: str = "a", is_empty: bool) -> None:
+    """Let an agent make the next generation."""
+    newest = world.newest(name)
+    made = replace(
+        newest,
+        generation=newest.generation + 1,
+        members=() if is_empty else newest.members,
+        author="x-0",
+        reason="as agents do",
+    )
+    create_assigned(world.folder.trainer(name), made)
+
+
+@pytest.mark.parametrize(
+    ("how", "state", "message"),
+    [
+        (Ended.FINISHED, TrainerState.FINISHED, "all samples done"),
+        (Ended.DO_NOT_RESTART, TrainerState.FAILED, "diverged\n$(reboot)"),
+    ],
+)
+def test_a_trainer_whose_program_said_so_is_over(
+    world: TickWorld, how: Ended, state: TrainerState, message: str
+) -> None:
+    running(world)
+    end(world, how, message)
+
+    world.tick()
+
+    assert (world.row().state, world.row().message) == (state, message)
+    assert world.newest().members == ()
+    kinds = [event.kind for event in world.events("a")]
+    assert kinds == [EventKind.ASSIGNED, EventKind.TRAINER_ENDED]
+
+
+@pytest.mark.parametrize("has_empty_generation", [True, False])
+def test_a_world_that_was_started_ahead_of_the_last_one_takes_nothing_back(
+    world: TickWorld, *, has_empty_generation: bool
+) -> None:
+    running(world)
+    end(world, Ended.FINISHED, "all done")
+    agent_assigns(world, is_empty=False)
+    end(world, Ended.KILLED)
+    if has_empty_generation:
+        agent_assigns(world, is_empty=True)
+
+    world.tick()
+
+    row = world.row()
+    assert (row.state, row.message) == (TrainerState.FINISHED, "all done")
+
+
+def test_of_a_trainer_that_is_over_no_endings_are_read_any_more(
+    world: TickWorld,
+) -> None:
+    running(world)
+    end(world, Ended.FINISHED, "all done")
+    world.tick()
+    world.folder.trainer("a").ending(1).write_text("no ending")
+
+    status = world.status()
+
+    assert status.problems == ()
+    assert [(t.state, t.message) for t in status.trainers] == [("finished", "all done")]
+
+
+def test_a_trainer_that_failed_too_often_is_marked_and_gets_no_nodes(
+    world: TickWorld,
+) -> None:
+    world.submit("b", "[restart]\nattempts = 2\n")
+    world.tick()
+    world.beat()
+    world.tick()
+    end(world, Ended.FAILED, "no such file", name="b")
+    agent_assigns(world, name="b", is_empty=False)
+    end(world, Ended.FAILED, "no such file", name="b")
+    agent_assigns(world, name="b", is_empty=True)
+
+    world.tick()
+
+    assert world.row("b").state is TrainerState.FAILED
+    assert "no such file" in world.row("b").message
+
+
+def test_an_empty_generation_alone_fails_no_trainer(world: TickWorld) -> None:
+    running(world)
+    end(world, Ended.KILLED)
+    agent_assigns(world, is_empty=True)
+
+    world.tick()
+
+    assert world.row().state is TrainerState.WANTED
+    assert (world.generation(), len(world.nodes())) == (3, 2)
+
+
+def test_a_paused_trainer_is_taken_off_and_its_leases_are_told_to_leave(
+    world: TickWorld,
+) -> None:
+    running(world)
+    world.set_state("a", TrainerState.PAUSED)
+
+    world.tick()
+
+    newest = world.newest()
+    assert (newest.members, newest.reason) == ((), "it is paused")
+    assert [job.signals for job in world.live()] == [["TERM"], ["TERM"]]
+
+
+def test_the_head_stays_where_it_is_when_its_trainer_grows(world: TickWorld) -> None:
+    first = running(world)
+    grown = world.row().job.replace("max = 2", "max = 4")
+    world.put(replace(world.row(), job=grown))
+
+    world.tick()
+    world.beat()
+    world.tick()
+
+    newest = world.newest()
+    assert len(newest.members) == 4
+    assert newest.members[:2] == first.members
+    assert newest.reason == "grows from 2 to 4 nodes"
+
+
+@pytest.mark.parametrize("state", [AgentState.LEAVING, AgentState.ENDED])
+def test_a_lease_that_is_leaving_joins_no_trainer(
+    world: TickWorld, state: AgentState
+) -> None:
+    world.submit()
+    world.tick()
+    going, staying = world.running()
+    world.beat(going, state=state)
+    world.beat(staying)
+
+    world.tick()
+
+    assert world.newest().keys == {staying}
+
+
+def test_an_agent_whose_counter_stands_still_for_long_is_given_up(
+    world: TickWorld,
+) -> None:
+    head, _ = running(world).members
+    world.now_s += 30.0
+    world.beat(head.key)
+
+    world.tick()
+
+    assert world.newest().keys == {head.key}
+
+
+def test_the_first_to_make_a_generation_wins(world: TickWorld) -> None:
+    world.submit("a", most=1)
+    world.submit("b", most=1)
+    world.tick()
+    world.beat()
+    by_agent = Assigned(
+        trainer="a",
+        generation=1,
+        members=(),
+        created_s=1.0,
+        author="x-0",
+        reason="first",
+    )
+
+    def first(point: str) -> None:
+        if point == "before assigning 1 of a":
+            create_assigned(world.folder.trainer("a"), by_agent)
+
+    world.reached = first
+    status = world.status()
+
+    assert world.newest("a") == by_agent
+    assert world.generation("b") == 0, "it may count on what the other gives up"
+    assert status.problems == ("somebody else gave a a new generation first",)
+
+
+# Trainers that cost more to start than the plan can gain.
+
+
+@pytest.mark.parametrize(
+    ("policy", "counted"),
+    [
+        ("freetrain", "counted over 120 s, so that it is never started"),
+        ("lookahead", "counted over 120 s until an hour has been watched"),
+    ],
+)
+def test_a_trainer_that_takes_longer_to_start_than_gains_are_counted_is_reported(
+    world: TickWorld, policy: str, counted: str
+) -> None:
+    world.submit("a", '[costs]\nstart = "3min"')
+    world.change("planner", policy=policy)
+    status = world.status()
+    world.change("planner", t_fwd_s=600.0)
+    longer = world.status()
+
+    assert status.done["leases asked for"] == 0
+    (problem,) = status.problems
+    assert problem.startswith("a: starting takes 180 s")
+    assert counted in problem
+    assert longer.done["leases asked for"] > 0
+    assert longer.problems == ()
+
+
+def test_a_trainer_that_trains_is_not_said_never_to_start(world: TickWorld) -> None:
+    running(world)
+    world.change("planner", t_fwd_s=1.0)
+
+    assert not [p for p in world.status().problems if "never started" in p]
+
+
+def test_looking_ahead_reports_a_start_beyond_its_horizon(world: TickWorld) -> None:
+    world.submit("a", '[costs]\nstart = "10min"')
+    world.change("planner", policy="lookahead")
+
+    (problem,) = world.status().problems
+
+    assert "counted over 500 s" in problem
+
+
+# What is remembered of their reports.
+
+
+def kept(world: TickWorld) -> TrainerHistory:
+    """What the last tick remembered of the trainer."""
+    with world.reading() as state:
+        row = history_of(state, "a", submitted_s=world.row().submitted_s)
+    assert row is not None
+    return history_from(row.history)
+
+
+def test_each_tick_adds_what_was_reported_since(world: TickWorld) -> None:
+    run_dir = world.submit()
+    tell(run_dir, 0.9, float("nan"))
+    world.tick()
+    first = kept(world).metric_points()
+    tell(run_dir, float("inf"), -0.5, since=2)
+    with run_dir.progress.open("a") as file:
+        file.write('{"step": 5, "samples"')
+
+    world.tick()
+    world.tick()
+
+    again = kept(world)
+    points = again.metric_points()
+    assert (first[0].value, len(first)) == (0.9, 2)
+    assert [str(point.value) for point in points] == ["0.9", "nan", "inf", "-0.5"]
+    assert [point.samples for point in points] == [10, 20, 30, 40]
+    assert (again.work, again.step, again.told_s) == (40, 4, NOW_S + 4)
+
+
+def test_a_dry_run_remembers_nothing(world: TickWorld) -> None:
+    tell(world.submit(), 0.9)
+
+    world.tick(dry_run=True)
+
+    with world.reading() as state:
+        assert history_of(state, "a", submitted_s=1.0) is None
+
+
+def test_of_a_long_training_a_few_hundred_points_are_kept_and_the_newest(
+    world: TickWorld,
+) -> None:
+    run_dir = world.submit()
+    for part in range(3):
+        tell(run_dir, *(float(n) for n in range(1000)), since=1000 * part)
+        world.tick()
+
+    points = kept(world).metric_points()
+
+    assert MOST_POINTS / 2 <= len(points) <= MOST_POINTS + 1
+    assert (points[0].samples, points[-1].samples) == (10, 30_000)
+    gaps = {b.samples - a.samples for a, b in pairwise(points)}
+    assert len(gaps) <= 2, "evenly, but for the newest"
+
+
+@given(count=st.integers(0, 300), most=st.integers(2, 20))
+def test_rows_are_kept_evenly_and_end_with_the_newest(count: int, most: int) -> None:
+    sample = Downsampler(most)
+
+    for n in range(count):
+        sample.add([float(n)])
+        sample = downsampler_from(json.loads(json.dumps(sample.to_state())), most=most)
+
+        *even, newest = [int(row[0]) for row in sample.rows]
+        assert newest == n
+        assert even == list(range(0, n, sample.every))
+        assert len(sample.kept) <= most
+
+
+def test_a_history_that_another_release_kept_is_read_anew_from_the_files(
+    world: TickWorld,
+) -> None:
+    tell(world.submit(), 0.9, 0.8)
+    world.tick()
+    with world.writing() as state:
+        state.execute("UPDATE pasts SET past = '{}'")
+
+    world.tick()
+
+    assert [point.value for point in kept(world).metric_points()] == [0.9, 0.8]
+
+
+def test_work_is_counted_in_what_a_program_reports(world: TickWorld) -> None:
+    printing(world, r"step (?P<step>\d+) (?P<loss>\S+)", "[work]\nsamples = 9\n")
+    printed(world, "step 1 0.5\nstep 2 0.25\n")
+
+    world.tick()
+
+    history = kept(world)
+    points = [(point.samples, point.value) for point in history.metric_points()]
+    assert points == [(1, 0.5), (2, 0.25)]
+    assert unit_of(world.job()) == "step"
+    assert total_of(world.job(), history) is None, "steps of 9 samples are unknown"
+
+
+def test_epochs_to_come_take_as_many_steps_as_those_that_were(
+    world: TickWorld,
+) -> None:
+    pattern = r"epoch (?P<epoch>\d+) step (?P<step>\d+)"
+    printing(world, pattern, "[work]\nepochs = 10\n")
+    printed(world, "epoch 0 step 50\n")
+    world.tick()
+    early = kept(world)
+    printed(world, "epoch 2 step 200\n")
+
+    world.tick()
+
+    assert total_of(world.job(), early) is None
+    assert total_of(world.job(), kept(world)) == 1000.0
+
+
+def test_a_diverging_trainer_is_marked(world: TickWorld) -> None:
+    tell(world.submit("a"), 0.9, 0.5, math.nan)
+    tell(world.submit("b"), 0.9, 0.5, 0.4)
+
+    assert [line.is_diverging for line in world.status().trainers] == [True, False]
