@@ -58,9 +58,10 @@ def demo(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     context: CliContext = ctx.obj
     if live:
         # Imported here and below, so that `freetrain demo -h` stays quick.
-        from freetrain.cli.demo_live import LiveRequest, run_live  # noqa: PLC0415
+        from freetrain.cli.demo_live import run_live  # noqa: PLC0415
 
-        request = LiveRequest(
+        run_live(
+            context,
             out=out or LIVE_FOLDER,
             # Its own folder may hold nothing but an earlier demo: run twice is fine.
             force=force or out is None,
@@ -69,7 +70,6 @@ def demo(  # noqa: PLR0913 - one parameter an option, as Typer wants it
             keep=keep,
             as_json=as_json,
         )
-        run_live(request, context)
         return
     if keep or seconds != SECONDS or seed != 1:
         raise UsageError(

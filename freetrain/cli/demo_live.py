@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib.metadata
 import shutil
 import tempfile
+from collections import Counter
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,40 +51,31 @@ NOT_ALL_WELL = 1
 """Exit code where a trainer did not finish, or was not rescaled, or lost its way."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LiveRequest:
-    """What a live demo is asked for.
-
-    Attributes:
-        out: Folder for the report.
-        force: Whether files there may be replaced.
-        seconds: How long others come and go.
-        seed: Of their coming and going.
-        keep: Whether the stand-in's and the state's folders are kept.
-        as_json: Whether the result is shown as JSON.
-    """
-
-    out: Path
-    force: bool
-    seconds: float
-    seed: int
-    keep: bool
-    as_json: bool
-
-
-def run_live(request: LiveRequest, context: CliContext) -> None:
-    """Run the demo, show it, write its folder.
+def run_live(  # noqa: PLR0913 - what the command line says, as it says it
+    context: CliContext,
+    *,
+    out: Path,
+    force: bool,
+    seconds: float,
+    seed: int,
+    keep: bool,
+    as_json: bool,
+) -> None:
+    """Run the demo for *seconds* of other users' jobs, show it, write its report.
 
     Raises:
         NoMpiError: There is no MPI here; nothing was run.
         CannotWriteError: The folder cannot be written; nothing was run.
         typer.Exit: Not all went well; the report says what did not.
     """
-    out = context.cwd / request.out
-    check_folder(out, force=request.force)
+    target = context.cwd / out
+    check_folder(target, force=force)
     around = _around(context)
-    with _workplace(out, keep=request.keep) as folder:
-        moment = _played(folder, around, request, context)
+    with _workplace(target, keep=keep) as folder:
+        moments = play(folder, around, seconds=seconds, seed=seed)
+        with closing(moments), _watching(context) as show:
+            for moment in moments:
+                show(moment)
         alone = losses_alone(folder / "alone", around)
     figures = figures_of(
         moment.histories,
@@ -92,21 +84,21 @@ def run_live(request: LiveRequest, context: CliContext) -> None:
         nodes=len(moment.cluster.nodes),
         begin_s=moment.begin_s,
     )
-    told = Played(
+    played = Played(
         figures=figures,
         histories=moment.histories,
         cluster=moment.cluster,
         begin_s=moment.begin_s,
-        command=_command(request),
+        command=f"freetrain demo --live --seconds {seconds:g} --seed {seed}",
         version=importlib.metadata.version("freetrain"),
         mpirun=str(around.mpirun),
     )
-    result = json_text(_record(told), indent=2)
-    pages = {"report.html": render_page(told), "result.json": result}
-    write_folder(out, {name: text.encode() for name, text in pages.items()})
-    write_out(context, result if request.as_json else result_text(figures, context))
-    if not request.as_json:
-        write_out(context, f"Report: {request.out / 'report.html'}\n")
+    result = json_text(_record(played), indent=2)
+    pages = {"report.html": render_page(played), "result.json": result}
+    write_folder(target, {name: text.encode() for name, text in pages.items()})
+    write_out(context, result if as_json else result_text(figures, context))
+    if not as_json:
+        write_out(context, f"Report: {out / 'report.html'}\n")
     if not figures.is_good:
         why = "; ".join(shortfalls(figures))
         context.stderr.write(
@@ -129,17 +121,6 @@ def _around(context: CliContext) -> Around:
     )
 
 
-def _played(
-    folder: Path, around: Around, request: LiveRequest, context: CliContext
-) -> Moment:
-    """Play it, show each moment, and return the last."""
-    moments = play(folder, around, seconds=request.seconds, seed=request.seed)
-    with closing(moments), watching(context) as show:
-        for moment in moments:
-            show(moment)
-    return moment
-
-
 @contextmanager
 def _workplace(out: Path, *, keep: bool) -> Iterator[Path]:
     """Give a folder for what the demo needs, which goes away unless it is kept."""
@@ -155,18 +136,13 @@ def _workplace(out: Path, *, keep: bool) -> Iterator[Path]:
         yield Path(temporary).resolve()
 
 
-def _command(request: LiveRequest) -> str:
-    words = f"--seconds {request.seconds:g} --seed {request.seed}"
-    return f"freetrain demo --live {words}"
-
-
-def _record(told: Played) -> dict[str, object]:
-    """Return what programs may want to know."""
-    figures: Figures = told.figures
+def _record(played: Played) -> dict[str, object]:
+    """Return what ``--json`` shows."""
+    figures: Figures = played.figures
     return {
-        "command": told.command,
-        "version": told.version,
-        "mpirun": told.mpirun,
+        "command": played.command,
+        "version": played.version,
+        "mpirun": played.mpirun,
         "is_good": figures.is_good,
         "coverage": figures.coverage,
         **asdict(figures),
@@ -179,7 +155,7 @@ _STEPS_PER_EPOCH = 20
 
 
 @contextmanager
-def watching(context: CliContext) -> Iterator[Callable[[Moment], None]]:
+def _watching(context: CliContext) -> Iterator[Callable[[Moment], None]]:
     """Give what shows a moment: a live table, or a line now and then in a log."""
     if not context.is_terminal:
         yield _Lines(context).show
@@ -209,16 +185,17 @@ class _Lines:
 
 def line_of(moment: Moment) -> str:
     """Return one moment as a line."""
-    who = owners(moment)
-    told = "; ".join(
+    counts = Counter(owners(moment).values())
+    trainers = "; ".join(
         f"{h.name} {h.told.steps} steps"
-        + (", finished" if h.is_finished else f" on {list(who.values()).count(h.name)}")
+        + (", finished" if h.is_finished else f" on {counts[h.name]}")
         for h in moment.histories
     )
-    theirs = list(who.values()).count("others")
     passed_s = moment.now_s - moment.begin_s
     problem = f" ({moment.problem})" if moment.problem else ""
-    return f"{passed_s:3.0f} s: {told}; others hold {theirs} nodes{problem}"
+    return (
+        f"{passed_s:3.0f} s: {trainers}; others hold {counts['others']} nodes{problem}"
+    )
 
 
 def moment_view(moment: Moment) -> Group:
@@ -230,25 +207,29 @@ def moment_view(moment: Moment) -> Group:
 
 
 def owners(moment: Moment) -> dict[str, str]:
-    """Return who has each node now: a trainer, ``others``, ``lease``, or nobody."""
+    """Return who has each node now: a trainer, ``others``, ``lease``, or ``""``."""
     cluster: Cluster = moment.cluster
-    who = dict.fromkeys(cluster.nodes, "")
+    owner_of = dict.fromkeys(cluster.nodes, "")
     for job in cluster.jobs:
         if job.holds_nodes:
-            who |= dict.fromkeys(job.nodes, "lease" if job.run_s is None else "others")
+            owner_of |= dict.fromkeys(
+                job.nodes, "lease" if job.run_s is None else "others"
+            )
     for history in moment.histories:
         if history.stretches and not history.is_finished:
             held = history.stretches[-1].nodes
-            who |= {node: history.name for node in held if who[node] == "lease"}
-    return who
+            owner_of |= {
+                node: history.name for node in held if owner_of[node] == "lease"
+            }
+    return owner_of
 
 
 def _node_table(moment: Moment) -> Table:
-    who = owners(moment)
+    owner_of = owners(moment)
     styles = {t.name: c for t, c in zip(TRAINERS, _COLOURS, strict=True)}
     styles |= {"others": "bright_black", "lease": "dim", "": "dim"}
-    table = Table(*who, box=box.SIMPLE_HEAD, show_edge=False)
-    cells = (Text(name or "idle", style=styles[name]) for name in who.values())
+    table = Table(*owner_of, box=box.SIMPLE_HEAD, show_edge=False)
+    cells = (Text(name or "idle", style=styles[name]) for name in owner_of.values())
     table.add_row(*cells)
     return table
 
@@ -273,7 +254,7 @@ def _row(history: History, steps: int) -> tuple[str, ...]:
         history.name,
         f"{told.steps}/{steps}",
         "" if loss is None else f"{loss:.3f}",
-        " ".join(str(len(one.nodes)) for one in history.stretches),
+        " ".join(str(len(segment.nodes)) for segment in history.stretches),
         str(len(history.rescales)),
     )
 
@@ -285,8 +266,8 @@ def result_text(figures: Figures, context: CliContext) -> str:
     for heading in NARROW:
         left = heading == NARROW[0]
         table.add_column(heading, justify="left" if left else "right")
-    for one in figures.trainers:
-        cells = dict(zip(HEADINGS, trainer_row(one), strict=True))
+    for trainer in figures.trainers:
+        cells = dict(zip(HEADINGS, trainer_row(trainer), strict=True))
         table.add_row(*(cells[heading] for heading in NARROW))
     with console.capture() as captured:
         console.print(table)

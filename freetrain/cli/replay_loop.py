@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.metadata
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from freetrain.cli.output import (
@@ -15,8 +15,9 @@ from freetrain.cli.output import (
     write_folder,
     write_out,
 )
+from freetrain.cli.replay_input import load_trace, load_trainers
 from freetrain.cli.replay_request import ReplayRequest, loop_words
-from freetrain.cli.replay_run import figures, load_trace, load_trainers, print_gaps
+from freetrain.cli.replay_run import figures_table, print_gaps
 from freetrain.errors import UsageError
 from freetrain.replay.loop import LoopResult, Stage, run_in_the_loop
 from freetrain.replay.loop_settings import LoopSettings, Mode
@@ -30,7 +31,6 @@ from freetrain.report.comparison import (
     steady_record,
 )
 from freetrain.report.forecast import FORECAST_PAGE, Origin, forecast_records
-from freetrain.report.page import forecast_texts
 from freetrain.text import counted, one_line, render_duration
 from logs.schedule import Method
 from logs.trace import JobTrace
@@ -42,21 +42,6 @@ if TYPE_CHECKING:
     from freetrain.cli.context import CliContext
     from freetrain.replay.settings import ReplaySettings
     from freetrain.replay.trainers import TrainerSpec
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Looped:
-    """What was replayed in the loop.
-
-    Attributes:
-        stage: The jobs.
-        results: One an entrant.
-        load_s: Seconds for reading the log and playing it up to the start, twice.
-    """
-
-    stage: Stage
-    results: tuple[LoopResult, ...]
-    load_s: float
 
 
 def run_loop_and_show(  # noqa: PLR0913 - what the command line says, as it says it
@@ -71,41 +56,33 @@ def run_loop_and_show(  # noqa: PLR0913 - what the command line says, as it says
     """Replay *request* in the loop, write its folder where asked, and show it.
 
     Raises:
-        FreeTrainError, LogError, MilpError: See ``load`` and ``run_in_the_loop``.
+        FreeTrainError, LogError, MilpError: See ``_stage`` and ``run_in_the_loop``.
     """
     folder = None if out is None else context.cwd / out
     if folder is not None:
         check_folder(folder, force=force)
-    looped = _play(request, loop, context)
-    files = {} if folder is None else _files(request, loop, looped)
-    if folder is not None:
-        write_folder(folder, files)
-    if as_json:
-        records = [
-            full_record(one.replay, load_s=looped.load_s) | _loop_record(one, loop)
-            for one in looped.results
-        ]
-        write_out(context, json_text(records, indent=2, allow_nan=False))
-        return
-
-    write_out(
-        context, loop_text(_read_as(request, looped), looped.results, loop, context)
-    )
-    if out is not None and FORECAST_PAGE in files:
-        write_out(context, f"Forecasts: {out / FORECAST_PAGE}\n")
-
-
-def _play(request: ReplayRequest, loop: LoopSettings, context: CliContext) -> Looped:
     entrants = request.entrants  # bad settings are refused before long work
     began_s = context.clock()
     trainers = load_trainers(request.trainers, context.cwd)
     stage = _stage(request, context)
     load_s = context.clock() - began_s
-    results = tuple(
-        _replay_in_the_loop(stage, trainers, settings, loop, context)
-        for settings in entrants
-    )
-    return Looped(stage, results, load_s)
+    results = [
+        _replay(stage, trainers, settings, loop, context) for settings in entrants
+    ]
+    read_as = _read_as(request, stage)
+    files = {} if folder is None else _files(request, loop, read_as, results)
+    if folder is not None:
+        write_folder(folder, files)
+    if as_json:
+        records = [
+            full_record(result.replay, load_s=load_s) | _loop_record(result, loop)
+            for result in results
+        ]
+        write_out(context, json_text(records, indent=2, allow_nan=False))
+        return
+    write_out(context, _loop_text(read_as, results, loop, context))
+    if out is not None and FORECAST_PAGE in files:
+        write_out(context, f"Forecasts: {out / FORECAST_PAGE}\n")
 
 
 def _stage(request: ReplayRequest, context: CliContext) -> Stage:
@@ -135,12 +112,11 @@ def _stage(request: ReplayRequest, context: CliContext) -> Stage:
             f"{request.named}: its last job is submitted {when}, and the loop lasts "
             f"until then; nothing was replayed. {advice}"
         )
-    # Once, before anybody's time is taken.
-    _ = stage.alone_s
+    _ = stage.alone_s  # worked out here, so that no policy's time includes it
     return stage
 
 
-def _replay_in_the_loop(
+def _replay(
     stage: Stage,
     trainers: tuple[TrainerSpec, ...],
     settings: ReplaySettings,
@@ -160,45 +136,50 @@ def _replay_in_the_loop(
 
 
 def _files(
-    request: ReplayRequest, loop: LoopSettings, looped: Looped
+    request: ReplayRequest,
+    loop: LoopSettings,
+    read_as: str,
+    results: Sequence[LoopResult],
 ) -> dict[str, bytes]:
     """Return the content of each file of ``--out``, the same bytes every time."""
+    from freetrain.report.page import forecast_texts  # noqa: PLC0415 - Plotly
+
     origin = Origin(
         log=one_line(request.named),
-        read_as=one_line(_read_as(request, looped)),
+        read_as=one_line(read_as),
         command=one_line(f"{request.command} {shlex.join(loop_words(loop))}"),
         version=importlib.metadata.version("freetrain"),
     )
     policies = [
-        steady_record(one.replay) | _loop_record(one, loop) for one in looped.results
+        steady_record(result.replay) | _loop_record(result, loop) for result in results
     ]
     summary = dataclasses.asdict(origin) | {"policies": policies}
     del summary["report"]
     texts = {"summary.json": json_text(summary, indent=2, allow_nan=False)}
-    texts |= forecast_texts(origin, [one.replay for one in looped.results])
+    texts |= forecast_texts(origin, [result.replay for result in results])
     return {name: text.encode("utf-8") for name, text in texts.items()}
 
 
 def _loop_record(result: LoopResult, loop: LoopSettings) -> dict[str, object]:
     """Return the figures of docs/replay.md by name that only loops have."""
-    asked = {
-        "mode": loop.mode.value,
-        "knows_plans": loop.knows_plans,
-        "tick_s": loop.tick_s,
-        "lead_s": loop.lead_s,
-        "last_s": loop.last_s,
-        "notice_s": loop.notice_s,
-        "commit_s": loop.commit_s,
-        "margin_s": loop.margin_s,
-        "is_careful": loop.is_careful,
-    }
-    holes = dataclasses.asdict(result.holes) | {"long_use": result.holes.long_use}
-    loops = {"loop": asked, "holes": holes, "harm": dataclasses.asdict(result.harm)}
-    return loops | forecast_records(result.replay)
+    return {
+        "loop": {
+            "mode": loop.mode,
+            "knows_plans": loop.knows_plans,
+            "tick_s": loop.tick_s,
+            "lead_s": loop.lead_s,
+            "last_s": loop.last_s,
+            "notice_s": loop.notice_s,
+            "commit_s": loop.commit_s,
+            "margin_s": loop.margin_s,
+            "is_careful": loop.is_careful,
+        },
+        "holes": dataclasses.asdict(result.holes) | {"long_use": result.holes.long_use},
+        "harm": result.harm,
+    } | forecast_records(result.replay)
 
 
-def _read_as(request: ReplayRequest, looped: Looped) -> str:
-    stage = looped.stage
+def _read_as(request: ReplayRequest, stage: Stage) -> str:
     span_s = stage.end_s - stage.start_s
     nodes, jobs = stage.nodes.count, len(stage.alone_s)
     return (
@@ -231,13 +212,13 @@ later:      jobs that started later than without us, however little, and sooner;
 """What the columns mean; docs/replay.md has the formulas."""
 
 
-def loop_text(
+def _loop_text(
     read_as: str, results: Sequence[LoopResult], loop: LoopSettings, context: CliContext
 ) -> str:
-    """Return what was played and two tables, for *context*'s terminal."""
+    """Return what was replayed, and two tables, for *context*'s terminal."""
     console = context.out()
-    replays = [one.replay for one in results]
-    named = [(name_among(one.replay, replays), one) for one in results]
+    replays = [result.replay for result in results]
+    named = [(name_among(each.replay, replays), each) for each in results]
     ticks = f"every {loop.tick_s:g} s"
     if loop.lead_s is not None:
         early = f"{loop.lead_s:g}"
@@ -254,10 +235,10 @@ def loop_text(
             f"The broker ticks {ticks} and {seen}; mode {loop.mode}{care}.",
             soft_wrap=True,
         )
-        console.print(figures(TRAINED, [_trained(*one) for one in named]))
+        console.print(figures_table(TRAINED, [_trained(*each) for each in named]))
         console.print()
-        console.print(figures(HARMED, [_harmed(*one) for one in named]))
-        print_gaps(console, [(name, one.replay) for name, one in named])
+        console.print(figures_table(HARMED, [_harmed(*each) for each in named]))
+        print_gaps(console, [(name, result.replay) for name, result in named])
         console.print(f"\n{LEGEND}", soft_wrap=True)
     return captured.get()
 

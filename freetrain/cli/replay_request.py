@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from freetrain.replay.trainers import TrainerSpec
 
+
 DRAWN = "quality:"
 """How the name of a set of trainers begins that is drawn; its size follows."""
 
@@ -37,6 +38,9 @@ DRAWN = "quality:"
 def is_drawn(trainers: str) -> bool:
     """Tell whether *trainers* names a set that is drawn."""
     return trainers.startswith(DRAWN)
+
+
+Settings = tuple[tuple[str, float], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +174,49 @@ class ReplayRequest:
         return shlex.join(words)
 
 
-Settings = tuple[tuple[str, float], ...]
+def refuse_name_as_log(log: Path | None, cwd: Path) -> None:
+    """Refuse the second word of ``--priority slaq fair``, which stands for a log.
+
+    Raises:
+        UsageError: It names a policy or a priority, and no file.
+    """
+    name = str(log)
+    if log is None or (cwd / log).exists():
+        return
+    option = "--priority" if name in registry.PRIORITIES else "--policy"
+    if name in registry.PRIORITIES or name in POLICY_NAMES:
+        raise UsageError(
+            f"{name!r} stands where the log does, and there is no such file; nothing "
+            f"was replayed. To compare by it, write {option} {name}: the option takes "
+            f"one name each time."
+        )
+
+
+def with_baseline_policy(
+    policies: Sequence[str], against: str | None
+) -> tuple[str, ...]:
+    """Return *policies*, and the one that they are held against.
+
+    Raises:
+        UsageError: They are held against a priority that none of them goes by.
+    """
+    if against is not None and against in POLICY_NAMES:
+        return tuple(dict.fromkeys([*policies, against]))
+    if against is not None and not set(RATED_POLICIES).intersection(policies):
+        raise UsageError(
+            f"--against {against} is no policy, and only the policies "
+            f"{' and '.join(RATED_POLICIES)} go by priorities; nothing was replayed. "
+            f"Add --policy {RATED_POLICIES[0]}."
+        )
+    return tuple(policies)
+
+
+def with_baseline_priority(
+    priorities: Sequence[str], against: str | None
+) -> tuple[str, ...]:
+    """Return *priorities*, each once, and the one that they are held against."""
+    also = [] if against is None or against in POLICY_NAMES else [against]
+    return tuple(dict.fromkeys([*priorities, *also]))
 
 
 def given_settings(words: Iterable[str]) -> Settings:
@@ -190,6 +236,17 @@ def given_settings(words: Iterable[str]) -> Settings:
             )
         found[name] = value
     return tuple(sorted(found.items()))
+
+
+def _setting(word: str) -> Settings:
+    name, _, value = word.partition("=")
+    try:
+        return NUMBERS.read({name.strip(): float(value)}, ROOT)
+    except (ValueError, MismatchError) as error:
+        raise UsageError(
+            f"--set {word}: expected NAME=VALUE with a finite number, as in "
+            f"--set horizon_s=600. Nothing was replayed."
+        ) from error
 
 
 def own_settings(
@@ -213,17 +270,6 @@ def own_settings(
     return own
 
 
-def _setting(word: str) -> Settings:
-    name, _, value = word.partition("=")
-    try:
-        return NUMBERS.read({name.strip(): float(value)}, ROOT)
-    except (ValueError, MismatchError) as error:
-        raise UsageError(
-            f"--set {word}: expected NAME=VALUE with a finite number, as in "
-            f"--set horizon_s=600. Nothing was replayed."
-        ) from error
-
-
 def refuse_unused(request: ReplayRequest) -> None:
     """Refuse what *request* was given beside what would make use of it.
 
@@ -236,21 +282,6 @@ def refuse_unused(request: ReplayRequest) -> None:
                 raise UsageError(
                     f"{option} is for {needed}; nothing was replayed. Leave it out."
                 )
-
-
-def refuse_against(request: ReplayRequest, trainers: Iterable[TrainerSpec]) -> None:
-    """Refuse a baseline where none of *trainers* has what is held against it.
-
-    Raises:
-        UsageError: None has a quality curve.
-    """
-    if request.against is None or any(one.quality is not None for one in trainers):
-        return
-    raise UsageError(
-        f"--against is for trainers with quality curves, and of "
-        f"{one_line(request.trainers)} none has one; nothing was replayed. Leave it "
-        f"out, or say --trainers {DRAWN}20."
-    )
 
 
 def _unused(request: ReplayRequest) -> dict[str, dict[str, bool]]:
@@ -286,49 +317,19 @@ def _unused(request: ReplayRequest) -> dict[str, dict[str, bool]]:
     }
 
 
-def refuse_name_as_log(log: Path | None, cwd: Path) -> None:
-    """Refuse the second word of ``--priority slaq fair``, which stands for a log.
+def refuse_against(request: ReplayRequest, trainers: Iterable[TrainerSpec]) -> None:
+    """Refuse a baseline where none of *trainers* has what is held against it.
 
     Raises:
-        UsageError: It names a policy or a priority, and no file.
+        UsageError: None has a quality curve.
     """
-    name = str(log)
-    if log is None or (cwd / log).exists():
+    if request.against is None or any(one.quality is not None for one in trainers):
         return
-    option = "--priority" if name in registry.PRIORITIES else "--policy"
-    if name in registry.PRIORITIES or name in POLICY_NAMES:
-        raise UsageError(
-            f"{name!r} stands where the log does, and there is no such file; nothing "
-            f"was replayed. To compare by it, write {option} {name}: the option takes "
-            f"one name each time."
-        )
-
-
-def with_baseline_priority(
-    priorities: Sequence[str], against: str | None
-) -> tuple[str, ...]:
-    """Return *priorities*, each once, and the one that they are held against."""
-    also = [] if against is None or against in POLICY_NAMES else [against]
-    return tuple(dict.fromkeys([*priorities, *also]))
-
-
-def with_baseline_policy(
-    policies: Sequence[str], against: str | None
-) -> tuple[str, ...]:
-    """Return *policies*, and the one that they are held against.
-
-    Raises:
-        UsageError: They are held against a priority that none of them goes by.
-    """
-    if against is not None and against in POLICY_NAMES:
-        return tuple(dict.fromkeys([*policies, against]))
-    if against is not None and not set(RATED_POLICIES).intersection(policies):
-        raise UsageError(
-            f"--against {against} is no policy, and only the policies "
-            f"{' and '.join(RATED_POLICIES)} go by priorities; nothing was replayed. "
-            f"Add --policy {RATED_POLICIES[0]}."
-        )
-    return tuple(policies)
+    raise UsageError(
+        f"--against is for trainers with quality curves, and of "
+        f"{one_line(request.trainers)} none has one; nothing was replayed. Leave it "
+        f"out, or say --trainers {DRAWN}20."
+    )
 
 
 def check_sweep(
@@ -361,6 +362,8 @@ def check_sweep(
 
 
 _OF_PREEMPT = ("--notice", "--commit")
+
+
 _OF_YIELD = ("--lead", "--last", "--careful", "--careless")
 
 

@@ -109,7 +109,7 @@ def _in_a_worker(request: ReplayRequest) -> Sequence[Score]:
 
 
 def _scores_of_draw(request: ReplayRequest, context: CliContext) -> Sequence[Score]:
-    comparison = compare(request, context).comparison
+    comparison, _ = compare(request, context)
     return scores_of(comparison, load=request.load, seed=request.seed)
 
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from freetrain.cli.replay_run import (
-    cautions,
-    nothing_to_go_by,
+    hole_cautions,
+    missing_basis,
+    never_started,
     ran_out,
-    too_dear_to_start,
 )
 from freetrain.replay.settings import ReplaySettings
 from freetrain.replay.timeline import PoolTimeline
@@ -20,7 +20,7 @@ from tests.report.comparisons import result
 
 def told(*lines: str, days: float | None = None) -> tuple[str, ...]:
     log = content("# 10 nodes", "node,idle_start_s,idle_end_s", *lines)
-    return cautions(PoolTimeline.from_trace(Fragments().read(log), days=days))
+    return hole_cautions(PoolTimeline.from_trace(Fragments().read(log), days=days))
 
 
 def test_nothing_is_said_of_a_log_without_outages() -> None:
@@ -45,7 +45,7 @@ def test_nothing_is_said_of_a_span_in_which_nothing_is_idle() -> None:
     log = content("# 10 nodes", "node,idle_start_s,idle_end_s", "0,5000,9000")
     timeline = PoolTimeline.from_trace(Fragments().read(log), days=0.01)
 
-    (said,) = cautions(timeline)
+    (said,) = hole_cautions(timeline)
 
     assert said.startswith("Nothing is idle in the first")
 
@@ -57,7 +57,7 @@ def test_a_policy_that_never_starts_what_is_dear_to_start_is_told() -> None:
 
     def told_at(cost_factor: float, t_fwd_s: float = 120.0) -> tuple[str, ...]:
         settings = ReplaySettings(cost_factor=cost_factor, t_fwd_s=t_fwd_s)
-        return too_dear_to_start(results, [usual, dear], settings)
+        return never_started(results, [usual, dear], settings)
 
     assert told_at(2.0) == ()
     (one,) = told_at(3.0)
@@ -66,9 +66,7 @@ def test_a_policy_that_never_starts_what_is_dear_to_start_is_told() -> None:
         "counts gains: it never starts these."
     )
     assert told_at(3.0, t_fwd_s=121.0) == ()
-    (many,) = too_dear_to_start(
-        results[:1], [dear] * 1000, ReplaySettings(cost_factor=3.0)
-    )
+    (many,) = never_started(results[:1], [dear] * 1000, ReplaySettings(cost_factor=3.0))
     assert many.startswith("Starting takes 1,000 of 1,000 trainers")
     both = told_at(30.0)
     assert [one.split("which ")[1].split()[0] for one in both] == [
@@ -103,19 +101,19 @@ def test_policies_that_ran_out_of_trainers_are_told() -> None:
     assert ran_out(results, trainers=91, span_s=3 * 86400) == ""
 
 
-def test_priorities_that_have_nothing_to_go_by_are_told() -> None:
+def test_priorities_that_have_missing_basis_are_told() -> None:
     one = result("freetrain")
     names = ("slaq", "weight", "deadline", "flowcon")
     results = [replace(one, priority=name) for name in names]
     trainers = builtin_trainers("hps")[:2]
 
-    assert nothing_to_go_by(results, trainers) == (
+    assert missing_basis(results, trainers) == (
         "No trainer tells a loss, which is what flowcon, slaq would go by.",
         "No trainer has a deadline, which is what deadline would go by.",
     )
     late = replace(trainers[0], deadline_s=9.0)
-    assert len(nothing_to_go_by(results, [late, *trainers])) == 1
-    assert nothing_to_go_by([one, replace(results[0], policy="equal")], trainers) == ()
+    assert len(missing_basis(results, [late, *trainers])) == 1
+    assert missing_basis([one, replace(results[0], policy="equal")], trainers) == ()
 
 
 def test_a_replay_says_that_its_trainers_tell_no_loss(tmp_path: Path) -> None:
