@@ -1,7 +1,6 @@
-"""What may be expected of idle nodes, learned from those seen so far.
+"""Forecasts of idle nodes: how long they stay, and which of them leave together.
 
-``interface.py`` is what others may rely on. Another forecaster is another module with a
-class that keeps the contract there, named in ``registry.py``.
+``base`` has the interface, ``registry`` the forecasters by name: another forecaster is
+another module with one class, and one line in the registry. ``live`` is what a tick
+uses; replays use forecasters directly.
 """
-
-from __future__ import annotations

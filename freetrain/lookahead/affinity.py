@@ -22,32 +22,32 @@ if TYPE_CHECKING:
 
 Bits: TypeAlias = "NDArray[np.uint8]"
 
-SAID_TOGETHER = 0.6
+PRIOR_TOGETHER = 0.6
 
-SAID_EVENTS = 2
-"""What a pair is believed to have done before it was seen: less than leaving together
-every other time, so that strangers are not put into one cluster (facts of six days of
-Summit: within a group 0.04 of pairs of low affinity leave together, 0.5 of high)."""
+PRIOR_EVENTS = 2
+"""The prior of a pair: less than leaving together every other time, so that unknown
+nodes are not put into one cluster (six days of Summit: within a group 0.04 of pairs of
+low affinity leave together, 0.5 of high)."""
 
 
 def affinity_of(
     left: NDArray[Any],
     together: NDArray[Any],
     *,
-    said: float | NDArray[np.float64] = SAID_TOGETHER,
+    prior: float | NDArray[np.float64] = PRIOR_TOGETHER,
 ) -> NDArray[np.float64]:
     """Return the affinity S of pairs from their counts.
 
     Args:
         left: Events at which the first left while the second was idle, by pair.
         together: Events at which both left, by pair.
-        said: What pairs are believed to have done together before, by pair.
+        prior: Events at which both left before anything was seen, by pair.
     """
     # As integers as long as may be: large groups take a fifth of the time.
     events = left + left.T
     events -= together
-    events += SAID_EVENTS
-    affinity: NDArray[np.float64] = np.add(together, said, dtype=np.float64)
+    events += PRIOR_EVENTS
+    affinity: NDArray[np.float64] = np.add(together, prior, dtype=np.float64)
     affinity /= events
     return affinity
 
@@ -55,13 +55,13 @@ def affinity_of(
 _LEFT_BITS = 16
 
 _LEFT, _TOGETHER = 1 << _LEFT_BITS, 1
-"""What an event adds to the number of a pair: the first left, and both did. To pick
-pairs out of a large table takes longest, so that they share one number."""
+"""Added to the number of a pair by an event: the first left, and both did. Picking
+pairs out of a large table takes longest, so both counts share one number."""
 
 _MOST = (1 << _LEFT_BITS) - 1
 
 _HALVES = np.uint32((_MOST >> 1) * (_LEFT + _TOGETHER))
-"""What is left of both counts of a number when it is shifted by one bit."""
+"""Mask that keeps both counts of a number apart when it is shifted by one bit."""
 
 
 class Affinity:
@@ -76,12 +76,12 @@ class Affinity:
         self._room = _MOST  # so many events are certain to fit yet
 
     def saw(self, left: Sequence[int], idle: NDArray[np.intp]) -> None:
-        """Take note that *left* left while *idle* were idle, *left* among them."""
+        """Count that *left* left while *idle* were idle, *left* included."""
         self._reach(int(idle.max()) + 1)
         if not self._room:
             self._make_room()
         self._room -= 1
-        # Adding to whole rows takes less than picking out of them who was idle.
+        # Adding to whole rows takes less time than picking the idle nodes out.
         once = np.zeros(len(self._counts), dtype=np.uint32)
         once[idle] = _LEFT
         once[np.asarray(left, dtype=np.intp)] = _LEFT + _TOGETHER
@@ -102,7 +102,7 @@ class Affinity:
         return affinity_of(*self.counts(nodes))
 
     def counts(self, nodes: Sequence[int]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return what ``affinity_of`` takes, by pair of *nodes*."""
+        """Return ``left`` and ``together`` of ``affinity_of``, by pair of *nodes*."""
         self._reach(max(nodes, default=-1) + 1)
         places = np.asarray(nodes, dtype=np.intp)
         counts = self._counts.take(places, axis=0).take(places, axis=1)
@@ -133,8 +133,8 @@ class RecentAffinity:
     """The affinity S of pairs, counted over the last 2,048 departures.
 
     Args:
-        load: Returns departures seen before, the oldest first; asked for once, and
-            only when an affinity is.
+        load: Returns earlier departures, the oldest first; called once, and only when
+            an affinity is asked for.
     """
 
     def __init__(self, load: Callable[[], Iterable[Departure]] = tuple) -> None:
@@ -144,7 +144,7 @@ class RecentAffinity:
         """Departures that were not loaded, the oldest first."""
 
     def saw(self, left: Sequence[int], idle: NDArray[np.intp]) -> None:
-        """Take note that *left* left while *idle* were idle, *left* among them."""
+        """Count that *left* left while *idle* were idle, *left* included."""
         nodes = int(idle.max()) + 1
         gone = np.asarray(left, dtype=np.intp)
         self.fresh.append(
@@ -152,11 +152,11 @@ class RecentAffinity:
         )
 
     def of(self, nodes: Sequence[int]) -> NDArray[np.float64]:
-        """Return the affinity S of each pair of *nodes*; as ``Affinity`` has it."""
+        """Return the affinity S of each pair of *nodes*; as ``Affinity`` defines it."""
         return affinity_of(*self.counts(nodes))
 
     def counts(self, nodes: Sequence[int]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return what ``affinity_of`` takes, by pair of *nodes*."""
+        """Return ``left`` and ``together`` of ``affinity_of``, by pair of *nodes*."""
         if self._seen is None:
             self._seen = list(self._load())
         events = [*self._seen, *self.fresh][-KEPT:]
@@ -167,7 +167,7 @@ class RecentAffinity:
 
 
 def _columns(rows: Sequence[bytes], nodes: NDArray[np.intp]) -> NDArray[np.float32]:
-    """Return the bits of *nodes*, shape (rows, nodes); whoever was unknown has 0."""
+    """Return the bits of *nodes*, shape (rows, nodes); 0 for nodes unknown then."""
     most = max(map(len, rows), default=0)
     width = max(most, int(nodes.max(initial=0)) // 8 + 1)
     table = np.frombuffer(b"".join(row.ljust(width, b"\0") for row in rows), np.uint8)
@@ -181,9 +181,8 @@ MOST_COUNTED = 8_000
 class BoundedAffinity:
     """Counts of all pairs for as long as nodes are few, the latest departures after.
 
-    It changes over where it first hears of a node of a higher number, which is at the
-    first event of a large machine that is idle in part; what was counted until then is
-    forgotten.
+    It changes over at the first node of a higher number, which is at the first event of
+    a large machine that is idle in part; the counts until then are forgotten.
 
     Args:
         most: Nodes whose pairs are all counted.
@@ -194,16 +193,16 @@ class BoundedAffinity:
         self._pairs: Affinity | LatestAffinity = Affinity()
 
     def saw(self, left: Sequence[int], idle: NDArray[np.intp]) -> None:
-        """Take note that *left* left while *idle* were idle, *left* among them."""
+        """Count that *left* left while *idle* were idle, *left* included."""
         self._reach(int(idle.max()))
         self._pairs.saw(left, idle)
 
     def of(self, nodes: Sequence[int]) -> NDArray[np.float64]:
-        """Return the affinity S of each pair of *nodes*; as ``Affinity`` has it."""
+        """Return the affinity S of each pair of *nodes*; as ``Affinity`` defines it."""
         return affinity_of(*self.counts(nodes))
 
     def counts(self, nodes: Sequence[int]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return what ``affinity_of`` takes, by pair of *nodes*."""
+        """Return ``left`` and ``together`` of ``affinity_of``, by pair of *nodes*."""
         self._reach(max(nodes, default=-1))
         return self._pairs.counts(nodes)
 
@@ -228,7 +227,7 @@ class LatestAffinity:
         self._seen = 0
 
     def saw(self, left: Sequence[int], idle: NDArray[np.intp]) -> None:
-        """Take note that *left* left while *idle* were idle, *left* among them."""
+        """Count that *left* left while *idle* were idle, *left* included."""
         self._reach(int(idle.max()))
         row = self._seen % len(self._left)
         self._seen += 1
@@ -236,7 +235,7 @@ class LatestAffinity:
             table[row] = packed(nodes, 8 * table.shape[1])
 
     def counts(self, nodes: Sequence[int]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return what ``affinity_of`` takes, by pair of *nodes*."""
+        """Return ``left`` and ``together`` of ``affinity_of``, by pair of *nodes*."""
         self._reach(max(nodes, default=0))
         places = np.asarray(nodes, dtype=np.intp)
         left = bits_of(self._left[: self._seen], places)
@@ -270,37 +269,36 @@ def bits_of(table: Bits, nodes: NDArray[np.intp]) -> NDArray[np.float32]:
 # Leaf switches, and blocks.
 
 
-_SAID_DEPARTURES = 8.0
-"""What is believed of leaves before any departure was seen counts as much as so many
-that touch every pair: four whole leaves must leave until strangers below one are put
-into one cluster."""
+_PRIOR_DEPARTURES = 8.0
+"""Weight of the prior of leaves, in departures that touch every pair: four whole leaves
+must leave until unknown nodes below one leaf are put into one cluster."""
 
 _LASTS = 2_048
-"""Departures after which one counts a third as much; so many are kept of pairs."""
+"""Departures after which a departure counts a third as much; as many as ``KEPT``."""
 
 
 class PairCounts(Protocol):
     """Counts departures by pair; see ``Affinity`` and ``RecentAffinity``."""
 
     def saw(self, left: Sequence[int], idle: NDArray[np.intp]) -> None:
-        """Take note that *left* left while *idle* were idle, *left* among them."""
+        """Count that *left* left while *idle* were idle, *left* included."""
         ...
 
     def counts(self, nodes: Sequence[int]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return what ``affinity_of`` takes, by pair of *nodes*."""
+        """Return ``left`` and ``together`` of ``affinity_of``, by pair of *nodes*."""
         ...
 
 
 class LeafAffinity:
-    """The affinity S of pairs, which begins with what is usual below one leaf.
+    """The affinity S of pairs, with a prior that is learned for nodes below one leaf.
 
     ::
 
         S = (2 max(0.3, q) + times left together) / (2 + events in which either left)
 
-    for pairs below one leaf, and as ``Affinity`` has it for all others, 0.3 at first.
-    Where those who take nodes care for no racks q falls below that, and nothing
-    changes: being below one leaf makes no two nodes stranger than others are.
+    for pairs below one leaf, and as ``Affinity`` defines it for all others, 0.3 at
+    first. Where jobs are placed whatever the racks, q falls below that, and nothing
+    changes: pairs below one leaf never have a lower prior than others.
 
     q is learned from the same departures, by counts of each leaf alone. Where l of i
     idle nodes below it leave, both of a pair do so in l (l - 1) / 2 of them, and either
@@ -311,19 +309,16 @@ class LeafAffinity:
 
     So a departure counts once at the most, however many nodes it takes; in sums over
     pairs one maintenance of a whole machine would outweigh a month, and a drain needs
-    no clusters, as it takes everybody. It counts less where few pairs below those
-    leaves see anything of it, as where one node out of many leaves.
+    no clusters, as it takes all nodes. It counts less where it touches few pairs below
+    those leaves, as where one node out of many leaves.
 
     Args:
-        counted: What pairs did.
-        leaf_of: Returns the name of a node's leaf; empty for none. A node that was
-            asked for once keeps it.
-        state: What ``to_state`` gave; None to begin.
+        counted: Counts by pair.
+        leaf_of: Returns the name of a node's leaf; empty for none. Called once a node.
+        state: From ``to_state``; None to begin.
 
     Raises:
-        ValueError: The state is nothing of the kind.
-        KeyError: Likewise.
-        TypeError: Likewise.
+        ValueError, KeyError, TypeError: The state is not one of these.
     """
 
     def __init__(
@@ -344,12 +339,12 @@ class LeafAffinity:
     @property
     def rate(self) -> float:
         """[q] How often pairs below one leaf leave together, if either leaves."""
-        said = SAID_TOGETHER / SAID_EVENTS
-        together = said * _SAID_DEPARTURES + self._together
-        return together / (_SAID_DEPARTURES + self._either)
+        prior = PRIOR_TOGETHER / PRIOR_EVENTS
+        together = prior * _PRIOR_DEPARTURES + self._together
+        return together / (_PRIOR_DEPARTURES + self._either)
 
     def saw(self, left: Sequence[int], idle: NDArray[np.intp]) -> None:
-        """Take note that *left* left while *idle* were idle, *left* among them."""
+        """Count that *left* left while *idle* were idle, *left* included."""
         self._counted.saw(left, idle)
         there = self._by_leaf(idle)
         gone = self._by_leaf(np.asarray(left, dtype=np.intp))
@@ -363,16 +358,16 @@ class LeafAffinity:
             self._either = self._either * fade + either / every
 
     def of(self, nodes: Sequence[int]) -> NDArray[np.float64]:
-        """Return the affinity S of each pair of *nodes*; as ``Affinity`` has it."""
+        """Return the affinity S of each pair of *nodes*; as ``Affinity`` defines it."""
         left, together = self._counted.counts(nodes)
         leaves = self._of(np.asarray(nodes, dtype=np.intp))
-        is_one = (leaves[:, None] == leaves) & (leaves >= 0)
-        usual = max(SAID_TOGETHER, SAID_EVENTS * self.rate)
-        said = np.where(is_one, usual, SAID_TOGETHER)
-        return affinity_of(left, together, said=said)
+        is_same = (leaves[:, None] == leaves) & (leaves >= 0)
+        usual = max(PRIOR_TOGETHER, PRIOR_EVENTS * self.rate)
+        prior = np.where(is_same, usual, PRIOR_TOGETHER)
+        return affinity_of(left, together, prior=prior)
 
     def to_state(self) -> dict[str, float]:
-        """Return what was learned of leaves as JSON has it."""
+        """Return the counts of leaves for JSON."""
         return {"together": self._together, "either": self._either}
 
     def _by_leaf(self, nodes: NDArray[np.intp]) -> NDArray[np.float64]:
@@ -401,11 +396,11 @@ def _pairs(nodes: NDArray[np.float64]) -> float:
 def line_order(
     leaves: Iterable[str], order: Callable[[int], Any]
 ) -> Callable[[int], Any] | None:
-    """Return *order*, by which nodes stand in line; None where leaves say who is near.
+    """Return *order* of nodes; None where leaf switches say which nodes are near.
 
     Args:
         leaves: The leaf of each node, "" for none; of use where two have the same.
-        order: What nodes are sorted by elsewhere.
+        order: Sort key of nodes where no leaves are known.
     """
     known = [leaf for leaf in leaves if leaf]
     return None if len(set(known)) < len(known) else order
@@ -440,8 +435,8 @@ def split(affinity: NDArray[np.float64], least: float) -> list[list[int]]:
 def _grown(pairs: NDArray[np.float64], first: int, least: float) -> list[int]:
     """Return the cluster that begins with *first*.
 
-    Whoever is in it is close to nobody in *pairs* any more: most groups are small, and
-    each mask of those who are free would take as long as all else.
+    Its nodes are made infinitely far from all others in *pairs*: most groups are small,
+    and a mask of the free nodes for each would take as long as all else.
     """
     cluster = [first]
     pairs[:, first] = -np.inf
@@ -458,7 +453,7 @@ def _grown(pairs: NDArray[np.float64], first: int, least: float) -> list[int]:
 def close_to_each_other(affinity: NDArray[np.float64], nodes: int) -> list[int]:
     """Return the places of *nodes* nodes that belong together, greedily.
 
-    The pair of highest affinity comes first, then whoever is closest to those chosen.
+    The pair of highest affinity comes first, then the node closest to those chosen.
     """
     if nodes >= len(affinity):
         return list(range(len(affinity)))

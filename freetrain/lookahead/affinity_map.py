@@ -41,7 +41,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class AffinityMap:
-    """Affinity of pairs of nodes, ordered so that those who leave together are close.
+    """Affinity of pairs of nodes, ordered so that nodes that leave together are close.
 
     Attributes:
         nodes_left: How many nodes ever left.
@@ -105,7 +105,7 @@ def _edges(nodes: int) -> list[int]:
 
 
 def _cells(pairs: NDArray[np.float64]) -> tuple[tuple[float | None, ...], ...]:
-    """Return the mean of the pairs of two cells; nobody is a pair with itself."""
+    """Return the mean of the pairs of two cells; no node is a pair with itself."""
     edges = _edges(len(pairs))
     others = pairs.copy()
     np.fill_diagonal(others, 0.0)

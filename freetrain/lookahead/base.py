@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LEAST_WATCHED_S = 3_600.0
-"""Until an hour has been watched, nodes are planned with as if none of them left: so
-the published objective has it, and a cold start is no worse by that."""
+"""Until an hour has been watched, plans assume that no node leaves, as the published
+objective does; so a cold start is no worse than that."""
 
 
 class Prospect(NamedTuple):
-    """What is expected of a cluster until a horizon.
+    """The forecast of a cluster until a horizon.
 
     Attributes:
         life_s: [L] Mean seconds until the horizon that one of its nodes stays idle.
@@ -38,18 +38,18 @@ class Prospect(NamedTuple):
 
 
 def lasting(horizon_s: float) -> Prospect:
-    """Return what is expected of nodes that stay until *horizon_s*."""
+    """Return the prospect of nodes that stay until *horizon_s*."""
     return Prospect(horizon_s, 0.0, 1.0)
 
 
 class LinePosition(NamedTuple):
-    """What the place of a node among others says of it.
+    """Effect of a node's place in Slurm's order on its forecast.
 
     Attributes:
-        run: How many neighbours in line are taken to leave together; 1 where neighbours
-            are strangers, or nobody looked.
-        times: How much likelier it is to be taken than others of its age and size, for
-            its place in line; 1 where the place says nothing.
+        run: Neighbours in order that are expected to leave together; 1 where they
+            leave independently, or the order is not used.
+        times: Its hazard over that of other nodes of its age and size, for its place;
+            1 where the place says nothing.
     """
 
     run: int = 1
@@ -58,20 +58,18 @@ class LinePosition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NodeForecast:
-    """What is expected of one node, for people.
+    """The forecast of one node, for people; its fields are keys of published JSON.
 
     Attributes:
         horizon_s: How far ``leaves`` reaches.
-        leaves: Probability that it leaves within the horizon, 0 to 1.
+        leaves: Departure probability within the horizon, 0 to 1.
         even_s: It stays so long with a probability of a half or more: a power of two
-            in minutes; 0 where not even one.
+            in minutes; 0 for less than one minute.
         together: How many nodes are expected to leave with it, itself included.
-        promised_s: When it is promised to somebody, Unix time; None for never.
+        promised_s: When it is promised to a job, Unix time; None for never.
         is_learning: Whether too little has been seen to plan by that.
-        run: How many neighbours in line are taken to leave together; 1 where the line
-            does not count.
-        times_in_line: How much likelier it is to be taken than others of its age and
-            size, for its place in line; 1 where that does not count.
+        run: As ``LinePosition`` has it.
+        times_in_line: ``times`` of ``LinePosition``.
     """
 
     horizon_s: float
@@ -86,11 +84,11 @@ class NodeForecast:
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """An event at which nodes left: a bit for each node by number, packed.
+    """An event at which nodes left, as it is saved: a bit for each node, packed.
 
     Attributes:
-        left: Who left.
-        idle: Who was idle until then, those who left among them.
+        left: The nodes that left.
+        idle: The nodes that were idle until then, those that left included.
     """
 
     left: bytes
@@ -98,17 +96,17 @@ class Departure:
 
 
 class Prospects(Protocol):
-    """What plans go by: how long idle nodes stay, and which of them leave together.
+    """How long idle nodes stay, and which of them leave together: the planner's input.
 
-    Causal: answers follow from what it was told so far. Deterministic: two that were
-    told and asked the same answer the same. A *cluster* is a set of idle nodes that
+    Causal: answers depend on past events alone. Deterministic: two instances that saw
+    the same events and calls answer the same. A *cluster* is a set of idle nodes that
     are expected to leave together; every idle node is in one cluster, from when it
     becomes idle until it leaves.
     """
 
     @property
     def is_learning(self) -> bool:
-        """Whether too little was seen to plan by it: nobody is expected to leave."""
+        """Whether too little was seen to plan by it: no node is expected to leave."""
         ...
 
     def see(
@@ -132,10 +130,10 @@ class Prospects(Protocol):
         ...
 
     def prospect(self, cluster: int) -> Prospect:
-        """Return what is expected of *cluster* until the forecaster's horizon.
+        """Return the prospect of *cluster* until the forecaster's horizon.
 
-        It may be what was told a little while ago, where little changed since: of all
-        answers the only one that may depend on when one asked before.
+        It may be a recent answer where little changed since: the only answer that may
+        depend on earlier calls.
         """
         ...
 
@@ -149,7 +147,7 @@ class Prospects(Protocol):
 
 
 class Forecaster(Prospects, Protocol):
-    """Prospects that are learned from events, and can be kept between ticks.
+    """Prospects that are learned from events, and can be saved between ticks.
 
     ``tests/forecast/test_every_forecaster*.py`` hold every one of
     ``freetrain.lookahead.registry`` to this.
@@ -160,26 +158,26 @@ class Forecaster(Prospects, Protocol):
         ...
 
     def in_line(self, node: int) -> LinePosition:
-        """Return what the place of an idle node in line says, for people."""
+        """Return the effect of an idle node's place in Slurm's order, for people."""
         ...
 
     def to_state(self) -> dict[str, Any]:
-        """Return all that is known as JSON has it, but for counts of pairs."""
+        """Return the whole state for JSON, except counts of pairs."""
         ...
 
     def forget_pool(self) -> None:
-        """Forget who is idle and what was foretold, and nothing that was learned.
+        """Forget the idle nodes and pending forecasts, but nothing that was learned.
 
-        For a pool that was lost sight of: what came of it is not known.
+        For a pool that was not observed for a while: its departures are not known.
         """
         ...
 
 
 class Pairs(Protocol):
-    """Knows how likely pairs of nodes leave together; see ``Affinity``."""
+    """Counts how often pairs of nodes leave together; see ``Affinity``."""
 
     def saw(self, left: Sequence[int], idle: NDArray[np.intp]) -> None:
-        """Take note that *left* left while *idle* were idle, *left* among them."""
+        """Count that *left* left while *idle* were idle, *left* included."""
         ...
 
     def of(self, nodes: Sequence[int]) -> NDArray[np.float64]:
@@ -188,9 +186,9 @@ class Pairs(Protocol):
 
 
 class Maker(Protocol):
-    """Makes a forecaster."""
+    """A forecaster's class."""
 
-    def __call__(  # noqa: PLR0913 - what one or another goes by
+    def __call__(  # noqa: PLR0913 - each forecaster uses some
         self,
         horizon_s: float,
         *,
@@ -200,39 +198,36 @@ class Maker(Protocol):
         learns_s: float,
         order: Callable[[int], Any] | None,
     ) -> Forecaster:
-        """Return one that goes on from *state*.
+        """Return a forecaster that goes on from *state*.
 
         Args:
-            horizon_s: Of prospects, seconds.
-            pairs: Counts departures by pair, for those who go by them: they tell it
-                of each. Kept by whoever made it, apart from the state.
-            checks: Whether survivals that are told will be asked for; plans go by
-                prospects alone.
-            state: What ``to_state`` gave; None to begin.
-            learns_s: For so long after its first event it is learning; 0 where
-                whoever asks knows that by itself.
-            order: What to sort nodes by, as Slurm has them in line; None where it
-                places jobs by other rules, which *pairs* know.
+            horizon_s: Of prospects.
+            pairs: Counts departures by pair; a forecaster that uses it calls ``saw``
+                at each departure. The caller saves it, apart from the state.
+            checks: Whether ``survival`` will be called; plans need prospects alone.
+            state: From ``to_state``; None to begin.
+            learns_s: How long after its first event it is learning; 0 where the caller
+                counts that itself.
+            order: Sort key of nodes in Slurm's order; None where Slurm places jobs by
+                topology, which *pairs* knows.
 
         Raises:
-            ValueError: The state is nothing of the kind.
-            KeyError: Likewise.
-            TypeError: Likewise.
+            ValueError, KeyError, TypeError: The state is not one of this forecaster.
         """
         ...
 
 
 class ColdStart:
-    """Counts from the first event on.
+    """How long a forecaster learns before plans use it, from its first event on.
 
     Args:
-        lasts_s: Seconds; 0 for no time.
+        lasts_s: 0 for no time.
     """
 
     def __init__(self, lasts_s: float) -> None:
         self._lasts_s = lasts_s
         self.until_s = math.inf if lasts_s else -math.inf
-        """When it is over; never before the first event."""
+        """End of learning; infinite before the first event."""
 
     def see(self, now_s: float) -> None:
         """Take note of an event."""

@@ -27,23 +27,24 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
 CHECKED_S = 600.0
-"""Survival over this long is checked against what came, and corrected."""
+"""Survival over this long is scored, and corrected by the scores."""
 
 _CHECK_EVERY_S = 300.0
 
 _ROUNDED_S = 1e-3
-"""Times of today as seconds since 1970 are rounded to less than that."""
+"""Rounding of today's Unix times is less than that."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _PendingForecast:
-    """A survival that was foretold, to be checked when it is due.
+    """The survival forecast of a cluster, to be scored when it is due.
 
     Attributes:
-        due_s: When it shows what came.
-        survival: What was foretold.
-        nodes: Of how many nodes.
-        left: Those of them that did not leave since; others may have joined them.
+        due_s: When it is scored.
+        survival: The forecast.
+        nodes: How many nodes it is of.
+        left: Those of them that did not leave since; others may have joined the
+            cluster.
     """
 
     due_s: float
@@ -53,16 +54,14 @@ class _PendingForecast:
 
 
 class PendingForecasts:
-    """Foretells every 300 s, and learns by what came how to correct what is told.
+    """Survival forecasts that are not due yet; those due teach how to correct others.
 
     Args:
-        state: What ``to_state`` gave, with ``now_s``, when it was told last, and more
-            besides; None to begin.
+        state: From ``to_state``, with ``now_s``, the time of the last event; None to
+            begin.
 
     Raises:
-        ValueError: The state is nothing of the kind.
-        KeyError: Likewise.
-        TypeError: Likewise.
+        ValueError, KeyError, TypeError: The state is not one of these.
     """
 
     def __init__(self, state: Mapping[str, Any] | None = None) -> None:
@@ -77,7 +76,7 @@ class PendingForecasts:
             self._check_times(amount(state["now_s"]))
 
     def to_state(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return the state for JSON."""
         return {
             "calibration": self._calibration.to_state(),
             "said": [
@@ -88,7 +87,7 @@ class PendingForecasts:
         }
 
     def settle(self, now_s: float) -> None:
-        """Hold what is due against how many of its nodes are left."""
+        """Score the forecasts that are due by how many of their nodes are left."""
         while self._said and self._said[0].due_s <= now_s:
             said = self._said.popleft()
             for node in said.left:
@@ -96,43 +95,43 @@ class PendingForecasts:
             self._calibration.learn(said.survival, came=len(said.left), of=said.nodes)
 
     def lose(self, left: Iterable[int]) -> None:
-        """Take note that nodes leave."""
+        """Remove nodes that leave."""
         for node in left:
             for said in self._of.pop(node, ()):
                 said.left.remove(node)
 
     def is_due(self, now_s: float) -> bool:
-        """Return whether it is time to foretell once more."""
+        """Return whether it is time for another round of forecasts."""
         return now_s >= self._check_s
 
-    def say(
+    def add_round(
         self, now_s: float, survivals: Iterable[tuple[Collection[int], float]]
     ) -> None:
-        """Foretell over ``CHECKED_S``: nodes of each cluster, and their survival."""
+        """Record the survival over ``CHECKED_S`` of each cluster's nodes."""
         self._check_s = now_s + _CHECK_EVERY_S
         due_s = now_s + CHECKED_S
         for nodes, survival in survivals:
             self._add(_PendingForecast(due_s, survival, len(nodes), set(nodes)))
 
     def corrected(self, survival: float) -> float:
-        """Return what such survivals came to so far, 0 to 1."""
+        """Return *survival* corrected by the scores so far, 0 to 1."""
         return self._calibration.of(survival)
 
     def forget_pool(self) -> None:
-        """Forget what was foretold, and nothing that was learned."""
+        """Forget the pending forecasts, but nothing that was learned."""
         self._said.clear()
         self._of.clear()
         self._check_s = 0.0
 
     def _check_times(self, now_s: float) -> None:
-        """Refuse what would not be settled, or not foretold, for longer than ever."""
+        """Refuse times so late that nothing would be scored or recorded for long."""
         due_s = [said.due_s for said in self._said]
         if due_s != sorted(due_s) or (
             due_s and due_s[-1] > now_s + CHECKED_S + _ROUNDED_S
         ):
-            raise ValueError(f"foretold for {due_s}, at {now_s}")
+            raise ValueError(f"forecasts due at {due_s}, at {now_s}")
         if self._check_s > now_s + _CHECK_EVERY_S + _ROUNDED_S:
-            raise ValueError(f"nothing is foretold until {self._check_s}, at {now_s}")
+            raise ValueError(f"no forecast until {self._check_s}, at {now_s}")
 
     def _add(self, said: _PendingForecast) -> None:
         self._said.append(said)
@@ -141,56 +140,54 @@ class PendingForecasts:
 
 
 def _pending_from(row: Any) -> _PendingForecast:  # noqa: ANN401 - JSON
-    """Return what was kept of one that is not due; raises as ``PendingForecasts``."""
+    """Return a saved forecast; raises as ``PendingForecasts``."""
     due_s, survival, nodes, left = row
     said = _PendingForecast(amount(due_s), share(survival), whole(nodes), members(left))
     if not len(said.left) <= said.nodes or not said.nodes:
-        raise ValueError(f"foretold of {nodes} nodes, of whom {left} are left")
+        raise ValueError(f"a forecast of {nodes} nodes, of which {left} are left")
     return said
 
 
 _MOST, _STEP = 7.0, 0.5
 
 _ODDS = tuple(-_MOST + _STEP * place for place in range(29))
-"""Log-odds of the knots. Much of what is said is near 0, where nodes stand at the end
+"""Log-odds of the knots. Many forecasts are near 0, where nodes stand at the end
 of a line that leaves first, or near 1, where machines are nearly empty: there a step of
 probability, however fine, holds what fares quite differently."""
 
 _KNOTS = tuple(1.0 / (1.0 + math.exp(-odds)) for odds in _ODDS)
 
-_SAID = 50.0
-"""What every knot is believed to have seen come out as said, in nodes' weight."""
+_PRIOR = 50.0
+"""Weight of the prior that forecasts come true, at every knot."""
 
 _KEPT = 0.9999
-"""Of what was learned, at each lesson: half is forgotten after 6,931 of them, two days
-of the first 1,024 nodes of Summit, as machines change their ways."""
+"""Share of all lessons kept at each lesson: half is forgotten after 6,931 of them, two
+days of the first 1,024 nodes of Summit, as machines change their ways."""
 
 _MOST_FRESH = 1e6
 
 _LEAST = 1.0
-"""A knot never counts less, so that what nobody said for months stays a number."""
+"""A knot never counts less, so that one unused for months stays a number."""
 
 
 class Calibration:
-    """A map from probabilities as said to probabilities as they came; never falling.
+    """A map from forecast probabilities to observed frequencies; never falling.
 
     It goes through 0 and 1, and straight between the means of its knots, so that a
     survival that falls with its horizon falls still.
 
     Args:
-        state: What ``to_state`` gave; None to begin.
+        state: From ``to_state``; None to begin.
 
     Raises:
-        ValueError: The state is nothing of the kind.
-        KeyError: Likewise.
-        TypeError: Likewise.
+        ValueError, KeyError, TypeError: The state is not one of these.
     """
 
     def __init__(self, state: Mapping[str, Any] | None = None) -> None:
-        self._said = [_SAID * knot for knot in _KNOTS]
+        self._said = [_PRIOR * knot for knot in _KNOTS]
         self._came = list(self._said)
-        self._count = [_SAID] * len(_KNOTS)
-        # Lessons weigh more and more, instead of all that was learned less and less.
+        self._count = [_PRIOR] * len(_KNOTS)
+        # Lessons weigh more and more, instead of earlier ones less and less.
         self._fresh = 1.0
         self._curve: tuple[list[float], list[float]] | None = None
         if state is not None:
@@ -202,17 +199,17 @@ class Calibration:
             check_shares(self._came, self._count)
 
     def to_state(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return the state for JSON."""
         sums = {"said": self._said, "came": self._came, "count": self._count}
         return {name: list(values) for name, values in sums.items()} | {
             "fresh": self._fresh
         }
 
     def learn(self, said: float, *, came: int, of: int) -> None:
-        """Take note that *came* of *of* came true that were given *said* each.
+        """Learn that *came* of *of* nodes stayed, each forecast at *said*.
 
-        They fare alike, so that they weigh less than as many that do not: the root
-        of their number. The knots on both sides learn, the nearer one more.
+        Nodes of a cluster fare alike, so they weigh less than as many independent
+        ones: the root of their number. The knots on both sides learn, the nearer more.
         """
         self._fresh /= _KEPT
         place, beyond = _between(said)
@@ -224,7 +221,7 @@ class Calibration:
             self._scale_down()
 
     def of(self, said: float) -> float:
-        """Return what *said* should have been."""
+        """Return the corrected probability of a forecast of *said*."""
         if self._curve is None:
             self._curve = self._corners()
         xs, ys = self._curve
@@ -265,7 +262,7 @@ class Calibration:
 def _between(said: float) -> tuple[int, float]:
     """Return the knot below *said*, and how far it is from there to the next, 0 to 1.
 
-    What is below the first knot or above the last counts as that one.
+    A value below the first knot or above the last counts as that one.
     """
     if said <= _KNOTS[0]:
         return 0, 0.0

@@ -13,21 +13,21 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 MOST = 1e18
-"""No count and no time of what is kept comes near: all seconds of a hundred thousand
-nodes in a hundred thousand years are fewer. Sums of such stay finite."""
+"""Above every saved count and time: a hundred thousand nodes have fewer seconds in a
+hundred thousand years. Sums of such numbers stay finite."""
 
 LEAST = 1e-9
-"""What is divided by is more than this, so that quotients stay finite."""
+"""Divisors are larger than this, so that quotients stay finite."""
 
 _ROUNDED = 1.0 + 1e-9
-"""Parts that are all there is may be more by what sums were rounded."""
+"""Parts may exceed their whole by the rounding of sums."""
 
 
 def amount(value: Any) -> float:  # noqa: ANN401 - JSON
     """Return *value*, a finite number of 0 or more.
 
     Raises:
-        ValueError: It is none, or more than anybody counts.
+        ValueError: It is none, or more than ``MOST``.
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{value!r} is no number")  # noqa: TRY004 - a torn text
@@ -48,7 +48,7 @@ def members(values: Any) -> set[int]:  # noqa: ANN401 - JSON
     """Return *values*, the numbers of different nodes.
 
     Raises:
-        ValueError: One is told twice, or has no number of a node.
+        ValueError: A node is named twice, or a number is no node's.
         TypeError: They are no list.
     """
     found = {whole(value) for value in values}
@@ -98,21 +98,21 @@ def table(
 
 
 def check_shares(parts: Sequence[float], of: Sequence[float]) -> None:
-    """Refuse *parts* that are more than what they are parts *of*, by place.
+    """Refuse *parts* that are more than their wholes *of*, by place.
 
     Raises:
-        ValueError: One is.
+        ValueError: A part is.
     """
     if any(part > every * _ROUNDED for part, every in zip(parts, of, strict=True)):
         raise ValueError(f"{parts} are no parts of {of}")
 
 
 def check_origin(state: Mapping[str, Any], *, version: int, forecaster: str) -> None:
-    """Refuse what another version kept, or another forecaster learned.
+    """Refuse a state of another version or another forecaster.
 
     Raises:
-        ValueError: It did.
-        KeyError: It does not say who did.
+        ValueError: It is.
+        KeyError: It names none.
     """
     if state["version"] != version:
         raise ValueError(f"version {state['version']}, expected {version}")
@@ -124,34 +124,34 @@ def check_origin(state: Mapping[str, Any], *, version: int, forecaster: str) -> 
 
 
 LASTS_S = 30 * 86_400.0
-"""All counts alike for so long; from then on it is worth a third after so long."""
+"""Counts keep their weight so long after the first; then they fade to a third in the
+same time."""
 
 _EVERY_S = 3_600.0
 """Fading goes by whole hours, as forecasters learn thousands of times a day."""
 
 
 class Fading:
-    """Tells what share of counts is kept as time goes by.
+    """The share of counts that is kept as time goes by.
 
     Args:
-        lived_s: For how long was counted before, seconds.
+        lived_s: Time counted before.
 
     Attributes:
-        lived_s: For how long was counted in all, seconds.
+        lived_s: Time counted in all.
 
     Raises:
-        ValueError: This is no such time.
-        TypeError: Likewise.
+        ValueError, TypeError: That is no time.
     """
 
     def __init__(self, lived_s: object = 0.0) -> None:
         self.lived_s = amount(lived_s)
 
     def keeps(self, before_s: float, now_s: float) -> float:
-        """Return what is kept of what was counted; 1 but for the first time in an hour.
+        """Return the share of counts to keep; below 1 only once an hour.
 
         Args:
-            before_s: When it was asked last, seconds of the forecaster's clock.
+            before_s: Time of the last call.
             now_s: The time; where the clock went back nothing is forgotten.
         """
         self.lived_s += max(0.0, now_s - before_s)
@@ -161,12 +161,12 @@ class Fading:
         return math.exp(-hours * _EVERY_S / LASTS_S)
 
 
-def faded(count: float, said: float, keeps: float) -> float:
-    """Return *count* with the share *keeps* of what is above, or below, *said*.
+def faded(count: float, prior: float, keeps: float) -> float:
+    """Return *count* with the share *keeps* of its distance from *prior*.
 
     Args:
-        count: What was counted, and what was believed before that.
-        said: The latter, which stays.
-        keeps: What is kept of the former.
+        count: The prior, and all that was counted.
+        prior: The count before anything was seen, which stays.
+        keeps: The share that is kept of the rest.
     """
-    return said + keeps * (count - said)
+    return prior + keeps * (count - prior)

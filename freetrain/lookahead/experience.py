@@ -1,9 +1,9 @@
-"""How trainers fared with their nodes, and what a loss and a change count for by that.
+"""The weights of losses and changes in W0 [κ, η], learned from how trainers fared.
 
-Two things that the window's objective W0 (docs/lookahead.md) cannot know from nodes
-alone. Clusters that a trainer holds are often hit at one event, which costs it once:
-so one more of them adds less than its own hits. And plans do not last as long as the
-horizon: who is changed again soon had little of the change before.
+The objective W0 (docs/lookahead.md) cannot know two things from nodes alone. Clusters
+that a trainer holds are often hit at one event, which costs it once: so one more of
+them adds less than its own hits. And plans do not last as long as the horizon: a
+trainer that is changed again soon gained little by the change before.
 """
 
 from __future__ import annotations
@@ -25,29 +25,27 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
 
-_SAID_SOLE, _SAID_HITS = 5.0, 20.0
-"""Believed before anything was seen: of four hits one comes alone."""
+_PRIOR_SOLE, _PRIOR_HITS = 5.0, 20.0
+"""The prior: of four hits one comes alone."""
 
-_SAID_CHANGES, _SAID_TRAINED_S = 1.0, 1_000.0
-"""Likewise: a trainer is changed every 1,000 s."""
+_PRIOR_CHANGES, _PRIOR_TRAINED_S = 1.0, 1_000.0
+"""The prior: a trainer is changed every 1,000 s."""
 
 
 class Experience:
     """Counts hits that came alone, and how often trainers change.
 
     Args:
-        state: What ``to_state`` gave; None to begin.
+        state: From ``to_state``; None to begin.
 
     Raises:
-        ValueError: The state is nothing of the kind.
-        KeyError: Likewise.
-        TypeError: Likewise.
+        ValueError, KeyError, TypeError: The state is not one of these.
     """
 
     def __init__(self, state: Mapping[str, Any] | None = None) -> None:
         kept = state or {
-            "hits": (_SAID_SOLE, _SAID_HITS),
-            "changes": (_SAID_CHANGES, _SAID_TRAINED_S),
+            "hits": (_PRIOR_SOLE, _PRIOR_HITS),
+            "changes": (_PRIOR_CHANGES, _PRIOR_TRAINED_S),
             "held": {},
             "lived_s": 0.0,
             "at_s": None,
@@ -63,7 +61,7 @@ class Experience:
         check_shares([self._sole], [self._hits])
 
     def to_state(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return the state for JSON."""
         return {
             "hits": [self._sole, self._hits],
             "changes": [self._changes, self._trained_s],
@@ -93,23 +91,23 @@ class Experience:
         return self._sole / self._hits
 
     def change_weight(self, horizon_s: float) -> float:
-        """Return [η] what a change counts: above 1 where plans do not last.
+        """Return [η] the weight of a change: above 1 where plans do not last.
 
         ::
 
             η = H μ / (1 - exp(-μ H))
 
-        A trainer changes μ times a second, so that what is planned lasts
-        (1 - exp(-μ H)) / μ of the H seconds that the objective counts.
+        A trainer changes μ times a second, so that a plan lasts (1 - exp(-μ H)) / μ of
+        the H seconds that the objective counts.
         """
         often = self._changes / self._trained_s * horizon_s
         return -often / math.expm1(-often)
 
     def lose(self, left: Collection[int], cluster: Callable[[int], int]) -> None:
-        """Take note that nodes leave; before the forecaster is told.
+        """Count the hits of nodes that leave; call before the forecaster's ``see``.
 
         Args:
-            left: Who leaves.
+            left: Nodes.
             cluster: Returns the cluster of an idle node.
         """
         if not left:
@@ -121,14 +119,14 @@ class Experience:
                 self._sole += hit == 1
 
     def forget_pool(self) -> None:
-        """Forget who held what, and nothing that was learned."""
+        """Forget the nodes that trainers hold, but nothing that was learned."""
         self._held, self._at_s = {}, None
 
     def note(self, now_s: float, held: Mapping[str, frozenset[int]]) -> None:
-        """Take note of who holds what from now on.
+        """Count the time trained and the changes, from the nodes held from now on.
 
         Args:
-            now_s: When, seconds; never earlier than the last.
+            now_s: Never earlier than the last.
             held: Idle nodes by trainer, of those that are under way; not to be
                 changed afterwards.
         """
@@ -146,8 +144,8 @@ class Experience:
         self._held, self._at_s = held, now_s
 
     def _fade(self, keeps: float) -> None:
-        """Keep the share *keeps* of what was counted, and all that was believed."""
-        self._sole = faded(self._sole, _SAID_SOLE, keeps)
-        self._hits = faded(self._hits, _SAID_HITS, keeps)
-        self._changes = faded(self._changes, _SAID_CHANGES, keeps)
-        self._trained_s = faded(self._trained_s, _SAID_TRAINED_S, keeps)
+        """Keep the share *keeps* of the counts, and the whole prior."""
+        self._sole = faded(self._sole, _PRIOR_SOLE, keeps)
+        self._hits = faded(self._hits, _PRIOR_HITS, keeps)
+        self._changes = faded(self._changes, _PRIOR_CHANGES, keeps)
+        self._trained_s = faded(self._trained_s, _PRIOR_TRAINED_S, keeps)

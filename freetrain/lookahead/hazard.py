@@ -20,20 +20,20 @@ _ENDS_S = (*AGES_S[1:], math.inf)
 SIZES = (1, 2, 3, 5, 9, 17, 65)
 """Where classes of size begin, in nodes that are left."""
 
-_SAID_HITS = 2.0
+_PRIOR_HITS = 2.0
 
-_SAID_EXPOSURE_S = 3000.0
-"""Worth of what is believed before anything was seen: a hit in 1,500 s."""
+_PRIOR_EXPOSURE_S = 3000.0
+"""The prior: a hit in 1,500 s."""
 
-_SAID_SHARE = (1.0, 1.0, 0.7, 0.6, 0.5, 0.5, 0.5)
-"""Share that a hit takes, by class of size; counts as one hit."""
+_PRIOR_SHARE = (1.0, 1.0, 0.7, 0.6, 0.5, 0.5, 0.5)
+"""The prior share that a hit takes, by class of size; counts as one hit."""
 
 _LEAST_SHARE = 1e-6
 """A hit takes one node of a million, or more of them."""
 
 
 class Risk(NamedTuple):
-    """What a cluster is in for.
+    """The hits and life that a cluster may expect.
 
     Attributes:
         hits: [Λ] Hits expected until a horizon, 0 or more.
@@ -52,18 +52,16 @@ class Hazard:
     The hazard is λ = (hits + 2) / (exposure + 3000 s), in hits a second.
 
     Args:
-        state: What ``to_state`` gave; None to begin.
+        state: From ``to_state``; None to begin.
 
     Raises:
-        ValueError: The state is nothing of the kind.
-        KeyError: Likewise.
-        TypeError: Likewise.
+        ValueError, KeyError, TypeError: The state is not one of these.
     """
 
     def __init__(self, state: Mapping[str, Any] | None = None) -> None:
-        self._hits = [[_SAID_HITS] * len(AGES_S) for _ in SIZES]
-        self._exposure_s = [[_SAID_EXPOSURE_S] * len(AGES_S) for _ in SIZES]
-        self._share = list(_SAID_SHARE)
+        self._hits = [[_PRIOR_HITS] * len(AGES_S) for _ in SIZES]
+        self._exposure_s = [[_PRIOR_EXPOSURE_S] * len(AGES_S) for _ in SIZES]
+        self._share = list(_PRIOR_SHARE)
         self._shares = [1.0] * len(SIZES)
         if state is not None:
             self._hits = [amounts_above_0(row, len(AGES_S)) for row in state["hits"]]
@@ -78,7 +76,7 @@ class Hazard:
             check_shares([_LEAST_SHARE * of for of in self._shares], self._share)
 
     def to_state(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return the state for JSON."""
         return {
             "hits": [list(row) for row in self._hits],
             "exposure": [list(row) for row in self._exposure_s],
@@ -87,44 +85,41 @@ class Hazard:
         }
 
     def meter(self, nodes: int, age_s: float) -> Meter:
-        """Return what counts the exposure of a cluster while it has *nodes* nodes.
-
-        Args:
-            nodes: How many it has.
-            age_s: Up to what age its exposure is counted.
-        """
+        """Return a meter of the exposure of a cluster of *nodes*, from *age_s* on."""
         return Meter(self._exposure_s[bisect_right(SIZES, nodes) - 1], age_s)
 
     def hit(self, nodes: int, age_s: float, lost: int) -> None:
-        """Take note that a cluster of *nodes* lost some of them at an age."""
+        """Count that a cluster of *nodes* lost some of them at an age."""
         size = bisect_right(SIZES, nodes) - 1
         self._hits[size][bisect_right(AGES_S, age_s) - 1] += 1.0
         self._share[size] += lost / nodes
         self._shares[size] += 1.0
 
     def fade(self, keeps: float) -> None:
-        """Keep the share *keeps* of what was counted, and all that was believed."""
+        """Keep the share *keeps* of the counts, and the whole prior."""
         for hits, exposure_s in zip(self._hits, self._exposure_s, strict=True):
-            hits[:] = [faded(one, _SAID_HITS, keeps) for one in hits]
+            hits[:] = [faded(count, _PRIOR_HITS, keeps) for count in hits]
             # In place, as meters count into these very rows.
-            exposure_s[:] = [faded(one, _SAID_EXPOSURE_S, keeps) for one in exposure_s]
-        for size, share in enumerate(_SAID_SHARE):
+            exposure_s[:] = [
+                faded(count, _PRIOR_EXPOSURE_S, keeps) for count in exposure_s
+            ]
+        for size, share in enumerate(_PRIOR_SHARE):
             self._share[size] = faded(self._share[size], share, keeps)
             self._shares[size] = faded(self._shares[size], 1.0, keeps)
 
     def risk(
         self, nodes: int, age_s: float, times: float = 1.0, *, horizon_s: float
     ) -> Risk:
-        """Return what a cluster of *nodes* is in for until *horizon_s* from now.
+        """Return the risk of a cluster of *nodes* until *horizon_s* from now.
 
         The hazard is followed through the classes of age, as if the size stayed::
 
             Λ = ∫ c λ(age + t) dt    L = ∫ exp(-f Λ(t)) dt    over t from 0 to horizon
 
         Args:
-            nodes: How many it has.
+            nodes: Its size.
             age_s: Its age.
-            times: [c] How much likelier it is hit than others of its size and age.
+            times: [c] Its hazard over that of others of its size and age.
             horizon_s: Until when.
         """
         size = bisect_right(SIZES, nodes) - 1
@@ -148,8 +143,8 @@ class Hazard:
 class Meter:
     """Counts the exposure of one cluster, for as long as it loses no node.
 
-    All clusters are counted at every event. To know the class of size and of age takes
-    a third of finding them each time.
+    All clusters are counted at every event. Remembering the class of size and of age
+    takes a third of the time of finding them again.
 
     Attributes:
         age_s: Up to what age its exposure is counted.
@@ -164,7 +159,7 @@ class Meter:
         self._ends_s = _ENDS_S[self._place]
 
     def live(self, to_s: float) -> None:
-        """Take note that it lost no node until age *to_s*."""
+        """Count that it lost no node until age *to_s*."""
         while to_s > self._ends_s:
             self._row_s[self._place] += self._ends_s - self.age_s
             self.age_s, self._place = self._ends_s, self._place + 1

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 LEAST_AFFINITY = 0.5
 
 _MOST_AT_ONCE = 512
-"""Larger groups are split in parts of this size: time goes with its square."""
+"""Larger groups are split in parts of this size: time grows with its square."""
 
 _FRESH = 0.02
 """A prospect is made anew when the cluster's age has grown by this share."""
@@ -65,10 +65,10 @@ class Cluster:
         nodes: Those left.
         since_s: When the first of them became idle.
         meter: Counts its exposure while it has these nodes.
-        prospect: What was expected of it last.
-        until_s: Up to what time that is of use.
-        times: How much likelier than others of its size and age it was then.
-        arrivals: Those who became idle with it; None if not kept.
+        prospect: Its last forecast.
+        until_s: Until when that is valid.
+        times: Its hazard then, over that of others of its size and age.
+        arrivals: The nodes that became idle with it; None if not kept.
     """
 
     nodes: set[int]
@@ -84,22 +84,18 @@ class LearnedForecaster:
     """Learns from nothing but the events that it is shown.
 
     Args:
-        horizon_s: Of prospects, seconds.
-        knows_pairs: Whether affinity is learned; without, everyone who became idle
-            together is a cluster. For ablation.
-        checks: Whether survivals are foretold and held against what comes, by which
-            those that are told are corrected; plans go by prospects alone.
-        pairs: What knows affinities; None for counts of all pairs ever seen.
-        state: What ``to_state`` gave, which is everything but the affinities; None
-            to begin.
-        learns_s: For so long after its first event prospects are that nobody leaves.
-        order: By what nodes stand in line, to look for the end that leaves first; None
-            where they stand in none.
+        horizon_s: Of prospects.
+        knows_pairs: Whether affinity is learned; without, all nodes that became idle
+            together are a cluster. For ablation.
+        checks: Whether survival forecasts are scored, and corrected by the scores;
+            plans need prospects alone.
+        pairs: Counts by pair; None for counts of all pairs ever seen.
+        state: From ``to_state``: everything but the affinities; None to begin.
+        learns_s: For so long after its first event no node is expected to leave.
+        order: Sort key of nodes in Slurm's order; None where they have none.
 
     Raises:
-        ValueError: The state is nothing of the kind.
-        KeyError: Likewise.
-        TypeError: Likewise.
+        ValueError, KeyError, TypeError: The state is not one of these.
     """
 
     def __init__(  # noqa: PLR0913 - parts that a loop or a test replaces
@@ -134,7 +130,7 @@ class LearnedForecaster:
 
     @property
     def is_learning(self) -> bool:
-        """Whether it has seen too little to plan by it."""
+        """Whether too little was seen to plan by it."""
         return self._now_s < self._cold.until_s
 
     def see(
@@ -149,16 +145,16 @@ class LearnedForecaster:
         if joined:
             self._group(sorted(joined))
         if self._checks and self._pending.is_due(now_s):
-            self._say()
+            self._record_forecasts()
 
     def to_state(self) -> dict[str, Any]:
-        """Return all that is known as JSON has it, but for the affinities."""
+        """Return the whole state for JSON, except the affinities."""
         return {
             "hazard": self._hazard.to_state(),
             "lived_s": self._fading.lived_s,
             "clusters": [
-                [number, one.since_s, one.meter.age_s, sorted(one.nodes)]
-                for number, one in self._clusters.items()
+                [number, own.since_s, own.meter.age_s, sorted(own.nodes)]
+                for number, own in self._clusters.items()
             ],
             "numbers": self._numbers,
             "now_s": self._now_s,
@@ -167,10 +163,7 @@ class LearnedForecaster:
         }
 
     def forget_pool(self) -> None:
-        """Forget who is idle and what was foretold, and nothing that was learned.
-
-        For a pool that was lost sight of: what came of it is not known.
-        """
+        """Forget the idle nodes and pending forecasts, but nothing that was learned."""
         self._clusters.clear()
         self._cluster_of.clear()
         self._order.forget_pool()
@@ -179,12 +172,12 @@ class LearnedForecaster:
     def _restore(self, state: Mapping[str, Any]) -> None:
         self._numbers, self._now_s = whole(state["numbers"]), amount(state["now_s"])
         for row in state["clusters"]:
-            self._clusters[whole(row[0])] = one = self._cluster_from(row)
-            self._cluster_of |= dict.fromkeys(one.nodes, row[0])
-        told = sum(len(one.nodes) for one in self._clusters.values())
+            self._clusters[whole(row[0])] = cluster = self._cluster_from(row)
+            self._cluster_of |= dict.fromkeys(cluster.nodes, row[0])
+        named = sum(len(cluster.nodes) for cluster in self._clusters.values())
         if (len(self._clusters), len(self._cluster_of)) != (
             len(state["clusters"]),
-            told,
+            named,
         ):
             raise ValueError("a cluster told twice, or a node in two")
         if max(self._clusters, default=-1) >= self._numbers:
@@ -211,12 +204,12 @@ class LearnedForecaster:
         return self._clusters[cluster].nodes
 
     def prospect(self, cluster: int) -> Prospect:
-        """Return what is expected of *cluster* until the horizon.
+        """Return the prospect of *cluster* until the horizon.
 
-        Kept for a fiftieth of the cluster's age, as nothing changes much till then.
+        Kept for a fiftieth of the cluster's age, as little changes in that time.
         """
         known, now_s = self._clusters[cluster], self._now_s
-        # Asked for each class of each plan: even to be told 1 takes a tenth of that.
+        # Called for each class of each plan: even a call that returns 1 takes a tenth.
         times = 1.0 if self._order.longest == 1 else self._order.times(cluster)
         if now_s <= known.until_s and times == known.times:
             return known.prospect
@@ -238,15 +231,15 @@ class LearnedForecaster:
         return self._pending.corrected(self._survival(number, horizon_s))
 
     def in_line(self, node: int) -> LinePosition:
-        """Return what the place of an idle node in line says, for people."""
+        """Return the effect of an idle node's place in Slurm's order, for people."""
         times = self._order.times(self._cluster_of[node])
         return LinePosition(self._order.longest, times)
 
     def affinity(self, nodes: Sequence[int]) -> NDArray[np.float64]:
-        """Return how likely pairs leave together; strangers 0.3.
+        """Return how likely pairs leave together; 0.3 for unknown ones.
 
-        Nodes of one cluster are as they were when they became idle: what two of them
-        are to each other changes only as either leaves.
+        Nodes of one cluster have the affinity of when they became idle: it changes only
+        when one of a pair leaves.
         """
         known = self._clusters.get(self._cluster_of.get(min(nodes, default=-1), -1))
         if known and known.arrivals and known.nodes.issuperset(nodes):
@@ -261,7 +254,7 @@ class LearnedForecaster:
         return math.exp(-risk.share * risk.hits)
 
     def _settle(self, now_s: float) -> None:
-        """Count exposure until *now_s*, and hold what was said against it."""
+        """Count exposure until *now_s*, and score the forecasts that are due."""
         for cluster in self._clusters.values():
             cluster.meter.live(now_s - cluster.since_s)
         if self._clusters and (keeps := self._fading.keeps(self._now_s, now_s)) < 1.0:
@@ -269,13 +262,13 @@ class LearnedForecaster:
         self._pending.settle(now_s)
         self._now_s = now_s
 
-    def _say(self) -> None:
-        """Foretell once more, after those are gone that leave now."""
-        self._pending.say(
+    def _record_forecasts(self) -> None:
+        """Record the survival of all clusters, without the nodes that leave now."""
+        self._pending.add_round(
             self._now_s,
             (
-                (one.nodes, self._survival(number, CHECKED_S))
-                for number, one in self._clusters.items()
+                (own.nodes, self._survival(number, CHECKED_S))
+                for number, own in self._clusters.items()
             ),
         )
 
@@ -319,7 +312,7 @@ class LearnedForecaster:
         """Put *node* into the larger cluster beside it that has room, or a new one."""
         beside = self._order.clusters_beside(node)
         sizes = {number: len(self._clusters[number].nodes) for number in beside}
-        room = [one for one, nodes in sizes.items() if nodes < self._order.longest]
+        room = [own for own, nodes in sizes.items() if nodes < self._order.longest]
         if not room:
             self._found({node})
             return

@@ -7,7 +7,7 @@ estimate of Nelson (Technometrics 14, 1972) and Aalen (Annals of Statistics 6, 1
 the cumulative hazard, with ages in classes, as no more must be kept. What still lives
 counts as censored.
 
-It knows nothing of neighbours or of sizes: a yardstick for whoever does.
+It knows nothing of neighbours or of sizes: a yardstick for forecasters that do.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from freetrain.lookahead.affinity import SAID_EVENTS, SAID_TOGETHER
+from freetrain.lookahead.affinity import PRIOR_EVENTS, PRIOR_TOGETHER
 from freetrain.lookahead.base import ColdStart, LinePosition, Prospect, lasting
 from freetrain.lookahead.counts import Fading, amount, amounts, whole
 
@@ -45,9 +45,8 @@ _LIMITS_S = np.array([0.0, *(30.0 * 2.0 ** (k / 2) for k in range(21)), math.inf
 
 _CLASSES = len(_LIMITS_S) - 1
 
-_SAID_S = 1_500.0
-"""Before anything was seen a node is believed to stay so long in the mean; counts as
-one departure."""
+_PRIOR_S = 1_500.0
+"""The prior mean stay of a node; counts as one departure."""
 
 
 class _Stay(NamedTuple):
@@ -58,7 +57,7 @@ class _Stay(NamedTuple):
 
 
 class LifeTable:
-    """Learns at what age nodes leave, whichever they are; see ``Forecaster``.
+    """Learns at what age nodes leave, all nodes alike; see ``Forecaster``.
 
     In a class of age with d departures in e node-seconds a node leaves at the rate
 
@@ -67,17 +66,15 @@ class LifeTable:
         λ = (d + 1) / (e + 1 / λ0)    λ0 = (all departures + 1) / (all e + 1500 s)
 
     Args:
-        horizon_s: Of prospects, seconds.
-        pairs: Nothing to it.
-        checks: Nothing to it: what it says is corrected by nothing.
-        state: What ``to_state`` gave; None to begin.
-        learns_s: For so long after its first event prospects are that nobody leaves.
-        order: Nothing to it.
+        horizon_s: Of prospects.
+        pairs: Not used.
+        checks: Not used: survivals are not corrected.
+        state: From ``to_state``; None to begin.
+        learns_s: For so long after its first event no node is expected to leave.
+        order: Not used.
 
     Raises:
-        ValueError: The state is nothing of the kind.
-        KeyError: Likewise.
-        TypeError: Likewise.
+        ValueError, KeyError, TypeError: The state is not one of these.
     """
 
     def __init__(  # noqa: PLR0913 - what makers take
@@ -107,13 +104,13 @@ class LifeTable:
 
     @property
     def is_learning(self) -> bool:
-        """Whether it has seen too little to plan by it."""
+        """Whether too little was seen to plan by it."""
         return self._now_s < self._cold.until_s
 
     def see(
         self, now_s: float, *, joined: Collection[int], left: Collection[int]
     ) -> None:
-        """Count what was lived through, and who left at which age."""
+        """Count node-seconds lived, and departures by age."""
         self._cold.see(now_s)
         since_s = np.fromiter(self._since_s, np.float64, len(self._since_s))
         nodes = np.fromiter(self._since_s.values(), np.float64, len(self._since_s))
@@ -142,11 +139,11 @@ class LifeTable:
         return self._nodes[cluster]
 
     def prospect(self, cluster: int) -> Prospect:
-        """Return what is expected of the node of *cluster* until the horizon."""
+        """Return the prospect of the node of *cluster* until the horizon."""
         if self.is_learning:
             return lasting(self._horizon_s)
         if not self._prospects:
-            self._prospects = self._foretold()
+            self._prospects = self._all_prospects()
         (node,) = self._nodes[cluster]
         return self._prospects[self._stays[node].since_s]
 
@@ -157,16 +154,16 @@ class LifeTable:
         return math.exp(-float(hits[0]))
 
     def in_line(self, node: int) -> LinePosition:
-        """Return that no node stands in line: each is taken by itself."""
+        """Return that the order of nodes is not used."""
         del node
         return LinePosition()
 
     def affinity(self, nodes: Sequence[int]) -> Floats:
-        """Return what is believed of strangers, for each pair of *nodes*."""
-        return np.full((len(nodes), len(nodes)), SAID_TOGETHER / SAID_EVENTS)
+        """Return the prior of unknown nodes, for each pair of *nodes*."""
+        return np.full((len(nodes), len(nodes)), PRIOR_TOGETHER / PRIOR_EVENTS)
 
     def to_state(self) -> dict[str, Any]:
-        """Return all that is known as JSON has it."""
+        """Return the whole state for JSON."""
         return {
             "departures": self._departures.tolist(),
             "lived_s": self._fading.lived_s,
@@ -211,12 +208,12 @@ class LifeTable:
 
     def _rates(self) -> Floats:
         """Return departures a node and second, by class of age."""
-        usual_s = (self._exposure_s.sum() + _SAID_S) / (self._departures.sum() + 1.0)
+        usual_s = (self._exposure_s.sum() + _PRIOR_S) / (self._departures.sum() + 1.0)
         rates: Floats = (self._departures + 1.0) / (self._exposure_s + usual_s)
         return rates
 
-    def _foretold(self) -> dict[float, Prospect]:
-        """Return what is expected of a node until the horizon, by when it came."""
+    def _all_prospects(self) -> dict[float, Prospect]:
+        """Return the prospect of a node until the horizon, by when it became idle."""
         age_s = self._now_s - np.fromiter(self._since_s, np.float64, len(self._since_s))
         rates = self._rates()
         hits = _spans_s(age_s, age_s + self._horizon_s) * rates

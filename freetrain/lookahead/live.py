@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 VERSION = 4
 
 LONGEST_GAP_S = 900.0
-"""What happened between looks further apart is not known: a node may have left and
-come back."""
+"""Events between looks further apart are not known: a node may have left and come
+back."""
 
 _EVEN = 0.5
 
@@ -50,12 +50,12 @@ _LADDER_S = tuple(60.0 * 2**k for k in range(11))
 
 @dataclass(frozen=True, slots=True)
 class PoolSnapshot:
-    """What one look tells of idle nodes.
+    """Idle nodes as one look finds them.
 
     Attributes:
-        idle: Nodes that are idle, or held by nobody but us.
-        unclear: Nodes of which it cannot be told; they stay what they were.
-        promised: What is promised of idle nodes.
+        idle: Nodes that are idle, or held by our leases alone.
+        unclear: Nodes whose state is not clear; they stay what they were.
+        promised: Promises of idle nodes.
         held: Nodes that trainers train on, by trainer.
     """
 
@@ -66,15 +66,15 @@ class PoolSnapshot:
 
 
 class LiveForecast:
-    """Learns from looks, and says what is expected of nodes by name.
+    """Learns from looks, and forecasts nodes by name.
 
     Args:
-        horizon_s: How far prospects reach, seconds.
+        horizon_s: How far prospects reach.
         names: Nodes ever seen idle; places are their numbers.
-        pairs: What knows affinities.
-        state: What ``to_state`` gave; None to begin.
+        pairs: Counts departures by pair.
+        state: From ``to_state``; None to begin.
         leaf_of: The leaf switch, or block, of nodes by name; None where none are known.
-        forecaster: Who learns, by its name in ``freetrain.lookahead.registry``.
+        forecaster: A name in ``freetrain.lookahead.registry``.
 
     Raises:
         UsageError: There is no such forecaster.
@@ -102,10 +102,12 @@ class LiveForecast:
         self._pairs = RecentAffinity() if pairs is None else pairs
         self.names = list(names)
         self._leaf_of = leaf_of or {}
-        self._leaves = LeafAffinity(self._pairs, self._leaf, state=kept.get("leaves"))
+        self._leaf_affinity = LeafAffinity(
+            self._pairs, self._leaf, state=kept.get("leaves")
+        )
         self._learned = forecaster_named(forecaster)(
             horizon_s,
-            pairs=self._leaves if self._leaf_of else self._pairs,
+            pairs=self._leaf_affinity if self._leaf_of else self._pairs,
             checks=True,
             state=kept["learned"],
             learns_s=0.0,  # what was watched is counted here, gaps left out
@@ -129,44 +131,44 @@ class LiveForecast:
 
     @property
     def is_learning(self) -> bool:
-        """Whether too little has been seen to plan by it."""
+        """Whether too little was seen to plan by it."""
         return self._watched_s < LEAST_WATCHED_S
 
     @property
     def leaf_rate(self) -> float | None:
-        """How often pairs below one leaf leave together; None where none are known."""
-        return self._leaves.rate if self._leaf_of else None
+        """How often pairs below one leaf leave together; None without known leaves."""
+        return self._leaf_affinity.rate if self._leaf_of else None
 
     @property
     def hit_weight(self) -> float:
-        """[κ] What a foreseeable hit counts, by how trainers fared."""
+        """[κ] Weight of a foreseeable hit, by how trainers fared."""
         return self._experience.hit_weight
 
     @property
     def change_weight(self) -> float:
-        """[η] What a change counts; 1 until enough was watched."""
+        """[η] Weight of a change; 1 until enough was watched."""
         learned = self._experience.change_weight(self._horizon_s)
         return 1.0 if self.is_learning else learned
 
     def intervals(self) -> tuple[DelayInterval, ...]:
-        """Return what came against what was promised, by lead."""
+        """Return delays against promises, by lead."""
         return self._promises.intervals()
 
-    def look(self, now_s: float, sight: PoolSnapshot) -> None:
+    def look(self, now_s: float, seen: PoolSnapshot) -> None:
         """Learn from a look at *now_s*, Unix time."""
         self._pass(now_s)
-        idle = {self._numbered(name) for name in sorted(sight.idle)}
-        unclear = {n for n in map(self._number.get, sight.unclear) if n is not None}
+        idle = {self._numbered(name) for name in sorted(seen.idle)}
+        unclear = {n for n in map(self._number.get, seen.unclear) if n is not None}
         before = set(self._learned.idle())
         left, joined = before - idle - unclear, idle - before
-        self._promised = {n: p for n, p in sight.promised.items() if n in sight.idle}
+        self._promised = {n: p for n, p in seen.promised.items() if n in seen.idle}
         self._by = Counter(promise.by for promise in self._promised.values())
         promised = {self._number[name]: p for name, p in self._promised.items()}
         self._experience.lose(left, self._learned.cluster)
         self._learned.see(now_s, joined=joined, left=left)
         self._promises.see(now_s, left=left, promised=promised)
         self._experience.note(
-            now_s, {name: self._idle_of(own) for name, own in sight.held.items()}
+            now_s, {name: self._idle_of(own) for name, own in seen.held.items()}
         )
         self._looked_s = now_s
 
@@ -179,18 +181,18 @@ class LiveForecast:
         return node if number is None else f"cluster {self._learned.cluster(number)}"
 
     def size(self, node: str) -> int:
-        """Return how many idle nodes the group of *node* has, whoever may use them."""
+        """Return how many idle nodes the group of *node* has, all kinds together."""
         number, near = self._idle(node), self._near(node)
         if near is None and number is not None:
             return len(self._learned.members(self._learned.cluster(number)))
         return 1 if near is None else self._by[near.by]
 
     def prospect(self, node: str, usable_s: float) -> Prospect:
-        """Return what is expected of the nodes of the group of *node*.
+        """Return the prospect of the nodes of the group of *node*.
 
         Args:
             node: One of them.
-            usable_s: After how long they must be left whatever comes; ``math.inf``
+            usable_s: After how long they must be left in any case; ``math.inf``
                 for never.
         """
         return self._promises.expected(
@@ -202,7 +204,7 @@ class LiveForecast:
         )
 
     def expected(self, node: str) -> NodeForecast | None:
-        """Return what is expected of *node*, for people; None if it is not idle."""
+        """Return the forecast of *node*, for people; None if it is not idle."""
         number = self._idle(node)
         if number is None:
             return None
@@ -221,7 +223,7 @@ class LiveForecast:
         )
 
     def to_state(self) -> dict[str, Any]:
-        """Return all that is known as JSON has it, but for names and departures."""
+        """Return the whole state for JSON, except names and departures."""
         return {
             "version": VERSION,
             "forecaster": self._forecaster,
@@ -230,7 +232,7 @@ class LiveForecast:
             "learned": self._learned.to_state(),
             "promises": self._promises.to_state(),
             "experience": self._experience.to_state(),
-            "leaves": self._leaves.to_state(),
+            "leaves": self._leaf_affinity.to_state(),
         }
 
     def _pass(self, now_s: float) -> None:
@@ -249,7 +251,7 @@ class LiveForecast:
         return number
 
     def _in_line(self, number: int) -> NaturalKey:
-        """Return by what a node stands in line: Slurm sorts them by name."""
+        """Return the sort key of a node in Slurm's order, which is by name."""
         return natural_key(self._name(number))
 
     def _leaf(self, number: int) -> str:
@@ -274,7 +276,7 @@ class LiveForecast:
         return promise if is_near else None
 
     def _plain(self, node: str) -> Prospect:
-        """Return what is expected but for promises."""
+        """Return the prospect without promises."""
         number = self._idle(node)
         if self.is_learning or number is None:
             return lasting(self._horizon_s)
@@ -304,13 +306,13 @@ class LiveForecast:
 def validate_forecast(
     forecast: LiveForecast, nodes: Iterable[str], *, horizon_s: float
 ) -> None:
-    """Ask what plans and people will, once a look was told.
+    """Ask *forecast* all that plans and people will, after a look; refuse bad answers.
 
-    Of a group one node is asked: the others have the same answers. Whatever an answer
-    raises goes through.
+    Of a group one node is asked: the others have the same answers. Any error of an
+    answer goes through.
 
     Args:
-        forecast: Who is asked.
+        forecast: The forecast.
         nodes: The nodes that were idle at the look.
         horizon_s: How far its prospects reach.
 
@@ -321,19 +323,19 @@ def validate_forecast(
         _check_prospect(forecast.prospect(node, math.inf), horizon_s)
         _check_expected(node, forecast.expected(node))
     weights = forecast.hit_weight, forecast.change_weight
-    told = [n for one in forecast.intervals() for n in astuple(one)]
-    if not all(map(math.isfinite, (*weights, *told))):
-        raise ValueError(f"losses and changes count {weights}; promises came {told}")
+    delays = [n for interval in forecast.intervals() for n in astuple(interval)]
+    if not all(map(math.isfinite, (*weights, *delays))):
+        raise ValueError(f"weights {weights} and delays {delays} are not finite")
 
 
-def _check_prospect(told: Prospect, horizon_s: float) -> None:
-    life_s, hit, share = told
+def _check_prospect(prospect: Prospect, horizon_s: float) -> None:
+    life_s, hit, share = prospect
     if not (0.0 <= life_s <= horizon_s and 0.0 <= hit <= 1.0 and 0.0 < share <= 1.0):
-        raise ValueError(f"a prospect that cannot be: {told}")
+        raise ValueError(f"a prospect that cannot be: {prospect}")
 
 
-def _check_expected(node: str, told: NodeForecast | None) -> None:
-    if told is None:
+def _check_expected(node: str, expected: NodeForecast | None) -> None:
+    if expected is None:
         raise ValueError(f"nothing is expected of {node}, which is idle")
-    if not (0.0 <= told.leaves <= 1.0 and 0.0 < told.times_in_line < math.inf):
-        raise ValueError(f"of {node} is expected what cannot be: {told}")
+    if not (0.0 <= expected.leaves <= 1.0 and 0.0 < expected.times_in_line < math.inf):
+        raise ValueError(f"a forecast of {node} that cannot be: {expected}")

@@ -11,51 +11,47 @@ from bisect import bisect_left, insort
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from freetrain.lookahead.affinity import SAID_EVENTS, SAID_TOGETHER
+from freetrain.lookahead.affinity import PRIOR_EVENTS, PRIOR_TOGETHER
 from freetrain.lookahead.counts import LEAST, amounts, amounts_above_0
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 APART = (1, 2, 4, 8, 16, 32, 64, 128)
-"""How far apart in the line two nodes are, of whom it is learned."""
+"""Distances in the order at which pairs are counted."""
 
-_SAID_DEPARTURES = 8.0
-"""What is believed of neighbours before any left, in departures: they are strangers."""
+_PRIOR_DEPARTURES = 8.0
+"""Weight of the prior that neighbours leave independently, in departures."""
 
-_SAID_HITS = 20.0
-"""What is believed of a part of the line before any left, in clusters that began there
-when somebody left: they are hit as often as those of any other part."""
+_PRIOR_HITS = 20.0
+"""Weight of the prior that all parts of the order are hit alike, in clusters that began
+there at a departure."""
 
 _PARTS = 13
-"""Parts of the line begin at places 0, 1, 2, 4, …, 2,048, and the last has no end: who
-is looked at one by one is as few on a machine of twenty thousand nodes as on others."""
+"""Parts of the order begin at places 0, 1, 2, 4, …, 2,048, and the last has no end: so
+the nodes looked at one by one are few on a machine of twenty thousand nodes, too."""
 
 _LAST = _PARTS - 1
 
 _ENDS = 1 << (_LAST - 1)
-"""Where in line all but the last part end."""
+"""The place at which all but the last part end."""
 
 _LASTS = 2_048.0
-"""Departures after which one counts a third as much, as below leaves; so many are kept
-of pairs. A site that changes how it places jobs is believed after as many, however long
-it did otherwise. Of pairs a departure counts as the share of them that it touches: few
-nodes of many teach little, and make little be forgotten."""
+"""Departures after which a departure counts a third as much, as below leaves. A site
+that changes how it places jobs is believed after as many. Of pairs a departure counts
+as the share of them that it touches: few nodes of many teach and fade little."""
 
 
 class NodeOrder:
-    """Learns whether neighbours leave together, and how likely parts of the line.
+    """Learns whether neighbours leave together, and how often parts of the order do.
 
     Args:
-        cluster_of: The cluster of each idle node, as it is when asked.
-        order: By what nodes stand in line; None where they stand in none, and are
-            strangers for good.
-        state: What ``to_state`` gave; None to begin.
+        cluster_of: The cluster of each idle node, kept up by the caller.
+        order: Sort key of nodes; None where they have no order and leave independently.
+        state: From ``to_state``; None to begin.
 
     Raises:
-        ValueError: The state is nothing of the kind.
-        KeyError: Likewise.
-        TypeError: Likewise.
+        ValueError, KeyError, TypeError: The state is not one of these.
     """
 
     def __init__(
@@ -65,14 +61,14 @@ class NodeOrder:
         order: Callable[[int], Any] | None = None,
         state: Mapping[str, Any] | None = None,
     ) -> None:
-        strangers = SAID_TOGETHER / SAID_EVENTS
+        strangers = PRIOR_TOGETHER / PRIOR_EVENTS
         self._cluster_of = cluster_of
         self._is_line = order is not None
         self._order = order or int
         self._line = sorted(cluster_of, key=order) if self._is_line else []
         self._begins: dict[int, int] | None = None
-        self._either = [_SAID_DEPARTURES] * len(APART)
-        self._both = [_SAID_DEPARTURES * strangers] * len(APART)
+        self._either = [_PRIOR_DEPARTURES] * len(APART)
+        self._both = [_PRIOR_DEPARTURES * strangers] * len(APART)
         self._there = [0.0] * _PARTS
         self._hit = [0.0] * _PARTS
         if state is not None:
@@ -81,12 +77,12 @@ class NodeOrder:
             self._there = amounts(state["there"], _PARTS)
             self._hit = amounts(state["hit"], _PARTS)
         self.longest = self._longest()
-        """How many nodes in a row are expected to leave together; 1 for strangers."""
+        """How many nodes in a row are expected to leave together; 1 if independent."""
         if self.longest > 1 and min(sum(self._there), sum(self._hit)) < LEAST:
-            raise ValueError("neighbours that leave together, and nobody ever left")
+            raise ValueError("neighbours that leave together, and no departure")
 
     def to_state(self) -> dict[str, Any]:
-        """Return all but the line itself as JSON has it."""
+        """Return all but the order itself for JSON."""
         return {
             "either": list(self._either),
             "both": list(self._both),
@@ -95,18 +91,18 @@ class NodeOrder:
         }
 
     def join(self, nodes: Iterable[int]) -> None:
-        """Take note that *nodes* are idle from now on."""
+        """Add *nodes*, which are idle from now on."""
         if self._is_line:
             for node in nodes:
                 insort(self._line, node, key=self._order)
         self._begins = None
 
     def leave(self, left: Collection[int], *, clusters: int) -> None:
-        """Take note that *left* are idle no more; their clusters are still known.
+        """Remove *left*, which are idle no more; their clusters are still known.
 
         Args:
-            left: Who leaves.
-            clusters: How many there were until now, those of *left* among them.
+            left: Nodes.
+            clusters: How many there were until now, those of *left* included.
         """
         if not self._is_line:
             return
@@ -119,46 +115,46 @@ class NodeOrder:
         self._begins = None
 
     def forget_pool(self) -> None:
-        """Forget who is idle, and nothing that was learned."""
+        """Forget the idle nodes, but nothing that was learned."""
         self._line.clear()
         self._begins = None
 
     def in_line(self, nodes: Iterable[int]) -> Sequence[int]:
-        """Return *nodes* as they stand, whatever their numbers are.
+        """Return *nodes* in order.
 
-        In another order clusters begin with gaps between them, and never meet.
+        In another order clusters would begin with gaps between them, and never meet.
         """
         return sorted(nodes, key=self._order)
 
     def clusters_beside(self, node: int) -> Sequence[int]:
-        """Return the clusters of the nodes next to *node*, as far as they have one."""
+        """Return the clusters of the nodes next to *node*, where they have one."""
         place = self._place(node)
         beside = self._line[max(place - 1, 0) : place + 2]
         of = self._cluster_of
         return sorted({of[other] for other in beside if other in of and other != node})
 
     def times(self, cluster: int) -> float:
-        """Return how much likelier *cluster* is hit for where it stands; mostly 1.
+        """Return the hazard of *cluster* for its place, over that of others; mostly 1.
 
         ::
 
             (h + 20 H / T) / (t + 20) / (H / T)
 
-        where clusters that began in its part of the line were there t times when
-        somebody left, and were hit h times; T and H are the same of the whole line.
+        where clusters that began in its part of the order were there t times at a
+        departure, and were hit h times; T and H are the same of the whole order.
         """
         if self.longest == 1:
             return 1.0
         part = self._part(cluster)
         rate = sum(self._hit) / sum(self._there)
-        seen = self._hit[part] + _SAID_HITS * rate
-        return seen / (self._there[part] + _SAID_HITS) / rate
+        seen = self._hit[part] + _PRIOR_HITS * rate
+        return seen / (self._there[part] + _PRIOR_HITS) / rate
 
     def _place(self, node: int) -> int:
         return bisect_left(self._line, self._order(node), key=self._order)
 
     def _begin(self) -> Mapping[int, int]:
-        """Return where each cluster begins, of all that do in any but the last part."""
+        """Return the place where each cluster begins, if before the last part."""
         if self._begins is None:
             # Back to front, so that the first place of each is the one that stays.
             places = range(min(_ENDS, len(self._line)) - 1, -1, -1)
@@ -173,7 +169,7 @@ class NodeOrder:
 
     def _count_parts(self, hit: Collection[int], clusters: int) -> None:
         for sums in (self._there, self._hit):
-            sums[:] = [one - one / _LASTS for one in sums]
+            sums[:] = [count - count / _LASTS for count in sums]
         begins = self._begin()
         for place in begins.values():
             self._there[place.bit_length()] += 1.0
@@ -182,10 +178,10 @@ class NodeOrder:
             self._hit[self._part(cluster)] += 1.0
 
     def _count_pairs(self, gone: Sequence[int]) -> None:
-        """Count pairs of whom one left, and both; a departure counts 1 at the most.
+        """Count pairs of which one left, and both; a departure counts 1 at the most.
 
         Args:
-            gone: Places of those who leave, ascending.
+            gone: Places of the nodes that leave, ascending.
         """
         nodes, left = len(self._line), set(gone)
         for at, apart in enumerate(APART):
@@ -197,10 +193,10 @@ class NodeOrder:
             self._count(at, (either - both) / pairs, both / pairs)
 
     def _count(self, at: int, either: float, both: float) -> None:
-        """Count pairs so far apart in; what was counted fades, what is believed not."""
-        fades, strangers = either / _LASTS, SAID_TOGETHER / SAID_EVENTS
-        self._either[at] -= fades * (self._either[at] - _SAID_DEPARTURES)
-        self._both[at] -= fades * (self._both[at] - _SAID_DEPARTURES * strangers)
+        """Count pairs at one distance; earlier counts fade, the prior does not."""
+        fades, strangers = either / _LASTS, PRIOR_TOGETHER / PRIOR_EVENTS
+        self._either[at] -= fades * (self._either[at] - _PRIOR_DEPARTURES)
+        self._both[at] -= fades * (self._both[at] - _PRIOR_DEPARTURES * strangers)
         self._either[at] += either
         self._both[at] += both
 

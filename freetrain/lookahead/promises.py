@@ -20,37 +20,36 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
 LEADS_S = (0.0, 120.0, 300.0, 600.0, 1_800.0, 3_600.0)
-"""Where kinds of promise begin, in seconds from the telling to the promised end."""
+"""Where kinds of promise begin, in seconds ahead of the promised end."""
 
 PARTS = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.5, 2.0)
-"""Where classes of time begin, in parts of the lead since the promise was told."""
+"""Where classes of time begin, in parts of the lead since the promise was made."""
 
 _ENDS = (*PARTS[1:], math.inf)
 
 NEAR_S = 3_600.0
 """Promises further ahead say less of the next minutes than age does."""
 
-_SAID = 2.0
-"""Worth of what is believed before anything was seen, in leads lived through."""
+_PRIOR = 2.0
+"""Weight of the prior, in leads lived through."""
 
-_SAID_AFTER = 4.0
-"""Who is promised away goes, it is believed: in the mean a quarter of a lead late."""
+_PRIOR_AFTER = 4.0
+"""Prior of promised nodes: they leave, in the mean a quarter of a lead late."""
 
 _SHORTEST_S = 30.0
 """A promise that is due or overdue counts as one made so long ago."""
 
 _PATIENCE_S = 14_400.0
-"""What has not come so long after it was promised is not waited for any more."""
+"""A promise that has not come true so long after its end is dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """Somebody is to have a node from a time on.
+    """A job is planned on a node from a time on.
 
     Attributes:
-        end_s: When its idle time ends, as told last, in seconds of the looks' clock.
-        by: Who is to have it, such as a job's number: nodes promised to one are taken
-            at once.
+        end_s: When the node's idle time ends, by the last look, on the looks' clock.
+        by: The job, such as its number: nodes promised to one are taken at once.
     """
 
     end_s: float
@@ -62,66 +61,63 @@ class Promise:
 
 
 class Promises:
-    """Learns, by how long ahead promises are told, what comes of them.
+    """Learns when promised nodes leave, by how long ahead the promise was made.
 
-    For each kind of promise a table of lives: hazards by the part of the lead that has
-    gone by since the promise was told, whoever took the node in the end, and whether or
-    not the promise was moved or taken back meanwhile. A node counts once for each kind
-    and stretch of idle time. Deterministic and causal.
+    For each kind of promise a life table: hazards by the part of the lead that has
+    gone by since the promise was made, whichever job took the node in the end, and
+    whether or not the promise was moved or taken back meanwhile. A node counts once
+    for each kind and idle interval. Deterministic and causal.
 
     Args:
-        state: What ``to_state`` gave; None to begin.
+        state: From ``to_state``; None to begin.
 
     Raises:
-        ValueError: The state is nothing of the kind.
-        KeyError: Likewise.
-        TypeError: Likewise.
+        ValueError, KeyError, TypeError: The state is not one of these.
     """
 
     def __init__(self, state: Mapping[str, Any] | None = None) -> None:
         self._hits = [[0.0] * len(PARTS) for _ in LEADS_S]
         self._exposure = [[0.0] * len(PARTS) for _ in LEADS_S]
         self._delays = [Delays() for _ in LEADS_S]
-        self._told: list[OpenPromise] = []
+        self._promised: list[OpenPromise] = []
         if state is not None:
             self._hits = table(state["hits"], len(LEADS_S), len(PARTS))
             self._exposure = table(state["exposure"], len(LEADS_S), len(PARTS))
             self._delays = _delays(state["delays"])
-            self._told = [
+            self._promised = [
                 open_promise_from(row, kind_of=_kind) for row in state["told"]
             ]
 
     def see(
         self, now_s: float, *, left: Collection[int], promised: Mapping[int, Promise]
     ) -> None:
-        """Take note of a look.
+        """Learn from a look.
 
         Args:
-            now_s: When, seconds; never earlier than the last look.
+            now_s: Never earlier than the last look.
             left: Nodes that were idle at the last look and are no more.
-            promised: What is promised of nodes that are idle now; a node that is
-                not in here is promised to nobody.
+            promised: Promises of nodes that are idle now; other nodes have none.
         """
         self._settle(now_s, frozenset(left))
-        self._tell(now_s, promised)
+        self._remember(now_s, promised)
 
     def forget_pool(self) -> None:
-        """Forget who is idle and what is still open, and nothing that was learned."""
-        self._told.clear()
+        """Forget the open promises, but nothing that was learned."""
+        self._promised.clear()
 
     def prospect(
         self, plain: Prospect, *, lead_s: float, usable_s: float, horizon_s: float
     ) -> Prospect:
-        """Return what is expected of nodes that are promised to one job.
+        """Return the prospect of nodes that are promised to one job.
 
-        The hazard by the part u of the lead is what was seen of promises of this kind,
-        and before that what is expected without the promise, until it is due::
+        The hazard by the part u of the lead is that of earlier promises of this kind;
+        its prior λ0 is the hazard without the promise, until that is due::
 
             λ(u) = (hits + 2 λ0(u)) / (exposure + 2)    a lead
             λ0(u) = f Λ lead / horizon until u = 1, then 4 or more
 
         Args:
-            plain: What is expected of them otherwise, until *horizon_s*.
+            plain: Their prospect without the promise, until *horizon_s*.
             lead_s: Seconds from now to the promised end; below 0 where overdue.
             usable_s: Seconds from now until they must be left whatever comes, such
                 as the end of a lease; ``math.inf`` for never.
@@ -143,11 +139,11 @@ class Promises:
         usable_s: float,
         horizon_s: float,
     ) -> Prospect:
-        """Return what is expected of nodes, whether they are promised or not.
+        """Return the prospect of nodes, whether they are promised or not.
 
         Args:
-            plain: What is expected of them otherwise, until *horizon_s*.
-            promise: What is promised of them; None for nothing.
+            plain: Their prospect without a promise, until *horizon_s*.
+            promise: Theirs; None for none.
             now_s: The moment, on the clock of the promise.
             usable_s: As for ``prospect``.
             horizon_s: How far the prospect reaches, seconds.
@@ -167,19 +163,19 @@ class Promises:
         """Return the probability that a promised node is idle still *after_s* from now.
 
         Args:
-            rate: Departures a second that are expected of it without the promise.
+            rate: Its expected departures a second without the promise.
             lead_s: Seconds from now to the promised end.
             after_s: How far ahead, seconds.
         """
         return math.exp(-self._lived(rate, lead_s, after_s)[1])
 
     def intervals(self) -> tuple[DelayInterval, ...]:
-        """Return what came against what was promised, by kind; empty kinds left out."""
-        told = (
+        """Return delays against promises, by kind; empty kinds left out."""
+        found = (
             delays.interval(lead_s)
             for lead_s, delays in zip(LEADS_S, self._delays, strict=True)
         )
-        return tuple(one for one in told if one is not None)
+        return tuple(interval for interval in found if interval is not None)
 
     def _lived(self, rate: float, lead_s: float, until_s: float) -> tuple[float, float]:
         """Return the mean seconds lived until *until_s*, and the departures by then."""
@@ -198,62 +194,64 @@ class Promises:
 
     def _hazard(self, kind: int, place: int, a_lead: float) -> float:
         """Return departures a lead, in a class of time."""
-        said = a_lead if PARTS[place] < 1.0 else max(a_lead, _SAID_AFTER)
+        said = a_lead if PARTS[place] < 1.0 else max(a_lead, _PRIOR_AFTER)
         hits, exposure = self._hits[kind][place], self._exposure[kind][place]
-        return (hits + _SAID * said) / (exposure + _SAID)
+        return (hits + _PRIOR * said) / (exposure + _PRIOR)
 
     def _settle(self, now_s: float, left: frozenset[int]) -> None:
-        """Hold what was told against what came until *now_s*."""
-        for told in self._told:
-            part = (now_s - told.at_s) / (told.end_s - told.at_s)
-            self._live(told, part)
-            gone = told.nodes & left
+        """Score the open promises by departures until *now_s*."""
+        for promise in self._promised:
+            part = (now_s - promise.at_s) / (promise.end_s - promise.at_s)
+            self._live(promise, part)
+            gone = promise.nodes & left
             if gone:
-                self._hits[told.kind][_part(part)] += len(gone) * told.weight
-                self._delays[told.kind].add(now_s - told.end_s, len(gone))
-                told.nodes -= gone
-        self._told = [
-            told
-            for told in self._told
-            if told.nodes and now_s <= told.end_s + _PATIENCE_S
+                self._hits[promise.kind][_part(part)] += len(gone) * promise.weight
+                self._delays[promise.kind].add(now_s - promise.end_s, len(gone))
+                promise.nodes -= gone
+        self._promised = [
+            promise
+            for promise in self._promised
+            if promise.nodes and now_s <= promise.end_s + _PATIENCE_S
         ]
 
-    def _live(self, told: OpenPromise, part: float) -> None:
-        row, weight = self._exposure[told.kind], len(told.nodes) * told.weight
-        place = _part(told.counted)
-        while told.counted < part:
+    def _live(self, promise: OpenPromise, part: float) -> None:
+        row, weight = self._exposure[promise.kind], len(promise.nodes) * promise.weight
+        place = _part(promise.counted)
+        while promise.counted < part:
             until = min(part, _ENDS[place])
-            row[place] += (until - told.counted) * weight
-            told.counted, place = until, place + 1
+            row[place] += (until - promise.counted) * weight
+            promise.counted, place = until, place + 1
 
-    def _tell(self, now_s: float, promised: Mapping[int, Promise]) -> None:
-        """Remember what is promised for the first time, by kind."""
-        known = {(node, told.kind) for told in self._told for node in told.nodes}
+    def _remember(self, now_s: float, promised: Mapping[int, Promise]) -> None:
+        """Remember promises that are made for the first time, by kind."""
+        known = {
+            (node, promise.kind) for promise in self._promised for node in promise.nodes
+        }
         fresh: dict[tuple[float, int], set[int]] = {}
         for node, promise in promised.items():
             kind = _kind(promise.end_s - now_s)
             if promise.end_s > now_s and (node, kind) not in known:
                 fresh.setdefault((promise.end_s, kind), set()).add(node)
-        self._told += [
+        self._promised += [
             OpenPromise(now_s, end_s, kind, len(nodes), nodes)
             for (end_s, kind), nodes in fresh.items()
         ]
 
     def to_state(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return the state for JSON."""
         return {
             "hits": [list(row) for row in self._hits],
             "exposure": [list(row) for row in self._exposure],
             "delays": [delays.to_state() for delays in self._delays],
             "told": [
-                [one.at_s, one.end_s, one.kind, one.of, sorted(one.nodes), one.counted]
-                for one in self._told
+                [own.at_s, own.end_s, own.kind, own.of, sorted(own.nodes), own.counted]
+                for own in self._promised
             ],
         }
 
 
 def departures_per_s(prospect: Prospect, horizon_s: float) -> float:
-    """Return the departures of a node a second that *prospect* stands for."""
+    """Return the departures of a node a second by *prospect*."""
     hits = -math.log1p(-min(prospect.hit, 1.0 - 1e-12))
     return hits * prospect.share / horizon_s
 
@@ -275,13 +273,13 @@ def _part(part: float) -> int:
 
 @dataclass(slots=True)
 class OpenPromise:
-    """One promise when it was told first, and who of its nodes is left.
+    """A promise as it was made first, and which of its nodes are left.
 
     Attributes:
-        at_s: When it was told.
-        end_s: What it said.
+        at_s: When it was made.
+        end_s: Its promised end.
         kind: Its kind, by lead.
-        of: How many nodes it was about.
+        of: How many nodes it was made of.
         nodes: Those that are still idle.
         counted: Up to what part of the lead its exposure is counted.
     """
@@ -295,7 +293,7 @@ class OpenPromise:
 
     @property
     def weight(self) -> float:
-        """What a node of it weighs: they fare alike, so all together a root."""
+        """Weight of a node: its nodes fare alike, so all together weigh a root."""
         return 1.0 / math.sqrt(self.of)
 
 
@@ -304,11 +302,10 @@ def open_promise_from(
     *,
     kind_of: Callable[[float], int],
 ) -> OpenPromise:
-    """Return what was kept of a promise.
+    """Return a saved promise.
 
     Args:
-        row: When it was told, what it said, its kind, its nodes in number, those left,
-            and up to what part it is counted.
+        row: The fields of ``OpenPromise``, in order.
         kind_of: Returns the kind of a promise by its lead, seconds.
 
     Raises:
@@ -316,7 +313,7 @@ def open_promise_from(
         TypeError: It is nothing of the kind.
     """
     at_s, end_s, kind, of, nodes, counted = row
-    told = OpenPromise(
+    promise = OpenPromise(
         amount(at_s),
         amount(end_s),
         whole(kind),
@@ -325,9 +322,9 @@ def open_promise_from(
         amount(counted),
     )
     is_kind = at_s < end_s and kind == kind_of(end_s - at_s)
-    if not (is_kind and 0 < len(told.nodes) <= of):
+    if not (is_kind and 0 < len(promise.nodes) <= of):
         raise ValueError(f"a promise that cannot be: {row}")
-    return told
+    return promise
 
 
 # Delays.
@@ -337,22 +334,22 @@ EDGES_S = (
     *(-14_400.0, -7_200.0, -3_600.0, -1_800.0, -900.0, -600.0, -300.0, -120.0, -60.0),
     *(60.0, 120.0, 300.0, 600.0, 900.0, 1_800.0, 3_600.0, 7_200.0, 14_400.0),
 )
-"""Where classes of delay begin and end, in seconds; below 0 is early. What comes
-within a minute is on time: ticks see no more than that."""
+"""Where classes of delay begin and end, in seconds; below 0 is early. Within a minute
+is on time: ticks see no more than that."""
 
 _ON_TIME = EDGES_S.index(60.0)
 
 
 @dataclass(frozen=True, slots=True)
 class DelayInterval:
-    """The interval between what was promised and what came, for promises of one kind.
+    """Delays of departures against promises of one kind; keys of published JSON.
 
     Attributes:
-        lead_s: Promises told so long ahead, or longer, up to the next kind.
+        lead_s: Promises made so long ahead, or longer, up to the next kind.
         nodes: How many nodes were promised and have left since.
         early: Share of these that left more than a minute before, 0 to 1.
         late: Share of these that left more than a minute after.
-        low_s: A tenth of them came no later than this after what was promised;
+        low_s: A tenth of them left no later than this after the promised end;
             below 0 is early.
         middle_s: The same of a half.
         high_s: The same of nine tenths.
@@ -371,7 +368,7 @@ class Delays:
     """Counts of nodes by delay.
 
     Args:
-        state: What ``to_state`` gave; None to begin.
+        state: From ``to_state``; None to begin.
 
     Raises:
         ValueError: The state is nothing of the kind.
@@ -385,11 +382,11 @@ class Delays:
             raise ValueError(f"{state} are no counts of delays")
 
     def add(self, delay_s: float, nodes: int) -> None:
-        """Take note that *nodes* came *delay_s* after what was promised."""
+        """Count that *nodes* left *delay_s* after the promised end."""
         self._counts[bisect_right(EDGES_S, delay_s)] += nodes
 
     def interval(self, lead_s: float) -> DelayInterval | None:
-        """Return what they say; None where nothing has come yet."""
+        """Return their quantiles; None where no node has left yet."""
         nodes = sum(self._counts)
         if not nodes:
             return None
@@ -416,5 +413,5 @@ class Delays:
         return EDGES_S[place - 1] + weight * (EDGES_S[place] - EDGES_S[place - 1])
 
     def to_state(self) -> list[int]:
-        """Return it as JSON has it."""
+        """Return the state for JSON."""
         return list(self._counts)

@@ -28,32 +28,31 @@ if TYPE_CHECKING:
     from freetrain.lookahead.promises import DelayInterval
 
 HORIZON_S = 600.0
-"""Survival over how long is asked for."""
+"""Horizon of the survival forecasts."""
 
 EVERY_S = 300.0
-"""How often all idle nodes are asked for, at the first event after that time."""
+"""How often forecasts of all idle nodes are recorded, at the first event after that."""
 
 
 @runtime_checkable
 class KnowsPromises(Protocol):
-    """A forecaster that is told who is to have idle nodes, and from when on."""
+    """A forecaster that also learns from promised ends of idle nodes."""
 
     def intervals(self) -> tuple[DelayInterval, ...]:
-        """Return what came against what was promised so far, by lead."""
+        """Return delays against promises so far, by lead."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ForecastRecord:
-    """The forecasts of a replay, held against what came.
+    """The forecasts of a replay, scored; its fields are keys of published JSON.
 
     Attributes:
-        horizon_s: Survival over how long was asked for.
-        every_s: How often at most.
-        reliability: What was said, and what came.
+        horizon_s: Of the survival forecasts.
+        every_s: How often they were recorded at most.
+        reliability: Forecasts against outcomes.
         affinity: Which nodes leave together; None where fewer than two ever left.
-        promises: What came against what was promised, by lead; empty where nothing
-            was promised.
+        promises: Delays against promises, by lead; empty without promises.
     """
 
     horizon_s: float
@@ -64,17 +63,17 @@ class ForecastRecord:
 
 
 class ScoredForecaster:
-    """A forecaster that is asked for all idle nodes again and again, and held to it.
+    """A forecaster whose survival forecasts are recorded and scored as events go by.
 
-    It answers as the one it watches does. Nodes of one cluster and age are asked for
-    once, for all of them. What is not due yet is not counted.
+    It answers as the wrapped forecaster does. Nodes of one cluster and age share one
+    forecast. Forecasts that are not due yet do not count.
 
     Args:
-        forecaster: One that has seen nothing.
-        horizon_s: Survival over how long is asked for.
-        every_s: How often, at the first event after that time.
-        from_s: When the asking begins.
-        answers: Who counts them, where more than the sums is wanted.
+        forecaster: The wrapped forecaster, which has seen nothing.
+        horizon_s: Of the survival forecasts.
+        every_s: How often they are recorded, at the first event after that time.
+        from_s: When that begins.
+        answers: Counts them, where more than the sums is wanted.
     """
 
     def __init__(
@@ -97,13 +96,13 @@ class ScoredForecaster:
 
     @property
     def is_learning(self) -> bool:
-        """Whether it has seen too little to plan by it."""
+        """Whether too little was seen to plan by it."""
         return self._forecaster.is_learning
 
     def see(
         self, now_s: float, *, joined: Collection[int], left: Collection[int]
     ) -> None:
-        """Show an event, settle what is due, and ask where it is time to."""
+        """Score forecasts that are due, pass the event on, and record new ones."""
         while self._open and self._open[0].due_s <= now_s:
             self._settle(self._open.popleft())
         self._part(left)
@@ -121,7 +120,7 @@ class ScoredForecaster:
         return self._forecaster.members(cluster)
 
     def prospect(self, cluster: int) -> Prospect:
-        """Return what is expected of *cluster* until the forecaster's horizon."""
+        """Return the prospect of *cluster* until the forecaster's horizon."""
         return self._forecaster.prospect(cluster)
 
     def survival(self, node: int, horizon_s: float) -> float:
@@ -133,30 +132,29 @@ class ScoredForecaster:
         return self._forecaster.affinity(nodes)
 
     def reliability(self) -> Reliability:
-        """Return how what was said agrees with what came, so far."""
+        """Return forecasts against outcomes so far."""
         return self._answers.reliability
 
     def record(self, names: Sequence[str]) -> ForecastRecord:
-        """Return all that was seen of the forecasts so far.
-
-        Args:
-            names: Of the nodes, by number.
-        """
-        told = self._forecaster
+        """Return the scored forecasts so far; *names* are those of nodes, by number."""
+        forecaster = self._forecaster
         return ForecastRecord(
             horizon_s=self._horizon_s,
             every_s=self._every_s,
             reliability=self.reliability(),
-            affinity=affinity_map(told.affinity, self._left, names),
-            promises=told.intervals() if isinstance(told, KnowsPromises) else (),
+            affinity=affinity_map(forecaster.affinity, self._left, names),
+            promises=forecaster.intervals()
+            if isinstance(forecaster, KnowsPromises)
+            else (),
         )
 
     def _part(self, left: Collection[int]) -> None:
-        """Count losses with what was foretold of the nodes and is not due yet."""
+        """Count losses with the pending forecasts of the nodes."""
         self._left.update(left)
         lost: set[_Asked] = set()
-        for told in self._open:
-            hit = [told.by_node.pop(node) for node in left if node in told.by_node]
+        for pending in self._open:
+            by_node = pending.by_node
+            hit = [by_node.pop(node) for node in left if node in by_node]
             for asked in hit:
                 asked.gone += 1
             lost = set(hit)
@@ -165,8 +163,8 @@ class ScoredForecaster:
         for node in left:
             self._since_s.pop(node, None)
 
-    def _settle(self, told: _Round) -> None:
-        for asked in told.asked:
+    def _settle(self, due: _Round) -> None:
+        for asked in due.asked:
             self._answers.add(
                 asked.said,
                 nodes=asked.nodes,
@@ -192,14 +190,14 @@ class ScoredForecaster:
 
 @dataclass(slots=True, eq=False)
 class _Asked:
-    """The survival foretold of nodes of one cluster and age.
+    """The survival forecast of the nodes of one cluster and age.
 
     Attributes:
         said: The probability.
         age_s: How long they had been idle.
         nodes: How many they were.
         gone: How many have left since.
-        departures: Losses that count with this one.
+        departures: Losses that count with this forecast.
     """
 
     said: float
@@ -211,11 +209,11 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True)
 class _Round:
-    """What was foretold at one moment.
+    """The forecasts of one moment.
 
     Attributes:
-        due_s: When it shows what came.
-        asked: All of it.
+        due_s: When they are scored.
+        asked: All of them.
         by_node: The same by node, of nodes that have not left since.
     """
 
@@ -233,7 +231,7 @@ _BINS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some of all forecasts, and what came.
+    """Some of all forecasts against outcomes; its fields are keys of published JSON.
 
     Attributes:
         said: Mean probability of staying, 0 to 1.
@@ -255,11 +253,11 @@ class AgePart:
     """The forecasts of clusters of an age and a size.
 
     Attributes:
-        from_s: Least age when they were asked for, seconds.
+        from_s: Least age when they were made, seconds.
         to_s: Where the next class of age begins; None for the last.
         from_nodes: Least nodes that they had left.
         to_nodes: Most nodes; None for the last class.
-        part: What was said and what came.
+        part: Forecasts against outcomes.
     """
 
     from_s: float
@@ -271,7 +269,7 @@ class AgePart:
 
 @dataclass(frozen=True, slots=True)
 class Reliability:
-    """What was said of nodes, and what came.
+    """Forecasts against outcomes.
 
     Attributes:
         deciles: Ten equal parts by probability, ascending; none without forecasts.
@@ -284,20 +282,20 @@ class Reliability:
     @property
     def worst(self) -> float:
         """The largest difference of a decile, 0 to 1; 0 without forecasts."""
-        return max([abs(one.came - one.said) for one in self.deciles], default=0.0)
+        return max([abs(part.came - part.said) for part in self.deciles], default=0.0)
 
 
 class ForecastScores:
-    """Counts forecasts by what was said, and by age and nodes left."""
+    """Counts forecasts by probability, and by age and nodes left."""
 
     def __init__(self) -> None:
-        self._told = np.zeros((_BINS, 4))
+        self._by_probability = np.zeros((_BINS, 4))
         self._by_age = np.zeros((len(NODES_LEFT), len(AGES_S), 4))
 
     def add(
         self, said: float, *, nodes: int, age_s: float, stayed: int, departures: int
     ) -> None:
-        """Count in what was said of the nodes of one cluster.
+        """Count the forecast of the nodes of one cluster.
 
         Args:
             said: Probability that each of them stays, 0 to 1.
@@ -306,32 +304,32 @@ class ForecastScores:
             stayed: How many stayed.
             departures: Losses that count with this forecast.
         """
-        told = said * nodes, stayed, nodes, departures
-        self._told[min(int(said * _BINS), _BINS - 1)] += told
+        sums = said * nodes, stayed, nodes, departures
+        self._by_probability[min(int(said * _BINS), _BINS - 1)] += sums
         size = bisect_right(NODES_LEFT, nodes) - 1
-        self._by_age[size, bisect_right(AGES_S, age_s) - 1] += told
+        self._by_age[size, bisect_right(AGES_S, age_s) - 1] += sums
 
     @property
     def reliability(self) -> Reliability:
-        """How what was said agrees with what came, so far."""
+        """Forecasts against outcomes so far."""
         places = product(range(len(NODES_LEFT)), range(len(AGES_S)))
         ages = (_age_part(self._by_age[place], *place) for place in places)
         return Reliability(
-            deciles=tuple(_part(sums) for sums in _tenths(self._told)),
-            by_age=tuple(one for one in ages if one is not None),
+            deciles=tuple(_part(sums) for sums in _tenths(self._by_probability)),
+            by_age=tuple(part for part in ages if part is not None),
         )
 
 
-def _tenths(told: NDArray[np.float64]) -> NDArray[np.float64]:
+def _tenths(sums: NDArray[np.float64]) -> NDArray[np.float64]:
     """Split the sums by bin into ten equal parts; a bin may be split in proportion."""
-    counts = told[:, 2]
+    counts = sums[:, 2]
     ends = np.cumsum(counts)
     if not ends[-1]:
-        return told[:0]
+        return sums[:0]
     limits = np.linspace(0.0, ends[-1], 11)
     below = np.clip(limits[:, None] - (ends - counts), 0.0, counts)
     shares = np.diff(below, axis=0) / np.where(counts, counts, 1.0)
-    return np.asarray(shares @ told)
+    return np.asarray(shares @ sums)
 
 
 def _age_part(sums: NDArray[np.float64], size: int, age: int) -> AgePart | None:

@@ -242,5 +242,5 @@ def test_neighbours_that_leave_together_and_never_left_are_refused(part: str) ->
     state = in_turns(NodeOrder(cluster_of, order=int), cluster_of, turns=30).to_state()
     state[part] = [0.0] * len(state[part])
 
-    with pytest.raises(ValueError, match="nobody ever left"):
+    with pytest.raises(ValueError, match="no departure"):
         NodeOrder({}, order=int, state=state)
