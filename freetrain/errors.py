@@ -1,4 +1,4 @@
-"""What can go wrong, by what the user should do next; each with its exit code.
+"""Errors by what the user should do next; each with its exit code.
 
 The codes are those of sysexits.h, so that scripts can tell them apart.
 
@@ -51,6 +51,6 @@ class TryLaterError(FreeTrainError):
 
 
 class BadConfigurationError(FreeTrainError):
-    """A configuration or trainer file says something that cannot be."""
+    """A configuration or trainer file contradicts itself or FreeTrain."""
 
     exit_code = 78

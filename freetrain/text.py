@@ -1,4 +1,4 @@
-"""Durations as people write them: a number and its unit."""
+"""How messages and files write durations, shares and what was found."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 # ----------------------------------------------------------------------
-# Durations as people write them: a number and its unit.
+# Durations: a number and its unit
 
 SECONDS = {"s": 1.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0}
 EXPECTED = 'a duration with its unit (s, min, h, d), such as "18s", "10min" or "2h"'
 
-FEW = 100
+_WHOLE_FROM = 100
 """From this amount of a unit on, fractions are not shown."""
 
 _WRITTEN = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s?([a-zA-Z]+)", re.ASCII)
@@ -38,19 +38,19 @@ def parse_duration(text: str) -> float:
 
 
 def render_duration(seconds: float) -> str:
-    """Return *seconds* with the unit people would choose, such as ``1.5 h``."""
+    """Return *seconds* in the largest unit that it reaches, such as ``1.5 h``."""
     if not math.isfinite(seconds):
         return "-"
     fitting = [unit for unit, size in SECONDS.items() if seconds >= size]
     unit = fitting[-1] if fitting else "s"
     amount = seconds / SECONDS[unit]
-    return f"{amount:.0f} {unit}" if amount >= FEW else f"{amount:.3g} {unit}"
+    return f"{amount:.0f} {unit}" if amount >= _WHOLE_FROM else f"{amount:.3g} {unit}"
 
 
 def exact_duration(seconds: float) -> str:
     """Return *seconds* so that ``parse_duration`` gives back the same number.
 
-    Exact for whole microseconds up to 10**9 s; in the largest unit that divides it.
+    Exact for whole microseconds up to 10**9 s; in the largest unit that divides them.
     """
     for unit, size in reversed(SECONDS.items()):
         if seconds and seconds % size == 0:
@@ -59,14 +59,14 @@ def exact_duration(seconds: float) -> str:
 
 
 # ----------------------------------------------------------------------
-# How messages show what was found, and guess at what was meant.
+# Messages: what was found, and the nearest word
 
 LONGEST_SHOWN = 60
 
 
 def closest(word: str, known: Collection[str]) -> str:
     """Return `` Did you mean 'grow'?`` where a known word is near, else nothing."""
-    # Comparing takes the square of the length: 1 MB would take for ever.
+    # Comparing takes time with the square of the length: 1 MB would take for ever.
     near = difflib.get_close_matches(word[:LONGEST_SHOWN], known, n=1, cutoff=0.5)
     return f" Did you mean {near[0]!r}?" if near else ""
 
@@ -85,7 +85,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def per_cent(share: float, form: str = ".0f") -> str:
-    """Return 0.28 as ``28 %``; *form* says how many digits, and whether with a sign."""
+    """Return 0.28 as ``28 %``; *form* is the number's format specification."""
     return f"{100 * share:{form}} %"
 
 
@@ -101,7 +101,7 @@ def gap_percent(gap: float) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return *text* on one line, with nothing in it that moves a terminal's cursor."""
+    """Return *text* on one line, without characters that move a terminal's cursor."""
     folded = " ".join(text.split())
     return "".join(
         c if c.isprintable() else c.encode("unicode_escape").decode() for c in folded

@@ -1,4 +1,10 @@
-"""What broker and agents tell each other, in files of the state directory."""
+"""The files by which broker, agents and commands talk to each other.
+
+An assignment file says which leases make up one generation of a trainer; it is created
+exclusively, so that whoever creates generation g + 1 first wins. An ending says that a
+generation is over. A heartbeat is an agent's file about itself. ``StateDir``,
+``TrainerDir`` and ``LeaseDir`` say where each file is.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +24,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-# ----------------------------------------------------------------------
-# What can go wrong with the files that broker and agents share.
-
-
 class UnreadableFileError(BadDataError):
     """A file of the state directory is not what its name says."""
 
@@ -33,28 +35,27 @@ class UnreadableFileError(BadDataError):
 
 
 # ----------------------------------------------------------------------
-# Assignment files: which leases make up a generation, said once and for ever.
+# Assignments: which leases make up a generation
 
 _NAME = re.compile(r"([0-9]{10})\.json", re.ASCII)
 BROKER = "broker"
 USER = "user"
-"""Author of generations that users make: empty ones, to stop or to begin again."""
+"""Author of generations that users make: empty ones, to stop or to restart."""
 
 GO_ON = "its user lets it go on"
-"""Reason of the empty generation that begins again, whatever ended before it."""
+"""Reason of the empty generation after which earlier endings no longer count."""
 
 GAVE_UP = "failed too often"
-"""How the reason of the empty generation begins that ends a failing trainer."""
+"""Beginning of the reason of the empty generation that ends a failing trainer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """One lease of a generation, with all that reaching its node takes.
+    """One lease of a generation, with all that is needed to reach its node.
 
     Attributes:
-        key: The lease.
         job_id: Raw number, for ``srun --jobid``.
-        display_id: What scancel calls it.
+        display_id: Its number for scancel.
         node: NodeName.
         end_s: When its time limit ends it, Unix time; None where unknown.
     """
@@ -71,13 +72,12 @@ class Assigned:
     """One generation of a trainer.
 
     Attributes:
-        trainer: The trainer's name.
         generation: 1 for the first.
         members: Its leases; the first is the head, whose agent launches. Empty for
             a trainer that is to run nowhere.
-        created_s: When it was made, Unix time.
-        author: ``broker``, or the name of the lease whose agent made it.
-        reason: Why, for people.
+        created_s: Unix time.
+        author: ``broker``, ``user``, or the name of the lease whose agent made it.
+        reason: Why it was made, for people.
     """
 
     trainer: str
@@ -99,7 +99,7 @@ class Assigned:
 
     @property
     def assignment(self) -> Assignment:
-        """The same as the broker plans with it."""
+        """The generation as the broker plans with it."""
         return Assignment(
             trainer=self.trainer,
             generation=self.generation,
@@ -112,7 +112,7 @@ def create_assigned(folder: TrainerDir, assigned: Assigned) -> bool:
     """Create the file of *assigned* unless its generation has one.
 
     Returns:
-        Whether this call created it; where not, somebody else was first.
+        Whether this call created it; if not, another process was first.
 
     Raises:
         OSError: It could not be written.
@@ -140,15 +140,15 @@ def read_assigned(folder: TrainerDir, generation: int) -> Assigned:
     """Return what the file of *generation* says.
 
     Raises:
-        UnreadableFileError: It is not such a file.
+        UnreadableFileError: It is no assignment file.
         OSError: It cannot be read.
     """
     path = folder.assignment(generation)
     try:
         fields = json.loads(path.read_bytes())
         members = tuple(
-            Member(**{**one, "key": LeaseKey(**one["key"])})
-            for one in fields.pop("members")
+            Member(**{**member, "key": LeaseKey(**member["key"])})
+            for member in fields.pop("members")
         )
         return Assigned(members=members, **fields)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -159,7 +159,7 @@ def newest_assigned(folder: TrainerDir) -> Assigned | None:
     """Return the newest generation; None before the first.
 
     Raises:
-        UnreadableFileError: Its file is not such a file.
+        UnreadableFileError: Its file is no assignment file.
         OSError: It cannot be read.
     """
     found = generations(folder.assignments)
@@ -167,7 +167,7 @@ def newest_assigned(folder: TrainerDir) -> Assigned | None:
 
 
 # ----------------------------------------------------------------------
-# Endings: that a generation is over, and how; said once by whoever saw to it.
+# Endings: how a generation ended, written once
 
 
 class Ended(StrEnum):
@@ -178,12 +178,12 @@ class Ended(StrEnum):
     DO_NOT_RESTART = "do not restart"  # the program gave up
     SUPERSEDED = "superseded"  # it found a later generation at work
     FAILED = "failed"  # the program's own error
-    KILLED = "killed"  # it left no word: crash, kill, or a lost lease
+    KILLED = "killed"  # it left no outcome: crash, kill, or a lost lease
     NOT_LAUNCHED = "not launched"  # a later generation came before it began
 
     @property
     def words(self) -> str:
-        """What people are told: nobody need have killed what left no word."""
+        """The same for people: a program without an outcome need not be killed."""
         return "ended without a word" if self is Ended.KILLED else str(self)
 
 
@@ -192,17 +192,15 @@ class Ending:
     """The end of a generation: none of its processes trains any more.
 
     Attributes:
-        generation: Which.
-        ended: How.
         was_asked: Whether it had been asked to stop.
-        lost_lease: Whether it lost a lease: then nothing is counted against it.
-        exit_code: The launcher's; None where nobody saw it.
+        lost_lease: Whether it lost a lease; then the end is no failure of the program.
+        exit_code: The launcher's; None where it was not seen.
         step: Steps done, as its outcome says; 0 where it left none.
         committed_step: Steps that are safe, likewise.
-        message: Why, for people. Hostile text.
+        message: Why it ended, for people. Hostile text.
         started_s: When it was launched, Unix time; None where it was not.
-        ended_s: When it was over, Unix time.
-        author: Name of the lease whose agent says so.
+        ended_s: Unix time.
+        author: Name of the lease whose agent wrote the file.
     """
 
     generation: int
@@ -229,10 +227,10 @@ def create_ending(folder: TrainerDir, ending: Ending) -> bool:
 
 
 def read_ending(folder: TrainerDir, generation: int) -> Ending | None:
-    """Return how *generation* ended; None where nobody said so yet.
+    """Return how *generation* ended; None where it has no ending yet.
 
     Raises:
-        UnreadableFileError: It is no such file.
+        UnreadableFileError: It is no ending.
         OSError: It cannot be read.
     """
     path = folder.ending(generation)
@@ -246,15 +244,15 @@ def read_ending(folder: TrainerDir, generation: int) -> Ending | None:
 
 
 # ----------------------------------------------------------------------
-# The variables of whoever submitted a trainer, kept for the worlds to come.
+# The environment of the user who submitted a trainer, kept for its worlds
 
 MPI_TUNING = ("OMPI_MCA_", "PRTE_MCA_", "PMIX_MCA_", "OMPI_ALLOW_RUN_AS_ROOT")
-"""Beginnings of variables by which sites and users tune MPI; others of MPI's are of
-the world that set them."""
+"""Beginnings of variables by which sites and users tune MPI. Other variables of MPI
+belong to the world that set them."""
 
 
 def render_environment(environment: Mapping[str, str]) -> bytes:
-    """Return the file's content; bytes that are no text survive as escapes."""
+    """Return the file's content; bytes that are not text are kept as escapes."""
     return (json.dumps(dict(environment), indent=0, sort_keys=True) + "\n").encode()
 
 
@@ -262,8 +260,8 @@ def read_environment(folder: TrainerDir) -> dict[str, str]:
     """Return the variables kept for a trainer.
 
     Raises:
-        UnreadableFileError: They are no such file.
-        OSError: They cannot be read.
+        UnreadableFileError: The file holds no variables.
+        OSError: It cannot be read.
     """
     path = folder.environment
     try:
@@ -278,11 +276,11 @@ def read_environment(folder: TrainerDir) -> dict[str, str]:
 
 
 # ----------------------------------------------------------------------
-# Heartbeats: an agent's file about itself, written anew every few seconds.
+# Heartbeats: an agent's file about itself, replaced every few seconds
 
 
 class AgentState(StrEnum):
-    """What an agent is about."""
+    """What an agent does."""
 
     IDLE = "idle"
     TRAINING = "training"
@@ -296,13 +294,12 @@ class Heartbeat:
 
     Attributes:
         beat: Counts up; the agent is alive while it changes.
-        t: When, Unix time of the agent's node; for people.
+        t: Unix time of the agent's node; for people.
         node: NodeName.
         host: The host's own name.
         pid: The agent's process number there.
-        state: What it is about.
-        trainer: Whose generation it belongs to, empty for none.
-        generation: Which, 0 for none.
+        trainer: The trainer that it works for, empty for none.
+        generation: The generation that it belongs to, 0 for none.
         is_stuck: Whether processes of that generation are stopped on its node.
         swept_generation: Up to which generation of that trainer no process is left
             on its node.
@@ -321,7 +318,7 @@ class Heartbeat:
 
 
 def write_heartbeat(path: Path, beat: Heartbeat) -> None:
-    """Replace the heartbeat at *path*, whole; a lost one is none the worse.
+    """Replace the heartbeat at *path*, whole; not synced, as a lost beat does no harm.
 
     Raises:
         OSError: It could not be written.
@@ -353,7 +350,7 @@ def read_heartbeat(path: Path) -> Heartbeat | None:
 
 
 # ----------------------------------------------------------------------
-# Where things are in the state directory; docs/operating.md says the same.
+# Where files are in the state directory; docs/operating.md says the same
 
 _PRIVATE = 0o700
 
@@ -370,11 +367,7 @@ def lease_name(key: LeaseKey) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TrainerDir:
-    """The folder of one trainer.
-
-    Attributes:
-        path: The folder itself.
-    """
+    """The folder of one trainer, ``path``."""
 
     path: Path
 
@@ -385,7 +378,7 @@ class TrainerDir:
 
     @property
     def environment(self) -> Path:
-        """The variables of whoever submitted it, JSON."""
+        """The variables of the user who submitted it, JSON."""
         return self.path / "environment.json"
 
     @property
@@ -405,7 +398,7 @@ class TrainerDir:
 
     @property
     def logs(self) -> Path:
-        """What its worlds print, unless job.toml names another folder."""
+        """The output of its worlds, unless job.toml names another folder."""
         return self.path / "logs"
 
     @property
@@ -418,15 +411,15 @@ class TrainerDir:
         return self.assignments / f"{generation_name(generation)}.json"
 
     def ending(self, generation: int) -> Path:
-        """The file that says that, and how, *generation* is over."""
+        """The file that says how *generation* ended."""
         return self.endings / f"{generation_name(generation)}.json"
 
     def notice(self, generation: int, key: LeaseKey) -> Path:
-        """The file whose being there says that a lease leaves *generation*."""
+        """The file whose existence says that a lease leaves *generation*."""
         return self.notices / f"{generation_name(generation)}.{lease_name(key)}"
 
     def world(self, generation: int) -> Path:
-        """The folder of what the launcher of *generation* needs: hostfile, agent."""
+        """The folder of the files that the launcher of *generation* needs."""
         return self.path / "worlds" / generation_name(generation)
 
     def create(self) -> None:
@@ -442,22 +435,18 @@ class TrainerDir:
 
 @dataclass(frozen=True, slots=True)
 class LeaseDir:
-    """The folder of one lease; its agent alone writes there.
-
-    Attributes:
-        path: The folder itself.
-    """
+    """The folder of one lease, ``path``; only its agent writes there."""
 
     path: Path
 
     @property
     def heartbeat(self) -> Path:
-        """What the agent says of itself, anew every few seconds."""
+        """The agent's heartbeat."""
         return self.path / "heartbeat.json"
 
     @property
     def log(self) -> Path:
-        """What the agent did, a line each."""
+        """The agent's log."""
         return self.path / "agent.log"
 
     @property
@@ -467,7 +456,7 @@ class LeaseDir:
 
     @property
     def spare_log(self) -> Path:
-        """What spares print before they join."""
+        """The output of spares before they join."""
         return self.path / "spare.log"
 
     def create(self) -> None:
@@ -481,11 +470,7 @@ class LeaseDir:
 
 @dataclass(frozen=True, slots=True)
 class StateDir:
-    """The state directory, which login nodes and compute nodes share.
-
-    Attributes:
-        path: The folder itself.
-    """
+    """The state directory ``path``, which login nodes and compute nodes share."""
 
     path: Path
 
@@ -511,12 +496,12 @@ class StateDir:
 
     @property
     def outputs(self) -> Path:
-        """What batch scripts print: nothing, where all is well."""
+        """The output of batch scripts: empty, if all is well."""
         return self.path / "outputs"
 
     @property
     def evidence(self) -> Path:
-        """Answers of Slurm's that could not be read."""
+        """Answers of Slurm that could not be read."""
         return self.path / "evidence"
 
     @property
@@ -526,7 +511,7 @@ class StateDir:
 
     @property
     def page(self) -> Path:
-        """What the last tick saw, did and why; JSON."""
+        """The last tick's status report, JSON."""
         return self.path / "page.json"
 
     @property
@@ -535,7 +520,7 @@ class StateDir:
         return self.path / "metrics.prom"
 
     def trainer(self, name: str) -> TrainerDir:
-        """The folder of the trainer *name*, a checked name (``toml.kind``)."""
+        """The folder of the trainer *name*, a checked ``config.values.TrainerName``."""
         return TrainerDir(self.trainers / name)
 
     def lease(self, key: LeaseKey) -> LeaseDir:
