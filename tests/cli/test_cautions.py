@@ -14,7 +14,7 @@ from freetrain.replay.timeline import PoolTimeline
 from freetrain.replay.trainers import builtin_trainers
 from logs.fragments import Fragments
 from tests.cli.worlds import run
-from tests.logs.readers.log_content import content
+from tests.logs.log_content import content
 from tests.report.comparisons import result
 
 

@@ -17,7 +17,7 @@ from logs.trace import (
     UnreadableLogError,
     UnusableLogError,
 )
-from tests.logs.readers.log_content import content
+from tests.logs.log_content import content
 
 WRITABLE = [each for each in FORMATS if each.can_write]
 

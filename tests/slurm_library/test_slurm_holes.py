@@ -1,26 +1,173 @@
-"""Until when a node stays idle, and why not longer."""
+"""Holes: which nodes, until when, and why not longer; jobs named ft-… are ours."""
+
+from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import chain
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from slurm.errors import UnreadableOutputError
-from slurm.holes import Hole, HoleEnd
+from slurm.errors import SlurmRefusedError, UnreadableOutputError
+from slurm.holes import Hole, HoleEnd, find_holes, find_idle
+from slurm.hostlist import expand
 from slurm.records import (
+    Gres,
+    JobRecord,
+    JobState,
+    Node,
     NodeState,
+    Requirement,
     Reservation,
 )
-from slurm.snapshot import carry_plans, plans_of
+from slurm.snapshot import Snapshot, carry_plans, plans_of
 from tests.slurm_library.clusters import (
     HOUR_S,
     NOW_S,
     look,
     node,
+    recorded_snapshot,
+    running,
     statistics,
     waiting,
 )
-from tests.slurm_library.holes_found import holes, ours
+
+ANY = Requirement(partition="freetrain")
+
+
+def is_ours(job: JobRecord) -> bool:
+    return job.name.startswith("ft-")
+
+
+def holes(
+    snapshot: Snapshot, requirement: Requirement = ANY, *, margin_s: float = 0.0,
+    window_s: float = math.inf,
+) -> dict[str, Hole]:  # fmt: skip
+    found = find_holes(
+        snapshot, requirement, is_ours=is_ours, margin_s=margin_s, window_s=window_s
+    )
+    return {hole.node: hole for hole in found}
+
+
+def ours(job: JobRecord) -> JobRecord:
+    return replace(job, name="ft-1")
+
+
+HARMLESS = {
+    NodeState.IDLE,
+    NodeState.PLANNED,
+    NodeState.CLOUD,
+    NodeState.DYNAMIC_NORM,
+}
+
+
+def test_a_node_under_our_own_lease_stays_a_hole_and_names_the_lease() -> None:
+    nodes = [node("n1", NodeState.ALLOCATED), node("n2", NodeState.MIXED)]
+    jobs = [ours(running(5, "n[1-2]")), waiting(7, "n1", NOW_S + HOUR_S)]
+
+    found = holes(look(nodes=nodes, jobs=jobs))
+
+    assert found["n1"].held_by == found["n2"].held_by == (5,)
+    assert found["n1"].end_s == NOW_S + HOUR_S
+
+
+@pytest.mark.parametrize(
+    "states",
+    [(NodeState.UNKNOWN,), (NodeState.ALLOCATED, NodeState.NOT_RESPONDING)],
+)
+def test_a_node_that_slurmctld_has_not_heard_of_yet_stays_with_our_lease(
+    states: tuple[NodeState, ...],
+) -> None:
+    nodes = [node("n1", *states), node("n2", *states)]
+
+    found = holes(look(nodes=nodes, jobs=[ours(running(5, "n1"))]))
+
+    assert set(found) == {"n1"}
+
+
+@pytest.mark.parametrize(
+    "state", [NodeState.DRAIN, NodeState.COMPLETING, NodeState.FAIL]
+)
+def test_a_node_under_our_lease_that_is_going_away_is_no_hole(state: NodeState) -> None:
+    nodes = [node("n1", NodeState.ALLOCATED, state)]
+
+    assert holes(look(nodes=nodes, jobs=[ours(running(5, "n1"))])) == {}
+
+
+def test_a_node_that_we_share_with_somebody_is_no_hole() -> None:
+    jobs = [ours(running(5, "n1")), running(6, "n1")]
+
+    assert holes(look(nodes=[node("n1", NodeState.MIXED)], jobs=jobs)) == {}
+
+
+def test_a_job_that_started_since_the_nodes_were_read_takes_its_node() -> None:
+    assert holes(look(nodes=[node("n1")], jobs=[running(6, "n1")])) == {}
+
+
+def test_a_job_that_has_ended_takes_no_node_and_one_that_cleans_up_does() -> None:
+    ended = replace(running(6, "n1"), states=frozenset({JobState.COMPLETED}))
+    cleaning = replace(ended, states=ended.states | {JobState.COMPLETING})
+
+    assert "n1" in holes(look(nodes=[node("n1")], jobs=[ended]))
+    assert holes(look(nodes=[node("n1")], jobs=[cleaning])) == {}
+
+
+@pytest.mark.parametrize("state", sorted(set(NodeState) - HARMLESS))
+def test_every_state_but_the_harmless_ones_closes_a_node(state: NodeState) -> None:
+    assert holes(look(nodes=[node("n1", NodeState.IDLE, state)])) == {}
+
+
+def test_a_state_that_is_not_known_closes_a_node() -> None:
+    strange = replace(node("n1"), unknown_states=frozenset({"BEWITCHED"}))
+
+    assert holes(look(nodes=[strange])) == {}
+
+
+@pytest.mark.parametrize(
+    ("requirement", "names"),
+    [
+        (Requirement(partition="freetrain"), ["n1", "n2"]),
+        (Requirement(partition="freetrain", features=frozenset({"ib"})), ["n2"]),
+        (Requirement(partition="freetrain", memory_mib=2001), ["n2"]),
+        (Requirement(partition="freetrain", cpus=3), ["n2"]),
+        (Requirement(partition="freetrain", gres=(Gres("gpu", "", 3),)), ["n2"]),
+        (Requirement(partition="freetrain", gres=(Gres("gpu", "a100", 2),)), ["n2"]),
+        (Requirement(partition="freetrain", gres=(Gres("gpu", "a100", 3),)), []),
+        (Requirement(partition="freetrain", gres=(Gres("nic", "", 1),)), []),
+    ],
+)
+def test_nodes_that_lack_what_a_lease_asks_for_are_no_holes(
+    requirement: Requirement, names: list[str]
+) -> None:
+    rich = replace(
+        node("n2"),
+        features=frozenset({"ib", "a100"}),
+        gres=(Gres("gpu", "a100", 2), Gres("gpu", "v100", 1)),
+        cpus=4,
+        memory_mib=4000,
+    )
+
+    assert list(holes(look(nodes=[node("n1"), rich]), requirement)) == names
+
+
+def test_a_node_of_other_partitions_is_no_hole() -> None:
+    assert holes(look(nodes=[replace(node("n1"), partitions=("main",))])) == {}
+
+
+def test_a_partition_that_is_down_has_no_holes() -> None:
+    snapshot = look(nodes=[node("n1")])
+    (partition,) = snapshot.partitions
+
+    down = replace(snapshot, partitions=(replace(partition, is_up=False),))
+
+    assert holes(down) == {}
+
+
+def test_a_partition_that_is_not_there_is_refused_and_the_others_named() -> None:
+    with pytest.raises(SlurmRefusedError, match=r"no partition 'gone'.*freetrain"):
+        holes(look(nodes=[node("n1")]), Requirement(partition="gone"))
 
 
 def reservation(start_s: float, end_s: float | None, *flags: str) -> Reservation:
@@ -170,3 +317,171 @@ def test_no_phantom_hole_opens_while_backfill_makes_its_plans_anew() -> None:
 
     assert found == holes(before)
     assert holes(torn) != found
+
+
+def test_the_recorded_busy_cluster_has_the_one_hole_it_had() -> None:
+    snapshot = recorded_snapshot("busy")
+
+    found = holes(snapshot)
+
+    assert list(found) == ["n6"]
+    assert found["n6"].ends_by is HoleEnd.RESERVATION
+    assert found["n6"].blocker == "daily1"
+
+
+def test_the_recorded_leases_hold_two_holes_until_the_big_job_starts() -> None:
+    snapshot = recorded_snapshot("leases")
+    big = next(job for job in snapshot.jobs if job.name == "big")
+
+    found = holes(snapshot)
+
+    assert {name: hole.held_by for name, hole in found.items()} == {
+        "n7": (32,),
+        "n8": (33,),
+    }
+    assert {hole.end_s for hole in found.values()} == {big.start_s}
+    assert {hole.blocker for hole in found.values()} == {str(big.job_id)}
+
+
+def test_the_recorded_broken_nodes_are_no_holes() -> None:
+    assert list(holes(recorded_snapshot("broken"))) == ["n4", "n6", "n7", "n8"]
+
+
+def test_the_recorded_hidden_plans_make_holes_of_unknown_length() -> None:
+    found = holes(recorded_snapshot("private"))
+
+    unknown = [name for name, hole in found.items() if hole.end_s is None]
+    assert unknown == ["n4", "n5", "n6", "n7"]
+    assert found["n8"].ends_by is HoleEnd.PARTITION_LIMIT
+
+
+def test_the_recorded_quiet_cluster_is_open_up_to_the_partitions_limit() -> None:
+    snapshot = recorded_snapshot("quiet")
+
+    found = holes(snapshot, window_s=86_400.0)
+
+    assert len(found) == 8
+    assert {hole.end_s for hole in found.values()} == {snapshot.time_s + 4 * HOUR_S}
+
+
+@st.composite
+def snapshots(draw: st.DrawFn) -> Snapshot:
+    states = st.sets(st.sampled_from(NodeState), max_size=2).map(tuple)
+    nodes = [node(f"n{k}", *draw(states)) for k in range(draw(st.integers(1, 6)))]
+    hostlists = st.sampled_from(["n0", "n[0-2]", "n[1,3]", "n[2-5]"])
+    starts = st.one_of(st.none(), st.floats(NOW_S - HOUR_S, NOW_S + 9 * HOUR_S))
+    plans = draw(st.lists(st.tuples(hostlists, starts, st.booleans()), max_size=5))
+    holders = draw(st.lists(st.tuples(hostlists, st.booleans()), max_size=2))
+    jobs: list[JobRecord] = []
+    for number, (names, start_s, is_mine) in enumerate(plans):
+        job = waiting(number, names, start_s)
+        jobs.append(ours(job) if is_mine else job)
+    for number, (names, is_mine) in enumerate(holders, start=100):
+        job = running(number, names)
+        jobs.append(ours(job) if is_mine else job)
+    return look(nodes=nodes, jobs=jobs)
+
+
+def others(snapshot: Snapshot) -> list[JobRecord]:
+    return [job for job in snapshot.jobs if not is_ours(job)]
+
+
+@given(snapshots(), st.floats(0, HOUR_S))
+def test_no_hole_reaches_into_anybodys_plan_or_onto_anybodys_node(
+    snapshot: Snapshot, margin_s: float
+) -> None:
+    found = holes(snapshot, margin_s=margin_s)
+
+    held = chain.from_iterable(
+        expand(j.nodes) for j in others(snapshot) if j.holds_nodes
+    )
+    assert not found.keys() & set(held)
+    for job in others(snapshot):
+        if not job.is_planned or job.start_s is None:
+            continue
+        for name in expand(job.planned_nodes or ""):
+            if name in found:
+                end_s = found[name].end_s
+                assert end_s is None or end_s <= job.start_s - margin_s
+
+
+@given(snapshots())
+def test_every_hole_is_open_now_and_there_is_one_a_node_at_most(
+    snapshot: Snapshot,
+) -> None:
+    found = find_holes(snapshot, ANY, is_ours=is_ours, margin_s=0)
+
+    names = [hole.node for hole in found]
+    assert len(set(names)) == len(names)
+    nodes: dict[str, Node] = {n.name: n for n in snapshot.nodes}
+    for hole in found:
+        assert hole.end_s is None or hole.start_s < hole.end_s
+        assert hole.held_by or NodeState.IDLE in nodes[hole.node].states
+
+
+@given(snapshots(), st.floats(0, HOUR_S))
+def test_a_larger_margin_never_makes_a_hole_longer(
+    snapshot: Snapshot, margin_s: float
+) -> None:
+    wide, narrow = holes(snapshot), holes(snapshot, margin_s=margin_s)
+
+    assert narrow.keys() <= wide.keys()
+    for name, hole in narrow.items():
+        assert (hole.end_s or math.inf) <= (wide[name].end_s or math.inf)
+
+
+def test_nodes_are_idle_that_nobody_holds_but_us() -> None:
+    nodes = (node("n1"), node("n2", NodeState.ALLOCATED), node("n3", NodeState.MIXED))
+    jobs = (running(7, "n2"), running(8, "n3"))
+
+    found = find_idle(look(nodes=nodes, jobs=jobs), is_ours=lambda job: job.job_id == 7)
+
+    assert found.nodes == {"n1", "n2"}
+    assert not found.unclear
+
+
+def test_what_passes_by_itself_is_unclear_unless_somebody_else_is_there() -> None:
+    nodes = (
+        node("n1", NodeState.IDLE, NodeState.COMPLETING),
+        node("n2", NodeState.UNKNOWN),
+        node("n3", NodeState.MIXED, NodeState.COMPLETING),
+        node("n4", NodeState.IDLE, NodeState.DRAIN),
+    )
+
+    found = find_idle(
+        look(nodes=nodes, jobs=(running(8, "n3"),)), is_ours=lambda _: False
+    )
+
+    assert found.unclear == {"n1", "n2"}
+    assert not found.nodes
+
+
+def test_a_broken_or_drained_node_has_left_also_while_it_does_not_respond() -> None:
+    # Slurm writes DOWN* for days of a node that died, and IDLE* for minutes before.
+    nodes = (
+        node("n1", NodeState.DOWN, NodeState.NOT_RESPONDING),
+        node("n2", NodeState.IDLE, NodeState.DRAIN, NodeState.NOT_RESPONDING),
+        node("n3", NodeState.IDLE, NodeState.DRAIN, NodeState.COMPLETING),
+        node("n4", NodeState.IDLE, NodeState.NOT_RESPONDING),
+    )
+
+    found = find_idle(look(nodes=nodes), is_ours=lambda _: False)
+
+    assert found.unclear == {"n4"}
+    assert not found.nodes
+
+
+def test_the_first_start_that_others_plan_on_an_idle_node_counts() -> None:
+    nodes = (node("n1", NodeState.IDLE, NodeState.PLANNED), node("n2"))
+    jobs = (
+        waiting(3, "n[1-2]", NOW_S + 900.0),
+        waiting(4, "n1", NOW_S + 60.0),
+        waiting(7, "n2", NOW_S + 1.0),
+    )
+
+    found = find_idle(look(nodes=nodes, jobs=jobs), is_ours=lambda job: job.job_id == 7)
+
+    assert {name: plan.job_id for name, plan in found.planned.items()} == {
+        "n1": 4,
+        "n2": 3,
+    }

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from logs.lines import Content
 
-RECORDED = Path(__file__).parents[2] / "data" / "logs"
+RECORDED = Path(__file__).parents[1] / "data" / "logs"
 
 
 def content(*lines: str) -> Content:

@@ -1,3 +1,7 @@
+"""Jobs as CSV."""
+
+from __future__ import annotations
+
 import io
 from dataclasses import replace
 
@@ -5,14 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logs.jobs_csv import (
-    COLUMNS,
-    JobsCsv,
-)
+from logs.jobs_csv import COLUMNS, JobsCsv
 from logs.lines import Content
 from logs.read import read_trace
 from logs.trace import Job, JobTrace, UnreadableLogError
-from tests.logs.readers.log_content import RECORDED, content
+from tests.logs.log_content import RECORDED, content
 
 HEADER = ",".join(COLUMNS)
 GOOD = "1,10,20,100,4,60,ada"

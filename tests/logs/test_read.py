@@ -1,21 +1,29 @@
+"""Logs of any format: told from their content; the published ones, in figures."""
+
+from __future__ import annotations
+
 import gzip
+import io
 import os
 import threading
-from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logs.fragments import Fragments
-from logs.lines import (
-    Content,
-    read_content,
-)
+from logs.fragments import COLUMNS, Fragments, read_line_by_line, read_plain
+from logs.lines import Content, Tolerance, read_content
 from logs.read import read_trace, recognise
-from logs.trace import JobTrace, UnreadableLogError
-from tests.logs.readers.log_content import RECORDED, content
+from logs.summary import IdleSummary, JobSummary, Spread, summarise
+from logs.swf import Swf
+from logs.table import read_head
+from logs.trace import Job, JobTrace, UnreadableLogError
+from tests.logs.log_content import RECORDED, content
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SWF_LINE = b"1 0 10 100 4 -1 -1 4 3600 -1 1 3 1 -1 -1 -1 -1 -1\n"
 KNOWN = (
@@ -252,3 +260,175 @@ def test_the_largest_machines_there_are_can_be_read(tmp_path: Path) -> None:
 
     assert isinstance(trace, JobTrace)
     assert (trace.units, trace.units_per_node) == (10_649_600, 260)
+
+
+def test_a_log_of_jobs_is_summed_up() -> None:
+    jobs = (
+        Job("1", 0.0, 10.0, 100.0, 4, 50.0, "ada"),
+        Job("2", 5.0, 60.0, 50.0, 8, None, "bob"),
+        Job("3", 6.0, None, 30.0, 2, 60.0, "ada"),
+        Job("4", 7.0, None, 0.0, 16, 60.0),
+    )
+
+    assert summarise(JobTrace("log", "swf", jobs, 8, units_per_node=2)) == JobSummary(
+        source="log",
+        log_format="swf",
+        unix_start_s=None,
+        skipped_lines=0,
+        jobs=4,
+        never_ran_jobs=1,
+        without_start_jobs=1,
+        without_limit_jobs=1,
+        over_limit_jobs=1,
+        oversized_jobs=1,
+        users=2,
+        machine_units=8,
+        units_per_node=2,
+        machine_nodes=4,
+        first_submit_s=0.0,
+        first_start_s=10.0,
+        span_s=100.0,
+        used_node_s=400.0,
+        utilisation=1.0,
+        low_use_share=0.5,
+        mean_idle_nodes=0.0,
+        busy_mean_idle_nodes=-2.0,
+        peak_units=12,
+        overcommitted_s=50.0,
+        size_units=Spread(median=6.0, mean=7.5, most=16.0),
+        run_s=Spread(median=50.0, mean=60.0, most=100.0),
+        wait_s=Spread(median=32.5, mean=32.5, most=55.0),
+    )
+
+
+def test_a_job_that_ends_when_another_starts_makes_room_for_it() -> None:
+    jobs = (Job("1", 0.0, 0.0, 10.0, 4, None), Job("2", 0.0, 10.0, 10.0, 4, None))
+
+    summary = summarise(JobTrace("log", "swf", jobs, 4))
+
+    assert isinstance(summary, JobSummary)
+    assert (summary.peak_units, summary.overcommitted_s) == (4, 0.0)
+
+
+def test_a_log_in_which_nothing_started_has_no_use() -> None:
+    summary = summarise(JobTrace("log", "swf", (Job("1", 0.0, None, 9.0, 4, None),), 4))
+
+    assert isinstance(summary, JobSummary)
+    assert (summary.span_s, summary.utilisation, summary.peak_units) == (0.0, 0.0, 0)
+    assert summary.wait_s == Spread(0.0, 0.0, 0.0)
+
+
+def test_a_log_of_idle_intervals_is_summed_up() -> None:
+    log = content("node,idle_start_s,idle_end_s", "0,0,600", "1,100,300", "0,600,1000")
+
+    assert summarise(Fragments().read(log)) == IdleSummary(
+        source="log",
+        log_format="fragments",
+        unix_start_s=None,
+        skipped_lines=0,
+        machine_nodes=2,
+        ever_idle_nodes=2,
+        span_s=1000.0,
+        holes=3,
+        idle_node_s=1200.0,
+        idle_share=0.6,
+        low_use_share=1.0,
+        mean_idle_nodes=1.2,
+        busy_mean_idle_nodes=0.0,
+        peak_idle_nodes=2,
+        hole_s=Spread(median=400.0, mean=400.0, most=600.0),
+        short_hole_share=2 / 3,
+        long_hole_time_share=0.5,
+    )
+
+
+def test_outages_are_told_apart_from_ordinary_idle_time() -> None:
+    jobs = (
+        Job("1", 0.0, 0.0, 100.0, 9, None),
+        Job("2", 0.0, 100.0, 50.0, 5, None),
+        Job("3", 0.0, 150.0, 50.0, 7, None),
+    )
+
+    summary = summarise(JobTrace("log", "swf", jobs, 10))
+
+    assert isinstance(summary, JobSummary)
+    assert summary.low_use_share == 0.25
+    assert summary.mean_idle_nodes == (100 * 1 + 50 * 5 + 50 * 3) / 200
+    assert summary.busy_mean_idle_nodes == (100 * 1 + 50 * 3) / 150
+
+
+def test_outages_show_in_idle_intervals_too() -> None:
+    log = content(
+        "# 4 nodes",
+        "node,idle_start_s,idle_end_s",
+        *("0,0,100", "1,60,80", "2,200,400"),
+    )
+
+    summary = summarise(Fragments().read(log))
+
+    assert isinstance(summary, IdleSummary)
+    assert summary.low_use_share == 20 / 400
+    assert summary.busy_mean_idle_nodes == (80 * 1 + 200 * 1) / 380
+    assert summary.peak_idle_nodes == 2
+
+
+pytestmark = pytest.mark.shared
+SUMMIT = "logs/summit_2021-02.fragments.csv.gz"
+
+
+def test_summit_has_the_holes_that_are_published(shared: Path) -> None:
+    summary = summarise(read_trace(shared / SUMMIT))
+
+    assert isinstance(summary, IdleSummary)
+    assert summary.machine_nodes == 4734
+    assert summary.holes == 423_502
+    assert round(summary.idle_node_s / 3600) == 140_182
+    assert summary.hole_s.median == 475
+    assert round(summary.hole_s.mean) == 1192
+    assert round(summary.mean_idle_nodes) == 391
+    assert round(summary.idle_share, 3) == 0.083
+    assert round(summary.short_hole_share, 2) == 0.56
+    assert round(summary.long_hole_time_share, 2) == 0.89
+    assert summary.peak_idle_nodes == 4654
+    assert round(summary.span_s / 86400, 1) == 14.9
+
+
+def test_summit_reads_the_same_on_both_ways(shared: Path) -> None:
+    content = read_content(shared / SUMMIT)
+    head = read_head(content, needed=COLUMNS)
+
+    fast = read_plain(content, head)
+    exact = read_line_by_line(content, head, Tolerance("log", 0))
+
+    assert fast is not None
+    assert fast.node_names == exact.node_names
+    assert (fast.node == exact.node).all()
+    assert (fast.start_s == exact.start_s).all()
+    assert (fast.end_s == exact.end_s).all()
+
+
+def test_theta_has_the_jobs_and_the_machine_that_its_comment_names(
+    shared: Path,
+) -> None:
+    summary = summarise(read_trace(shared / "logs/theta_2022.csv.gz"))
+
+    assert isinstance(summary, JobSummary)
+    assert (summary.log_format, summary.jobs) == ("jobs-csv", 23_911)
+    assert summary.machine_nodes == 4360
+    assert summary.unix_start_s == 1641021254
+    assert summary.without_start_jobs == summary.never_ran_jobs == 0
+    assert summary.oversized_jobs == 0
+    assert round(summary.low_use_share, 2) == 0.2
+    assert round(summary.busy_mean_idle_nodes) == 318
+
+
+def test_kth_reads_the_same_after_it_was_written(shared: Path) -> None:
+    trace = read_trace(shared / "logs/KTH-SP2-1996.swf.gz")
+    assert isinstance(trace, JobTrace)
+    assert (len(trace.jobs), trace.units, trace.units_per_node) == (28_489, 100, 1)
+    assert trace.unix_start_s == 843_480_031
+    stream = io.StringIO()
+
+    Swf().write(trace, stream)
+
+    assert Swf().read(Content(trace.source, stream.getvalue().encode())) == trace

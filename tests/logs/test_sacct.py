@@ -1,9 +1,127 @@
-import pytest
+"""Dumps of Slurm's accounting: values, node lists, whole logs."""
 
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from logs.lines import BadLineError
 from logs.read import read_trace
-from logs.sacct import Sacct
+from logs.sacct import Sacct, expand_hostlist, read_count, read_duration, read_time
 from logs.trace import Job, JobTrace, UnreadableLogError
-from tests.logs.readers.log_content import RECORDED, content
+from tests.logs.log_content import RECORDED, content
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("2-03:04:05", 183845.0),
+        ("1-12", 129600.0),
+        ("1-12:30", 131400.0),
+        ("03:04:05", 11045.0),
+        ("30:00", 1800.0),
+        ("00:01.250", 1.25),
+        ("10", 600.0),
+        ("UNLIMITED", None),
+        ("Partition_Limit", None),
+        ("NONE", None),
+        ("", None),
+    ],
+)
+def test_a_duration_is_read_in_every_form(text: str, seconds: float | None) -> None:
+    assert read_duration(text, "Timelimit", bare_unit_s=60.0) == seconds
+
+
+@given(st.integers(0, 10**8))
+def test_a_duration_reads_back_as_it_was_printed(seconds: int) -> None:
+    days, rest = divmod(seconds, 86400)
+    text = f"{days}-{rest // 3600:02}:{rest % 3600 // 60:02}:{rest % 60:02}"
+
+    assert read_duration(text, "Elapsed", bare_unit_s=1.0) == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "unix_s"),
+    [
+        ("2026-08-20T04:00:00", 1787198400.0),
+        ("2026-08-20T06:00:00+02:00", 1787198400.0),
+        ("2026-08-20T06:00:00+0200", 1787198400.0),
+        ("2026-08-20T04:00:00Z", 1787198400.0),
+        ("1787198400", 1787198400.0),
+        ("Unknown", None),
+        ("None", None),
+        ("N/A", None),
+    ],
+)
+def test_a_time_is_read_in_every_form(text: str, unix_s: float | None) -> None:
+    assert read_time(text, "Start") == unix_s
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("12", 12), ("1.5K", 1536), ("2K", 2048), ("1M", 1048576), ("", None)],
+)
+def test_a_count_is_read_with_its_suffix(text: str, count: int | None) -> None:
+    assert read_count(text, "NNodes") == count
+
+
+@given(st.text(max_size=12))
+def test_no_text_whatever_breaks_a_reader_in_any_other_way(text: str) -> None:
+    for read in (
+        lambda: read_time(text, "Start"),
+        lambda: read_count(text, "NNodes"),
+        lambda: read_duration(text, "Elapsed", bare_unit_s=1.0),
+    ):
+        try:
+            value = read()
+        except BadLineError:
+            continue
+        assert value is None or value >= 0
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("n1", ["n1"]),
+        ("n[1-3,7],m05", ["n1", "n2", "n3", "n7", "m05"]),
+        ("n[08-11]", ["n08", "n09", "n10", "n11"]),
+        ("r[0-1]n[1-2]x", ["r0n1x", "r0n2x", "r1n1x", "r1n2x"]),
+        ("[3-4]", ["3", "4"]),
+        ("a-b.c,d", ["a-b.c", "d"]),
+        ("", []),
+    ],
+)
+def test_a_node_list_is_expanded_in_its_order(text: str, names: list[str]) -> None:
+    assert list(expand_hostlist(text)) == names
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("n[1", "no node name at character 2"),
+        ("n1,,n2", "no node name at character 4"),
+        ("n1,", "nothing after the last comma"),
+        ("n1]", "no node name at character 3"),
+        ("n[3-1]", "the range '3-1' runs backwards"),
+        ("n[1-2-3]", "'1-2-3' is no range of numbers"),
+        ("n[0-999999999]", "more than 1000000 nodes"),
+        ("n[0-9999]m[0-9999]", "more than 1000000 nodes"),
+    ],
+)
+def test_a_list_that_is_none_says_why(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match="^" + why + "$"):
+        expand_hostlist(text)
+
+
+@given(st.text("n01[]-,x ", max_size=20))
+def test_any_text_expands_or_is_refused(text: str) -> None:
+    try:
+        names = expand_hostlist(text)
+    except ValueError:
+        return
+    assert all(name and not set("[], ") & set(name) for name in names)
+
 
 HEADER = "JobIDRaw|Submit|Start|End|NNodes|NodeList"
 GOOD = "1|2026-08-20T04:00:00|2026-08-20T04:00:00|2026-08-20T05:00:00|1|n1"

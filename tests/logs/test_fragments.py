@@ -1,26 +1,21 @@
+"""Idle intervals as CSV."""
+
+from __future__ import annotations
+
 import io
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from logs.fragments import (
-    COLUMNS,
-    Fragments,
-    read_line_by_line,
-    read_plain,
-)
-from logs.lines import (
-    Content,
-    Tolerance,
-)
+from logs.fragments import COLUMNS, Fragments, read_line_by_line, read_plain
+from logs.lines import Content, Tolerance
 from logs.read import read_trace
 from logs.table import read_head
 from logs.trace import IdleTrace, UnreadableLogError
-from tests.logs.readers.log_content import RECORDED, content
+from tests.logs.log_content import RECORDED, content
 
 HEADER = ",".join(COLUMNS)
-
 
 # Made of what trips a reader of numbers: signs, zeros in front, blanks, numbers
 # too large for 64 bits, other line ends, empty fields.
@@ -34,6 +29,7 @@ FIELD = st.one_of(
         )
     ),
 )
+
 PLAIN_LINE = st.tuples(st.integers(0, 5), st.integers(0, 40), st.integers(0, 40)).map(
     lambda line: ",".join(map(str, line))
 )

@@ -1,6 +1,9 @@
-"""Running commands for real, against small programs on disk."""
+"""Running programs as Slurm's: their environment, and small ones on disk."""
+
+from __future__ import annotations
 
 import os
+import pwd
 import signal
 import stat
 import subprocess
@@ -10,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from slurm.errors import (
     SlurmMissingError,
@@ -17,10 +22,54 @@ from slurm.errors import (
     SlurmUnavailableError,
     UnreadableOutputError,
 )
-from slurm.runner import (
-    Runner,
-    SubprocessRunner,
+from slurm.runner import Runner, SubprocessRunner, scrubbed, user_name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("SQUEUE_FORMAT", "SQUEUE_FORMAT2", "SINFO_FORMAT", "SLURM_TIME_FORMAT"),
+        *("SLURM_CLUSTERS", "SLURM_JOB_ID", "SBATCH_PARTITION", "SCANCEL_SIGNAL"),
+        *("SLURM_BITSTR_LEN", "SLURM_MEM_PER_NODE", "PMIX_RANK"),
+    ],
 )
+def test_what_changes_slurms_answers_is_taken_out(name: str) -> None:
+    assert name not in scrubbed({name: "x"})
+
+
+@pytest.mark.parametrize(
+    "name", ["PATH", "HOME", "SLURM_CONF", "SLURM_JWT", "MYSLURM_X"]
+)
+def test_what_slurm_needs_to_be_reached_stays(name: str) -> None:
+    assert scrubbed({name: "x"})[name] == "x"
+
+
+@given(st.dictionaries(st.text(max_size=9), st.text(max_size=9), max_size=5))
+def test_language_and_time_zone_are_fixed_whatever_was_set(
+    environ: dict[str, str],
+) -> None:
+    once = scrubbed(environ | {"LC_ALL": "de_DE.UTF-8", "TZ": "Asia/Tokyo"})
+
+    assert (once["LC_ALL"], once["TZ"]) == ("C", "UTC")
+    assert scrubbed(once) == once
+
+
+_UNKNOWN = 4_000_000
+_SAY = f"import os, slurm.runner as a; os.setuid({_UNKNOWN}); print(a.user_name())"
+
+
+def test_we_have_the_name_that_the_host_knows() -> None:
+    assert user_name() == pwd.getpwuid(os.getuid()).pw_name
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs to become somebody else")
+def test_somebody_without_a_name_is_called_by_number() -> None:
+    said = subprocess.run(  # noqa: S603 - our own words
+        [sys.executable, "-c", _SAY], capture_output=True, text=True, check=True
+    )
+
+    assert said.stdout.strip() == str(_UNKNOWN)
+
 
 WriteProgram = Callable[[str], str]
 

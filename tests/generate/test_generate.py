@@ -1,0 +1,555 @@
+"""The Lublin-Feitelson model: random numbers, one job, arrivals, whole traces."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from itertools import accumulate, islice, pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from logs.generate import (
+    ALL_JOBS,
+    BATCH,
+    INTERACTIVE,
+    POPULAR_LIMITS,
+    SAMPLE_MODEL,
+    Cycle,
+    Draws,
+    JobClass,
+    WorkloadModel,
+    day_shares,
+    draw_index,
+    draw_limit_s,
+    draw_nodes,
+    draw_run_s,
+    draw_two_stage,
+    gamma_cdf,
+    generate,
+    sample_trace,
+    shipped_sample,
+    short_share,
+    two_stage_middle,
+    user_weights,
+    working_times_s,
+)
+from logs.read import read_trace
+from logs.trace import JobTrace
+
+
+def largest_distance(sample: list[float], shape: float) -> float:
+    """Kolmogorov's distance between a sample and the gamma distribution."""
+    ordered = sorted(sample)
+    below = [gamma_cdf(shape, x) for x in ordered]
+    n = len(ordered)
+    return max(max(i / n - f, f - (i - 1) / n) for i, f in enumerate(below, start=1))
+
+
+def test_the_stream_of_a_seed_never_changes() -> None:
+    draws = Draws(7, 0, 1)
+
+    assert [draws.uniform() for _ in range(3)] == [
+        0.872908525547428,
+        0.3242371290640921,
+        0.10916288915244698,
+    ]
+
+
+def test_streams_with_different_keys_or_seeds_differ() -> None:
+    streams = [Draws(7, 0, 1), Draws(7, 1, 0), Draws(8, 0, 1)]
+
+    assert len({stream.uniform() for stream in streams}) == 3
+
+
+def test_uniform_numbers_are_at_least_0_and_below_1_beyond_one_block() -> None:
+    draws = Draws(1)
+
+    sample = [draws.uniform() for _ in range(5000)]
+
+    assert all(0 <= x < 1 for x in sample)
+    assert len(set(sample)) == len(sample)
+    # Five standard errors of the mean of a uniform number: 5 / sqrt(12 n).
+    assert abs(math.fsum(sample) / 5000 - 0.5) < 5 / math.sqrt(12 * 5000)
+
+
+@pytest.mark.parametrize("shape", [1.0, 4.2, 10.46, 639.1])
+def test_gamma_numbers_have_the_gamma_distribution(shape: float) -> None:
+    draws = Draws(11)
+    n = 20_000
+
+    sample = [draws.gamma(shape, 1.0) for _ in range(n)]
+
+    # Dvoretzky, Kiefer, Wolfowitz and Massart: P(distance > e) <= 2 exp(-2 n e^2),
+    # which is 0.0001 here.
+    assert largest_distance(sample, shape) < 2.23 / math.sqrt(n)
+
+
+def test_the_scale_of_a_gamma_number_multiplies_it() -> None:
+    assert Draws(5).gamma(4.2, 3.0) == pytest.approx(3 * Draws(5).gamma(4.2, 1.0))
+
+
+@pytest.mark.parametrize("shape", [1, 2, 5, 30])
+def test_the_gamma_distribution_of_a_whole_shape_is_erlangs(shape: int) -> None:
+    for x in (0.1, 1.0, 4.0, 30.0, 60.0):
+        tail = math.fsum(x**i / math.factorial(i) for i in range(shape)) * math.exp(-x)
+        assert gamma_cdf(shape, x) == pytest.approx(1 - tail, abs=1e-12)
+
+
+def test_the_gamma_distribution_never_falls() -> None:
+    values = [gamma_cdf(312.0, x) for x in range(1, 900)]
+
+    assert all(low <= high + 1e-12 for low, high in pairwise(values))
+    assert values[-1] == pytest.approx(1.0)
+
+
+CLASSES = pytest.mark.parametrize(
+    "jobs", [ALL_JOBS, BATCH, INTERACTIVE], ids=lambda jobs: jobs.name
+)
+MANY = 20_000
+
+
+def five_sigma(share: float, n: int) -> float:
+    """Five standard errors of a share observed in *n* draws."""
+    return 5 * math.sqrt(share * (1 - share) / n)
+
+
+def two_stage_cdf(jobs: JobClass, high: float, x: float) -> float:
+    low, middle = jobs.low_log2_nodes, two_stage_middle(jobs, high)
+    if x < middle:
+        return jobs.low_stage_share * max(0.0, x - low) / (middle - low)
+    part = (min(x, high) - middle) / (high - middle)
+    return jobs.low_stage_share + (1 - jobs.low_stage_share) * part
+
+
+def power_of_two_share(jobs: JobClass, nodes: int) -> float:
+    """Share of powers of two among parallel sizes: rounded ones and chance hits."""
+    high = math.log2(nodes) - jobs.high_below_machine_log2
+    by_chance = math.fsum(
+        two_stage_cdf(jobs, high, math.log2(2**k + 0.5))
+        - two_stage_cdf(jobs, high, math.log2(2**k - 0.5))
+        for k in range(1, 20)
+    )
+    return jobs.power_share + (1 - jobs.power_share) * by_chance
+
+
+def mean_run_s(jobs: JobClass, nodes: int, longest_log_run: float) -> float:
+    """Mean of exp(hyper-gamma) given that the exponent is within its bound.
+
+    With G gamma of shape k and scale t, E[exp(G); G <= L] is
+    (1 - t)**-k * F_k(L (1 - t) / t).
+    """
+    share = short_share(jobs, nodes)
+    parts = (
+        (share, jobs.short_shape, jobs.short_scale),
+        (1 - share, jobs.long_shape, jobs.long_scale),
+    )
+    weight = math.fsum(p * gamma_cdf(k, longest_log_run / t) for p, k, t in parts)
+    total = math.fsum(
+        p * (1 - t) ** -k * gamma_cdf(k, longest_log_run * (1 - t) / t)
+        for p, k, t in parts
+    )
+    return total / weight
+
+
+@CLASSES
+def test_the_mean_log2_size_is_the_two_stage_distributions(jobs: JobClass) -> None:
+    draws = Draws(1)
+    low, high = jobs.low_log2_nodes, 9.0 - jobs.high_below_machine_log2
+    middle, share = two_stage_middle(jobs, high), jobs.low_stage_share
+
+    sample = [draw_two_stage(draws, jobs, high) for _ in range(MANY)]
+
+    mean = share * (low + middle) / 2 + (1 - share) * (middle + high) / 2
+    # No variance exceeds a quarter of the range squared; five standard errors.
+    bound = 5 * (high - low) / 2 / math.sqrt(MANY)
+    assert math.fsum(sample) / MANY == pytest.approx(mean, abs=bound)
+    assert low <= min(sample)
+    assert max(sample) <= high
+
+
+@CLASSES
+def test_serial_jobs_and_powers_of_two_have_their_shares(jobs: JobClass) -> None:
+    draws = Draws(2)
+
+    sizes = [draw_nodes(draws, jobs, 512) for _ in range(MANY)]
+
+    serial = sizes.count(1) / MANY
+    assert abs(serial - jobs.serial_share) < five_sigma(jobs.serial_share, MANY)
+    parallel = [n for n in sizes if n > 1]
+    powers = sum(n.bit_count() == 1 for n in parallel) / len(parallel)
+    expected = power_of_two_share(jobs, 512)
+    assert abs(powers - expected) < five_sigma(expected, len(parallel))
+
+
+@pytest.mark.parametrize("machine_nodes", [1, 2, 3, 7, 100, 513, 9408])
+def test_sizes_stay_within_a_machine_of_any_size(machine_nodes: int) -> None:
+    draws = Draws(3)
+
+    for jobs in (ALL_JOBS, BATCH, INTERACTIVE):
+        sizes = Counter(draw_nodes(draws, jobs, machine_nodes) for _ in range(3000))
+
+        assert min(sizes) == 1
+        assert max(sizes) <= machine_nodes
+        assert len(sizes) > 1 or machine_nodes < 7
+
+
+def test_the_largest_jobs_come_near_the_machines_size() -> None:
+    draws = Draws(4)
+
+    assert max(draw_nodes(draws, ALL_JOBS, 512) for _ in range(5000)) > 450
+
+
+@CLASSES
+@pytest.mark.parametrize("nodes", [1, 32, 400])
+def test_the_mean_run_time_is_the_hyper_gammas(jobs: JobClass, nodes: int) -> None:
+    draws = Draws(5)
+    n = 60_000
+
+    runs_s = [draw_run_s(draws, jobs, nodes, longest_log_run=12.0) for _ in range(n)]
+
+    mean = mean_run_s(jobs, nodes, 12.0)
+    # A bounded number has E[X^2] <= max * E[X]: five standard errors at the most.
+    bound = 5 * math.sqrt(math.exp(12) * mean / n)
+    assert math.fsum(runs_s) / n == pytest.approx(mean, abs=bound)
+    assert min(runs_s) >= 1
+    assert max(runs_s) <= math.exp(12) + 0.5
+
+
+def test_the_median_log_run_time_splits_the_hyper_gamma_in_half() -> None:
+    draws = Draws(6)
+    share = short_share(ALL_JOBS, 64)
+    cuts = [2.0, 5.0, 8.0, 9.4, 11.0]
+
+    runs_s = [
+        draw_run_s(draws, ALL_JOBS, 64, longest_log_run=12.0) for _ in range(MANY)
+    ]
+
+    def below(log_s: float) -> float:
+        return share * gamma_cdf(4.2, log_s / 0.94) + (1 - share) * gamma_cdf(
+            312.0, log_s / 0.03
+        )
+
+    for cut in cuts:
+        expected = below(cut) / below(12.0)
+        # Rounding to whole seconds moves a cut at e^2 s by up to half a second.
+        seen = sum(run_s <= math.exp(cut) for run_s in runs_s) / MANY
+        assert abs(seen - expected) < five_sigma(expected, MANY) + 0.02 * (cut < 3)
+
+
+def test_larger_jobs_are_seldom_short_and_the_share_stays_a_share() -> None:
+    shares = [short_share(ALL_JOBS, n) for n in (1, 50, 144, 145, 5000)]
+
+    assert shares[0] == pytest.approx(0.7746)
+    assert shares == sorted(shares, reverse=True)
+    assert shares[-1] == 0.0
+
+
+def test_a_time_limit_is_popular_and_never_below_the_run_time() -> None:
+    draws = Draws(7)
+    model = WorkloadModel(nodes=8)
+    popular = [limit_s for limit_s, _ in POPULAR_LIMITS]
+
+    for run_s in (1, 299, 300, 301, 7200, 100_000, 172_800):
+        limits_s = {draw_limit_s(draws, model, run_s) for _ in range(500)}
+
+        assert limits_s <= {limit_s for limit_s in popular if limit_s >= run_s}
+        assert len(limits_s) > 5 or run_s > 7200
+
+
+def test_closeness_moves_limits_towards_the_run_time() -> None:
+    means_s = []
+    for closeness in (0.0, 1.0, 2.0):
+        draws = Draws(8)
+        model = WorkloadModel(nodes=8, closeness=closeness)
+        means_s.append(sum(draw_limit_s(draws, model, 600) for _ in range(2000)))
+
+    assert means_s == sorted(means_s, reverse=True)
+
+
+def test_the_first_user_submits_twice_as_much_as_the_second() -> None:
+    draws = Draws(9)
+    cumulative = user_weights(10)
+    total = math.fsum(1 / k for k in range(1, 11))
+
+    seen = Counter(draw_index(draws, cumulative) for _ in range(MANY))
+
+    for user in range(10):
+        share = 1 / (user + 1) / total
+        assert abs(seen[user] / MANY - share) < five_sigma(share, MANY)
+
+
+WEEK_S = 7 * 86_400
+
+
+@CLASSES
+def test_the_day_is_quiet_before_dawn_and_busy_after_noon(jobs: JobClass) -> None:
+    shares = day_shares(jobs)
+
+    assert math.fsum(shares) == pytest.approx(1)
+    assert 8 <= shares.index(min(shares)) <= 11
+    assert 24 <= shares.index(max(shares)) <= 29
+
+
+@CLASSES
+def test_the_day_has_no_step_that_a_daily_cycle_cannot_have(jobs: JobClass) -> None:
+    shares = day_shares(jobs)
+
+    steps = [later / earlier for earlier, later in pairwise([*shares, shares[0]])]
+
+    assert max(steps) < 1.6
+    assert min(steps) > 1 / 1.6
+
+
+@given(st.floats(0, 5 * WEEK_S), st.sampled_from([1.0, 0.3, 2.0]))
+def test_the_clock_and_working_time_are_inverse(clock_s: float, weight: float) -> None:
+    cycle = Cycle.of(ALL_JOBS, WorkloadModel(nodes=8, weekend_weight=weight))
+
+    assert cycle.clock_s(cycle.working_s(clock_s)) == pytest.approx(clock_s, abs=1e-5)
+
+
+def test_a_week_of_the_clock_is_a_week_of_working_time() -> None:
+    cycle = Cycle.of(BATCH, WorkloadModel(nodes=8, weekend_weight=0.4))
+
+    assert cycle.working_s(3 * WEEK_S) == pytest.approx(3 * WEEK_S)
+
+
+def test_weekends_pass_with_their_weight() -> None:
+    cycle = Cycle.of(ALL_JOBS, WorkloadModel(nodes=8, weekend_weight=0.25))
+
+    monday = cycle.working_s(86_400)
+    saturday = cycle.working_s(6 * 86_400) - cycle.working_s(5 * 86_400)
+
+    assert saturday / monday == pytest.approx(0.25)
+
+
+@CLASSES
+def test_log_gaps_have_the_bounded_gamma_distribution(jobs: JobClass) -> None:
+    n = 20_000
+    times_s = list(islice(working_times_s(Draws(1), jobs, 13.0), n))
+
+    gaps = sorted(math.log(b - a) for a, b in pairwise([0.0, *times_s]))
+
+    whole = gamma_cdf(jobs.gap_shape, 13.0 / jobs.gap_scale)
+    expected = [gamma_cdf(jobs.gap_shape, g / jobs.gap_scale) / whole for g in gaps]
+    distance = max(abs(i / n - f) for i, f in enumerate(expected, start=1))
+    # Massart's bound, at a probability of 0.0001, and the step of 1 / n.
+    assert distance < 2.23 / math.sqrt(n) + 1 / n
+    assert gaps[-1] <= 13.0 + 1e-6
+
+
+TYPED = (BATCH, INTERACTIVE)
+models = st.builds(
+    WorkloadModel,
+    nodes=st.integers(1, 5000),
+    days=st.floats(0.05, 10),
+    load=st.floats(0.05, 1.5),
+    seed=st.integers(0, 2**64),
+    classes=st.sampled_from([(ALL_JOBS,), TYPED]),
+    weekend_weight=st.sampled_from([1.0, 0.3]),
+)
+
+
+@settings(deadline=None, max_examples=40)
+@given(models)
+def test_every_job_fits_the_machine_the_span_and_its_own_limit(
+    model: WorkloadModel,
+) -> None:
+    trace = generate(model)
+
+    assert trace.jobs
+    for job in trace.jobs:
+        assert 1 <= job.units <= model.nodes == trace.units
+        assert 0 <= job.submit_s < model.span_s
+        assert job.requested_s is not None
+        assert 1 <= job.run_s <= job.requested_s
+        assert job.start_s is None
+        assert 1 <= int(job.user) <= model.users
+        assert job.submit_s == int(job.submit_s)
+    submits_s = [job.submit_s for job in trace.jobs]
+    assert submits_s == sorted(submits_s)
+    assert [job.job_id for job in trace.jobs] == [
+        str(n) for n in range(1, len(trace.jobs) + 1)
+    ]
+
+
+def offered_load(trace: JobTrace, span_s: float) -> float:
+    """Return the node-seconds that *trace* submits over those of the machine."""
+    return sum(job.run_s * job.units for job in trace.jobs) / (trace.units * span_s)
+
+
+@settings(deadline=None, max_examples=40)
+@given(models)
+def test_the_offered_load_is_met_to_within_one_job(model: WorkloadModel) -> None:
+    trace = generate(model)
+
+    most = max(job.run_s * job.units for job in trace.jobs)
+    one_job = most / (model.nodes * model.span_s)
+    load = offered_load(trace, model.span_s)
+    assert model.load * (1 - 1e-9) <= load <= model.load + one_job * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("nodes", [64, 500, 4360])
+@pytest.mark.parametrize("classes", [(ALL_JOBS,), TYPED])
+def test_eight_weeks_offer_the_load_asked_for_within_two_percent(
+    nodes: int, classes: tuple[JobClass, ...]
+) -> None:
+    model = WorkloadModel(nodes=nodes, days=56, load=0.9, seed=3, classes=classes)
+
+    trace = generate(model)
+
+    assert offered_load(trace, model.span_s) == pytest.approx(0.9, rel=0.02)
+    # The last job left out would fall on the end: submissions fill the span.
+    assert trace.jobs[-1].submit_s > 0.8 * model.span_s
+
+
+def test_the_same_seed_gives_the_same_trace_and_another_another() -> None:
+    model = WorkloadModel(nodes=64, seed=1)
+
+    assert generate(model) == generate(WorkloadModel(nodes=64, seed=1))
+    assert generate(model).jobs != generate(WorkloadModel(nodes=64, seed=2)).jobs
+
+
+def test_the_trace_of_a_seed_never_changes() -> None:
+    trace = generate(WorkloadModel(nodes=64, seed=1))
+
+    first = [(j.submit_s, j.run_s, j.units, j.requested_s, j.user) for j in trace.jobs]
+    assert first[:3] == [
+        (32.0, 17193.0, 8, 86400.0, "16"),
+        (112.0, 1023.0, 4, 1200.0, "22"),
+        (127.0, 654.0, 32, 900.0, "5"),
+    ]
+    assert len(trace.jobs) == 995
+
+
+def test_the_load_changes_when_jobs_come_and_not_what_they_are() -> None:
+    low = generate(WorkloadModel(nodes=64, load=0.4)).jobs
+    high = generate(WorkloadModel(nodes=64, load=0.8)).jobs
+
+    assert len(low) < len(high)
+    for calm, busy in zip(low, high, strict=False):
+        assert (calm.run_s, calm.units, calm.user) == (
+            busy.run_s,
+            busy.units,
+            busy.user,
+        )
+        assert calm.submit_s >= busy.submit_s
+
+
+def five_sigma_of_a_share(share: float, jobs: int) -> float:
+    """Five standard errors of a share of bursty submissions.
+
+    Gaps have a coefficient of variation of 7, so that counts vary like those of
+    7**2 times fewer independent jobs.
+    """
+    return 5 * math.sqrt(share * (1 - share) * 49 / jobs)
+
+
+def test_submissions_follow_the_daily_cycle() -> None:
+    model = WorkloadModel(nodes=512, days=364, seed=5)
+
+    jobs = generate(model).jobs
+
+    seen = Counter(int(job.submit_s % 86_400 // 21_600) for job in jobs)
+    shares = day_shares(ALL_JOBS)
+    for quarter in range(4):
+        expected = math.fsum(shares[quarter * 12 : quarter * 12 + 12])
+        bound = five_sigma_of_a_share(expected, len(jobs))
+        assert seen[quarter] / len(jobs) == pytest.approx(expected, abs=bound)
+    assert seen[2] / seen[0] > 4
+
+
+def test_weekends_are_as_quiet_as_asked() -> None:
+    model = WorkloadModel(nodes=512, days=364, seed=5, weekend_weight=0.4)
+
+    jobs = generate(model).jobs
+
+    weekend = sum(job.submit_s // 86_400 % 7 >= 5 for job in jobs)
+    bound = five_sigma_of_a_share(0.8 / 5.8, len(jobs))
+    assert weekend / len(jobs) == pytest.approx(0.8 / 5.8, abs=bound)
+
+
+def test_both_classes_of_jobs_appear_each_with_its_queue() -> None:
+    trace = generate(WorkloadModel(nodes=128, classes=TYPED))
+
+    queues = Counter(dict(job.swf)["queue"] for job in trace.jobs)
+    assert set(queues) == {1.0, 0.0}
+    assert queues[0.0] > queues[1.0]
+    assert trace.comments[-2:] == ("Queue: 1 batch", "Queue: 0 interactive")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("nodes", 0),
+        ("days", 0.0),
+        ("days", math.inf),
+        ("load", -1.0),
+        ("load", math.nan),
+        ("seed", -1),
+        ("users", 0),
+        ("classes", ()),
+        ("weekend_weight", 0.0),
+        ("closeness", -1.0),
+        ("longest_log_run", 1.0),
+        ("longest_log_run", 1e6),
+        ("longest_log_gap", 1.0),
+        ("limits", ((3600, 1.0),)),
+        ("limits", ((172_800, 1.0), (172_800, 1.0))),
+        ("limits", ()),
+    ],
+)
+def test_an_impossible_model_is_refused_and_its_field_named(
+    name: str, value: object
+) -> None:
+    with pytest.raises(ValueError, match=rf"^{name} must be .* No job was generated"):
+        WorkloadModel(**{"nodes": 8, name: value})  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def sample() -> JobTrace:
+    trace = read_trace(shipped_sample())
+    assert isinstance(trace, JobTrace)
+    return trace
+
+
+def test_reading_the_sample_gives_the_jobs_that_were_written(sample: JobTrace) -> None:
+    assert sample.jobs == sample_trace().jobs
+    assert sample.units == SAMPLE_MODEL.nodes
+    assert sample.unix_start_s == sample_trace().unix_start_s
+
+
+def test_the_header_says_what_the_sample_is_and_how_it_is_made(
+    sample: JobTrace,
+) -> None:
+    header = "\n".join(sample.comments)
+
+    for words in (
+        "Synthetic",
+        "Lublin",
+        "Seed: 2",
+        "version 1",
+        "EASY",
+        "freetrain trace generate --sample --out logs/samples",
+    ):
+        assert words in header
+
+
+def test_the_sample_is_a_busy_week_that_never_overfills_the_machine(
+    sample: JobTrace,
+) -> None:
+    span_s = SAMPLE_MODEL.span_s
+    changes: list[tuple[float, int]] = []
+    used_node_s = 0.0
+    for job in sample.jobs:
+        assert job.start_s is not None
+        assert job.start_s >= job.submit_s
+        end_s = job.start_s + job.run_s
+        changes += [(job.start_s, job.units), (end_s, -job.units)]
+        used_node_s += job.units * max(0.0, min(end_s, span_s) - job.start_s)
+    # At equal times the negative changes sort first: ends before starts.
+    held = accumulate(units for _, units in sorted(changes))
+
+    assert max(held) <= 512
+    assert 0.85 < used_node_s / (512 * span_s) < 0.92
