@@ -94,6 +94,10 @@ class Answer:
 class Planner:
     """Plans problem after problem; keeps what the exact solver derives from curves.
 
+    Attributes:
+        solver: How it solves.
+        limit_s: Time that it may take for one problem.
+
     Args:
         solver: How to solve.
         limit_s: Time that solver calls may take together for one problem,
@@ -114,9 +118,10 @@ class Planner:
         model_solver: ModelSolver | None = None,
         verifies: bool = True,
     ) -> None:
+        self.solver = solver
+        self.limit_s = limit_s
         self._verifies = verifies
         self._exact = ExactSolver() if solver is SolverName.EXACT else None
-        self._limit_s = limit_s
         self._model_solver = model_solver
         if model_solver is None and solver is not SolverName.EXACT:
             self._model_solver = _model_solver(solver)
@@ -144,7 +149,7 @@ class Planner:
 
         if self._model_solver is None:
             self._model_solver = _model_solver(SolverName.CBC)
-        return plan_counts(problem, self._model_solver, limit_s=self._limit_s)
+        return plan_counts(problem, self._model_solver, limit_s=self.limit_s)
 
 
 def _model_solver(name: SolverName) -> ModelSolver:

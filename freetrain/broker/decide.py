@@ -6,11 +6,18 @@ from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from freetrain.broker.lease import LeaseState
 from freetrain.broker.limits import NOTHING_LATELY, Pace
-from freetrain.broker.pool import classify, pool_of, problem_of, wanted_of
+from freetrain.broker.pool import (
+    classify,
+    classify_by,
+    pool_of,
+    rank_by,
+    request_of,
+    wanted_of,
+)
 from freetrain.broker.reconcile import Actual, allowance, reconcile
 from freetrain.broker.yielding import NO_CLAIMS, Claims
 
@@ -23,41 +30,19 @@ if TYPE_CHECKING:
     from freetrain.broker.limits import Limits
     from freetrain.broker.pool import (
         Classes,
-        Pool,
-        PoolNode,
+        Foresight,
         Refusal,
         Trainer,
         Wanted,
         WantedTrainer,
     )
     from freetrain.broker.reconcile import Brake
-    from milp.planner import Answer
-    from milp.problem import Problem
+    from freetrain.planning.request import Planned, Policy
     from slurm.holes import Hole
 
 
 # ----------------------------------------------------------------------
 # From a look to actions: the whole of a tick that needs no outside world.
-
-
-class Plans(Protocol):
-    """What plans: ``milp.planner.Planner``, or a fake of it."""
-
-    def plan(self, problem: Problem) -> Answer:
-        """Return a verified plan; the present one where there is no better."""
-        ...
-
-
-class Prepares(Protocol):
-    """What sorts the nodes of a pool in its own way, and plans with that."""
-
-    def rank(self, nodes: Sequence[PoolNode], *, now_s: float) -> Sequence[PoolNode]:
-        """Sort idle nodes, those worth a lease first."""
-        ...
-
-    def prepare(self, pool: Pool, *, now_s: float) -> tuple[Classes, Plans]:
-        """Return the classes of *pool*, and what plans with these."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +53,7 @@ class Look:
         now_s: When the snapshot was taken, by slurmctld's clock.
         holes: Holes by shape: one ``find_holes`` for each requirement.
         belief: What is believed of our leases.
-        trainers: Trainers that want nodes, in order of admission.
+        trainers: Trainers that want nodes.
         assignments: The newest generation of every trainer that has one.
         claims: Nodes that others' jobs could start on; none where Slurm preempts.
         pace: What happened lately.
@@ -76,6 +61,7 @@ class Look:
         absent: Leases of which no agent was ever heard.
         unheard_s: For how long running leases have not been heard.
         is_plan_known: Whether the holes can be trusted.
+        background: Names of trainers that get only what the others leave.
     """
 
     now_s: float
@@ -89,6 +75,7 @@ class Look:
     absent: frozenset[LeaseKey] = frozenset()
     unheard_s: Mapping[LeaseKey, float] = field(default_factory=dict)
     is_plan_known: bool = True
+    background: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +87,7 @@ class Decision:
         wanted: What the plan asks for.
         classes: The nodes planned with.
         actual: What was so.
-        answer: What the planner said.
+        planned: The plan.
         brake: What keeps more leases from being asked for, None for nothing.
     """
 
@@ -108,48 +95,57 @@ class Decision:
     wanted: Wanted
     classes: Classes
     actual: Actual
-    answer: Answer
+    planned: Planned
     brake: Brake | None
 
 
 def decide(
     look: Look,
-    planner: Plans,
+    policy: Policy,
     limits: Limits,
     *,
     t_fwd_s: float,
-    foresight: Prepares | None = None,
+    foresight: Foresight | None = None,
 ) -> Decision:
     """Return what to do about *look*.
 
     Args:
         look: What is so.
-        planner: What plans; it keeps what runs where it fails.
+        policy: What plans; it keeps what runs where it fails.
         limits: Caps and patience.
         t_fwd_s: Look-ahead over which a plan's gain is counted, seconds.
-        foresight: Sorts nodes by what is expected of them, and plans by that instead
-            of *planner*.
+        foresight: How long nodes are expected to stay, by which they are sorted and
+            planned with; None where that is not known.
 
     Raises:
         MalformedProblemError: Two trainers have one name, or a curve makes no sense.
     """
+    now_s = look.now_s
     pool = pool_of(
         look.holes,
         look.belief.leases,
         claimed=look.claims.nodes,
         assigned=frozenset(key for one in look.assignments for key in one.leases),
-        now_s=look.now_s,
+        now_s=now_s,
         limits=limits,
         kept=look.claims.kept_free.nodes.keys(),
-        rank=partial(foresight.rank, now_s=look.now_s) if foresight else None,
+        rank=None if foresight is None else partial(rank_by, foresight, now_s=now_s),
     )
     if foresight is None:
-        classes = classify(pool, now_s=look.now_s)
+        classes, forecast = classify(pool, now_s=now_s), None
     else:
-        classes, planner = foresight.prepare(pool, now_s=look.now_s)
-    answer = planner.plan(problem_of(look.trainers, classes, t_fwd_s=t_fwd_s))
+        classes, forecast = classify_by(foresight, pool, now_s=now_s)
+    planned = policy.plan(
+        request_of(
+            look.trainers,
+            classes,
+            t_fwd_s=t_fwd_s,
+            background=look.background,
+            forecast=forecast,
+        )
+    )
     wanted = wanted_of(
-        answer.plan, look.trainers, classes, now_s=look.now_s, limits=limits
+        planned.holdings, look.trainers, classes, now_s=now_s, limits=limits
     )
     actual = _actual(look, frozenset(node.name for node in pool.nodes))
     intents = look.belief.intents
@@ -161,7 +157,7 @@ def decide(
         wanted=wanted,
         classes=classes,
         actual=actual,
-        answer=answer,
+        planned=planned,
         brake=may.brake if may.leases == 0 else None,
     )
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from freetrain.planning.request import ClassForecast, PlanTrainer, Request
 from milp.assign import assign
-from milp.problem import NodeClass, Problem, TrainerState
+from milp.problem import NodeClass
 from milp.window import WindowClass
 
 if TYPE_CHECKING:
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from freetrain.broker.lease import Assignment, Lease, LeaseKey
     from freetrain.broker.limits import Limits
     from freetrain.lookahead.base import Prospect
-    from milp.problem import Curve, Plan
+    from milp.problem import Curve
+    from milp.window import Holding
     from slurm.holes import Hole
 
 
@@ -216,7 +218,7 @@ def classify(pool: Pool, *, now_s: float) -> Classes:
 
     Lives are not told apart: a planner that gains nothing by a longer one solves one
     class exactly and at once, and the nodes of a class are given out longest life
-    first. Who looks ahead makes its own classes (``Foresight.prepare``).
+    first. Planning by forecasts has its own classes (:func:`classify_by`).
     """
     keys = {node.name: tuple(sorted(node.shapes)) for node in pool.nodes}
     distinct = sorted(set(keys.values()))
@@ -280,42 +282,23 @@ class Forecast(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Foreseen:
-    """The nodes of a pool, sorted by what is expected of them.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foresight:
+    """What planning by expected lives takes.
 
     Attributes:
-        classes: What the planner sees.
-        stays: What is expected of each class.
-        parts: Classes of one group, by group, where it falls into several: leased ones
-            first, as whoever fills up takes those that last longest first.
+        forecast: How long nodes stay idle.
+        horizon_s: How far plans reach.
+        hit_weight: [κ] What a foreseeable loss counts.
+        change_weight: [η] What a change counts.
+        wait_s: How long idle nodes wait for a lease whose agent answers.
     """
 
-    classes: Classes
-    stays: tuple[WindowClass, ...]
-    parts: tuple[tuple[int, ...], ...] = ()
-
-    def fresh(
-        self, held: Mapping[int, int], free: Mapping[int, int]
-    ) -> dict[int, float]:
-        """Return what share of the hits on classes is new to a trainer, where not all.
-
-        A hit on a group counts once: of its later parts only as far as it spares the
-        earlier ones, those nodes that the trainer holds and those that are to be had.
-
-        Args:
-            held: Its nodes by class.
-            free: Nodes that nobody holds, by class.
-        """
-        fresh = {}
-        for parts in self.parts:
-            before = 0
-            for k in parts:
-                own = held.get(k, 0) + free.get(k, 0)
-                if own and before:
-                    fresh[k] = (1.0 - self.stays[k].share) ** before
-                before += own
-        return fresh
+    forecast: Forecast
+    horizon_s: float
+    hit_weight: float
+    change_weight: float
+    wait_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -331,27 +314,24 @@ class _Alike:
 
 
 def classify_by(
-    forecast: Forecast,
-    pool: Pool,
-    *,
-    now_s: float,
-    horizon_s: float,
-    wait_s: float = 0.0,
-) -> Foreseen:
-    """Sort the nodes of *pool* by who leaves together, and about when.
+    foresight: Foresight, pool: Pool, *, now_s: float
+) -> tuple[Classes, ClassForecast]:
+    """Sort the nodes of *pool* by which of them leave together, and about when.
 
     A class has one use, one group, and one known end where that comes before the
     horizon. Nodes that leave alone are put together by how long they last: each of
-    them is hit by itself, so that the hits of a class add up.
+    them is hit by itself, so that the hits of a class add up. Where idle nodes wait
+    for a lease, during which nothing trains there, they are apart from leased ones.
 
     Args:
-        forecast: What is expected.
+        foresight: What is expected.
         pool: The nodes.
         now_s: Unix time.
-        horizon_s: How far plans reach, seconds; what comes later counts nothing.
-        wait_s: How long idle nodes wait for a lease, during which nobody trains there;
-            above 0 they are apart from those that are leased already.
+
+    Returns:
+        The classes, and what is expected of each.
     """
+    forecast, horizon_s = foresight.forecast, foresight.horizon_s
     groups = {node.name: forecast.group(node.name) for node in pool.nodes}
     sizes = Counter(groups.values())
     wholes: dict[tuple[str, int], WindowClass] = {}
@@ -366,23 +346,17 @@ def classify_by(
         whole = wholes[group, until]
         is_alone = sizes[group] == 1
         alike = f"alone {int(whole.life_s / _ALIKE_S)}" if is_alone else group
-        waits = wait_s > 0.0 and node.lease is None
+        waits = foresight.wait_s > 0.0 and node.lease is None
         key = (tuple(sorted(node.shapes)), alike, until, waits)
         found.setdefault(key, _Alike()).add(node, group, whole)
-    return _foreseen(pool, found, now_s=now_s, horizon_s=horizon_s, wait_s=wait_s)
+    return _classified(foresight, pool, found, now_s=now_s)
 
 
 def rank_by(
-    forecast: Forecast, nodes: Sequence[PoolNode], *, now_s: float, horizon_s: float
+    foresight: Foresight, nodes: Sequence[PoolNode], *, now_s: float
 ) -> list[PoolNode]:
-    """Sort *nodes* by their expected lives, the longest first, groups kept whole.
-
-    Args:
-        forecast: What is expected.
-        nodes: Idle nodes.
-        now_s: Unix time.
-        horizon_s: How far expectations reach, seconds.
-    """
+    """Sort idle nodes by expected life, the longest first, groups kept whole."""
+    forecast, horizon_s = foresight.forecast, foresight.horizon_s
 
     def key(node: PoolNode) -> tuple[float, str, float]:
         usable_s = max(0.0, node.end_s - now_s)
@@ -398,14 +372,10 @@ def _until(usable_s: float, horizon_s: float) -> int:
     return -1 if usable_s >= horizon_s else int(usable_s / _STEP_S)
 
 
-def _foreseen(
-    pool: Pool,
-    found: Mapping[Key, _Alike],
-    *,
-    now_s: float,
-    horizon_s: float,
-    wait_s: float,
-) -> Foreseen:
+def _classified(
+    foresight: Foresight, pool: Pool, found: Mapping[Key, _Alike], *, now_s: float
+) -> tuple[Classes, ClassForecast]:
+    horizon_s, wait_s = foresight.horizon_s, foresight.wait_s
     classes, stays, index = [], [], {}
     ordered = sorted(found)
     for k, key in enumerate(ordered):
@@ -417,19 +387,24 @@ def _foreseen(
         useful_s = max(0.0, stay.life_s - wait_s) if waits else stay.life_s
         stays.append(stay._replace(life_s=useful_s))
         index.update(dict.fromkeys((node.name for node in nodes), k))
-    return Foreseen(
+    return (
         Classes(
             pool=pool,
             classes=tuple(classes),
             shapes=tuple(frozenset(key[0]) for key in ordered),
             index=index,
         ),
-        tuple(stays),
-        _parts(found, stays),
+        ClassForecast(
+            stays=dict(enumerate(stays)),
+            reach_s=horizon_s,
+            hit_weight=foresight.hit_weight,
+            change_weight=foresight.change_weight,
+            groups=_groups(found, stays),
+        ),
     )
 
 
-def _parts(
+def _groups(
     found: Mapping[Key, _Alike], stays: Sequence[WindowClass]
 ) -> tuple[tuple[int, ...], ...]:
     """Return the classes of each group that falls into several, the longest first."""
@@ -487,6 +462,7 @@ class Trainer:
         down_s: Seconds that shrinking costs.
         start_s: Seconds that starting from no nodes costs.
         assignment: Its newest generation, None before the first.
+        loss_s: Seconds of its work that losing nodes costs.
     """
 
     name: str
@@ -496,6 +472,7 @@ class Trainer:
     down_s: float
     start_s: float
     assignment: Assignment | None = None
+    loss_s: float = 0.0
 
     @property
     def leases(self) -> frozenset[LeaseKey]:
@@ -581,42 +558,69 @@ def held_nodes(
     return tuple(held)
 
 
-def problem_of(
-    trainers: Sequence[Trainer], classes: Classes, *, t_fwd_s: float
-) -> Problem:
-    """Return what the planner is to solve."""
-    states = []
+def request_of(
+    trainers: Sequence[Trainer],
+    classes: Classes,
+    *,
+    t_fwd_s: float,
+    background: frozenset[str] = frozenset(),
+    forecast: ClassForecast | None = None,
+) -> Request:
+    """Return what the policy is asked.
+
+    Args:
+        trainers: Those that want nodes.
+        classes: The nodes.
+        t_fwd_s: Look-ahead over which a plan's gain is counted, seconds.
+        background: Names of trainers that get only what the others leave.
+        forecast: How long the nodes of the classes stay; None where that is not known.
+    """
+    free = {k: node_class.nodes for k, node_class in enumerate(classes.classes)}
+    asking = []
     for trainer, mine in zip(trainers, held_nodes(trainers, classes.pool), strict=True):
-        held = [0] * len(classes.classes)
-        for node in mine:
-            held[classes.index[node.name]] += 1
+        held = Counter(classes.index[node.name] for node in mine)
+        for k, nodes in held.items():
+            free[k] -= nodes
         shapes = enumerate(classes.shapes)
-        usable = (k for k, met in shapes if trainer.shape in met)
-        states.append(
-            TrainerState(
+        asking.append(
+            PlanTrainer(
                 name=trainer.name,
                 curve=trainer.curve,
-                held=tuple(held),
+                held=dict(sorted(held.items())),
                 up_s=trainer.up_s,
                 down_s=trainer.down_s,
                 start_s=trainer.start_s,
-                usable=frozenset(usable),
+                loss_s=trainer.loss_s,
+                usable=frozenset(k for k, met in shapes if trainer.shape in met),
             )
         )
-    return Problem(classes.classes, tuple(states), t_fwd_s)
+    return Request(
+        trainers=asking,
+        free=free,
+        t_fwd_s=t_fwd_s,
+        background=background,
+        forecast=forecast,
+    )
 
 
 def wanted_of(
-    plan: Plan,
+    holdings: Sequence[Holding],
     trainers: Sequence[Trainer],
     classes: Classes,
     *,
     now_s: float,
     limits: Limits,
 ) -> Wanted:
-    """Return the leases that *plan* needs.
+    """Return the leases that a plan needs.
 
     Trainers keep, and grow into, nodes that run a lease already and last longest.
+
+    Args:
+        holdings: The plan: nodes by class, of each trainer.
+        trainers: Those that were planned for.
+        classes: The nodes.
+        now_s: Unix time.
+        limits: Caps and patience.
 
     Raises:
         MalformedProblemError: The plan is for another pool.
@@ -626,7 +630,7 @@ def wanted_of(
     taken = {node.name for mine in held for node in mine}
     node_of = {node.name: node for node in pool.nodes}
     given = assign(
-        plan.counts,
+        [[own.get(k, 0) for k in range(len(classes.classes))] for own in holdings],
         [[node.name for node in mine] for mine in held],
         free=[node.name for node in pool.nodes if node.name not in taken],
         rank=lambda name: _rank(node_of[name]),

@@ -5,8 +5,90 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
+from freetrain.planning.request import Planned, checked, plan_in_order
+from milp.planner import Judged, Outcome
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
+
+    from freetrain.planning.request import PlanTrainer, Request, Tools
+
+
+def make(tools: Tools) -> Equal:
+    """Return the policy."""
+    return Equal(verifies=tools.verifies)
+
+
+class Equal:
+    """Spreads the nodes evenly, whatever the trainers are worth.
+
+    Args:
+        verifies: Whether plans are checked, and held against what all could gain.
+    """
+
+    def __init__(self, *, verifies: bool = True) -> None:
+        self._verifies = verifies
+
+    def plan(self, request: Request) -> Planned:
+        """Return equal shares, of nodes already held where there are such."""
+        return plan_in_order(self._plan, request)
+
+    def _plan(self, request: Request) -> Planned:
+        if not request.trainers:
+            return Planned(holdings=(), judged=Judged(0.0, 0.0, is_m0=True))
+        nodes = sum(request.free.values())
+        nodes += sum(sum(trainer.held.values()) for trainer in request.trainers)
+        shares = equal_counts([t.curve.sizes for t in request.trainers], nodes)
+        if not self._verifies and len(request.free) == 1:
+            (k,) = request.free
+            return Planned(holdings=[{k: n} if n else {} for n in shares])
+        return checked(
+            request,
+            _shared_out(request, shares),
+            outcome=Outcome.INCUMBENT,
+            reason="equal shares",
+        )
+
+
+def _shared_out(request: Request, shares: Sequence[int]) -> list[dict[int, int]]:
+    """Return nodes by class: of those held first, then of the free ones, in order."""
+    free = dict(request.free)
+    for trainer in request.trainers:
+        for k, nodes in trainer.held.items():
+            free[k] += nodes
+    usable = [_usable(trainer, free) for trainer in request.trainers]
+    given: list[dict[int, int]] = []
+    for trainer, share, classes in zip(request.trainers, shares, usable, strict=True):
+        own: dict[int, int] = {}
+        for k in classes:
+            own[k] = min(trainer.held.get(k, 0), share - sum(own.values()))
+            free[k] -= own[k]
+        given.append(own)
+    for trainer, share, classes, own in zip(
+        request.trainers, shares, usable, given, strict=True
+    ):
+        _grow(trainer, share, own, free, classes)
+    return [{k: nodes for k, nodes in own.items() if nodes} for own in given]
+
+
+def _usable(trainer: PlanTrainer, classes: Collection[int]) -> list[int]:
+    return sorted(classes if trainer.usable is None else trainer.usable)
+
+
+def _grow(
+    trainer: PlanTrainer,
+    share: int,
+    own: dict[int, int],
+    free: dict[int, int],
+    classes: Sequence[int],
+) -> None:
+    """Bring *own* to the largest size that the share and what is free allow."""
+    most = min(share, sum(own.values()) + sum(free[k] for k in classes))
+    size = max((n for n in trainer.curve.sizes if n <= most), default=0)
+    for k in classes:
+        change = max(-own[k], min(free[k], size - sum(own.values())))
+        own[k] += change
+        free[k] -= change
 
 
 def equal_counts(sizes: Sequence[Sequence[int]], pool_nodes: int) -> list[int]:

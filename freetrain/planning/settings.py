@@ -35,14 +35,14 @@ class PolicyEntry:
     Attributes:
         module: Module whose function ``make`` makes it.
         is_live: Whether ticks offer it; the others are yardsticks of replays.
-        is_rated: Whether it goes by what a priority says of trainers.
+        by_worth: Whether it goes by what trainers are worth, as a priority says.
         looks_ahead: Whether it goes by forecasts of how long nodes stay.
         names_nodes: Whether it chooses nodes itself, in a replay, and not counts.
     """
 
     module: str
     is_live: bool = False
-    is_rated: bool = False
+    by_worth: bool = False
     looks_ahead: bool = False
     names_nodes: bool = False
 
@@ -50,17 +50,17 @@ class PolicyEntry:
 POLICIES: Mapping[str, PolicyEntry] = MappingProxyType(
     {
         "freetrain": PolicyEntry(
-            module="freetrain.planning.published", is_live=True, is_rated=True
+            module="freetrain.planning.published", is_live=True, by_worth=True
         ),
         "equal": PolicyEntry(module="freetrain.planning.equal", is_live=True),
         "scavenger": PolicyEntry(
             module="freetrain.replay.policies.scavenger", names_nodes=True
         ),
-        "static": PolicyEntry(module="freetrain.planning.static"),
+        "static": PolicyEntry(module="freetrain.planning.static", by_worth=True),
         "lookahead": PolicyEntry(
             module="freetrain.planning.lookahead",
             is_live=True,
-            is_rated=True,
+            by_worth=True,
             looks_ahead=True,
         ),
     }
@@ -69,4 +69,5 @@ POLICIES: Mapping[str, PolicyEntry] = MappingProxyType(
 here."""
 
 LIVE_POLICIES = tuple(name for name, entry in POLICIES.items() if entry.is_live)
-RATED_POLICIES = tuple(name for name, entry in POLICIES.items() if entry.is_rated)
+RATED_POLICIES = tuple(name for name in LIVE_POLICIES if POLICIES[name].by_worth)
+"""The policies that follow each priority; ``static`` takes the first's."""

@@ -16,7 +16,7 @@ from freetrain.broker.backfill import Backfill, BackfillState, LeaseSpan
 from freetrain.broker.delay_protection import NONE_KEPT_FREE, DelayProtection, keep_free
 from freetrain.broker.yielding import find_claims
 from freetrain.lookahead.promises import Promise, Promises, departures_per_s
-from freetrain.planning.settings import HORIZON_S
+from freetrain.planning.settings import HORIZON_S, POLICIES
 from freetrain.replay.engine import Engine
 from freetrain.replay.loop_settings import (
     LoopSettings,
@@ -25,7 +25,11 @@ from freetrain.replay.loop_settings import (
 )
 from freetrain.replay.policies.base import Change
 from freetrain.replay.policies.planned import SolverUse
-from freetrain.replay.policies.registry import POLICIES, forecaster_for, lookahead_by
+from freetrain.replay.policies.registry import (
+    forecaster_for,
+    lookahead_by,
+    policy_for,
+)
 from freetrain.replay.run import (
     Played,
     accountant_for,
@@ -1296,8 +1300,8 @@ def _policy(
     leases: Leases | None,
 ) -> Policy:
     """Return the policy; ``lookahead`` goes by plans where *leases* knows of them."""
-    if leases is None or settings.policy != "lookahead":
-        return POLICIES[settings.policy](settings, clock, use)
+    if leases is None or not POLICIES[settings.policy].looks_ahead:
+        return policy_for(settings, clock, use)
     learned = forecaster_for(settings)
     forecaster = PromisedForecaster(learned, leases, horizon_s=HORIZON_S)
     return lookahead_by(forecaster, settings, clock, use, regroups=True)

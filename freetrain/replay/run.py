@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from freetrain.errors import UsageError
-from freetrain.planning.settings import RATED_POLICIES
+from freetrain.planning.settings import POLICIES, RATED_POLICIES
 from freetrain.priority.base import Basis
 from freetrain.priority.registry import priority_named
 from freetrain.replay.engine import Engine, PublishedAccountant, RealAccountant
 from freetrain.replay.policies.base import Foretelling
 from freetrain.replay.policies.planned import SolverUse
-from freetrain.replay.policies.registry import POLICIES
+from freetrain.replay.policies.registry import policy_for
 from freetrain.replay.result import Completion, ReplayResult, Tally, learning_of
 from freetrain.replay.settings import DEFAULT_PRIORITY, LOOK_EVERY_S, Accounting
 from freetrain.replay.timeline import DAY_S, PoolTimeline
@@ -161,7 +161,7 @@ def _play(
     caller: Caller,
 ) -> Played:
     use = SolverUse()
-    policy = POLICIES[settings.policy](settings, caller.clock, use)
+    policy = policy_for(settings, caller.clock, use)
     engine = Engine(
         timeline,
         trainers,

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 from freetrain.broker.lease import LeaseKey, LeaseState
-from freetrain.broker.pool import classify_by, rank_by
+from freetrain.broker.pool import Foresight
 from freetrain.lookahead.affinity import KEPT, RecentAffinity
 from freetrain.lookahead.live import LiveForecast, PoolSnapshot, validate_forecast
 from freetrain.lookahead.promises import Promise
@@ -29,29 +29,18 @@ from freetrain.state.tables import (
     put_forecast,
     put_lease_forecasts,
 )
-from freetrain.tick.planners import InOrder
-from milp.planner import Answer, Judged, Outcome, Planner, SolverName
-from milp.problem import NodeClass, Plan, Problem
-from milp.verify import constraint_violations, loose_bound, plan_gain
-from milp.window import Window, WindowTrainer
-from milp.window_planner import answer_window
 from slurm.config import Leaf, leaf_by_node, may_have_leaves, must_have_leaves
 from slurm.errors import SlurmError
 from slurm.holes import find_idle
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
-    from freetrain.broker.decide import Plans
     from freetrain.broker.lease import Lease
-    from freetrain.broker.pool import Classes, Forecast, Foreseen, Pool, PoolNode
+    from freetrain.config.site import PlannerSettings
     from freetrain.tick.context import TickContext
     from freetrain.tick.observe import Observed
-    from freetrain.tick.rate import Ratings
-    from milp.problem import TrainerState
-    from milp.window import WindowClass
-    from milp.window_planner import WindowAnswer
     from slurm.backend import SlurmBackend
     from slurm.config import ClusterConfig
     from slurm.records import JobRecord
@@ -59,8 +48,6 @@ if TYPE_CHECKING:
 
 # ----------------------------------------------------------------------
 # Whether a tick looks ahead, and with what; cheap where it does not.
-
-Made = TypeVar("Made")
 
 FAULTS = (
     *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError),
@@ -70,37 +57,6 @@ FAULTS = (
 
 _MOST_CHARACTERS = 200
 """Of an error: it may name all that it found, which may be everything."""
-
-
-def look_ahead(
-    context: TickContext,
-    observed: Observed,
-    ratings: Ratings,
-    *,
-    is_ours: Callable[[JobRecord], bool],
-) -> tuple[NodeForecasts | None, Foresight | None]:
-    """Return what is expected of nodes and what plans by that; nothing elsewhere.
-
-    Raises:
-        StoreError: The state cannot be read.
-        SolverUnavailableError: The solver asked for is not installed.
-        UnreadableOutputError: Slurm's lists of nodes cannot be read.
-    """
-    if context.site.planner.policy != "lookahead":
-        return None, None
-    # Imported here: forecasts need NumPy, and most sites' ticks none of them.
-
-    outlook = foresee(context, observed, is_ours=is_ours)
-    return outlook, foresight(context, outlook, ratings)
-
-
-def tried(ahead: Callable[[], Made], instead: Callable[[], Made]) -> tuple[Made, str]:
-    """Return what *ahead* makes, or else *instead*; and for people why that."""
-    try:
-        return ahead(), ""
-    except FAULTS as error:
-        why = f"looking ahead failed ({said_of(error)}); plans go by speed alone"
-    return instead(), why
 
 
 def said_of(error: Exception) -> str:
@@ -222,219 +178,6 @@ def _kept(state: Any) -> Leaves | None:  # noqa: ANN401 - JSON
 
 
 # ----------------------------------------------------------------------
-# The planner ``lookahead`` in a tick: plans by what is expected of nodes, in time.
-
-if TYPE_CHECKING:
-    Counts = list[list[int]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ahead:
-    """What looking ahead takes beside the forecasts.
-
-    Attributes:
-        horizon_s: How far it looks.
-        hit_weight: [κ] What a foreseeable loss counts.
-        change_weight: [η] What a change counts.
-        losses_s: [D_j] Seconds of its work that losing nodes costs each trainer.
-        limit_s: Seconds that planning may take.
-        clock: Seconds that only go up.
-        wait_s: How long idle nodes wait for a lease that answers.
-    """
-
-    horizon_s: float
-    hit_weight: float
-    change_weight: float
-    losses_s: Mapping[str, float]
-    limit_s: float
-    clock: Callable[[], float]
-    wait_s: float = 0.0
-
-
-class Foresight:
-    """Sorts nodes by what is expected of them, and plans by that.
-
-    Args:
-        forecast: What is expected.
-        ahead: How to plan with it.
-        published: Plans where looking ahead cannot, and gives the counts that the
-            search starts from besides the present ones.
-        in_order: Makes a planner serve some trainers after the others.
-    """
-
-    def __init__(
-        self,
-        forecast: Forecast,
-        ahead: Ahead,
-        published: Plans,
-        in_order: Callable[[Plans], Plans],
-    ) -> None:
-        self._forecast = forecast
-        self._ahead = ahead
-        self._published = published
-        self._in_order = in_order
-
-    def rank(self, nodes: Sequence[PoolNode], *, now_s: float) -> Sequence[PoolNode]:
-        """Sort idle nodes, those that are expected to last longest first."""
-        return rank_by(
-            self._forecast, nodes, now_s=now_s, horizon_s=self._ahead.horizon_s
-        )
-
-    def prepare(self, pool: Pool, *, now_s: float) -> tuple[Classes, Plans]:
-        """Return the classes of *pool*, and what plans with these."""
-        foreseen = classify_by(
-            self._forecast,
-            pool,
-            now_s=now_s,
-            horizon_s=self._ahead.horizon_s,
-            wait_s=self._ahead.wait_s,
-        )
-        planner = Lookahead(foreseen, self._ahead, self._published)
-        return foreseen.classes, self._in_order(planner)
-
-
-class Lookahead:
-    """Plans with classes of nodes whose prospects are known; a ``Plans``.
-
-    Args:
-        foreseen: The classes, and what is expected of them.
-        ahead: How to plan with that.
-        published: Plans where this cannot.
-    """
-
-    def __init__(self, foreseen: Foreseen, ahead: Ahead, published: Plans) -> None:
-        self._foreseen = foreseen
-        self._ahead = ahead
-        self._published = published
-        self._until_s = ahead.clock() + ahead.limit_s
-
-    def plan(self, problem: Problem) -> Answer:
-        """Return a verified plan; the published one where this cannot be planned.
-
-        Raises:
-            MalformedProblemError: The problem contradicts itself.
-        """
-        parts = _parts(problem)
-        if parts is None:
-            return self._instead(problem, "trainers share some kinds of node, not all")
-        counts = [[0] * len(problem.classes) for _ in problem.trainers]
-        filled = [self._fill(problem, *part, counts) for part in parts]
-        return self._answer(problem, counts, filled)
-
-    def _answer(
-        self, problem: Problem, counts: Counts, parts: Sequence[WindowAnswer]
-    ) -> Answer:
-        rows = tuple(map(tuple, counts))
-        broken = constraint_violations(problem, rows)
-        if broken:
-            return self._instead(problem, f"its plan was refused: {'; '.join(broken)}")
-        kinds = {one.outcome for one in parts}
-        outcome = kinds.pop() if len(kinds) == 1 else Outcome.INCUMBENT
-        gain = plan_gain(problem, rows)
-        return Answer(
-            plan=Plan(rows, gain, max(gain, loose_bound(problem))),
-            outcome=outcome,
-            reason="; ".join(one.reason for one in parts if one.reason),
-            # By expected lives; how far it is from the best by M0 nobody asked.
-            by_own=Judged(
-                sum(one.gain for one in parts), sum(one.bound for one in parts)
-            ),
-        )
-
-    def _instead(self, problem: Problem, why: str) -> Answer:
-        """Return the published plan, and say that it is one."""
-        answer = self._published.plan(problem)
-        said = f"Looking ahead was left out: {why}."
-        return replace(answer, reason=f"{said} {answer.reason}".strip())
-
-    def _fill(
-        self,
-        problem: Problem,
-        places: Sequence[int],
-        usable: Sequence[int],
-        counts: Counts,
-    ) -> WindowAnswer:
-        """Plan for the trainers at *places*, who may use the classes *usable*."""
-        trainers = [problem.trainers[place] for place in places]
-        window = self._window(problem, trainers, usable)
-        starts = [self._start(problem, trainers, usable)]
-        left_s = max(0.0, self._until_s - self._ahead.clock())
-        answer = answer_window(window, starts, limit_s=left_s, clock=self._ahead.clock)
-        for place, holding in zip(places, answer.holdings, strict=True):
-            for k, nodes in holding.items():
-                counts[place][k] = nodes
-        return answer
-
-    def _window(
-        self, problem: Problem, trainers: Sequence[TrainerState], usable: Sequence[int]
-    ) -> Window:
-        free = {
-            k: problem.classes[k].nodes - sum(one.held[k] for one in trainers)
-            for k in usable
-        }
-        stays = {k: self._stay(k, problem) for k in usable if problem.classes[k].nodes}
-        return Window(
-            classes=stays,
-            free={k: nodes for k, nodes in free.items() if nodes},
-            trainers=tuple(self._holder(one, free) for one in trainers),
-            hit_weight=self._ahead.hit_weight,
-            change_weight=self._ahead.change_weight,
-        )
-
-    def _stay(self, k: int, problem: Problem) -> WindowClass:
-        """Return what is expected of a class, however many of it are to be had.
-
-        Who is served after others sees what they left of it: as many leave at once.
-        """
-        stay = self._foreseen.stays[k]
-        hits = stay.hits()[problem.classes[k].nodes]
-        return stay._replace(nodes=problem.classes[k].nodes, hit=hits)
-
-    def _holder(self, trainer: TrainerState, free: Mapping[int, int]) -> WindowTrainer:
-        held = {k: nodes for k, nodes in enumerate(trainer.held) if nodes}
-        return WindowTrainer(
-            curve=trainer.curve,
-            held=held,
-            up_s=trainer.up_s,
-            down_s=trainer.down_s,
-            start_s=trainer.start_s,
-            loss_s=self._ahead.losses_s.get(trainer.name, trainer.down_s),
-            new_hit_share=self._foreseen.fresh(held, free),
-        )
-
-    def _start(
-        self, problem: Problem, trainers: Sequence[TrainerState], usable: Sequence[int]
-    ) -> list[int]:
-        """Return the published counts, as if all nodes were alike until the horizon."""
-        states = tuple(
-            replace(one, held=(sum(one.held),), usable=None) for one in trainers
-        )
-        nodes = sum(problem.classes[k].nodes for k in usable)
-        alike = Problem((NodeClass("alike", nodes),), states, self._ahead.horizon_s)
-        answer = self._published.plan(alike)
-        return [sum(row) for row in answer.plan.counts]
-
-
-def _parts(problem: Problem) -> list[tuple[list[int], list[int]]] | None:
-    """Split trainers by what they may use: places, and classes; None if these overlap.
-
-    The window knows no unusable classes (M5), so each part must have its own.
-    """
-    every = frozenset(range(len(problem.classes)))
-    by: dict[frozenset[int], list[int]] = {}
-    for place, trainer in enumerate(problem.trainers):
-        usable = every if trainer.usable is None else trainer.usable
-        held = {k for k, nodes in enumerate(trainer.held) if nodes}
-        if not held <= usable:
-            return None
-        by.setdefault(usable, []).append(place)
-    used = [k for usable in by for k in usable]
-    if len(used) > len(set(used)):
-        return None
-    return [(places, sorted(usable)) for usable, places in by.items()]
-
-
-# ----------------------------------------------------------------------
 # What was learned of nodes, taken up again; where that fails it is dropped, and told.
 
 Kept = dict[str, Any]
@@ -512,9 +255,6 @@ KEPT_S = 7 * 86_400.0
 
 MOST_ENDED = 20
 """Leases that ended last are told on the page; the store has many more."""
-
-LONGEST_S = 2.0
-"""Longer than a search needs; whatever a proof would bring, others wait for ticks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -610,30 +350,20 @@ def foresee(
     )
 
 
-def foresight(
-    context: TickContext, outlook: NodeForecasts, ratings: Ratings
-) -> Foresight:
+def foresight_of(settings: PlannerSettings, outlook: NodeForecasts) -> Foresight:
     """Return what sorts nodes and plans by *outlook*.
 
     Until enough has been watched a change costs what it costs, and plans reach as far
     as published ones, so that the published plan is the best there is.
-
-    Raises:
-        SolverUnavailableError: The solver asked for is not installed.
     """
-    settings, is_learning = context.site.planner, outlook.forecast.is_learning
-    ahead = Ahead(
+    is_learning = outlook.forecast.is_learning
+    return Foresight(
+        forecast=outlook.forecast,
         horizon_s=min(settings.t_fwd_s, HORIZON_S) if is_learning else HORIZON_S,
         hit_weight=outlook.forecast.hit_weight,
         change_weight=outlook.forecast.change_weight,
-        losses_s=ratings.losses_s,
-        limit_s=min(LONGEST_S, settings.solver_limit_s),
-        clock=context.environment.clock,
         wait_s=0.0 if is_learning else WAIT_S,
     )
-    published = Planner(SolverName(settings.solver), limit_s=settings.solver_limit_s)
-    in_order = partial(InOrder, background=ratings.background)
-    return Foresight(outlook.forecast, ahead, published, in_order)
 
 
 def keep(state: sqlite3.Connection, outlook: NodeForecasts, observed: Observed) -> None:

@@ -15,11 +15,12 @@ from freetrain.broker.pool import Trainer
 from freetrain.broker.yielding import NO_CLAIMS, find_claims
 from freetrain.config.job import Nodes
 from freetrain.config.site import requirement_of
-from freetrain.planning.settings import HORIZON_S
-from freetrain.tick.lookahead import look_ahead, tried
+from freetrain.planning.registry import make_policy
+from freetrain.planning.request import Tools
+from freetrain.planning.settings import HORIZON_S, POLICIES
 from freetrain.tick.observe import margin_s
-from freetrain.tick.planners import planner_of
 from freetrain.tick.rate import Ratings, ratings_of
+from milp.planner import Planner, SolverName
 from slurm.errors import SlurmRefusedError
 from slurm.holes import HoleEnd, find_holes
 from slurm.hostlist import expand
@@ -33,13 +34,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from freetrain.broker.belief import Belief
-    from freetrain.broker.decide import HoleExplanation, Plans
+    from freetrain.broker.decide import HoleExplanation
     from freetrain.broker.delay_protection import KeptFree, PendingDemand
     from freetrain.broker.yielding import Claims
     from freetrain.config.job import TrainerJob
     from freetrain.config.site import PlannerSettings, Site
+    from freetrain.planning.request import Search
     from freetrain.tick.context import TickContext
-    from freetrain.tick.lookahead import Foresight, NodeForecasts
+    from freetrain.tick.lookahead import NodeForecasts
     from freetrain.tick.observe import Observed
     from freetrain.tick.trainers import ObservedTrainer
     from slurm.holes import Hole
@@ -328,10 +330,14 @@ def decide_on(
     context: TickContext,
     observed: Observed,
     *,
-    planner: Callable[..., Plans] = planner_of,
-    ahead: Callable[..., tuple[NodeForecasts | None, Foresight | None]] = look_ahead,
+    foresee: Callable[..., NodeForecasts] | None = None,
 ) -> Decided:
     """Return what to do about what is so.
+
+    Args:
+        context: The tick.
+        observed: What is so.
+        foresee: Makes forecasts; None for those of ``tick.lookahead``.
 
     Raises:
         SolverUnavailableError: The solver asked for is not installed.
@@ -340,6 +346,7 @@ def decide_on(
         BadConfigurationError: There is no such priority.
         StoreError: What it remembers cannot be read.
     """
+    settings, limits = context.site.planner, observed.limits
     shapes, is_ours = _shapes(context.site, observed), _ours(context, observed)
     finder = Finder(context.site, observed, is_ours, context.environment.clock)
     holes, problems = finder.holes(shapes)
@@ -363,23 +370,36 @@ def decide_on(
         absent=observed.heartbeats.never_heard,
         unheard_s=observed.heartbeats.quiet_s,
         is_plan_known=observed.is_plan_known,
+        background=ratings.background,
     )
-    settings = context.site.planner
-    plans = planner(settings, background=ratings.background)
+    policy = make_policy(
+        settings.policy, tools_for(settings, context.environment.clock)
+    )
+    outlook, decision = None, None
+    dropped: tuple[str, ...] = ()
+    if POLICIES[settings.policy].looks_ahead:
+        # Imported here: forecasts need NumPy, and most sites' ticks none of them.
+        from freetrain.tick import lookahead  # noqa: PLC0415
 
-    def by(foresight: Foresight | None) -> Decision:
-        limits, t_fwd_s = observed.limits, settings.t_fwd_s
-        return decide(look, plans, limits, t_fwd_s=t_fwd_s, foresight=foresight)
-
-    def looking_ahead() -> tuple[NodeForecasts | None, Decision]:
-        outlook, foresight = ahead(context, observed, ratings, is_ours=is_ours)
-        decision = by(foresight)
-        return None if outlook is None else outlook.settled(observed), decision
-
-    (outlook, decision), failed = tried(looking_ahead, lambda: (None, by(None)))
+        try:
+            outlook = (foresee or lookahead.foresee)(context, observed, is_ours=is_ours)
+            decision = decide(
+                look,
+                policy,
+                limits,
+                t_fwd_s=settings.t_fwd_s,
+                foresight=lookahead.foresight_of(settings, outlook),
+            )
+            outlook = outlook.settled(observed)
+            dropped = outlook.problems
+        except lookahead.FAULTS as error:
+            outlook, decision = None, None
+            why = lookahead.said_of(error)
+            dropped = (f"looking ahead failed ({why}); plans go by speed alone",)
+    if decision is None:
+        decision = decide(look, policy, limits, t_fwd_s=settings.t_fwd_s)
     unreadable = tuple(one.problem for one in observed.trainers if one.problem)
-    dropped = (failed,) * bool(failed) if outlook is None else outlook.problems
-    too_dear = _too_dear(context.site.planner, ratings, outlook)
+    too_dear = _too_dear(settings, ratings, outlook)
     return Decided(
         look=look,
         decision=decision,
@@ -388,6 +408,30 @@ def decide_on(
         problems=(*unreadable, *problems, *dropped, *too_dear, *not_tried(claims)),
         outlook=outlook,
     )
+
+
+LONGEST_SEARCH_S = 2.0
+"""Longer than a search by forecasts needs; others wait for ticks, not for a proof."""
+
+
+def tools_for(settings: PlannerSettings, clock: Callable[[], float]) -> Tools:
+    """Return what policies of ticks are made with.
+
+    Args:
+        settings: The site's.
+        clock: Seconds that only go up.
+    """
+
+    def solver() -> Planner:
+        return Planner(SolverName(settings.solver), limit_s=settings.solver_limit_s)
+
+    def search() -> Search:
+        # Imported here: it needs what only policies that look ahead need.
+        from freetrain.planning.lookahead import ProvingSearch  # noqa: PLC0415
+
+        return ProvingSearch(min(LONGEST_SEARCH_S, settings.solver_limit_s), clock)
+
+    return Tools(solver=solver, start_solver=solver, search=search)
 
 
 def requirement_for(site: Site, job: TrainerJob, observed: Observed) -> Requirement:
@@ -447,6 +491,7 @@ def _trainer(
         down_s=contender.shrink_s,
         start_s=contender.start_s,
         assignment=None if newest is None else newest.assignment,
+        loss_s=ratings.losses_s[name],
     )
 
 
@@ -476,13 +521,11 @@ def _too_dear(
 
 def _reach(settings: PlannerSettings) -> tuple[float, str]:
     """Return how far gains are counted at most, and what to do about it."""
-    if settings.policy == "freetrain":
-        return (
-            settings.t_fwd_s,
-            "set a longer t_fwd under [planner] in freetrain.toml",
-        )
-    if settings.policy == "lookahead":
+    policy = POLICIES[settings.policy]
+    if policy.looks_ahead:
         return HORIZON_S, 'policy = "freetrain" with a longer t_fwd starts it'
+    if policy.by_worth:
+        return settings.t_fwd_s, "set a longer t_fwd under [planner] in freetrain.toml"
     return math.inf, ""
 
 

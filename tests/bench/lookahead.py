@@ -8,14 +8,20 @@ from __future__ import annotations
 import random
 import time
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
-from freetrain.broker.pool import Pool, PoolNode, Trainer, problem_of
+from freetrain.broker.pool import (
+    Foresight,
+    Pool,
+    PoolNode,
+    Trainer,
+    classify_by,
+    request_of,
+)
 from freetrain.lookahead.base import Prospect
+from freetrain.planning.lookahead import Lookahead, ProvingSearch, Starts
+from freetrain.planning.published import Published
 from freetrain.planning.settings import HORIZON_S
-from freetrain.tick.lookahead import Ahead, Foresight
-from freetrain.tick.planners import InOrder
 from milp.planner import Planner
 from milp.problem import throughput
 
@@ -23,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from milp.planner import Answer
+    from freetrain.planning.request import Planned
 
 _HIT_WEIGHT, _CHANGE_WEIGHT = 0.4, 1.3
 """About what is learned on Summit."""
@@ -67,7 +73,7 @@ def lines(shared: Path) -> Iterator[str]:
         )
 
 
-def _plan(groups: int, chance: random.Random) -> tuple[int, Answer]:
+def _plan(groups: int, chance: random.Random) -> tuple[int, Planned]:
     forecast = _Groups(groups, tuple(_prospect(chance) for _ in range(groups)))
     pool = Pool(
         tuple(
@@ -76,19 +82,17 @@ def _plan(groups: int, chance: random.Random) -> tuple[int, Answer]:
         {},
     )
     trainers = [_trainer(k, chance) for k in range(_TRAINERS)]
-    ahead = Ahead(
+    foresight = Foresight(
+        forecast=forecast,
         horizon_s=HORIZON_S,
         hit_weight=_HIT_WEIGHT,
         change_weight=_CHANGE_WEIGHT,
-        losses_s={one.name: one.down_s for one in trainers},
-        limit_s=_LIMIT_S,
-        clock=time.monotonic,
     )
-    in_order = partial(InOrder, background=frozenset())
-    foresight = Foresight(forecast, ahead, Planner(), in_order)
-    classes, plans = foresight.prepare(pool, now_s=0.0)
-    answer = plans.plan(problem_of(trainers, classes, t_fwd_s=120.0))
-    return len(classes.classes), answer
+    search = ProvingSearch(_LIMIT_S, time.monotonic)
+    policy = Lookahead(Published(Planner()), Starts(Planner()), search)
+    classes, expected = classify_by(foresight, pool, now_s=0.0)
+    request = request_of(trainers, classes, t_fwd_s=120.0, forecast=expected)
+    return len(classes.classes), policy.plan(request)
 
 
 def _prospect(chance: random.Random) -> Prospect:
@@ -99,4 +103,4 @@ def _trainer(k: int, chance: random.Random) -> Trainer:
     most, bend = chance.randint(4, 64), chance.uniform(0.6, 1.0)
     worth = throughput([n**bend for n in range(most + 1)])
     cost_s = chance.uniform(1.0, 30.0)
-    return Trainer(f"t{k}", worth, "any", cost_s, cost_s, cost_s)
+    return Trainer(f"t{k}", worth, "any", cost_s, cost_s, cost_s, loss_s=cost_s)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING
 
 from freetrain.broker.belief import Belief
 from freetrain.broker.decide import Decision, Look, decide
 from freetrain.broker.limits import Limits
-from freetrain.broker.pool import Trainer
+from freetrain.broker.pool import Foresight, Trainer
 from freetrain.lookahead.base import Prospect
 from freetrain.lookahead.live import LiveForecast, PoolSnapshot
-from freetrain.tick.lookahead import Ahead, Foresight
-from freetrain.tick.planners import InOrder
+from freetrain.planning.lookahead import Lookahead, ProvingSearch, Starts
+from freetrain.planning.published import Published
 from milp.planner import Planner
 from milp.problem import throughput
 from tests.broker.broker_records import NOW_S, generation, lease
@@ -21,19 +20,12 @@ from tests.broker.broker_records import NOW_S, generation, lease
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from freetrain.broker.pool import Forecast
     from freetrain.lookahead.promises import Promise
     from slurm.holes import Hole
 
 HORIZON_S = 400.0
 STAYS = Prospect(HORIZON_S, 0.0, 1.0)
-AHEAD = Ahead(
-    horizon_s=HORIZON_S,
-    hit_weight=0.25,
-    change_weight=1.0,
-    losses_s={},
-    limit_s=60.0,
-    clock=lambda: 0.0,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +51,18 @@ class Told:
         return found
 
 
+def foresight(forecast: Forecast, **changes: float) -> Foresight:
+    """Return what plans by *forecast* to a horizon of 400 s."""
+    usual = {"horizon_s": HORIZON_S, "hit_weight": 0.25, "change_weight": 1.0}
+    return Foresight(forecast=forecast, **(usual | changes))
+
+
+def lookahead(*, limit_s: float = 60.0) -> Lookahead:
+    """Return the policy, as a tick makes it."""
+    search = ProvingSearch(limit_s, lambda: 0.0)
+    return Lookahead(Published(Planner()), Starts(Planner()), search)
+
+
 def watched(*, promised: Mapping[str, Promise] | None = None) -> LiveForecast:
     forecast = LiveForecast(HORIZON_S)
     sight = PoolSnapshot(
@@ -72,26 +76,31 @@ def decided(
     trainers: tuple[Trainer, ...],
     holes: tuple[Hole, ...],
     *leased: int,
-    forecast: LiveForecast | Told | None = None,
-    ahead: Ahead = AHEAD,
+    by: Foresight | None = None,
+    limit_s: float = 60.0,
     background: frozenset[str] = frozenset(),
 ) -> Decision:
     """Decide with leases on some nodes; by speed alone where nothing is foretold."""
-    planner, in_order = Planner(), partial(InOrder, background=background)
     look = Look(
         now_s=NOW_S,
         holes={"any": holes},
         belief=Belief(tuple(lease(k, f"n{k}") for k in leased), ()),
         trainers=trainers,
         assignments=tuple(t.assignment for t in trainers if t.assignment),
+        background=background,
     )
-    foresight = Foresight(forecast, ahead, planner, in_order) if forecast else None
-    return decide(
-        look, in_order(planner), Limits(), t_fwd_s=HORIZON_S, foresight=foresight
-    )
+    policy = lookahead(limit_s=limit_s)
+    return decide(look, policy, Limits(), t_fwd_s=HORIZON_S, foresight=by)
 
 
-def trainer(name: str, most: int, *tasks: int, cost_s: float = 5.0) -> Trainer:
+def trainer(
+    name: str,
+    most: int,
+    *tasks: int,
+    cost_s: float = 5.0,
+    loss_s: float | None = None,
+) -> Trainer:
     newest = generation(name, *tasks) if tasks else None
     worth = throughput([n**0.9 for n in range(most + 1)])
-    return Trainer(name, worth, "any", cost_s, cost_s, cost_s, newest)
+    lost_s = cost_s if loss_s is None else loss_s
+    return Trainer(name, worth, "any", cost_s, cost_s, cost_s, newest, lost_s)

@@ -21,6 +21,7 @@ from freetrain.broker.lease import (
 )
 from freetrain.broker.limits import Limits, Mode
 from freetrain.broker.yielding import NO_CLAIMS, Claims, find_claims
+from freetrain.planning.published import Published
 from milp.planner import Planner
 from slurm.records import Node
 from tests.broker.model_slurm import UID, ModelSlurm
@@ -28,6 +29,7 @@ from tests.broker.model_slurm import UID, ModelSlurm
 if TYPE_CHECKING:
     from freetrain.broker.actions import Action
     from freetrain.broker.pool import Trainer
+    from freetrain.planning.request import Policy
     from slurm.records import JobRecord
 
 SHAPE = "any"
@@ -65,7 +67,7 @@ class ModelBroker:
     intents: dict[str, Intent] = field(default_factory=dict)
     leases: dict[LeaseKey, Lease] = field(default_factory=dict)
     assignments: dict[str, Assignment] = field(default_factory=dict)
-    planner: Planner = field(default_factory=Planner)
+    policy: Policy = field(default_factory=lambda: Published(Planner()))
     steps_left: int | None = None
     answer: Answer = Answer.GOOD
     submitted: int = 0
@@ -87,7 +89,7 @@ class ModelBroker:
         look = self.look(sees_jobs=sees_jobs)
         self.leases = {lease.key: lease for lease in look.belief.leases}
         self.intents = {intent.uuid: intent for intent in look.belief.intents}
-        decision = decide(look, self.planner, self.limits, t_fwd_s=1_000.0)
+        decision = decide(look, self.policy, self.limits, t_fwd_s=1_000.0)
         for action in decision.actions:
             self._do(action)
         return decision

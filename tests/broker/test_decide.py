@@ -21,6 +21,7 @@ from freetrain.broker.decide import (
 from freetrain.broker.limits import Limits, Pace
 from freetrain.broker.pool import Refusal, Trainer
 from freetrain.broker.reconcile import Brake
+from freetrain.planning.published import Published
 from milp.planner import Planner
 from milp.problem import throughput
 from slurm.records import NodeState
@@ -54,7 +55,7 @@ def look(holes: tuple[Hole, ...], *trainers: Trainer, **changes: object) -> Look
 
 
 def decided(seen: Look, limits: Limits | None = None) -> Decision:
-    return decide(seen, Planner(), limits or Limits(), t_fwd_s=1_000.0)
+    return decide(seen, Published(Planner()), limits or Limits(), t_fwd_s=1_000.0)
 
 
 def reasons(seen: Look, decision: Decision) -> list[TrainerReason]:

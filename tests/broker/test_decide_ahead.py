@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,16 +10,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from freetrain.broker.belief import Belief
-from freetrain.broker.decide import Look, decide
+from freetrain.broker.decide import Decision, Look, decide
 from freetrain.broker.limits import Limits
-from freetrain.broker.pool import Refusal
+from freetrain.broker.pool import Refusal, request_of
 from freetrain.lookahead.base import Prospect
 from freetrain.lookahead.promises import Promise
-from freetrain.tick.lookahead import Foresight
-from freetrain.tick.planners import InOrder
-from milp.planner import Outcome, Planner
+from freetrain.planning.request import counts_of, problem_of
+from milp.planner import Outcome
+from milp.verify import plan_gain
 from tests.broker.broker_records import NOW_S, hole, key
-from tests.broker.foretold import AHEAD, HORIZON_S, Told, decided, trainer, watched
+from tests.broker.foretold import (
+    HORIZON_S,
+    Told,
+    decided,
+    foresight,
+    lookahead,
+    trainer,
+    watched,
+)
 
 if TYPE_CHECKING:
     from freetrain.broker.pool import Trainer
@@ -34,7 +41,7 @@ def test_nodes_that_leave_together_go_to_one_trainer() -> None:
     holes = tuple(hole(f"n{k}") for k in range(8))
     two = (trainer("a", 4), trainer("b", 4))
 
-    ahead = decided(two, holes, *range(8), forecast=odd)
+    ahead = decided(two, holes, *range(8), by=foresight(odd))
     published = decided(two, holes, *range(8))
 
     together = {frozenset(one.leases) for one in ahead.wanted.trainers}
@@ -45,14 +52,11 @@ def test_nodes_that_leave_together_go_to_one_trainer() -> None:
 def test_the_rest_of_its_own_group_costs_a_trainer_no_second_hit() -> None:
     names = [f"n{k}" for k in range(8)]
     rack = Told(dict.fromkeys(names, "rack"), {"rack": Prospect(350.0, 0.4, 0.9)})
-    dear = replace(AHEAD, losses_s={"a": 1_800.0}, hit_weight=0.37, wait_s=30.0)
-
     plan = decided(
-        (trainer("a", 8, 0, 1, 2, 3),),
+        (trainer("a", 8, 0, 1, 2, 3, loss_s=1_800.0),),
         tuple(map(hole, names)),
         *range(4),
-        forecast=rack,
-        ahead=dear,
+        by=foresight(rack, hit_weight=0.37, wait_s=30.0),
     )
 
     assert plan.wanted.trainers[0].planned_nodes == 8
@@ -63,8 +67,10 @@ def test_a_wide_trainer_to_whom_a_change_is_dear_leaves_a_node_promised_away() -
     holes = (*(hole(f"n{k}") for k in range(4)), hole("n4", NOW_S + 80.0))
     wide = (trainer("a", 5, 0, 1, 2, 3, cost_s=15.0),)
 
-    ahead = decided(wide, holes, *range(5), forecast=watched(promised=promise))
-    lasting = decided(wide, (*holes[:4], hole("n4")), *range(5), forecast=watched())
+    ahead = decided(wide, holes, *range(5), by=foresight(watched(promised=promise)))
+    lasting = decided(
+        wide, (*holes[:4], hole("n4")), *range(5), by=foresight(watched())
+    )
 
     assert ahead.wanted.trainers[0].planned_nodes == 4
     assert lasting.wanted.trainers[0].planned_nodes == 5
@@ -75,12 +81,12 @@ def test_the_background_gets_what_the_others_leave() -> None:
     two = (trainer("late", 4), trainer("a", 3))
 
     plan = decided(
-        two, holes, *range(4), forecast=watched(), background=frozenset({"late"})
+        two, holes, *range(4), by=foresight(watched()), background=frozenset({"late"})
     )
 
     assert [one.planned_nodes for one in plan.wanted.trainers] == [1, 3]
-    assert plan.answer.by_own is not None
-    assert plan.answer.gap == pytest.approx(0.0, abs=1e-5)
+    assert plan.planned.is_by_m0 is False
+    assert plan.planned.gap == pytest.approx(0.0, abs=1e-5)
 
 
 def test_trainers_of_other_kinds_of_node_are_planned_each_with_its_own() -> None:
@@ -92,20 +98,23 @@ def test_trainers_of_other_kinds_of_node_are_planned_each_with_its_own() -> None
         trainers=(trainer("a", 4), gpu),
         assignments=(),
     )
-    foresight = Foresight(
-        watched(), AHEAD, Planner(), partial(InOrder, background=frozenset())
+    found = decide(
+        look,
+        lookahead(),
+        Limits(),
+        t_fwd_s=HORIZON_S,
+        foresight=foresight(watched()),
     )
 
-    found = decide(look, Planner(), Limits(), t_fwd_s=HORIZON_S, foresight=foresight)
-
     assert [one.planned_nodes for one in found.wanted.trainers] == [2, 2]
-    assert "left out" not in found.answer.reason
+    assert "left out" not in found.planned.reason
     # Two windows: two trainers that start, in 5 s, on two nodes each.
     worth = 2.0 * 2.0**0.9 * (HORIZON_S - 5.0)
-    assert found.answer.judged[:2] == pytest.approx((worth, worth), rel=1e-5)
-    assert not found.answer.is_by_m0
-    assert found.answer.outcome is Outcome.PROVEN
-    assert found.answer.gap == pytest.approx(0.0, abs=1e-5)
+    assert found.planned.judged is not None
+    assert found.planned.judged[:2] == pytest.approx((worth, worth), rel=1e-5)
+    assert not found.planned.is_by_m0
+    assert found.planned.outcome is Outcome.PROVEN
+    assert found.planned.gap == pytest.approx(0.0, abs=1e-5)
 
 
 def test_where_kinds_of_node_overlap_the_published_plan_is_told_to_stand_in() -> None:
@@ -118,33 +127,33 @@ def test_where_kinds_of_node_overlap_the_published_plan_is_told_to_stand_in() ->
         trainers=(trainer("a", 4), some),
         assignments=(),
     )
-    foresight = Foresight(
-        watched(), AHEAD, Planner(), partial(InOrder, background=frozenset())
+    found = decide(
+        look,
+        lookahead(),
+        Limits(),
+        t_fwd_s=HORIZON_S,
+        foresight=foresight(watched()),
     )
 
-    found = decide(look, Planner(), Limits(), t_fwd_s=HORIZON_S, foresight=foresight)
-
-    assert "share some kinds of node" in found.answer.reason
-    assert found.answer.by_own is None
-    assert found.answer.gap == 0.0
+    assert "share some kinds of node" in found.planned.reason
+    assert found.planned.is_by_m0
+    assert found.planned.gap == 0.0
     assert sum(one.planned_nodes for one in found.wanted.trainers) == 3
 
 
 def test_a_plan_without_time_is_a_plan_all_the_same() -> None:
-    late = replace(AHEAD, limit_s=0.0)
     holes = tuple(hole(f"n{k}") for k in range(8))
     two = (trainer("a", 4, 0, 1), trainer("b", 4))
 
-    plan = decided(two, holes, *range(8), forecast=watched(), ahead=late)
+    plan = decided(two, holes, *range(8), by=foresight(watched()), limit_s=0.0)
 
-    assert plan.answer.outcome in Outcome
-    assert plan.answer.by_own is not None
-    assert 0.0 < plan.answer.gap < 1.0
+    assert plan.planned.outcome in Outcome
+    assert plan.planned.is_by_m0 is False
+    assert 0.0 < plan.planned.gap < 1.0
     assert plan.wanted.trainers[0].planned_nodes >= 2
 
 
 def test_a_node_with_a_lease_is_worth_more_than_one_that_waits_for_it() -> None:
-    waiting = replace(AHEAD, wait_s=30.0)
     lives_s = (365.0, 365.0, 345.0, 345.0)
     told = Told(
         prospects={
@@ -154,8 +163,8 @@ def test_a_node_with_a_lease_is_worth_more_than_one_that_waits_for_it() -> None:
     holes = tuple(hole(f"n{k}") for k in range(4))
     one = (trainer("a", 2),)
 
-    held = decided(one, holes, 2, 3, forecast=told, ahead=waiting)
-    best = decided(one, holes, 2, 3, forecast=told)
+    held = decided(one, holes, 2, 3, by=foresight(told, wait_s=30.0))
+    best = decided(one, holes, 2, 3, by=foresight(told))
 
     assert held.wanted.trainers[0].leases == {key(2), key(3)}
     assert not best.wanted.trainers[0].leases
@@ -174,11 +183,12 @@ def test_beyond_the_cap_on_leases_whole_groups_that_last_are_kept() -> None:
         trainers=(trainer("a", 4),),
         assignments=(),
     )
-    in_order = partial(InOrder, background=frozenset())
-    foresight = Foresight(told, AHEAD, Planner(), in_order)
-
     found = decide(
-        look, Planner(), Limits(most_leases=2), t_fwd_s=400.0, foresight=foresight
+        look,
+        lookahead(),
+        Limits(most_leases=2),
+        t_fwd_s=400.0,
+        foresight=foresight(told),
     )
 
     assert {node.name for node in found.classes.pool.nodes} == {"n1", "n3"}
@@ -199,19 +209,24 @@ def worlds(draw: st.DrawFn) -> tuple[tuple[Trainer, ...], tuple[Hole, ...]]:
     return tuple(trainers), tuple(hole(f"n{k}") for k in range(nodes))
 
 
+def gained(trainers: tuple[Trainer, ...], found: Decision) -> float:
+    """Return what a plan gains by the published objective."""
+    request = request_of(trainers, found.classes, t_fwd_s=HORIZON_S)
+    counts = counts_of(found.planned.holdings, request)
+    return plan_gain(problem_of(request), counts)
+
+
 @settings(deadline=None)
 @given(worlds())
 def test_with_nothing_learned_a_plan_is_no_worse_than_the_published_one(
     world: tuple[tuple[Trainer, ...], tuple[Hole, ...]],
 ) -> None:
     trainers, holes = world
-    fearful = replace(AHEAD, losses_s=dict.fromkeys("abc", 3_000.0))
+    fearful = tuple(replace(one, loss_s=3_000.0) for one in trainers)
 
-    ahead = decided(
-        trainers, holes, *range(len(holes)), forecast=watched(), ahead=fearful
-    )
+    ahead = decided(fearful, holes, *range(len(holes)), by=foresight(watched()))
     published = decided(trainers, holes, *range(len(holes)))
 
-    best = published.answer.plan.gain
-    assert ahead.answer.plan.gain >= best - 1e-9 * (1.0 + abs(best))
-    assert "left out" not in ahead.answer.reason
+    best = gained(trainers, published)
+    assert gained(trainers, ahead) >= best - 1e-9 * (1.0 + abs(best))
+    assert "left out" not in ahead.planned.reason

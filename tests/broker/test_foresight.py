@@ -14,7 +14,7 @@ from freetrain.lookahead.base import Prospect
 from milp.problem import throughput
 from milp.window import Window, WindowClass, WindowTrainer, gain
 from tests.broker.broker_records import NOW_S, lease
-from tests.broker.foretold import HORIZON_S, Told
+from tests.broker.foretold import Told, foresight
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,13 +45,18 @@ def _gains(
     return [gain(window, 0, keep), gain(window, 0, grow)]
 
 
+def stays_of(told: Told, idle: Pool) -> list[WindowClass]:
+    _, forecast = classify_by(foresight(told), idle, now_s=NOW_S)
+    return list(forecast.stays.values())
+
+
 def test_nodes_of_a_group_are_a_class_and_those_that_leave_alone_are_another() -> None:
     told = Told(groups={"n1": "rack", "n3": "rack"})
 
-    found = classify_by(told, pool(*[math.inf] * 5), now_s=NOW_S, horizon_s=HORIZON_S)
+    classes, _ = classify_by(foresight(told), pool(*[math.inf] * 5), now_s=NOW_S)
 
     by_class: dict[int, set[str]] = {}
-    for name, k in found.classes.index.items():
+    for name, k in classes.index.items():
         by_class.setdefault(k, set()).add(name)
     assert sorted(map(sorted, by_class.values())) == [["n0", "n2", "n4"], ["n1", "n3"]]
 
@@ -62,8 +67,8 @@ def test_hits_on_nodes_that_leave_alone_add_up_and_those_of_a_group_do_not() -> 
     rack = Told(dict.fromkeys(("n0", "n1", "n2", "n3"), "rack"), {"rack": moody})
     idle = pool(*[math.inf] * 4)
 
-    (apart,) = classify_by(alone, idle, now_s=NOW_S, horizon_s=HORIZON_S).stays
-    (one,) = classify_by(rack, idle, now_s=NOW_S, horizon_s=HORIZON_S).stays
+    (apart,) = stays_of(alone, idle)
+    (one,) = stays_of(rack, idle)
 
     assert apart.hits() == pytest.approx([0.0, 0.2, 0.4, 0.6, 0.8], abs=1e-4)
     assert one.hits() == pytest.approx([0.0, 0.2, 0.2, 0.2, 0.2])
@@ -82,9 +87,7 @@ def test_hits_on_the_part_of_a_group_that_is_in_the_pool_are_those_of_the_whole_
         {"rack": size},
     )
 
-    (stay,) = classify_by(
-        told, pool(*[math.inf] * here), now_s=NOW_S, horizon_s=HORIZON_S
-    ).stays
+    (stay,) = stays_of(told, pool(*[math.inf] * here))
 
     whole = WindowClass(size, 300.0, hit, share)
     assert stay.hits() == pytest.approx(whole.hits()[: here + 1])
@@ -110,21 +113,19 @@ def test_growing_to_the_rest_of_its_own_group_is_worth_what_it_is_in_a_replay(
         {"rack": size},
     )
     leased = {f"n{k}": lease(k, f"n{k}") for k in range(own + free)}
-    found = classify_by(
-        told,
+    classes, forecast = classify_by(
+        foresight(told, wait_s=1e-9),
         pool(*[math.inf] * here, leased=leased),
         now_s=NOW_S,
-        horizon_s=HORIZON_S,
-        wait_s=1e-9,
     )
-    first, last = found.classes.index["n0"], found.classes.index[f"n{here - 1}"]
+    first, last = classes.index["n0"], classes.index[f"n{here - 1}"]
     whole = WindowClass(size, 300.0, hit, share)
 
     split = _gains(
-        dict(enumerate(found.stays)),
+        forecast.stays,
         {first: own},
         {first: own + free, last: waiting},
-        fresh=found.fresh({first: own}, {first: free, last: waiting}),
+        fresh=forecast.fresh({first: own}, {first: free, last: waiting}),
     )
     replayed = _gains({0: whole}, {0: own}, {0: here}, fresh={})
 
@@ -147,28 +148,26 @@ def test_hits_count_as_they_are_where_no_group_is_split(
         if group in groups_leased
     }
 
-    found = classify_by(
-        told,
+    _, forecast = classify_by(
+        foresight(told, wait_s=wait_s),
         pool(*[math.inf] * len(groups), leased=leased),
         now_s=NOW_S,
-        horizon_s=HORIZON_S,
-        wait_s=wait_s,
     )
 
-    free = {k: stay.nodes for k, stay in enumerate(found.stays)}
-    assert found.fresh({}, free) == {}
+    free = {k: stay.nodes for k, stay in forecast.stays.items()}
+    assert forecast.fresh({}, free) == {}
 
 
 def test_another_trainers_part_of_a_group_eases_nothing() -> None:
     told = Told(dict.fromkeys(("n0", "n1", "n2"), "rack"))
     idle = pool(*[math.inf] * 3, leased={"n0": lease(0, "n0")})
 
-    found = classify_by(told, idle, now_s=NOW_S, horizon_s=HORIZON_S, wait_s=30.0)
+    classes, forecast = classify_by(foresight(told, wait_s=30.0), idle, now_s=NOW_S)
 
-    waits = found.classes.index["n1"]
-    assert found.fresh({}, {waits: 2}) == {}
-    assert found.fresh({found.classes.index["n0"]: 1}, {waits: 2}) == {waits: 0.0}
-    assert found.fresh({found.classes.index["n0"]: 1}, {}) == {}
+    waits = classes.index["n1"]
+    assert forecast.fresh({}, {waits: 2}) == {}
+    assert forecast.fresh({classes.index["n0"]: 1}, {waits: 2}) == {waits: 0.0}
+    assert forecast.fresh({classes.index["n0"]: 1}, {}) == {}
 
 
 def test_each_of_nodes_that_are_alone_in_the_pool_is_hit_as_one_of_its_own_group() -> (
@@ -180,22 +179,20 @@ def test_each_of_nodes_that_are_alone_in_the_pool_is_hit_as_one_of_its_own_group
         {f"rack {k}": 8 for k in range(3)},
     )
 
-    (stay,) = classify_by(
-        told, pool(*[math.inf] * 3), now_s=NOW_S, horizon_s=HORIZON_S
-    ).stays
+    (stay,) = stays_of(told, pool(*[math.inf] * 3))
 
     one = WindowClass(8, 300.0, 0.4, 0.125).hits()[1]
     assert stay.hits() == pytest.approx([0.0, one, 2 * one, 3 * one], abs=1e-4)
 
 
 def test_a_known_end_before_the_horizon_ends_the_life_of_a_class_of_its_own() -> None:
-    found = classify_by(
-        Told(), pool(100.0, 110.0, 9_000.0), now_s=NOW_S, horizon_s=HORIZON_S
+    classes, forecast = classify_by(
+        foresight(Told()), pool(100.0, 110.0, 9_000.0), now_s=NOW_S
     )
 
-    stays = {found.classes.index[f"n{k}"]: k for k in range(3)}
+    stays = {classes.index[f"n{k}"]: k for k in range(3)}
     assert len(stays) == 2
-    soon = found.stays[found.classes.index["n0"]]
+    soon = forecast.stays[classes.index["n0"]]
     assert (soon.nodes, soon.life_s) == (2, 60.0)
     assert soon.hits() == [0.0, 1.0, 1.0], "lost at once"
 
@@ -203,8 +200,10 @@ def test_a_known_end_before_the_horizon_ends_the_life_of_a_class_of_its_own() ->
 def test_nothing_counts_that_comes_after_plans_reach() -> None:
     told = Told(prospects={"n1": Prospect(370.0, 0.9, 1.0), "n2": Prospect(80.0, 1, 1)})
     nodes = pool(9_000.0, 9_000.0, 9_000.0)
-    found = classify_by(told, nodes, now_s=NOW_S, horizon_s=120.0)
+    classes, forecast = classify_by(
+        foresight(told, horizon_s=120.0), nodes, now_s=NOW_S
+    )
 
-    stays = [found.stays[found.classes.index[f"n{k}"]] for k in range(3)]
+    stays = [forecast.stays[classes.index[f"n{k}"]] for k in range(3)]
     assert [stay.life_s for stay in stays] == [120.0, 120.0, 80.0]
     assert [stay.hit for stay in stays] == [0.0, 0.0, 1.0]

@@ -9,7 +9,6 @@ from typing import get_args
 import pytest
 
 from freetrain.cli.options import POLICY_NAMES, MethodName
-from freetrain.replay.policies.registry import POLICIES
 from logs.schedule import Method
 from tests.cli.worlds import JOBS, run, written
 from tests.replay.reference_keys import REFERENCE_KEYS
@@ -213,7 +212,6 @@ def test_somebody_who_watches_sees_progress_and_a_pipe_does_not(
 
 
 def test_names_that_options_offer_are_those_that_exist() -> None:
-    assert set(POLICY_NAMES) == set(POLICIES)
     assert set(get_args(MethodName)) == set(Method)
 
 

@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING
 
 from freetrain.lookahead.base import LEAST_WATCHED_S, Prospect
 from freetrain.lookahead.learned import LearnedForecaster
+from freetrain.planning.lookahead import Lookahead, QuickSearch, Starts
+from freetrain.planning.published import Published
 from freetrain.priority.registry import priority_named
 from freetrain.replay.engine import Engine, PublishedAccountant
-from freetrain.replay.policies.base import GivenSpeeds
 from freetrain.replay.policies.lookahead import LookaheadPolicy, Weights
-from freetrain.replay.policies.planned import (
-    FreeTrainPolicy,
-    MeasuredPlanner,
-    SolverUse,
-    SteadyWorth,
-)
+from freetrain.replay.policies.planned import PlannedPolicy
+from freetrain.replay.policies.ratings import RatedOnce
+from freetrain.replay.policies.speeds import GivenSpeeds
 from freetrain.replay.result import Tally
 from freetrain.replay.run import run_replay
 from freetrain.replay.settings import Accounting, ReplaySettings
@@ -75,6 +73,12 @@ class Everlasting(LearnedForecaster):
         return Prospect(Weights().horizon_s, 0.0, 1.0)
 
 
+def lookahead() -> Lookahead:
+    """Return the policy, as replays make it."""
+    starts = Starts(Planner(verifies=False))
+    return Lookahead(Published(Planner()), starts, QuickSearch(), verifies=False)
+
+
 def play_part(part: Part) -> float:
     """Return the samples, in thousand millions."""
     tally = Tally()
@@ -87,18 +91,17 @@ def play_part(part: Part) -> float:
         )
         for one in builtin_trainers(part.jobs)
     ]
-    worth = SteadyWorth(
+    worth = RatedOnce(
         priority_named(part.priority or OURS[part.jobs]), GivenSpeeds(), t_fwd_s=120.0
     )
     learned = LearnedForecaster if part.knows_lives else Everlasting
     forecaster = learned(
         part.weights.horizon_s, knows_pairs=part.knows_pairs, learns_s=LEAST_WATCHED_S
     )
-    planner = MeasuredPlanner(Planner(verifies=False), SolverUse(), time.perf_counter)
     Engine(
         pool_from(part.day),
         trainers,
-        policy=LookaheadPolicy(forecaster, planner, worth, part.weights),
+        policy=LookaheadPolicy(forecaster, lookahead(), worth, part.weights),
         accountant=PublishedAccountant(tally, notices_at_once=part.at_once),
         settings=ReplaySettings(parallel=part.parallel, record_steps=False),
     ).run()
@@ -186,18 +189,16 @@ def speed(day: float, _mapped: Callable[..., object]) -> Iterator[str]:
 
 def _events_s(day: float, parallel: int, *, ours: bool = True) -> list[float]:
     """Return the processor time of each event of the pool, with what lies before."""
-    published = Planner(verifies=not ours)
-    planner = MeasuredPlanner(published, SolverUse(), time.perf_counter, is_start=ours)
-    worth = SteadyWorth(priority_named("throughput"), GivenSpeeds(), t_fwd_s=120.0)
+    worth = RatedOnce(priority_named("throughput"), GivenSpeeds(), t_fwd_s=120.0)
     forecaster = LearnedForecaster(
         Weights().horizon_s, checks=False, learns_s=LEAST_WATCHED_S
     )
     engine = Engine(
         pool_from(day, SPEED_DAYS),
         builtin_trainers("hps"),
-        policy=LookaheadPolicy(forecaster, planner, worth, Weights())
+        policy=LookaheadPolicy(forecaster, lookahead(), worth, Weights())
         if ours
-        else FreeTrainPolicy(planner, worth, t_fwd_s=120.0),
+        else PlannedPolicy("freetrain", Published(Planner()), worth, t_fwd_s=120.0),
         accountant=PublishedAccountant(Tally(), notices_at_once=True),
         settings=ReplaySettings(parallel=parallel, record_steps=False),
     )

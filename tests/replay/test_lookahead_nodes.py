@@ -5,11 +5,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from freetrain.lookahead.base import Prospect
+from freetrain.planning.request import PlanTrainer
 from freetrain.replay.policies.base import Change, View
 from freetrain.replay.policies.lookahead import changes_to_holdings
 from freetrain.replay.result import Run
 from milp.problem import custom
-from milp.window import Window, WindowClass, WindowTrainer
 from tests.replay.worlds import trainer
 
 CLOSE = {frozenset({0, 2}): 0.9, frozenset({1, 3}): 0.8}
@@ -54,16 +54,17 @@ def changes(
         for place, own in enumerate(held)
     ]
     nodes = len(free) + sum(map(len, held))
-    window = Window(
-        classes={0: WindowClass(nodes, 100.0, 0.0, 1.0)},
-        free={0: len(free)} if free else {},
-        trainers=tuple(
-            WindowTrainer(curve, {0: len(own)} if own else {}, 0.0, 0.0, 0.0, 0.0)
-            for own in held
-        ),
-        hit_weight=1.0,
-        change_weight=1.0,
-    )
+    trainers = [
+        PlanTrainer(
+            name=str(place),
+            curve=curve,
+            held={0: len(own)} if own else {},
+            up_s=0.0,
+            down_s=0.0,
+            start_s=0.0,
+        )
+        for place, own in enumerate(held)
+    ]
     view = View(
         now_s=0.0,
         trainers=runs,
@@ -74,7 +75,7 @@ def changes(
         left=(),
     )
     holdings = [{0: n} if n else {} for n in new]
-    return list(changes_to_holdings(holdings, window, view, Pairs()))
+    return list(changes_to_holdings(holdings, trainers, view, Pairs()))
 
 
 def test_of_a_cluster_those_closest_to_each_other_are_taken() -> None:

@@ -7,11 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from freetrain.lookahead.learned import LearnedForecaster
+from freetrain.planning.lookahead import Lookahead, QuickSearch, Starts
+from freetrain.planning.published import Published
 from freetrain.priority.speed import Throughput
 from freetrain.replay.engine import Engine, PublishedAccountant
-from freetrain.replay.policies.base import Change, GivenSpeeds, View
+from freetrain.replay.policies.base import Change, View
 from freetrain.replay.policies.lookahead import LookaheadPolicy, Weights
-from freetrain.replay.policies.planned import MeasuredPlanner, SolverUse, SteadyWorth
+from freetrain.replay.policies.ratings import RatedOnce
+from freetrain.replay.policies.speeds import GivenSpeeds
 from freetrain.replay.result import Gaps, Step, Tally
 from freetrain.replay.run import run_replay
 from freetrain.replay.settings import Accounting, ReplaySettings
@@ -47,12 +50,13 @@ class Recorded:
         learns_s: float = 0.0,
         gaps: Gaps | None = None,
     ) -> None:
-        planner = MeasuredPlanner(Planner(), SolverUse(), no_clock)
-        worth = SteadyWorth(Throughput(), GivenSpeeds(), t_fwd_s=120.0)
-        forecaster = LearnedForecaster(Weights().horizon_s, learns_s=learns_s)
-        self._policy = LookaheadPolicy(
-            forecaster, planner, worth, Weights(), windows=windows, gaps=gaps
+        search = QuickSearch(None if gaps is None else gaps.keep, windows)
+        policy = Lookahead(
+            Published(Planner()), Starts(Planner()), search, verifies=False
         )
+        curves = RatedOnce(Throughput(), GivenSpeeds(), t_fwd_s=120.0)
+        forecaster = LearnedForecaster(Weights().horizon_s, learns_s=learns_s)
+        self._policy = LookaheadPolicy(forecaster, policy, curves, Weights())
         self.decided: list[tuple[float, tuple[Change, ...]]] = []
 
     def decide(self, view: View) -> Sequence[Change]:

@@ -14,8 +14,9 @@ from freetrain.priority.base import (
     Rating,
     Target,
 )
-from freetrain.replay.policies.base import GivenSpeeds, View, contender_of
-from freetrain.replay.policies.planned import RatedWorth, SteadyWorth
+from freetrain.replay.policies.base import View
+from freetrain.replay.policies.ratings import RatedAtEveryEvent, RatedOnce, contender_of
+from freetrain.replay.policies.speeds import GivenSpeeds
 from freetrain.replay.result import Run, usable_rates
 from freetrain.replay.trainers import QualityTruth, Scaling
 from milp.problem import Curve, throughput
@@ -85,7 +86,7 @@ def test_a_contender_has_speeds_up_to_its_largest_size() -> None:
 
 def test_what_is_rated_by_the_trainer_alone_is_rated_once() -> None:
     priority = Counting(Basis.TRAINER)
-    worth = SteadyWorth(priority, GivenSpeeds(), t_fwd_s=120.0)
+    worth = RatedOnce(priority, GivenSpeeds(), t_fwd_s=120.0)
     shared = linear()
     alike, heavy = run(1, scaling=shared), run(2, scaling=shared, weight=2.0)
 
@@ -100,7 +101,7 @@ def test_what_is_rated_by_the_trainer_alone_is_rated_once() -> None:
 
 def test_what_changes_with_the_moment_is_rated_at_every_look_all_together() -> None:
     priority = Counting(Basis.MOMENT)
-    worth = RatedWorth(priority, GivenSpeeds(), None, t_fwd_s=120.0)
+    worth = RatedAtEveryEvent(priority, GivenSpeeds(), None, t_fwd_s=120.0)
     team = [run(1), run(2)]
 
     first = worth.curves(view(team))

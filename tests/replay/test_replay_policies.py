@@ -1,20 +1,15 @@
 from collections.abc import Mapping, Sequence
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from freetrain.errors import UsageError
-from freetrain.planning.equal import equal_counts
+from freetrain.planning.published import Published
 from freetrain.priority.registry import priority_named
 from freetrain.replay.engine import BrokenPolicyError, Engine, RealAccountant
-from freetrain.replay.policies.base import Change, GivenSpeeds, View
-from freetrain.replay.policies.planned import (
-    FreeTrainPolicy,
-    MeasuredPlanner,
-    SolverUse,
-    SteadyWorth,
-)
+from freetrain.replay.policies.base import Change, View
+from freetrain.replay.policies.planned import MeasuredSolver, PlannedPolicy, SolverUse
+from freetrain.replay.policies.ratings import RatedOnce
+from freetrain.replay.policies.speeds import GivenSpeeds
 from freetrain.replay.result import Run, Tally
 from freetrain.replay.settings import Accounting, ReplaySettings
 from freetrain.replay.timeline import PoolTimeline
@@ -100,35 +95,6 @@ def test_a_policy_sees_the_pool_after_losses_and_arrivals() -> None:
         ([1], [{0, 2}, set()]),
         ([3], [{0}, set()]),
     ]
-
-
-def test_an_equal_share_gives_the_remainder_to_the_first() -> None:
-    sizes = [range(1, 65)] * 4
-
-    assert equal_counts(sizes, 11) == [3, 3, 3, 2]
-    assert equal_counts(sizes, 2) == [1, 1, 0, 0]
-    assert equal_counts(sizes, 300) == [64, 64, 64, 64]
-
-
-def test_an_equal_share_keeps_to_sizes_that_trainers_can_run_on() -> None:
-    powers = (1, 2, 4, 8)
-
-    # Level 3: 2 + 2 + 3 nodes; of the 4 that remain, 2 lift the first to 4, and
-    # then 2 lift the second; none is left for the third.
-    assert equal_counts([powers, powers, range(1, 9)], 11) == [4, 4, 3]
-    # Nobody runs on less than 4, so one trainer gets 4 and the other waits.
-    assert equal_counts([(4, 8), (4, 8)], 7) == [4, 0]
-
-
-@given(st.integers(1, 50), st.integers(1, 300), st.integers(1, 70))
-def test_an_equal_share_of_plain_trainers_is_a_division(
-    trainers: int, pool: int, most: int
-) -> None:
-    share, more = divmod(pool, trainers)
-
-    counts = equal_counts([range(1, most + 1)] * trainers, pool)
-
-    assert counts == [min(most, share + (k < more)) for k in range(trainers)]
 
 
 def test_nodes_go_highest_number_first_and_come_back_lowest_first() -> None:
@@ -258,9 +224,10 @@ def test_a_solver_without_an_answer_keeps_what_runs_and_is_counted() -> None:
     use = SolverUse()
     held = Run(0, trainer(), [], 0.0, held={1, 2})
     waits = Run(1, trainer("w"), [], 0.0)
-    policy = FreeTrainPolicy(
-        MeasuredPlanner(GivesUp(), use, no_clock),
-        SteadyWorth(priority_named("throughput"), GivenSpeeds(), t_fwd_s=120.0),
+    policy = PlannedPolicy(
+        "freetrain",
+        Published(MeasuredSolver(GivesUp(), use, no_clock)),
+        RatedOnce(priority_named("throughput"), GivenSpeeds(), t_fwd_s=120.0),
         t_fwd_s=120.0,
     )
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from freetrain.replay.engine import Engine, PublishedAccountant, RealAccountant
 from freetrain.replay.policies.base import Change, Policy, View
 from freetrain.replay.policies.planned import SolverUse
-from freetrain.replay.policies.registry import POLICIES
+from freetrain.replay.policies.registry import policy_for
 from freetrain.replay.result import Tally
 from freetrain.replay.run import run_replay
 from freetrain.replay.settings import Accounting, ReplaySettings
@@ -56,7 +56,7 @@ class Watching:
 def test_no_node_is_held_twice_and_only_idle_nodes_are_held(
     pool: Pool, team: tuple[TrainerSpec, ...], choice: ReplaySettings
 ) -> None:
-    policy = POLICIES[choice.policy](choice, no_clock, SolverUse())
+    policy = policy_for(choice, no_clock, SolverUse())
     real = choice.accounting is Accounting.REAL
     at_once = choice.accounting is Accounting.PUBLISHED_C
     Engine(

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from freetrain.replay.policies.base import GivenSpeeds
-from freetrain.replay.policies.planned import LearnedSpeeds, _is_same
+from freetrain.replay.policies.speeds import GivenSpeeds, LearnedSpeeds, _is_same
 from freetrain.replay.timeline import PoolTimeline
 from freetrain.replay.trainers import Scaling, builtin_trainers
 from freetrain.scaling import Profiling, estimate
@@ -27,8 +26,8 @@ from tests.scaling.summit import START_S, Case, play
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from freetrain.replay.policies.base import Speeds, TrainerView, View
-    from freetrain.replay.policies.planned import _Course
+    from freetrain.replay.policies.base import TrainerView, View
+    from freetrain.replay.policies.speeds import Speeds, _Course
     from freetrain.replay.trainers import TrainerSpec
     from freetrain.scaling import Prior
 

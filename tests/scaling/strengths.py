@@ -14,8 +14,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING
 
-from freetrain.replay.policies.base import GivenSpeeds
-from freetrain.replay.policies.planned import LearnedSpeeds
+from freetrain.replay.policies.speeds import GivenSpeeds, LearnedSpeeds
 from freetrain.replay.timeline import PoolTimeline
 from freetrain.replay.trainers import builtin_trainers
 from freetrain.scaling import Profiling

@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from freetrain.replay.engine import Engine, PublishedAccountant, RealAccountant
-from freetrain.replay.policies.base import GivenSpeeds, changes_to
-from freetrain.replay.policies.planned import (
+from freetrain.replay.policies.base import changes_to
+from freetrain.replay.policies.speeds import (
+    GivenSpeeds,
     LearnedSpeeds,
-    MeasuredPlanner,
-    SolverUse,
     WatchedPolicy,
 )
 from freetrain.replay.result import Tally
@@ -38,7 +36,8 @@ from tests.scaling.mixed import MIXED, AssumedSpeeds
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from freetrain.replay.policies.base import Change, Speeds, TrainerView, View
+    from freetrain.replay.policies.base import Change, TrainerView, View
+    from freetrain.replay.policies.speeds import Speeds
     from freetrain.replay.trainers import Costs, Scaling, TrainerSpec
     from milp.problem import Curve
 
@@ -71,8 +70,7 @@ class PlannedPolicy:
     def __init__(
         self, speeds: Speeds, costs: Callable[[TrainerView], Costs], case: Case
     ) -> None:
-        planner = Planner(SolverName.EXACT, limit_s=10.0)
-        self._planner = MeasuredPlanner(planner, SolverUse(), time.perf_counter)
+        self._planner = Planner(SolverName.EXACT, limit_s=10.0)
         self._speeds = speeds
         self._costs = costs
         self._make = speed_up if case.is_speed_up else throughput
@@ -92,8 +90,8 @@ class PlannedPolicy:
             for trainer, scaling in zip(view.trainers, scalings, strict=True)
         ]
         pool = (NodeClass("idle", view.idle_nodes),)
-        counts = self._planner.counts(Problem(pool, tuple(states), T_FWD_S))
-        return changes_to(counts, view)
+        answer = self._planner.plan(Problem(pool, tuple(states), T_FWD_S))
+        return changes_to([row[0] for row in answer.plan.counts], view)
 
     def _state(self, trainer: TrainerView, curve: Curve) -> TrainerState:
         costs = self._costs(trainer)

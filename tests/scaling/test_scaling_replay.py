@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from freetrain.replay.policies.base import GivenSpeeds, View, changes_to
-from freetrain.replay.policies.planned import LearnedSpeeds, WatchedPolicy
+from freetrain.replay.policies.base import View, changes_to
+from freetrain.replay.policies.speeds import GivenSpeeds, LearnedSpeeds, WatchedPolicy
 from freetrain.replay.run import run_replay
 from freetrain.replay.settings import ReplaySettings
 from freetrain.replay.timeline import PoolTimeline

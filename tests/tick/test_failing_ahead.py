@@ -12,7 +12,7 @@ from freetrain.config.site import Mode
 from freetrain.lookahead.live import LiveForecast
 from freetrain.planning.settings import HORIZON_S
 from freetrain.tick.context import TickContext
-from freetrain.tick.lookahead import look_ahead, tried
+from freetrain.tick.lookahead import foresee
 from freetrain.tick.observe import observe
 from freetrain.tick.plan import decide_on
 from slurm.errors import SlurmUnavailableError
@@ -23,10 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from freetrain.tick.lookahead import Foresight, NodeForecasts
+    from freetrain.tick.lookahead import NodeForecasts
     from freetrain.tick.observe import Observed
     from freetrain.tick.plan import Decided
-    from freetrain.tick.rate import Ratings
     from slurm.records import JobRecord
 
 
@@ -40,24 +39,27 @@ def world(quick_folder: Path) -> TickWorld:
     return made
 
 
-class Failing:
-    """Foresight of a forecaster that fails once plans are to go by it."""
+class Failing(LiveForecast):
+    """Forecasts that fail once plans are to go by them."""
 
-    def rank(self, *_: object, **__: object) -> NoReturn:
-        raise ValueError("cannot convert float NaN to integer")
-
-    prepare = rank
+    def group(self, node: str) -> NoReturn:
+        raise ValueError(f"{node}: cannot convert float NaN to integer")
 
 
 def fails(*_: object, **__: object) -> NoReturn:
     raise ZeroDivisionError("float division by zero")
 
 
-def has_failing_foresight(*_: object, **__: object) -> tuple[None, Failing]:
-    return None, Failing()
+def fails_when_asked(
+    context: TickContext, observed: Observed, *, is_ours: Callable[[JobRecord], bool]
+) -> NodeForecasts:
+    outlook = foresee(context, observed, is_ours=is_ours)
+    return replace(outlook, forecast=Failing(HORIZON_S))
 
 
-def decided(world: TickWorld, ahead: Callable[..., object]) -> Decided:
+def decided(
+    world: TickWorld, foresee: Callable[..., NodeForecasts] | None = None
+) -> Decided:
     with world.reading() as state:
         context = TickContext(
             site=world.site,
@@ -67,7 +69,7 @@ def decided(world: TickWorld, ahead: Callable[..., object]) -> Decided:
             backend=world.connect(20),
             leader_lock=None,
         )
-        return decide_on(context, observe(context), ahead=ahead)  # type: ignore[arg-type]
+        return decide_on(context, observe(context), foresee=foresee)
 
 
 def made_room(of: Decided) -> list[EndLeases]:
@@ -75,11 +77,11 @@ def made_room(of: Decided) -> list[EndLeases]:
     return [one for one in cancels if one.why is EndReason.CLAIMED]
 
 
-@pytest.mark.parametrize("ahead", [fails, has_failing_foresight])
+@pytest.mark.parametrize("failing", [fails, fails_when_asked])
 def test_where_forecasts_fail_a_tick_makes_room_all_the_same(
-    world: TickWorld, ahead: Callable[..., object]
+    world: TickWorld, failing: Callable[..., NodeForecasts]
 ) -> None:
-    sound, failed = decided(world, look_ahead), decided(world, ahead)
+    sound, failed = decided(world), decided(world, failing)
 
     (line,) = failed.problems
     assert line.startswith("looking ahead failed (")
@@ -96,21 +98,16 @@ class Unkept(LiveForecast):
 
 
 def cannot_be_kept(
-    context: TickContext,
-    observed: Observed,
-    ratings: Ratings,
-    *,
-    is_ours: Callable[[JobRecord], bool],
-) -> tuple[NodeForecasts, Foresight | None]:
-    outlook, found = look_ahead(context, observed, ratings, is_ours=is_ours)
-    assert outlook is not None
-    return replace(outlook, forecast=Unkept(HORIZON_S)), found
+    context: TickContext, observed: Observed, *, is_ours: Callable[[JobRecord], bool]
+) -> NodeForecasts:
+    outlook = foresee(context, observed, is_ours=is_ours)
+    return replace(outlook, forecast=Unkept(HORIZON_S))
 
 
 def test_where_what_was_learned_cannot_be_kept_a_tick_makes_room_all_the_same(
     world: TickWorld,
 ) -> None:
-    sound, failed = decided(world, look_ahead), decided(world, cannot_be_kept)
+    sound, failed = decided(world), decided(world, cannot_be_kept)
 
     (line,) = failed.problems
     assert line.startswith("looking ahead failed (")
@@ -119,9 +116,9 @@ def test_where_what_was_learned_cannot_be_kept_a_tick_makes_room_all_the_same(
     assert made_room(failed) == made_room(sound) != []
 
 
-def test_what_is_no_defect_of_forecasts_goes_through() -> None:
-    def unavailable() -> NoReturn:
+def test_what_is_no_defect_of_forecasts_goes_through(world: TickWorld) -> None:
+    def unavailable(*_: object, **__: object) -> NoReturn:
         raise SlurmUnavailableError("no answer")
 
     with pytest.raises(SlurmUnavailableError):
-        tried(unavailable, lambda: None)
+        decided(world, unavailable)

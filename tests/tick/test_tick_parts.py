@@ -7,7 +7,6 @@ import shlex
 import subprocess
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -20,22 +19,14 @@ from freetrain.config import site as settings
 from freetrain.config.job import Nodes, RescaleCosts, TrainerJob
 from freetrain.config.site import Site
 from freetrain.errors import BadConfigurationError
-from freetrain.planning.settings import Solver
 from freetrain.tick.lease_job import lease_script, write_lease_script
 from freetrain.tick.observe import grace_s, limits_of, margin_s, mode_of
 from freetrain.tick.plan import shape_name
-from freetrain.tick.planners import EqualShares, InOrder, planner_of
 from freetrain.tick.speeds import costs_s, speeds_of
-from milp.planner import Outcome, SolverName
-from milp.verify import violations
 from slurm.config import parse_config
 from slurm.records import Gres, Partition, Requirement
-from tests.milp.planning_problems import problems
 from tests.slurm_library.clusters import recorded
 from tests.tick.tick_worlds import tick_world
-
-if TYPE_CHECKING:
-    from milp.problem import Problem
 
 SITE = Site(state_directory=Path("/state"))
 CONFIG = parse_config(recorded("quiet", "config.txt"))
@@ -174,50 +165,6 @@ def test_speed_goes_through_the_points_given_and_on_as_is_assumed_of_all() -> No
 
 def test_costs_that_nobody_gave_are_assumed() -> None:
     assert costs_s(RescaleCosts(grow_s=9.0)) == (9.0, 3.0, 5.0)
-
-
-@given(problem=problems())
-def test_equal_shares_break_no_constraint(problem: Problem) -> None:
-    answer = EqualShares().plan(problem)
-
-    assert violations(problem, answer.plan) == ()
-    assert answer.outcome is not Outcome.KEPT
-
-
-@given(problem=problems(), data=st.data())
-def test_the_background_takes_nothing_from_the_others(
-    problem: Problem, data: st.DataObject
-) -> None:
-    names = [trainer.name for trainer in problem.trainers]
-    last = data.draw(
-        st.frozensets(st.sampled_from(names)) if names else st.just(frozenset())
-    )
-    first = tuple(t for t in problem.trainers if t.name not in last)
-
-    answer = InOrder(EqualShares(), last).plan(problem)
-    alone = EqualShares().plan(replace(problem, trainers=first))
-
-    assert violations(problem, answer.plan) == ()
-    if answer.outcome is not Outcome.KEPT:
-        rows = zip(names, answer.plan.counts, strict=True)
-        assert [sum(row) for name, row in rows if name not in last] == [
-            sum(row) for row in alone.plan.counts
-        ]
-
-
-def test_the_planner_is_the_one_that_the_site_names() -> None:
-    made = []
-
-    def make(solver: SolverName, *, limit_s: float) -> EqualShares:
-        made.append((solver, limit_s))
-        return EqualShares()
-
-    own = settings.PlannerSettings(solver=Solver.HIGHS, solver_limit_s=3.0)
-    planner_of(own, background=frozenset(), make=make)
-    equal = structs.replace(own, policy="equal")
-    planner_of(equal, background=frozenset(), make=make)
-
-    assert made == [(SolverName.HIGHS, 3.0)]
 
 
 @pytest.mark.parametrize("status", [0, TO_SWEEP])

@@ -1,1 +1,1 @@
-"""Policies: who gets which node, decided anew at every event."""
+"""How a replay asks policies: who gets which node, decided anew at every event."""

@@ -1,60 +1,18 @@
-"""Trainers of a replay as a priority sees them."""
+"""What a policy of a replay sees, and what it may answer."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
-
-from freetrain.priority.base import Contender, Target
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from collections.abc import Set as AbstractSet
 
     from freetrain.lookahead.reliability import ScoredForecaster
-    from freetrain.losscurve.outlook import Better, Outlook, Point
+    from freetrain.losscurve.outlook import Better, Point
+    from freetrain.priority.base import Target
     from freetrain.replay.trainers import Costs, Scaling
-
-
-# ----------------------------------------------------------------------
-# Trainers of a replay as a priority sees them.
-
-
-def contender_of(
-    trainer: TrainerView, scaling: Scaling, outlook: Outlook | None
-) -> Contender:
-    """Return *trainer* as it stands: what its user said of it, and its past."""
-    spec = trainer.spec
-    return Contender(
-        name=spec.name,
-        sizes=scaling.sizes,
-        samples_per_s=scaling.samples_per_s[: scaling.sizes[-1] + 1],
-        held=len(trainer.held),
-        done_samples=trainer.done,
-        total_samples=spec.samples,
-        weight=spec.weight,
-        deadline_s=spec.deadline_s,
-        target=_target(trainer),
-        outlook=outlook,
-        grow_s=spec.costs.grow_s,
-        shrink_s=spec.costs.shrink_s,
-        start_s=spec.costs.start_s,
-    )
-
-
-def _target(trainer: TrainerView) -> Target | None:
-    target, quality = trainer.spec.target, trainer.spec.quality
-    if target is None or quality is None:
-        return target
-    reached = (
-        quality.better.is_reached(target.deliver, point.value)
-        for point in trainer.points
-    )
-    return replace(target, is_delivered=any(reached))
-
-
-# ----------------------------------------------------------------------
-# What a policy sees, and what it may answer.
 
 
 class ToldQuality(Protocol):
@@ -252,26 +210,3 @@ def changes_to(counts: Sequence[int], view: View) -> tuple[Change, ...]:
             untaken += nodes
             changes.append(Change(place, take=taken))
     return tuple(changes)
-
-
-# ----------------------------------------------------------------------
-# What policies know of trainers' speeds.
-
-
-class Speeds(Protocol):
-    """Knows trainers' speeds by node count, once asked at every event."""
-
-    def scalings(self, view: View) -> Sequence[Scaling]:
-        """Return what is known of each trainer, in the view's order.
-
-        The same object for as long as the same is known.
-        """
-        ...
-
-
-class GivenSpeeds:
-    """Believes what users said, which in a replay is the truth."""
-
-    def scalings(self, view: View) -> Sequence[Scaling]:
-        """Return each trainer's own scaling."""
-        return [trainer.spec.scaling for trainer in view.trainers]

@@ -1,58 +1,37 @@
-"""Every policy by the name that users call it."""
+"""How each policy is made for a replay."""
 
 from __future__ import annotations
 
-from types import MappingProxyType
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from freetrain.lookahead.affinity import BoundedAffinity, LeafAffinity, line_order
 from freetrain.lookahead.base import LEAST_WATCHED_S
 from freetrain.lookahead.registry import forecaster_named
 from freetrain.lookahead.reliability import ScoredForecaster
-from freetrain.planning.settings import HORIZON_S
+from freetrain.planning.lookahead import QuickSearch
+from freetrain.planning.registry import make_policy
+from freetrain.planning.request import Tools
+from freetrain.planning.settings import HORIZON_S, POLICIES, RATED_POLICIES
 from freetrain.priority.base import Basis
 from freetrain.priority.registry import priority_named
-from freetrain.replay.policies.base import GivenSpeeds
 from freetrain.replay.policies.lookahead import LookaheadPolicy, Weights
-from freetrain.replay.policies.planned import (
-    FreeTrainPolicy,
-    LearnedSpeeds,
-    MeasuredPlanner,
-    RatedWorth,
-    SolverUse,
-    StaticPolicy,
-    SteadyWorth,
-    WatchedPolicy,
-)
-from freetrain.replay.policies.simple import EqualPolicy, ScavengerPolicy
+from freetrain.replay.policies.planned import MeasuredSolver, PlannedPolicy
+from freetrain.replay.policies.ratings import RatedAtEveryEvent, RatedOnce, Unrated
+from freetrain.replay.policies.speeds import GivenSpeeds, LearnedSpeeds, WatchedPolicy
 from freetrain.scaling import Profiling, deviations_for
 from milp.planner import Planner, SolverName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from freetrain.lookahead.base import Forecaster, Prospects
     from freetrain.losscurve.fit import Outlooks
-    from freetrain.replay.policies.base import Policy, Speeds
-    from freetrain.replay.policies.planned import Worth
+    from freetrain.replay.policies.base import Policy
+    from freetrain.replay.policies.planned import SolverUse
+    from freetrain.replay.policies.ratings import TrainerCurves
+    from freetrain.replay.policies.speeds import Speeds
     from freetrain.replay.settings import ReplaySettings
-
-    Maker = Callable[[ReplaySettings, Callable[[], float], SolverUse], Policy]
-
-
-def _freetrain(
-    settings: ReplaySettings, clock: Callable[[], float], use: SolverUse
-) -> Policy:
-    planner, t_fwd_s = _planner(settings, clock, use), settings.t_fwd_s
-    return _watched(
-        settings, lambda worth: FreeTrainPolicy(planner, worth, t_fwd_s=t_fwd_s)
-    )
-
-
-def _lookahead(
-    settings: ReplaySettings, clock: Callable[[], float], use: SolverUse
-) -> Policy:
-    return lookahead_by(forecaster_for(settings), settings, clock, use)
 
 
 def forecaster_for(settings: ReplaySettings) -> Forecaster:
@@ -72,6 +51,35 @@ def forecaster_for(settings: ReplaySettings) -> Forecaster:
     )
 
 
+def policy_for(
+    settings: ReplaySettings, clock: Callable[[], float], use: SolverUse
+) -> Policy:
+    """Return the policy that *settings* name.
+
+    Args:
+        settings: The replay's; the policy is one of ``POLICIES``.
+        clock: Seconds from any moment on; it only measures the solver.
+        use: Where that is counted.
+
+    Raises:
+        UsageError: There is no such priority or forecaster.
+    """
+    entry, name = POLICIES[settings.policy], settings.policy
+    if entry.looks_ahead:
+        return lookahead_by(forecaster_for(settings), settings, clock, use)
+    if entry.names_nodes:
+        policy: Policy = import_module(entry.module).make()
+        return policy
+    planning = make_policy(name, tools_for(settings, clock, use))
+
+    def planned(curves: TrainerCurves) -> Policy:
+        return PlannedPolicy(name, planning, curves, t_fwd_s=settings.t_fwd_s)
+
+    if name in RATED_POLICIES:
+        return _learning(settings, planned)
+    return planned(_curves(settings, GivenSpeeds()) if entry.by_worth else Unrated())
+
+
 def lookahead_by(
     forecaster: Prospects,
     settings: ReplaySettings,
@@ -81,40 +89,57 @@ def lookahead_by(
     regroups: bool = False,
 ) -> Policy:
     """Return the policy ``lookahead`` with *forecaster*, whose horizon is ours."""
-    planner = _planner(settings, clock, use, is_start=True)
+    policy = make_policy("lookahead", tools_for(settings, clock, use))
     weights = Weights(t_fwd_s=min(settings.t_fwd_s, HORIZON_S))
     asked = ScoredForecaster(forecaster) if settings.record_forecasts else forecaster
-    return _watched(
+    return _learning(
         settings,
-        lambda worth: LookaheadPolicy(
-            asked, planner, worth, weights, regroups=regroups, gaps=use.gaps
+        lambda curves: LookaheadPolicy(
+            asked, policy, curves, weights, regroups=regroups
         ),
     )
 
 
-def _static(
+def tools_for(
     settings: ReplaySettings, clock: Callable[[], float], use: SolverUse
+) -> Tools:
+    """Return what policies of a replay are made with; it verifies changes itself."""
+    name, limit_s = SolverName(settings.solver.value), settings.solver_limit_s
+
+    def solver() -> MeasuredSolver:
+        return MeasuredSolver(Planner(name, limit_s=limit_s), use, clock)
+
+    def start_solver() -> MeasuredSolver:
+        # What begins from its plans has its own verified.
+        planner = Planner(name, limit_s=limit_s, verifies=False)
+        return MeasuredSolver(planner, use, clock, is_start=True)
+
+    return Tools(
+        solver=solver,
+        start_solver=start_solver,
+        search=lambda: QuickSearch(use.gaps.keep),
+        verifies=False,
+    )
+
+
+def _learning(
+    settings: ReplaySettings, make: Callable[[TrainerCurves], Policy]
 ) -> Policy:
-    planner, worth = _planner(settings, clock, use), _worth(settings, GivenSpeeds())
-    return StaticPolicy(planner, worth, t_fwd_s=settings.t_fwd_s)
-
-
-def _watched(settings: ReplaySettings, make: Callable[[Worth], Policy]) -> Policy:
     """Return the policy that *make* makes, with speeds as users gave or as learned."""
     if not settings.learns_speeds:
-        return make(_worth(settings, GivenSpeeds()))
+        return make(_curves(settings, GivenSpeeds()))
     deviations = deviations_for(settings.priority)
     speeds = LearnedSpeeds(Profiling(), deviations=deviations)
-    return WatchedPolicy(make(_worth(settings, speeds)), speeds)
+    return WatchedPolicy(make(_curves(settings, speeds)), speeds)
 
 
-def _worth(settings: ReplaySettings, speeds: Speeds) -> Worth:
+def _curves(settings: ReplaySettings, speeds: Speeds) -> TrainerCurves:
     own, t_fwd_s = dict(settings.priority_settings), settings.t_fwd_s
     priority = priority_named(settings.priority, own)
     if priority.basis is Basis.TRAINER:
-        return SteadyWorth(priority, speeds, t_fwd_s=t_fwd_s)
+        return RatedOnce(priority, speeds, t_fwd_s=t_fwd_s)
     outlooks = _outlooks() if priority.basis is Basis.LOSSES else None
-    return RatedWorth(priority, speeds, outlooks, t_fwd_s=t_fwd_s)
+    return RatedAtEveryEvent(priority, speeds, outlooks, t_fwd_s=t_fwd_s)
 
 
 def _outlooks() -> Outlooks:
@@ -122,28 +147,3 @@ def _outlooks() -> Outlooks:
     from freetrain.losscurve.fit import Outlooks  # noqa: PLC0415
 
     return Outlooks()
-
-
-def _planner(
-    settings: ReplaySettings,
-    clock: Callable[[], float],
-    use: SolverUse,
-    *,
-    is_start: bool = False,
-) -> MeasuredPlanner:
-    name, limit_s = SolverName(settings.solver.value), settings.solver_limit_s
-    # What begins from its plans has its own verified.
-    planner = Planner(name, limit_s=limit_s, verifies=not is_start)
-    return MeasuredPlanner(planner, use, clock, is_start=is_start)
-
-
-POLICIES: Mapping[str, Maker] = MappingProxyType(
-    {
-        "freetrain": _freetrain,
-        "equal": lambda *_: EqualPolicy(),
-        "scavenger": lambda *_: ScavengerPolicy(),
-        "static": _static,
-        "lookahead": _lookahead,
-    }
-)
-"""How each policy is made."""

@@ -1,11 +1,10 @@
-"""The policy ``equal``: every trainer gets the same number of nodes."""
+"""The policy ``scavenger``: rigid jobs in a preemptable partition with requeue."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from freetrain.planning.equal import equal_counts
-from freetrain.replay.policies.base import Change, changes_to
+from freetrain.replay.policies.base import Change
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -13,25 +12,9 @@ if TYPE_CHECKING:
     from freetrain.replay.policies.base import View
 
 
-# ----------------------------------------------------------------------
-# The policy ``equal``: every trainer gets the same number of nodes.
-
-
-class EqualPolicy:
-    """Spreads the pool evenly, whatever the trainers are worth."""
-
-    name = "equal"
-
-    def decide(self, view: View) -> Sequence[Change]:
-        """Give everybody the same; the remainder goes to the first trainers."""
-        if not view.trainers:
-            return ()
-        sizes = [trainer.spec.scaling.sizes for trainer in view.trainers]
-        return changes_to(equal_counts(sizes, view.idle_nodes), view)
-
-
-# ----------------------------------------------------------------------
-# The policy ``scavenger``: rigid jobs in a preemptable partition with requeue.
+def make() -> ScavengerPolicy:
+    """Return the policy."""
+    return ScavengerPolicy()
 
 
 class ScavengerPolicy:

@@ -1,0 +1,435 @@
+"""What a policy is asked, and what it answers: nodes by class, in both directions.
+
+A tick and a replay build the same :class:`Request`. Nodes that a policy need not tell
+apart form a class, which has a number; a *holding* says how many nodes of which class.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+from milp.planner import Answer, Judged, Outcome
+from milp.problem import NodeClass, Plan, Problem, TrainerState, gap
+from milp.verify import keep, loose_bound, plan_gain, violations
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from milp.problem import Curve
+    from milp.window import Holding, Window, WindowClass
+
+
+# The three records that are made at every event of a replay are not frozen: to make a
+# frozen one takes 1.5 us in place of 0.5. None of them is changed once it is made.
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class PlanTrainer:
+    """A trainer that is to be planned for.
+
+    Policies keep what they derive from it for as long as they are given the same
+    object: make a new one only where something has changed.
+
+    Attributes:
+        name: Unique in a request.
+        curve: Its worth by node count.
+        held: Nodes that it holds now, by class.
+        up_s: Seconds of its present worth that growing costs.
+        down_s: Seconds of its present worth that shrinking costs.
+        start_s: Seconds of its new worth that starting from no nodes costs.
+        loss_s: Seconds of its worth that losing nodes costs.
+        usable: Classes that it may use; None for all.
+    """
+
+    name: str
+    curve: Curve
+    held: Holding
+    up_s: float
+    down_s: float
+    start_s: float
+    loss_s: float = 0.0
+    usable: frozenset[int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ClassForecast:
+    """How long the nodes of each class are expected to stay idle.
+
+    Attributes:
+        stays: What is expected, by class.
+        reach_s: How far plans reach, seconds.
+        hit_weight: [κ] What a foreseeable loss counts.
+        change_weight: [η] What a change counts.
+        groups: Classes whose nodes leave together, where these are several: those that
+            last longest first, as they are filled up first.
+    """
+
+    stays: Mapping[int, WindowClass]
+    reach_s: float
+    hit_weight: float
+    change_weight: float
+    groups: tuple[tuple[int, ...], ...] = ()
+
+    def fresh(
+        self, held: Mapping[int, int], free: Mapping[int, int]
+    ) -> dict[int, float]:
+        """Return what share of the hits on classes is new to a trainer, where not all.
+
+        A hit on a group counts once: on its later classes only as far as it spares
+        the earlier ones, those nodes that the trainer holds and those that are free.
+
+        Args:
+            held: Its nodes by class.
+            free: Nodes that no trainer holds, by class.
+        """
+        fresh = {}
+        for group in self.groups:
+            before = 0
+            for k in group:
+                own = held.get(k, 0) + free.get(k, 0)
+                if own and before:
+                    fresh[k] = (1.0 - self.stays[k].share) ** before
+                before += own
+        return fresh
+
+    def of_nodes(self, nodes: Mapping[int, int]) -> ClassForecast:
+        """Return the same of fewer nodes: as many leave at once, and fewer are hit."""
+        stays = {
+            k: stay
+            if nodes[k] == stay.nodes
+            else stay._replace(nodes=nodes[k], hit=stay.hits()[nodes[k]])
+            for k, stay in self.stays.items()
+        }
+        return replace(self, stays=stays)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Request:
+    """Which trainer gets how many nodes of which class.
+
+    Attributes:
+        trainers: Those that want nodes.
+        free: Nodes that none of them holds, by class; names every class, unless a
+            forecast does.
+        t_fwd_s: [T_fwd] Look-ahead over which the published objective counts a gain.
+        background: Names of trainers that get only what the others leave.
+        forecast: How long nodes stay; None where that is not known.
+    """
+
+    trainers: Sequence[PlanTrainer]
+    free: Mapping[int, int]
+    t_fwd_s: float
+    background: frozenset[str] = frozenset()
+    forecast: ClassForecast | None = None
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Planned:
+    """A plan.
+
+    Attributes:
+        holdings: Nodes by class, of each trainer in the request's order.
+        outcome: Whether it is proven optimal, the best found, or what the trainers
+            hold already because nothing better could be trusted.
+        reason: Why, where there is more to say; for people.
+        judged: What it comes to by the objective that it was made by; None where that
+            was not worked out.
+    """
+
+    holdings: Sequence[Holding]
+    outcome: Outcome = Outcome.INCUMBENT
+    reason: str = ""
+    judged: Judged | None = None
+
+    @property
+    def is_by_m0(self) -> bool:
+        """Whether it was made by the published objective."""
+        return self.judged is None or self.judged.is_m0
+
+    @property
+    def gap(self) -> float:
+        """How far it is below the bound at most; 0 where that was not worked out."""
+        return 0.0 if self.judged is None else gap(self.judged.gain, self.judged.bound)
+
+
+class Policy(Protocol):
+    """Decides which trainer gets how many nodes; one class in one module.
+
+    Its module has a function ``make``, which takes :class:`Tools`.
+    """
+
+    def plan(self, request: Request) -> Planned:
+        """Return a plan that breaks no constraint of docs/model.md.
+
+        Raises:
+            MalformedProblemError: The request contradicts itself.
+        """
+        ...
+
+
+class Solver(Protocol):
+    """Solves problems by the published objective: ``milp.planner.Planner``."""
+
+    def plan(self, problem: Problem) -> Answer:
+        """Return a verified plan; the present one where there is no better."""
+        ...
+
+
+class Search(Protocol):
+    """Finds plans by how long nodes are expected to stay."""
+
+    def begin(self) -> None:
+        """Take note that planning begins, where its time is limited."""
+        ...
+
+    def find(self, window: Window, start: Sequence[int]) -> Planned:
+        """Return the best plan found from the present one and from *start*.
+
+        Args:
+            window: What is to be planned.
+            start: Nodes by trainer.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """What policies are made with.
+
+    Attributes:
+        solver: Makes a solver.
+        start_solver: Makes one whose plans are only where another search starts from.
+        search: Makes what plans by forecasts.
+        verifies: Whether plans are checked here once more: in ticks. In a replay the
+            engine checks every change.
+    """
+
+    solver: Callable[[], Solver]
+    start_solver: Callable[[], Solver]
+    search: Callable[[], Search]
+    verifies: bool = True
+
+
+class TrainerStates:
+    """Makes trainers for the solver; those of the last request again if unchanged."""
+
+    def __init__(self) -> None:
+        self._trainers: Sequence[PlanTrainer] = ()
+        self._classes: tuple[int, ...] = ()
+        self._states: tuple[TrainerState, ...] = ()
+
+    def of(
+        self, trainers: Sequence[PlanTrainer], classes: tuple[int, ...]
+    ) -> tuple[TrainerState, ...]:
+        """Return *trainers*, with what they hold of *classes*."""
+        if classes != self._classes or len(trainers) != len(self._trainers):
+            self._states = tuple([_state(one, classes) for one in trainers])
+        elif trainers != self._trainers:
+            same = zip(trainers, self._trainers, self._states, strict=True)
+            self._states = tuple(
+                [
+                    state if one is before else _state(one, classes)
+                    for one, before, state in same
+                ]
+            )
+        self._trainers, self._classes = trainers, classes
+        return self._states
+
+
+def problem_of(request: Request, states: TrainerStates | None = None) -> Problem:
+    """Return *request* as the count model takes it, a class for each of ``free``.
+
+    Args:
+        request: What is to be planned; its trainers are not changed afterwards.
+        states: Keeps trainers from one request to the next.
+    """
+    free = request.free
+    trainers = (states or TrainerStates()).of(request.trainers, tuple(free))
+    classes = [
+        NodeClass(f"{k}", nodes + sum([trainer.held[place] for trainer in trainers]))
+        for place, (k, nodes) in enumerate(free.items())
+    ]
+    return Problem(tuple(classes), trainers, request.t_fwd_s)
+
+
+def _state(trainer: PlanTrainer, classes: Sequence[int]) -> TrainerState:
+    usable = trainer.usable
+    return TrainerState(
+        name=trainer.name,
+        curve=trainer.curve,
+        held=tuple([trainer.held.get(k, 0) for k in classes]),
+        up_s=trainer.up_s,
+        down_s=trainer.down_s,
+        start_s=trainer.start_s,
+        usable=None
+        if usable is None
+        else frozenset(place for place, k in enumerate(classes) if k in usable),
+    )
+
+
+def planned_by(answer: Answer, request: Request) -> Planned:
+    """Return what a solver answered to the problem of *request*."""
+    return Planned(
+        holdings=_holdings(answer.plan.counts, request),
+        outcome=answer.outcome,
+        reason=answer.reason,
+        judged=answer.judged,
+    )
+
+
+def _holdings(
+    counts: Sequence[Sequence[int]], request: Request
+) -> Sequence[dict[int, int]]:
+    classes = tuple(request.free)
+    if len(classes) == 1:
+        (k,) = classes
+        return [{k: row[0]} if row[0] else {} for row in counts]
+    return [
+        {k: nodes for k, nodes in zip(classes, row, strict=True) if nodes}
+        for row in counts
+    ]
+
+
+def counts_of(
+    holdings: Sequence[Holding], request: Request
+) -> tuple[tuple[int, ...], ...]:
+    """Return *holdings* as rows of counts, a column for each class of ``free``."""
+    return tuple([tuple([own.get(k, 0) for k in request.free]) for own in holdings])
+
+
+def checked(
+    request: Request,
+    holdings: Sequence[Holding],
+    *,
+    outcome: Outcome,
+    reason: str = "",
+    judged: Judged | None = None,
+) -> Planned:
+    """Return a plan, or the present one where *holdings* break a constraint.
+
+    Args:
+        request: What was planned.
+        holdings: The plan.
+        outcome: How good it is.
+        reason: Why, for people.
+        judged: What it comes to; None for the published objective, under a bound that
+            takes no time.
+    """
+    problem, counts = problem_of(request), counts_of(holdings, request)
+    gain = plan_gain(problem, counts)
+    bound = max(gain, loose_bound(problem))
+    broken = violations(problem, Plan(counts, gain, bound))
+    if broken:
+        why = f"the plan was refused: {'; '.join(broken)} The present plan stays."
+        return planned_by(Answer(keep(problem), Outcome.KEPT, why), request)
+    return Planned(
+        holdings=holdings,
+        outcome=outcome,
+        reason=reason,
+        judged=judged or Judged(gain, bound, is_m0=True),
+    )
+
+
+# ----------------------------------------------------------------------
+# The background: planned after the others, with what these leave.
+
+
+def plan_in_order(plan: Callable[[Request], Planned], request: Request) -> Planned:
+    """Plan for the normal trainers first, then for the background with the rest.
+
+    Args:
+        plan: Plans for trainers that are all alike.
+        request: What is to be planned.
+    """
+    if not request.background:
+        return plan(request)
+    last = [trainer.name in request.background for trainer in request.trainers]
+    if not any(last) or all(last):
+        return plan(replace(request, background=frozenset()))
+    normal = plan(_normal(request, last))
+    rest = _rest(request, last, normal)
+    behind = plan(rest)
+    worst = max(normal, behind, key=lambda part: list(Outcome).index(part.outcome))
+    planned = checked(
+        request,
+        _merged(last, normal.holdings, behind.holdings),
+        outcome=worst.outcome,
+        reason=worst.reason,
+        judged=_together(normal.judged, behind.judged),
+    )
+    if planned.outcome is not Outcome.KEPT:
+        return planned
+    # Trainers that lose nodes to others must not grow elsewhere at the same time.
+    kept = planned_by(Answer(keep(problem_of(rest)), Outcome.KEPT), rest)
+    return checked(
+        request,
+        _merged(last, normal.holdings, kept.holdings),
+        outcome=worst.outcome,
+        reason=worst.reason,
+    )
+
+
+def _normal(request: Request, last: Sequence[bool]) -> Request:
+    """Return *request* without the background, whose nodes anybody may have."""
+    free = dict(request.free)
+    for trainer, is_last in zip(request.trainers, last, strict=True):
+        if is_last:
+            for k, nodes in trainer.held.items():
+                free[k] += nodes
+    return replace(
+        request,
+        trainers=_those(request, last, is_last=False),
+        free=free,
+        background=frozenset(),
+    )
+
+
+def _rest(request: Request, last: Sequence[bool], normal: Planned) -> Request:
+    """Return what the background may plan with once the others have been served."""
+    left = dict(request.free)
+    for trainer in request.trainers:
+        for k, nodes in trainer.held.items():
+            left[k] += nodes
+    for own in normal.holdings:
+        for k, nodes in own.items():
+            left[k] -= nodes
+    forecast = None if request.forecast is None else request.forecast.of_nodes(left)
+    trainers = []
+    for trainer in _those(request, last, is_last=True):
+        held = {k: min(nodes, left[k]) for k, nodes in trainer.held.items()}
+        held = {k: nodes for k, nodes in held.items() if nodes}
+        for k, nodes in held.items():
+            left[k] -= nodes
+        trainers.append(replace(trainer, held=held))
+    return replace(
+        request,
+        trainers=trainers,
+        free=left,
+        background=frozenset(),
+        forecast=forecast,
+    )
+
+
+def _those(
+    request: Request, last: Sequence[bool], *, is_last: bool
+) -> list[PlanTrainer]:
+    pairs = zip(request.trainers, last, strict=True)
+    return [trainer for trainer, its in pairs if its is is_last]
+
+
+def _merged(
+    last: Sequence[bool], normal: Sequence[Holding], behind: Sequence[Holding]
+) -> list[Holding]:
+    given = (iter(normal), iter(behind))
+    return [next(given[is_last]) for is_last in last]
+
+
+def _together(normal: Judged | None, behind: Judged | None) -> Judged | None:
+    """Return what two plans come to, the second of what the first left.
+
+    None where one was made by another objective than the other.
+    """
+    if normal is None or behind is None or normal.is_m0 is not behind.is_m0:
+        return None
+    return Judged(normal.gain + behind.gain, normal.bound + behind.bound, normal.is_m0)

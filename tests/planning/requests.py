@@ -1,0 +1,46 @@
+"""Requests from problems of the count model, and back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from freetrain.planning.request import PlanTrainer, Request, counts_of
+from milp.problem import Plan
+from milp.verify import plan_gain
+
+if TYPE_CHECKING:
+    from freetrain.planning.request import Planned
+    from milp.problem import Problem
+
+
+def request_from(
+    problem: Problem, *, background: frozenset[str] = frozenset()
+) -> Request:
+    """Return *problem* as policies are asked it."""
+    free = {k: one.nodes for k, one in enumerate(problem.classes)}
+    trainers = []
+    for state in problem.trainers:
+        held = {k: nodes for k, nodes in enumerate(state.held) if nodes}
+        for k, nodes in held.items():
+            free[k] -= nodes
+        trainers.append(
+            PlanTrainer(
+                name=state.name,
+                curve=state.curve,
+                held=held,
+                up_s=state.up_s,
+                down_s=state.down_s,
+                start_s=state.start_s,
+                usable=state.usable,
+            )
+        )
+    return Request(
+        trainers=trainers, free=free, t_fwd_s=problem.t_fwd_s, background=background
+    )
+
+
+def plan_of(planned: Planned, request: Request, problem: Problem) -> Plan:
+    """Return what was planned as the count model has it."""
+    counts = counts_of(planned.holdings, request)
+    gain = plan_gain(problem, counts)
+    return Plan(counts, gain, gain)
