@@ -2,13 +2,14 @@
 
 Run as a file of its own, ``python -I -S starter.py ORDERS.json``, so that it starts
 quickly and whatever the program's variables do to Python's paths; hence it imports
-nothing but the standard library. It runs on the head's node, one command a node, and
-on each node, one command a rank.
+nothing but the standard library. One runs on the head's node, with a command for each
+node, and one on each node, with a command for each rank.
 
-A request to stop goes from one to the other by a file. Slurm gives a signal that srun
-passes on to every process of the step: torchrun, and whoever knows nothing of it, end.
+A request to stop goes from the head's starter to the others by a file: a signal that
+srun passes on reaches every process of the step, and torchrun and other programs that
+do not handle it would end.
 
-It exits with 0 if every command did. When one does not, the others are ended, and
+It exits with 0 if every command did. When a command fails, the others are ended, and
 its status is the starter's.
 """
 
@@ -37,12 +38,12 @@ _SHELL_SIGNAL_BASE = 128
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command.
+    """A command to run.
 
     Attributes:
         argv: Its words; no shell sees them.
         environment: Variables beside the starter's own.
-        name: What it is called where it fails.
+        name: Names it in the message where it fails.
     """
 
     argv: tuple[str, ...]
@@ -52,21 +53,21 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orders:
-    """What one starter does.
+    """The orders of one starter.
 
     Attributes:
-        commands: What it runs.
-        hears: The signals that ask the commands to stop.
-        sends: The signal that they are asked by.
-        to_children: Whether not they are asked, but the processes they started:
-            torchrun ends its workers unkindly when asked itself.
+        commands: The commands to run.
+        hears: The signals by which the starter is asked to stop.
+        sends: The signal by which it asks the commands to stop.
+        to_children: Whether it asks the processes that the commands started instead:
+            torchrun ends its workers with an error when asked itself.
         is_shielded: Whether TERM is kept from the commands: Slurm sends it to every
             process of a step that it preempts, and most end by it.
-        has_groups: Whether each command is the leader of a process group, which a
-            signal for this one's does not reach: Open MPI's daemons signal groups.
-        announces: A file that is created when it is asked to stop, instead of
+        has_groups: Whether each command leads a process group of its own, which a
+            signal for the starter's does not reach: Open MPI's daemons signal groups.
+        announces: A file that the starter creates when asked to stop, instead of
             asking the commands; empty for none.
-        heeds: A file whose being there asks it to stop; empty for none.
+        heeds: A file whose existence asks the starter to stop; empty for none.
     """
 
     commands: tuple[Command, ...]
@@ -85,19 +86,19 @@ def render_orders(orders: Orders) -> str:
 
 
 def parse_orders(text: str) -> Orders:
-    """Return the orders that *text* holds.
+    """Return the orders in *text*.
 
     Raises:
-        ValueError, TypeError, KeyError: It holds none.
+        ValueError, TypeError, KeyError: There are none.
     """
     fields = json.loads(text)
     commands = tuple(
         Command(
-            tuple(one["argv"]),
-            tuple((name, value) for name, value in one["environment"]),
-            one["name"],
+            tuple(command["argv"]),
+            tuple((name, value) for name, value in command["environment"]),
+            command["name"],
         )
-        for one in fields.pop("commands")
+        for command in fields.pop("commands")
     )
     return Orders(commands=commands, **fields | {"hears": tuple(fields["hears"])})
 
@@ -113,22 +114,22 @@ class Starter:
     def run(self) -> int:
         """Run all commands to their ends and return the exit status.
 
-        Signals are blocked but while it waits for one, so that none is lost.
+        Signals are blocked except while it waits for them, so that none is lost.
         """
-        heard = {signal.Signals[f"SIG{name}"] for name in self._orders.hears}
-        ends = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP} - heard
-        watched = heard | ends | {signal.SIGCHLD}
+        asks = {signal.Signals[f"SIG{name}"] for name in self._orders.hears}
+        ends = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP} - asks
+        watched = asks | ends | {signal.SIGCHLD}
         signal.pthread_sigmask(signal.SIG_BLOCK, watched)
-        kept = {signal.SIGTERM} if self._orders.is_shielded else set()
+        shielded = {signal.SIGTERM} if self._orders.is_shielded else set()
         if self._orders.announces:
             Path(self._orders.announces).unlink(missing_ok=True)
-        status = self._start(watched - kept)
+        status = self._start(watched - shielded)
         while self._running and not status:
-            came = self._next(watched)
-            if came in heard or came is None:
-                self._hear()
-            elif came in ends:
-                status = _SHELL_SIGNAL_BASE + came
+            number = self._next_signal(watched)
+            if number in asks or number is None:
+                self._pass_on_request()
+            elif number in ends:
+                status = _SHELL_SIGNAL_BASE + number
             status = status or self._reap()
         if status:
             self._end(watched)
@@ -146,28 +147,25 @@ class Starter:
                     process_group=0 if self._orders.has_groups else None,
                 )
             except OSError as error:
-                _say(f"{command.name or command.argv[0]} cannot be started: {error}")
+                _report(f"{command.name or command.argv[0]} cannot be started: {error}")
                 return 127
             self._running[process.pid] = (process, command.name or command.argv[0])
         return 0
 
-    def _next(self, watched: set[signal.Signals]) -> signal.Signals | None:
-        """Return the next signal; None for the file that is heeded, once."""
+    def _next_signal(self, watched: set[signal.Signals]) -> signal.Signals | None:
+        """Return the next signal; None, once, where the heeded file has appeared."""
         while self._heeds:
             if Path(self._heeds).name in _names(Path(self._heeds).parent):
                 self._heeds = ""
                 return None
-            if came := signal.sigtimedwait(watched, _LOOK_EVERY_S):
-                return signal.Signals(came.si_signo)
+            if found := signal.sigtimedwait(watched, _LOOK_EVERY_S):
+                return signal.Signals(found.si_signo)
         return signal.Signals(signal.sigwait(watched))
 
-    def _hear(self) -> None:
+    def _pass_on_request(self) -> None:
         if self._orders.announces:
             Path(self._orders.announces).touch()
-        else:
-            self._ask()
-
-    def _ask(self) -> None:
+            return
         number = signal.Signals[f"SIG{self._orders.sends}"]
         for pid in list(self._running):
             targets = _children(pid) if self._orders.to_children else (pid,)
@@ -176,7 +174,7 @@ class Starter:
                     os.kill(target, number)
 
     def _reap(self) -> int:
-        """Note what has ended; return the status of one that failed, else 0."""
+        """Forget ended commands; return the status of one that failed, or 0."""
         for pid, (process, name) in list(self._running.items()):
             status = process.poll()
             if status is None:
@@ -184,7 +182,7 @@ class Starter:
             del self._running[pid]
             if status:
                 how = f"signal {-status}" if status < 0 else f"exit code {status}"
-                _say(f"{name} ended with {how}; the others are ended")
+                _report(f"{name} ended with {how}; the others are ended")
                 return status if status > 0 else _SHELL_SIGNAL_BASE - status
         return 0
 
@@ -205,7 +203,7 @@ class Starter:
 
 
 def _prepare(unblocked: set[signal.Signals]) -> None:
-    """Make a command one that hears signals, and that dies when we are killed."""
+    """Unblock signals for a command, and have it die when the starter is killed."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, unblocked)
 
@@ -228,7 +226,7 @@ def _children(parent: int) -> Iterator[int]:
                 yield pid
 
 
-def _say(text: str) -> None:
+def _report(text: str) -> None:
     sys.stderr.write(f"freetrain: {text}\n")
     sys.stderr.flush()
 

@@ -1,14 +1,19 @@
-"""Trainers, generations and nodes for tests of launchers."""
+"""Trainers, generations and nodes for tests of launchers; the end of their worlds."""
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from freetrain.broker.lease import LeaseKey
 from freetrain.config.job import Launch, Nodes, Stop, TrainerJob
 from freetrain.launch.request import HeadNode, WorldRequest
 from freetrain.state.files import Assigned, Member, TrainerDir
+
+if TYPE_CHECKING:
+    from freetrain.launch.local import Session
+
 
 FOLDER = Path("/state/trainers/digits")
 PACK = Path("/home/ada/$(touch x); *")
@@ -81,3 +86,15 @@ def request(  # noqa: PLR0913  # all of them have defaults
         is_forked=is_forked,
         port=20_123,
     )
+
+
+PATIENCE_S = 60.0
+
+
+def wait(world: Session) -> int:
+    """Return how *world* ended, once it has."""
+    end_s = time.monotonic() + PATIENCE_S
+    while (status := world.poll()) is None:
+        assert time.monotonic() < end_s
+        time.sleep(0.005)
+    return status

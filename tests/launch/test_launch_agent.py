@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,15 +17,16 @@ from hypothesis import strategies as st
 
 from freetrain.broker.lease import LeaseKey
 from freetrain.launch.agent_script import agent_files
-from freetrain.launch.base import plan_world
+from freetrain.launch.base import Tool, plan_world
 from freetrain.launch.local import find_tool
+from freetrain.launch.mpirun import Flavour
 from tests.launch.launch_records import job, request
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
     from freetrain.launch.request import PlannedFile, WorldRequest
+
 
 # Says what it was called with, then does what srun does with the rest.
 _SRUN = """\
@@ -184,3 +187,21 @@ def test_no_text_of_an_assignment_is_read_by_the_shell(
 
     assert called.environment["FREETRAIN_LEASE"] == f"{uuid}-0"
     assert called.environment["FREETRAIN_WORLD"] == f"{trainer}/3"
+
+
+@pytest.mark.skipif(not Path("/bin/bash").exists(), reason="no bash: nothing blocks")
+def test_a_daemon_begins_with_term_blocked_whatever_sh_is(tmp_path: Path) -> None:
+    plan = plan_world(
+        request(job(), python=sys.executable), Tool("mpirun", Flavour.OPEN_MPI_5)
+    )
+    (node,) = (one for one in plan.files if one.path.name == "node")
+    script = tmp_path / "node"
+    script.write_text(node.content)
+
+    status = "A='a b'; export A; exec cat /proc/self/status"
+    said = subprocess.run(  # noqa: S603 -- our own script
+        ["/bin/sh", str(script), status], check=True, capture_output=True, text=True
+    ).stdout
+
+    (blocked,) = (line for line in said.splitlines() if line.startswith("SigBlk:"))
+    assert int(blocked.split()[1], 16) & 1 << signal.SIGTERM - 1

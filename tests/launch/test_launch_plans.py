@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from pathlib import Path
@@ -26,6 +25,7 @@ from tests.launch.launch_records import FOLDER, PACK, job, request
 if TYPE_CHECKING:
     from freetrain.launch.request import WorldPlan
 
+
 WORLD = str(FOLDER / "worlds" / "0000000003")
 MPIRUN = {flavour: Tool("/mpi/bin/mpirun", flavour) for flavour in Flavour}
 TOOLS = [
@@ -41,25 +41,19 @@ def file(plan: WorldPlan, name: str) -> str:
     return next(one.content for one in plan.files if one.path.name == name)
 
 
-def test_open_mpi_5_reaches_other_leases_by_the_launch_agent() -> None:
-    plan = plan_world(request(), MPIRUN[Flavour.OPEN_MPI_5])
+@pytest.mark.parametrize(
+    ("flavour", "option", "shell"),
+    [(Flavour.OPEN_MPI_5, "--prtemca", "ssh"), (Flavour.OPEN_MPI_4, "--mca", "rsh")],
+)
+def test_open_mpi_reaches_other_leases_by_the_launch_agent(
+    flavour: Flavour, option: str, shell: str
+) -> None:
+    plan = plan_world(request(job(processes_per_node=4)), MPIRUN[flavour])
 
     expected = (
-        f"/mpi/bin/mpirun --prtemca plm ssh --prtemca plm_ssh_agent {WORLD}/agent "
-        "--prtemca plm_ssh_no_tree_spawn 1 --prtemca ras ^slurm "
-        f"--leave-session-attached --hostfile {WORLD}/hosts --map-by ppr:1:node "
-        "--bind-to none -n 3"
-    )
-    assert plan.argv == (*expected.split(), *job().command)
-    assert file(plan, "hosts") == "n1 slots=1\nn2 slots=1\nn3 slots=1\n"
-
-
-def test_open_mpi_4_takes_the_same_under_older_names() -> None:
-    plan = plan_world(request(job(processes_per_node=4)), MPIRUN[Flavour.OPEN_MPI_4])
-
-    expected = (
-        f"/mpi/bin/mpirun --mca plm rsh --mca plm_rsh_agent {WORLD}/agent "
-        "--mca plm_rsh_no_tree_spawn 1 --mca ras ^slurm "
+        f"/mpi/bin/mpirun {option} plm {shell} "
+        f"{option} plm_{shell}_agent {WORLD}/agent "
+        f"{option} plm_{shell}_no_tree_spawn 1 {option} ras ^slurm "
         f"--leave-session-attached --hostfile {WORLD}/hosts --map-by ppr:4:node "
         "--bind-to none -n 12"
     )
@@ -67,25 +61,24 @@ def test_open_mpi_4_takes_the_same_under_older_names() -> None:
     assert file(plan, "hosts") == "n1 slots=4\nn2 slots=4\nn3 slots=4\n"
 
 
-def test_mpich_is_told_where_the_head_is_and_passes_no_variables() -> None:
-    plan = plan_world(request(job(processes_per_node=2)), MPIRUN[Flavour.MPICH])
+@pytest.mark.parametrize(
+    ("flavour", "words"),
+    [
+        (Flavour.MPICH, f"-localhost 10.0.0.1 -genvnone -f {WORLD}/hosts"),
+        (Flavour.INTEL_MPI, f"-genvnone -machinefile {WORLD}/hosts"),
+    ],
+)
+def test_hydra_passes_no_variables_and_that_of_mpich_is_told_where_the_head_is(
+    flavour: Flavour, words: str
+) -> None:
+    plan = plan_world(request(job(processes_per_node=2)), MPIRUN[flavour])
 
     expected = (
         f"/mpi/bin/mpirun -launcher ssh -launcher-exec {WORLD}/agent -rmk user "
-        f"-localhost 10.0.0.1 -genvnone -f {WORLD}/hosts -n 6"
+        f"{words} -n 6"
     )
     assert plan.argv == (*expected.split(), *job().command)
     assert file(plan, "hosts") == "n1:2\nn2:2\nn3:2\n"
-
-
-def test_intel_mpi_takes_what_mpich_takes() -> None:
-    plan = plan_world(request(), MPIRUN[Flavour.INTEL_MPI])
-
-    expected = (
-        f"/mpi/bin/mpirun -launcher ssh -launcher-exec {WORLD}/agent -rmk user "
-        f"-genvnone -machinefile {WORLD}/hosts -n 3"
-    )
-    assert plan.argv == (*expected.split(), *job().command)
 
 
 def test_what_the_user_says_about_mapping_and_binding_counts() -> None:
@@ -336,14 +329,6 @@ def test_an_unknown_mpirun_is_refused_with_what_to_do(said: str) -> None:
         flavour_of(said, path="/x/mpirun")
 
 
-def test_orders_are_read_as_they_were_written() -> None:
-    plan = plan_world(request(job("srun")), Tool("srun"))
-
-    for one in plan.files:
-        if one.path.suffix == ".json":
-            assert json.loads(one.content)["commands"]
-
-
 @pytest.mark.parametrize(("launcher", "tool"), TOOLS[:-1])
 def test_ranks_ask_the_spares_of_their_nodes_where_all_have_one(
     launcher: str, tool: Tool
@@ -375,3 +360,24 @@ def test_a_spare_is_the_program_itself_on_the_node_of_its_lease() -> None:
     assert plan.environment["FREETRAIN_SPARE"] == "1"
     assert plan.environment["FREETRAIN_LEASE"] == "uuid-n2-0"
     assert plan.environment["FREETRAIN_WORLD"] == "digits/0000000000"
+
+
+@pytest.mark.parametrize("flavour", [Flavour.OPEN_MPI_5, Flavour.MPICH])
+@pytest.mark.parametrize("wanted", [StopSignal.USR2, StopSignal.TERM])
+def test_mpirun_never_sees_a_colon_which_begins_another_program(
+    flavour: Flavour, wanted: StopSignal
+) -> None:
+    command = ("python", "train.py", "a", ":", "b")
+    plan = plan_world(request(job(command=command, signal=wanted)), MPIRUN[flavour])
+
+    (around,) = (one for one in plan.files if one.path.name == "rank.json")
+    orders = parse_orders(around.content)
+    assert ":" not in plan.argv
+    assert orders.commands[0].argv == command
+    heard = set(orders.hears)
+    assert heard == ({plan.stop_signal.name[3:]} if plan.stop_signal else set())
+
+
+def test_a_colon_inside_a_word_is_nothing_to_mpirun() -> None:
+    plan = plan_world(request(job(command=("python", "a:b"))), MPIRUN[Flavour.MPICH])
+    assert plan.argv[-2:] == ("python", "a:b")

@@ -20,8 +20,7 @@ from freetrain.launch.local import LocalLauncher, find_tool, free_port, this_nod
 from freetrain.launch.mpirun import Flavour
 from freetrain.launch.request import CannotLaunchError
 from freetrain.state.files import StateDir, UnreadableFileError
-from tests.launch.ended_worlds import PATIENCE_S, wait
-from tests.launch.launch_records import job, request
+from tests.launch.launch_records import PATIENCE_S, job, request, wait
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -116,17 +115,16 @@ def test_variables_that_cannot_be_read_start_nothing(place: Place, text: str) ->
         place.launch("true")
 
 
-def test_a_launcher_that_is_not_there_is_said_in_one_line(place: Place) -> None:
-    a_job = job("custom", via=("/not/there",), directory=place.folder)
+@pytest.mark.parametrize(
+    ("command", "folder", "said"),
+    [("/not/there", "", "/not/there cannot be started"), ("true", "gone", "gone")],
+)
+def test_a_launcher_or_directory_that_is_not_there_is_named(
+    place: Place, command: str, folder: str, said: str
+) -> None:
+    a_job = job("custom", via=(command,), directory=place.folder / folder)
 
-    with pytest.raises(CannotLaunchError, match="/not/there cannot be started"):
-        place.launch_job(a_job)
-
-
-def test_a_directory_that_is_not_there_is_said_in_one_line(place: Place) -> None:
-    a_job = job("custom", via=("true",), directory=place.folder / "gone")
-
-    with pytest.raises(CannotLaunchError, match="gone"):
+    with pytest.raises(CannotLaunchError, match=said):
         place.launch_job(a_job)
 
 

@@ -20,8 +20,7 @@ from freetrain.pack.processes import this_packer
 from freetrain.pack.run import pack_id, sweep
 from freetrain.processes import send_signal
 from freetrain.state.files import StateDir
-from tests.launch.ended_worlds import wait
-from tests.launch.launch_records import job, request
+from tests.launch.launch_records import job, request, wait
 from tests.pack.packs import Stage, until
 
 if TYPE_CHECKING:
