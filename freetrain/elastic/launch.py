@@ -1,6 +1,6 @@
 """A launch of a training program, as its launcher announced it in variables.
 
-docs/training-program.md promises them to every program; all of them may be missing.
+docs/reference/run-directory.md has them; a program must do with any of them missing.
 Agents import this module, so it needs no NumPy.
 """
 
@@ -62,7 +62,7 @@ def read_launch(environment: Mapping[str, str]) -> Launch:
     """Read the launcher's variables.
 
     Raises:
-        LaunchError: A variable is not what docs/training-program.md says.
+        LaunchError: A variable is not what docs/reference/run-directory.md says.
     """
     folder = environment.get(RUN_DIR)
     generation, after = _count(environment, GENERATION), _count(environment, AFTER)

@@ -30,7 +30,7 @@ class Flavour(StrEnum):
     INTEL_MPI = "Intel MPI"
 
 
-# Which signals each passes on to its ranks; docs/launchers.md has what was tried.
+# Which signals each passes on to its ranks, as tried: docs/reference/launchers.md.
 _PASSED_ON = {
     Flavour.OPEN_MPI_4: (StopSignal.USR2,),
     Flavour.OPEN_MPI_5: (StopSignal.USR2,),
@@ -109,7 +109,7 @@ def flavour_of(version: str, *, path: str) -> Flavour:
     raise CannotLaunchError(
         f"{path} is no mpirun that FreeTrain knows: it says {version[:80]!r}. Nothing "
         f"was started. Name another in [launch] executable, or describe this one with "
-        f'launcher = "custom" (docs/launchers.md).'
+        f'launcher = "custom" (docs/reference/launchers.md).'
     )
 
 

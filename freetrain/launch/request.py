@@ -221,7 +221,7 @@ def launcher_environment(request: WorldRequest) -> dict[str, str]:
 
     The submitter's without what outer jobs and launchers left in them, the
     allocation's devices and the way to Slurm from the agent's, then those of the job
-    file, then the contract of docs/training-program.md.
+    file, then the contract of docs/reference/run-directory.md.
     """
     job = request.job
     ours = request.head.environment
@@ -264,7 +264,7 @@ def job_variables(job: TrainerJob) -> dict[str, str]:
 def contract_variables(
     job: TrainerJob, run: RunDir, generation: int, *, processes: int
 ) -> dict[str, str]:
-    """Return the variables that docs/training-program.md promises to a program.
+    """Return the variables that docs/reference/run-directory.md promises to a program.
 
     Args:
         job: The trainer.

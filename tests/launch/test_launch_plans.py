@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
 from signal import Signals
 from typing import TYPE_CHECKING
@@ -15,11 +16,12 @@ from hypothesis import strategies as st
 from freetrain.config.job import StopSignal
 from freetrain.elastic import rank
 from freetrain.elastic.launch import read_launch
-from freetrain.launch.base import Tool, plan_world
+from freetrain.launch.base import Tool, launcher_of, plan_world
 from freetrain.launch.local import plan_spare
 from freetrain.launch.mpirun import Flavour, flavour_of
 from freetrain.launch.request import CannotLaunchError, launcher_environment
 from freetrain.launch.starter import parse_orders
+from freetrain.launchers import BUILT_IN
 from tests.launch.launch_records import FOLDER, PACK, job, request
 
 if TYPE_CHECKING:
@@ -28,13 +30,42 @@ if TYPE_CHECKING:
 
 WORLD = str(FOLDER / "worlds" / "0000000003")
 MPIRUN = {flavour: Tool("/mpi/bin/mpirun", flavour) for flavour in Flavour}
-TOOLS = [
-    *(("mpirun", tool) for tool in MPIRUN.values()),
-    ("srun", Tool("/opt/slurm/bin/srun")),
-    ("torchrun", Tool("/venv/bin/torchrun")),
-    ("custom", Tool("")),
-    ("pack", Tool("")),
+VERSIONS = {
+    Flavour.OPEN_MPI_5: "mpirun (Open MPI) 5.0.11\n",
+    Flavour.OPEN_MPI_4: "mpirun.real (Open MPI) 4.1.4\n",
+    Flavour.MPICH: "HYDRA build details:\n    Version:  4.0.2\n",
+    Flavour.INTEL_MPI: "Intel(R) MPI Library for Linux* OS, Version 2021.9",
+}
+# Every launcher of the registry, and mpirun of every kind.
+EVERY = [
+    *((name, VERSIONS[Flavour.OPEN_MPI_5]) for name in BUILT_IN),
+    *(("mpirun", version) for version in VERSIONS.values()),
 ]
+
+
+@dataclass(frozen=True)
+class Finder:
+    """Finds every program, and has each answer with one version."""
+
+    answer: str
+
+    def find(self, name: str, *, advice: str) -> str:
+        assert advice
+        return f"/tools/{name}"
+
+    def version(self, path: str) -> str:
+        assert path.startswith("/tools/")
+        return self.answer
+
+
+def planned(name: str, version: str, *, is_forked: bool = False) -> WorldPlan:
+    """Return the plan of any launcher, as the head would make it."""
+    launcher = launcher_of(job(name, via=("wrap",)))
+    via = {"via": ("wrap",)} if "command" in launcher.keys else {}
+    asked = request(job(name, **via), is_forked=is_forked)
+    assert not list(launcher.problems(asked.job))
+    tool = launcher.find_tool(asked.job, asked.head, Finder(version))
+    return launcher.plan(asked, tool)
 
 
 def file(plan: WorldPlan, name: str) -> str:
@@ -143,12 +174,11 @@ def test_a_custom_command_has_its_placeholders_filled() -> None:
     assert file(plan, "hosts") == "n1\nn2\nn3\n"
 
 
-@pytest.mark.parametrize(("launcher", "tool"), TOOLS)
+@pytest.mark.parametrize(("launcher", "version"), EVERY)
 def test_every_launcher_runs_the_program_as_it_is_and_appends_to_one_log(
-    launcher: str, tool: Tool
+    launcher: str, version: str
 ) -> None:
-    via = {"via": ("wrap",)} if launcher == "custom" else {}
-    plan = plan_world(request(job(launcher, **via)), tool)
+    plan = planned(launcher, version)
 
     words = [
         *plan.argv,
@@ -169,7 +199,7 @@ def test_every_launcher_runs_the_program_as_it_is_and_appends_to_one_log(
     assert all(one.mode in {0o600, 0o700} for one in plan.files)
 
 
-# What was seen to be passed on; docs/launchers.md has the table.
+# What was seen to be passed on; docs/reference/launchers.md has the table.
 @pytest.mark.parametrize(
     ("flavour", "wanted", "elastic", "sent"),
     [
@@ -312,11 +342,8 @@ def test_nodes_that_no_launcher_would_take_for_one_are_refused(
 @pytest.mark.parametrize(
     ("said", "flavour"),
     [
-        ("mpirun (Open MPI) 5.0.11\n", Flavour.OPEN_MPI_5),
-        ("mpirun.real (Open MPI) 4.1.4\n", Flavour.OPEN_MPI_4),
+        *((said, flavour) for flavour, said in VERSIONS.items()),
         ("mpirun.openmpi (OpenRTE) 4.1.4\n", Flavour.OPEN_MPI_4),
-        ("HYDRA build details:\n    Version:  4.0.2\n", Flavour.MPICH),
-        ("Intel(R) MPI Library for Linux* OS, Version 2021.9", Flavour.INTEL_MPI),
     ],
 )
 def test_the_version_tells_which_mpirun_it_is(said: str, flavour: Flavour) -> None:
@@ -329,13 +356,14 @@ def test_an_unknown_mpirun_is_refused_with_what_to_do(said: str) -> None:
         flavour_of(said, path="/x/mpirun")
 
 
-@pytest.mark.parametrize(("launcher", "tool"), TOOLS[:-1])
+@pytest.mark.parametrize(
+    ("launcher", "version"), [case for case in EVERY if case[0] != "pack"]
+)
 def test_ranks_ask_the_spares_of_their_nodes_where_all_have_one(
-    launcher: str, tool: Tool
+    launcher: str, version: str
 ) -> None:
     with_spare, without = (
-        plan_world(request(job(launcher), is_forked=is_forked), tool)
-        for is_forked in (True, False)
+        planned(launcher, version, is_forked=is_forked) for is_forked in (True, False)
     )
 
     def words(plan: WorldPlan) -> str:

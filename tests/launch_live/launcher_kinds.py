@@ -72,7 +72,7 @@ def _mpirun(
     """Return a kind of mpirun: what the job file says, and what must be there."""
     said, path = executable
     if importlib.util.find_spec("mpi4py") is None or not Path(path).is_file():
-        pytest.skip(f"no {flavour} with mpi4py here: see docs/launchers.md")
+        pytest.skip(f"no {flavour} with mpi4py here: see docs/reference/launchers.md")
     told = subprocess.run(  # noqa: S603 -- an installed program
         [path, "--version"],
         capture_output=True,
