@@ -27,7 +27,7 @@ outage, a drain, maintenance, or the log's first and last jobs."""
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class Distribution:
     """How a quantity is spread over jobs or holes; zeros where there are none."""
 
     median: float
@@ -35,7 +35,7 @@ class Spread:
     most: float
 
     @classmethod
-    def of(cls, values: Iterable[float]) -> Spread:
+    def of(cls, values: Iterable[float]) -> Distribution:
         """Return the spread of *values*."""
         known = sorted(map(float, values))
         if not known:
@@ -102,9 +102,9 @@ class JobSummary:
     busy_mean_idle_nodes: float
     peak_units: int
     overcommitted_s: float
-    size_units: Spread
-    run_s: Spread
-    wait_s: Spread
+    size_units: Distribution
+    run_s: Distribution
+    wait_s: Distribution
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,13 +146,13 @@ class IdleSummary:
     mean_idle_nodes: float
     busy_mean_idle_nodes: float
     peak_idle_nodes: int
-    hole_s: Spread
+    hole_s: Distribution
     short_hole_share: float
     long_hole_time_share: float
 
 
 TraceSummary = JobSummary | IdleSummary
-"""A log in figures; plain numbers, texts and `Spread` throughout."""
+"""A log in figures; plain numbers, texts and `Distribution` throughout."""
 
 
 def summarise(trace: Trace) -> TraceSummary:
@@ -198,9 +198,9 @@ def _summarise_jobs(trace: JobTrace) -> JobSummary:
         ),
         peak_units=use.peak_units,
         overcommitted_s=use.overcommitted_s,
-        size_units=Spread.of(job.units for job in jobs if job.units),
-        run_s=Spread.of(job.run_s for job in ran),
-        wait_s=Spread.of(
+        size_units=Distribution.of(job.units for job in jobs if job.units),
+        run_s=Distribution.of(job.run_s for job in ran),
+        wait_s=Distribution.of(
             job.start_s - job.submit_s for job in jobs if job.start_s is not None
         ),
     )
@@ -259,7 +259,7 @@ def _summarise_idle(trace: IdleTrace) -> IdleSummary:
         mean_idle_nodes=mean_idle,
         busy_mean_idle_nodes=_ratio(float((idle * lasts_s)[busy].sum()), busy_s),
         peak_idle_nodes=int(idle.max(initial=0)),
-        hole_s=Spread.of(hole_s.tolist()),
+        hole_s=Distribution.of(hole_s.tolist()),
         short_hole_share=_ratio(len(hole_s) - len(long_s), len(hole_s)),
         long_hole_time_share=_ratio(float(long_s.sum()), idle_node_s),
     )

@@ -23,7 +23,7 @@ UnitSet = int
 """A set of units, one bit a unit."""
 
 
-class Units:
+class MachineUnits:
     """The units 0 .. count - 1 of one machine; ``every`` is the set of all of them."""
 
     def __init__(self, count: int) -> None:
@@ -73,7 +73,7 @@ _BITS = tuple(tuple(k for k in range(8) if byte >> k & 1) for byte in range(256)
 """The bits that are set, by byte."""
 
 
-class Gap(NamedTuple):
+class Placement(NamedTuple):
     """A place for a job on a timeline.
 
     Attributes:
@@ -129,7 +129,7 @@ class Timeline:
         """Return when step *at* begins."""
         return self._slots[at] * self._resolution_s
 
-    def find(self, size: int, request_s: float, *, now_s: float) -> Gap:
+    def find(self, size: int, request_s: float, *, now_s: float) -> Placement:
         """Return the earliest place for *size* units during *request_s*."""
         at = self._first_worth_trying(size, request_s)
         slots, free, counts = self._slots, self._free, self._counts
@@ -147,10 +147,10 @@ class Timeline:
                 then += 1
             else:
                 self._floors[size, request_s] = slots[at]
-                return Gap(at, end_slot, units)
+                return Placement(at, end_slot, units)
             at = then if counts[then] < size else at + 1
 
-    def book(self, gap: Gap, units: UnitSet) -> None:
+    def book(self, gap: Placement, units: UnitSet) -> None:
         """Take *units* of *gap* for as long as it lasts."""
         end = self._cut(gap.end_slot)
         size = units.bit_count()
@@ -248,13 +248,13 @@ class Agenda(Timeline):
         self._close(closed)
         self._now = self._free[0]
 
-    def start(self, need: Need) -> Gap | None:
+    def start(self, need: Need) -> Placement | None:
         """Return the place now; None if *need* is not met."""
         end_slot = self._end_slot(0, need.request_s, self._now_s)
         units = self._now & need.among & ~self._later.before(end_slot)
-        return Gap(0, end_slot, units) if need.is_met_by(units) else None
+        return Placement(0, end_slot, units) if need.is_met_by(units) else None
 
-    def earliest(self, need: Need) -> Gap | None:
+    def earliest(self, need: Need) -> Placement | None:
         """Return the earliest place where *need* is met; None for never."""
         self._apply_starts()
         at = 0
@@ -264,11 +264,11 @@ class Agenda(Timeline):
             suiting = need.among & ~self._later.between(slot + 1, end_slot)
             first = self._first(at, need._replace(among=suiting))
             if first == at:
-                return Gap(at, end_slot, self._free[at] & suiting)
+                return Placement(at, end_slot, self._free[at] & suiting)
             at = first
         return None
 
-    def book(self, gap: Gap, units: UnitSet) -> None:
+    def book(self, gap: Placement, units: UnitSet) -> None:
         """Take *units* of *gap* for as long as it lasts."""
         if gap.at == 0:
             self._now ^= units

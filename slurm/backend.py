@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import ModuleType
 
-    from slurm.batch import LeaseRequest, Submitted
+    from slurm.batch import LeaseRequest, SubmittedJob
     from slurm.config import ClusterConfig, Leaf, Release
     from slurm.records import JobKey, JobRecord
     from slurm.runner import Runner
@@ -91,7 +91,7 @@ class SlurmBackend(Protocol):
         """
         ...
 
-    def submit(self, request: LeaseRequest) -> Submitted:
+    def submit(self, request: LeaseRequest) -> SubmittedJob:
         """Submit one job, or one array of jobs.
 
         Raises:
@@ -162,7 +162,7 @@ def connect(
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class BackendChoice:
     """Which back end to use, and why.
 
     Attributes:
@@ -179,7 +179,7 @@ class Choice:
         return "command line" if self.pyslurm is None else "pyslurm"
 
 
-def choose(release: Release, *, is_allowed: bool = True) -> Choice:
+def choose(release: Release, *, is_allowed: bool = True) -> BackendChoice:
     """Return which back end suits a Slurm of *release*.
 
     Args:
@@ -187,13 +187,13 @@ def choose(release: Release, *, is_allowed: bool = True) -> Choice:
         is_allowed: False where the user wants the command line whatever there is.
     """
     if not is_allowed:
-        return Choice(None, "pyslurm is switched off")
+        return BackendChoice(None, "pyslurm is switched off")
     if importlib.util.find_spec("pyslurm") is None:
-        return Choice(None, "pyslurm is not installed, and not needed")
+        return BackendChoice(None, "pyslurm is not installed, and not needed")
     try:
         module = importlib.import_module("pyslurm")
     except Exception as error:  # noqa: BLE001 -- a broken build raises anything
-        return Choice(None, f"pyslurm cannot be imported: {error}")
+        return BackendChoice(None, f"pyslurm cannot be imported: {error}")
     return fitting(module, release)
 
 
@@ -202,16 +202,18 @@ _OLDEST = (22, 5, 2)
 """Before it there were no Jobs, Nodes and JobSubmitDescription."""
 
 
-def fitting(module: ModuleType, release: Release) -> Choice:
+def fitting(module: ModuleType, release: Release) -> BackendChoice:
     """Return whether *module*, an imported pyslurm, fits *release*."""
     version = str(getattr(module, "__version__", ""))
     found = _VERSION.match(version)
     if found is None:
-        return Choice(None, f"pyslurm does not tell a version ({version[:20]!r})")
+        return BackendChoice(
+            None, f"pyslurm does not tell a version ({version[:20]!r})"
+        )
     built = tuple(map(int, found.groups()))
     if built[:2] != release.series:
         why = f"pyslurm {version} is not for Slurm {release}: both must agree in X.Y"
-        return Choice(None, why)
+        return BackendChoice(None, why)
     if built < _OLDEST:
-        return Choice(None, f"pyslurm {version} is older than 22.5.2")
-    return Choice(module, f"pyslurm {version} matches Slurm {release}")
+        return BackendChoice(None, f"pyslurm {version} is older than 22.5.2")
+    return BackendChoice(module, f"pyslurm {version} matches Slurm {release}")

@@ -78,7 +78,7 @@ class LeaseRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Submitted:
+class SubmittedJob:
     """The job that sbatch submitted.
 
     Attributes:
@@ -116,7 +116,7 @@ def sbatch_argv(request: LeaseRequest) -> list[str]:
     ]
 
 
-def parse_sbatch(text: str) -> Submitted:
+def parse_sbatch(text: str) -> SubmittedJob:
     """Return the job that ``sbatch --parsable`` says it submitted.
 
     Raises:
@@ -126,7 +126,7 @@ def parse_sbatch(text: str) -> Submitted:
     found = _ANSWER.fullmatch(text)
     if found is None:
         raise UnreadableOutputError("sbatch", 1, text, "expected a job's number")
-    return Submitted(job_id=int(found[1]), cluster=found[2] or "")
+    return SubmittedJob(job_id=int(found[1]), cluster=found[2] or "")
 
 
 def scancel_argv(display_ids: Sequence[str], *, signal: str = "") -> list[str]:

@@ -44,7 +44,7 @@ from slurm.text import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from slurm.batch import LeaseRequest, Submitted
+    from slurm.batch import LeaseRequest, SubmittedJob
     from slurm.config import ClusterConfig, Leaf, Release
     from slurm.records import JobKey, JobRecord, Node, Partition, Reservation, Sdiag
     from slurm.runner import Runner
@@ -194,7 +194,7 @@ class CommandLine:
         found = parse_squeue(self._run(squeue_argv(names=names, all_states=True)))
         return tuple(job for job in found if job.name in names)
 
-    def submit(self, request: LeaseRequest) -> Submitted:
+    def submit(self, request: LeaseRequest) -> SubmittedJob:
         """Submit one job, or one array of jobs."""
         return parse_sbatch(self._run(sbatch_argv(request)))
 

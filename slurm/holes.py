@@ -257,7 +257,7 @@ What died is not responding either, but down or drained besides."""
 
 
 @dataclass(frozen=True, slots=True)
-class Idle:
+class IdleNodes:
     """Which nodes are idle in a snapshot, whatever leases may ask for.
 
     Attributes:
@@ -271,7 +271,7 @@ class Idle:
     planned: Mapping[str, PlannedStart] = field(default_factory=dict)
 
 
-def find_idle(snapshot: Snapshot, *, is_ours: Callable[[JobRecord], bool]) -> Idle:
+def find_idle(snapshot: Snapshot, *, is_ours: Callable[[JobRecord], bool]) -> IdleNodes:
     """Return the idle nodes of *snapshot*, and which jobs are planned there.
 
     Args:
@@ -290,7 +290,7 @@ def find_idle(snapshot: Snapshot, *, is_ours: Callable[[JobRecord], bool]) -> Id
     idle = {node.name for node in here if is_open(node, is_held=node.name in ours)}
     unclear = {node.name for node in here if _is_unclear(node)} - idle
     planned = first_starts(snapshot, starts_of(snapshot), idle, is_ours=is_ours)
-    return Idle(frozenset(idle), frozenset(unclear), planned)
+    return IdleNodes(frozenset(idle), frozenset(unclear), planned)
 
 
 def _is_unclear(node: Node) -> bool:

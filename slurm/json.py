@@ -11,10 +11,7 @@ import json
 import math
 from typing import TYPE_CHECKING, TypeVar
 
-from slurm.errors import (
-    SlurmRefusedError,
-    UnreadableOutputError,
-)
+from slurm.errors import SlurmRefusedError, UnreadableOutputError
 from slurm.records import (
     JobRecord,
     Node,

@@ -16,12 +16,8 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from slurm.batch import Submitted, sbatch_argv, scancel_argv
-from slurm.errors import (
-    SlurmRefusedError,
-    SlurmUnavailableError,
-    UnreadableOutputError,
-)
+from slurm.batch import SubmittedJob, sbatch_argv, scancel_argv
+from slurm.errors import SlurmRefusedError, SlurmUnavailableError, UnreadableOutputError
 from slurm.records import (
     ENDED,
     Gres,
@@ -115,13 +111,15 @@ class Pyslurm:
         found = (job for job in self._jobs() if job.name in names)
         return tuple(task for job in found for task in each_task(job))
 
-    def submit(self, request: LeaseRequest) -> Submitted:
+    def submit(self, request: LeaseRequest) -> SubmittedJob:
         """Submit one job, or one array of jobs; through sbatch where it must."""
         sbatch_argv(request)  # refuses what Slurm would misread
         if not can_express(request):
             return self._programs.submit(request)
         submission = self._pyslurm.JobSubmitDescription(**description(request))
-        return Submitted(job_id=int(self._ask("submit", submission.submit)), cluster="")
+        return SubmittedJob(
+            job_id=int(self._ask("submit", submission.submit)), cluster=""
+        )
 
     def cancel(self, jobs: Sequence[JobKey]) -> None:
         """End *jobs*, through scancel.

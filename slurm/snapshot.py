@@ -52,7 +52,7 @@ class HiddenPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Plans:
+class BackfillPlans:
     """Backfill's plans as a snapshot showed them; small, and kept between ticks."""
 
     starts: tuple[PlannedStart, ...] = ()
@@ -78,7 +78,7 @@ class Snapshot:
     partitions: tuple[Partition, ...]
     before: Sdiag
     after: Sdiag
-    carried: Plans = field(default=Plans())
+    carried: BackfillPlans = field(default=BackfillPlans())
 
     @property
     def time_s(self) -> float:
@@ -107,7 +107,7 @@ def is_torn(before: Sdiag, after: Sdiag) -> bool:
     )
 
 
-def plans_of(snapshot: Snapshot) -> Plans:
+def plans_of(snapshot: Snapshot) -> BackfillPlans:
     """Return all plans that count in *snapshot*: those it shows, then those carried.
 
     Nodes may be read before a backfill cycle begins and jobs after: the nodes are
@@ -116,7 +116,7 @@ def plans_of(snapshot: Snapshot) -> Plans:
     """
     starts, now_s = starts_of(snapshot), snapshot.time_s
     hidden = (HiddenPlan(name, now_s) for name in _unexplained(snapshot, starts))
-    return Plans(
+    return BackfillPlans(
         starts=starts,
         hidden=(*hidden, *snapshot.carried.hidden),
     )
@@ -174,7 +174,9 @@ def _unexplained(snapshot: Snapshot, starts: Sequence[PlannedStart]) -> list[str
     return [name for name in planned if name in unexplained]
 
 
-def carry_plans(previous: Plans, current: Snapshot, *, max_age_s: float) -> Snapshot:
+def carry_plans(
+    previous: BackfillPlans, current: Snapshot, *, max_age_s: float
+) -> Snapshot:
     """Return *current* with the plans that backfill was just making anew.
 
     Where no backfill cycle overlapped, nothing is carried: a job without a plan has
@@ -193,7 +195,7 @@ def carry_plans(previous: Plans, current: Snapshot, *, max_age_s: float) -> Snap
     unmarked = {n.name for n in current.nodes if NodeState.PLANNED not in n.states}
     starts = (p for p in previous.starts if p.job_id in unplanned)
     hidden = (p for p in previous.hidden if p.node in unmarked)
-    carried = Plans(
+    carried = BackfillPlans(
         starts=tuple(plan for plan in starts if plan.seen_s >= since_s),
         hidden=tuple(plan for plan in hidden if plan.seen_s >= since_s),
     )

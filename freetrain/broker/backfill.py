@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping, Sequence
 
     from freetrain.broker.eligible import EligibleNodes, NodeRequest
-    from logs.timeline import Gap, UnitSet
+    from logs.timeline import Placement, UnitSet
     from slurm.holes import Hole
     from slurm.records import Node
 
@@ -331,7 +331,9 @@ class Bookings:
             return ()
         return self._book(request, gap, start_s)
 
-    def _book(self, request: NodeRequest, gap: Gap, start_s: float) -> tuple[str, ...]:
+    def _book(
+        self, request: NodeRequest, gap: Placement, start_s: float
+    ) -> tuple[str, ...]:
         required = request.eligible.required
         must = self._names(gap.units & required)
         others = self._names(gap.units & ~required)

@@ -13,7 +13,7 @@ from freetrain.errors import UsageError
 from freetrain.report.comparison import percent
 from freetrain.text import one_line, render_duration
 from logs.read import format_named
-from logs.summary import Spread, TraceSummary
+from logs.summary import Distribution, TraceSummary
 from logs.trace import IdleTrace, JobTrace, Trace
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def summary_text(summary: TraceSummary) -> str:
 
 
 def _value(name: str, value: object) -> str:
-    if isinstance(value, Spread):
+    if isinstance(value, Distribution):
         spread = dataclasses.asdict(value).items()
         return ", ".join(f"{word} {_number(name, part)}" for word, part in spread)
     if name in UNKNOWN_IF_ZERO and not value:

@@ -23,7 +23,7 @@ from freetrain.broker.lease import (
 from freetrain.broker.limits import Pace
 from freetrain.lookahead.base import Departure
 from freetrain.state.database import translated
-from slurm.snapshot import HiddenPlan, PlannedStart, Plans
+from slurm.snapshot import BackfillPlans, HiddenPlan, PlannedStart
 
 if TYPE_CHECKING:
     import sqlite3
@@ -700,7 +700,7 @@ class SeenBackfillPlans:
             for never.
     """
 
-    plans: Plans = Plans()  # noqa: RUF009 - frozen
+    plans: BackfillPlans = BackfillPlans()  # noqa: RUF009 - frozen
     whole_s: float | None = None
 
 
@@ -718,7 +718,7 @@ def seen_backfill_plans(connection: sqlite3.Connection) -> SeenBackfillPlans:
         return SeenBackfillPlans()
     whole_s, text = rows[0]
     kept = json.loads(text)
-    plans = Plans(
+    plans = BackfillPlans(
         starts=tuple(PlannedStart(**start) for start in kept["starts"]),
         hidden=tuple(HiddenPlan(**plan) for plan in kept["hidden"]),
     )

@@ -19,7 +19,7 @@ from logs.trace import UnusableLogError, natural_key
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from logs.timeline import Units, UnitSet
+    from logs.timeline import MachineUnits, UnitSet
     from logs.trace import Job, JobTrace
 
 
@@ -138,7 +138,7 @@ class Machine:
         guests: Use units that no job holds.
     """
 
-    def __init__(self, jobs: Sequence[Job], units: Units) -> None:
+    def __init__(self, jobs: Sequence[Job], units: MachineUnits) -> None:
         self.now_s = -math.inf
         self.units = units
         self.guests: Guests = NoGuests()

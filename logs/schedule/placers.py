@@ -88,9 +88,9 @@ class EasyPlacer:
         machine.start_in_order()
         self.plan = ()
         if machine.waiting:
-            reservation = reserve(machine)
-            _backfill(machine, reservation)
-            self.plan = (_planned_head(machine, reservation),)
+            shadow_s, extra_units = reserve(machine)
+            _backfill(machine, shadow_s, extra_units)
+            self.plan = (_planned_head(machine, shadow_s),)
 
     def anew(self, wakes_s: float) -> EasyPlacer:
         """Return one that has planned nothing; each pass plans anew."""
@@ -98,22 +98,13 @@ class EasyPlacer:
         return EasyPlacer()
 
 
-@dataclass(frozen=True, slots=True)
-class Reservation:
-    """The place that is promised to the head of the queue.
+def reserve(machine: Machine) -> tuple[float, int]:
+    """Reserve a place for the queue's head, which does not fit now.
 
-    Attributes:
-        shadow_s: The earliest time at which enough units are free for it, if
-            every running job ends when its request does.
-        extra_units: Units free at that time beyond those it needs.
-    """
-
-    shadow_s: float
-    extra_units: int
-
-
-def reserve(machine: Machine) -> Reservation:
-    """Compute the reservation of the queue's head, which does not fit now.
+    Returns:
+        The shadow time: the earliest at which enough units are free for it, if every
+        running job ends when its request does; and the units free at that time
+        beyond those it needs.
 
     A running job past its request is expected to end at any moment, that is, now.
     Jobs expected to end at the shadow time itself count as ended there.
@@ -128,31 +119,30 @@ def reserve(machine: Machine) -> Reservation:
     enough = next(at for at, units in enumerate(freed) if units >= needed)
     shadow_s = ends[enough - 1][0]
     at_shadow = free + sum(units for end_s, units in ends if end_s <= shadow_s)
-    return Reservation(shadow_s, at_shadow - needed)
+    return shadow_s, at_shadow - needed
 
 
-def _backfill(machine: Machine, reservation: Reservation) -> None:
+def _backfill(machine: Machine, shadow_s: float, extra_units: int) -> None:
     free = machine.free.bit_count()
-    extra = reservation.extra_units
     for job in machine.waiting[1:]:
         if not free:
             return
         size = machine.size[job]
         if size > free:
             continue
-        if machine.now_s + machine.request_s[job] > reservation.shadow_s:
-            if size > extra:
+        if machine.now_s + machine.request_s[job] > shadow_s:
+            if size > extra_units:
                 continue
-            extra -= size
+            extra_units -= size
         free -= size
         machine.start(job, machine.units.lowest(machine.free, size))
 
 
-def _planned_head(machine: Machine, reservation: Reservation) -> PlannedJob:
+def _planned_head(machine: Machine, shadow_s: float) -> PlannedJob:
     head = machine.waiting[0]
-    free = _free_at(machine, reservation.shadow_s)
+    free = _free_at(machine, shadow_s)
     units = machine.units.lowest(free, machine.size[head])
-    return PlannedJob(head, reservation.shadow_s, units)
+    return PlannedJob(head, shadow_s, units)
 
 
 def _free_at(machine: Machine, time_s: float) -> UnitSet:

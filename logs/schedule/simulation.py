@@ -17,20 +17,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from logs.schedule.machine import (
-    Machine,
-    NoGuests,
-    PlannedJob,
-    Running,
-    lay_out,
-)
+from logs.schedule.machine import Machine, NoGuests, PlannedJob, Running, lay_out
 from logs.schedule.placers import (
     EasyPlacer,
     RecordedPlacer,
     SlurmParameters,
     SlurmPlacer,
 )
-from logs.timeline import Units, UnitSet
+from logs.timeline import MachineUnits, UnitSet
 from logs.trace import IdleTrace
 
 if TYPE_CHECKING:
@@ -188,7 +182,7 @@ def prepare(
     )
     placer = _placer(method, layout, slurm or SlurmParameters())
     simulation = Simulation(
-        trace.jobs, Units(layout.units), placer=placer, admitted=admitted
+        trace.jobs, MachineUnits(layout.units), placer=placer, admitted=admitted
     )
     return Prepared(simulation, layout, admitted, refused)
 
@@ -249,7 +243,7 @@ class Simulation:
     def __init__(
         self,
         jobs: Sequence[Job],
-        units: Units,
+        units: MachineUnits,
         *,
         placer: Placer,
         admitted: Sequence[int],

@@ -25,7 +25,7 @@ from freetrain.planning.published import Published
 from milp.planner import Planner
 from milp.problem import throughput
 from slurm.records import NodeState
-from slurm.snapshot import HiddenPlan, Plans, carry_plans
+from slurm.snapshot import BackfillPlans, HiddenPlan, carry_plans
 from tests.broker.broker_records import NOW_S, generation, hole, key, lease
 from tests.slurm_library.clusters import NOW_S as LOOK_S
 from tests.slurm_library.clusters import look as cluster
@@ -167,7 +167,7 @@ def test_whole_looks_and_torn_ones_with_plans_carried_are_good_enough() -> None:
     torn = cluster(
         nodes=[node("n0", NodeState.IDLE)], statistic=statistics(is_active=True)
     )
-    seen = Plans(hidden=(HiddenPlan("n0", LOOK_S - 10.0),))
+    seen = BackfillPlans(hidden=(HiddenPlan("n0", LOOK_S - 10.0),))
     carried = carry_plans(seen, torn, max_age_s=300.0)
 
     assert is_plan_known(whole, whole_s=None, max_age_s=300.0)

@@ -10,16 +10,9 @@ import pytest
 from freetrain.demo.fake_slurm.cluster import iso
 from slurm.batch import LeaseRequest
 from slurm.command_line import CommandLine
-from slurm.errors import (
-    SlurmRefusedError,
-    SlurmUnavailableError,
-    UnreadableOutputError,
-)
+from slurm.errors import SlurmRefusedError, SlurmUnavailableError, UnreadableOutputError
 from slurm.holes import HoleEnd, find_holes
-from slurm.records import (
-    JobKey,
-    Requirement,
-)
+from slurm.records import JobKey, Requirement
 from slurm.runner import SubprocessRunner
 from slurm.snapshot import carry_plans, plans_of
 from tests.fakes.slurm.installing import USER

@@ -15,10 +15,7 @@ from freetrain.demo.fake_slurm.install import StandIn, at_work, install
 from freetrain.doctor.checks import Verdict, look
 from freetrain.doctor.run import examine
 from freetrain.doctor.test_job import run_one_step
-from slurm.errors import (
-    SlurmRefusedError,
-    SlurmUnavailableError,
-)
+from slurm.errors import SlurmRefusedError, SlurmUnavailableError
 from tests.cli.worlds import run
 from tests.doctor.subjects import a_subject, by_name
 
@@ -27,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from freetrain.doctor.checks import Subject
-    from slurm.batch import LeaseRequest, Submitted
+    from slurm.batch import LeaseRequest, SubmittedJob
     from slurm.records import JobKey
     from tests.cluster.cluster import Cluster
 
@@ -121,7 +118,7 @@ class Refusing:
         self._error = error
         self.looked_for: list[str] = []
 
-    def submit(self, request: LeaseRequest) -> Submitted:
+    def submit(self, request: LeaseRequest) -> SubmittedJob:
         del request
         raise self._error
 

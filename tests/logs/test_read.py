@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from logs.fragments import COLUMNS, Fragments, read_line_by_line, read_plain
 from logs.lines import Content, Tolerance, read_content
 from logs.read import read_trace, recognise
-from logs.summary import IdleSummary, JobSummary, Spread, summarise
+from logs.summary import Distribution, IdleSummary, JobSummary, summarise
 from logs.swf import Swf
 from logs.table import read_head
 from logs.trace import Job, JobTrace, UnreadableLogError
@@ -295,9 +295,9 @@ def test_a_log_of_jobs_is_summed_up() -> None:
         busy_mean_idle_nodes=-2.0,
         peak_units=12,
         overcommitted_s=50.0,
-        size_units=Spread(median=6.0, mean=7.5, most=16.0),
-        run_s=Spread(median=50.0, mean=60.0, most=100.0),
-        wait_s=Spread(median=32.5, mean=32.5, most=55.0),
+        size_units=Distribution(median=6.0, mean=7.5, most=16.0),
+        run_s=Distribution(median=50.0, mean=60.0, most=100.0),
+        wait_s=Distribution(median=32.5, mean=32.5, most=55.0),
     )
 
 
@@ -315,7 +315,7 @@ def test_a_log_in_which_nothing_started_has_no_use() -> None:
 
     assert isinstance(summary, JobSummary)
     assert (summary.span_s, summary.utilisation, summary.peak_units) == (0.0, 0.0, 0)
-    assert summary.wait_s == Spread(0.0, 0.0, 0.0)
+    assert summary.wait_s == Distribution(0.0, 0.0, 0.0)
 
 
 def test_a_log_of_idle_intervals_is_summed_up() -> None:
@@ -336,7 +336,7 @@ def test_a_log_of_idle_intervals_is_summed_up() -> None:
         mean_idle_nodes=1.2,
         busy_mean_idle_nodes=0.0,
         peak_idle_nodes=2,
-        hole_s=Spread(median=400.0, mean=400.0, most=600.0),
+        hole_s=Distribution(median=400.0, mean=400.0, most=600.0),
         short_hole_share=2 / 3,
         long_hole_time_share=0.5,
     )

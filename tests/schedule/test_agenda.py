@@ -8,12 +8,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logs.timeline import (
-    Agenda,
-    Need,
-    members,
-    unit_set,
-)
+from logs.timeline import Agenda, Need, members, unit_set
 
 UNITS = 5
 NOW_S = 103.0

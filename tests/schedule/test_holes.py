@@ -9,11 +9,7 @@ from hypothesis import strategies as st
 
 from logs.schedule import Method, Schedule, SlurmParameters, schedule
 from logs.schedule.simulation import holes, mask, prepare
-from logs.timeline import (
-    Units,
-    members,
-    unit_set,
-)
+from logs.timeline import MachineUnits, members, unit_set
 from logs.trace import Job, JobTrace
 from tests.schedule.instances import job, trace_of, traces
 
@@ -129,14 +125,14 @@ def test_a_node_of_several_units_awaits_the_first_job_on_any() -> None:
 
 @given(st.sets(st.integers(0, 70)), st.integers(0, 80))
 def test_the_lowest_units_are_the_lowest(among: set[int], count: int) -> None:
-    lowest = Units(71).lowest(unit_set(among), count)
+    lowest = MachineUnits(71).lowest(unit_set(among), count)
     assert list(members(lowest)) == sorted(among)[:count]
     assert mask(lowest, 71).nonzero()[0].tolist() == sorted(among)[:count]
 
 
 def test_the_units_of_a_large_machine_take_little_memory() -> None:
     tracemalloc.start()
-    units = Units(20_000)
+    units = MachineUnits(20_000)
     held_bytes, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 

@@ -11,11 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm.backend import (
-    choose,
-    connect,
-    fitting,
-)
+from slurm.backend import choose, connect, fitting
 from slurm.batch import LeaseRequest
 from slurm.command_line import CommandLine
 from slurm.config import Release
@@ -34,13 +30,7 @@ from slurm.pyslurm import (
     read_node,
     read_partition,
 )
-from slurm.records import (
-    Gres,
-    JobKey,
-    JobRecord,
-    JobState,
-    NodeState,
-)
+from slurm.records import Gres, JobKey, JobRecord, JobState, NodeState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,16 +16,10 @@ from hypothesis import strategies as st
 
 from slurm.command_line import JSON
 from slurm.config import parse_config, parse_version
-from slurm.errors import (
-    SlurmRefusedError,
-    UnreadableOutputError,
-)
+from slurm.errors import SlurmRefusedError, UnreadableOutputError
 from slurm.holes import Hole, HoleEnd, find_holes
 from slurm.hostlist import expand
-from slurm.records import (
-    NodeState,
-    Requirement,
-)
+from slurm.records import NodeState, Requirement
 from slurm.snapshot import Snapshot
 from slurm.text import (
     parse_nodes,

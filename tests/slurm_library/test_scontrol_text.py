@@ -8,17 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm.config import CONFIG_ARGV, VERSION_ARGV, parse_config, parse_version
-from slurm.errors import (
-    SlurmError,
-    SlurmRefusedError,
-    UnreadableOutputError,
-)
-from slurm.records import (
-    Gres,
-    Node,
-    NodeState,
-    choose_partition,
-)
+from slurm.errors import SlurmError, SlurmRefusedError, UnreadableOutputError
+from slurm.records import Gres, Node, NodeState, choose_partition
 from slurm.text import (
     NODES_ARGV,
     PARTITIONS_ARGV,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from slurm.batch import (
     LeaseRequest,
-    Submitted,
+    SubmittedJob,
     only_gone,
     parse_sbatch,
     sbatch_argv,
@@ -169,11 +169,13 @@ def test_what_slurm_would_misread_is_refused(change: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("text", "submitted"),
     [
-        ("4711\n", Submitted(4711, "")),
-        ("4711;cluster2\n", Submitted(4711, "cluster2")),
+        ("4711\n", SubmittedJob(4711, "")),
+        ("4711;cluster2\n", SubmittedJob(4711, "cluster2")),
     ],
 )
-def test_the_number_of_a_submitted_job_is_read(text: str, submitted: Submitted) -> None:
+def test_the_number_of_a_submitted_job_is_read(
+    text: str, submitted: SubmittedJob
+) -> None:
     assert parse_sbatch(text) == submitted
 
 

@@ -9,11 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm.errors import (
-    SlurmError,
-    SlurmRefusedError,
-    UnreadableOutputError,
-)
+from slurm.errors import SlurmError, SlurmRefusedError, UnreadableOutputError
 from slurm.hostlist import expand
 from slurm.json import (
     minutes_s,
@@ -25,10 +21,7 @@ from slurm.json import (
     time_s,
     whole,
 )
-from slurm.records import (
-    JobState,
-    NodeState,
-)
+from slurm.records import JobState, NodeState
 
 PARSERS = {
     "jobs": parse_jobs_json,

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from slurm.records import JobRecord, NodeState, Sdiag
 from slurm.snapshot import (
+    BackfillPlans,
     HiddenPlan,
     PlannedStart,
-    Plans,
     carry_plans,
     is_torn,
     plans_of,
@@ -39,7 +39,7 @@ def test_a_recorded_torn_look_shows_no_plan_of_any_of_its_jobs() -> None:
     torn = recorded_snapshot("torn")
 
     assert sum(job.is_pending for job in torn.jobs) == 31
-    assert plans_of(torn) == Plans()
+    assert plans_of(torn) == BackfillPlans()
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_torn_look_keeps_a_node_that_was_planned_for_somebody_hidden() -> None
 def test_a_node_still_marked_for_a_carried_plan_is_planned_for_nobody_hidden() -> None:
     """Nodes read before the cycle began, jobs after: seen on 22.05.8."""
     marked = node("n1", NodeState.IDLE, NodeState.PLANNED)
-    old = Plans((PlannedStart(7, NOW_S + HOUR_S, "n1", NOW_S),))
+    old = BackfillPlans((PlannedStart(7, NOW_S + HOUR_S, "n1", NOW_S),))
     torn = look(nodes=[marked], jobs=[waiting(7, "", None)], statistic=TORN)
 
     assert plans_of(carry_plans(old, torn, max_age_s=60)) == old
@@ -107,7 +107,7 @@ def test_a_whole_look_needs_nothing_carried() -> None:
 
 
 def test_a_new_plan_counts_instead_of_the_old_one() -> None:
-    old = Plans((PlannedStart(7, NOW_S + HOUR_S, "n1", NOW_S),))
+    old = BackfillPlans((PlannedStart(7, NOW_S + HOUR_S, "n1", NOW_S),))
     torn = look(nodes=[node("n2")], jobs=[waiting(7, "n2", NOW_S + 60)], statistic=TORN)
 
     plans = plans_of(carry_plans(old, torn, max_age_s=60))
@@ -117,17 +117,17 @@ def test_a_new_plan_counts_instead_of_the_old_one() -> None:
 
 @pytest.mark.parametrize("jobs", [[], [running(7, "n1")]])
 def test_the_plan_of_a_job_that_waits_no_more_is_dropped(jobs: list[JobRecord]) -> None:
-    old = Plans((PlannedStart(7, NOW_S + HOUR_S, "n1", NOW_S),))
+    old = BackfillPlans((PlannedStart(7, NOW_S + HOUR_S, "n1", NOW_S),))
     torn = replace(look(nodes=[node("n1")], statistic=TORN), jobs=tuple(jobs))
 
-    assert plans_of(carry_plans(old, torn, max_age_s=60)) == Plans()
+    assert plans_of(carry_plans(old, torn, max_age_s=60)) == BackfillPlans()
 
 
 @given(st.lists(st.integers(min_value=1, max_value=100), min_size=1, max_size=20))
 def test_a_plan_is_carried_as_long_as_it_is_young_and_no_longer(
     steps_s: list[int],
 ) -> None:
-    plans = Plans(
+    plans = BackfillPlans(
         (PlannedStart(7, NOW_S + HOUR_S, "n1", NOW_S),), (HiddenPlan("n2", NOW_S),)
     )
     at_s = NOW_S

@@ -8,10 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm.errors import UnreadableOutputError
-from slurm.records import (
-    JobRecord,
-    JobState,
-)
+from slurm.records import JobRecord, JobState
 from slurm.text import FREE_WIDTH_COLUMNS, TYPED_WIDTHS, parse_squeue, squeue_argv
 from tests.slurm_library.clusters import SCENARIOS, recorded
 from tests.slurm_library.rendering import squeue_text

@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurm.command_line import (
-    JSON,
-    CommandLine,
-)
+from slurm.command_line import JSON, CommandLine
 from slurm.runner import SubprocessRunner
 from tests.cluster.settings import NODES
 from tests.cluster.waiting import wait_for

@@ -19,7 +19,7 @@ from freetrain.state.tables import (
     TrainerRow,
     TrainerState,
 )
-from slurm.snapshot import HiddenPlan, PlannedStart, Plans
+from slurm.snapshot import BackfillPlans, HiddenPlan, PlannedStart
 
 UUIDS = st.uuids().map(str)
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
@@ -47,7 +47,7 @@ EVENTS = st.builds(Event, TIMES, st.sampled_from(EventKind), TEXT, COUNTS, TEXT)
 SEEN = st.builds(
     SeenBackfillPlans,
     st.builds(
-        Plans,
+        BackfillPlans,
         st.lists(st.builds(PlannedStart, COUNTS, TIMES, TEXT, TIMES)).map(tuple),
         st.lists(st.builds(HiddenPlan, TEXT, TIMES)).map(tuple),
     ),

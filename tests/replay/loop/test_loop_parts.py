@@ -10,7 +10,7 @@ from freetrain.replay.loop import Leases, PlannedStart, PromisedForecaster, harm
 from freetrain.replay.loop_settings import LoopSettings
 from freetrain.replay.trainers import Costs
 from logs.schedule.machine import Machine
-from logs.timeline import Units
+from logs.timeline import MachineUnits
 from tests.replay.loop.worlds_loop import PAIR, UNBOUND, play, stage_of
 from tests.replay.worlds import trainer
 
@@ -120,7 +120,7 @@ def test_harm_is_the_difference_job_by_job() -> None:
 
 
 def test_a_machine_knows_what_is_left_of_a_lease() -> None:
-    machine = Machine((), Units(3))
+    machine = Machine((), MachineUnits(3))
     machine.now_s = 0.0
     machine.lease(0b110, 100.0)
     machine.release(0b010)
