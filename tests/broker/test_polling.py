@@ -22,7 +22,7 @@ from slurm.records import JobRecord, JobState
 from tests.broker.broker_records import NOW_S
 from tests.broker.broker_records import job as lease
 from tests.slurm_library.clusters import statistics
-from tests.tick.test_tick_parts import CONFIG
+from tests.tick.test_limits_and_jobs import CONFIG
 
 
 @given(

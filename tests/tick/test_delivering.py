@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import shutil
 import signal
@@ -25,19 +26,26 @@ if TYPE_CHECKING:
     from freetrain.elastic.files import RunDir
 
 
-def wanting(world: TickWorld, more: str = "", *, deliver: float = 0.5) -> RunDir:
-    """Submit a trainer with a target; return where it commits."""
-    target = f'[target]\ndeliver = {deliver}\nhook = ["tell", "$x"]\n{more}\n'
-    world.submit("a", target, most=2)
-    return world.folder.trainer("a").run
-
-
-def published(world: TickWorld) -> str:
-    return f'publish = "{place(world)}"'
-
-
 def place(world: TickWorld) -> Path:
+    """Where the checkpoint is to be published."""
     return world.folder.path.parent / "models" / "good.npz"
+
+
+def wanting(
+    world: TickWorld,
+    *losses: float,
+    publish: bool = True,
+    commits: tuple[int, ...] = (1,),
+    more: str = "",
+) -> RunDir:
+    """Submit a trainer with a target, which has reported and committed."""
+    published = f'publish = "{place(world)}"\n' if publish else ""
+    target = f'[target]\ndeliver = 0.5\nhook = ["tell", "$x"]\n{published}{more}\n'
+    run_dir = world.submit("a", target)
+    tell(run_dir, *losses)
+    for step in commits if publish else ():
+        commit(run_dir, step)
+    return run_dir
 
 
 def delivery(world: TickWorld) -> Delivery | None:
@@ -45,36 +53,35 @@ def delivery(world: TickWorld) -> Delivery | None:
         return next(iter(deliveries(state).values()), None)
 
 
-def test_nothing_is_delivered_before_the_target_is_reached(world: TickWorld) -> None:
-    run_dir = wanting(world, published(world))
-    tell(run_dir, 0.9, 0.6, float("nan"), -float("inf"))
-    commit(run_dir, 4)
+def stage(world: TickWorld) -> tuple[Stage, str]:
+    """The stage of the delivery, and its problem."""
+    found = delivery(world)
+    assert found is not None
+    return found.stage, found.problem
+
+
+@pytest.mark.parametrize(
+    "losses",
+    [(0.9, 0.6, math.nan, -math.inf), (0.9, 0.8, -1e200)],
+    ids=["not reached", "an overflow"],
+)
+def test_nothing_is_delivered_before_the_target_is_reached(
+    world: TickWorld, losses: tuple[float, ...]
+) -> None:
+    wanting(world, *losses, commits=(len(losses),), more="final = 0.1")
 
     world.tick()
 
     assert delivery(world) is None
+    assert world.row().state is TrainerState.WANTED
     assert not place(world).exists()
-    assert world.hook_calls == []
-
-
-def test_an_overflow_reaches_no_target(world: TickWorld) -> None:
-    run_dir = wanting(world, f"final = 0.1\n{published(world)}")
-    tell(run_dir, 0.9, 0.8, -1e200)
-    commit(run_dir, 3)
-
-    world.tick()
-
-    assert delivery(world) is None
-    assert world.row("a").state is TrainerState.WANTED
     assert world.hook_calls == []
 
 
 def test_the_checkpoint_is_published_and_the_hook_called_once(
     world: TickWorld,
 ) -> None:
-    run_dir = wanting(world, published(world))
-    tell(run_dir, 0.9, 0.4, 0.7)
-    commit(run_dir, 1)
+    run_dir = wanting(world, 0.9, 0.4, 0.7)
     whole = commit(run_dir, 3)
 
     for _ in range(3):
@@ -86,21 +93,20 @@ def test_the_checkpoint_is_published_and_the_hook_called_once(
     assert (found.step, found.value, found.checkpoint) == (2, 0.4, whole.name)
     assert place(world).read_bytes() == whole.read_bytes()
     assert [path.name for path in place(world).parent.iterdir()] == ["good.npz"]
-    told = {
+    variables = {
         "FREETRAIN_TRAINER": "a",
         "FREETRAIN_METRIC": "loss",
         "FREETRAIN_VALUE": "0.4",
         "FREETRAIN_PUBLISHED": str(place(world)),
     }
-    assert world.hook_calls == [["tell", "$x", told]]
-    assert world.row("a").state is TrainerState.WANTED, "it trains on"
+    assert world.hook_calls == [["tell", "$x", variables]]
+    assert world.row().state is TrainerState.WANTED, "it trains on"
     kinds = [event.kind for event in world.events("a")]
     assert kinds.count(EventKind.DELIVERED) == 1
 
 
 def test_a_published_model_is_a_copy_that_may_be_changed(world: TickWorld) -> None:
-    run_dir = wanting(world, published(world))
-    tell(run_dir, 0.4)
+    run_dir = wanting(world, 0.4)
     whole = commit(run_dir, 1)
     world.tick()
 
@@ -113,11 +119,9 @@ def test_a_published_model_is_a_copy_that_may_be_changed(world: TickWorld) -> No
 def test_a_checkpoint_from_before_the_target_was_reached_is_not_delivered(
     world: TickWorld,
 ) -> None:
-    run_dir = wanting(world, published(world))
-    tell(run_dir, 0.9, 0.4)
-    commit(run_dir, 1)
+    run_dir = wanting(world, 0.9, 0.4)
     world.tick()
-    waits = delivery(world)
+    first, problem = stage(world)
     torn = commit(run_dir, 5)
     torn.write_bytes(torn.read_bytes()[:-70])
     corrupt = commit(run_dir, 4)
@@ -128,9 +132,8 @@ def test_a_checkpoint_from_before_the_target_was_reached_is_not_delivered(
 
     world.tick()
 
-    assert waits is not None
-    assert waits.stage is Stage.REACHED
-    assert "no checkpoint has the step yet" in waits.problem
+    assert first is Stage.REACHED
+    assert "no checkpoint has the step yet" in problem
     assert still_waits
     assert place(world).read_bytes() == whole.read_bytes()
     assert len(world.hook_calls) == 1
@@ -139,9 +142,7 @@ def test_a_checkpoint_from_before_the_target_was_reached_is_not_delivered(
 def test_a_trainer_that_stopped_short_of_a_commit_is_delivered_in_the_end(
     world: TickWorld,
 ) -> None:
-    run_dir = wanting(world, published(world))
-    tell(run_dir, 0.9, 0.4)
-    commit(run_dir, 1)
+    wanting(world, 0.9, 0.4)
     world.tick()
     world.set_state("a", TrainerState.CANCELLED)
     world.tick()
@@ -154,66 +155,59 @@ def test_a_trainer_that_stopped_short_of_a_commit_is_delivered_in_the_end(
     assert read_checkpoint(place(world).read_bytes()).position.step == 1
 
 
-def test_a_place_that_cannot_be_written_is_told_and_tried_again(
+def test_a_place_that_cannot_be_written_is_reported_and_tried_again(
     world: TickWorld,
 ) -> None:
-    run_dir = wanting(world, published(world))
-    tell(run_dir, 0.4)
-    commit(run_dir, 1)
+    wanting(world, 0.4)
     place(world).mkdir(parents=True)
 
     world.tick()
-    told = delivery(world)
+    first, problem = stage(world)
     place(world).rmdir()
     world.tick()
 
-    assert told is not None
-    assert told.stage is Stage.REACHED
-    assert told.problem.startswith(f"cannot publish {place(world)}: ")
+    assert first is Stage.REACHED
+    assert problem.startswith(f"cannot publish {place(world)}: ")
     assert place(world).is_file()
 
 
 def test_without_a_place_only_the_hook_is_called(world: TickWorld) -> None:
-    tell(wanting(world), 0.4)
+    wanting(world, 0.4, publish=False)
 
     world.tick()
 
-    ((*_, told),) = world.hook_calls
-    assert told["FREETRAIN_PUBLISHED"] == ""
+    ((*_, variables),) = world.hook_calls
+    assert variables["FREETRAIN_PUBLISHED"] == ""
 
 
-def test_a_hook_that_fails_is_told_and_not_called_again(world: TickWorld) -> None:
+def test_a_hook_that_fails_is_reported_and_not_called_again(world: TickWorld) -> None:
     world.hook_problem = "the hook ended with exit code 3"
-    tell(wanting(world), 0.4)
+    wanting(world, 0.4, publish=False)
 
     world.tick()
     world.tick()
 
-    found = delivery(world)
-    assert found is not None
-    assert (found.stage, found.problem) == (Stage.DELIVERED, world.hook_problem)
+    assert stage(world) == (Stage.DELIVERED, world.hook_problem)
     assert len(world.hook_calls) == 1
 
 
-def test_a_tick_calls_one_hook_at_the_most(world: TickWorld) -> None:
+def test_a_tick_calls_one_hook_at_most(world: TickWorld) -> None:
     for name in ("a", "b"):
-        world.submit(name, '[target]\ndeliver = 0.5\nhook = "tell"\n')
-        tell(world.folder.trainer(name).run, 0.4)
+        tell(world.submit(name, '[target]\ndeliver = 0.5\nhook = "tell"\n'), 0.4)
 
     world.tick()
     first = len(world.hook_calls)
     world.tick()
 
-    told = [call["FREETRAIN_TRAINER"] for *_, call in world.hook_calls]
+    names = [call["FREETRAIN_TRAINER"] for *_, call in world.hook_calls]
     assert first == 1
-    assert sorted(told) == ["a", "b"]
+    assert sorted(names) == ["a", "b"]
 
 
 def test_a_file_that_only_ends_with_its_digest_is_no_checkpoint(
     world: TickWorld,
 ) -> None:
-    run_dir = wanting(world, published(world))
-    tell(run_dir, 0.4)
+    run_dir = wanting(world, 0.4)
     content = b"x" * 100
     digest = hashlib.sha256(content + b"0" * 64).hexdigest()
     commit(run_dir, 1).write_bytes(content + digest.encode())
@@ -224,9 +218,7 @@ def test_a_file_that_only_ends_with_its_digest_is_no_checkpoint(
 
 
 def test_a_dry_run_delivers_nothing(world: TickWorld) -> None:
-    run_dir = wanting(world, published(world))
-    tell(run_dir, 0.4)
-    commit(run_dir, 1)
+    wanting(world, 0.4)
 
     world.tick(dry_run=True)
 
@@ -235,10 +227,10 @@ def test_a_dry_run_delivers_nothing(world: TickWorld) -> None:
     assert world.hook_calls == []
 
 
-def test_whoever_is_submitted_again_is_delivered_again(world: TickWorld) -> None:
-    tell(wanting(world), 0.4)
+def test_a_trainer_that_is_submitted_again_is_delivered_again(world: TickWorld) -> None:
+    wanting(world, 0.4, publish=False)
     world.tick()
-    world.put(replace(world.row("a"), submitted_s=2.0))
+    world.put(replace(world.row(), submitted_s=2.0))
 
     world.tick()
 
@@ -248,22 +240,21 @@ def test_whoever_is_submitted_again_is_delivered_again(world: TickWorld) -> None
 def test_a_trainer_that_reached_its_final_target_is_finished_and_stops(
     world: TickWorld,
 ) -> None:
-    run_dir = wanting(world, "final = 0.1")
+    run_dir = wanting(world, publish=False, commits=(), more="final = 0.1")
     world.tick()
     world.beat()
     world.tick()
-    running = world.newest("a")
+    running = len(world.nodes())
     tell(run_dir, 0.9, 0.05)
 
     world.beat()
     world.tick()
 
-    stopped = world.newest("a")
-    assert stopped is not None
-    assert (len(running.members), len(stopped.members)) == (2, 0)
+    stopped = world.newest()
+    assert (running, len(stopped.members)) == (2, 0)
     assert stopped.reason == "it is finished"
-    assert world.row("a").state is TrainerState.FINISHED
-    assert world.row("a").message == "its final target is reached: loss 0.05"
+    assert world.row().state is TrainerState.FINISHED
+    assert world.row().message == "its final target is reached: loss 0.05"
     assert len(world.hook_calls) == 1
 
 
@@ -273,9 +264,7 @@ def test_a_tick_killed_anywhere_leaves_no_model_undelivered_and_calls_no_hook_tw
 ) -> None:
     (quick_folder / "before").mkdir()
     before = tick_world(quick_folder / "before")
-    run_dir = wanting(before, published(before))
-    tell(run_dir, 0.9, 0.4)
-    whole = commit(run_dir, 2)
+    whole = commit(wanting(before, 0.9, 0.4, commits=()), 2)
     steps, uncalled = 0, 0
 
     while killed_at(world := copied(before, quick_folder / f"{steps}"), steps):
@@ -309,14 +298,13 @@ def a_call(folder: Path, *argv: str, limit_s: float = 30.0) -> HookCall:
     return HookCall(argv=argv, folder=folder, variables=variables, limit_s=limit_s)
 
 
-def test_a_hook_that_works_says_nothing(tmp_path: Path) -> None:
-    assert hook(tmp_path, "echo said; pwd > here") == ""
-    assert (tmp_path / "here").read_text().strip() == str(tmp_path)
-
-
-def test_what_goes_wrong_with_a_hook_is_said(tmp_path: Path) -> None:
+def test_a_hook_runs_in_its_folder_and_its_failures_are_reported(
+    tmp_path: Path,
+) -> None:
     missing = a_call(tmp_path, "no-such-program")
 
+    assert hook(tmp_path, "echo said; pwd > here") == ""
+    assert (tmp_path / "here").read_text().strip() == str(tmp_path)
     assert hook(tmp_path, "exit 3") == "the hook ended with exit code 3"
     assert call_hook(missing).startswith("the hook no-such-program could not be")
 

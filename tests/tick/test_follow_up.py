@@ -43,12 +43,11 @@ def test_new_leases_train_without_another_tick(world: TickWorld) -> None:
 
     ticks = follow(world, lambda _: world.beat())
 
-    newest = world.newest("a")
     assert ticks == 2
-    assert newest.keys == set(world.running())
+    assert world.newest().keys == set(world.running())
 
 
-def test_who_has_begun_does_not_wait_long_for_the_rest(world: TickWorld) -> None:
+def test_agents_that_have_begun_do_not_wait_long_for_the_rest(world: TickWorld) -> None:
     world.submit("a", most=2)
     waits: list[float] = []
 
@@ -58,13 +57,12 @@ def test_who_has_begun_does_not_wait_long_for_the_rest(world: TickWorld) -> None
 
     ticks = follow(world, wait, within_s=1000.0)
 
-    newest = world.newest("a")
     assert ticks == 2
-    assert len(newest.keys) == 1
+    assert len(world.nodes()) == 1
     assert len(waits) < 5
 
 
-def test_without_a_sign_of_life_there_is_no_second_tick(world: TickWorld) -> None:
+def test_without_a_heartbeat_there_is_no_second_tick(world: TickWorld) -> None:
     world.submit("a", most=2)
     waits: list[float] = []
 
@@ -74,19 +72,15 @@ def test_without_a_sign_of_life_there_is_no_second_tick(world: TickWorld) -> Non
     assert world.generation() == 0
 
 
-def test_nobody_waits_where_nothing_was_asked_for(world: TickWorld) -> None:
+@pytest.mark.parametrize(("nodes", "within_s"), [(0, 20.0), (2, 0.0)])
+def test_it_waits_only_where_leases_were_asked_for_and_there_is_time(
+    world: TickWorld, nodes: int, within_s: float
+) -> None:
+    if nodes:
+        world.submit("a", most=nodes)
     waits: list[float] = []
 
-    assert follow(world, waits.append) == 1
-
-    assert not waits
-
-
-def test_nobody_waits_who_did_not_ask_to(world: TickWorld) -> None:
-    world.submit("a", most=2)
-    waits: list[float] = []
-
-    assert follow(world, waits.append, within_s=0.0) == 1
+    assert follow(world, waits.append, within_s=within_s) == 1
 
     assert not waits
 
@@ -140,18 +134,18 @@ def test_leases_that_make_room_are_looked_at_again_but_not_all_the_time(
     assert all(b - a >= APART_S for a, b in pairwise(looks_s))
 
 
-def test_nobody_looks_again_where_slurm_preempts(quick_folder: Path) -> None:
+def test_no_tick_follows_where_slurm_preempts(quick_folder: Path) -> None:
     assert not leased(quick_folder, Mode.PREEMPT).looks_after(100.0)
 
 
-def test_nobody_looks_again_later_than_was_asked_for(quick_folder: Path) -> None:
+def test_no_tick_follows_later_than_was_asked_for(quick_folder: Path) -> None:
     looks_s = leased(quick_folder, Mode.YIELD).looks_after(20.0)
 
     assert looks_s
     assert max(looks_s) <= 20.0
 
 
-def test_nobody_looks_again_for_others_where_there_are_no_leases(
+def test_no_tick_follows_for_others_where_there_are_no_leases(
     quick_folder: Path,
 ) -> None:
     passing = leased(quick_folder, Mode.YIELD)
@@ -236,7 +230,7 @@ def test_between_quick_looks_there_is_a_last_one_that_asks_for_jobs_alone(
     assert len(looks_s) <= 2 * (1 + 60 / APART_S)
 
 
-def test_who_comes_after_a_look_is_made_room_for_at_the_last_one(
+def test_jobs_that_come_after_a_look_are_made_room_for_at_the_last_one(
     quick_folder: Path,
 ) -> None:
     passing = quick(quick_folder)
@@ -249,7 +243,7 @@ def test_who_comes_after_a_look_is_made_room_for_at_the_last_one(
     assert len(passing.reports) == 2
 
 
-def test_a_last_look_at_nobody_new_is_all(quick_folder: Path) -> None:
+def test_a_last_look_that_finds_no_new_job_is_all(quick_folder: Path) -> None:
     passing = quick(quick_folder)
     passing.world.slurm.standin.add([theirs(passing.world, limit_s=1e6, run_s=1e6)])
 

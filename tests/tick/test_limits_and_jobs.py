@@ -1,4 +1,4 @@
-"""The parts of a tick that need no Slurm: limits, shapes, worth, planners, script."""
+"""What the broker may do at a site, and the Slurm job of a lease."""
 
 from __future__ import annotations
 
@@ -16,13 +16,11 @@ from msgspec import structs
 from freetrain.agent.command import TO_SWEEP
 from freetrain.broker.limits import Mode
 from freetrain.config import site as settings
-from freetrain.config.job import Nodes, RescaleCosts, TrainerJob
 from freetrain.config.site import Site
 from freetrain.errors import BadConfigurationError
 from freetrain.tick.lease_job import lease_script, write_lease_script
 from freetrain.tick.observe import grace_s, limits_of, margin_s, mode_of
 from freetrain.tick.plan import shape_name
-from freetrain.tick.speeds import costs_s, speeds_of
 from slurm.config import parse_config
 from slurm.records import Gres, Partition, Requirement
 from tests.slurm_library.clusters import recorded
@@ -39,13 +37,6 @@ OURS = Partition(
     grace_time_s=10.0,
 )
 MAIN = replace(OURS, name="main", priority_tier=10)
-
-
-def job(**changes: object) -> TrainerJob:
-    made = TrainerJob(
-        name="a", command=("x",), directory=Path("/"), nodes=Nodes(max_nodes=8)
-    )
-    return structs.replace(made, **changes)
 
 
 def test_every_setting_of_the_site_becomes_a_limit() -> None:
@@ -153,18 +144,6 @@ def test_two_requirements_have_one_name_only_if_they_ask_the_same(
         return (of.partition, of.features, gres, of.memory_mib, of.cpus)
 
     assert (shape_name(one) == shape_name(other)) == (asked(one) == asked(other))
-
-
-def test_speed_goes_through_the_points_given_and_on_as_is_assumed_of_all() -> None:
-    speeds = speeds_of(job(scaling=((2, 100.0), (4, 180.0))))
-
-    assert list(speeds[[0, 1, 2, 3, 4]]) == [0.0, 50.0, 100.0, 140.0, 180.0]
-    assert speeds[8] == pytest.approx(180.0 * 2**0.9)
-    assert speeds_of(job())[8] == pytest.approx(8**0.9)
-
-
-def test_costs_that_nobody_gave_are_assumed() -> None:
-    assert costs_s(RescaleCosts(grow_s=9.0)) == (9.0, 3.0, 5.0)
 
 
 @pytest.mark.parametrize("status", [0, TO_SWEEP])

@@ -1,4 +1,4 @@
-"""Ticks that make room, and leases that hold a node for nothing."""
+"""Ticks that make room, and nodes that leases must not start on."""
 
 from __future__ import annotations
 
@@ -8,37 +8,42 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.broker.actions import EndReason
+from freetrain.broker.actions import EndReason, Submit
+from freetrain.broker.decide import HoleExplanation, HoleReason
+from freetrain.broker.delay_protection import KeptFree
+from freetrain.broker.pool import Refusal
+from freetrain.broker.yielding import NO_CLAIMS, Claims
 from freetrain.config.site import Mode
 from freetrain.demo.fake_slurm import cluster as keeping
 from freetrain.demo.fake_slurm.cluster import JobState
+from freetrain.lookahead.affinity import RecentAffinity
+from freetrain.lookahead.live import LiveForecast, PoolSnapshot
 from freetrain.state.files import AgentState
 from freetrain.state.tables import pace
+from freetrain.tick.act import nodes_to_exclude
+from freetrain.tick.lookahead import NodeForecasts
+from freetrain.tick.plan import Decided, refusal_of
+from freetrain.tick.rate import Ratings
 from freetrain.tick.tick import tick
-from tests.state.events import events_of
-from tests.tick.tick_worlds import TickWorld, lease_of, theirs, tick_world
+from slurm.batch import MAX_VALUE_BYTES
+from slurm.hostlist import expand
+from tests.broker.broker_records import NOW_S, hole
+from tests.broker.test_decide import decided, look, trainer
+from tests.tick.tick_worlds import TickWorld, lease_of, running, theirs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
+
+    from slurm.holes import Hole
 
 
-@pytest.fixture
-def world(quick_folder: Path) -> TickWorld:
-    made = tick_world(quick_folder)
-    made.change("lease", mode=Mode.YIELD)
-    return made
-
-
-def running(world: TickWorld, most: int) -> None:
-    world.submit("a", most=most)
-    world.tick()
-    world.beat()
-    world.tick()
+@pytest.fixture(autouse=True)
+def _yielding(world: TickWorld) -> None:
+    world.change("lease", mode=Mode.YIELD)
 
 
 def test_a_trainer_that_cannot_be_read_makes_room_as_well(world: TickWorld) -> None:
-    running(world, 8)
+    running(world, most=8)
     world.beat(*world.running(), state=AgentState.TRAINING, trainer="a")
     world.put(replace(world.row("a"), job='name = "a"\nnonsense = 1'))
     world.slurm.standin.add([theirs(world) for _ in range(3)])
@@ -49,7 +54,7 @@ def test_a_trainer_that_cannot_be_read_makes_room_as_well(world: TickWorld) -> N
 
 
 def test_a_careful_tick_tells_of_whom_it_had_no_time_to_try(world: TickWorld) -> None:
-    running(world, 4)
+    running(world, most=4)
     planned = {"due_s": world.now_s + 50.0, "wanted": ["n1"]}
     world.slurm.standin.add([theirs(world), theirs(world, **planned)])
     world.now_s += 1.0
@@ -69,7 +74,7 @@ def test_a_job_that_could_start_at_once_need_not_wait_for_its_planned_start(
     world: TickWorld,
 ) -> None:
     world.change("holes", margin_s=60.0)
-    running(world, 8)
+    running(world, most=8)
     planned = {"due_s": world.now_s + 50.0, "wanted": ["n1", "n2"]}
     world.slurm.standin.add([theirs(world, **planned)])
 
@@ -77,8 +82,7 @@ def test_a_job_that_could_start_at_once_need_not_wait_for_its_planned_start(
 
     (job,) = (one for one in world.live() if one.nodes == ["n1"])
     uuid = lease_of(job).uuid
-    with world.reading() as store:
-        said = events_of(store, uuid)[-1]
+    said = world.events(uuid)[-1]
     assert (said.detail, said.leases) == (str(EndReason.CLAIMED), 2)
 
 
@@ -106,7 +110,7 @@ def test_a_lease_whose_agent_never_comes_is_ended_and_failed_to_start(
 def test_a_lease_that_outlasts_its_deadline_by_hours_is_still_ours(
     world: TickWorld,
 ) -> None:
-    running(world, 1)
+    running(world, most=1)
     with keeping.opened(world.slurm.folder) as cluster:
         for job in cluster.jobs:
             job.limit_s = 1e6
@@ -124,7 +128,7 @@ def test_a_lease_that_outlasts_its_deadline_by_hours_is_still_ours(
 def test_nobody_gets_nodes_beside_leases_that_just_leave_for_somebody(
     world: TickWorld,
 ) -> None:
-    running(world, 6)
+    running(world, most=6)
     with keeping.opened(world.slurm.folder) as cluster:
         for job in cluster.jobs[:2]:
             job.state, job.end_s = JobState.CANCELLED, world.now_s
@@ -215,3 +219,97 @@ def test_a_lease_that_begins_is_over_before_somebody_who_waits_could_start(
     limits_s = [job.limit_s for job in world.live() if job.user != "bob"]
     assert limits_s
     assert max(limits_s) <= 1_500.0
+
+
+def test_the_report_names_the_job_that_a_node_is_kept_free_for() -> None:
+    claims = Claims({"n1": 7}, {"n0": 5}, kept_free=KeptFree({"n1": 7}, 0))
+
+    def shown(node: str, refusal: Refusal | None) -> str:
+        return refusal_of(HoleExplanation(node, HoleReason.UNUSABLE, refusal), claims)
+
+    assert shown("n0", Refusal.CLAIMED) == Refusal.CLAIMED
+    assert shown("n1", Refusal.KEPT_FREE) == (
+        "somebody's job would need it if another ended: 7"
+    )
+    assert shown("n2", None) == ""
+
+
+# Nodes to exclude, by what the plan was made of.
+
+KEPT = Claims({}, {"n0": 7}, kept_free=KeptFree({"n0": 7}, 0))
+CLAIMED = Claims({}, {"n1": 5})
+
+
+MANY = tuple(f"n{'x' * k}" for k in range(1, MAX_VALUE_BYTES // 10))
+
+
+def forecasts() -> NodeForecasts:
+    """Return forecasts that tell holes apart."""
+    forecast = LiveForecast(500.0)
+    for looks in range(5):
+        forecast.look(NOW_S + 900.0 * looks, PoolSnapshot(frozenset(), frozenset(), {}))
+    return NodeForecasts(
+        forecast=forecast, pairs=RecentAffinity(), known_names=0, told={}, ended=()
+    )
+
+
+def excluded(
+    claims: Claims,
+    *names: str,
+    outlook: NodeForecasts | None = None,
+    also: tuple[Hole, ...] = (),
+) -> str:
+    """Return the nodes that are excluded for leases in the holes *names*."""
+    seen = look((*map(hole, names), *also), trainer("a"), claims=claims)
+    decision = decided(seen)
+    asked = [action for action in decision.actions if isinstance(action, Submit)]
+    action = max(asked, key=lambda action: action.limit_min)
+    made = Decided(
+        look=seen,
+        decision=decision,
+        shapes={},
+        ratings=Ratings(priority="throughput"),
+        problems=(),
+        outlook=outlook,
+    )
+    return nodes_to_exclude(made, action)
+
+
+def test_nodes_that_a_job_would_need_if_another_ended_are_excluded() -> None:
+    assert excluded(NO_CLAIMS, "n0", "n1", "n2") == ""
+    assert excluded(KEPT, "n0", "n1", "n2") == "n0"
+    # This one is leased until then.
+    leaving = Claims({"n9": 7}, {}, kept_free=KeptFree({"n9": 7}, 0))
+    assert excluded(leaving, "n0", "n1", "n2") == "n9"
+
+
+def test_idle_nodes_that_a_waiting_job_could_start_on_are_excluded() -> None:
+    # Slurm may come to a lease in a partition of its own before it comes to who is
+    # behind others in theirs.
+    assert excluded(CLAIMED, "n0", "n1", "n2") == "n1"
+
+
+def test_of_too_many_claims_as_many_are_excluded_as_slurm_takes() -> None:
+    # Kept off none of them, leases would start there, be given up and asked for again.
+    text = excluded(Claims({}, dict.fromkeys(reversed(MANY), 5)), "n0", *MANY)
+
+    assert expand(text) == MANY[: len(expand(text))]
+    assert MAX_VALUE_BYTES // 2 < len(text) <= MAX_VALUE_BYTES
+
+
+def test_where_claims_are_too_many_booked_holes_are_excluded_all_the_same() -> None:
+    claims = Claims({}, dict.fromkeys(MANY, 5), booked_s={"booked": NOW_S + 300.0})
+    soon = hole("booked", end_s=NOW_S + 300.0)
+
+    text = excluded(claims, *MANY, "n0", also=(soon,))
+
+    assert "booked" in expand(text)
+
+
+def test_where_the_list_is_too_long_claims_come_first() -> None:
+    ahead = forecasts()
+
+    assert excluded(CLAIMED, *(f"n{k}" for k in range(7)), outlook=ahead) == "n[1,6]"
+    text = excluded(CLAIMED, *MANY, "n0", "n1", outlook=ahead)
+    assert "n1" in expand(text)
+    assert len(text) <= MAX_VALUE_BYTES

@@ -1,4 +1,4 @@
-"""Speeds and costs are learned from what trainers tell, and replace assumed ones."""
+"""Speeds and costs are learned from what trainers report, and replace stated ones."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from freetrain.scaling import (
 from freetrain.state.files import Ended, create_ending
 from freetrain.state.tables import history_of
 from freetrain.tick.history import known_from
-from freetrain.tick.speeds import MeasuredSpeeds, measured_by
+from freetrain.tick.speeds import MeasuredSpeeds, costs_s, measured_by, speeds_of
 from tests.state.endings import an_ending
 from tests.tick.tick_worlds import (
     NOW_S,
@@ -316,3 +316,15 @@ def test_what_was_told_before_a_generation_was_made_is_not_its_own(
     (seen,) = kept(world).seen[1]
     assert seen.samples_per_s == pytest.approx(0.5, rel=0.02)
     assert seen.trained_s == pytest.approx(98.0, rel=0.1)
+
+
+def test_speed_goes_through_the_points_given_and_on_as_is_assumed_of_all() -> None:
+    speeds = speeds_of(job(scaling=((2, 100.0), (4, 180.0)), nodes=Nodes(max_nodes=8)))
+
+    assert list(speeds[[0, 1, 2, 3, 4]]) == [0.0, 50.0, 100.0, 140.0, 180.0]
+    assert speeds[8] == pytest.approx(180.0 * 2**0.9)
+    assert speeds_of(job(nodes=Nodes(max_nodes=8)))[8] == pytest.approx(8**0.9)
+
+
+def test_costs_that_are_not_stated_are_assumed() -> None:
+    assert costs_s(RescaleCosts(grow_s=9.0)) == (9.0, 3.0, 5.0)
