@@ -311,8 +311,8 @@ ForecasterNames = Annotated[
     typer.Option(
         "--forecaster",
         metavar="NAME",
-        help="lookahead: who says how long nodes stay, such as life-table "
-        "(docs/lookahead.md); repeat to compare.",
+        help=f"lookahead: predict how long nodes stay by {' or '.join(FORECASTERS)} "
+        "(docs/notes/lookahead.md); repeat to compare.",
         show_default=DEFAULT_FORECASTER,
         callback=_known_forecasters,
         autocompletion=_complete_forecaster,
