@@ -24,8 +24,7 @@ from milp.window_search import (
     TrainerTerms,
     WindowPlanner,
 )
-from tests.milp.window_figures import wrong_gain
-from tests.milp.windows import rows_of, whole_problem, windows
+from tests.milp.windows import rows_of, whole_problem, windows, wrong_gain
 
 FOR_EVER = WindowClass(nodes=4, life_s=400.0, hit=0.0, share=1.0)
 WEIGHTS = st.sampled_from([0.0, 0.25, 1.0, 1.3])

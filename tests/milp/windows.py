@@ -1,13 +1,14 @@
-"""Random windows for the look-ahead planner's tests."""
+"""Random windows for the look-ahead planner's tests, and W0 worked out anew."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
 from milp.problem import NodeClass, Problem, TrainerState
-from milp.window import Window, WindowClass, WindowTrainer
+from milp.window import Window, WindowClass, WindowTrainer, total_gain
 from milp.window_search import WindowPlanner
 from tests.milp.planning_problems import curves
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn
 
     from milp.window import Holding
+
 
 _SECONDS = st.sampled_from([0.0, 1.0, 12.0, 180.0])
 
@@ -105,3 +107,11 @@ def whole_problem(window: Window) -> Problem:
         for place, one in enumerate(window.trainers)
     )
     return Problem(classes, trainers, 400.0)
+
+
+def wrong_gain(window: Window, holdings: Sequence[Holding], claimed: float) -> str:
+    """Return in what the gain claimed is wrong; empty if it is right."""
+    summed = total_gain(window, holdings)
+    if math.isclose(summed, claimed, rel_tol=1e-9, abs_tol=1e-9):
+        return ""
+    return f"W0: claims a gain of {claimed!r}, but gains {summed!r}"
