@@ -77,6 +77,7 @@ class Contender:
         grow_s: Seconds without training when nodes are added.
         shrink_s: Seconds without training when nodes are given up.
         start_s: Seconds without training when it starts from no nodes.
+        lost_s: Seconds of its work that are lost with nodes, the shrink apart.
     """
 
     name: str
@@ -92,6 +93,12 @@ class Contender:
     grow_s: float = 0.0
     shrink_s: float = 0.0
     start_s: float = 0.0
+    lost_s: float = 0.0
+
+    @property
+    def loss_s(self) -> float:
+        """Seconds of its work that losing nodes costs."""
+        return self.shrink_s + self.lost_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

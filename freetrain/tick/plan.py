@@ -15,11 +15,12 @@ from freetrain.broker.pool import Trainer
 from freetrain.broker.yielding import NO_CLAIMS, find_claims
 from freetrain.config.job import Nodes
 from freetrain.config.site import requirement_of
+from freetrain.planning.rating import Ratings
 from freetrain.planning.registry import make_policy
 from freetrain.planning.request import Tools
 from freetrain.planning.settings import HORIZON_S, POLICIES
 from freetrain.tick.observe import margin_s
-from freetrain.tick.rate import Ratings, ratings_of
+from freetrain.tick.rate import ratings_of
 from milp.planner import Planner, SolverName
 from slurm.errors import SlurmRefusedError
 from slurm.holes import HoleEnd, find_holes
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from freetrain.config.job import TrainerJob
     from freetrain.config.site import PlannerSettings, Site
     from freetrain.planning.request import Search
+    from freetrain.state.tables import LossForecastRow
     from freetrain.tick.context import TickContext
     from freetrain.tick.lookahead import NodeForecasts
     from freetrain.tick.observe import Observed
@@ -313,9 +315,10 @@ class Decided:
         look: What was so, as the broker takes it.
         decision: What to do.
         shapes: What leases ask of their nodes, by shape.
-        deserts: What the priority says of the trainers.
+        ratings: What the priority says of the trainers.
         problems: What could not be taken into account, for people.
-        outlook: What is expected of nodes; None where the policy looks at none.
+        loss_forecasts: Those that were fitted for the ratings, to be kept.
+        outlook: How long nodes stay; None where the policy asks no forecasts.
     """
 
     look: Look
@@ -323,6 +326,7 @@ class Decided:
     shapes: Mapping[str, Requirement]
     ratings: Ratings
     problems: tuple[str, ...]
+    loss_forecasts: tuple[LossForecastRow, ...] = ()
     outlook: NodeForecasts | None = None
 
 
@@ -353,7 +357,7 @@ def decide_on(
     claims = finder.claims(shapes)
     holes = finder.before_bookings(holes, claims, shapes)
     nodes = {hole.node for found in holes.values() for hole in found}
-    ratings = _deserts(context, observed, nodes=len(nodes))
+    ratings, loss_forecasts = _rated(context, observed, nodes=len(nodes))
     look = Look(
         now_s=observed.now_s,
         holes=holes,
@@ -406,6 +410,7 @@ def decide_on(
         shapes=shapes,
         ratings=ratings,
         problems=(*unreadable, *problems, *dropped, *too_dear, *not_tried(claims)),
+        loss_forecasts=loss_forecasts,
         outlook=outlook,
     )
 
@@ -460,9 +465,11 @@ def _ours(context: TickContext, observed: Observed) -> Callable[[JobRecord], boo
     return lambda job: job.uid == uid and uuid_in(job.name) in known
 
 
-def _deserts(context: TickContext, observed: Observed, *, nodes: int) -> Ratings:
+def _rated(
+    context: TickContext, observed: Observed, *, nodes: int
+) -> tuple[Ratings, tuple[LossForecastRow, ...]]:
     if not any(one.is_wanted for one in observed.trainers):
-        return Ratings(priority=context.site.planner.priority)
+        return Ratings(priority=context.site.planner.priority), ()
     return ratings_of(context, observed, nodes=nodes)
 
 
@@ -491,7 +498,7 @@ def _trainer(
         down_s=contender.shrink_s,
         start_s=contender.start_s,
         assignment=None if newest is None else newest.assignment,
-        loss_s=ratings.losses_s[name],
+        loss_s=contender.loss_s,
     )
 
 

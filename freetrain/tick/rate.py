@@ -1,14 +1,14 @@
-"""Who deserves nodes, by the priority that the site has chosen; pure."""
+"""Rate trainers by the site's priority, with what is known of them."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from freetrain.config.job import Order
 from freetrain.errors import BadConfigurationError, UsageError
-from freetrain.priority.base import Basis, Contender, Look, Target, planned_curves
+from freetrain.planning.rating import rate
+from freetrain.priority.base import Basis, Contender, Look, Target
 from freetrain.priority.registry import priority_named
 from freetrain.state.tables import latest_scalings, loss_forecast_of, priority_memory_of
 from freetrain.tick.history import total_of
@@ -16,148 +16,110 @@ from freetrain.tick.speeds import StatedSpeeds, measured_by
 from freetrain.tick.trainers import KeptLossForecasts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from freetrain.config.job import TrainerJob
     from freetrain.config.site import PlannerSettings
     from freetrain.losscurve.outlook import Better, Outlook, Point
-    from freetrain.priority.base import Memory, Priority, Rating
+    from freetrain.planning.rating import Ratings
+    from freetrain.priority.base import Priority
     from freetrain.state.tables import LossForecastRow
     from freetrain.tick.context import TickContext
     from freetrain.tick.observe import Observed
     from freetrain.tick.speeds import Speeds
     from freetrain.tick.trainers import ObservedTrainer, TrainerProgress
-    from milp.problem import Curve
 
-
-# ----------------------------------------------------------------------
-# Who deserves nodes, by the priority that the site has chosen; pure.
-
-if TYPE_CHECKING:
     Fitter = Callable[[str, Sequence[Point], Better], Outlook | None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Candidate:
-    """A trainer that wants nodes, with all that is known of it.
+def ratings_of(
+    context: TickContext, observed: Observed, *, nodes: int
+) -> tuple[Ratings, tuple[LossForecastRow, ...]]:
+    """Return the ratings of the trainers that want nodes.
 
-    Attributes:
-        standing: The trainer.
-        job: Its job file.
-        learned: What it told and showed; None where nothing is known.
-    """
-
-    trainer: ObservedTrainer
-    job: TrainerJob
-    progress: TrainerProgress | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Asking:
-    """What rating takes beside the trainers.
-
-    Attributes:
-        settings: The site's.
-        priority: Who rates.
-        memory: What it is to be told.
-        fit: What makes outlooks, by name; not called where nobody looks at them.
-        speeds: What says how quick trainers are.
+    Args:
+        context: The tick.
+        observed: What is so.
         nodes: Idle nodes, held ones included.
-        now_s: The moment, Unix time.
-    """
 
-    settings: PlannerSettings
-    priority: Priority
-    memory: Memory
-    fit: Fitter
-    speeds: Speeds
-    nodes: int
-    now_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Ratings:
-    """Who deserves what.
-
-    Attributes:
-        priority: Who says so.
-        contenders: The trainers, as they were rated.
-        curves: What the planner is told of each.
-        reasons: Why, for people.
-        background: Who gets only what the others leave.
-        losses_s: Seconds of its work that losing nodes costs each trainer.
-        memory: What the priority is to be told next.
-        fresh: Outlooks that were fitted for it, to be kept.
-    """
-
-    priority: str
-    contenders: Mapping[str, Contender] = field(default_factory=dict)
-    curves: Mapping[str, Curve] = field(default_factory=dict)
-    reasons: Mapping[str, str] = field(default_factory=dict)
-    background: frozenset[str] = frozenset()
-    losses_s: Mapping[str, float] = field(default_factory=dict)
-    memory: Memory = field(default_factory=dict)
-    fresh: tuple[LossForecastRow, ...] = ()
-
-
-def rate(candidates: Sequence[Candidate], asking: Asking) -> Ratings:
-    """Return what each of *candidates* deserves.
-
-    Whoever is in the background, by job file or by rating, is planned after all
-    others; so it needs no lower curve, and keeps its place among its like.
+    Returns:
+        The ratings, and loss forecasts that were fitted for them, to be kept.
 
     Raises:
+        BadConfigurationError: There is no such priority.
+        StoreError: What it remembers cannot be read.
         MalformedProblemError: A trainer's speeds make no sense.
     """
-    contenders = tuple(contender_of(one, asking) for one in candidates)
+    settings = context.site.planner
+    priority = priority_of(settings)
+    forecasts = KeptLossForecasts(
+        lambda name, points: loss_forecast_of(context.state, name, fitted_to=points)
+    )
+    fit = forecasts.look if priority.basis is Basis.LOSSES else None
+    speeds = _speeds(context, observed)
+    wanted = [
+        (trainer, trainer.job)
+        for trainer in observed.trainers
+        if trainer.job is not None and trainer.is_wanted
+    ]
+    contenders = tuple(
+        contender_of(
+            trainer,
+            job,
+            observed.progress.get(trainer.row.name),
+            speeds=speeds,
+            fit=fit,
+        )
+        for trainer, job in wanted
+    )
     look = Look(
-        now_s=asking.now_s,
+        now_s=observed.now_s,
         contenders=contenders,
-        nodes=asking.nodes,
-        t_fwd_s=asking.settings.t_fwd_s,
+        nodes=nodes,
+        t_fwd_s=settings.t_fwd_s,
     )
-    rated = asking.priority.rate(look, asking.memory)
-    names = [one.name for one in contenders]
-    last = {
-        name
-        for name, one, rating in zip(names, candidates, rated.ratings, strict=True)
-        if rating.is_background or one.job.order is Order.BACKGROUND
-    }
-    return Ratings(
-        priority=asking.priority.name,
-        contenders=dict(zip(names, contenders, strict=True)),
-        curves=_curves(dict(zip(names, rated.ratings, strict=True)), last),
-        reasons={n: r.reason for n, r in zip(names, rated.ratings, strict=True)},
-        background=frozenset(last),
-        losses_s=dict(zip(names, map(_loss_s, candidates, contenders), strict=True)),
-        memory=rated.memory,
+    ratings = rate(
+        look,
+        priority,
+        priority_memory_of(context.state, priority.name),
+        background=[
+            trainer.row.name for trainer, job in wanted if job.order is Order.BACKGROUND
+        ],
     )
+    return ratings, tuple(forecasts.fresh)
 
 
-def _loss_s(one: Candidate, contender: Contender) -> float:
-    """Return the seconds of its work that losing nodes costs a trainer.
+def contender_of(
+    trainer: ObservedTrainer,
+    job: TrainerJob,
+    progress: TrainerProgress | None,
+    *,
+    speeds: Speeds,
+    fit: Fitter | None,
+) -> Contender:
+    """Return a trainer as a priority sees it.
 
-    Whoever uses our library commits when it is told to leave, and loses no more than
-    the shrink; of another program it is not known, and half of what it does between
-    two commits is lost in the mean.
+    Args:
+        trainer: The trainer.
+        job: Its job file.
+        progress: What it reported and showed; None where nothing is known.
+        speeds: Knows how quick trainers are.
+        fit: Forecasts its losses; None where the priority does not look at them.
     """
-    lost_s = 0.0 if one.job.elastic else one.job.checkpoint.every_s / 2.0
-    return contender.shrink_s + lost_s
-
-
-def contender_of(one: Candidate, asking: Asking) -> Contender:
-    """Return *one* as a priority sees it."""
-    job, row, progress = one.job, one.trainer.row, one.progress
-    newest = one.trainer.newest
+    row, newest = trainer.row, trainer.newest
     held = min(0 if newest is None else len(newest.members), job.nodes.sizes[-1])
     done = (progress.history.work if progress else None) or 0.0
     total = total_of(job, progress.history) if progress else None
-    speed = asking.speeds.of(
+    speed = speeds.of(
         job,
         {} if progress is None else progress.scaling,
         held=held,
         remaining=math.inf if total is None else max(0.0, total - done),
     )
+    outlook = None
+    if fit is not None and progress is not None:
+        points = progress.history.metric_points()
+        outlook = fit(row.name, points, job.measure.better)
     return Contender(
         name=row.name,
         sizes=job.nodes.sizes,
@@ -168,10 +130,14 @@ def contender_of(one: Candidate, asking: Asking) -> Contender:
         weight=job.weight,
         deadline_s=job.deadline.time_s(row.submitted_s) if job.deadline else None,
         target=_target(job, progress),
-        outlook=_outlook(row.name, job, progress, asking),
+        outlook=outlook,
         grow_s=speed.grow_s,
         shrink_s=speed.shrink_s,
         start_s=speed.start_s,
+        # A program that uses our library commits when it is told to leave. What another
+        # does is not known: it loses half of what it does between two commits, in the
+        # mean.
+        lost_s=0.0 if job.elastic else job.checkpoint.every_s / 2.0,
     )
 
 
@@ -185,70 +151,11 @@ def _target(job: TrainerJob, progress: TrainerProgress | None) -> Target | None:
     )
 
 
-def _outlook(
-    name: str, job: TrainerJob, progress: TrainerProgress | None, asking: Asking
-) -> Outlook | None:
-    if asking.priority.basis is not Basis.LOSSES or progress is None:
-        return None
-    return asking.fit(name, progress.history.metric_points(), job.measure.better)
-
-
-def _curves(ratings: Mapping[str, Rating], last: set[str]) -> dict[str, Curve]:
-    """Return curves with floors worked in, those of the background on their own."""
-    curves: dict[str, Curve] = {}
-    for is_last in (False, True):
-        names = [name for name in ratings if (name in last) is is_last]
-        alike = [replace(ratings[name], is_background=False) for name in names]
-        curves |= zip(names, planned_curves(alike), strict=True)
-    return curves
-
-
-# ----------------------------------------------------------------------
-# Asking the site's priority: with what the store remembers, and what was learned.
-
-
-def ratings_of(context: TickContext, observed: Observed, *, nodes: int) -> Ratings:
-    """Return what the trainers that want nodes deserve.
-
-    Args:
-        context: The tick.
-        observed: What is so.
-        nodes: Idle nodes, held ones included.
-
-    Raises:
-        BadConfigurationError: There is no such priority.
-        StoreError: What it remembers cannot be read.
-        MalformedProblemError: A trainer's speeds make no sense.
-    """
-    settings = context.site.planner
-    priority = priority_of(settings)
-    candidates = [
-        Candidate(
-            trainer=one, job=one.job, progress=observed.progress.get(one.row.name)
-        )
-        for one in observed.trainers
-        if one.job is not None and one.is_wanted
-    ]
-    outlooks = KeptLossForecasts(
-        lambda name, points: loss_forecast_of(context.state, name, fitted_to=points)
-    )
-    asking = Asking(
-        settings=settings,
-        priority=priority,
-        memory=priority_memory_of(context.state, priority.name),
-        fit=outlooks.look,
-        speeds=_speeds(context, observed),
-        nodes=nodes,
-        now_s=observed.now_s,
-    )
-    return replace(rate(candidates, asking), fresh=tuple(outlooks.fresh))
-
-
 def _speeds(context: TickContext, observed: Observed) -> Speeds:
     settings = context.site.planner
     if not settings.learn:
         return StatedSpeeds()
-    # Imported here: who does not learn needs none of it.
+    # Imported here: a site that does not learn needs none of it.
     from freetrain.scaling import (  # noqa: PLC0415
         Profiling,
         deviations_for,

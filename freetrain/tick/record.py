@@ -60,7 +60,6 @@ if TYPE_CHECKING:
     from freetrain.tick.lookahead import NodeForecasts
     from freetrain.tick.observe import Observed
     from freetrain.tick.plan import Decided
-    from freetrain.tick.rate import Ratings
     from freetrain.tick.trainers import ObservedTrainer
 
 
@@ -74,8 +73,7 @@ _MOST_NEW = 100
 def record(
     context: TickContext,
     observed: Observed,
-    ratings: Ratings,
-    outlook: NodeForecasts | None = None,
+    decided: Decided,
 ) -> None:
     """Record what was observed, and what it means happened since the last tick.
 
@@ -85,6 +83,7 @@ def record(
         StoreError: It could not be written.
         OSError: Files could not be read.
     """
+    ratings, outlook = decided.ratings, decided.outlook
     heard_before = frozenset(seen_heartbeats(context.state))
     news = [(t, *_new_generations(context, t)) for t in observed.trainers]
     with context.writing("what was observed") as state:
@@ -95,7 +94,7 @@ def record(
             keep(state, outlook, observed)
         put_heartbeats(state, observed.heartbeats.seen)
         put_priority_memory(state, ratings.priority, ratings.memory)
-        put_loss_forecasts(state, ratings.fresh)
+        put_loss_forecasts(state, decided.loss_forecasts)
         progress = observed.progress.items()
         put_histories(
             state, [known.row(name) for name, known in progress if known.is_read]

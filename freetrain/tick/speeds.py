@@ -12,19 +12,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from freetrain.scaling import (
-    ASSUMED_EXPONENT,
-    ASSUMED_RESCALE_S,
-    ASSUMED_START_S,
-    LearnedScaling,
-    Rescale,
-    Stake,
-    cautious,
-    curve_values,
-    estimate,
-    shown_by,
-    site_prior,
+from freetrain.planning.speeds import (
+    ASSUMED_COSTS_S,
+    learned_costs_s,
+    learned_speeds,
 )
+from freetrain.scaling import ASSUMED_EXPONENT, LearnedScaling, shown_by, site_prior
 from freetrain.tick.history import known_from, unit_of
 
 if TYPE_CHECKING:
@@ -33,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from freetrain.config.job import RescaleCosts, TrainerJob
+    from freetrain.planning.speeds import RescaleCostsS
     from freetrain.scaling import Prior, Profiling
 
 
@@ -132,37 +126,23 @@ class MeasuredSpeeds:
         may try sizes, speeds of a running one include what it may hope for.
         """
         known = known_from(scaling)
-        measured_s = (
-            known.cost_s(Rescale.GROW, assumed_s=ASSUMED_RESCALE_S),
-            known.cost_s(Rescale.SHRINK, assumed_s=ASSUMED_RESCALE_S),
-            known.cost_s(Rescale.START, assumed_s=ASSUMED_START_S),
-        )
-        grow_s, shrink_s, start_s = costs_s(job.costs, measured_s)
+        rescales_s = costs_s(job.costs, learned_costs_s(known))
         if job.scaling and not known.seen:
-            return Speed(speeds_of(job), grow_s, shrink_s, start_s)
-        stated = _stated(job, known)
-        curve = cautious(
-            estimate(
-                known,
-                job.nodes.sizes[-1],
-                now_s=self._now_s,
-                prior=self._prior,
-                user=stated,
-            ),
+            return Speed(speeds_of(job), *rescales_s)
+        speeds = learned_speeds(
+            known,
+            job.nodes.sizes,
             held=held,
+            now_s=self._now_s,
+            prior=self._prior,
             deviations=self._deviations,
-        )
-        if self._profiling is None or not held or not known.seen:
-            return Speed(curve.samples_per_s, grow_s, shrink_s, start_s)
-        stake = Stake(
+            # Only trainers that run, and were seen to, try sizes.
+            profiling=self._profiling if held and known.seen else None,
             remaining_samples=remaining,
-            # The trainer that gives nodes up for a trial and takes them back pays, too.
-            rescale_s=2.0 * (grow_s + shrink_s),
-            held=held,
-            smallest=job.nodes.sizes[0],
+            costs_s=rescales_s,
+            stated=_stated(job, known),
         )
-        hoped = curve_values(curve, profiling=self._profiling, stake=stake)
-        return Speed(hoped, grow_s, shrink_s, start_s)
+        return Speed(speeds, *rescales_s)
 
 
 def measured_by(
@@ -204,12 +184,8 @@ def speeds_of(job: TrainerJob, *, at_least: int = 0) -> NDArray[np.float64]:
 
 def costs_s(
     costs: RescaleCosts,
-    assumed_s: tuple[float, float, float] = (
-        ASSUMED_RESCALE_S,
-        ASSUMED_RESCALE_S,
-        ASSUMED_START_S,
-    ),
-) -> tuple[float, float, float]:
+    assumed_s: RescaleCostsS = ASSUMED_COSTS_S,
+) -> RescaleCostsS:
     """Return seconds without training at growing, shrinking and starting.
 
     Args:

@@ -89,7 +89,7 @@ def _steps(context: TickContext, began_s: float) -> TickReport:
     planning_s = clock()
     decided = decide_on(context, observed)
     planner_s = clock() - planning_s
-    record(context, observed, decided.ratings, decided.outlook)
+    record(context, observed, decided)
     done = carry_out(context, observed, decided)
     if not context.is_dry:
         done.problems += filter(None, [tidy(context, observed)])

@@ -18,12 +18,12 @@ from freetrain.demo.fake_slurm import cluster as keeping
 from freetrain.demo.fake_slurm.cluster import JobState
 from freetrain.lookahead.affinity import RecentAffinity
 from freetrain.lookahead.live import LiveForecast, PoolSnapshot
+from freetrain.planning.rating import Ratings
 from freetrain.state.files import AgentState
 from freetrain.state.tables import pace
 from freetrain.tick.act import nodes_to_exclude
 from freetrain.tick.lookahead import NodeForecasts
 from freetrain.tick.plan import Decided, refusal_of
-from freetrain.tick.rate import Ratings
 from freetrain.tick.tick import tick
 from slurm.batch import MAX_VALUE_BYTES
 from slurm.hostlist import expand

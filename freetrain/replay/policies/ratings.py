@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from freetrain.priority.base import Contender, Look, planned_curves
+from freetrain.planning.rating import rate
+from freetrain.priority.base import Contender, Look
 from milp.problem import Curve
 
 if TYPE_CHECKING:
@@ -114,13 +115,13 @@ class RatedAtEveryEvent:
             nodes=view.idle_nodes,
             t_fwd_s=self._t_fwd_s,
         )
-        rated = self._priority.rate(look, self._memory)
-        self._memory = rated.memory
+        ratings = rate(look, self._priority, self._memory)
+        self._memory = ratings.memory
         before = self._curves
         self._curves = {
             trainer.serial: _kept(before.get(trainer.serial), curve)
             for trainer, curve in zip(
-                view.trainers, planned_curves(rated.ratings), strict=True
+                view.trainers, ratings.curves.values(), strict=True
             )
         }
         return tuple(self._curves.values())
@@ -172,6 +173,7 @@ def contender_of(
         grow_s=spec.costs.grow_s,
         shrink_s=spec.costs.shrink_s,
         start_s=spec.costs.start_s,
+        lost_s=spec.costs.checkpoint_every_s / 2,
     )
 
 

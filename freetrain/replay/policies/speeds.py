@@ -7,20 +7,14 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from freetrain.planning.speeds import learned_costs_s, learned_speeds
 from freetrain.replay.policies.base import Foretelling
 from freetrain.replay.trainers import Costs, Scaling
 from freetrain.scaling import (
-    ASSUMED_RESCALE_S,
-    ASSUMED_START_S,
     DEVIATIONS,
     Fragment,
     LearnedScaling,
     Mark,
-    Rescale,
-    Stake,
-    cautious,
-    curve_values,
-    estimate,
     pool,
     seen_in,
     shown_by,
@@ -58,12 +52,6 @@ class GivenSpeeds:
 
 # ----------------------------------------------------------------------
 # Speeds that trainers of a replay showed so far, in place of their users' words.
-
-_ASSUMED_S = (
-    (Rescale.GROW, ASSUMED_RESCALE_S),
-    (Rescale.SHRINK, ASSUMED_RESCALE_S),
-    (Rescale.START, ASSUMED_START_S),
-)
 
 _MANY_STEPS = 1_000
 """Trainers of a replay tell no steps; between two events lie many."""
@@ -176,11 +164,8 @@ class LearnedSpeeds:
     def costs(self, trainer: TrainerView) -> Costs:
         """Return what rescales of *trainer* seem to cost."""
         learned = self._courses[trainer.serial].learned
-        grow_s, shrink_s, start_s = (
-            learned.cost_s(kind, assumed_s=self._paid.cost_s(kind, assumed_s=assumed_s))
-            for kind, assumed_s in _ASSUMED_S
-        )
-        return Costs(grow_s=grow_s, shrink_s=shrink_s, start_s=start_s)
+        usual_s = learned_costs_s(self._paid)
+        return Costs(*learned_costs_s(learned, usual_s))
 
     def _look(self, course: _Course, trainer: TrainerView, now_s: float) -> None:
         held = len(trainer.held)
@@ -234,17 +219,18 @@ class LearnedSpeeds:
     def _told(self, course: _Course, trainer: TrainerView, now_s: float) -> Scaling:
         """Return what is to be told of a trainer now; the same while it is similar."""
         sizes, costs = trainer.spec.scaling.sizes, self.costs(trainer)
-        known = estimate(course.learned, sizes[-1], now_s=now_s, prior=self._prior)
-        stake = Stake(
-            remaining_samples=trainer.spec.samples - trainer.done,
-            # Whoever gives nodes for a trial up and takes them back pays as well.
-            rescale_s=2.0 * (costs.grow_s + costs.shrink_s),
+        values = learned_speeds(
+            course.learned,
+            sizes,
             held=course.nodes,
-            smallest=sizes[0],
+            now_s=now_s,
+            prior=self._prior,
+            deviations=self._deviations,
+            profiling=self._profiling,
+            remaining_samples=trainer.spec.samples - trainer.done,
+            costs_s=(costs.grow_s, costs.shrink_s, costs.start_s),
             node_per_s=self._node_per_s,
         )
-        known = cautious(known, held=course.nodes, deviations=self._deviations)
-        values = curve_values(known, profiling=self._profiling, stake=stake)
         last = course.scaling
         if last is not None and _is_same(values, last.samples_per_s):
             return last
