@@ -97,7 +97,7 @@ class Executor:
                 self._node.kill_all()
             case WriteNotice():
                 self._board.write_notice(action.trainer, action.generation, self._me)
-                self._log(_world_of(action), "told that this lease leaves")
+                self._log(_world_of(action), "noted that this lease leaves")
             case EndLease():
                 self._memory.ended_leases.add(action.member.key)
                 self._environment.log(f"ending silent lease {action.member.display_id}")
@@ -166,7 +166,7 @@ class Executor:
         assigned = action.assigned
         is_mine = self._board.propose(assigned)
         nodes = ",".join(member.node for member in assigned.members) or "no node"
-        author = "made" if is_mine else "somebody else made"
+        author = "made" if is_mine else "another agent or the broker made"
         self._log(
             (assigned.trainer, assigned.generation),
             f"{author} it: {assigned.reason}; proposed {nodes}",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from freetrain.agent.observation import Patience
     from freetrain.broker.lease import LeaseKey
 
-World = tuple[str, int]
+WorldKey = tuple[str, int]
 """A trainer and a generation."""
 
 
@@ -35,7 +35,7 @@ class Node:
         """Take this lease, the shared files, the environment, and times to go by."""
         self.processes: tuple[MarkedProcess, ...] = ()
         self.swept: dict[str, int] = {}
-        self.stuck: frozenset[World] = frozenset()
+        self.stuck: frozenset[WorldKey] = frozenset()
         self._me = me
         self._board = board
         self._environment = environment
@@ -65,7 +65,7 @@ class Node:
         stuck = self._stopped.stuck(tuple(live), now_s=now_s)
         self.stuck = frozenset(process.mark.world for process in stuck)
 
-    def sweep(self, also: Collection[World] = ()) -> None:
+    def sweep(self, also: Collection[WorldKey] = ()) -> None:
         """End what is left of generations that are over, and of those in *also*."""
         self._end(
             p
@@ -73,11 +73,11 @@ class Node:
             if self._is_ours(p) and (p.mark.world in also or self._is_over(p))
         )
 
-    def kill(self, world: World) -> None:
+    def kill(self, world: WorldKey) -> None:
         """Kill all processes of one generation, at once."""
         self._kill(lambda p: p.mark.world == world)
 
-    def kill_ranks(self, world: World) -> None:
+    def kill_ranks(self, world: WorldKey) -> None:
         """Kill the ranks of one generation, at once."""
         self._kill(lambda p: p.mark.world == world and p.mark.is_rank)
 

@@ -11,7 +11,7 @@ from freetrain.agent.board import Board, Listing
 from freetrain.agent.observation import HeartbeatWatch, Patience
 from freetrain.broker.lease import LeaseKey
 from freetrain.config.job import render_job
-from freetrain.elastic.outcome import Ending as Word
+from freetrain.elastic.outcome import Ending as OutcomeEnding
 from freetrain.elastic.outcome import Outcome, write_outcome
 from freetrain.state.files import (
     AgentState,
@@ -67,7 +67,7 @@ def ending(generation: int, **values: object) -> Ending:
     return an_ending(generation, Ended.KILLED, **(plain | values))
 
 
-def test_who_makes_a_generation_first_has_made_it(board: Board) -> None:
+def test_the_first_writer_of_a_generation_wins(board: Board) -> None:
     assert board.propose(assigned(1))
     assert not board.propose(assigned(1))
     assert board.propose(assigned(2))
@@ -76,7 +76,7 @@ def test_who_makes_a_generation_first_has_made_it(board: Board) -> None:
     assert board.assigned("t", 2).keys == {KEY}
 
 
-def test_an_ending_is_said_once_and_lets_a_waiting_world_go_on(
+def test_an_ending_is_written_once_and_lets_a_waiting_world_go_on(
     board: Board, tmp_path: Path
 ) -> None:
     assert board.write_ending("t", ending(3))
@@ -96,10 +96,12 @@ def test_notices_of_leases_are_read_by_their_names(
     assert board.notices("t") == {(4, KEY)}
 
 
-def test_a_worlds_own_word_goes_into_its_ending(board: Board, tmp_path: Path) -> None:
+def test_the_outcome_of_a_world_goes_into_its_ending(
+    board: Board, tmp_path: Path
+) -> None:
     run = StateDir(tmp_path).trainer("t").run
     outcome = Outcome(
-        ending=Word.RESCALED,
+        ending=OutcomeEnding.RESCALED,
         generation=1,
         step=9,
         committed_step=8,
@@ -116,7 +118,7 @@ def test_a_worlds_own_word_goes_into_its_ending(board: Board, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("text", ["{", '{"outcome": "well"}'])
-def test_a_word_that_makes_no_sense_is_none(
+def test_an_outcome_that_makes_no_sense_is_none(
     board: Board, tmp_path: Path, text: str
 ) -> None:
     """A trainer must not stand still for ever because of a damaged file."""
@@ -128,7 +130,7 @@ def test_a_word_that_makes_no_sense_is_none(
     assert board.with_outcome("t", ending(1)) == ending(1)
 
 
-def test_a_word_that_cannot_be_read_now_is_not_taken_for_none(
+def test_an_outcome_that_cannot_be_read_now_is_not_taken_for_none(
     board: Board, tmp_path: Path
 ) -> None:
     run = StateDir(tmp_path).trainer("t").run
@@ -138,7 +140,7 @@ def test_a_word_that_cannot_be_read_now_is_not_taken_for_none(
         board.with_outcome("t", ending(1))
 
 
-def test_what_is_safe_of_a_world_without_a_word_is_told_by_its_checkpoints(
+def test_without_an_outcome_the_checkpoints_show_which_step_is_safe(
     board: Board, tmp_path: Path
 ) -> None:
     run = StateDir(tmp_path).trainer("t").run
@@ -177,7 +179,7 @@ def test_another_trainer_of_the_same_name_is_not_taken_for_the_first(
     assert board.assigned("t", 1).reason == "another"
 
 
-def test_a_file_that_is_none_is_refused_by_name(board: Board, tmp_path: Path) -> None:
+def test_a_damaged_assignment_is_refused_by_name(board: Board, tmp_path: Path) -> None:
     StateDir(tmp_path).trainer("t").assignment(1).write_text("{", encoding="utf-8")
 
     with pytest.raises(UnreadableFileError, match=r"0000000001\.json"):
@@ -217,51 +219,51 @@ def beat(number: int, *, state: AgentState = AgentState.IDLE) -> Heartbeat:
 
 
 def looked(*times_s: float, number: int | None = 1) -> HeartbeatWatch:
-    pulse = HeartbeatWatch(now_s=0.0)
+    watch = HeartbeatWatch(now_s=0.0)
     for now_s in times_s:
-        pulse.look(None if number is None else beat(number), now_s=now_s)
-    return pulse
+        watch.look(None if number is None else beat(number), now_s=now_s)
+    return watch
 
 
 def test_a_heartbeat_that_changes_is_alive() -> None:
-    pulse = HeartbeatWatch(now_s=0.0)
+    watch = HeartbeatWatch(now_s=0.0)
     for number in range(30):
-        pulse.look(beat(number), now_s=float(number))
+        watch.look(beat(number), now_s=float(number))
 
-    assert pulse.peer.has_beaten
-    assert pulse.peer.silent_s == 0.0
+    assert watch.peer.has_beaten
+    assert watch.peer.silent_s == 0.0
 
 
 def test_a_file_of_a_dead_agent_is_no_sign_of_life() -> None:
     assert not looked(1.0, 2.0).peer.has_beaten
 
 
-def test_one_that_does_not_change_for_long_is_lost() -> None:
+def test_a_heartbeat_that_does_not_change_for_long_is_lost() -> None:
     assert not looked(*range(1, 11)).peer.is_lost(PATIENCE)
     assert looked(*range(1, 12)).peer.is_lost(PATIENCE)
 
 
-def test_one_that_never_came_gets_more_time() -> None:
+def test_a_heartbeat_that_never_came_gets_more_time() -> None:
     assert not looked(*range(1, 20), number=None).peer.is_lost(PATIENCE)
     assert looked(*range(1, 21), number=None).peer.is_lost(PATIENCE)
 
 
-def test_who_was_frozen_itself_takes_nobody_for_dead() -> None:
+def test_an_agent_that_was_frozen_itself_takes_no_other_for_dead() -> None:
     assert not looked(1.0, 2.0, 500.0).peer.is_lost(PATIENCE)
 
 
 def test_time_without_a_look_does_not_count() -> None:
-    pulse = looked(1.0)
+    watch = looked(1.0)
     for now_s in range(2, 100):
-        pulse.skip(now_s=float(now_s))
+        watch.skip(now_s=float(now_s))
 
-    assert pulse.peer.silent_s == 0.0
+    assert watch.peer.silent_s == 0.0
 
 
-def test_one_that_said_goodbye_has_left_and_is_not_lost() -> None:
-    pulse = HeartbeatWatch(now_s=0.0)
+def test_a_lease_that_wrote_that_it_ends_has_left_and_is_not_lost() -> None:
+    watch = HeartbeatWatch(now_s=0.0)
     for now_s in range(50):
-        pulse.look(beat(1, state=AgentState.ENDED), now_s=float(now_s))
+        watch.look(beat(1, state=AgentState.ENDED), now_s=float(now_s))
 
-    assert pulse.peer.has_left
-    assert not pulse.peer.is_lost(PATIENCE)
+    assert watch.peer.has_left
+    assert not watch.peer.is_lost(PATIENCE)

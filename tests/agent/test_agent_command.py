@@ -98,25 +98,27 @@ def test_an_agent_starts_and_ends_without_heavy_libraries() -> None:
     assert said == "set()\n"
 
 
-def test_an_ear_hears_that_its_step_got_term_and_of_nothing_else(
+def test_a_listener_hears_that_its_step_got_term_and_of_nothing_else(
     tmp_path: Path,
 ) -> None:
     def hears(status: int) -> bool:
         srun = tmp_path / "srun"
         srun.write_text(f"#!/bin/sh\nexit {status}\n", encoding="ascii")
         srun.chmod(0o755)
-        ear = PreemptionListener(1, {"PATH": str(tmp_path)}, elapsed_s=lambda: 0.0)
-        ear.has_heard()
-        wait_for("the step to end", lambda: ear.has_heard() or not ear.is_listening)
-        return ear.has_heard()
+        listener = PreemptionListener(1, {"PATH": str(tmp_path)}, elapsed_s=lambda: 0.0)
+        listener.has_heard()
+        wait_for(
+            "the step to end", lambda: listener.has_heard() or not listener.is_listening
+        )
+        return listener.has_heard()
 
     assert hears(143)
     assert not hears(1)
     assert "--jobid=7" in listener_argv(7)
 
 
-def test_an_ear_without_slurm_hears_nothing(tmp_path: Path) -> None:
-    ear = PreemptionListener(1, {"PATH": str(tmp_path)}, elapsed_s=lambda: 0.0)
+def test_a_listener_without_slurm_hears_nothing(tmp_path: Path) -> None:
+    listener = PreemptionListener(1, {"PATH": str(tmp_path)}, elapsed_s=lambda: 0.0)
 
-    assert not ear.has_heard()
-    assert not ear.is_listening
+    assert not listener.has_heard()
+    assert not listener.is_listening

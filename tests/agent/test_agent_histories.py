@@ -24,19 +24,19 @@ class Event:
     """Something that happens.
 
     Attributes:
-        what: Which.
-        who: Picks the lease.
-        then_s: What time passes afterwards.
+        kind: Its name.
+        number: Picks the lease.
+        then_s: The time that passes afterwards.
     """
 
-    what: str
-    who: int
+    kind: str
+    number: int
     then_s: float
 
 
 EVENTS = st.builds(
     Event,
-    what=st.sampled_from(
+    kind=st.sampled_from(
         [
             "assign",
             "assign",
@@ -51,7 +51,7 @@ EVENTS = st.builds(
             "new lease",
         ]
     ),
-    who=st.integers(0, 31),
+    number=st.integers(0, 31),
     then_s=st.sampled_from([0.1, 0.3, 0.7, 1.5, 4.0, 11.0, 15.0]),
 )
 
@@ -64,9 +64,9 @@ def test_whatever_happens_the_rules_hold(events: list[Event]) -> None:
     keys = [cluster.add_lease() for _ in range(LEASES)]
     cluster.assign(*keys[:2])
     cluster.run(0.5)
-    for one in events:
-        _happen(cluster, one)
-        cluster.run(one.then_s)
+    for event_ in events:
+        _happen(cluster, event_)
+        cluster.run(event_.then_s)
         _check_always(cluster)
     cluster.run(SETTLE_S)
     _check_always(cluster)
@@ -80,9 +80,9 @@ def test_everything_ends_when_the_leases_do(events: list[Event]) -> None:
     cluster.add_trainer()
     keys = [cluster.add_lease() for _ in range(LEASES)]
     cluster.assign(*keys[:3])
-    for one in events:
-        _happen(cluster, one)
-        cluster.run(one.then_s)
+    for event_ in events:
+        _happen(cluster, event_)
+        cluster.run(event_.then_s)
     awake = [k for k in cluster.living() if not _is_asleep(cluster, k)]
     for key in awake:
         cluster.tell(key)
@@ -98,17 +98,17 @@ def test_everything_ends_when_the_leases_do(events: list[Event]) -> None:
     assert not any(left), cluster.log
 
 
-def _happen(cluster: ModelCluster, one: Event) -> None:
+def _happen(cluster: ModelCluster, event_: Event) -> None:
     alive = cluster.living()
-    if one.what == "new lease":
+    if event_.kind == "new lease":
         cluster.add_lease()
     if not alive:
         return
-    key = alive[one.who % len(alive)]
+    key = alive[event_.number % len(alive)]
     lease = cluster.leases[key]
-    match one.what:
+    match event_.kind:
         case "assign":
-            _assign(cluster, one.who)
+            _assign(cluster, event_.number)
         case "tell":
             cluster.tell(key)
         case "die":
@@ -118,29 +118,29 @@ def _happen(cluster: ModelCluster, one: Event) -> None:
         case "freeze":
             lease.frozen_until_s = cluster.now_s + 1e6
         case "nap":
-            lease.frozen_until_s = cluster.now_s + 1.0 + one.who
+            lease.frozen_until_s = cluster.now_s + 1.0 + event_.number
         case "cut off":
-            lease.cut_until_s = cluster.now_s + 1.0 + one.who
+            lease.cut_until_s = cluster.now_s + 1.0 + event_.number
         case _:
-            _to_a_rank(cluster, one)
+            _to_a_rank(cluster, event_)
 
 
-def _assign(cluster: ModelCluster, who: int) -> None:
+def _assign(cluster: ModelCluster, number: int) -> None:
     """Make a generation as the broker does: of leases whose agents answered."""
     up = [k for k in cluster.living() if k in cluster.board.beats]
     fit = [k for k in up if cluster.leases[k].told_s is None]
-    chosen = [k for n, k in enumerate(fit) if (who >> (n % 5)) & 1]
+    chosen = [k for n, k in enumerate(fit) if (number >> (n % 5)) & 1]
     if set(chosen) != cluster.newest().keys:
         cluster.assign(*chosen)
 
 
-def _to_a_rank(cluster: ModelCluster, one: Event) -> None:
+def _to_a_rank(cluster: ModelCluster, event_: Event) -> None:
     worlds = [w for w in cluster.worlds.values() if w.ranks and w.exit_code is None]
     if not worlds:
         return
     world = worlds[-1]
-    key = sorted(world.ranks)[one.who % len(world.ranks)]
-    if one.what == "rank stops":
+    key = sorted(world.ranks)[event_.number % len(world.ranks)]
+    if event_.kind == "rank stops":
         world.freeze(key)
     else:
         world.lose_rank(key)
