@@ -1,15 +1,16 @@
 """Launchers by name: each is one class in one module, and one line here.
 
-``[launch] launcher`` of a job file gives the name. Packages of other people add
-launchers by an entry point of the group ``freetrain.launchers``, whose name is the
-launcher's and whose value is ``module:Class``. Nothing is imported before it is asked
-for: job files are read by every agent and tick, which start quickly.
+``[launch] launcher`` of a job file gives the name. Other packages add launchers by an
+entry point of the group ``freetrain.launchers`` (``freetrain.plugins``). A launcher's
+module is imported when it is asked for: job files are read by every agent and tick,
+which start quickly.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
+
+from freetrain.plugins import UnusablePluginError, added_names, find_added, load
 
 BUILT_IN = {
     "mpirun": "freetrain.launch.mpirun:MpirunLauncher",
@@ -26,53 +27,27 @@ GROUP = "freetrain.launchers"
 _BASE = "freetrain.launch.base:Launcher"
 
 
-class UnusableLauncherError(ValueError):
-    """A package adds a launcher of this name, and it cannot be used."""
-
-
 def find_launcher(name: str) -> Any:  # noqa: ANN401 -- a freetrain.launch.base.Launcher
     """Return the launcher called *name*; ``freetrain.launch.base`` has its interface.
 
     Raises:
         LookupError: There is none of this name.
-        UnusableLauncherError: Its module cannot be imported, or is no launcher.
+        UnusablePluginError: Its module cannot be imported, or is no launcher.
     """
     if name in BUILT_IN:
-        return _load(BUILT_IN[name])()
-    for entry in _entry_points():
-        if entry.name == name:
-            return _added(name, entry.value)
-    raise LookupError(name)
-
-
-def launcher_names() -> tuple[str, ...]:
-    """Return the names of all launchers, those of other packages last."""
-    return tuple(dict.fromkeys((*BUILT_IN, *sorted(e.name for e in _entry_points()))))
-
-
-def _added(name: str, place: str) -> Any:  # noqa: ANN401 -- as above
+        return load(BUILT_IN[name])()
     try:
-        found = _load(place)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UnusableLauncherError(
-            f"one that works: {place} of the entry point {name} cannot be imported: "
-            f"{error}"
-        ) from error
-    if not isinstance(found, type) or not issubclass(found, _load(_BASE)):
-        raise UnusableLauncherError(
-            f"one that works: {place} of the entry point {name} is no subclass of "
+        found = find_added(GROUP, name)
+    except UnusablePluginError as error:
+        raise UnusablePluginError(f"one that works: {error}") from error
+    if not isinstance(found, type) or not issubclass(found, load(_BASE)):
+        raise UnusablePluginError(
+            f"one that works: {found!r} of the entry point {name} is no subclass of "
             f"{_BASE}"
         )
     return found()
 
 
-def _load(place: str) -> Any:  # noqa: ANN401 -- as above
-    module, _, attribute = place.partition(":")
-    return getattr(import_module(module), attribute)
-
-
-def _entry_points() -> Any:  # noqa: ANN401 -- importlib.metadata.EntryPoints
-    # Imported here: it takes 12 ms, and built-in launchers do without.
-    from importlib.metadata import entry_points  # noqa: PLC0415
-
-    return entry_points(group=GROUP)
+def launcher_names() -> tuple[str, ...]:
+    """Return the names of all launchers, those of other packages last."""
+    return tuple(dict.fromkeys((*BUILT_IN, *added_names(GROUP))))

@@ -183,8 +183,8 @@ def refuse_name_as_log(log: Path | None, cwd: Path) -> None:
     name = str(log)
     if log is None or (cwd / log).exists():
         return
-    option = "--priority" if name in registry.PRIORITIES else "--policy"
-    if name in registry.PRIORITIES or name in POLICY_NAMES:
+    option = "--priority" if name in registry.priority_names() else "--policy"
+    if name in registry.priority_names() or name in POLICY_NAMES:
         raise UsageError(
             f"{name!r} stands where the log does, and there is no such file; nothing "
             f"was replayed. To compare by it, write {option} {name}: the option takes "

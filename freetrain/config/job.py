@@ -44,8 +44,9 @@ from freetrain.config.values import (
     seconds,
     sizes,
 )
-from freetrain.launchers import UnusableLauncherError, find_launcher, launcher_names
+from freetrain.launchers import find_launcher, launcher_names
 from freetrain.losscurve.outlook import Better
+from freetrain.plugins import UnusablePluginError
 from freetrain.text import closest, exact_duration, shown
 
 MOST_PROCESSES = 4_096
@@ -125,7 +126,7 @@ def _read_launcher(value: object, _: Places) -> str:
     name = str(value)
     try:
         find_launcher(name)
-    except UnusableLauncherError as error:
+    except UnusablePluginError as error:
         raise MismatchError(str(error)) from None
     except LookupError:
         known = launcher_names()

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from freetrain.launch import starter
 from freetrain.launch.request import CannotLaunchError, WorldPlan, launcher_environment
-from freetrain.launchers import UnusableLauncherError, find_launcher
+from freetrain.launchers import find_launcher
+from freetrain.plugins import UnusablePluginError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -127,7 +128,7 @@ def launcher_of(job: TrainerJob) -> Launcher:
     name = job.launch.launcher
     try:
         launcher: Launcher = find_launcher(name)
-    except (LookupError, UnusableLauncherError) as error:
+    except (LookupError, UnusablePluginError) as error:
         raise CannotLaunchError(
             f"{job.name} needs the launcher {name!r}, which cannot be used here: "
             f"{error}. Nothing was started. Install the package that has it beside "

@@ -1,4 +1,10 @@
-"""Every priority by the name that users call it."""
+"""Priorities by name: each is one class in one module, and one line here.
+
+``[planner] priority`` and ``--priority`` give the name. Other packages
+add priorities by an entry point of the group ``freetrain.priorities``: a class whose
+constructor takes its settings, numbers by keyword, and that keeps the contract of
+``freetrain.priority.base.Priority``.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from freetrain.errors import UsageError
+from freetrain.plugins import UnusablePluginError, added_names, find_added
 from freetrain.priority.base import DEFAULT_GAIN, Steady
 from freetrain.priority.deadline import Deadline
 from freetrain.priority.fair import Fair
@@ -23,6 +30,9 @@ if TYPE_CHECKING:
     from freetrain.priority.base import Priority
 
     Maker = Callable[..., Priority]
+
+GROUP = "freetrain.priorities"
+"""The group of entry points by which other packages add priorities."""
 
 HYSTERESIS = "hysteresis"
 """The setting that every priority has: the least gain of a change; 0 for any."""
@@ -54,7 +64,7 @@ def priority_named(
     """Return the priority called *name*.
 
     Args:
-        name: A name in ``PRIORITIES``.
+        name: A name in ``PRIORITIES``, or one that another package adds.
         settings: Its own by keyword, and ``hysteresis``; what is left out has its
             default.
 
@@ -63,7 +73,7 @@ def priority_named(
     """
     check_settings((name,), settings)
     own = {key: value for key, value in settings.items() if key != HYSTERESIS}
-    priority = PRIORITIES[name](**own)
+    priority = _maker(name)(**own)
     gain = settings.get(HYSTERESIS, _usual_hysteresis(name))
     return Steady(priority, gain) if gain != 0 else priority
 
@@ -92,11 +102,30 @@ def settings_of(name: str) -> tuple[str, ...]:
     Raises:
         UsageError: There is no such priority.
     """
-    if name not in PRIORITIES:
+    return (*signature(_maker(name)).parameters, HYSTERESIS)
+
+
+def priority_names() -> tuple[str, ...]:
+    """Return the names of all priorities, those of other packages last."""
+    return tuple(dict.fromkeys((*PRIORITIES, *added_names(GROUP))))
+
+
+def _maker(name: str) -> Maker:
+    if name in PRIORITIES:
+        return PRIORITIES[name]
+    try:
+        found: Maker = find_added(GROUP, name)
+    except LookupError:
+        known = ", ".join(priority_names())
+        raise UsageError(f"no priority {name!r}. Choose one of {known}.") from None
+    except UnusablePluginError as error:
+        raise UsageError(f"the priority {name!r} cannot be used: {error}.") from error
+    if not (isinstance(found, type) and {"name", "basis", "rate"} <= set(dir(found))):
         raise UsageError(
-            f"no priority {name!r}. Choose one of {', '.join(PRIORITIES)}."
+            f"the priority {name!r} cannot be used: {found!r} is no class with name, "
+            f"basis and rate."
         )
-    return (*signature(PRIORITIES[name]).parameters, HYSTERESIS)
+    return found
 
 
 def _usual_hysteresis(name: str) -> float:

@@ -121,7 +121,7 @@ def test_an_added_launcher_says_what_is_wrong_in_a_job_file_and_at_submit(
     [
         ("whispr", "one of mpirun, srun, .*whisper. Did you mean 'whisper'?"),
         ("broken", "Missing of the entry point broken cannot be imported"),
-        ("strange", "NO_LAUNCHER of the entry point strange is no subclass of"),
+        ("strange", "3 of the entry point strange is no subclass of"),
     ],
 )
 def test_a_launcher_that_cannot_be_used_is_refused_with_the_reason(
