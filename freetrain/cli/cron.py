@@ -9,15 +9,9 @@ import typer
 from freetrain.cli import options
 from freetrain.cli.context import CliContext
 from freetrain.cli.output import write_out
-from freetrain.config.site import SiteSearch, find_site
-from freetrain.cron.install import Ticks, ticks_of
-from freetrain.cron.tables import (
-    CronUnavailableError,
-    Found,
-    Kind,
-    RealPrograms,
-    fitting,
-)
+from freetrain.cron.back_ends import Found, Kind
+from freetrain.cron.call import CronUnavailableError, Programs
+from freetrain.cron.ticks import Ticks, ticks_of
 from freetrain.errors import FreeTrainError
 from freetrain.state.database import prepare_directory
 
@@ -64,7 +58,7 @@ Which = Annotated[
 ]
 
 
-_SAID = {
+_COMPARED = {
     Found.NOTHING: "It is not installed ({kind}).",
     Found.SAME: "It is installed ({kind}).",
     Found.OTHER: "Another one is installed ({kind}), with another interval or by an "
@@ -82,14 +76,15 @@ def show(
     """Show what install would write, and what is installed; change nothing."""
     context: CliContext = ctx.obj
     ticks = _ticks(context, config)
-    chosen = kind or fitting(ticks.programs)
-    write_out(context, ticks.preview(chosen, every_s=every))
+    chosen = kind or ticks.fitting()
+    back_end = ticks.back_end(chosen)
+    write_out(context, back_end.preview(every_s=every))
     try:
-        found = ticks.compare(chosen, every_s=every)
+        found = back_end.compare(every_s=every)
     except FreeTrainError as error:
         context.stderr.write(f"Whether it is installed cannot be seen: {error}\n")
     else:
-        context.stderr.write(f"{_SAID[found].format(kind=chosen)}\n")
+        context.stderr.write(f"{_COMPARED[found].format(kind=chosen)}\n")
 
 
 def install(
@@ -101,13 +96,12 @@ def install(
 ) -> None:
     """Have `freetrain tick` run by itself; twice is no mistake."""
     context: CliContext = ctx.obj
-
     ticks = _ticks(context, config)
-    chosen = kind or fitting(ticks.programs)
+    chosen = kind or ticks.fitting()
     prepare_directory(ticks.call.state, uid=context.uid)
-    is_new = ticks.install(chosen, every_s=every)
-    said = "Installed" if is_new else "Nothing to change: it is installed already"
-    write_out(context, f"{said} ({chosen}), every {every} s.\n")
+    is_new = ticks.back_end(chosen).install(every_s=every)
+    done = "Installed" if is_new else "Nothing to change: it is installed already"
+    write_out(context, f"{done} ({chosen}), every {every} s.\n")
     write_out(context, f"What ticks say goes to {ticks.call.log}.\n")
     if chosen is Kind.SYSTEMD:
         write_out(
@@ -127,20 +121,17 @@ def remove(
             "no program is on the PATH that keeps ticks; nothing was removed. Call it "
             "on the host where they were installed."
         )
-    for one in kinds:
-        if ticks.remove(one):
-            write_out(context, f"Removed ({one}).\n")
-        else:
-            write_out(context, f"No entry to remove ({one}).\n")
+    for each in kinds:
+        was_there = ticks.back_end(each).remove()
+        done = "Removed" if was_there else "No entry to remove"
+        write_out(context, f"{done} ({each}).\n")
 
 
 def _ticks(context: CliContext, config: Path | None) -> Ticks:
-
-    around = SiteSearch(context.environ, context.folder, context.uid)
     return ticks_of(
-        find_site(around, asked=config),
+        context.site(config),
         python=Path(sys.executable),
         environ=context.environ,
         uid=context.uid,
-        programs=RealPrograms(context.environ),
+        programs=Programs(context.environ),
     )

@@ -10,7 +10,7 @@ import typer
 from freetrain.cli import options
 from freetrain.cli.context import CliContext
 from freetrain.cli.output import json_text, write_out
-from freetrain.cron.tables import RealPrograms
+from freetrain.cron.call import Programs
 from freetrain.doctor.checks import Subject, exit_code
 from freetrain.doctor.run import examine, finding_text, summary_text
 from freetrain.errors import UsageError
@@ -69,7 +69,7 @@ def _subject(context: CliContext, config: Path | None, *, may_run: bool) -> Subj
         environ=context.environ,
         uid=context.uid,
         python=Path(sys.executable),
-        programs=RealPrograms(context.environ),
+        programs=Programs(context.environ),
         runner=runner,
         backend=CommandLine(runner, user=user_name()),
         now_s=context.now_s,

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from freetrain.broker.limits import Mode
-from freetrain.cron.install import ticks_of
+from freetrain.cron.ticks import ticks_of
 from freetrain.errors import FreeTrainError
 from freetrain.launch.mpirun import flavour_of
 from freetrain.launch.request import CannotLaunchError
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from freetrain.config.site import PlannerSettings, Site
-    from freetrain.cron.tables import Programs
+    from freetrain.cron.call import Programs
     from slurm.backend import SlurmBackend
     from slurm.config import ClusterConfig
     from slurm.records import Partition
@@ -878,7 +878,7 @@ def _look_at_entries(subject: Subject) -> Finding:
     found, unseen = [], []
     for kind in ticks.kinds_here():
         try:
-            if ticks.installed(kind):
+            if ticks.back_end(kind).installed():
                 found.append(str(kind))
         except FreeTrainError as error:
             unseen.append(f"{kind}: {error}")

@@ -3,8 +3,10 @@
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
-from freetrain.cron.tables import TickCall
+from freetrain.cron.back_ends import BackEnd
+from freetrain.cron.call import Programs, TickCall
 
 PROGRAM = """\
 #!{python}
@@ -94,3 +96,11 @@ def a_call(state: Path = Path("/home/u/.freetrain"), **changes: object) -> TickC
         "uid": 1000,
     }
     return TickCall(**(fields | changes))  # type: ignore[arg-type] # fields of TickCall
+
+
+Kept = TypeVar("Kept", bound=BackEnd)
+
+
+def a(kind: type[Kept], call: TickCall) -> Kept:
+    """Return the back end *kind* for *call*, with no programs to run."""
+    return kind(call, Programs({}), Path("/home/u/.config/systemd/user"))

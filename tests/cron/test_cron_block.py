@@ -4,13 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.cron.tables import (
-    Block,
-    CronUnreadableError,
-    lines_between,
-    put,
-    without,
-)
+from freetrain.cron.back_ends import Block, lines_between, put, without
+from freetrain.cron.call import CronUnreadableError
 
 BLOCK = Block("abc123", ("* * * * * /bin/true",))
 OTHER = Block("fff999", ("@daily /bin/false",))

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from freetrain.cron.install import Table, Ticks
-from freetrain.cron.tables import CronUnavailableError, Found, Kind, RealPrograms
+from freetrain.cron.back_ends import Crontab, Found, Kind, Scrontab
+from freetrain.cron.call import CronUnavailableError, Programs
+from freetrain.cron.ticks import Ticks
 from tests.cli.worlds import Ran, run
 from tests.cron.tables import FakeTable, a_call, install_fake
 
@@ -169,10 +170,10 @@ def test_an_interval_that_is_none_is_a_usage_error(tmp_path: Path, word: str) ->
 
 def test_a_program_that_hangs_is_ended(crontab: FakeTable) -> None:
     crontab.act("hang")
-    programs = RealPrograms(crontab.environ, timeout_s=0.5)
+    programs = Programs(crontab.environ, timeout_s=0.5)
 
     with pytest.raises(CronUnavailableError, match="did not end within"):
-        Table(Kind.CRONTAB, programs).read()
+        Crontab(a_call(), programs, Path()).read()
 
 
 def test_a_scrontab_says_that_it_is_empty_on_its_standard_output(
@@ -181,9 +182,9 @@ def test_a_scrontab_says_that_it_is_empty_on_its_standard_output(
     program = tmp_path / "scrontab"
     program.write_text("#!/bin/sh\necho no crontab for u1\nexit 1\n")
     program.chmod(0o755)
-    programs = RealPrograms({"PATH": f"{tmp_path}:/bin"})
+    programs = Programs({"PATH": f"{tmp_path}:/bin"})
 
-    assert Table(Kind.SCRONTAB, programs).read() == b""
+    assert Scrontab(a_call(), programs, tmp_path).read() == b""
 
 
 def systemd(tmp_path: Path, script: str) -> Ticks:
@@ -191,20 +192,20 @@ def systemd(tmp_path: Path, script: str) -> Ticks:
     program = tmp_path / "systemctl"
     program.write_text(f'#!/bin/sh\necho "$@" >>"{tmp_path}/calls"\n{script}\n')
     program.chmod(0o755)
-    programs = RealPrograms({"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    programs = Programs({"PATH": f"{tmp_path}:/usr/bin:/bin"})
     return Ticks(a_call(), programs, tmp_path / "units")
 
 
 def test_units_are_written_followed_and_removed(tmp_path: Path) -> None:
     ticks = systemd(tmp_path, "exit 0")
 
-    assert ticks.install(Kind.SYSTEMD, every_s=60)
-    assert ticks.installed(Kind.SYSTEMD)
-    assert ticks.compare(Kind.SYSTEMD, every_s=60) is Found.SAME
-    assert ticks.compare(Kind.SYSTEMD, every_s=90) is Found.OTHER
-    assert not ticks.install(Kind.SYSTEMD, every_s=60)
-    assert ticks.remove(Kind.SYSTEMD)
-    assert not ticks.remove(Kind.SYSTEMD)
+    assert ticks.back_end(Kind.SYSTEMD).install(every_s=60)
+    assert ticks.back_end(Kind.SYSTEMD).installed()
+    assert ticks.back_end(Kind.SYSTEMD).compare(every_s=60) is Found.SAME
+    assert ticks.back_end(Kind.SYSTEMD).compare(every_s=90) is Found.OTHER
+    assert not ticks.back_end(Kind.SYSTEMD).install(every_s=60)
+    assert ticks.back_end(Kind.SYSTEMD).remove()
+    assert not ticks.back_end(Kind.SYSTEMD).remove()
 
     assert list((tmp_path / "units").iterdir()) == []
     calls = (tmp_path / "calls").read_text().splitlines()
@@ -217,4 +218,4 @@ def test_a_systemd_that_cannot_be_reached_is_reported(tmp_path: Path) -> None:
     ticks = systemd(tmp_path, "echo Failed to connect to bus >&2; exit 1")
 
     with pytest.raises(CronUnavailableError, match="Failed to connect to bus"):
-        ticks.install(Kind.SYSTEMD, every_s=60)
+        ticks.back_end(Kind.SYSTEMD).install(every_s=60)

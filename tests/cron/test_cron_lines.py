@@ -9,14 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.cron.tables import (
-    CronUnfitError,
-    crontab_block,
-    entries,
-    scrontab_block,
-    unit_files,
-)
-from tests.cron.tables import a_call
+from freetrain.cron.back_ends import Crontab, Scrontab, Systemd, start_times
+from freetrain.cron.call import CronUnfitError
+from tests.cron.tables import a, a_call
 
 NAMES = st.text(
     st.characters(exclude_characters="/\\!\0", exclude_categories=("C", "Z")),
@@ -43,10 +38,10 @@ def starts_s(fields: str, delay_s: int) -> set[int]:
 def test_the_lines_start_something_in_equal_steps_all_the_hour(
     every_s: int, drawn: int
 ) -> None:
-    lines = entries(every_s, jitter_s=drawn % every_s)
+    lines = start_times(every_s, jitter_s=drawn % every_s)
 
     found = sorted(
-        second for line in lines for second in starts_s(line.fields, line.delay_s)
+        second for fields, delay_s in lines for second in starts_s(fields, delay_s)
     )
     assert found == list(range(drawn % every_s, 3600, every_s))
 
@@ -54,7 +49,7 @@ def test_the_lines_start_something_in_equal_steps_all_the_hour(
 @pytest.mark.parametrize("every_s", [1, 9, 11, 40, 61, 90, 420, 7200])
 def test_an_interval_that_cron_keeps_only_roughly_is_refused(every_s: int) -> None:
     with pytest.raises(CronUnfitError, match="Nothing was installed"):
-        entries(every_s, jitter_s=0)
+        start_times(every_s, jitter_s=0)
 
 
 def as_cron_does(command: str) -> str:
@@ -66,7 +61,7 @@ def as_cron_does(command: str) -> str:
 @given(state=NAMES, config=NAMES)
 def test_hostile_paths_arrive_as_they_are(state: str, config: str) -> None:
     call = a_call(Path("/s") / state, config=Path("/c") / config)
-    (line,) = crontab_block(call, every_s=60).lines
+    (line,) = a(Crontab, call).block(every_s=60).lines
 
     words = shlex.split(as_cron_does(line.split(maxsplit=5)[5]))
 
@@ -105,15 +100,15 @@ def test_a_shell_runs_the_line_in_a_bare_environment(tmp_path: Path) -> None:
 @pytest.mark.parametrize("bad", ["a\nb", "a\\b", "a!b", "a\0b", "a\x1bb"])
 def test_what_no_table_can_hold_is_refused(bad: str) -> None:
     with pytest.raises(CronUnfitError, match="Nothing was installed"):
-        crontab_block(a_call(config=Path("/c") / bad), every_s=60)
+        a(Crontab, a_call(config=Path("/c") / bad)).block(every_s=60)
 
 
 def test_a_command_longer_than_cron_takes_is_refused() -> None:
     long = a_call(config=Path("/c" * 500))
 
     with pytest.raises(CronUnfitError, match="--kind systemd"):
-        crontab_block(long, every_s=60)
-    assert unit_files(long, every_s=60)
+        a(Crontab, long).block(every_s=60)
+    assert a(Systemd, long).unit_files(every_s=60)
 
 
 def test_users_do_not_all_tick_in_the_same_second() -> None:
@@ -127,13 +122,13 @@ def test_users_do_not_all_tick_in_the_same_second() -> None:
 def test_a_token_is_never_written_into_a_table() -> None:
     call = a_call(variables=(("HOME", "/"), ("SLURM_JWT", "secret")))
 
-    assert "secret" not in str(crontab_block(call, every_s=60))
+    assert "secret" not in str(a(Crontab, call).block(every_s=60))
 
 
 def test_units_say_percents_and_dollars_twice_and_quote() -> None:
     call = a_call(Path('/s/50% of "$HOME"'))
 
-    (service, timer) = unit_files(call, every_s=30).values()
+    (service, timer) = a(Systemd, call).unit_files(every_s=30).values()
 
     assert r"50%% of \"$$HOME\"" in service
     assert "OnUnitActiveSec=30s" in timer
@@ -142,11 +137,11 @@ def test_units_say_percents_and_dollars_twice_and_quote() -> None:
 @pytest.mark.parametrize("every_s", [9, 3601])
 def test_units_refuse_what_would_be_a_loop_or_a_rarity(every_s: int) -> None:
     with pytest.raises(CronUnfitError):
-        unit_files(a_call(), every_s=every_s)
+        a(Systemd, a_call()).unit_files(every_s=every_s)
 
 
 def test_a_scrontab_entry_asks_for_a_small_job() -> None:
-    *options, line = scrontab_block(a_call(), every_s=60).lines
+    *options, line = a(Scrontab, a_call()).block(every_s=60).lines
 
     assert all(option.startswith("#SCRON --") for option in options)
     assert any("--ntasks=1" in option for option in options)
@@ -154,15 +149,16 @@ def test_a_scrontab_entry_asks_for_a_small_job() -> None:
 
 
 def test_a_tick_follows_itself_up_until_shortly_before_the_next() -> None:
-    assert "--follow-up 55s " in crontab_block(a_call(), every_s=60).lines[0]
+    assert "--follow-up 55s " in a(Crontab, a_call()).block(every_s=60).lines[0]
     assert all(
-        "--follow-up 10s " in line for line in crontab_block(a_call(), every_s=15).lines
+        "--follow-up 10s " in line
+        for line in a(Crontab, a_call()).block(every_s=15).lines
     )
-    assert "--follow-up 25s " in str(unit_files(a_call(), every_s=30))
+    assert "--follow-up 25s " in str(a(Systemd, a_call()).unit_files(every_s=30))
 
 
 def test_a_tick_that_is_a_job_itself_does_not_stay_for_long() -> None:
-    *options, line = scrontab_block(a_call(), every_s=3_600).lines
+    *options, line = a(Scrontab, a_call()).block(every_s=3_600).lines
 
     assert any("--time=10 " in option for option in options)
     assert "--follow-up 20s " in line
@@ -170,6 +166,6 @@ def test_a_tick_that_is_a_job_itself_does_not_stay_for_long() -> None:
 
 def test_a_scrontab_takes_no_less_than_a_minute_and_no_dollar() -> None:
     with pytest.raises(CronUnfitError):
-        scrontab_block(a_call(), every_s=30)
+        a(Scrontab, a_call()).block(every_s=30)
     with pytest.raises(CronUnfitError, match="scrontab expands"):
-        scrontab_block(a_call(Path("/s/$HOME")), every_s=60)
+        a(Scrontab, a_call(Path("/s/$HOME"))).block(every_s=60)

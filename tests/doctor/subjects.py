@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from freetrain.config.site import LeaseSettings, Site
-from freetrain.cron.tables import RealPrograms
+from freetrain.cron.call import Programs
 from freetrain.doctor.checks import Finding, Subject
 from slurm.command_line import CommandLine
 from slurm.runner import SubprocessRunner
@@ -36,7 +36,7 @@ def a_subject(
         environ={"HOME": str(folder)} | dict(environ),
         uid=os.getuid(),
         python=Path(sys.executable),
-        programs=RealPrograms(environ),
+        programs=Programs(environ),
         runner=runner,
         backend=CommandLine(runner, user=user),
         now_s=time.time,  # noqa: TID251 -- files are stamped by the real clock

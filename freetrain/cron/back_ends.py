@@ -1,0 +1,576 @@
+"""Back ends: what each writes where, and how it replaces and removes it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from freetrain.errors import (
+    CannotWriteError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+from freetrain.cron.call import (
+    Answer,
+    CronChangedError,
+    CronUnavailableError,
+    CronUnfitError,
+    CronUnreadableError,
+    Programs,
+    TickCall,
+)
+
+
+class Kind(StrEnum):
+    """Which back end starts the ticks."""
+
+    CRONTAB = "crontab"
+    SYSTEMD = "systemd"
+    SCRONTAB = "scrontab"
+
+
+class Found(StrEnum):
+    """What is installed, compared with what would be."""
+
+    NOTHING = "nothing"
+    SAME = "the same"
+    OTHER = "another"  # with another interval, or by an older release
+
+
+class BackEnd(ABC):
+    """One way of having ticks run: what it writes where, and how it takes it back.
+
+    Attributes:
+        program: The program that it needs.
+    """
+
+    program: str
+
+    def __init__(self, call: TickCall, programs: Programs, units: Path) -> None:
+        """Take the tick, what runs programs, and the folder of systemd's user units."""
+        self._call = call
+        self._programs = programs
+        self._units = units
+
+    @abstractmethod
+    def preview(self, *, every_s: int) -> str:
+        """Return what ``install`` would write, and change nothing.
+
+        Raises:
+            CronUnfitError: The interval or a path does not fit.
+        """
+
+    @abstractmethod
+    def install(self, *, every_s: int) -> bool:
+        """Write the entry, in place of an earlier one; tell whether it is new.
+
+        Raises:
+            FreeTrainError: It could not be written; the message says how far it is.
+        """
+
+    @abstractmethod
+    def remove(self) -> bool:
+        """Take the entry out again; tell whether there was one.
+
+        Raises:
+            FreeTrainError: It could not be taken out.
+        """
+
+    @abstractmethod
+    def installed(self) -> tuple[str, ...]:
+        """Return the lines that are installed, none where there is no entry.
+
+        Raises:
+            FreeTrainError: They cannot be read.
+        """
+
+    @abstractmethod
+    def is_same(self, *, every_s: int) -> bool:
+        """Tell whether what is installed is what ``install`` would write."""
+
+    def compare(self, *, every_s: int) -> Found:
+        """Compare what is installed with what ``install`` would write.
+
+        Raises:
+            FreeTrainError: The table cannot be read, or the interval does not fit.
+        """
+        if not self.installed():
+            return Found.NOTHING
+        return Found.SAME if self.is_same(every_s=every_s) else Found.OTHER
+
+
+def _stays_s(every_s: int) -> int:
+    """Return for how long a tick follows itself up: until shortly before the next."""
+    return every_s - _BEFORE_NEXT_S
+
+
+_BEFORE_NEXT_S = 5
+
+
+MINUTE_S = 60
+
+
+HOUR_S = 3_600
+
+
+SHORTEST_S = 10
+
+
+LONGEST_S = HOUR_S
+
+
+def start_times(every_s: int, *, jitter_s: int) -> tuple[tuple[str, int], ...]:
+    """Return each line's five fields and its delay, to start every *every_s* seconds.
+
+    Below a minute there are several lines, which sleep to their own second.
+
+    Args:
+        every_s: 10, 12, 15, 20 or 30, or minutes that divide the hour, in seconds.
+        jitter_s: Seconds after the start of the interval, less than *every_s*.
+
+    Raises:
+        CronUnfitError: An interval that a crontab keeps only roughly.
+    """
+    if every_s < MINUTE_S:
+        _check_interval(every_s >= SHORTEST_S and MINUTE_S % every_s == 0, every_s)
+        starts = range(jitter_s, MINUTE_S, every_s)
+        return tuple(("* * * * *", delay_s) for delay_s in starts)
+    _check_interval(every_s % MINUTE_S == 0 and HOUR_S % every_s == 0, every_s)
+    minute, delay_s = divmod(jitter_s, MINUTE_S)
+    return ((f"{_minutes(minute, every_s // MINUTE_S)} * * * *", delay_s),)
+
+
+def _minutes(first: int, step: int) -> str:
+    if step == 1:
+        return "*"
+    if step == MINUTE_S:
+        return str(first)
+    return f"{first}-59/{step}"
+
+
+def _check_interval(is_good: object, every_s: int) -> None:
+    if not is_good:
+        raise CronUnfitError(
+            f"a crontab cannot start something every {every_s} s. Nothing was "
+            f"installed; use 10s, 15s, 20s, 30s, or minutes that divide the hour "
+            f"(1min, 2min, 5min, …)."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The lines of one state directory, between two comments.
+
+    Attributes:
+        mark: What tells it from the blocks of other state directories.
+        lines: What stands between, without line ends.
+    """
+
+    mark: str
+    lines: tuple[str, ...] = ()
+
+    @property
+    def first(self) -> bytes:
+        """The comment before."""
+        return (
+            f"# >>> freetrain {self.mark}: from `freetrain cron install` >>>".encode()
+        )
+
+    @property
+    def last(self) -> bytes:
+        """The comment after."""
+        return f"# <<< freetrain {self.mark} <<<".encode()
+
+    def __bytes__(self) -> bytes:
+        """Write it whole, with line ends."""
+        inside = (line.encode("utf-8", "surrogateescape") for line in self.lines)
+        return b"".join(line + b"\n" for line in (self.first, *inside, self.last))
+
+
+def put(table: bytes, block: Block) -> bytes:
+    """Return *table* with *block* in place of an earlier one, or at its end.
+
+    Raises:
+        CronUnreadableError: Its marks are torn.
+    """
+    found = _spans(table, block)
+    if not found:
+        joint = b"" if not table or table.endswith(b"\n") else b"\n"
+        return table + joint + bytes(block)
+    start, end = found[0]
+    rest = without(table[end:], block)
+    return table[:start] + bytes(block) + rest
+
+
+def without(table: bytes, block: Block) -> bytes:
+    """Return *table* without any block of the same mark.
+
+    Raises:
+        CronUnreadableError: Its marks are torn.
+    """
+    kept, at = [], 0
+    for start, end in _spans(table, block):
+        kept.append(table[at:start])
+        at = end
+    return b"".join((*kept, table[at:]))
+
+
+def lines_between(table: bytes, mark: str) -> tuple[str, ...]:
+    """Return the lines of the block *mark*, none where there is no such block.
+
+    Raises:
+        CronUnreadableError: Its marks are torn.
+    """
+    for start, end in _spans(table, Block(mark)):
+        inside = table[start:end].decode("utf-8", "surrogateescape").splitlines()
+        return tuple(inside[1:-1])
+    return ()
+
+
+def _spans(table: bytes, block: Block) -> list[tuple[int, int]]:
+    """Return where the block begins and ends; more than once only if it was copied."""
+    marks = re.compile(
+        rb"^(?:(%s)|%s)(?:\n|\Z)" % (re.escape(block.first), re.escape(block.last)),
+        re.MULTILINE,
+    )
+    spans, start = [], None
+    for found in marks.finditer(table):
+        if (found[1] is not None) != (start is None):
+            break
+        if start is None:
+            start = found.start()
+        else:
+            spans.append((start, found.end()))
+            start = None
+    else:
+        if start is None:
+            return spans
+    raise CronUnreadableError(
+        f"the lines of FreeTrain in your table begin or end without their other mark "
+        f"({block.last.decode()}). Nothing was changed; remove them by hand (for "
+        f"example with `crontab -e`), then ask again."
+    )
+
+
+_NO_TABLE = re.compile(r"no crontab for|can't open .*No such file", re.IGNORECASE)
+
+
+_SHOWN_CHARACTERS = 300
+
+
+class _Table(BackEnd):
+    """One of the user's tables, kept by a program such as ``crontab``."""
+
+    @abstractmethod
+    def block(self, *, every_s: int) -> Block:
+        """Return the block for this table.
+
+        Raises:
+            CronUnfitError: The interval, a path or the length does not fit.
+        """
+
+    def preview(self, *, every_s: int) -> str:
+        """Return what ``install`` would write."""
+        return bytes(self.block(every_s=every_s)).decode("utf-8", "surrogateescape")
+
+    def install(self, *, every_s: int) -> bool:
+        """Put the block into the table."""
+        block = self.block(every_s=every_s)
+        return self._change(lambda table: put(table, block))
+
+    def remove(self) -> bool:
+        """Take the block out of the table."""
+        block = Block(self._call.mark)
+        return self._change(lambda table: without(table, block))
+
+    def installed(self) -> tuple[str, ...]:
+        """Return the lines of our block."""
+        return lines_between(self.read(), self._call.mark)
+
+    def is_same(self, *, every_s: int) -> bool:
+        """Compare the lines of our block."""
+        return self.installed() == self.block(every_s=every_s).lines
+
+    def read(self) -> bytes:
+        """Return the table as it is, empty where there is none.
+
+        Raises:
+            CronUnavailableError: It cannot be read: no program, not allowed.
+        """
+        answer = self._run("-l")
+        if answer.status == 0:
+            return answer.out
+        # scrontab says so on its standard output, cron on its standard error
+        if _NO_TABLE.search(answer.complaint + answer.out.decode("utf-8", "replace")):
+            return b""
+        raise self._refused(answer)
+
+    def _change(self, edit: Callable[[bytes], bytes]) -> bool:
+        """Replace the table by what *edit* makes of it; tell whether it changed.
+
+        Raises:
+            CronUnavailableError: The table cannot be read or replaced.
+            CronChangedError: It was changed by another program in between.
+        """
+        before = self.read()
+        after = edit(before)
+        if after == before:
+            return False
+        if self.read() != before:
+            raise CronChangedError(
+                f"your {self.program} changed while it was being edited. Nothing was "
+                f"written; ask again."
+            )
+        self._write(after)
+        if self.read() != after:
+            raise CronChangedError(
+                f"your {self.program} is not what was just written: somebody else "
+                f"wrote it too, or the program changed it. Look at it with "
+                f"`{self.program} -l`, and ask again."
+            )
+        return True
+
+    def _write(self, table: bytes) -> None:
+        answer = self._run("-", given=table) if table else self._run("-r")
+        if answer.status != 0:
+            raise self._refused(answer)
+
+    def _run(self, *words: str, given: bytes = b"") -> Answer:
+        if self._programs.find(self.program) is None:
+            raise CronUnavailableError(
+                f"there is no program `{self.program}` on the PATH; nothing was "
+                f"changed. Choose another --kind, or ask for cron on this host."
+            )
+        return self._programs.run((self.program, *words), given=given)
+
+    def _refused(self, answer: Answer) -> CronUnavailableError:
+        words = " ".join(
+            (answer.complaint or answer.out.decode("utf-8", "replace")).split()
+        )
+        shown = words[:_SHOWN_CHARACTERS] or "it said nothing"
+        return CronUnavailableError(
+            f"`{self.program}` refused: {shown}. "
+            f"Nothing was changed. Where cron is closed to you (cron.allow), ask for "
+            f"it or choose another --kind."
+        )
+
+
+LONGEST_COMMAND_BYTES = 990
+"""Vixie's cron, which Debian and others ship, takes commands of up to 998 bytes."""
+
+
+class Crontab(_Table):
+    """The user's crontab."""
+
+    program = "crontab"
+
+    def block(self, *, every_s: int) -> Block:
+        """Return a line for each start in a minute, or one line."""
+        call, lines = self._call, []
+        for fields, delay_s in start_times(every_s, jitter_s=call.jitter_s(every_s)):
+            # cron turns a bare % into a line break, whatever stands around it
+            words = call.argv(stays_s=_stays_s(every_s), delay_s=delay_s)
+            command = shlex.join(words).replace("%", r"\%")
+            length = len(command.encode("utf-8", "surrogateescape"))
+            if length > LONGEST_COMMAND_BYTES:
+                raise CronUnfitError(
+                    f"the command is {length} bytes long, and cron takes "
+                    f"{LONGEST_COMMAND_BYTES}. Nothing was installed; use --kind "
+                    f"systemd, or shorter paths."
+                )
+            lines.append(f"{fields} {command}")
+        return Block(call.mark, tuple(lines))
+
+
+class Scrontab(_Table):
+    """Slurm's crontab: its ticks are small jobs on compute nodes."""
+
+    program = "scrontab"
+    limit_min = 10
+    stays_s = 20
+    """A tick that is a job holds a part of a node, which others may wait for."""
+
+    def block(self, *, every_s: int) -> Block:
+        """Return the options of a small job, and its line."""
+        call = self._call
+        if every_s < MINUTE_S:
+            raise CronUnfitError(
+                f"a scrontab cannot start something every {every_s} s. Nothing was "
+                f"installed; use a minute or more."
+            )
+        times = start_times(every_s, jitter_s=call.jitter_s(every_s))
+        ((fields, delay_s),) = times
+        stays_s = min(_stays_s(every_s), self.stays_s)
+        command = shlex.join(call.argv(stays_s=stays_s, delay_s=delay_s))
+        if "$" in command:  # scrontab puts its own variables in, quoted or not
+            raise CronUnfitError(
+                f"{call.state} or another path holds a $, which scrontab expands. "
+                f"Nothing was installed; choose other paths."
+            )
+        options = (
+            "#SCRON --job-name=freetrain-tick --nodes=1 --ntasks=1",
+            f"#SCRON --time={self.limit_min} --output=/dev/null",
+        )
+        return Block(call.mark, (*options, f"{fields} {command}"))
+
+
+class Systemd(BackEnd):
+    """A user's systemd: a service and a timer, two small files in one folder."""
+
+    program = "systemctl"
+
+    @property
+    def _timer(self) -> str:
+        return f"freetrain-{self._call.mark}.timer"
+
+    @property
+    def _service(self) -> str:
+        return f"freetrain-{self._call.mark}.service"
+
+    def unit_files(self, *, every_s: int) -> Mapping[str, str]:
+        """Return the text of the units by file name.
+
+        Raises:
+            CronUnfitError: The interval is too short or long, or a path does not fit.
+        """
+        if not SHORTEST_S <= every_s <= LONGEST_S:
+            raise CronUnfitError(
+                f"a tick every {every_s} s is not offered. Nothing was installed; use "
+                f"{SHORTEST_S}s to 60min."
+            )
+        call = self._call
+        words = " ".join(map(_unit_word, call.argv(stays_s=_stays_s(every_s))))
+        service = (
+            "[Unit]",
+            "Description=FreeTrain: one tick of the broker",
+            "[Service]",
+            "Type=oneshot",
+            f"ExecStart={words}",
+        )
+        timer = (
+            "[Unit]",
+            "Description=FreeTrain: ticks of the broker",
+            "[Timer]",
+            f"OnActiveSec={call.jitter_s(every_s)}s",
+            f"OnUnitActiveSec={every_s}s",
+            "AccuracySec=1s",
+            "[Install]",
+            "WantedBy=timers.target",
+        )
+        return {
+            self._service: "\n".join(service) + "\n",
+            self._timer: "\n".join(timer) + "\n",
+        }
+
+    def preview(self, *, every_s: int) -> str:
+        """Return both files, each under its path."""
+        files = self.unit_files(every_s=every_s)
+        parts = (f"# {self._units / name}\n{text}" for name, text in files.items())
+        return "\n".join(parts)
+
+    def install(self, *, every_s: int) -> bool:
+        """Write the files that differ and start the timer.
+
+        Raises:
+            CannotWriteError: The folder cannot be written.
+            CronUnavailableError: The files are there, but systemd did not follow.
+        """
+        files = self.unit_files(every_s=every_s)
+        changed = self._changed(files)
+        try:
+            self._units.mkdir(parents=True, exist_ok=True)
+            for name in changed:
+                _replace(self._units / name, files[name])
+        except OSError as error:
+            raise _unwritable(self._units, error) from error
+        self._systemctl("daemon-reload")
+        self._systemctl("enable", "--now", self._timer)
+        return bool(changed)
+
+    def remove(self) -> bool:
+        """Stop the timer and remove the files.
+
+        Raises:
+            CannotWriteError: A file cannot be removed.
+            CronUnavailableError: The files are gone, but systemd did not answer.
+        """
+        paths = [self._units / name for name in (self._timer, self._service)]
+        there = [path for path in paths if path.exists()]
+        if not there:
+            return False
+        try:
+            self._systemctl("disable", "--now", self._timer)
+        finally:
+            try:
+                for path in there:
+                    path.unlink()
+            except OSError as error:
+                raise _unwritable(self._units, error) from error
+        self._systemctl("daemon-reload")
+        return True
+
+    def installed(self) -> tuple[str, ...]:
+        """Return the lines of the timer."""
+        return tuple(self._read(self._timer).splitlines())
+
+    def is_same(self, *, every_s: int) -> bool:
+        """Compare both files."""
+        return not self._changed(self.unit_files(every_s=every_s))
+
+    def _changed(self, files: Mapping[str, str]) -> list[str]:
+        return [name for name, text in files.items() if self._read(name) != text]
+
+    def _read(self, name: str) -> str:
+        try:
+            return (self._units / name).read_text("utf-8", "surrogateescape")
+        except FileNotFoundError:
+            return ""
+
+    def _systemctl(self, *words: str) -> None:
+        argv = ("systemctl", "--user", *words)
+        answer = self._programs.run(argv)
+        if answer.status != 0:
+            shown = " ".join(answer.complaint.split())[:_SHOWN_CHARACTERS]
+            raise CronUnavailableError(
+                f"`{' '.join(argv)}` refused: {shown or 'it said nothing'}. The files "
+                f"in {self._units} are as asked for; run it again where your systemd "
+                f"is reachable, or choose another --kind."
+            )
+
+
+def _unit_word(word: str) -> str:
+    """Quote *word* for ExecStart, where % and $ mean something even in quotes.
+
+    Source: systemd.service(5), "COMMAND LINES"; systemd.unit(5), "SPECIFIERS".
+    """
+    inside = word.replace("%", "%%").replace("$", "$$").replace('"', r"\"")
+    return f'"{inside}"'
+
+
+def _replace(path: Path, text: str) -> None:
+    """Put *text* at *path*, whole or not at all."""
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(text, "utf-8", "surrogateescape")
+    new.replace(path)
+
+
+def _unwritable(folder: Path, error: OSError) -> CannotWriteError:
+    return CannotWriteError(
+        f"cannot write {folder}: {error.strerror}. Ticks are as they were before; make "
+        f"it writable for you, or choose another --kind."
+    )
+
+
+BACK_ENDS: dict[Kind, type[BackEnd]] = {
+    Kind.CRONTAB: Crontab,
+    Kind.SYSTEMD: Systemd,
+    Kind.SCRONTAB: Scrontab,
+}
+"""Every back end, in order of preference."""
