@@ -11,8 +11,8 @@ from freetrain.cli import options
 from freetrain.cli.context import CliContext
 from freetrain.cli.output import json_text, write_out
 from freetrain.cron.call import Programs
-from freetrain.doctor.checks import Subject, exit_code
-from freetrain.doctor.run import examine, finding_text, summary_text
+from freetrain.doctor.checks import examine
+from freetrain.doctor.findings import Subject, exit_code, finding_text, summary_text
 from freetrain.errors import UsageError
 from slurm.command_line import CommandLine
 from slurm.runner import SubprocessRunner, scrubbed, user_name

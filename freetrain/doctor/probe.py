@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from freetrain.broker.lease import LeaseKey
 from freetrain.config.job import read_job
-from freetrain.doctor.checks import look_at_links
+from freetrain.doctor.host import look_at_links
 from freetrain.elastic.files import replaced
 from freetrain.errors import FreeTrainError
 from freetrain.launch.local import LocalLauncher, this_node

@@ -8,8 +8,8 @@ import sys
 
 def main() -> None:
     """Print the size as the launcher says it and as mpi4py sees it, on one line."""
-    told = os.environ.get("OMPI_COMM_WORLD_SIZE") or os.environ.get("PMI_SIZE") or "?"
-    sys.stdout.write(f"doctor-rank told={told} found={_size()}\n")
+    size = os.environ.get("OMPI_COMM_WORLD_SIZE") or os.environ.get("PMI_SIZE") or "?"
+    sys.stdout.write(f"doctor-rank told={size} found={_size()}\n")
 
 
 def _size() -> str:

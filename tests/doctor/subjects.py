@@ -8,7 +8,7 @@ from pathlib import Path
 
 from freetrain.config.site import LeaseSettings, Site
 from freetrain.cron.call import Programs
-from freetrain.doctor.checks import Finding, Subject
+from freetrain.doctor.findings import Finding, Subject
 from slurm.command_line import CommandLine
 from slurm.runner import SubprocessRunner
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.doctor.checks import Finding, Verdict
+from freetrain.doctor.findings import Finding, Verdict
 from freetrain.doctor.test_job import look_at_answer
 from tests.doctor.subjects import by_name
 

@@ -9,26 +9,29 @@ import pytest
 from msgspec import structs
 
 from freetrain.config.site import PlannerSettings
-from freetrain.doctor import checks as state_checks
-from freetrain.doctor.checks import (
-    PACKAGES,
+from freetrain.doctor import host
+from freetrain.doctor.cluster import look_at_clock
+from freetrain.doctor.findings import (
     Check,
     Finding,
     Verdict,
     bad,
-    compare,
     exit_code,
+    finding_text,
+    ok,
+    summary_text,
+    warn,
+)
+from freetrain.doctor.host import (
+    PACKAGES,
+    compare,
     kind_of,
-    look_at_clock,
     look_at_imports,
     look_at_mpi,
     look_at_python,
     look_at_state,
     look_at_ticks,
-    ok,
-    warn,
 )
-from freetrain.doctor.run import finding_text, summary_text
 from freetrain.errors import CannotWriteError
 from freetrain.state.files import StateDir
 from slurm.errors import (
@@ -99,7 +102,7 @@ def test_a_state_directory_open_to_others_is_bad(tmp_path: Path) -> None:
 def test_a_file_system_without_links_is_bad(tmp_path: Path) -> None:
     (tmp_path / "link-target").mkdir()  # stands for a refusal
 
-    found = state_checks.look_at_links(tmp_path)
+    found = host.look_at_links(tmp_path)
 
     assert found.verdict is Verdict.BAD
 

@@ -8,8 +8,8 @@ import pytest
 from msgspec import structs
 
 from freetrain.config.site import Caps, HoleSettings, LeaseSettings, Mode, Site
-from freetrain.doctor import checks as cluster
-from freetrain.doctor.checks import Finding, Verdict
+from freetrain.doctor import cluster
+from freetrain.doctor.findings import Finding, Verdict
 from slurm.config import ClusterConfig, parse_config
 from slurm.records import Partition
 from tests.slurm_library.clusters import recorded

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.demo.fake_slurm.install import StandIn, at_work, install
-from freetrain.doctor.checks import Verdict, look
-from freetrain.doctor.run import examine
+from freetrain.doctor.checks import examine
+from freetrain.doctor.cluster import observe
+from freetrain.doctor.findings import Verdict
 from freetrain.doctor.test_job import run_one_step
 from slurm.errors import SlurmRefusedError, SlurmUnavailableError
 from tests.cli.worlds import run
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from freetrain.doctor.checks import Subject
+    from freetrain.doctor.findings import Subject
     from slurm.batch import LeaseRequest, SubmittedJob
     from slurm.records import JobKey
     from tests.cluster.cluster import Cluster
@@ -62,7 +63,7 @@ def test_a_job_runs_reports_and_leaves_nothing(
     subject = subject_on(standin, tmp_path)
     subject.site.state_directory.mkdir(mode=0o700)
 
-    found = by_name(list(run_one_step(subject, look(subject))))
+    found = by_name(list(run_one_step(subject, observe(subject))))
 
     assert found["one-step run"].verdict is Verdict.OK, found
     assert found["versions there"].verdict is Verdict.OK
@@ -74,7 +75,7 @@ def test_a_job_runs_reports_and_leaves_nothing(
 def test_asked_for_no_run_there_is_none(standin: StandIn, tmp_path: Path) -> None:
     subject = subject_on(standin, tmp_path, may_run=False)
 
-    (found,) = run_one_step(subject, look(subject))
+    (found,) = run_one_step(subject, observe(subject))
 
     assert found.verdict is Verdict.SKIPPED
     assert "--no-run" in found.seen
@@ -83,7 +84,7 @@ def test_asked_for_no_run_there_is_none(standin: StandIn, tmp_path: Path) -> Non
 
 def test_without_an_idle_node_there_is_none(standin: StandIn, tmp_path: Path) -> None:
     subject = subject_on(standin, tmp_path)
-    seen = look(subject)
+    seen = observe(subject)
     busy = replace(seen, snapshot=replace(seen.snapshot, nodes=()))
 
     (found,) = run_one_step(subject, busy)
@@ -102,7 +103,7 @@ def test_a_job_that_cannot_see_our_python_is_told_and_removed(
     )
     subject.site.state_directory.mkdir(mode=0o700)
 
-    (found,) = run_one_step(subject, look(subject))
+    (found,) = run_one_step(subject, observe(subject))
 
     assert found.name == "one-step run"
     assert found.verdict is Verdict.BAD
@@ -136,7 +137,7 @@ def test_a_submission_without_an_answer_is_looked_for_and_the_folder_removed(
 ) -> None:
     subject = subject_on(standin, tmp_path)
     subject.site.state_directory.mkdir(mode=0o700)
-    seen = look(subject)
+    seen = observe(subject)
     refusing = Refusing(subject, error)
     refused = replace(subject, backend=refusing)  # type: ignore[arg-type] # a part of it
 

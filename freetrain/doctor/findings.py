@@ -1,0 +1,186 @@
+"""What a check found, as a record and as text, and whom it was found of."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from freetrain.errors import FreeTrainError
+from freetrain.text import one_line
+from slurm.errors import (
+    SlurmError,
+    SlurmUnavailableError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from freetrain.config.site import Site
+    from freetrain.cron.call import Programs
+    from slurm.backend import SlurmBackend
+    from slurm.runner import Runner
+
+
+UNAVAILABLE = 69
+
+
+MISCONFIGURED = 78
+
+
+class Verdict(StrEnum):
+    """How bad it is."""
+
+    OK = "ok"
+    WARN = "warn"
+    BAD = "bad"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at.
+
+    Attributes:
+        name: What was looked at.
+        verdict: How it is.
+        seen: What was seen; for SKIPPED why nothing was.
+        advice: What to do, empty for nothing.
+        exit_code: What the whole command exits with if this is bad.
+    """
+
+    name: str
+    verdict: Verdict
+    seen: str
+    advice: str = ""
+    exit_code: int = MISCONFIGURED
+
+
+def ok(name: str, seen: str) -> Finding:
+    """Return that all is well."""
+    return Finding(name, Verdict.OK, seen)
+
+
+def warn(name: str, seen: str, advice: str) -> Finding:
+    """Return that it works, but not as well as it could."""
+    return Finding(name, Verdict.WARN, seen, advice)
+
+
+def bad(
+    name: str, seen: str, advice: str, *, exit_code: int = MISCONFIGURED
+) -> Finding:
+    """Return that it does not work."""
+    return Finding(name, Verdict.BAD, seen, advice, exit_code)
+
+
+def skipped(name: str, why: str) -> Finding:
+    """Return that nothing was looked at."""
+    return Finding(name, Verdict.SKIPPED, why)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Something to look at.
+
+    Attributes:
+        name: For what it finds if it cannot look.
+        look: Looks; yields what it found.
+    """
+
+    name: str
+    look: Callable[[], Iterable[Finding]]
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield what it finds; a failure is a finding too, and ends this check only."""
+        try:
+            yield from self.look()
+        except SlurmUnavailableError as error:
+            yield bad(self.name, str(error), "", exit_code=UNAVAILABLE)
+        except FreeTrainError as error:
+            yield bad(self.name, str(error), "", exit_code=error.exit_code)
+        except (SlurmError, OSError, ValueError) as error:
+            yield bad(self.name, str(error), "")
+
+
+def exit_code(findings: Iterable[Finding]) -> int:
+    """Return 0 where nothing is bad, else the code of the first bad finding."""
+    bads = (found for found in findings if found.verdict is Verdict.BAD)
+    first = next(bads, None)
+    return first.exit_code if first else 0
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Subject:
+    """A user's FreeTrain on a cluster.
+
+    Attributes:
+        site: Its configuration.
+        environ: The user's variables.
+        uid: The user's number.
+        python: The Python that has us, absolute.
+        programs: Finds and runs programs other than Slurm's.
+        runner: Runs Slurm's programs, in a scrubbed environment.
+        backend: Slurm, as the tick asks it.
+        now_s: Unix time of this host.
+        clock: Seconds from any moment on.
+        sleep: Waits so many seconds.
+        new_uuid: Makes up a name that no other job has.
+        may_run: Whether a job may be run.
+    """
+
+    site: Site
+    environ: Mapping[str, str]
+    uid: int
+    python: Path
+    programs: Programs
+    runner: Runner
+    backend: SlurmBackend
+    now_s: Callable[[], float]
+    clock: Callable[[], float]
+    sleep: Callable[[float], None]
+    new_uuid: Callable[[], str]
+    may_run: bool = True
+
+
+_NAME_WIDTH = 21
+
+
+_VERDICT_WIDTH = 8
+
+
+_WIDTH = 100
+
+
+def finding_text(found: Finding) -> str:
+    """Return a line, or a few: verdict, name, what was seen, and what to do."""
+    head = f"{found.verdict:<{_VERDICT_WIDTH}}{found.name:<{_NAME_WIDTH}} "
+    indent = " " * len(head)
+    seen = textwrap.fill(
+        one_line(found.seen),
+        _WIDTH,
+        initial_indent=head,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    if not found.advice:
+        return f"{seen}\n"
+    advice = textwrap.fill(
+        one_line(found.advice),
+        _WIDTH,
+        initial_indent=f"{indent}→ ",
+        subsequent_indent=f"{indent}  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return f"{seen}\n{advice}\n"
+
+
+def summary_text(findings: Sequence[Finding]) -> str:
+    """Return how many of each verdict there were, the worst first."""
+    order = (Verdict.BAD, Verdict.WARN, Verdict.SKIPPED, Verdict.OK)
+    verdicts = [found.verdict for found in findings]
+    counts = ((verdict, verdicts.count(verdict)) for verdict in order)
+    return ", ".join(f"{count} {verdict}" for verdict, count in counts if count) + "\n"
