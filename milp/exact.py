@@ -53,7 +53,7 @@ class ExactSolver:
         self._price = 0.0
 
     def solve(self, problem: Problem) -> Plan:
-        """Return the optimal plan; equal optima are told apart as model.md says.
+        """Return the optimal plan; among equal optima model.md says which.
 
         Raises:
             MalformedProblemError: The problem has not exactly one node class.

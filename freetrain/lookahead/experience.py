@@ -72,17 +72,17 @@ class Experience:
 
     @property
     def at_s(self) -> float | None:
-        """When it was told last; None where it must not be compared with that."""
+        """Time of the last ``note``; None before the first and after a lost pool."""
         return self._at_s
 
     @property
     def nodes(self) -> frozenset[int]:
-        """All nodes that trainers held when it was told last."""
+        """All nodes that trainers held at the last ``note``."""
         return frozenset().union(*self._held.values())
 
     @property
     def hit_weight(self) -> float:
-        """[κ] What a foreseeable hit counts: the share of hits that came alone.
+        """[κ] Weight of a foreseeable hit: the share of hits that came alone.
 
         Of hits on trainers with several clusters. 1 where clusters leave each by
         itself; little where a drain takes most of what a trainer has, so that one

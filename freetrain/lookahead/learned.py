@@ -179,7 +179,7 @@ class LearnedForecaster:
             len(state["clusters"]),
             named,
         ):
-            raise ValueError("a cluster told twice, or a node in two")
+            raise ValueError("a cluster named twice, or a node in two")
         if max(self._clusters, default=-1) >= self._numbers:
             raise ValueError("a cluster with a number that is not in use yet")
 

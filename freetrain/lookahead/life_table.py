@@ -189,7 +189,7 @@ class LifeTable:
                 raise ValueError(f"idle since {since_s}, after {self._now_s}")
             self._join(whole(node), _Stay(whole(cluster), amount(since_s)))
         if not len(self._stays) == len(self._nodes) == len(state["idle"]):
-            raise ValueError("a node or a cluster told twice")
+            raise ValueError("a node or a cluster named twice")
         if max(self._nodes, default=-1) >= self._numbers:
             raise ValueError("a cluster with a number that is not in use yet")
 
