@@ -1,4 +1,4 @@
-"""A state directory, job files and what they leave behind, for tests of the desk."""
+"""State directories with trainers, generations and leases, for tests of commands."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def _lease(number: int) -> Lease:
 
 
 def a_page(**changes: Any) -> StatusReport:  # noqa: ANN401
-    """Return the page of a tick that saw and did nothing, with *changes*."""
+    """Return the status report of an idle tick, with *changes*."""
     said: dict[str, Any] = {
         "at_s": NOW_S,
         "took_s": 0.5,
@@ -185,7 +185,7 @@ def a_page(**changes: Any) -> StatusReport:  # noqa: ANN401
 
 
 def put_page(state: StateDir, page: StatusReport) -> None:
-    """Let *page* be the last tick's."""
+    """Write *page* as the last tick's status report."""
     state.page.write_text(render_report(page))
 
 

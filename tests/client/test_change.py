@@ -1,4 +1,4 @@
-"""What users say is written down, and their worlds are told at once."""
+"""What users want is written down, and their worlds are stopped at once."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def folder(state: StateDir) -> TrainerDir:
         (Verb.PAUSE, TrainerState.PAUSED),
     ],
 )
-def test_a_world_is_told_at_once_that_it_is_to_run_nowhere(
+def test_a_world_is_stopped_at_once_by_an_empty_generation(
     state: StateDir, folder: TrainerDir, verb: Verb, becomes: TrainerState
 ) -> None:
     assign(state, "digits", 1, nodes=3)
@@ -163,7 +163,7 @@ def test_an_unknown_name_keeps_the_others_as_they_are(state: StateDir) -> None:
 
 @dataclass(frozen=True)
 class Contested(TrainerDir):
-    """A trainer's folder in which somebody else is first, *first* times."""
+    """A trainer's folder where another process creates files first, *first* times."""
 
     first: list[Assigned] = field(default_factory=list)
 
@@ -176,7 +176,7 @@ class Contested(TrainerDir):
 
 
 @pytest.mark.parametrize("lost", [1, 5])
-def test_whoever_else_makes_generations_the_last_one_is_empty(
+def test_against_other_authors_the_last_generation_is_empty(
     state: StateDir, folder: TrainerDir, lost: int
 ) -> None:
     newest = assign(state, "digits", 1, nodes=3)

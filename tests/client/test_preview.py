@@ -1,4 +1,4 @@
-"""A dry run makes nothing, and says what the submission would come to."""
+"""A dry run makes nothing, and says what would become of the submission."""
 
 from __future__ import annotations
 

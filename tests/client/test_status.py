@@ -1,4 +1,4 @@
-"""What a trainer is about is read from its files, whatever state they are in."""
+"""What a trainer does is read from its files, whatever state they are in."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def state(tmp_path: Path) -> StateDir:
     return made
 
 
-def standing(state: StateDir) -> TrainerStatus:
+def status(state: StateDir) -> TrainerStatus:
     return read_trainer_status(state, rows(state)["digits"])
 
 
@@ -61,19 +61,19 @@ def tell(state: StateDir, generation: int, **fields: float) -> None:
         file.write(json.dumps(line) + "\n")
 
 
-def test_one_that_never_ran_waits(state: StateDir) -> None:
-    assert (standing(state).doing, standing(state).nodes) == (Doing.WAITING, 0)
+def test_a_trainer_that_never_ran_waits(state: StateDir) -> None:
+    assert (status(state).doing, status(state).nodes) == (Doing.WAITING, 0)
 
 
 def test_it_trains_once_its_newest_generation_tells_of_progress(
     state: StateDir,
 ) -> None:
     assign(state, "digits", 1, nodes=2)
-    assert standing(state).doing is Doing.STARTING
+    assert status(state).doing is Doing.STARTING
 
     tell(state, 1)
 
-    assert standing(state).doing is Doing.TRAINING
+    assert status(state).doing is Doing.TRAINING
 
 
 def test_the_next_world_is_a_rescale_until_the_last_one_is_over(
@@ -82,52 +82,52 @@ def test_the_next_world_is_a_rescale_until_the_last_one_is_over(
     assign(state, "digits", 1, nodes=2)
     tell(state, 1)
     assign(state, "digits", 2, nodes=3)
-    assert (standing(state).doing, standing(state).nodes) == (Doing.RESCALING, 3)
+    assert (status(state).doing, status(state).nodes) == (Doing.RESCALING, 3)
 
     end(state, "digits", 1, Ended.RESCALED)
-    assert standing(state).doing is Doing.STARTING
+    assert status(state).doing is Doing.STARTING
 
     tell(state, 2)
-    assert standing(state).doing is Doing.TRAINING
+    assert status(state).doing is Doing.TRAINING
 
 
 @pytest.mark.parametrize(
     ("verb", "rests"), [(Verb.PAUSE, Doing.PAUSED), (Verb.CANCEL, Doing.CANCELLED)]
 )
-def test_one_that_is_to_stop_is_stopping_until_it_is_over(
+def test_a_trainer_that_is_to_stop_is_stopping_until_it_is_over(
     state: StateDir, verb: Verb, rests: Doing
 ) -> None:
     assign(state, "digits", 1, nodes=2)
     tell(state, 1)
     change(state, verb, ["digits"], now_s=NOW_S + 9.0, uid=UID)
-    assert (standing(state).doing, standing(state).nodes) == (Doing.STOPPING, 0)
+    assert (status(state).doing, status(state).nodes) == (Doing.STOPPING, 0)
 
     end(state, "digits", 1, Ended.RESCALED)
 
-    assert standing(state).doing is rests
-    assert standing(state).since_s == NOW_S + 9.0
+    assert status(state).doing is rests
+    assert status(state).since_s == NOW_S + 9.0
 
 
 @pytest.mark.parametrize(
     ("ended", "doing"),
     [(Ended.FINISHED, Doing.FINISHED), (Ended.DO_NOT_RESTART, Doing.FAILED)],
 )
-def test_a_program_that_said_its_last_word_is_believed_before_the_next_tick(
+def test_a_program_that_ended_its_training_is_believed_before_the_next_tick(
     state: StateDir, ended: Ended, doing: Doing
 ) -> None:
     assign(state, "digits", 1, nodes=2)
     tell(state, 1)
     end(state, "digits", 1, ended)
-    assert standing(state).doing is doing
+    assert status(state).doing is doing
 
     assign(state, "digits", 2, nodes=0)
 
-    assert standing(state).doing is doing
+    assert status(state).doing is doing
     put_state(state, "digits", TrainerState.CANCELLED)
-    assert standing(state).doing is Doing.CANCELLED
+    assert status(state).doing is Doing.CANCELLED
 
 
-def test_one_that_its_user_lets_go_on_waits_though_its_program_had_finished(
+def test_a_trainer_that_its_user_resumed_waits_though_its_program_had_finished(
     state: StateDir,
 ) -> None:
     assign(state, "digits", 1, nodes=2)
@@ -135,10 +135,10 @@ def test_one_that_its_user_lets_go_on_waits_though_its_program_had_finished(
 
     assign(state, "digits", 2, nodes=0, author=USER)
 
-    assert standing(state).doing is Doing.WAITING
+    assert status(state).doing is Doing.WAITING
 
 
-def test_a_program_that_tells_nothing_trains_when_its_agent_says_so(
+def test_a_program_that_reports_nothing_trains_when_its_agent_says_so(
     tmp_path: Path,
 ) -> None:
     state = a_state(tmp_path)
@@ -156,34 +156,34 @@ def test_a_program_that_tells_nothing_trains_when_its_agent_says_so(
         trainer="digits",
         generation=1,
     )
-    assert standing(state).doing is Doing.STARTING
+    assert status(state).doing is Doing.STARTING
 
     write_heartbeat(lease.heartbeat, beat)
 
-    assert standing(state).doing is Doing.TRAINING
+    assert status(state).doing is Doing.TRAINING
 
 
-def test_speed_is_that_of_now_and_nothing_for_one_that_does_not_train(
+def test_speed_is_the_present_one_and_none_for_a_trainer_that_does_not_train(
     state: StateDir,
 ) -> None:
     assign(state, "digits", 1, nodes=2)
     tell(state, 1)
     tell(state, 1, t=NOW_S + 10.0, samples=1032)
-    assert standing(state).samples_per_s == pytest.approx(100.0)
+    assert status(state).samples_per_s == pytest.approx(100.0)
 
     put_state(state, "digits", TrainerState.PAUSED)
 
-    assert standing(state).samples_per_s is None
+    assert status(state).samples_per_s is None
 
 
 def test_the_newest_checkpoint_tells_what_is_committed(state: StateDir) -> None:
     leave_checkpoint(state.trainer("digits").run.path, generation=2, step=70)
 
-    assert standing(state).committed_step == 70
+    assert status(state).committed_step == 70
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"members": 3}', b"\xff"])
-def test_a_damaged_file_is_named_and_hides_nobody_else(
+def test_a_damaged_file_is_named_and_hides_no_other_trainer(
     state: StateDir, tmp_path: Path, content: bytes
 ) -> None:
     submitted(state, a_job(tmp_path, name="other"))
@@ -203,12 +203,12 @@ def test_without_a_state_there_is_nothing_to_see(tmp_path: Path) -> None:
     assert not a_state(tmp_path).path.exists()
 
 
-def test_an_unknown_name_is_told(state: StateDir) -> None:
+def test_an_unknown_name_is_refused(state: StateDir) -> None:
     with pytest.raises(UsageError, match="Did you mean 'digits'"):
         overview(state, name="digit", uid=UID, now_s=NOW_S)
 
 
-def test_who_ended_long_ago_is_left_out_unless_asked_for(
+def test_a_trainer_that_ended_long_ago_is_left_out_unless_asked_for(
     state: StateDir, tmp_path: Path
 ) -> None:
     submitted(state, a_job(tmp_path, name="live"))

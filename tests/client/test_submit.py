@@ -1,4 +1,4 @@
-"""A submission is kept whole or not at all, once, and takes nobody's folders."""
+"""A submission is kept whole or not at all, once, and takes no other folders."""
 
 from __future__ import annotations
 
@@ -289,7 +289,7 @@ def test_no_folder_of_a_trainer_is_the_states(tmp_path: Path, place: str) -> Non
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"A": 1}', '"A=1"'])
-def test_a_damaged_environment_is_told(tmp_path: Path, content: str) -> None:
+def test_a_damaged_environment_is_refused(tmp_path: Path, content: str) -> None:
     state, job = a_state(tmp_path), a_job(tmp_path)
     submitted(state, job)
     folder = state.trainer("digits")

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.state.database import StoreBusyError, connect, migrate
+from freetrain.state.database import StoreBusyError
 from freetrain.state.leader import (
+    LeaderLock,
     Locking,
     TickProcess,
     local_lock,
@@ -66,20 +67,12 @@ def test_of_two_processes_one_gets_the_lock_and_a_killed_one_lets_go(
     assert locking is Locking.LOCKED
 
 
-@pytest.fixture
-def state(tmp_path: Path) -> sqlite3.Connection:
-    connection = connect(tmp_path / "state")
-    migrate(connection)
-    return connection
-
-
-def turn_of(
-    state: sqlite3.Connection, ticker: TickProcess, now_s: float, *, alive: bool = True
-) -> int:
-    turn = take_leader_lock(
-        state, ticker, now_s=now_s, for_s=60.0, is_alive=lambda _: alive
+def lock_for(
+    state: sqlite3.Connection, process: TickProcess, now_s: float, *, alive: bool = True
+) -> LeaderLock:
+    return take_leader_lock(
+        state, process, now_s=now_s, for_s=60.0, is_alive=lambda _: alive
     )
-    return turn.fence
 
 
 @pytest.mark.parametrize(
@@ -92,7 +85,7 @@ def turn_of(
         (TickProcess("login1", 11, "boot-c"), 1.0, True, True),
     ],
 )
-def test_a_turn_is_taken_over_only_from_the_dead_and_the_late(
+def test_the_leader_lock_is_taken_over_only_from_the_dead_and_the_late(
     state: sqlite3.Connection,
     other: TickProcess,
     now_s: float,
@@ -100,38 +93,35 @@ def test_a_turn_is_taken_over_only_from_the_dead_and_the_late(
     alive: bool,
     gets_it: bool,
 ) -> None:
-    assert turn_of(state, MINE, 0.0) == 1
+    assert lock_for(state, MINE, 0.0).fence == 1
 
     if gets_it:
-        assert turn_of(state, other, now_s, alive=alive) == 2
+        assert lock_for(state, other, now_s, alive=alive).fence == 2
     else:
         with pytest.raises(StoreBusyError, match="is ticking"):
-            turn_of(state, other, now_s, alive=alive)
-    state.close()
+            lock_for(state, other, now_s, alive=alive)
 
 
-def test_whoever_slept_through_the_turn_writes_nothing(
+def test_a_tick_that_slept_until_its_lock_expired_writes_nothing(
     state: sqlite3.Connection,
 ) -> None:
-    slow = take_leader_lock(state, MINE, now_s=0.0, for_s=60.0, is_alive=lambda _: True)
-    turn_of(state, TickProcess("login2", 11, "boot-b"), 61.0)
+    slow = lock_for(state, MINE, 0.0)
+    lock_for(state, TickProcess("login2", 11, "boot-b"), 61.0)
 
     with pytest.raises(StoreBusyError, match="took over"), writing(state, slow):
         add_events(state, [Event(1.0, EventKind.ASKED, "x")])
 
     assert events_of(state, "x") == ()
-    state.close()
 
 
-def test_an_ended_turn_is_free_and_its_number_is_never_used_again(
+def test_a_released_lock_is_free_and_its_fence_is_never_used_again(
     state: sqlite3.Connection,
 ) -> None:
-    turn = take_leader_lock(state, MINE, now_s=0.0, for_s=60.0, is_alive=lambda _: True)
-    with writing(state, turn):
+    lock = lock_for(state, MINE, 0.0)
+    with writing(state, lock):
         add_events(state, [Event(1.0, EventKind.ASKED, "x")])
 
-    release_leader_lock(state, turn)
+    release_leader_lock(state, lock)
 
-    assert turn_of(state, TickProcess("login2", 11, "boot-b"), 1.0) == 2
+    assert lock_for(state, TickProcess("login2", 11, "boot-b"), 1.0).fence == 2
     assert len(events_of(state, "x")) == 1
-    state.close()

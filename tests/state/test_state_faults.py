@@ -130,9 +130,7 @@ def test_a_process_killed_in_a_transaction_leaves_all_or_nothing_of_it(
     again.close()
 
 
-def test_a_full_disk_says_so_and_changes_nothing(tmp_path: Path) -> None:
-    state = connect(tmp_path / "state")
-    migrate(state)
+def test_a_full_disk_says_so_and_changes_nothing(state: sqlite3.Connection) -> None:
     state.execute("PRAGMA max_page_count = 1")  # SQLite's own way of being full
     many = [Event(1.0, EventKind.ASKED, "x" * 10_000)] * 100
 
@@ -143,12 +141,9 @@ def test_a_full_disk_says_so_and_changes_nothing(tmp_path: Path) -> None:
         add_events(state, many)
 
     assert events_of(state, "x" * 10_000) == ()
-    state.close()
 
 
-def test_a_state_that_became_read_only_says_so(tmp_path: Path) -> None:
-    state = connect(tmp_path / "state")
-    migrate(state)
+def test_a_state_that_became_read_only_says_so(state: sqlite3.Connection) -> None:
     state.execute("PRAGMA query_only = ON")
 
     with (
@@ -156,8 +151,6 @@ def test_a_state_that_became_read_only_says_so(tmp_path: Path) -> None:
         transaction(state),
     ):
         add_events(state, [Event(1.0, EventKind.ASKED, "x")])
-
-    state.close()
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root may write everywhere")

@@ -1,4 +1,4 @@
-"""Broker and agents share files: each is there whole, once, and says what was said."""
+"""Files that broker and agents share are whole, created once, and read as written."""
 
 from __future__ import annotations
 

@@ -44,14 +44,14 @@ def state_of(folder: Path) -> Path:
     return place
 
 
-def test_what_was_kept_can_be_looked_at(tmp_path: Path) -> None:
+def test_what_was_kept_can_be_read(tmp_path: Path) -> None:
     place = state_of(tmp_path)
 
     with read_store(place, uid=UID) as state:
         assert trainers(state) == (ROW,)
 
 
-def test_who_only_looks_can_change_nothing(tmp_path: Path) -> None:
+def test_a_state_opened_for_reading_cannot_be_changed(tmp_path: Path) -> None:
     place = state_of(tmp_path)
 
     with (
@@ -62,7 +62,7 @@ def test_who_only_looks_can_change_nothing(tmp_path: Path) -> None:
         put_trainers(state, [ROW])
 
 
-def test_where_nothing_can_be_written_the_state_can_still_be_looked_at(
+def test_where_nothing_can_be_written_the_state_can_still_be_read(
     tmp_path: Path,
 ) -> None:
     place = state_of(tmp_path)
@@ -143,9 +143,9 @@ def test_only_what_is_certainly_local_counts_as_local(
     assert is_local(Path(folder), mounts=MOUNTS) is expected
 
 
-def test_where_the_kernel_says_nothing_nothing_is_local(tmp_path: Path) -> None:
+def test_without_a_list_of_mounts_nothing_is_local(tmp_path: Path) -> None:
     assert not is_local(Path("/"), mounts=read_mounts(tmp_path / "none"))
 
 
-def test_lines_that_make_no_sense_are_passed_over() -> None:
+def test_lines_of_mounts_that_make_no_sense_are_ignored() -> None:
     assert is_local(Path("/"), mounts=f"x\n - \n1 2 3 4\n{MOUNTS}") is True
