@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from freetrain.config.job import Progress as JobProgress
-    from freetrain.config.job import TrainerJob, Work
+    from freetrain.config.job import ProgressSettings, TrainerJob, WorkSettings
 
 
 # ----------------------------------------------------------------------
@@ -342,7 +341,7 @@ class Progress:
         return self.metrics.get("loss")
 
 
-def work_is_done(work: Work, progress: Progress | None) -> bool:
+def work_is_done(work: WorkSettings, progress: Progress | None) -> bool:
     """Tell whether *progress* has reached the samples or epochs of *work*.
 
     An epoch number of ``work.epochs`` or more counts as done: a program that counts
@@ -388,7 +387,7 @@ class Parser(Protocol):
         ...
 
 
-def parser_for(progress: JobProgress | None) -> Parser:
+def parser_for(progress: ProgressSettings | None) -> Parser:
     """Return the parser of *progress*; None is ``freetrain.elastic``'s lines."""
     if progress is None:
         return ElasticLines()

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from freetrain.agent.memory import LaunchedWorld, StartedSpare
     from freetrain.agent.observation import Patience, Peer
     from freetrain.broker.lease import LeaseKey
-    from freetrain.state.files import Assigned, Ending
+    from freetrain.state.files import Assigned, GenerationEnding
 
 _DEFAULT_KILL_AFTER_S = 30.0
 _HURRIED_SCAN_S = 0.3
@@ -438,9 +438,9 @@ class TrainerObserver:
         before = folder.generations[:-1]
         return self.board.assigned(folder.name, before[-1]) if before else None
 
-    def _history(self, folder: TrainerFolder) -> list[Ending]:
+    def _history(self, folder: TrainerFolder) -> list[GenerationEnding]:
         """Return the endings since the last generation without leases."""
-        endings: list[Ending] = []
+        endings: list[GenerationEnding] = []
         for number in reversed(folder.generations[-_MOST_HISTORY:]):
             is_newest = number == folder.newest
             if not is_newest and not self.board.assigned(folder.name, number).members:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from freetrain.broker.lease import LeaseKey
-from freetrain.config.job import Work, read_job
+from freetrain.config.job import WorkSettings, read_job
 from freetrain.elastic.outcome import read_outcome
 from freetrain.launch.request import logs_of, run_dir_of
 from freetrain.progress import Reader, work_is_done
@@ -36,7 +36,13 @@ if TYPE_CHECKING:
     from freetrain.config.job import TrainerJob
     from freetrain.elastic.files import RunDir
     from freetrain.elastic.outcome import Outcome
-    from freetrain.state.files import Assigned, Ending, Heartbeat, StateDir, TrainerDir
+    from freetrain.state.files import (
+        Assigned,
+        GenerationEnding,
+        Heartbeat,
+        StateDir,
+        TrainerDir,
+    )
 
 _GENERATION = re.compile(r"([0-9]{10})\.json", re.ASCII)
 _NOTICE = re.compile(r"([0-9]{10})\.(.{1,100})-([0-9]{1,10})", re.ASCII)
@@ -91,7 +97,7 @@ class Board:
         self._jobs: dict[str, TrainerJob] = {}
         self._gauges: dict[str, _WorkGauge] = {}
         self._assigned: dict[tuple[str, int], Assigned] = {}
-        self._endings: dict[tuple[str, int], Ending] = {}
+        self._endings: dict[tuple[str, int], GenerationEnding] = {}
 
     def trainers(self) -> tuple[str, ...]:
         """Return the trainers' names."""
@@ -128,7 +134,7 @@ class Board:
             _numbers(self._listing.names(self._trainer_dir(trainer).endings))
         )
 
-    def ending(self, trainer: str, generation: int) -> Ending:
+    def ending(self, trainer: str, generation: int) -> GenerationEnding:
         """Return how a generation that is over ended."""
         key = (trainer, generation)
         if key not in self._endings:
@@ -196,7 +202,7 @@ class Board:
     def is_done(self, trainer: str, *, running_s: float) -> bool:
         """Tell whether the work is done; the present world has run for *running_s*."""
         job = self.job(trainer)
-        if job.work == Work():
+        if job.work == WorkSettings():
             return False
         if trainer not in self._gauges:
             folder = self._trainer_dir(trainer)
@@ -215,7 +221,7 @@ class Board:
         self._listing.forget(folder.assignments)
         return create_assigned(folder, assigned)
 
-    def write_ending(self, trainer: str, ending: Ending) -> bool:
+    def write_ending(self, trainer: str, ending: GenerationEnding) -> bool:
         """Write that a generation is over, unless it is there; return whether we did.
 
         A world that waits for its end goes on, whether it left an outcome or not.
@@ -227,7 +233,7 @@ class Board:
         self._listing.forget(folder.endings)
         return create_ending(folder, ending)
 
-    def with_outcome(self, trainer: str, ending: Ending) -> Ending:
+    def with_outcome(self, trainer: str, ending: GenerationEnding) -> GenerationEnding:
         """Return *ending* with the outcome that the world itself left."""
         run = self._run_dir(trainer)
         self._listing.forget(run.outcomes)
@@ -296,7 +302,7 @@ def _trim(known: MutableMapping[tuple[str, int], Any]) -> None:
         known.pop(next(iter(known)))
 
 
-def _with_outcome(ending: Ending, outcome: Outcome) -> Ending:
+def _with_outcome(ending: GenerationEnding, outcome: Outcome) -> GenerationEnding:
     return replace(
         ending,
         ended=Ended(str(outcome.ending)),
@@ -330,7 +336,9 @@ class _WorkGauge:
         self._due_s = 0.0
         self._is_done = False
 
-    def is_done(self, endings: Iterable[Ending], *, running_s: float = 0.0) -> bool:
+    def is_done(
+        self, endings: Iterable[GenerationEnding], *, running_s: float = 0.0
+    ) -> bool:
         """Tell whether the work is done.
 
         Args:
@@ -345,14 +353,16 @@ class _WorkGauge:
             self._is_done = is_done or self._is_out_of_time(endings, running_s)
         return self._is_done
 
-    def _is_out_of_time(self, endings: Iterable[Ending], running_s: float) -> bool:
+    def _is_out_of_time(
+        self, endings: Iterable[GenerationEnding], running_s: float
+    ) -> bool:
         limit_s = self._work.time_limit_s
         if limit_s is None:
             return False
         return running_s + sum(map(_ran_s, endings)) >= limit_s
 
 
-def _ran_s(ending: Ending) -> float:
+def _ran_s(ending: GenerationEnding) -> float:
     if ending.started_s is None:
         return 0.0
     return max(0.0, ending.ended_s - ending.started_s)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from freetrain.state.files import GAVE_UP, Ended, Ending
+from freetrain.state.files import GAVE_UP, Ended, GenerationEnding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,7 +49,9 @@ class WriteEnding:
     why: str = ""
 
 
-def draft_ending(action: WriteEnding, *, author: str, unix_s: float) -> Ending:
+def draft_ending(
+    action: WriteEnding, *, author: str, unix_s: float
+) -> GenerationEnding:
     """Return the ending as the agent alone knows it.
 
     Args:
@@ -57,7 +59,7 @@ def draft_ending(action: WriteEnding, *, author: str, unix_s: float) -> Ending:
         author: Its lease's name.
         unix_s: Now.
     """
-    return Ending(
+    return GenerationEnding(
         generation=action.generation,
         ended=Ended.KILLED if action.was_launched else Ended.NOT_LAUNCHED,
         was_asked=action.was_asked,
@@ -74,9 +76,9 @@ def draft_ending(action: WriteEnding, *, author: str, unix_s: float) -> Ending:
 
 def failed_launch(
     generation: int, error: Exception, *, author: str, unix_s: float
-) -> Ending:
+) -> GenerationEnding:
     """Return the ending of a world that could not be started."""
-    return Ending(
+    return GenerationEnding(
         generation=generation,
         ended=Ended.FAILED,
         was_asked=False,
@@ -91,7 +93,9 @@ def failed_launch(
     )
 
 
-def complete_ending(ending: Ending, action: WriteEnding, *, elastic: bool) -> Ending:
+def complete_ending(
+    ending: GenerationEnding, action: WriteEnding, *, elastic: bool
+) -> GenerationEnding:
     """Return *ending*, which has the world's outcome by now, as it is to count.
 
     Programs that are not elastic leave nothing but their exit status: whatever it
@@ -151,7 +155,7 @@ class Verdict:
 MAY_RUN = Verdict()
 
 
-def judge(endings: Iterable[Ending], job: TrainerJob) -> Verdict:
+def judge(endings: Iterable[GenerationEnding], job: TrainerJob) -> Verdict:
     """Return whether the trainer whose generations ended so is launched again.
 
     Args:
@@ -173,7 +177,7 @@ def judge(endings: Iterable[Ending], job: TrainerJob) -> Verdict:
     return Verdict(wait_s=job.restart.pause_s(failures) if is_failure(last) else 0.0)
 
 
-def is_failure(ending: Ending) -> bool:
+def is_failure(ending: GenerationEnding) -> bool:
     """Tell whether *ending* counts against the program.
 
     Losing a lease does not, and neither does being killed for not stopping in time.
@@ -185,7 +189,7 @@ def is_failure(ending: Ending) -> bool:
     return ending.ended is Ended.FAILED or not ending.was_asked
 
 
-def _must_have_committed(ending: Ending, job: TrainerJob) -> bool:
+def _must_have_committed(ending: GenerationEnding, job: TrainerJob) -> bool:
     if ending.started_s is None:
         return False
     return job.must_have_committed(ending.ended_s - ending.started_s)

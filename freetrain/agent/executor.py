@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from freetrain.agent.node import Node
     from freetrain.agent.rules import Action
     from freetrain.broker.lease import LeaseKey
-    from freetrain.state.files import Assigned, Ending
+    from freetrain.state.files import Assigned, GenerationEnding
 
 _SPARE_AGAIN_S = 60.0
 
@@ -183,7 +183,7 @@ class Executor:
                 ending = replace(ending, message=world.why_killed)
         self._end(ending, action.trainer)
 
-    def _end(self, ending: Ending, trainer: str) -> None:
+    def _end(self, ending: GenerationEnding, trainer: str) -> None:
         if self._board.write_ending(trainer, ending):
             why = f": {ending.message}" if ending.message else ""
             self._log((trainer, ending.generation), f"over: {ending.ended.words}{why}")

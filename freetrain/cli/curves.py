@@ -13,7 +13,7 @@ from rich.text import Text
 
 from freetrain.cli import options
 from freetrain.cli.output import json_text, print_out, write_file, write_out
-from freetrain.client.curves import Aim, Curves, curves_of
+from freetrain.client.curves import Aim, TrainerCurves, curves_of
 from freetrain.losscurve.fit import FittedOutlook
 from freetrain.losscurve.outlook import Point
 from freetrain.report.comparison import scaled
@@ -77,7 +77,7 @@ _FEW = 1e3
 _MANY = 1e7
 
 
-def _screen(all_curves: Sequence[Curves]) -> RenderableType:
+def _screen(all_curves: Sequence[TrainerCurves]) -> RenderableType:
     """Return what is known of each trainer, for a console of any width."""
     if not all_curves:
         return Text("No trainer is there that is not over.")
@@ -87,7 +87,7 @@ def _screen(all_curves: Sequence[Curves]) -> RenderableType:
     return Group(*parts)
 
 
-def _parts(curves: Curves) -> Iterator[RenderableType]:
+def _parts(curves: TrainerCurves) -> Iterator[RenderableType]:
     yield _line(f"{curves.name}: {curves.metric}, where {curves.better} is better")
     if not curves.told:
         for text in ("No value was read by a tick so far.", *bad_line_lines(curves)):
@@ -108,7 +108,7 @@ def _line(text: str) -> Text:
     return Text(one_line(text), overflow="fold")
 
 
-def _table(curves: Curves) -> Table:
+def _table(curves: TrainerCurves) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     for heading in (curves.units, curves.metric, "90 % of outcomes"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -137,7 +137,7 @@ def _ahead(outlook: FittedOutlook) -> Iterator[tuple[str, str, str, str]]:
         yield _amount(times * done), f"{expected.value:.4g}", within, "expected"
 
 
-def outlook_lines(curves: Curves) -> Iterator[str]:
+def outlook_lines(curves: TrainerCurves) -> Iterator[str]:
     """Yield the fitted family and when each target is expected, a sentence a line."""
     if curves.outlook is None:
         yield "Its values say nothing of what is to come."
@@ -152,7 +152,7 @@ def outlook_lines(curves: Curves) -> Iterator[str]:
         yield _aim_line(aim, curves)
 
 
-def _aim_line(aim: Aim, curves: Curves) -> str:
+def _aim_line(aim: Aim, curves: TrainerCurves) -> str:
     what = f"{aim.tier} at {aim.value:g}"
     if math.isinf(aim.work):
         return f"{what}: not expected to be reached."
@@ -162,14 +162,14 @@ def _aim_line(aim: Aim, curves: Curves) -> str:
     return f"{what}: expected after {_amount(aim.work)} {curves.units}{when}."
 
 
-def speed_lines(curves: Curves) -> Iterator[str]:
+def speed_lines(curves: TrainerCurves) -> Iterator[str]:
     """Yield the speeds that were measured, in one line."""
     if curves.speeds:
         told = ", ".join(f"{_amount(s)} on {nodes}" for nodes, s in curves.speeds)
         yield f"{curves.units.capitalize()} a second, measured: {told} nodes."
 
 
-def bad_line_lines(curves: Curves) -> Iterator[str]:
+def bad_line_lines(curves: TrainerCurves) -> Iterator[str]:
     """Yield how many lines were left out, in one line; nothing for none."""
     if curves.bad_lines:
         yield (
@@ -185,12 +185,12 @@ def _amount(value: float) -> str:
     return f"{value:,.0f}" if value >= _FEW else f"{value:.4g}"
 
 
-def curves_record(all_curves: Iterable[Curves]) -> list[dict[str, Any]]:
+def curves_record(all_curves: Iterable[TrainerCurves]) -> list[dict[str, Any]]:
     """Return an object for each trainer; what is not known is null."""
     return [_record(curves) for curves in all_curves]
 
 
-def outlook_record(curves: Curves) -> dict[str, Any]:
+def outlook_record(curves: TrainerCurves) -> dict[str, Any]:
     """Return the summary of *curves* and the forecast, without the measured values."""
     expected = None
     if curves.outlook is not None:
@@ -213,7 +213,7 @@ def outlook_record(curves: Curves) -> dict[str, Any]:
     }
 
 
-def _record(curves: Curves) -> dict[str, Any]:
+def _record(curves: TrainerCurves) -> dict[str, Any]:
     forecast = curves.forecast
     return outlook_record(curves) | {
         "points": [

@@ -10,7 +10,7 @@ from freetrain.cli import options
 from freetrain.cli.context import CliContext
 from freetrain.cli.output import json_text, write_out
 from freetrain.cli.wording import maker_text, nodes_text
-from freetrain.client.drill import Drill, Mark, Watch, choose, verdict
+from freetrain.client.drill import Drill, DrillMark, Watch, choose, verdict
 from freetrain.client.status import overview
 from freetrain.errors import TryLaterError
 from freetrain.state.files import StateDir
@@ -73,7 +73,7 @@ def drill(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     watch = Watch(chosen)
     begun_s = context.clock()
     backend.signal([job.key], NOTICE)
-    watch.note(Mark.TOLD, 0.0)
+    watch.note(DrillMark.TOLD, 0.0)
     for marks in _follow(
         watch, backend, context, begun_s=begun_s, patience_s=patience_s
     ):
@@ -110,17 +110,17 @@ def _follow(
     *,
     begun_s: float,
     patience_s: float,
-) -> Iterator[tuple[Mark, ...]]:
+) -> Iterator[tuple[DrillMark, ...]]:
     """Yield what was seen since the last look, until all is seen or time is up."""
-    yield (Mark.TOLD,)
+    yield (DrillMark.TOLD,)
     asked_s = 0.0
     while (now_s := context.clock() - begun_s) < patience_s:
         marks = watch.look(now_s)
-        if now_s - asked_s >= ASK_EVERY_S and Mark.GONE not in watch.seen_s:
+        if now_s - asked_s >= ASK_EVERY_S and DrillMark.GONE not in watch.seen_s:
             asked_s = now_s
             if _is_gone(backend, watch.drill):
-                watch.note(Mark.GONE, context.clock() - begun_s)
-                marks = (*marks, Mark.GONE)
+                watch.note(DrillMark.GONE, context.clock() - begun_s)
+                marks = (*marks, DrillMark.GONE)
         yield marks
         if watch.is_complete:
             return
@@ -133,17 +133,17 @@ def _is_gone(backend: SlurmBackend, drill: Drill) -> bool:
     return all(job.has_ended for job in same)
 
 
-def _details(watch: Watch, mark: Mark) -> str:
+def _details(watch: Watch, mark: DrillMark) -> str:
     match mark:
-        case Mark.RE_FORMED if watch.next is not None:
+        case DrillMark.RE_FORMED if watch.next is not None:
             made = watch.next
             nodes = nodes_text(len(made.members))
             text = f": {made.generation}, on {nodes}, by {maker_text(made.author)}"
-        case Mark.OVER if watch.ending is not None:
+        case DrillMark.OVER if watch.ending is not None:
             ending = watch.ending
             text = f": {ending.ended.words}, step {ending.step:,}"
             text += f", committed {ending.committed_step:,}"
-        case Mark.BACK:
+        case DrillMark.BACK:
             text = f", from step {watch.restored_step or 0:,} on"
         case _:
             text = ""
@@ -177,7 +177,7 @@ def _record(watch: Watch, problems: tuple[str, ...]) -> dict[str, Any]:
         "node": watch.drill.member.node,
         "nodes_before": len(watch.drill.assigned.members),
         "nodes_after": None if watch.next is None else len(watch.next.members),
-        "seen_s": {mark.name.lower(): watch.seen_s.get(mark) for mark in Mark},
+        "seen_s": {mark.name.lower(): watch.seen_s.get(mark) for mark in DrillMark},
         "pause_s": watch.pause_s,
         "last_step": watch.last_step,
         "restored_step": watch.restored_step,

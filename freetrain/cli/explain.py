@@ -35,7 +35,7 @@ from freetrain.cli.wording import (
     nodes_text,
     short_age,
 )
-from freetrain.client.curves import Curves, curves_of
+from freetrain.client.curves import TrainerCurves, curves_of
 from freetrain.client.status import (
     Doing,
     GenerationRecord,
@@ -46,7 +46,7 @@ from freetrain.client.status import (
 )
 from freetrain.lookahead.base import NodeForecast
 from freetrain.lookahead.promises import DelayInterval
-from freetrain.state.files import Ending, StateDir
+from freetrain.state.files import GenerationEnding, StateDir
 from freetrain.state.tables import TrainerState
 from freetrain.text import gap_percent, one_line, per_cent
 from freetrain.tick.status_report import (
@@ -118,7 +118,7 @@ def _trainer_lines(
     trainer: TrainerStatus,
     view: Overview,
     chapters: Sequence[GenerationRecord],
-    curves: Curves | None,
+    curves: TrainerCurves | None,
 ) -> Iterator[str]:
     """Yield why *trainer* has what it has, and what became of it so far.
 
@@ -190,7 +190,7 @@ def _rating(line: TrainerLine, view: Overview) -> Iterator[str]:
         yield f"Rated by {view.page.priority}: {line.rating}.{last}"
 
 
-def _learned_lines(curves: Curves) -> Iterator[str]:
+def _learned_lines(curves: TrainerCurves) -> Iterator[str]:
     yield from speed_lines(curves)
     if not curves.told:
         yield f"No {curves.metric} was read by a tick so far."
@@ -210,7 +210,7 @@ def _events(chapter: GenerationRecord) -> Iterator[tuple[float, int, str]]:
         yield ending.ended_s, ending.generation, f"{_ending_text(ending)}{why}"
 
 
-def _ending_text(ending: Ending) -> str:
+def _ending_text(ending: GenerationEnding) -> str:
     """Return how a generation ended, with its steps where the program reported any."""
     step = f", step {ending.step:,}" if ending.step else ""
     committed = f", committed {ending.committed_step:,}"
@@ -404,7 +404,7 @@ def _text(lines: Sequence[str]) -> Text:
 def explain_record(
     view: Overview,
     chapters: Mapping[str, Sequence[GenerationRecord]],
-    learned: Mapping[str, Curves],
+    learned: Mapping[str, TrainerCurves],
 ) -> dict[str, Any]:
     """Return what ``--json`` shows; what no tick reported is empty."""
     page = view.page

@@ -14,7 +14,7 @@ from freetrain.cli import options
 from freetrain.cli.context import CliContext
 from freetrain.cli.output import json_text, print_out, write_out
 from freetrain.cli.wording import age_text, clock_text, nodes_named, nodes_text
-from freetrain.client.holes import Idle, groups, idle_of, steps, why_it_ends
+from freetrain.client.holes import IdleNodes, groups, idle_of, steps, why_it_ends
 from freetrain.text import one_line, render_duration
 from freetrain.tick.environment import slurm_connector
 from slurm.backend import SlurmBackend
@@ -94,7 +94,7 @@ TORN = (
 )
 
 
-def _screen(idle: Idle, *, each: bool) -> RenderableType:
+def _screen(idle: IdleNodes, *, each: bool) -> RenderableType:
     """Return the holes of *idle*; a row a node, where *each* is asked for."""
     if not idle.holes:
         return Text(f"No node of partition {one_line(idle.partition)} is idle now.")
@@ -105,7 +105,7 @@ def _screen(idle: Idle, *, each: bool) -> RenderableType:
     return Group(*shown, "", *(Text(line) for line in lines))
 
 
-def _headline(idle: Idle) -> str:
+def _headline(idle: IdleNodes) -> str:
     held = sum(bool(hole.held_by) for hole in idle.holes)
     ours = f", {held} of them held by FreeTrain's leases" if held else ""
     return (
@@ -114,7 +114,7 @@ def _headline(idle: Idle) -> str:
     )
 
 
-def _table(idle: Idle, *, each: bool) -> Table:
+def _table(idle: IdleNodes, *, each: bool) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 2, 0, 0))
     table.add_column("nodes", justify="right", no_wrap=True)
     table.add_column("idle for", justify="right", no_wrap=True)
@@ -127,7 +127,7 @@ def _table(idle: Idle, *, each: bool) -> Table:
     return table
 
 
-def _row(holes: Sequence[Hole], idle: Idle) -> tuple[str, ...]:
+def _row(holes: Sequence[Hole], idle: IdleNodes) -> tuple[str, ...]:
     held = sum(bool(hole.held_by) for hole in holes)
     which = nodes_named(hole.node for hole in holes)
     ours = f" ({held} held)" if held else ""
@@ -136,7 +136,7 @@ def _row(holes: Sequence[Hole], idle: Idle) -> tuple[str, ...]:
     return (str(len(holes)), _life(first, idle), _until(first), why, f"{which}{ours}")
 
 
-def _life(hole: Hole, idle: Idle) -> str:
+def _life(hole: Hole, idle: IdleNodes) -> str:
     if hole.end_s is None:
         return "unknown"
     if math.isinf(hole.end_s):
@@ -149,7 +149,7 @@ def _until(hole: Hole) -> str:
     return clock_text(hole.end_s or 0.0) if is_told else "-"
 
 
-def _steps(idle: Idle) -> Iterator[str]:
+def _steps(idle: IdleNodes) -> Iterator[str]:
     for step in steps(idle):
         nodes = nodes_text(step.nodes)
         stay = "stay" if step.nodes > 1 else "stays"
@@ -158,7 +158,7 @@ def _steps(idle: Idle) -> Iterator[str]:
         yield f"{nodes} {stay} idle for {length} or more: {hours}."
 
 
-def _record(idle: Idle) -> dict[str, Any]:
+def _record(idle: IdleNodes) -> dict[str, Any]:
     """Return what ``--json`` shows; an end is null where it is open or unknown."""
     return {
         "now_s": idle.now_s,

@@ -24,7 +24,7 @@ from freetrain.client.status import Doing, Overview, TrainerStatus, overview
 from freetrain.pack.pack import End, Line, Record, how_it_failed
 from freetrain.report.comparison import UNKNOWN, scaled
 from freetrain.state.files import StateDir
-from freetrain.state.tables import Delivery, Stage, TrainerState
+from freetrain.state.tables import Delivery, DeliveryStage, TrainerState
 from freetrain.text import one_line, per_cent
 from freetrain.tick.status_report import TrainerLine
 
@@ -295,7 +295,7 @@ def _delivery(trainer: TrainerStatus, delivery: Delivery) -> Iterator[str]:
     metric = "" if trainer.job is None else f"{trainer.job.measure.metric} "
     at = f"{metric}{delivery.value:.6g}"
     step = "" if delivery.step is None else f", step {delivery.step:,}"
-    if delivery.stage is Stage.DELIVERED:
+    if delivery.stage is DeliveryStage.DELIVERED:
         target = None if trainer.job is None else trainer.job.target
         place = target.publish if target is not None and delivery.checkpoint else None
         where = "" if place is None else f", in {place}"

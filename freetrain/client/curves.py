@@ -55,7 +55,7 @@ class Aim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Forecast:
+class ForecastLine:
     """The metric as fitted, and as expected: four sequences of one length.
 
     Attributes:
@@ -72,7 +72,7 @@ class Forecast:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Curves:
+class TrainerCurves:
     """What one trainer reported, and what it makes likely.
 
     Attributes:
@@ -104,7 +104,7 @@ class Curves:
     bad_lines: int = 0
 
     @property
-    def forecast(self) -> Forecast | None:
+    def forecast(self) -> ForecastLine | None:
         """The forecast as a line, computed at each call; None where there is none."""
         return None if self.outlook is None else forecast_of(self.outlook)
 
@@ -114,7 +114,9 @@ class Curves:
         return self.unit if self.unit.endswith("s") else f"{self.unit}s"
 
 
-def curves_of(state: StateDir, *, name: str | None, uid: int) -> tuple[Curves, ...]:
+def curves_of(
+    state: StateDir, *, name: str | None, uid: int
+) -> tuple[TrainerCurves, ...]:
     """Return the curves of one trainer, or of all that have not ended.
 
     Raises:
@@ -131,7 +133,7 @@ def curves_of(state: StateDir, *, name: str | None, uid: int) -> tuple[Curves, .
     return tuple(curves for curves in found if curves is not None)
 
 
-def _curves(connection: sqlite3.Connection, row: TrainerRow) -> Curves | None:
+def _curves(connection: sqlite3.Connection, row: TrainerRow) -> TrainerCurves | None:
     """Return the curves of *row*; None where this version cannot read its job."""
     job = job_of(row)
     kept = history_of(connection, row.name, submitted_s=row.submitted_s)
@@ -147,7 +149,7 @@ def _curves(connection: sqlite3.Connection, row: TrainerRow) -> Curves | None:
     last_seen = [(nodes, seen[-1]) for nodes, seen in sorted(scaling.seen.items())]
     latest = max(last_seen, key=lambda pair: pair[1].began_s, default=None)
     per_s = None if latest is None else latest[1].samples_per_s
-    return Curves(
+    return TrainerCurves(
         name=row.name,
         metric=job.measure.metric,
         better=job.measure.better,
@@ -164,7 +166,7 @@ def _curves(connection: sqlite3.Connection, row: TrainerRow) -> Curves | None:
     )
 
 
-def forecast_of(outlook: FittedOutlook) -> Forecast:
+def forecast_of(outlook: FittedOutlook) -> ForecastLine:
     """Return the line of *outlook*: through the present phase, and on."""
     done = outlook.points[-1].samples
     behind = np.linspace(outlook.phase_samples, done, _FITTED)
@@ -173,7 +175,7 @@ def forecast_of(outlook: FittedOutlook) -> Forecast:
     fitted = [frame.value(float(height)) for height in heights]
     ahead = np.linspace(done, FARTHEST * done, _FITTED)[1:]
     expected = [outlook.expected(float(samples)) for samples in ahead]
-    return Forecast(
+    return ForecastLine(
         work=(*behind.tolist(), *ahead.tolist()),
         values=(*fitted, *(value.value for value in expected)),
         low=(*([nan] * _FITTED), *(value.low for value in expected)),

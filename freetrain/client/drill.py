@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from freetrain.client.status import TrainerStatus
     from freetrain.config.job import TrainerJob
     from freetrain.progress import Record
-    from freetrain.state.files import Assigned, Ending, Member, StateDir
+    from freetrain.state.files import Assigned, GenerationEnding, Member, StateDir
 
 
-class Mark(StrEnum):
+class DrillMark(StrEnum):
     """What a drill waits for, in the order in which it should come."""
 
     TOLD = "told to leave"
@@ -136,8 +136,8 @@ class Watch:
     """
 
     drill: Drill
-    seen_s: dict[Mark, float] = field(default_factory=dict)
-    ending: Ending | None = None
+    seen_s: dict[DrillMark, float] = field(default_factory=dict)
+    ending: GenerationEnding | None = None
     next: Assigned | None = None
     last_step: int = 0
     restored_step: int | None = None
@@ -154,7 +154,7 @@ class Watch:
         while self._reader.is_behind:
             self._take(self._reader.read(), now_s=0.0)
 
-    def look(self, now_s: float) -> tuple[Mark, ...]:
+    def look(self, now_s: float) -> tuple[DrillMark, ...]:
         """Poll once more; return the marks that were not there before.
 
         Raises:
@@ -163,9 +163,9 @@ class Watch:
         before = set(self.seen_s)
         self._look_at_files(now_s)
         self._take(self._reader.read(), now_s=now_s)
-        return tuple(mark for mark in Mark if mark in self.seen_s.keys() - before)
+        return tuple(mark for mark in DrillMark if mark in self.seen_s.keys() - before)
 
-    def note(self, mark: Mark, now_s: float) -> None:
+    def note(self, mark: DrillMark, now_s: float) -> None:
         """Note that *mark* was seen, if it is the first time."""
         self.seen_s.setdefault(mark, now_s)
 
@@ -173,9 +173,9 @@ class Watch:
         drill = self.drill
         folder = drill.state.trainer(drill.assigned.trainer)
         if folder.notice(drill.generation, drill.member.key).exists():
-            self.note(Mark.HEARD, now_s)
+            self.note(DrillMark.HEARD, now_s)
         if run_dir_of(drill.job, folder).stop_request(drill.generation).exists():
-            self.note(Mark.ASKED, now_s)
+            self.note(DrillMark.ASKED, now_s)
         try:
             newest = newest_assigned(folder)
             self.ending = self.ending or read_ending(folder, drill.generation)
@@ -184,11 +184,11 @@ class Watch:
             return
         if newest is not None and newest.generation > drill.generation:
             self.next = newest
-            self.note(Mark.RE_FORMED, now_s)
+            self.note(DrillMark.RE_FORMED, now_s)
         if self.ending is not None:
-            self.note(Mark.OVER, now_s)
+            self.note(DrillMark.OVER, now_s)
         if beat is not None and beat.state is AgentState.ENDED:
-            self.note(Mark.LEFT, now_s)
+            self.note(DrillMark.LEFT, now_s)
 
     def _take(self, records: tuple[Record, ...], *, now_s: float) -> None:
         for record in records:
@@ -205,15 +205,15 @@ class Watch:
         if self.restored_step is None:
             # An elastic program reports where it begins, others their first step.
             self.restored_step = step if self.drill.job.elastic else step - 1
-        if step > self.restored_step and Mark.BACK not in self.seen_s:
-            self.note(Mark.BACK, now_s)
+        if step > self.restored_step and DrillMark.BACK not in self.seen_s:
+            self.note(DrillMark.BACK, now_s)
             if record.t is not None and self._last_t is not None:
                 self.pause_s = record.t - self._last_t
 
     @property
     def is_complete(self) -> bool:
         """Whether nothing more is waited for."""
-        return {Mark.BACK, Mark.GONE} <= self.seen_s.keys()
+        return {DrillMark.BACK, DrillMark.GONE} <= self.seen_s.keys()
 
     @property
     def lost_steps(self) -> int:
@@ -239,16 +239,16 @@ def _problems(watch: Watch, patience_s: float) -> list[str]:
             f"what Slurm grants. See that it obeys {stop.signal}: `freetrain logs "
             f"{name}`."
         )
-    if Mark.HEARD not in watch.seen_s and Mark.LEFT not in watch.seen_s:
+    if DrillMark.HEARD not in watch.seen_s and DrillMark.LEFT not in watch.seen_s:
         problems.append(
             f"the agent did not hear of it; see `freetrain logs {name} --agent`."
         )
-    elif Mark.GONE not in watch.seen_s:
+    elif DrillMark.GONE not in watch.seen_s:
         problems.append(
             f"the lease was not gone after {patience_s:g} s: on a preemption others "
             f"would wait for it. See `freetrain logs {name} --agent`."
         )
-    if Mark.BACK not in watch.seen_s:
+    if DrillMark.BACK not in watch.seen_s:
         problems.append(_not_back(watch, patience_s))
     return problems
 

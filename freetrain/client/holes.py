@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from freetrain.broker.lease import uuid_in
-from freetrain.config.job import Nodes
+from freetrain.config.job import NodeSettings
 from freetrain.config.site import requirement_of
 from freetrain.tick.observe import margin_s
 from slurm.holes import HoleEnd, find_holes
@@ -32,7 +32,7 @@ WHERE_NAMED = "with --partition, or under [lease] in freetrain.toml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Idle:
+class IdleNodes:
     """The nodes that Slurm leaves idle, in one snapshot.
 
     Attributes:
@@ -53,7 +53,7 @@ class Idle:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class HoleGroup:
     """One or more holes that end together, and for one reason."""
 
     holes: tuple[Hole, ...]
@@ -70,7 +70,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class IdleStep:
     """How many nodes stay idle for the next ``length_s`` seconds."""
 
     length_s: float
@@ -89,7 +89,7 @@ def idle_of(
     *,
     uid: int,
     partition: str = "",
-) -> Idle:
+) -> IdleNodes:
     """Return the holes that leases of *site* could use.
 
     Args:
@@ -106,7 +106,7 @@ def idle_of(
     name = partition or site.lease.partition
     found = choose_partition(snapshot.partitions, name, where=WHERE_NAMED)
     asked = requirement_of(
-        Nodes(max_nodes=1, partition=found.name),
+        NodeSettings(max_nodes=1, partition=found.name),
         site.lease,
         default_partition=found.name,
     )
@@ -115,7 +115,7 @@ def idle_of(
     def is_ours(job: JobRecord) -> bool:
         return job.uid == uid and uuid_in(job.name) is not None
 
-    return Idle(
+    return IdleNodes(
         now_s=snapshot.time_s,
         partition=found.name,
         margin_s=margin,
@@ -131,16 +131,18 @@ def idle_of(
     )
 
 
-def groups(idle: Idle) -> tuple[Group, ...]:
+def groups(idle: IdleNodes) -> tuple[HoleGroup, ...]:
     """Return the holes that end together, those that last longest first."""
     together: dict[tuple[object, ...], list[Hole]] = defaultdict(list)
     for hole in idle.holes:
         together[hole.end_s, hole.ends_by, hole.blocker].append(hole)
-    found = (Group(tuple(holes)) for holes in together.values())
+    found = (HoleGroup(tuple(holes)) for holes in together.values())
     return tuple(sorted(found, key=lambda g: (-_end_s(g.first), g.first.node)))
 
 
-def steps(idle: Idle, *, lengths_s: Iterable[float] = LENGTHS_S) -> tuple[Step, ...]:
+def steps(
+    idle: IdleNodes, *, lengths_s: Iterable[float] = LENGTHS_S
+) -> tuple[IdleStep, ...]:
     """Return how many nodes stay idle for *lengths_s*, which ascend.
 
     Of lengths with equally many nodes only the longest is returned. A hole whose end
@@ -148,10 +150,10 @@ def steps(idle: Idle, *, lengths_s: Iterable[float] = LENGTHS_S) -> tuple[Step, 
     """
     lives = [_end_s(hole) - idle.now_s for hole in idle.holes]
     found = [
-        Step(length_s, sum(life >= length_s for life in lives))
+        IdleStep(length_s, sum(life >= length_s for life in lives))
         for length_s in lengths_s
     ]
-    longer = [*found[1:], Step(math.inf, 0)]
+    longer = [*found[1:], IdleStep(math.inf, 0)]
     return tuple(a for a, b in zip(found, longer, strict=True) if a.nodes > b.nodes)
 
 

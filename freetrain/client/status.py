@@ -40,7 +40,13 @@ if TYPE_CHECKING:
     from freetrain.config.job import TrainerJob
     from freetrain.pack.pack import Record
     from freetrain.progress import Progress
-    from freetrain.state.files import Assigned, Ending, Heartbeat, StateDir, TrainerDir
+    from freetrain.state.files import (
+        Assigned,
+        GenerationEnding,
+        Heartbeat,
+        StateDir,
+        TrainerDir,
+    )
     from freetrain.state.tables import Delivery, TrainerRow
     from freetrain.tick.status_report import StatusReport, TrainerLine
 
@@ -189,7 +195,7 @@ class Worlds:
     newest: Assigned | None = None
     last: Assigned | None = None
     before: Assigned | None = None
-    ending: Ending | None = None
+    ending: GenerationEnding | None = None
     is_before_over: bool = True
 
 
@@ -365,7 +371,7 @@ class GenerationRecord:
     """
 
     assigned: Assigned
-    ending: Ending | None
+    ending: GenerationEnding | None
 
 
 def generation_history(

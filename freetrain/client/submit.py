@@ -116,7 +116,7 @@ class Submission:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class ExistingState:
     """What is there that matters to a submission.
 
     Attributes:
@@ -172,7 +172,7 @@ class SubmitResult:
 
     site: Site
     submission: Submission
-    submitted: Submitted
+    submitted: SubmissionOutcome
     remarks: tuple[str, ...]
     is_dry_run: bool
 
@@ -241,7 +241,7 @@ def _on_left_over(asked: SubmitRequest) -> OnLeftOver | None:
 # How a submission begins
 
 
-def decide(submission: Submission, found: Found) -> Begin:
+def decide(submission: Submission, found: ExistingState) -> Begin:
     """Return how *submission* begins.
 
     Raises:
@@ -272,7 +272,7 @@ def decide(submission: Submission, found: Found) -> Begin:
     return Begin.ANEW
 
 
-def _new(submission: Submission, found: Found) -> Begin:
+def _new(submission: Submission, found: ExistingState) -> Begin:
     if submission.on_left_over is OnLeftOver.GO_ON:
         return Begin.GO_ON
     _check_is_empty(submission, found)
@@ -304,7 +304,7 @@ def _taken(submission: Submission, row: TrainerRow) -> UsageError:
     )
 
 
-def _check_is_empty(submission: Submission, found: Found) -> None:
+def _check_is_empty(submission: Submission, found: ExistingState) -> None:
     """Refuse to begin anew in folders that hold an earlier training."""
     name, left = submission.job.name, found.left
     if left.step is not None:
@@ -322,7 +322,7 @@ def _check_is_empty(submission: Submission, found: Found) -> None:
         )
 
 
-def _check_places(submission: Submission, found: Found) -> None:
+def _check_places(submission: Submission, found: ExistingState) -> None:
     for what, place in _places(submission.job):
         if overlap(place, found.state):
             raise BadConfigurationError(
@@ -370,7 +370,7 @@ def overlap(one: Path, other: Path) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Submitted:
+class SubmissionOutcome:
     """What became of a submission.
 
     Attributes:
@@ -388,7 +388,7 @@ class Submitted:
     was_mended: bool = False
 
 
-def preview(state: StateDir, submission: Submission, *, uid: int) -> Submitted:
+def preview(state: StateDir, submission: Submission, *, uid: int) -> SubmissionOutcome:
     """Return what ``submit`` would do; nothing is made or changed.
 
     Raises:
@@ -402,7 +402,7 @@ def preview(state: StateDir, submission: Submission, *, uid: int) -> Submitted:
         return _judged(submission, look(connection, state, submission))
 
 
-def submit(state: StateDir, submission: Submission, *, uid: int) -> Submitted:
+def submit(state: StateDir, submission: Submission, *, uid: int) -> SubmissionOutcome:
     """Keep *submission*; done twice it is done once.
 
     Raises:
@@ -419,7 +419,7 @@ def submit(state: StateDir, submission: Submission, *, uid: int) -> Submitted:
 
 def look(
     connection: sqlite3.Connection, state: StateDir, submission: Submission
-) -> Found:
+) -> ExistingState:
     """Return what there is that matters to *submission*.
 
     Raises:
@@ -436,13 +436,13 @@ def _found(
     submission: Submission,
     rows: Mapping[str, TrainerRow],
     held: Collection[LeaseKey],
-) -> Found:
+) -> ExistingState:
     """Return the same, given the trainers by name and the leases that are held."""
     name = submission.job.name
     folder = state.trainer(name)
     newest = next_generation(folder) - 1
     kept = left_over(folder.run.path, folder.logs)
-    return Found(
+    return ExistingState(
         state=state.path,
         row=rows.get(name),
         others=tuple(row for row in rows.values() if row.name != name),
@@ -461,10 +461,10 @@ def _named(submission: Submission, state: StateDir) -> LeftOver:
     return left_over(run_dir, logs)
 
 
-def _judged(submission: Submission, found: Found) -> Submitted:
+def _judged(submission: Submission, found: ExistingState) -> SubmissionOutcome:
     begin = decide(submission, found)
     if begin is Begin.SAME and found.row is not None:
-        return Submitted(begin=begin, row=found.row, left=found.left)
+        return SubmissionOutcome(begin=begin, row=found.row, left=found.left)
     both = (found.left, found.kept) if begin is Begin.GO_ON else ()
     steps = [left.step for left in both if left.step is not None]
     row = TrainerRow(
@@ -478,10 +478,10 @@ def _judged(submission: Submission, found: Found) -> Submitted:
     )
     used = max((left.generation for left in both), default=0)
     left = LeftOver(max(steps, default=None), used)
-    return Submitted(begin=begin, row=row, left=left)
+    return SubmissionOutcome(begin=begin, row=row, left=left)
 
 
-def _reported(found: Found) -> int:
+def _reported(found: ExistingState) -> int:
     return 0 if found.row is None else found.row.reported_generation
 
 
@@ -489,14 +489,14 @@ def _keep(
     connection: sqlite3.Connection,
     state: StateDir,
     submission: Submission,
-    judged: Submitted,
-) -> Submitted:
+    judged: SubmissionOutcome,
+) -> SubmissionOutcome:
     folder = state.trainer(judged.row.name)
     if judged.begin is Begin.SAME:
         mended = not (folder.job.is_file() and folder.environment.is_file())
         if mended:
             _write(folder, submission)
-        return Submitted(
+        return SubmissionOutcome(
             begin=judged.begin, row=judged.row, left=judged.left, was_mended=mended
         )
     put_away = None
@@ -507,7 +507,7 @@ def _keep(
         _mark(folder, submission, judged.left.generation)
     remove_trainer(connection, judged.row.name)
     put_trainers(connection, [judged.row])
-    return Submitted(
+    return SubmissionOutcome(
         begin=judged.begin, row=judged.row, left=judged.left, put_away=put_away
     )
 

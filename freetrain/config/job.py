@@ -158,7 +158,7 @@ FIELDS = Form(
 )
 
 
-class Deadline(Struct, frozen=True):
+class JobDeadline(Struct, frozen=True):
     """When a trainer should be finished: at a time, or so long after its submission."""
 
     after_s: float | None = None
@@ -171,17 +171,17 @@ class Deadline(Struct, frozen=True):
         return submitted_s + (self.after_s or 0.0)
 
 
-def _deadline() -> Form[Deadline]:
+def _deadline() -> Form[JobDeadline]:
     duration = seconds(1.0, LONGEST_S)
 
-    def read(value: object, places: Places) -> Deadline:
+    def read(value: object, places: Places) -> JobDeadline:
         if isinstance(value, str):
-            return Deadline(after_s=duration.read(value, places))
+            return JobDeadline(after_s=duration.read(value, places))
         if not isinstance(value, datetime) or value.utcoffset() is None:
             raise MismatchError
         if not _FIRST <= value <= _LATEST:
             raise MismatchError
-        return Deadline(at=value)
+        return JobDeadline(at=value)
 
     return Form(
         f"{duration.expected}, from the submission on, or a time with its offset, "
@@ -195,7 +195,7 @@ def _deadline() -> Form[Deadline]:
 # The tables of a job file
 
 
-class Nodes(Struct, frozen=True, kw_only=True, rename=key_name):
+class NodeSettings(Struct, frozen=True, kw_only=True, rename=key_name):
     """``[nodes]``: how many nodes a trainer can use, and which.
 
     Attributes:
@@ -222,7 +222,7 @@ class Nodes(Struct, frozen=True, kw_only=True, rename=key_name):
         return tuple(n for n in self.only or allowed if n in allowed)
 
 
-class Launch(Struct, frozen=True, kw_only=True, rename=key_name):
+class LaunchSettings(Struct, frozen=True, kw_only=True, rename=key_name):
     """``[launch]``: how a world is started.
 
     Attributes:
@@ -252,7 +252,7 @@ class Launch(Struct, frozen=True, kw_only=True, rename=key_name):
     pack: AbsolutePath | None = None
 
 
-class Work(Struct, frozen=True, kw_only=True, rename=key_name):
+class WorkSettings(Struct, frozen=True, kw_only=True, rename=key_name):
     """``[work]``: when a trainer is done; without a key, when its program ends.
 
     Attributes:
@@ -265,7 +265,7 @@ class Work(Struct, frozen=True, kw_only=True, rename=key_name):
     time_limit_s: Annotated[float, seconds(1.0, LONGEST_S)] | None = None
 
 
-class Checkpoint(Struct, frozen=True, kw_only=True, rename=key_name):
+class CheckpointSettings(Struct, frozen=True, kw_only=True, rename=key_name):
     """``[checkpoint]``: where and how often a trainer commits.
 
     Attributes:
@@ -288,7 +288,7 @@ class StopSignal(StrEnum):
     QUIT = "QUIT"
 
 
-class Stop(Struct, frozen=True, kw_only=True, rename=key_name):
+class StopSettings(Struct, frozen=True, kw_only=True, rename=key_name):
     """``[stop]``: how a program is asked to commit and end, and when it is killed."""
 
     signal: StopSignal = StopSignal.USR2
@@ -299,7 +299,7 @@ _COMMITS = 2  # after two intervals there was a commit for sure
 _MOST_DOUBLINGS = 20
 
 
-class Restart(Struct, frozen=True, kw_only=True, rename=key_name):
+class RestartSettings(Struct, frozen=True, kw_only=True, rename=key_name):
     """``[restart]``: what is done when a program fails; losing its nodes is no failure.
 
     Attributes:
@@ -328,7 +328,7 @@ class ProgressFormat(StrEnum):
     JSON_LINES = "json-lines"
 
 
-class Progress(Struct, frozen=True, kw_only=True, rename=key_name):
+class ProgressSettings(Struct, frozen=True, kw_only=True, rename=key_name):
     """``[progress]``: where a program without ``freetrain.elastic`` reports progress.
 
     Attributes:
@@ -351,7 +351,7 @@ class Progress(Struct, frozen=True, kw_only=True, rename=key_name):
         return frozenset(names | re.compile(self.pattern).groupindex.keys())
 
 
-class Quality(Struct, frozen=True, kw_only=True, rename=key_name):
+class QualitySettings(Struct, frozen=True, kw_only=True, rename=key_name):
     """``[quality]``: which metric says how good a trainer's model is."""
 
     metric: Annotated[
@@ -368,7 +368,7 @@ class Quality(Struct, frozen=True, kw_only=True, rename=key_name):
         return self.better.is_reached(target, value)
 
 
-class Target(Struct, frozen=True, kw_only=True, rename=key_name):
+class TargetSettings(Struct, frozen=True, kw_only=True, rename=key_name):
     """``[target]``: values of the metric that a user wants.
 
     Attributes:
@@ -400,7 +400,7 @@ class RescaleCosts(Struct, frozen=True, kw_only=True, rename=key_name):
     start_s: Annotated[float, seconds(0.0, DAY_S)] | None = None
 
 
-class Order(StrEnum):
+class ServiceOrder(StrEnum):
     """Whether a trainer is served with the others, or after them."""
 
     NORMAL = "normal"
@@ -433,24 +433,24 @@ class TrainerJob(Struct, frozen=True, kw_only=True, rename=key_name):
     elastic: bool = True
     logs: AbsolutePath | None = None
     weight: Positive = 1.0
-    order: Order = Order.NORMAL
+    order: ServiceOrder = ServiceOrder.NORMAL
     scaling: Annotated[tuple[tuple[int, float], ...], curve("samples a second")] = ()
-    deadline: Annotated[Deadline, _deadline()] | None = None
-    nodes: Nodes
-    launch: Launch = Launch()
-    work: Work = Work()
-    checkpoint: Checkpoint = Checkpoint()
-    stop: Stop = Stop()
-    restart: Restart = Restart()
-    progress: Progress | None = None
-    quality: Quality | None = None
-    target: Target | None = None
+    deadline: Annotated[JobDeadline, _deadline()] | None = None
+    nodes: NodeSettings
+    launch: LaunchSettings = LaunchSettings()
+    work: WorkSettings = WorkSettings()
+    checkpoint: CheckpointSettings = CheckpointSettings()
+    stop: StopSettings = StopSettings()
+    restart: RestartSettings = RestartSettings()
+    progress: ProgressSettings | None = None
+    quality: QualitySettings | None = None
+    target: TargetSettings | None = None
     costs: RescaleCosts = RescaleCosts()
 
     @property
-    def measure(self) -> Quality:
+    def measure(self) -> QualitySettings:
         """Which metric says how good the model is."""
-        return self.quality or Quality()
+        return self.quality or QualitySettings()
 
     def must_have_committed(self, ran_s: float) -> bool:
         """Tell whether a program that reports no commits made one in so long a run."""
@@ -534,7 +534,7 @@ def _check(job: TrainerJob, document: Table) -> None:
         _check_target(job, job.target, document.inner("target"))
 
 
-def _check_nodes(nodes: Nodes, table: Table) -> None:
+def _check_nodes(nodes: NodeSettings, table: Table) -> None:
     if nodes.min_nodes > nodes.max_nodes:
         table.refuse(f"min = {nodes.min_nodes} is above max = {nodes.max_nodes}")
     within = f"from min = {nodes.min_nodes} to max = {nodes.max_nodes}"
@@ -545,7 +545,7 @@ def _check_nodes(nodes: Nodes, table: Table) -> None:
         table.refuse_value("sizes", f"only node counts {within}")
 
 
-def _check_progress(job: TrainerJob, progress: Progress, table: Table) -> None:
+def _check_progress(job: TrainerJob, progress: ProgressSettings, table: Table) -> None:
     if job.elastic:
         table.refuse(
             "a program that uses freetrain.elastic tells its progress itself; leave "
@@ -560,7 +560,7 @@ def _check_progress(job: TrainerJob, progress: Progress, table: Table) -> None:
         )
 
 
-def _check_target(job: TrainerJob, target: Target, table: Table) -> None:
+def _check_target(job: TrainerJob, target: TargetSettings, table: Table) -> None:
     _check_is_reported(job, table)
     final, better = target.final, job.measure.better
     if final is not None and not job.measure.is_reached(target.deliver, final):

@@ -28,7 +28,7 @@ from freetrain.config.document import (
     read_limited,
     read_value,
 )
-from freetrain.config.job import Nodes
+from freetrain.config.job import NodeSettings
 from freetrain.config.values import (
     AbsolutePath,
     Account,
@@ -85,7 +85,7 @@ NUMBERS = Form("numbers by name, such as { hysteresis = 0.1 }", _read_numbers, d
 # The tables of freetrain.toml
 
 
-class Mode(StrEnum):
+class LeaseMode(StrEnum):
     """Who ends a lease when another user's job needs its node."""
 
     AUTO = "auto"
@@ -116,7 +116,7 @@ class LeaseSettings(Struct, frozen=True, kw_only=True, rename=key_name):
     qos: Qos = ""
     account: Account = ""
     nice: Annotated[int, Meta(ge=1, le=LARGEST_NICE)] = 10_000
-    mode: Mode = Mode.AUTO
+    mode: LeaseMode = LeaseMode.AUTO
     careful: bool = True
     exclusive: bool = True
     features: Features = ()
@@ -228,7 +228,7 @@ class Site(Struct, frozen=True, kw_only=True, rename=key_name):
 
 
 def requirement_of(
-    nodes: Nodes, lease: LeaseSettings, *, default_partition: str
+    nodes: NodeSettings, lease: LeaseSettings, *, default_partition: str
 ) -> Requirement:
     """Return what a lease for a trainer asks of its node.
 

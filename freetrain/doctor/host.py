@@ -19,7 +19,7 @@ from freetrain.launch.mpirun import flavour_of
 from freetrain.launch.request import CannotLaunchError
 from freetrain.lookahead.registry import DEFAULT_FORECASTER
 from freetrain.state.database import (
-    Journal,
+    JournalMode,
     StoreBusyError,
     connect,
     is_local,
@@ -124,7 +124,7 @@ def _look_at_journal(folder: Path) -> Finding:
     allow_wal = is_local(folder.resolve(), mounts=read_mounts())
     connection = connect(folder / "probe.sqlite", allow_wal=allow_wal)
     try:
-        journal = Journal(_journal(connection))
+        journal = JournalMode(_journal(connection))
     finally:
         connection.close()
     where = "local (do compute nodes see it?)" if allow_wal else "network, or unknown"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from signal import Signals
 
-    from freetrain.config.job import Launch, TrainerJob
+    from freetrain.config.job import LaunchSettings, TrainerJob
     from freetrain.launch.request import HeadNode, PlannedFile, WorldRequest
 
 _STARTER = Path(starter.__file__).resolve()
@@ -92,7 +92,7 @@ class Launcher(ABC):
                 name = job.launch.launcher
                 yield "launch", f'{key} is for launcher = "{owner}", and it is {name}'
 
-    def program(self, launch: Launch) -> str:
+    def program(self, launch: LaunchSettings) -> str:
         """Return the program that nodes need; ``submit`` looks for it. May be empty."""
         return launch.executable or self.usual_program
 

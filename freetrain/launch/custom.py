@@ -14,7 +14,7 @@ from freetrain.text import closest, shown
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from freetrain.config.job import Launch, TrainerJob
+    from freetrain.config.job import LaunchSettings, TrainerJob
     from freetrain.launch.base import Tool
     from freetrain.launch.request import WorldPlan, WorldRequest
 
@@ -40,7 +40,7 @@ class CustomLauncher(Launcher):
             for problem in _problems_of_word(word):
                 yield "launch", problem
 
-    def program(self, launch: Launch) -> str:
+    def program(self, launch: LaunchSettings) -> str:
         """Return the first word of the command."""
         return launch.command[0]
 

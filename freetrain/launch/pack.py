@@ -10,7 +10,7 @@ from freetrain.launch.base import Launcher, assemble_plan
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from freetrain.config.job import Launch, TrainerJob
+    from freetrain.config.job import LaunchSettings, TrainerJob
     from freetrain.launch.base import Tool
     from freetrain.launch.request import WorldPlan, WorldRequest
 
@@ -48,7 +48,7 @@ class PackLauncher(Launcher):
                     "a pack tells no metrics; its members' job files can say this",
                 )
 
-    def program(self, launch: Launch) -> str:
+    def program(self, launch: LaunchSettings) -> str:
         """Return nothing: FreeTrain's own Python runs the pack."""
         del launch
         return ""

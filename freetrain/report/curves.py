@@ -19,7 +19,7 @@ from freetrain.text import render_duration
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from freetrain.client.curves import Aim, Curves, Forecast
+    from freetrain.client.curves import Aim, ForecastLine, TrainerCurves
 
 
 # ----------------------------------------------------------------------
@@ -30,7 +30,7 @@ _AIM = POLICY_COLOURS[2]
 _BAND = "rgba(230,159,0,0.18)"
 
 
-def render_page(found: Sequence[Curves]) -> str:
+def render_page(found: Sequence[TrainerCurves]) -> str:
     """Return the curves of trainers as one HTML document."""
     parts = [_part(k, one) for k, one in enumerate(found)]
     body = "\n".join(parts) or '<p class="soft">No trainer is there.</p>'
@@ -38,7 +38,7 @@ def render_page(found: Sequence[Curves]) -> str:
     return drawn_document("FreeTrain: curves", f"{heading}\n{body}")
 
 
-def _part(number: int, one: Curves) -> str:
+def _part(number: int, one: TrainerCurves) -> str:
     said = " ".join(_sentences(one))
     title = f"<h2>{escape(one.name)}: {escape(one.metric)}</h2>"
     if not one.told:
@@ -46,7 +46,7 @@ def _part(number: int, one: Curves) -> str:
     return f"{title}\n{drawing(curves_figure(one), str(number), said)}{_aims(one)}"
 
 
-def _sentences(one: Curves) -> Iterator[str]:
+def _sentences(one: TrainerCurves) -> Iterator[str]:
     yield f"{str(one.better).capitalize()} is better."
     if not one.told:
         yield "No value was read by a tick so far."
@@ -61,7 +61,7 @@ def _sentences(one: Curves) -> Iterator[str]:
         yield "It is diverging: its last values are no numbers, or far worse."
 
 
-def _aims(one: Curves) -> str:
+def _aims(one: TrainerCurves) -> str:
     if not one.aims:
         return ""
     heads = ("target", one.metric, one.units, "training until then")
@@ -76,7 +76,7 @@ def _aim(aim: Aim) -> tuple[str, str, str, str]:
     return aim.tier, f"{aim.value:g}", scaled(aim.work), when
 
 
-def curves_figure(one: Curves) -> go.Figure:
+def curves_figure(one: TrainerCurves) -> go.Figure:
     """Draw what *one* told, the fit through it, and what is expected."""
     traces = [_told(one)]
     forecast = one.forecast
@@ -94,7 +94,7 @@ def curves_figure(one: Curves) -> go.Figure:
     return figure.update_yaxes(title=one.metric)
 
 
-def _told(one: Curves) -> go.Scatter:
+def _told(one: TrainerCurves) -> go.Scatter:
     points = [point for point in one.told if math.isfinite(point.value)]
     return go.Scatter(
         x=[point.samples for point in points],
@@ -106,7 +106,7 @@ def _told(one: Curves) -> go.Scatter:
     )
 
 
-def _forecast(line: Forecast) -> Iterator[go.Scatter]:
+def _forecast(line: ForecastLine) -> Iterator[go.Scatter]:
     done = next(k for k, low in enumerate(line.low) if math.isfinite(low))
     yield go.Scatter(
         x=[*line.work[done:], *line.work[: done - 1 : -1]],

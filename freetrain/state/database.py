@@ -313,7 +313,7 @@ _UNWRITABLE = {
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
-class Journal(StrEnum):
+class JournalMode(StrEnum):
     """How SQLite keeps transactions whole."""
 
     WAL = "wal"
@@ -386,8 +386,8 @@ def _reading(path: Path, how: str, *, wait_s: float) -> sqlite3.Connection:
 
 def _set_up(connection: sqlite3.Connection, *, allow_wal: bool) -> None:
     connection.execute("PRAGMA foreign_keys = ON")
-    if not (allow_wal and _works(connection, Journal.WAL)):
-        connection.execute(f"PRAGMA journal_mode = {Journal.DELETE}")
+    if not (allow_wal and _works(connection, JournalMode.WAL)):
+        connection.execute(f"PRAGMA journal_mode = {JournalMode.DELETE}")
         # A power cut must not take back what was submitted to Slurm since.
         connection.execute("PRAGMA synchronous = FULL")
         _probe(connection)
@@ -395,7 +395,7 @@ def _set_up(connection: sqlite3.Connection, *, allow_wal: bool) -> None:
         connection.execute("PRAGMA synchronous = FULL")
 
 
-def _works(connection: sqlite3.Connection, journal: Journal) -> bool:
+def _works(connection: sqlite3.Connection, journal: JournalMode) -> bool:
     """Tell whether *journal* works here, by writing with it.
 
     Failures that have other reasons (busy, full) are raised.

@@ -188,7 +188,7 @@ class Ended(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class GenerationEnding:
     """The end of a generation: none of its processes trains any more.
 
     Attributes:
@@ -216,7 +216,7 @@ class Ending:
     author: str
 
 
-def create_ending(folder: TrainerDir, ending: Ending) -> bool:
+def create_ending(folder: TrainerDir, ending: GenerationEnding) -> bool:
     """Create the file of *ending* unless its generation has one.
 
     Raises:
@@ -226,7 +226,7 @@ def create_ending(folder: TrainerDir, ending: Ending) -> bool:
     return create_once(folder.ending(ending.generation), text.encode())
 
 
-def read_ending(folder: TrainerDir, generation: int) -> Ending | None:
+def read_ending(folder: TrainerDir, generation: int) -> GenerationEnding | None:
     """Return how *generation* ended; None where it has no ending yet.
 
     Raises:
@@ -236,7 +236,7 @@ def read_ending(folder: TrainerDir, generation: int) -> Ending | None:
     path = folder.ending(generation)
     try:
         fields = json.loads(path.read_bytes())
-        return Ending(**{**fields, "ended": Ended(fields["ended"])})
+        return GenerationEnding(**{**fields, "ended": Ended(fields["ended"])})
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, KeyError) as error:

@@ -35,17 +35,17 @@ if TYPE_CHECKING:
 # Records to rows and back
 
 
-class Record(Protocol):
+class Dataclass(Protocol):
     """A dataclass."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
 
-Row = TypeVar("Row", bound=Record)
+Row = TypeVar("Row", bound=Dataclass)
 
 
 @dataclass(frozen=True, slots=True)
-class Table(Generic[Row]):
+class RowTable(Generic[Row]):
     """A table with a column for each field of a record.
 
     Attributes:
@@ -168,7 +168,7 @@ class TrainerRow:
     reported_generation: int = 0
 
 
-_TRAINERS = Table(
+_TRAINERS = RowTable(
     "trainers",
     TrainerRow,
     key=("name",),
@@ -225,7 +225,7 @@ def remove_trainer(connection: sqlite3.Connection, name: str) -> None:
 # ----------------------------------------------------------------------
 # Intents to submit, committed before sbatch is called, and the leases made of them
 
-_INTENTS = Table("intents", Intent, key=("uuid",), enums={"outcome": IntentOutcome})
+_INTENTS = RowTable("intents", Intent, key=("uuid",), enums={"outcome": IntentOutcome})
 _LEASE_FIELDS = tuple(part.name for part in fields(Lease) if part.name != "key")
 _LEASE_COLUMNS = ("uuid", "task", *_LEASE_FIELDS)
 _IS_OVER = "deadline_s < ? AND uuid NOT IN (SELECT uuid FROM leases)"
@@ -404,7 +404,7 @@ class Event:
     detail: str = ""
 
 
-_EVENTS = Table("events", Event)
+_EVENTS = RowTable("events", Event)
 
 
 def add_events(connection: sqlite3.Connection, events: Iterable[Event]) -> None:
@@ -479,7 +479,7 @@ def counters(connection: sqlite3.Connection) -> dict[Counter, float]:
 # Models that are handed over
 
 
-class Stage(StrEnum):
+class DeliveryStage(StrEnum):
     """How far a delivery is; each stage is written down before the next begins."""
 
     REACHED = "reached"  # the target; the checkpoint is yet to be published
@@ -505,7 +505,7 @@ class Delivery:
 
     trainer: str
     submitted_s: float
-    stage: Stage
+    stage: DeliveryStage
     reached_s: float
     step: int | None
     value: float
@@ -514,7 +514,9 @@ class Delivery:
     problem: str = ""
 
 
-_DELIVERIES = Table("deliveries", Delivery, key=("trainer",), enums={"stage": Stage})
+_DELIVERIES = RowTable(
+    "deliveries", Delivery, key=("trainer",), enums={"stage": DeliveryStage}
+)
 
 
 def put_delivery(connection: sqlite3.Connection, delivery: Delivery) -> None:
@@ -811,7 +813,7 @@ class LeaseForecast:
     outcome: str = ""
 
 
-_LEASE_FORECASTS = Table(
+_LEASE_FORECASTS = RowTable(
     "foreseen",
     LeaseForecast,
     key=("uuid", "task"),

@@ -17,9 +17,9 @@ from freetrain.elastic.files import RunDir, replaced
 from freetrain.state.files import UnreadableFileError, read_environment
 from freetrain.state.tables import (
     Delivery,
+    DeliveryStage,
     Event,
     EventKind,
-    Stage,
     add_events,
     deliveries,
     put_delivery,
@@ -29,7 +29,7 @@ from freetrain.tick.environment import HookCall
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from freetrain.config.job import Target, TrainerJob
+    from freetrain.config.job import TargetSettings, TrainerJob
     from freetrain.state.tables import TrainerRow
     from freetrain.tick.context import TickContext
     from freetrain.tick.observe import Observed
@@ -58,7 +58,7 @@ def newly_reached(observed: Observed) -> Iterator[Delivery]:
         yield Delivery(
             trainer=name,
             submitted_s=submitted_s,
-            stage=Stage.REACHED,
+            stage=DeliveryStage.REACHED,
             reached_s=target.t_s or observed.now_s,
             step=target.step,
             value=target.value,
@@ -91,32 +91,32 @@ class _Delivery:
     context: TickContext
     row: TrainerRow
     job: TrainerJob
-    target: Target
+    target: TargetSettings
     now_s: float
 
     def advance(self, delivery: Delivery) -> bool:
         """Take *delivery* through its next stages; tell whether a hook was called."""
-        if delivery.stage is Stage.CALLING:
-            self._record(delivery, Stage.DELIVERED, problem=NOBODY_KNOWS)
+        if delivery.stage is DeliveryStage.CALLING:
+            self._record(delivery, DeliveryStage.DELIVERED, problem=NOBODY_KNOWS)
             return False
-        if delivery.stage is Stage.REACHED:
+        if delivery.stage is DeliveryStage.REACHED:
             delivery = self._publish(delivery)
-        if delivery.stage is not Stage.PUBLISHED:
+        if delivery.stage is not DeliveryStage.PUBLISHED:
             return False
         if not self.target.hook:
-            self._record(delivery, Stage.DELIVERED)
+            self._record(delivery, DeliveryStage.DELIVERED)
             return False
-        delivery = self._record(delivery, Stage.CALLING)
+        delivery = self._record(delivery, DeliveryStage.CALLING)
         with self.context.effect(f"calling the hook of {self.row.name}"):
             problem = self._call_hook(delivery)
-        self._record(delivery, Stage.DELIVERED, problem=problem)
+        self._record(delivery, DeliveryStage.DELIVERED, problem=problem)
         return True
 
     def _publish(self, delivery: Delivery) -> Delivery:
         """Publish the checkpoint, if there is one already that has the step."""
         place = self.target.publish
         if place is None:
-            return self._record(delivery, Stage.PUBLISHED)
+            return self._record(delivery, DeliveryStage.PUBLISHED)
         patience_s = _COMMITS * self.job.checkpoint.every_s + _MORE_S
         is_overdue = self.now_s - delivery.changed_s > patience_s
         since_step = None if is_overdue else delivery.step
@@ -130,7 +130,7 @@ class _Delivery:
         if not name:
             problem = "no checkpoint has the step yet at which the target was reached"
             return self._record_problem(delivery, problem)
-        return self._record(delivery, Stage.PUBLISHED, checkpoint=name)
+        return self._record(delivery, DeliveryStage.PUBLISHED, checkpoint=name)
 
     def _call_hook(self, delivery: Delivery) -> str:
         folder = self.context.folder.trainer(self.row.name)
@@ -164,7 +164,7 @@ class _Delivery:
     def _record(
         self,
         delivery: Delivery,
-        stage: Stage,
+        stage: DeliveryStage,
         *,
         checkpoint: str = "",
         problem: str = "",
@@ -179,7 +179,7 @@ class _Delivery:
         )
         with self.context.writing("a delivery") as state:
             put_delivery(state, new)
-            if stage is Stage.DELIVERED:
+            if stage is DeliveryStage.DELIVERED:
                 name, detail = self.row.name, problem or new.checkpoint
                 event = Event(self.now_s, EventKind.DELIVERED, name, 0, detail)
                 add_events(state, [event])

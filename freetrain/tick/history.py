@@ -18,7 +18,7 @@ from freetrain.scaling import LearnedScaling, from_state
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from freetrain.config.job import Quality, Target, TrainerJob
+    from freetrain.config.job import QualitySettings, TargetSettings, TrainerJob
     from freetrain.losscurve.outlook import Better
     from freetrain.progress import Record
 
@@ -214,7 +214,9 @@ class TrainerHistory:
         if generation == self.segment.generation and record.t is not None:
             self.segment.add(record.t, work, record.step)
 
-    def _compare(self, value: float, target: Target, measure: Quality) -> None:
+    def _compare(
+        self, value: float, target: TargetSettings, measure: QualitySettings
+    ) -> None:
         reached = TargetReached(self.told_s or 0.0, self.step, value)
         if measure.is_reached(target.deliver, value):
             self.deliver = self.deliver or reached

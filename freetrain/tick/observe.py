@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from freetrain.broker.belief import Belief, Sources, believe, is_plan_known
 from freetrain.broker.lease import IntentOutcome, LeaseEnd, LeaseState, job_name
 from freetrain.broker.limits import Limits, Mode
-from freetrain.config.site import Mode as ModeSetting
+from freetrain.config.site import LeaseMode
 from freetrain.errors import BadConfigurationError
 from freetrain.state.files import AgentState, UnreadableFileError, read_heartbeat
 from freetrain.state.tables import (
@@ -370,7 +370,7 @@ def mode_of(
     than every other partition over the same nodes. What preemption by QOS does cannot
     be seen from here: there the site sets the mode itself.
     """
-    if site.lease.mode is not ModeSetting.AUTO:
+    if site.lease.mode is not LeaseMode.AUTO:
         return Mode(site.lease.mode)
     by_partition = config.preempt_type == "preempt/partition_prio"
     preempt_mode = partition.preempt_mode or config.preempt_mode

@@ -13,7 +13,7 @@ from freetrain.broker.lease import uuid_in
 from freetrain.broker.limits import Mode
 from freetrain.broker.pool import Trainer
 from freetrain.broker.yielding import NO_CLAIMS, find_claims
-from freetrain.config.job import Nodes
+from freetrain.config.job import NodeSettings
 from freetrain.config.site import requirement_of
 from freetrain.planning.rating import Ratings
 from freetrain.planning.registry import make_policy
@@ -454,7 +454,9 @@ def _shapes(site: Site, observed: Observed) -> dict[str, Requirement]:
     ]
     if not wanted:
         default = observed.partition.name
-        own = requirement_of(Nodes(max_nodes=1), site.lease, default_partition=default)
+        own = requirement_of(
+            NodeSettings(max_nodes=1), site.lease, default_partition=default
+        )
         wanted = [own]
     return {shape_name(one): one for one in wanted}
 

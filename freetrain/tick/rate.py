@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from freetrain.config.job import Order
+from freetrain.config.job import ServiceOrder
 from freetrain.errors import BadConfigurationError, UsageError
 from freetrain.planning.rating import rate
 from freetrain.priority.base import Basis, Contender, Look, Target
@@ -83,7 +83,9 @@ def ratings_of(
         priority,
         priority_memory_of(context.state, priority.name),
         background=[
-            trainer.row.name for trainer, job in wanted if job.order is Order.BACKGROUND
+            trainer.row.name
+            for trainer, job in wanted
+            if job.order is ServiceOrder.BACKGROUND
         ],
     )
     return ratings, tuple(forecasts.fresh)

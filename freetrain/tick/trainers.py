@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from freetrain.config.job import TrainerJob
     from freetrain.losscurve.outlook import Better, Outlook, Point
     from freetrain.progress import Record
-    from freetrain.state.files import Assigned, Ending, StateDir, TrainerDir
+    from freetrain.state.files import Assigned, GenerationEnding, StateDir, TrainerDir
     from freetrain.state.tables import TrainerRow
     from freetrain.tick.context import TickContext
     from freetrain.tick.history import TrainingSegment
@@ -146,7 +146,7 @@ def _outcome(
     return TrainerOutcome(TrainerState.FAILED, verdict.reason)
 
 
-def _final_ending(folder: TrainerDir) -> Ending | None:
+def _final_ending(folder: TrainerDir) -> GenerationEnding | None:
     """Return the ending in which the program said that all is over.
 
     It need not be the newest: a world that was started ahead is killed after it.
@@ -164,7 +164,7 @@ def _was_begun_again(folder: TrainerDir, *, since: int) -> bool:
     return any(read_assigned(folder, generation).author == USER for generation in later)
 
 
-def _endings_since_empty(folder: TrainerDir, newest: int) -> Iterator[Ending]:
+def _endings_since_empty(folder: TrainerDir, newest: int) -> Iterator[GenerationEnding]:
     """Yield the endings, latest first, back to its last empty generation."""
     earlier = [g for g in generations(folder.assignments) if g < newest]
     for generation in reversed(earlier[-_MOST_READ:]):

@@ -16,14 +16,14 @@ from freetrain.agent.environment import Environment
 from freetrain.agent.marks import Mark, MarkedProcess
 from freetrain.agent.observation import Patience
 from freetrain.broker.lease import LeaseKey
-from freetrain.config.job import Nodes, Stop, TrainerJob
+from freetrain.config.job import NodeSettings, StopSettings, TrainerJob
 from freetrain.state.files import BROKER, AgentState, Assigned, Ended, Member
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from signal import Signals
 
-    from freetrain.state.files import Ending, Heartbeat
+    from freetrain.state.files import GenerationEnding, Heartbeat
 
 
 STEP_S = 0.1
@@ -37,8 +37,8 @@ def a_job(name: str = TRAINER) -> TrainerJob:
         name=name,
         command=("train",),
         directory=Path("/"),
-        nodes=Nodes(max_nodes=8),
-        stop=Stop(kill_after_s=5.0),
+        nodes=NodeSettings(max_nodes=8),
+        stop=StopSettings(kill_after_s=5.0),
     )
 
 
@@ -60,7 +60,7 @@ class ModelBoard(Board):
 
     jobs: dict[str, TrainerJob] = field(default_factory=dict)
     made: dict[tuple[str, int], Assigned] = field(default_factory=dict)
-    over: dict[tuple[str, int], Ending] = field(default_factory=dict)
+    over: dict[tuple[str, int], GenerationEnding] = field(default_factory=dict)
     told: set[tuple[str, int, LeaseKey]] = field(default_factory=set)
     ready: set[tuple[str, int]] = field(default_factory=set)
     begun: set[tuple[str, int]] = field(default_factory=set)
@@ -85,7 +85,7 @@ class ModelBoard(Board):
     def endings(self, trainer: str) -> frozenset[int]:
         return frozenset(g for name, g in self.over if name == trainer)
 
-    def ending(self, trainer: str, generation: int) -> Ending:
+    def ending(self, trainer: str, generation: int) -> GenerationEnding:
         return self.over[trainer, generation]
 
     def notices(self, trainer: str) -> frozenset[tuple[int, LeaseKey]]:
@@ -123,10 +123,10 @@ class ModelBoard(Board):
         where = (assigned.trainer, assigned.generation)
         return self.made.setdefault(where, assigned) is assigned
 
-    def write_ending(self, trainer: str, ending: Ending) -> bool:
+    def write_ending(self, trainer: str, ending: GenerationEnding) -> bool:
         return self.over.setdefault((trainer, ending.generation), ending) is ending
 
-    def with_outcome(self, trainer: str, ending: Ending) -> Ending:
+    def with_outcome(self, trainer: str, ending: GenerationEnding) -> GenerationEnding:
         said = self.outcomes.get((trainer, ending.generation))
         if said is None:
             return replace(ending, committed_step=self.committed.get(trainer, 0))

@@ -17,7 +17,7 @@ from freetrain.state.files import (
     AgentState,
     Assigned,
     Ended,
-    Ending,
+    GenerationEnding,
     Heartbeat,
     Member,
     StateDir,
@@ -62,7 +62,7 @@ def assigned(generation: int) -> Assigned:
     )
 
 
-def ending(generation: int, **values: object) -> Ending:
+def ending(generation: int, **values: object) -> GenerationEnding:
     plain = {"exit_code": 1, "started_s": None, "author": ""}
     return an_ending(generation, Ended.KILLED, **(plain | values))
 

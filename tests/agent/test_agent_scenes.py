@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from msgspec import structs
 
-from freetrain.config.job import Nodes, Restart
+from freetrain.config.job import NodeSettings, RestartSettings
 from freetrain.state.files import GAVE_UP, Ended
 from tests.agent.model_cluster import (
     PATIENCE,
@@ -149,7 +149,7 @@ def test_a_lease_without_work_is_given_back_after_a_while() -> None:
 
 
 def test_a_trainer_goes_on_only_with_sizes_that_its_user_allows() -> None:
-    nodes = Nodes(max_nodes=4, only=(2, 4))
+    nodes = NodeSettings(max_nodes=4, only=(2, 4))
     cluster, keys = training_on(4, job=structs.replace(a_job(), nodes=nodes))
 
     cluster.tell(keys[1])
@@ -164,7 +164,7 @@ def test_a_trainer_goes_on_only_with_sizes_that_its_user_allows() -> None:
 
 def test_a_program_that_fails_is_tried_again_later_and_then_no_more() -> None:
     cluster = ModelCluster()
-    restart = Restart(attempts=3, wait_s=5.0)
+    restart = RestartSettings(attempts=3, wait_s=5.0)
     cluster.add_trainer(structs.replace(a_job(), restart=restart))
     cluster.fails_s = 1.0
     keys = [cluster.add_lease() for _ in range(2)]

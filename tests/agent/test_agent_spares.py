@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import structs
 
 from freetrain.agent.endings import is_failure
-from freetrain.config.job import Launch
+from freetrain.config.job import LaunchSettings
 from tests.agent.model_cluster import TRAINER, ModelCluster, a_job
 
 OTHER = "other"
@@ -15,7 +15,9 @@ def cluster_of(*trainers: str) -> ModelCluster:
     """Return one with two leases, and trainers that want spares."""
     cluster = ModelCluster()
     for name in trainers:
-        cluster.add_trainer(structs.replace(a_job(name), launch=Launch(spare=True)))
+        cluster.add_trainer(
+            structs.replace(a_job(name), launch=LaunchSettings(spare=True))
+        )
     for _ in range(2):
         cluster.add_lease()
     return cluster

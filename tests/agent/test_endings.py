@@ -14,12 +14,12 @@ from freetrain.agent.endings import (
     draft_ending,
     judge,
 )
-from freetrain.config.job import Checkpoint, Restart
-from freetrain.state.files import GAVE_UP, Ended, Ending
+from freetrain.config.job import CheckpointSettings, RestartSettings
+from freetrain.state.files import GAVE_UP, Ended, GenerationEnding
 from tests.agent.model_cluster import a_job
 from tests.state.endings import an_ending
 
-JOB = structs.replace(a_job(), restart=Restart(attempts=3, wait_s=10.0))
+JOB = structs.replace(a_job(), restart=RestartSettings(attempts=3, wait_s=10.0))
 CRASH = an_ending(1, Ended.KILLED, exit_code=1, author="")
 ERROR = replace(CRASH, ended=Ended.FAILED, message="KeyError: 'x'")
 RESCALE = replace(CRASH, ended=Ended.RESCALED, was_asked=True)
@@ -45,7 +45,7 @@ def test_the_last_of_its_attempts_ends_it_and_says_why() -> None:
 
 
 def test_no_attempts_means_that_the_first_failure_is_the_last() -> None:
-    job = structs.replace(JOB, restart=Restart(attempts=0))
+    job = structs.replace(JOB, restart=RestartSettings(attempts=0))
 
     assert judge([CRASH], job).is_final
 
@@ -66,7 +66,9 @@ def test_a_commit_between_failures_forgives_the_earlier_ones() -> None:
         replace(CRASH, ended=Ended.NOT_LAUNCHED),
     ],
 )
-def test_what_is_not_the_programs_fault_is_not_counted(ending: Ending) -> None:
+def test_what_is_not_the_programs_fault_is_not_counted(
+    ending: GenerationEnding,
+) -> None:
     assert judge([ending] * 9, JOB) == MAY_RUN
 
 
@@ -82,7 +84,9 @@ def test_what_is_over_stays_over(ended: Ended) -> None:
 
 
 def test_a_program_that_tells_of_no_commit_had_made_some_when_it_ran_for_long() -> None:
-    job = structs.replace(JOB, elastic=False, checkpoint=Checkpoint(every_s=60.0))
+    job = structs.replace(
+        JOB, elastic=False, checkpoint=CheckpointSettings(every_s=60.0)
+    )
     long_run = replace(ERROR, ended_s=121.0)
 
     assert judge([long_run] * 9, job).wait_s == 10.0
@@ -127,6 +131,6 @@ def test_what_is_known_already_stands() -> None:
     assert _ended(action, elastic=True).message == "its head was lost"
 
 
-def _ended(action: WriteEnding, *, elastic: bool) -> Ending:
+def _ended(action: WriteEnding, *, elastic: bool) -> GenerationEnding:
     draft = draft_ending(action, author="a-lease-0", unix_s=100.0)
     return complete_ending(draft, action, elastic=elastic)

@@ -15,11 +15,11 @@ from freetrain.agent.marks import read_mark
 from freetrain.agent.observation import PATIENCE_VARIABLE
 from freetrain.broker.lease import LeaseKey, job_name
 from freetrain.config.job import (
-    Checkpoint,
-    Launch,
-    Nodes,
-    Restart,
-    Stop,
+    CheckpointSettings,
+    LaunchSettings,
+    NodeSettings,
+    RestartSettings,
+    StopSettings,
     TrainerJob,
     render_job,
 )
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     import signal
     from collections.abc import Iterator
 
-    from freetrain.state.files import Ending, StateDir, TrainerDir
+    from freetrain.state.files import GenerationEnding, StateDir, TrainerDir
     from slurm.records import JobRecord
     from tests.slurm_live.sites import Site
 
@@ -165,7 +165,7 @@ class Ground:
         """Return the generation of each step that was told of."""
         return list(map(int, re.findall(r'"generation": (\d+),', self.progress())))
 
-    def wait_for_ending(self, generation: int) -> Ending:
+    def wait_for_ending(self, generation: int) -> GenerationEnding:
         found = wait_for(
             lambda: f"generation {generation} to be over: {self.words()}",
             lambda: read_ending(self.trainer, generation),
@@ -240,12 +240,12 @@ def a_live_job(folder: Path, **environment: str) -> TrainerJob:
         name=TRAINER,
         command=(sys.executable, "-m", "tests.elastic.program"),
         directory=TOP,
-        nodes=Nodes(max_nodes=8),
+        nodes=NodeSettings(max_nodes=8),
         environment=tuple(sorted((said | environment).items())),
-        checkpoint=Checkpoint(every_s=2.0),
-        stop=Stop(kill_after_s=20.0),
-        restart=Restart(wait_s=1.0),
-        launch=Launch(executable=str(MPIRUN)),
+        checkpoint=CheckpointSettings(every_s=2.0),
+        stop=StopSettings(kill_after_s=20.0),
+        restart=RestartSettings(wait_s=1.0),
+        launch=LaunchSettings(executable=str(MPIRUN)),
     )
 
 

@@ -15,8 +15,8 @@ from freetrain.scaling import LearnedScaling, Seen, to_state
 from freetrain.state.database import open_store, transaction
 from freetrain.state.tables import (
     Delivery,
+    DeliveryStage,
     HistoryRow,
-    Stage,
     put_delivery,
     put_histories,
 )
@@ -77,7 +77,7 @@ def told(
         put_histories(store, [kept])
 
 
-def delivered(state: StateDir, stage: Stage, **changes: Any) -> None:  # noqa: ANN401
+def delivered(state: StateDir, stage: DeliveryStage, **changes: Any) -> None:  # noqa: ANN401
     row = rows(state)["digits"]
     said: dict[str, Any] = {
         "trainer": "digits",
@@ -266,20 +266,20 @@ def test_a_diverging_trainer_is_flagged(home: Path) -> None:
     ("stage", "changes", "said"),
     [
         (
-            Stage.REACHED,
+            DeliveryStage.REACHED,
             {"problem": "no checkpoint has the step yet"},
             "its target is reached at loss 0.48, step 3; it is being delivered.",
         ),
         (
-            Stage.DELIVERED,
+            DeliveryStage.DELIVERED,
             {"checkpoint": "x.npz", "problem": "the hook ended with exit code 1"},
             "delivered at loss 0.48, step 3, in {home}/good.npz.",
         ),
-        (Stage.DELIVERED, {}, "delivered at loss 0.48, step 3."),
+        (DeliveryStage.DELIVERED, {}, "delivered at loss 0.48, step 3."),
     ],
 )
 def test_status_tells_how_far_a_delivery_is(
-    home: Path, stage: Stage, changes: dict[str, Any], said: str
+    home: Path, stage: DeliveryStage, changes: dict[str, Any], said: str
 ) -> None:
     state = submitted(home, TARGET + 'publish = "good.npz"\n')
     delivered(state, stage, **changes)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from freetrain.broker.lease import Intent, Lease, LeaseKey, LeaseState
 from freetrain.client.submit import Submission, submit
-from freetrain.config.job import Nodes, TrainerJob
+from freetrain.config.job import NodeSettings, TrainerJob
 from freetrain.launch.request import logs_of, run_dir_of
 from freetrain.state.database import open_store, transaction
 from freetrain.state.files import (
@@ -33,7 +33,7 @@ from tests.state.endings import an_ending
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from freetrain.client.submit import Submitted
+    from freetrain.client.submit import SubmissionOutcome
     from freetrain.state.tables import TrainerState
 
 NOW_S = 1_900_000_000.0
@@ -45,7 +45,7 @@ def a_job(folder: Path, **changes: Any) -> TrainerJob:  # noqa: ANN401 - its fie
         "name": "digits",
         "command": ("python3", "train.py"),
         "directory": folder,
-        "nodes": Nodes(max_nodes=8),
+        "nodes": NodeSettings(max_nodes=8),
     }
     return TrainerJob(**(said | changes))
 
@@ -66,7 +66,7 @@ def a_state(folder: Path) -> StateDir:
     return StateDir(folder / "state")
 
 
-def submitted(state: StateDir, job: TrainerJob, **changes: Any) -> Submitted:  # noqa: ANN401
+def submitted(state: StateDir, job: TrainerJob, **changes: Any) -> SubmissionOutcome:  # noqa: ANN401
     return submit(state, a_submission(state, job, **changes), uid=UID)
 
 

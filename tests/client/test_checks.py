@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from freetrain.client.checks import remarks
-from freetrain.config.job import Launch, Nodes
+from freetrain.config.job import LaunchSettings, NodeSettings
 from tests.client.client_states import a_job
 
 
@@ -24,7 +24,7 @@ from tests.client.client_states import a_job
 def test_a_launchers_program_that_is_missing_is_remarked_by_its_own_name(
     tmp_path: Path, launch: dict[str, Any], program: str
 ) -> None:
-    job = a_job(tmp_path, launch=Launch(**launch))
+    job = a_job(tmp_path, launch=LaunchSettings(**launch))
     path = tmp_path / "bin"
 
     missing = remarks(job, {"PATH": str(path)}, [], beside=path, mounts="")
@@ -38,7 +38,7 @@ def test_a_launchers_program_that_is_missing_is_remarked_by_its_own_name(
 
 
 def test_a_pack_needs_no_launchers_program(tmp_path: Path) -> None:
-    launch = Launch(launcher="pack", pack=Path("/p.toml"))
-    job = a_job(tmp_path, command=(), nodes=Nodes(max_nodes=1), launch=launch)
+    launch = LaunchSettings(launcher="pack", pack=Path("/p.toml"))
+    job = a_job(tmp_path, command=(), nodes=NodeSettings(max_nodes=1), launch=launch)
 
     assert remarks(job, {"PATH": ""}, [], beside=tmp_path, mounts="") == ()

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from freetrain.client.drill import Drill, Mark, Watch, choose, verdict
+from freetrain.client.drill import Drill, DrillMark, Watch, choose, verdict
 from freetrain.client.status import read_trainer_status
-from freetrain.config.job import Nodes
+from freetrain.config.job import NodeSettings
 from freetrain.errors import TryLaterError, UsageError
 from freetrain.state.files import AgentState, Ended, Heartbeat, write_heartbeat
 from freetrain.state.tables import TrainerState
@@ -126,13 +126,20 @@ def test_a_drill_that_goes_well_sees_everything_and_loses_nothing(
     tell(state, 2, 50)
     tell(state, 2, 51, t=NOW_S + 42.0)
     seen += watch.look(1.5)
-    watch.note(Mark.GONE, 2.0)
+    watch.note(DrillMark.GONE, 2.0)
 
     assert seen == (
-        *(Mark.HEARD, Mark.RE_FORMED, Mark.ASKED, Mark.OVER, Mark.LEFT, Mark.BACK),
+        *(
+            DrillMark.HEARD,
+            DrillMark.RE_FORMED,
+            DrillMark.ASKED,
+            DrillMark.OVER,
+            DrillMark.LEFT,
+            DrillMark.BACK,
+        ),
     )
     assert watch.is_complete
-    assert (watch.seen_s[Mark.BACK], watch.pause_s) == (1.5, 2.0)
+    assert (watch.seen_s[DrillMark.BACK], watch.pause_s) == (1.5, 2.0)
     assert (watch.lost_steps, verdict(watch, patience_s=9.0)) == (0, ())
 
 
@@ -144,7 +151,7 @@ def test_steps_that_are_done_again_fail_it(state: StateDir) -> None:
     tell(state, 2, 30)
     tell(state, 2, 31)
     watch.look(1.0)
-    watch.note(Mark.GONE, 2.0)
+    watch.note(DrillMark.GONE, 2.0)
 
     (problem,) = verdict(watch, patience_s=9.0)
 
@@ -182,12 +189,12 @@ def test_one_that_does_not_come_back_is_told_what_to_do(state: StateDir) -> None
 
 def test_at_its_smallest_size_it_needs_a_tick(tmp_path: Path) -> None:
     state = a_state(tmp_path)
-    submitted(state, a_job(tmp_path, nodes=Nodes(min_nodes=3, max_nodes=8)))
+    submitted(state, a_job(tmp_path, nodes=NodeSettings(min_nodes=3, max_nodes=8)))
     one = training(state)
     watch = Watch(one)
     obey(state, one)
     watch.look(1.0)
-    watch.note(Mark.GONE, 2.0)
+    watch.note(DrillMark.GONE, 2.0)
 
     (problem,) = verdict(watch, patience_s=9.0)
 

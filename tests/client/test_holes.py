@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.client.holes import Idle, groups, steps, why_it_ends
+from freetrain.client.holes import IdleNodes, groups, steps, why_it_ends
 from slurm.holes import Hole, HoleEnd
 
 NOW_S = 1_000.0
@@ -15,27 +15,27 @@ ENDS = st.none() | st.just(math.inf) | st.floats(NOW_S + 1.0, NOW_S + 1e6)
 
 
 @st.composite
-def idles(draw: st.DrawFn) -> Idle:
+def idles(draw: st.DrawFn) -> IdleNodes:
     ends = draw(st.lists(ENDS, max_size=12))
     kinds = st.sampled_from(HoleEnd)
     holes = tuple(
         Hole(f"n{number}", NOW_S, end_s, draw(kinds))
         for number, end_s in enumerate(ends)
     )
-    return Idle(
+    return IdleNodes(
         now_s=NOW_S, partition="p", margin_s=5.0, nodes=20, holes=holes, is_torn=False
     )
 
 
 @given(idles())
-def test_every_hole_is_in_one_group(idle: Idle) -> None:
+def test_every_hole_is_in_one_group(idle: IdleNodes) -> None:
     grouped = [hole for group in groups(idle) for hole in group.holes]
 
     assert sorted(hole.node for hole in grouped) == sorted(h.node for h in idle.holes)
 
 
 @given(idles())
-def test_fewer_nodes_stay_idle_for_longer(idle: Idle) -> None:
+def test_fewer_nodes_stay_idle_for_longer(idle: IdleNodes) -> None:
     found = steps(idle)
 
     assert [s.length_s for s in found] == sorted(s.length_s for s in found)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.client.submit import Begin, preview
-from freetrain.config.job import Checkpoint
+from freetrain.config.job import CheckpointSettings
 from freetrain.errors import BadConfigurationError, UsageError
 from tests.client.client_states import (
     UID,
@@ -43,7 +43,7 @@ def test_a_directory_that_the_doctor_made_has_no_trainer_yet(tmp_path: Path) -> 
 def test_a_preview_is_refused_where_the_submission_would_be(tmp_path: Path) -> None:
     state, run_dir = a_state(tmp_path), tmp_path / "old run"
     leave_checkpoint(run_dir, generation=41, step=1200)
-    job = a_job(tmp_path, checkpoint=Checkpoint(path=run_dir))
+    job = a_job(tmp_path, checkpoint=CheckpointSettings(path=run_dir))
 
     with pytest.raises(UsageError, match=r"of 1200 steps.*--go-on"):
         preview(state, a_submission(state, job), uid=UID)

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from freetrain.client.submit import Begin, OnLeftOver
 from freetrain.client.trainers import left_over
-from freetrain.config.job import Checkpoint, Nodes, read_job
+from freetrain.config.job import CheckpointSettings, NodeSettings, read_job
 from freetrain.errors import BadConfigurationError, TryLaterError, UsageError
 from freetrain.state.database import open_store
 from freetrain.state.files import (
@@ -71,7 +71,7 @@ def test_submitted_twice_it_is_one(tmp_path: Path) -> None:
 def test_a_name_that_is_taken_is_refused_with_what_differs(tmp_path: Path) -> None:
     state, job = a_state(tmp_path), a_job(tmp_path)
     submitted(state, job)
-    other = structs.replace(job, nodes=Nodes(max_nodes=4), weight=2.0)
+    other = structs.replace(job, nodes=NodeSettings(max_nodes=4), weight=2.0)
 
     with pytest.raises(UsageError, match=r"differs .* in weight, \[nodes\] max\. "):
         submitted(state, other)
@@ -207,7 +207,7 @@ def test_a_folder_with_another_trainings_checkpoints_is_refused(tmp_path: Path) 
     state = a_state(tmp_path)
     run_dir = tmp_path / "old run"
     leave_checkpoint(run_dir, generation=41, step=1200)
-    job = a_job(tmp_path, checkpoint=Checkpoint(path=run_dir))
+    job = a_job(tmp_path, checkpoint=CheckpointSettings(path=run_dir))
 
     with pytest.raises(UsageError, match=r"of 1200 steps.*--go-on"):
         submitted(state, job)
@@ -225,7 +225,7 @@ def test_an_ended_trainers_own_folder_is_not_begun_in_by_accident(
     tmp_path: Path,
 ) -> None:
     state, run_dir = a_state(tmp_path), tmp_path / "run"
-    job = a_job(tmp_path, checkpoint=Checkpoint(path=run_dir))
+    job = a_job(tmp_path, checkpoint=CheckpointSettings(path=run_dir))
     submitted(state, job)
     leave_checkpoint(run_dir, generation=1, step=70)
     put_state(state, "digits", TrainerState.FINISHED)
@@ -258,9 +258,12 @@ def test_old_logs_are_not_taken_for_a_new_trainings(tmp_path: Path) -> None:
 @pytest.mark.parametrize("theirs", ["runs/a", "runs", "runs/a/b"])
 def test_two_trainers_never_share_a_folder(tmp_path: Path, theirs: str) -> None:
     state = a_state(tmp_path)
-    one = a_job(tmp_path, checkpoint=Checkpoint(path=tmp_path / "runs/a"))
+    one = a_job(tmp_path, checkpoint=CheckpointSettings(path=tmp_path / "runs/a"))
     other = a_job(
-        tmp_path, name="b", checkpoint=Checkpoint(path=tmp_path / theirs), elastic=False
+        tmp_path,
+        name="b",
+        checkpoint=CheckpointSettings(path=tmp_path / theirs),
+        elastic=False,
     )
     submitted(state, one)
 
@@ -282,7 +285,7 @@ def test_a_link_does_not_hide_a_shared_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", ["state/trainers/digits/run", ".", "state"])
 def test_no_folder_of_a_trainer_is_the_states(tmp_path: Path, place: str) -> None:
-    job = a_job(tmp_path, checkpoint=Checkpoint(path=tmp_path / place))
+    job = a_job(tmp_path, checkpoint=CheckpointSettings(path=tmp_path / place))
 
     with pytest.raises(BadConfigurationError, match="the state directory"):
         submitted(a_state(tmp_path), job)

@@ -133,14 +133,14 @@ generic = st.builds(
 
 
 @st.composite
-def node_counts(draw: st.DrawFn) -> jobs.Nodes:
+def node_counts(draw: st.DrawFn) -> jobs.NodeSettings:
     least = draw(st.integers(1, 40))
     most = draw(st.integers(least, 100_000))
     listed = st.lists(st.integers(least, most), min_size=1, max_size=4)
     only = st.just(()) | listed.map(lambda found: tuple(sorted(set(found))))
     if most >= 2 * least:
         only |= st.just(tuple(2**k for k in range(17)))
-    return jobs.Nodes(
+    return jobs.NodeSettings(
         min_nodes=least,
         max_nodes=most,
         only=draw(only),
@@ -153,7 +153,7 @@ def node_counts(draw: st.DrawFn) -> jobs.Nodes:
 
 
 launches = st.builds(
-    jobs.Launch,
+    jobs.LaunchSettings,
     launcher=st.sampled_from(["mpirun", "srun", "torchrun"]),
     processes_per_node=st.integers(1, 4_096),
     ahead=st.booleans(),
@@ -161,12 +161,12 @@ launches = st.builds(
     executable=st.just("") | texts.filter(lambda text: text.strip() != ""),
     options=arguments,
 ) | st.builds(
-    jobs.Launch,
+    jobs.LaunchSettings,
     launcher=st.just("custom"),
     command=st.just(("mpiexec", "-f", "{hostfile}", "{{", "-n", "{processes}")),
 )
 packs = st.builds(
-    jobs.Launch,
+    jobs.LaunchSettings,
     launcher=st.just("pack"),
     ahead=st.booleans(),
     threads=st.none() | st.integers(1, 4_096),
@@ -174,20 +174,20 @@ packs = st.builds(
 )
 spares = st.none() | st.booleans()
 works = st.builds(
-    jobs.Work,
+    jobs.WorkSettings,
     samples=st.none() | numbers,
     time_limit_s=st.none() | durations.filter(lambda s: s >= 1),
-) | st.builds(jobs.Work, epochs=st.integers(1, 10**9))
+) | st.builds(jobs.WorkSettings, epochs=st.integers(1, 10**9))
 told = st.dictionaries(names, words, max_size=2).map(
     lambda more: tuple(sorted((more | {"step": "a step"}).items()))
 )
 progresses = st.builds(
-    jobs.Progress,
+    jobs.ProgressSettings,
     form=st.just(jobs.ProgressFormat.PATTERN),
     file=st.none() | paths,
     pattern=st.sampled_from([r"(?P<step>\d+)", r'"(?P<epoch>\S+)" é (?P<loss>.*)']),
 ) | st.builds(
-    jobs.Progress,
+    jobs.ProgressSettings,
     form=st.sampled_from([jobs.ProgressFormat.CSV, jobs.ProgressFormat.JSON_LINES]),
     file=paths,
     fields=told,
@@ -199,25 +199,25 @@ curves = st.dictionaries(st.integers(1, 100_000), numbers, max_size=3).map(
     lambda points: tuple(sorted(points.items()))
 )
 zones = st.integers(-14 * 60, 14 * 60).map(lambda m: timezone(timedelta(minutes=m)))
-deadlines = durations.filter(lambda s: s >= 1).map(jobs.Deadline) | st.datetimes(
+deadlines = durations.filter(lambda s: s >= 1).map(jobs.JobDeadline) | st.datetimes(
     datetime(1971, 1, 1),  # noqa: DTZ001 - the strategy adds the zone
     datetime(2999, 1, 1),  # noqa: DTZ001
     timezones=zones | st.just(UTC),
-).map(lambda at: jobs.Deadline(at=at))
+).map(lambda at: jobs.JobDeadline(at=at))
 qualities = st.builds(
-    jobs.Quality,
+    jobs.QualitySettings,
     metric=st.sampled_from(["loss", "val/accuracy", "1@5"]),
     better=st.sampled_from(Better),
 )
 
 
 @st.composite
-def targets(draw: st.DrawFn, quality: jobs.Quality) -> jobs.Target:
+def targets(draw: st.DrawFn, quality: jobs.QualitySettings) -> jobs.TargetSettings:
     ends = st.floats(allow_nan=False, allow_infinity=False)
     first, last = sorted(draw(st.tuples(ends, ends)))
     if quality.better is Better.LOWER:
         first, last = last, first
-    return jobs.Target(
+    return jobs.TargetSettings(
         deliver=first,
         final=draw(st.none() | st.just(last)),
         publish=draw(st.none() | paths),
@@ -231,19 +231,19 @@ def trainer_jobs(draw: st.DrawFn) -> TrainerJob:
     progress = draw(st.none() | progresses)
     is_elastic = progress is None and draw(st.booleans())
     quality = draw(st.none() | qualities) if is_elastic else None
-    target = st.none() | targets(quality or jobs.Quality())
+    target = st.none() | targets(quality or jobs.QualitySettings())
     seldom = st.none() | durations
     is_pack = is_elastic and quality is None and draw(st.booleans())
     return TrainerJob(
         name=draw(st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")),
         command=() if is_pack else draw(commands),
         directory=draw(paths),
-        nodes=jobs.Nodes(max_nodes=1) if is_pack else draw(node_counts()),
+        nodes=jobs.NodeSettings(max_nodes=1) if is_pack else draw(node_counts()),
         environment=draw(variables),
         elastic=is_elastic,
         logs=draw(st.none() | paths),
         weight=draw(numbers),
-        order=draw(st.sampled_from(jobs.Order)),
+        order=draw(st.sampled_from(jobs.ServiceOrder)),
         scaling=draw(curves),
         deadline=draw(st.none() | deadlines),
         launch=structs.replace(
@@ -251,11 +251,11 @@ def trainer_jobs(draw: st.DrawFn) -> TrainerJob:
             spare=draw(spares) if is_elastic and not is_pack else None,
         ),
         work=draw(works),
-        checkpoint=jobs.Checkpoint(
+        checkpoint=jobs.CheckpointSettings(
             path=draw(st.none() | paths), every_s=draw(durations)
         ),
-        stop=jobs.Stop(signal=draw(st.sampled_from(jobs.StopSignal))),
-        restart=jobs.Restart(attempts=draw(st.integers(0, 1_000))),
+        stop=jobs.StopSettings(signal=draw(st.sampled_from(jobs.StopSignal))),
+        restart=jobs.RestartSettings(attempts=draw(st.integers(0, 1_000))),
         progress=progress,
         quality=quality,
         target=draw(target) if is_elastic and not is_pack else None,

@@ -33,7 +33,11 @@ def test_a_job_file_says_everything_about_a_trainer() -> None:
     assert job.directory == Path("/home/ada/work/src")
     assert job.environment == (("EMPTY", ""), ("OMP_PROC_BIND", "close"))
     assert job.logs == Path("/home/ada/logs")
-    assert (job.weight, job.order, job.elastic) == (2.0, jobs.Order.BACKGROUND, False)
+    assert (job.weight, job.order, job.elastic) == (
+        2.0,
+        jobs.ServiceOrder.BACKGROUND,
+        False,
+    )
     assert job.scaling == ((1, 100.0), (4, 350.0))
     assert job.nodes.sizes == (2, 4, 8)
     assert job.nodes.gres == (Gres("gpu", "a100", 2), Gres("nvme", "", 1))
@@ -56,11 +60,11 @@ def test_a_job_file_says_how_a_trainer_runs() -> None:
     assert (job.launch.processes_per_node, job.launch.threads) == (2, 8)
     assert (job.launch.ahead, job.launch.spare) == (False, False)
     assert (job.work.epochs, job.work.time_limit_s) == (20, 172_800.0)
-    assert job.checkpoint == jobs.Checkpoint(
+    assert job.checkpoint == jobs.CheckpointSettings(
         path=Path("/scratch/ada/digits"), every_s=30.0
     )
-    assert job.stop == jobs.Stop(signal=jobs.StopSignal.TERM, kill_after_s=10.0)
-    assert job.restart == jobs.Restart(attempts=5, wait_s=60.0)
+    assert job.stop == jobs.StopSettings(signal=jobs.StopSignal.TERM, kill_after_s=10.0)
+    assert job.restart == jobs.RestartSettings(attempts=5, wait_s=60.0)
     assert job.progress is not None
     assert job.progress.file == Path("/home/ada/work/train.log")
     assert job.costs == jobs.RescaleCosts(grow_s=18.0, shrink_s=12.0, start_s=20.0)
@@ -71,8 +75,8 @@ def test_a_job_file_says_what_is_wanted_of_a_trainer() -> None:
 
     assert job.deadline is not None
     assert job.deadline.time_s(0.0) == 1_798_131_600.0
-    assert job.quality == jobs.Quality(metric="loss", better=Better.HIGHER)
-    assert job.target == jobs.Target(
+    assert job.quality == jobs.QualitySettings(metric="loss", better=Better.HIGHER)
+    assert job.target == jobs.TargetSettings(
         deliver=-1.0, final=0.25, hook=("notify", "--of", "two words"), hook_limit_s=5.0
     )
 
@@ -89,7 +93,7 @@ def test_without_a_word_a_lower_loss_is_better_and_nothing_is_written_about_it()
 ):
     job = parse(LEAST)
 
-    assert job.measure == jobs.Quality(metric="loss", better=Better.LOWER)
+    assert job.measure == jobs.QualitySettings(metric="loss", better=Better.LOWER)
     assert job.measure.is_reached(0.5, 0.5)
     assert not job.measure.is_reached(0.5, float("nan"))
     assert "[quality]" not in render_job(job)
@@ -103,7 +107,7 @@ def test_name_command_and_most_nodes_are_enough() -> None:
         name="digits",
         command=("python", "train.py"),
         directory=PLACES.folder,
-        nodes=jobs.Nodes(max_nodes=4),
+        nodes=jobs.NodeSettings(max_nodes=4),
     )
     assert job.nodes.sizes == (1, 2, 3, 4)
 

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from freetrain.config import site as settings
 from freetrain.config.document import Places, render_record
-from freetrain.config.job import Nodes
+from freetrain.config.job import NodeSettings
 from freetrain.config.site import (
     Site,
     default_site,
@@ -89,7 +89,7 @@ def test_a_file_says_everything_about_a_site() -> None:
             qos="scavenger",
             account="p123",
             nice=500,
-            mode=settings.Mode.YIELD,
+            mode=settings.LeaseMode.YIELD,
             exclusive=False,
             features=("a100",),
             gres=(Gres("gpu", "a100", 4),),
@@ -120,7 +120,7 @@ def test_a_plain_user_needs_no_file() -> None:
 
     assert site == Site(state_directory=HOME / ".freetrain")
     assert site.lease.nice > 0
-    assert site.lease.mode is settings.Mode.AUTO
+    assert site.lease.mode is settings.LeaseMode.AUTO
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ sites = st.builds(
         settings.LeaseSettings,
         partition=st.sampled_from(["", "main"]),
         nice=st.integers(1, 2_147_483_645),
-        mode=st.sampled_from(settings.Mode),
+        mode=st.sampled_from(settings.LeaseMode),
         exclusive=st.booleans(),
         memory_mib=st.none() | st.integers(1, 2**29),
         shortest_s=st.just(60.0),
@@ -243,7 +243,7 @@ GPU = (Gres("gpu", "", 2),)
 LEASE = settings.LeaseSettings(
     partition="idle", features=("ib",), gres=GPU, memory_mib=1_000, cpus=4
 )
-OWN = Nodes(
+OWN = NodeSettings(
     max_nodes=1,
     partition="gpu",
     features=("a100",),
@@ -258,7 +258,7 @@ OWN = Nodes(
     [
         # What a trainer leaves open is as the site says.
         (
-            Nodes(max_nodes=1),
+            NodeSettings(max_nodes=1),
             LEASE,
             Requirement(
                 partition="idle",
@@ -281,10 +281,14 @@ OWN = Nodes(
             ),
         ),
         # The default partition is asked where neither names one.
-        (Nodes(max_nodes=1), settings.LeaseSettings(), Requirement(partition="main")),
+        (
+            NodeSettings(max_nodes=1),
+            settings.LeaseSettings(),
+            Requirement(partition="main"),
+        ),
     ],
 )
 def test_a_lease_asks_what_the_trainer_says_and_else_the_site(
-    nodes: Nodes, lease: settings.LeaseSettings, asked: Requirement
+    nodes: NodeSettings, lease: settings.LeaseSettings, asked: Requirement
 ) -> None:
     assert requirement_of(nodes, lease, default_partition="main") == asked

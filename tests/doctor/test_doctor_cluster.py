@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from freetrain.config.site import Caps, HoleSettings, LeaseSettings, Mode, Site
+from freetrain.config.site import Caps, HoleSettings, LeaseMode, LeaseSettings, Site
 from freetrain.doctor import cluster
 from freetrain.doctor.findings import Finding, Verdict
 from slurm.config import ClusterConfig, parse_config
@@ -91,7 +91,9 @@ def test_giving_way_by_ourselves_costs_others_a_tick() -> None:
 
 
 def test_a_mode_that_was_asked_for_is_the_mode() -> None:
-    asked = structs.replace(SITE, lease=structs.replace(SITE.lease, mode=Mode.YIELD))
+    asked = structs.replace(
+        SITE, lease=structs.replace(SITE.lease, mode=LeaseMode.YIELD)
+    )
 
     (found,) = cluster.look_at_mode(asked, CONFIG, OURS, (MAIN, OURS))
 

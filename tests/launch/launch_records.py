@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from freetrain.broker.lease import LeaseKey
-from freetrain.config.job import Launch, Nodes, Stop, TrainerJob
+from freetrain.config.job import LaunchSettings, NodeSettings, StopSettings, TrainerJob
 from freetrain.launch.request import HeadNode, WorldRequest
 from freetrain.state.files import Assigned, Member, TrainerDir
 
@@ -37,14 +37,18 @@ def job(launcher: str = "mpirun", **changes: Any) -> TrainerJob:  # noqa: ANN401
     of_launch |= {"command": changes.pop("via")} if "via" in changes else {}
     if launcher == "pack":
         of_launch |= {"pack": PACK}
-        changes = {"command": (), "nodes": Nodes(max_nodes=1)} | changes
-    stop = {"stop": Stop(signal=changes.pop("signal"))} if "signal" in changes else {}
+        changes = {"command": (), "nodes": NodeSettings(max_nodes=1)} | changes
+    stop = (
+        {"stop": StopSettings(signal=changes.pop("signal"))}
+        if "signal" in changes
+        else {}
+    )
     fields: dict[str, Any] = {
         "name": "digits",
         "command": ("python", "train.py", "$(touch x); *"),
         "directory": Path("/home/ada/a b"),
-        "nodes": Nodes(max_nodes=8),
-        "launch": Launch(launcher=launcher, **of_launch),
+        "nodes": NodeSettings(max_nodes=8),
+        "launch": LaunchSettings(launcher=launcher, **of_launch),
         **stop,
         **changes,
     }

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from freetrain.config.job import Launch
+from freetrain.config.job import LaunchSettings
 from freetrain.launch.mpirun import Flavour, flavour_of
 from freetrain.launch.request import CannotLaunchError
 
@@ -32,7 +32,7 @@ class Kind:
     """
 
     name: str
-    launch: Launch
+    launch: LaunchSettings
     extra: dict[str, str] = field(default_factory=dict)
 
 
@@ -56,7 +56,7 @@ def kind_of(name: str, folder: Path) -> Kind:
             found = shutil.which("mpiexec.mpich") or ""
             return _mpirun(name, Flavour.MPICH, (found, found), extra)
         case "srun":
-            return Kind(name, Launch(launcher="srun"))
+            return Kind(name, LaunchSettings(launcher="srun"))
         case "torchrun":
             return _torchrun(name)
         case _:
@@ -86,7 +86,7 @@ def _mpirun(
         found = None
     if found is not flavour:
         pytest.skip(f"{path} is not {flavour}")
-    return Kind(name, Launch(executable=said), extra or {})
+    return Kind(name, LaunchSettings(executable=said), extra or {})
 
 
 def _linked(folder: Path, library: str, name: str) -> str:
@@ -101,7 +101,7 @@ def _torchrun(name: str) -> Kind:
     found = os.environ.get(TORCHRUN) or shutil.which("torchrun")
     if found is None:
         pytest.skip(f"no torchrun on the PATH, and {TORCHRUN} names none")
-    return Kind(name, Launch(launcher="torchrun", executable=found))
+    return Kind(name, LaunchSettings(launcher="torchrun", executable=found))
 
 
 def _custom(name: str) -> Kind:
@@ -115,4 +115,4 @@ def _custom(name: str) -> Kind:
         "--leave-session-attached --hostfile {hostfile} "
         "--map-by ppr:1:node --bind-to none -n {processes}"
     )
-    return Kind(name, Launch(launcher="custom", command=tuple(words.split())))
+    return Kind(name, LaunchSettings(launcher="custom", command=tuple(words.split())))

@@ -16,7 +16,14 @@ from random import SystemRandom
 from typing import TYPE_CHECKING, Any
 
 from freetrain.broker.lease import LeaseKey
-from freetrain.config.job import Checkpoint, Launch, Nodes, Stop, StopSignal, TrainerJob
+from freetrain.config.job import (
+    CheckpointSettings,
+    LaunchSettings,
+    NodeSettings,
+    StopSettings,
+    StopSignal,
+    TrainerJob,
+)
 from freetrain.launch.local import LocalLauncher, this_node
 from freetrain.launch.request import WORLD_MARK
 from freetrain.state.files import Assigned, Member, StateDir
@@ -82,17 +89,21 @@ class Trio:
     def seen(self) -> Path:
         return self.folder / "seen"
 
-    def job(self, launch: Launch, mode: str = "elastic", **extra: str) -> TrainerJob:
+    def job(
+        self, launch: LaunchSettings, mode: str = "elastic", **extra: str
+    ) -> TrainerJob:
         program = (sys.executable, "-m", "tests.launch_live.launch_program")
         return TrainerJob(
             name="digits",
             command=(*program, str(self.seen), mode, HOSTILE),
             directory=REPOSITORY,
-            nodes=Nodes(max_nodes=3),
+            nodes=NodeSettings(max_nodes=3),
             launch=launch,
             elastic=mode == "elastic",
-            checkpoint=Checkpoint(every_s=1.0),
-            stop=Stop(signal=StopSignal.USR2 if mode == "elastic" else StopSignal.QUIT),
+            checkpoint=CheckpointSettings(every_s=1.0),
+            stop=StopSettings(
+                signal=StopSignal.USR2 if mode == "elastic" else StopSignal.QUIT
+            ),
             environment=tuple((ONE_MACHINE | extra).items()),
         )
 

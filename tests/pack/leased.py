@@ -20,7 +20,7 @@ from freetrain.pack.pack import Record, member_folder, read_record
 from freetrain.state.database import read_store
 from freetrain.state.files import (
     Ended,
-    Ending,
+    GenerationEnding,
     StateDir,
     TrainerDir,
     newest_assigned,
@@ -184,7 +184,7 @@ class LeasedPack:
         (said,) = [t for t in self.printed(member).values() if "used" in t]
         return set(map(int, said.partition("used")[2].split()))
 
-    def ending(self, generation: int) -> Ending | None:
+    def ending(self, generation: int) -> GenerationEnding | None:
         return read_ending(self.trainer, generation)
 
     def is_finished(self) -> bool:

@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.config.job import Nodes, Progress, ProgressFormat, TrainerJob
+from freetrain.config.job import (
+    NodeSettings,
+    ProgressFormat,
+    ProgressSettings,
+    TrainerJob,
+)
 from freetrain.elastic.files import Clock, RunDir
 from freetrain.pack.pack import Line, Pack, Record, read_record
 from freetrain.pack.processes import tell, this_packer
@@ -61,12 +66,12 @@ class Time:
 
 
 def a_job(name: str = "a", *, go: Path | str = "/nowhere") -> TrainerJob:
-    told = Progress(form=ProgressFormat.PATTERN, pattern=r"step (?P<step>\d+)")
+    told = ProgressSettings(form=ProgressFormat.PATTERN, pattern=r"step (?P<step>\d+)")
     return TrainerJob(
         name=name,
         command=(sys.executable, "-c", TELLS, str(go)),
         directory=TOP,
-        nodes=Nodes(max_nodes=1),
+        nodes=NodeSettings(max_nodes=1),
         elastic=False,
         progress=told,
     )

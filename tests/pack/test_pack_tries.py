@@ -7,7 +7,12 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.config.job import Checkpoint, Nodes, Restart, TrainerJob
+from freetrain.config.job import (
+    CheckpointSettings,
+    NodeSettings,
+    RestartSettings,
+    TrainerJob,
+)
 from freetrain.pack.pack import Line, count_failure, how_it_failed
 
 
@@ -15,10 +20,10 @@ def a_job(*, attempts: int = 3, elastic: bool = True) -> TrainerJob:
     return TrainerJob(
         name="a",
         directory=Path("/"),
-        nodes=Nodes(max_nodes=1),
+        nodes=NodeSettings(max_nodes=1),
         elastic=elastic,
-        checkpoint=Checkpoint(every_s=60.0),
-        restart=Restart(attempts=attempts, wait_s=10.0),
+        checkpoint=CheckpointSettings(every_s=60.0),
+        restart=RestartSettings(attempts=attempts, wait_s=10.0),
     )
 
 

@@ -10,7 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from freetrain.config.job import Nodes, Progress, ProgressFormat, TrainerJob
+from freetrain.config.job import (
+    NodeSettings,
+    ProgressFormat,
+    ProgressSettings,
+    TrainerJob,
+)
 from freetrain.progress import BEGINNING, Bookmark, Reader, bookmark_from
 
 if TYPE_CHECKING:
@@ -34,7 +39,7 @@ def table(folder: Path) -> TrainerJob:
     """A program whose table changes its columns' order at its second start."""
     return trainer(
         folder,
-        Progress(
+        ProgressSettings(
             form=ProgressFormat.CSV,
             file=folder / "told.csv",
             fields=(("accuracy", "accuracy"), ("loss", "loss"), ("step", "step")),
@@ -44,15 +49,17 @@ def table(folder: Path) -> TrainerJob:
 
 def printing(folder: Path) -> TrainerJob:
     pattern = r"step (?P<step>\S+) loss (?P<loss>\S+)"
-    return trainer(folder, Progress(form=ProgressFormat.PATTERN, pattern=pattern))
+    return trainer(
+        folder, ProgressSettings(form=ProgressFormat.PATTERN, pattern=pattern)
+    )
 
 
-def trainer(folder: Path, progress: Progress) -> TrainerJob:
+def trainer(folder: Path, progress: ProgressSettings) -> TrainerJob:
     return TrainerJob(
         name="t",
         command=("x",),
         directory=folder,
-        nodes=Nodes(max_nodes=2),
+        nodes=NodeSettings(max_nodes=2),
         elastic=False,
         progress=progress,
     )

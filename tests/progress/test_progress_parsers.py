@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.config.job import Progress, ProgressFormat
+from freetrain.config.job import ProgressFormat, ProgressSettings
 from freetrain.progress import (
     LONGEST_PATTERN_LINE,
     AbsurdError,
@@ -24,17 +24,19 @@ STEP_LOSS = r"step (?P<step>\S+) loss (?P<loss>\S+)"
 
 
 def by_pattern(line: str, pattern: str = STEP_LOSS) -> tuple[Record, ...]:
-    told = Progress(form=ProgressFormat.PATTERN, pattern=pattern)
+    told = ProgressSettings(form=ProgressFormat.PATTERN, pattern=pattern)
     return parser_for(told).parse(line)
 
 
 def by_json(line: str, **fields: str) -> tuple[Record, ...]:
-    told = Progress(form=ProgressFormat.JSON_LINES, fields=tuple(fields.items()))
+    told = ProgressSettings(
+        form=ProgressFormat.JSON_LINES, fields=tuple(fields.items())
+    )
     return parser_for(told).parse(line)
 
 
 def by_csv(*lines: str, **fields: str) -> list[Record]:
-    told = Progress(form=ProgressFormat.CSV, fields=tuple(fields.items()))
+    told = ProgressSettings(form=ProgressFormat.CSV, fields=tuple(fields.items()))
     parser = parser_for(told)
     return [record for line in lines for record in parser.parse(line)]
 
@@ -182,7 +184,10 @@ def test_a_json_line_about_something_else_is_nobodys_progress() -> None:
     ],
 )
 def test_absurd_json_is_refused_and_never_worse(line: str) -> None:
-    for progress in (None, Progress(form="json-lines", fields=(("step", "step"),))):  # type: ignore[arg-type]
+    for progress in (
+        None,
+        ProgressSettings(form=ProgressFormat.JSON_LINES, fields=(("step", "step"),)),
+    ):
         with pytest.raises(AbsurdError):
             parser_for(progress).parse(line)
 
@@ -229,9 +234,11 @@ def test_no_line_does_worse_than_being_refused(line: str) -> None:
     fields = (("step", "step"), ("loss", "loss"))
     for progress in (
         None,
-        Progress(form=ProgressFormat.CSV, fields=fields),
-        Progress(form=ProgressFormat.JSON_LINES, fields=fields),
-        Progress(form=ProgressFormat.PATTERN, pattern=r"(?P<step>\S+) (?P<loss>.*)"),
+        ProgressSettings(form=ProgressFormat.CSV, fields=fields),
+        ProgressSettings(form=ProgressFormat.JSON_LINES, fields=fields),
+        ProgressSettings(
+            form=ProgressFormat.PATTERN, pattern=r"(?P<step>\S+) (?P<loss>.*)"
+        ),
     ):
         try:
             parser_for(progress).parse(line)

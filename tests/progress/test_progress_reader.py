@@ -11,7 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from freetrain.config.job import Nodes, Progress, ProgressFormat, TrainerJob, Work
+from freetrain.config.job import (
+    NodeSettings,
+    ProgressFormat,
+    ProgressSettings,
+    TrainerJob,
+    WorkSettings,
+)
 from freetrain.progress import Reader, latest_progress, work_is_done
 
 if TYPE_CHECKING:
@@ -19,7 +25,7 @@ if TYPE_CHECKING:
 
     from freetrain.progress import Progress as Latest
 
-PRINTED = Progress(
+PRINTED = ProgressSettings(
     form=ProgressFormat.PATTERN, pattern=r"step (?P<step>\S+) loss (?P<loss>\S+)"
 )
 
@@ -55,12 +61,12 @@ class Stage:
             file.write(text)
 
 
-def trainer(folder: Path, progress: Progress | None = None) -> TrainerJob:
+def trainer(folder: Path, progress: ProgressSettings | None = None) -> TrainerJob:
     return TrainerJob(
         name="t",
         command=("x",),
         directory=folder,
-        nodes=Nodes(max_nodes=2),
+        nodes=NodeSettings(max_nodes=2),
         elastic=progress is None,
         progress=progress,
     )
@@ -279,7 +285,7 @@ def test_lines_without_a_time_get_that_of_reading_once_caught_up(
 
 
 def test_a_metric_told_alone_does_not_hide_the_step(tmp_path: Path) -> None:
-    told = Progress(
+    told = ProgressSettings(
         form=ProgressFormat.JSON_LINES,
         file=tmp_path / "progress.jsonl",
         fields=(("step", "step"), ("loss", "loss"), ("accuracy", "accuracy")),
@@ -296,7 +302,7 @@ def test_a_metric_told_alone_does_not_hide_the_step(tmp_path: Path) -> None:
 def test_the_end_of_a_long_table_is_read_with_the_columns_of_its_beginning(
     tmp_path: Path,
 ) -> None:
-    told = Progress(
+    told = ProgressSettings(
         form=ProgressFormat.CSV,
         file=tmp_path / "progress.jsonl",
         fields=(("step", "iteration"), ("loss", "loss")),
@@ -323,7 +329,7 @@ def test_the_end_of_a_file_tells_the_same_wherever_it_is_cut(
 
 
 def test_half_a_row_is_no_row(tmp_path: Path) -> None:
-    told = Progress(
+    told = ProgressSettings(
         form=ProgressFormat.CSV,
         file=tmp_path / "progress.jsonl",
         fields=(("step", "step"),),
@@ -335,7 +341,7 @@ def test_half_a_row_is_no_row(tmp_path: Path) -> None:
 
 
 def test_a_program_that_starts_over_unannounced_is_timed_anew(tmp_path: Path) -> None:
-    told = Progress(
+    told = ProgressSettings(
         form=ProgressFormat.JSON_LINES,
         file=tmp_path / "progress.jsonl",
         fields=(("samples", "samples"), ("t", "t")),
@@ -367,7 +373,7 @@ def test_a_program_that_tells_nothing_has_no_progress(tmp_path: Path) -> None:
         name="t",
         command=("x",),
         directory=tmp_path,
-        nodes=Nodes(max_nodes=2),
+        nodes=NodeSettings(max_nodes=2),
         elastic=False,
     )
     stage = Stage(job, tmp_path)
@@ -379,15 +385,15 @@ def test_a_program_that_tells_nothing_has_no_progress(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("work", "is_done"),
     [
-        (Work(), False),
-        (Work(samples=120), True),
-        (Work(samples=121), False),
-        (Work(epochs=1), False),
-        (Work(time_limit_s=1.0), False),
+        (WorkSettings(), False),
+        (WorkSettings(samples=120), True),
+        (WorkSettings(samples=121), False),
+        (WorkSettings(epochs=1), False),
+        (WorkSettings(time_limit_s=1.0), False),
     ],
 )
 def test_work_is_done_when_its_samples_are(
-    stage: Stage, work: Work, *, is_done: bool
+    stage: Stage, work: WorkSettings, *, is_done: bool
 ) -> None:
     stage.tell(line(12))
 
@@ -395,15 +401,17 @@ def test_work_is_done_when_its_samples_are(
 
 
 def test_epochs_are_done_once_their_number_is_told(printing: Stage) -> None:
-    told = Progress(form=ProgressFormat.PATTERN, pattern=r"epoch (?P<epoch>\d+)")
+    told = ProgressSettings(
+        form=ProgressFormat.PATTERN, pattern=r"epoch (?P<epoch>\d+)"
+    )
     stage = Stage(trainer(printing.folder, told), printing.folder)
     stage.print(1, "epoch 89\n")
-    assert not work_is_done(Work(epochs=90), stage.latest())
+    assert not work_is_done(WorkSettings(epochs=90), stage.latest())
 
     stage.print(1, "epoch 90\n")
 
-    assert work_is_done(Work(epochs=90), stage.latest())
+    assert work_is_done(WorkSettings(epochs=90), stage.latest())
 
 
 def test_no_work_is_done_before_anything_was_told() -> None:
-    assert not work_is_done(Work(samples=1), None)
+    assert not work_is_done(WorkSettings(samples=1), None)

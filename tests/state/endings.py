@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from freetrain.state.files import Ended, Ending
+from freetrain.state.files import Ended, GenerationEnding
 
-_PLAIN = Ending(
+_PLAIN = GenerationEnding(
     generation=1,
     ended=Ended.KILLED,
     was_asked=False,
@@ -22,6 +22,6 @@ _PLAIN = Ending(
 )
 
 
-def an_ending(generation: int, ended: Ended, **changes: Any) -> Ending:  # noqa: ANN401
+def an_ending(generation: int, ended: Ended, **changes: Any) -> GenerationEnding:  # noqa: ANN401
     """Return how *generation* ended: of nobody's doing, after a second."""
     return replace(_PLAIN, generation=generation, ended=ended, **changes)

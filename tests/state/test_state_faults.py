@@ -16,7 +16,7 @@ import pytest
 from freetrain.state.database import (
     DATABASE,
     STEPS,
-    Journal,
+    JournalMode,
     StoreBusyError,
     StoreDamagedError,
     StoreUnsafeError,
@@ -204,7 +204,7 @@ def test_the_journal_is_wal_only_where_it_is_allowed(
 
     (journal,) = state.execute("PRAGMA journal_mode").fetchone()
 
-    assert journal == (Journal.WAL if allow_wal else Journal.DELETE)
+    assert journal == (JournalMode.WAL if allow_wal else JournalMode.DELETE)
     assert state.execute("PRAGMA synchronous").fetchone() == (2,)
     state.close()
 

@@ -17,6 +17,7 @@ from freetrain.state.database import migrate, transaction
 from freetrain.state.tables import (
     MOST_OTHERS,
     Delivery,
+    DeliveryStage,
     Event,
     EventKind,
     HistoryRow,
@@ -24,7 +25,6 @@ from freetrain.state.tables import (
     LossForecastRow,
     SeenBackfillPlans,
     SeenHeartbeat,
-    Stage,
     TrainerRow,
     TrainerState,
     add_departures,
@@ -243,7 +243,7 @@ def test_a_delivery_comes_back_as_it_was(state: sqlite3.Connection) -> None:
     reached = Delivery(
         trainer="a",
         submitted_s=5.0,
-        stage=Stage.REACHED,
+        stage=DeliveryStage.REACHED,
         reached_s=7.0,
         step=None,
         value=-0.25,
@@ -252,7 +252,7 @@ def test_a_delivery_comes_back_as_it_was(state: sqlite3.Connection) -> None:
     done = Delivery(
         trainer="a",
         submitted_s=9.0,
-        stage=Stage.DELIVERED,
+        stage=DeliveryStage.DELIVERED,
         reached_s=7.0,
         step=3,
         value=1e-3,

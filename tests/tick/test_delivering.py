@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.elastic.checkpoint import read_checkpoint
-from freetrain.state.tables import Delivery, EventKind, Stage, TrainerState, deliveries
+from freetrain.state.tables import (
+    Delivery,
+    DeliveryStage,
+    EventKind,
+    TrainerState,
+    deliveries,
+)
 from freetrain.tick.deliver import NOBODY_KNOWS
 from freetrain.tick.environment import HookCall, call_hook
 from tests.tick.test_tick_kills import copied, killed_at
@@ -53,7 +59,7 @@ def delivery(world: TickWorld) -> Delivery | None:
         return next(iter(deliveries(state).values()), None)
 
 
-def stage(world: TickWorld) -> tuple[Stage, str]:
+def stage(world: TickWorld) -> tuple[DeliveryStage, str]:
     """The stage of the delivery, and its problem."""
     found = delivery(world)
     assert found is not None
@@ -89,7 +95,7 @@ def test_the_checkpoint_is_published_and_the_hook_called_once(
 
     found = delivery(world)
     assert found is not None
-    assert (found.stage, found.problem) == (Stage.DELIVERED, "")
+    assert (found.stage, found.problem) == (DeliveryStage.DELIVERED, "")
     assert (found.step, found.value, found.checkpoint) == (2, 0.4, whole.name)
     assert place(world).read_bytes() == whole.read_bytes()
     assert [path.name for path in place(world).parent.iterdir()] == ["good.npz"]
@@ -132,7 +138,7 @@ def test_a_checkpoint_from_before_the_target_was_reached_is_not_delivered(
 
     world.tick()
 
-    assert first is Stage.REACHED
+    assert first is DeliveryStage.REACHED
     assert "no checkpoint has the step yet" in problem
     assert still_waits
     assert place(world).read_bytes() == whole.read_bytes()
@@ -166,7 +172,7 @@ def test_a_place_that_cannot_be_written_is_reported_and_tried_again(
     place(world).rmdir()
     world.tick()
 
-    assert first is Stage.REACHED
+    assert first is DeliveryStage.REACHED
     assert problem.startswith(f"cannot publish {place(world)}: ")
     assert place(world).is_file()
 
@@ -187,7 +193,7 @@ def test_a_hook_that_fails_is_reported_and_not_called_again(world: TickWorld) ->
     world.tick()
     world.tick()
 
-    assert stage(world) == (Stage.DELIVERED, world.hook_problem)
+    assert stage(world) == (DeliveryStage.DELIVERED, world.hook_problem)
     assert len(world.hook_calls) == 1
 
 
@@ -273,7 +279,7 @@ def test_a_tick_killed_anywhere_leaves_no_model_undelivered_and_calls_no_hook_tw
 
         found = delivery(world)
         assert found is not None
-        assert found.stage is Stage.DELIVERED
+        assert found.stage is DeliveryStage.DELIVERED
         assert place(before).read_bytes() == whole.read_bytes()
         assert [path.name for path in place(before).parent.iterdir()] == ["good.npz"]
         if found.problem == NOBODY_KNOWS:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from freetrain.broker.actions import EndLeases, EndReason
-from freetrain.config.site import Mode
+from freetrain.config.site import LeaseMode
 from freetrain.lookahead.live import LiveForecast
 from freetrain.planning.settings import HORIZON_S
 from freetrain.tick.context import TickContext
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def world(quick_folder: Path) -> TickWorld:
     """Return one in which somebody waits for three of eight nodes, all leased."""
     made = looking_ahead(tick_world(quick_folder))
-    made.change("lease", mode=Mode.YIELD)
+    made.change("lease", mode=LeaseMode.YIELD)
     running(made, most=8)
     made.slurm.standin.add([theirs(made) for _ in range(3)])
     return made

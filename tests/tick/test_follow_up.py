@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.broker.polling import APART_S
-from freetrain.config.site import LeaseSettings, Mode
+from freetrain.config.site import LeaseMode, LeaseSettings
 from freetrain.state.tables import Counter, TrainerState, counters
 from freetrain.tick.follow_up import tick_and_follow_up
 from slurm.errors import SlurmError
@@ -113,7 +113,7 @@ class Passing:
         return [look_s - began_s for look_s in self.looks_s]
 
 
-def leased(quick_folder: Path, mode: Mode) -> Passing:
+def leased(quick_folder: Path, mode: LeaseMode) -> Passing:
     """Return a world in which a lease trains."""
     lease = LeaseSettings(partition="freetrain", mode=mode)
     world = tick_world(quick_folder, lease=lease)
@@ -128,18 +128,18 @@ def test_leases_that_make_room_are_looked_at_again_but_not_all_the_time(
     quick_folder: Path,
 ) -> None:
     """The stand-in's backfill looks every second."""
-    looks_s = leased(quick_folder, Mode.YIELD).looks_after(100.0)
+    looks_s = leased(quick_folder, LeaseMode.YIELD).looks_after(100.0)
 
     assert 4 <= len(looks_s) <= 1 + 100 / APART_S
     assert all(b - a >= APART_S for a, b in pairwise(looks_s))
 
 
 def test_no_tick_follows_where_slurm_preempts(quick_folder: Path) -> None:
-    assert not leased(quick_folder, Mode.PREEMPT).looks_after(100.0)
+    assert not leased(quick_folder, LeaseMode.PREEMPT).looks_after(100.0)
 
 
 def test_no_tick_follows_later_than_was_asked_for(quick_folder: Path) -> None:
-    looks_s = leased(quick_folder, Mode.YIELD).looks_after(20.0)
+    looks_s = leased(quick_folder, LeaseMode.YIELD).looks_after(20.0)
 
     assert looks_s
     assert max(looks_s) <= 20.0
@@ -148,7 +148,7 @@ def test_no_tick_follows_later_than_was_asked_for(quick_folder: Path) -> None:
 def test_no_tick_follows_for_others_where_there_are_no_leases(
     quick_folder: Path,
 ) -> None:
-    passing = leased(quick_folder, Mode.YIELD)
+    passing = leased(quick_folder, LeaseMode.YIELD)
     passing.world.set_state("a", TrainerState.CANCELLED)
     passing.world.tick()
     passing.world.now_s += 60.0
@@ -159,7 +159,7 @@ def test_no_tick_follows_for_others_where_there_are_no_leases(
 
 
 def test_a_slow_tick_is_not_followed_up_after_the_end(quick_folder: Path) -> None:
-    passing = leased(quick_folder, Mode.YIELD)  # a tick takes eight seconds there
+    passing = leased(quick_folder, LeaseMode.YIELD)  # a tick takes eight seconds there
 
     assert not passing.looks_after(8.0)
 
@@ -167,7 +167,7 @@ def test_a_slow_tick_is_not_followed_up_after_the_end(quick_folder: Path) -> Non
 def test_looks_rest_after_a_slow_one_and_are_not_late_for_their_cycle(
     quick_folder: Path,
 ) -> None:
-    passing = leased(quick_folder, Mode.YIELD)
+    passing = leased(quick_folder, LeaseMode.YIELD)
 
     looks_s = passing.looks_after(100.0)
 
@@ -182,7 +182,7 @@ def no_answer(world: TickWorld) -> None:
 def test_a_look_that_slurm_does_not_answer_is_followed_by_the_next(
     quick_folder: Path,
 ) -> None:
-    passing = leased(quick_folder, Mode.YIELD)
+    passing = leased(quick_folder, LeaseMode.YIELD)
     passing.before_look = {0: no_answer}
     looks_s = passing.looks_after(60.0)
 
@@ -191,7 +191,7 @@ def test_a_look_that_slurm_does_not_answer_is_followed_by_the_next(
 
 
 def test_the_last_look_that_fails_is_told(quick_folder: Path) -> None:
-    passing = leased(quick_folder, Mode.YIELD)
+    passing = leased(quick_folder, LeaseMode.YIELD)
     passing.before_look = {0: no_answer}
 
     with pytest.raises(SlurmError):
@@ -200,7 +200,7 @@ def test_the_last_look_that_fails_is_told(quick_folder: Path) -> None:
 
 def quick(quick_folder: Path) -> Passing:
     """Return a world in which a lease trains, and a tick takes half a second."""
-    passing = leased(quick_folder, Mode.YIELD)
+    passing = leased(quick_folder, LeaseMode.YIELD)
     passing.world.command_s = 0.0625
     return passing
 
@@ -254,7 +254,7 @@ def test_a_last_look_that_finds_no_new_job_is_all(quick_folder: Path) -> None:
 
 
 def test_slow_looks_are_not_followed_by_last_ones(quick_folder: Path) -> None:
-    passing = leased(quick_folder, Mode.YIELD)
+    passing = leased(quick_folder, LeaseMode.YIELD)
 
     passing.looks_after(60.0)
 

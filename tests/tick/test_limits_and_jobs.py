@@ -104,7 +104,7 @@ def test_slurm_makes_room_only_where_it_does_so_for_everybody(
 
 def test_what_the_site_says_about_the_mode_counts() -> None:
     site = structs.replace(
-        SITE, lease=structs.replace(SITE.lease, mode=settings.Mode.YIELD)
+        SITE, lease=structs.replace(SITE.lease, mode=settings.LeaseMode.YIELD)
     )
 
     assert mode_of(site, CONFIG, OURS, partitions=[OURS, MAIN]) is Mode.YIELD

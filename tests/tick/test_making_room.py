@@ -13,7 +13,7 @@ from freetrain.broker.decide import HoleExplanation, HoleReason
 from freetrain.broker.delay_protection import KeptFree
 from freetrain.broker.pool import Refusal
 from freetrain.broker.yielding import NO_CLAIMS, Claims
-from freetrain.config.site import Mode
+from freetrain.config.site import LeaseMode
 from freetrain.demo.fake_slurm import cluster as keeping
 from freetrain.demo.fake_slurm.cluster import JobState
 from freetrain.lookahead.affinity import RecentAffinity
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _yielding(world: TickWorld) -> None:
-    world.change("lease", mode=Mode.YIELD)
+    world.change("lease", mode=LeaseMode.YIELD)
 
 
 def test_a_trainer_that_cannot_be_read_makes_room_as_well(world: TickWorld) -> None:

@@ -9,12 +9,12 @@ import pytest
 from msgspec import structs
 
 from freetrain.config.job import (
-    Deadline,
-    Nodes,
+    JobDeadline,
+    NodeSettings,
     RescaleCosts,
-    Target,
+    TargetSettings,
     TrainerJob,
-    Work,
+    WorkSettings,
 )
 from freetrain.config.site import PlannerSettings
 from freetrain.errors import BadConfigurationError
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 def job(**changes: object) -> TrainerJob:
     made = TrainerJob(
-        name="a", command=("x",), directory=Path("/"), nodes=Nodes(max_nodes=4)
+        name="a", command=("x",), directory=Path("/"), nodes=NodeSettings(max_nodes=4)
     )
     return structs.replace(made, **changes)
 
@@ -62,9 +62,9 @@ def step(n: int, loss: float) -> Record:
 def test_a_priority_sees_what_job_file_and_past_say() -> None:
     one = job(
         weight=3.0,
-        deadline=Deadline(after_s=50.0),
-        target=Target(deliver=0.5, final=0.1),
-        work=Work(samples=1_000.0),
+        deadline=JobDeadline(after_s=50.0),
+        target=TargetSettings(deliver=0.5, final=0.1),
+        work=WorkSettings(samples=1_000.0),
         costs=RescaleCosts(shrink_s=7.0),
     )
 

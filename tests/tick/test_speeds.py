@@ -12,9 +12,9 @@ import pytest
 from msgspec import structs
 
 from freetrain.config.job import (
-    Nodes,
-    Progress,
+    NodeSettings,
     ProgressFormat,
+    ProgressSettings,
     RescaleCosts,
     TrainerJob,
 )
@@ -68,7 +68,7 @@ def kept(world: TickWorld, name: str = "a") -> LearnedScaling:
 
 def job(**changes: object) -> TrainerJob:
     made = TrainerJob(
-        name="a", command=("x",), directory=Path("/"), nodes=Nodes(max_nodes=4)
+        name="a", command=("x",), directory=Path("/"), nodes=NodeSettings(max_nodes=4)
     )
     return structs.replace(made, **changes)
 
@@ -173,7 +173,7 @@ def test_what_its_user_says_counts_until_it_is_measured() -> None:
 
 
 def test_samples_that_its_user_says_are_compared_with_steps_by_their_shape() -> None:
-    told = Progress(form=ProgressFormat.PATTERN, pattern=r"(?P<step>\d+)")
+    told = ProgressSettings(form=ProgressFormat.PATTERN, pattern=r"(?P<step>\d+)")
     one = job(scaling=((1, 1e6), (4, 4e6)), elastic=False, progress=told)
     one_size = LearnedScaling(MappingProxyType({4: (Seen(0.0, 8.0, 1e5),)}))
 
@@ -203,7 +203,7 @@ def hoped(
     made = [
         MeasuredSpeeds(Prior(), now_s=500.0, profiling=profiling)
         .of(
-            job(nodes=Nodes(max_nodes=16)),
+            job(nodes=NodeSettings(max_nodes=16)),
             to_state(known),
             held=held,
             remaining=remaining,
@@ -319,11 +319,13 @@ def test_what_was_told_before_a_generation_was_made_is_not_its_own(
 
 
 def test_speed_goes_through_the_points_given_and_on_as_is_assumed_of_all() -> None:
-    speeds = speeds_of(job(scaling=((2, 100.0), (4, 180.0)), nodes=Nodes(max_nodes=8)))
+    speeds = speeds_of(
+        job(scaling=((2, 100.0), (4, 180.0)), nodes=NodeSettings(max_nodes=8))
+    )
 
     assert list(speeds[[0, 1, 2, 3, 4]]) == [0.0, 50.0, 100.0, 140.0, 180.0]
     assert speeds[8] == pytest.approx(180.0 * 2**0.9)
-    assert speeds_of(job(nodes=Nodes(max_nodes=8)))[8] == pytest.approx(8**0.9)
+    assert speeds_of(job(nodes=NodeSettings(max_nodes=8)))[8] == pytest.approx(8**0.9)
 
 
 def test_costs_that_are_not_stated_are_assumed() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.config.site import LeaseSettings, Mode
+from freetrain.config.site import LeaseMode, LeaseSettings
 from freetrain.demo.fake_slurm import cluster as keeping
 from freetrain.demo.fake_slurm.cluster import JobState
 from freetrain.state.files import AgentState, lease_name
@@ -185,7 +185,7 @@ def test_equal_shares_where_the_site_wants_them(world: TickWorld) -> None:
 
 
 def test_without_preemption_leases_make_room_for_any_job(world: TickWorld) -> None:
-    world.change("lease", mode=Mode.YIELD)
+    world.change("lease", mode=LeaseMode.YIELD)
     first = running(world, most=8)
     world.slurm.standin.add([theirs(world)])
 

@@ -15,7 +15,7 @@ import pytest
 from msgspec import structs
 
 from freetrain.broker.actions import EndReason
-from freetrain.config.job import Nodes
+from freetrain.config.job import NodeSettings
 from freetrain.state.database import read_store
 from freetrain.state.files import Ended, newest_assigned, read_ending
 from freetrain.state.tables import EventKind, intents
@@ -211,7 +211,7 @@ def test_a_trainer_commits_and_leaves_a_part_of_its_nodes_to_others(
     shared.site.others_running_job(4, minutes=30)
     folder.mkdir(mode=0o700)
     job = a_live_job(folder, TEST_EPOCHS="40")
-    broker.submit_job(structs.replace(job, nodes=Nodes(max_nodes=4)))
+    broker.submit_job(structs.replace(job, nodes=NodeSettings(max_nodes=4)))
     place = broker.folder.trainer(TRAINER)
     progress = place.run.progress
     before = training_on(broker, 4)
