@@ -41,23 +41,18 @@ format = "pattern"
 pattern = 'step (?P<step>\d+) loss (?P<loss>.*)'
 """
 CPUS = {MeansName.AFFINITY: 2}  # whole ones; the others share one
-FLAT = {MeansName.AFFINITY: 19}  # strangers may take of a CPU that is its own
+FLAT = tuple(f"flat{k}" for k in range(9))
+"""Those whose loss does not fall any more."""
 WEIGHT = {MeansName.CGROUP_V1: "cpu.shares", MeansName.CGROUP_V2: "cpu.weight"}
 ENOUGH_S = 1.5
 
 
 @pytest.fixture
-def flat(means: MeansName) -> tuple[str, ...]:
-    """The names of those whose loss does not fall any more."""
-    return tuple(f"flat{k}" for k in range(FLAT.get(means, 9)))
-
-
-@pytest.fixture
-def stage(tmp_path: Path, flat: tuple[str, ...]) -> Iterator[Stage]:
+def stage(tmp_path: Path) -> Iterator[Stage]:
     """A pack of one trainer whose loss falls ever quicker, and of those."""
     found = Stage(tmp_path)
     found.job("falls", TRAINS.format(loss="-(1.01**step)"), more=TOLD)
-    for name in flat:
+    for name in FLAT:
         found.job(name, TRAINS.format(loss="10 if step < 5 else 1"), more=TOLD)
     yield found
     for pack in found.packs:
@@ -88,10 +83,10 @@ def means(request: pytest.FixtureRequest) -> MeansName:
 
 
 @pytest.mark.long
-def test_who_grows_is_given_most_of_the_cpus(
-    stage: Stage, means: MeansName, flat: tuple[str, ...]
+def test_the_trainer_that_grows_is_given_most_of_the_cpus(
+    stage: Stage, means: MeansName
 ) -> None:
-    names = ("falls", *flat)
+    names = ("falls", *FLAT)
     members = ", ".join(f'"{name}.toml"' for name in names)
     stage.start(
         f'members = [{members}]\nmeans = "{means}"\ncpus = {CPUS.get(means, 1)}\n'
@@ -103,7 +98,7 @@ def test_who_grows_is_given_most_of_the_cpus(
     assert kept["sharing"]["tracks"]
     part = 1 / (2 * len(names))
     assert kept["shares"] == pytest.approx(
-        {name: 1 - len(flat) * part if name == "falls" else part for name in names}
+        {name: 1 - len(FLAT) * part if name == "falls" else part for name in names}
     )
 
     begun = {name: used_s((pid,)) for name, pid in pids.items()}
@@ -121,9 +116,12 @@ def test_who_grows_is_given_most_of_the_cpus(
     assert shares(stage) == kept["shares"]  # nobody's changed meanwhile
     is_held_by_the_kernel(stage, means, kept["shares"], pids)
     assert any(stopped.values()) == (means is MeansName.DUTY_CYCLE)
-    found = used()
-    # Eleven times as much, by whole CPUs nineteen times; a busy machine takes of that.
-    assert found["falls"] > 2 * max(found[name] for name in flat)
+    # Weights and turns divide what the machine leaves to the pack: eleven times as much
+    # for one, less on a busy machine. A CPU of its own may be busy with other programs,
+    # whatever is done here: there only the masks can be held, which they were above.
+    if means is not MeansName.AFFINITY:
+        found = used()
+        assert found["falls"] > 2 * max(found[name] for name in FLAT)
 
 
 def shares(stage: Stage) -> dict[str, float]:
