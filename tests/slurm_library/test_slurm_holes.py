@@ -87,25 +87,6 @@ def test_a_node_that_slurmctld_has_not_heard_of_yet_stays_with_our_lease(
     assert set(found) == {"n1"}
 
 
-@pytest.mark.parametrize(
-    "state", [NodeState.DRAIN, NodeState.COMPLETING, NodeState.FAIL]
-)
-def test_a_node_under_our_lease_that_is_going_away_is_no_hole(state: NodeState) -> None:
-    nodes = [node("n1", NodeState.ALLOCATED, state)]
-
-    assert holes(look(nodes=nodes, jobs=[ours(running(5, "n1"))])) == {}
-
-
-def test_a_node_that_we_share_with_somebody_is_no_hole() -> None:
-    jobs = [ours(running(5, "n1")), running(6, "n1")]
-
-    assert holes(look(nodes=[node("n1", NodeState.MIXED)], jobs=jobs)) == {}
-
-
-def test_a_job_that_started_since_the_nodes_were_read_takes_its_node() -> None:
-    assert holes(look(nodes=[node("n1")], jobs=[running(6, "n1")])) == {}
-
-
 def test_a_job_that_has_ended_takes_no_node_and_one_that_cleans_up_does() -> None:
     ended = replace(running(6, "n1"), states=frozenset({JobState.COMPLETED}))
     cleaning = replace(ended, states=ended.states | {JobState.COMPLETING})
@@ -117,12 +98,6 @@ def test_a_job_that_has_ended_takes_no_node_and_one_that_cleans_up_does() -> Non
 @pytest.mark.parametrize("state", sorted(set(NodeState) - HARMLESS))
 def test_every_state_but_the_harmless_ones_closes_a_node(state: NodeState) -> None:
     assert holes(look(nodes=[node("n1", NodeState.IDLE, state)])) == {}
-
-
-def test_a_state_that_is_not_known_closes_a_node() -> None:
-    strange = replace(node("n1"), unknown_states=frozenset({"BEWITCHED"}))
-
-    assert holes(look(nodes=[strange])) == {}
 
 
 @pytest.mark.parametrize(
@@ -152,19 +127,6 @@ def test_nodes_that_lack_what_a_lease_asks_for_are_no_holes(
     assert list(holes(look(nodes=[node("n1"), rich]), requirement)) == names
 
 
-def test_a_node_of_other_partitions_is_no_hole() -> None:
-    assert holes(look(nodes=[replace(node("n1"), partitions=("main",))])) == {}
-
-
-def test_a_partition_that_is_down_has_no_holes() -> None:
-    snapshot = look(nodes=[node("n1")])
-    (partition,) = snapshot.partitions
-
-    down = replace(snapshot, partitions=(replace(partition, is_up=False),))
-
-    assert holes(down) == {}
-
-
 def test_a_partition_that_is_not_there_is_refused_and_the_others_named() -> None:
     with pytest.raises(SlurmRefusedError, match=r"no partition 'gone'.*freetrain"):
         holes(look(nodes=[node("n1")]), Requirement(partition="gone"))
@@ -172,6 +134,47 @@ def test_a_partition_that_is_not_there_is_refused_and_the_others_named() -> None
 
 def reservation(start_s: float, end_s: float | None, *flags: str) -> Reservation:
     return Reservation("r", start_s, end_s, nodes="n1", flags=frozenset(flags))
+
+
+OUR_LEASE = ours(running(5, "n1"))
+
+
+@pytest.mark.parametrize(
+    "snapshot",
+    [
+        look(nodes=[node("n1", NodeState.MIXED)], jobs=[OUR_LEASE, running(6, "n1")]),
+        *(
+            look(nodes=[node("n1", NodeState.ALLOCATED, state)], jobs=[OUR_LEASE])
+            for state in (NodeState.DRAIN, NodeState.COMPLETING, NodeState.FAIL)
+        ),
+        look(nodes=[node("n1")], jobs=[running(6, "n1")]),  # started since
+        look(nodes=[replace(node("n1"), unknown_states=frozenset({"BEWITCHED"}))]),
+        look(nodes=[replace(node("n1"), partitions=("main",))]),
+        *(
+            look(nodes=[node("n1")], jobs=[waiting(7, "n1", NOW_S - late_s)])
+            for late_s in (0.0, 1.0, 900.0)
+        ),
+        *(
+            look(nodes=[node("n1")], reservations=[reservation(NOW_S - HOUR_S, end_s)])
+            for end_s in (NOW_S + 1, None)
+        ),
+    ],
+    ids=[
+        *("shared with another", "draining", "completing", "failing", "just taken"),
+        *("unknown state", "other partition", "plan due", "plan late", "plan overdue"),
+        *("reserved now", "reserved for ever"),
+    ],
+)
+def test_a_node_that_a_lease_could_not_use_now_is_no_hole(snapshot: Snapshot) -> None:
+    assert holes(snapshot) == {}
+
+
+def test_a_partition_that_is_down_has_no_holes() -> None:
+    snapshot = look(nodes=[node("n1")])
+    (partition,) = snapshot.partitions
+
+    assert holes(snapshot).keys() == {"n1"}
+    assert not holes(replace(snapshot, partitions=(replace(partition, is_up=False),)))
 
 
 def test_a_hole_ends_where_the_earliest_planned_job_starts_less_the_margin() -> None:
@@ -192,13 +195,6 @@ def test_a_start_without_planned_nodes_ends_no_hole() -> None:
     found = holes(look(nodes=[node("n1")], jobs=[waiting(7, "", NOW_S + 60)]))
 
     assert found["n1"].ends_by is HoleEnd.PARTITION_LIMIT
-
-
-@pytest.mark.parametrize("late_s", [0.0, 1.0, 900.0])
-def test_a_plan_that_is_due_or_overdue_leaves_no_hole(late_s: float) -> None:
-    jobs = [waiting(7, "n1", NOW_S - late_s)]
-
-    assert holes(look(nodes=[node("n1")], jobs=jobs)) == {}
 
 
 def test_a_plan_within_the_margin_leaves_no_hole() -> None:
@@ -267,13 +263,6 @@ def test_a_hole_ends_where_any_kind_of_reservation_begins(flag: str) -> None:
 
     assert (found["n1"].end_s, found["n1"].blocker) == (NOW_S + HOUR_S - 9, "r")
     assert found["n2"].ends_by is HoleEnd.PARTITION_LIMIT
-
-
-@pytest.mark.parametrize("end_s", [NOW_S + 1, None])
-def test_a_reservation_that_lasts_leaves_no_hole(end_s: float | None) -> None:
-    lasting = reservation(NOW_S - HOUR_S, end_s)
-
-    assert holes(look(nodes=[node("n1")], reservations=[lasting])) == {}
 
 
 def test_a_reservation_that_is_over_ends_no_hole() -> None:

@@ -159,75 +159,65 @@ def test_standard_input_is_empty_whatever_ours_is(program: WriteProgram) -> None
     assert done.stdout.strip() == "end"
 
 
-def test_a_refusal_carries_the_status_and_what_was_said(
-    runner: Runner, program: WriteProgram
-) -> None:
-    command = program("echo part; echo 'error: Invalid partition name' >&2; exit 3")
-
-    with pytest.raises(SlurmRefusedError, match="exited with 3: error: Invalid part"):
-        runner.run([command], timeout_s=60)
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        "slurm_load_jobs error: Unable to contact slurm controller (connect failure)",
-        "sbatch: error: Batch job submission failed: Socket timed out on send/recv",
-    ],
-)
-def test_a_controller_that_is_away_can_be_tried_again(
-    runner: Runner, program: WriteProgram, said: str
-) -> None:
-    with pytest.raises(SlurmUnavailableError, match="Try again later"):
-        runner.run([program(f"echo '{said}' >&2; exit 1")], timeout_s=60)
-
-
 MISSING = "Slurm was not asked. Try again later; if that does not help, .* SLURM_CONF"
 
 
-def test_where_the_configuration_is_missing_it_is_said_what_to_do(
+@pytest.mark.parametrize(
+    ("body", "error", "message"),
+    [
+        (
+            "echo part; echo 'error: Invalid partition name' >&2; exit 3",
+            *(SlurmRefusedError, "exited with 3: error: Invalid partition name"),
+        ),
+        (
+            "echo 'error: Unable to contact slurm controller (connect)' >&2; exit 1",
+            *(SlurmUnavailableError, "Try again later"),
+        ),
+        (
+            "echo 'sbatch: error: Socket timed out on send/recv' >&2; exit 1",
+            *(SlurmUnavailableError, "Try again later"),
+        ),
+        ("kill -9 $$", SlurmUnavailableError, "killed by signal 9"),
+        (
+            "echo 'fatal: Could not establish a configuration source' >&2; exit 1",
+            *(SlurmUnavailableError, f"configuration source. {MISSING}"),
+        ),
+    ],
+)
+def test_a_command_that_failed_says_whether_to_try_again(
+    runner: Runner, program: WriteProgram, body: str, error: type, message: str
+) -> None:
+    with pytest.raises(error, match=message) as caught:
+        runner.run([program(body)], timeout_s=60)
+    assert type(caught.value) is error
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (
+            "echo 'error: s_p_parse_file: cannot stat file /nope' >&2; sleep 60",
+            f"within.*: error: s_p_parse_file: cannot stat file /nope. {MISSING}",
+        ),
+        (
+            "echo 'error: slow today' >&2; sleep 60",
+            "slow today; whether it had an effect is unknown",
+        ),
+        ("trap '' TERM INT HUP; while :; do sleep 1; done", "did not answer within"),
+    ],
+)
+def test_a_command_that_takes_too_long_is_killed_and_its_words_are_shown(
+    runner: Runner, program: WriteProgram, body: str, message: str
+) -> None:
+    with pytest.raises(SlurmUnavailableError, match=message):
+        runner.run([program(body)], timeout_s=0.5)
+
+
+def test_a_command_that_cannot_be_started_says_so(
     runner: Runner, program: WriteProgram
 ) -> None:
-    said = "squeue: fatal: Could not establish a configuration source"
-
-    with pytest.raises(SlurmUnavailableError, match=f"{said}. {MISSING}"):
-        runner.run([program(f"echo '{said}' >&2; exit 1")], timeout_s=60)
-
-
-def test_a_command_that_waits_for_its_configuration_is_known_by_what_it_said(
-    runner: Runner, program: WriteProgram
-) -> None:
-    said = "error: s_p_parse_file: cannot stat file /nope, retrying in 1sec up to 60sec"
-    waiting = program(f"echo '{said}' >&2; sleep 60")
-
-    with pytest.raises(SlurmUnavailableError, match=f"within.*: {said}. {MISSING}"):
-        runner.run([waiting], timeout_s=0.5)
-
-
-def test_what_a_command_said_before_its_time_was_up_is_told(
-    runner: Runner, program: WriteProgram
-) -> None:
-    waiting = program("echo 'error: slow today' >&2; sleep 60")
-
-    with pytest.raises(SlurmUnavailableError, match="slow today; whether it had an ef"):
-        runner.run([waiting], timeout_s=0.5)
-
-
-def test_a_command_that_was_killed_can_be_tried_again(
-    runner: Runner, program: WriteProgram
-) -> None:
-    with pytest.raises(SlurmUnavailableError, match="killed by signal 9"):
-        runner.run([program("kill -9 $$")], timeout_s=60)
-
-
-def test_a_command_that_is_not_there_can_be_tried_again(runner: Runner) -> None:
     with pytest.raises(SlurmMissingError, match=r"cannot be started.*PATH"):
         runner.run(["no-such-command-of-slurm"], timeout_s=60)
-
-
-def test_a_null_character_cannot_be_passed(
-    runner: Runner, program: WriteProgram
-) -> None:
     with pytest.raises(SlurmUnavailableError, match="cannot be started"):
         runner.run([program("echo"), "a\0b"], timeout_s=60)
 
@@ -257,15 +247,6 @@ def test_a_child_that_keeps_the_output_open_is_not_waited_for(
         runner.run([command], timeout_s=1.0)
 
     assert ends(int(pid.read_text()))
-
-
-def test_a_command_that_ignores_signals_is_killed_too(
-    runner: Runner, program: WriteProgram
-) -> None:
-    command = program("trap '' TERM INT HUP; while :; do sleep 1; done")
-
-    with pytest.raises(SlurmUnavailableError):
-        runner.run([command], timeout_s=0.5)
 
 
 @pytest.mark.parametrize("stream", ["1", "2"])
