@@ -28,8 +28,8 @@ from slurm.records import NodeState
 from slurm.snapshot import BackfillPlans, HiddenPlan, carry_plans
 from tests.broker.broker_records import NOW_S, generation, hole, key, lease
 from tests.slurm_library.clusters import NOW_S as LOOK_S
-from tests.slurm_library.clusters import look as cluster
 from tests.slurm_library.clusters import node, statistics
+from tests.slurm_library.clusters import snapshot_of as cluster
 
 if TYPE_CHECKING:
     from slurm.holes import Hole

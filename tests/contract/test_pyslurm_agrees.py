@@ -94,7 +94,7 @@ def test_the_holes_are_the_same(busy: PyslurmWorld) -> None:
     assert [(h.node, h.ends_by, h.blocker) for h in by_pyslurm] == told
 
 
-def test_waiting_tasks_are_told_one_by_one_as_squeue_does(busy: PyslurmWorld) -> None:
+def test_waiting_tasks_are_listed_one_by_one_as_squeue_does(busy: PyslurmWorld) -> None:
     name = next(j.name for j in busy.programs.snapshot().jobs if j.array_job_id)
 
     by_programs = busy.programs.find_by_name(name)

@@ -26,7 +26,7 @@ def backend(world: World) -> SlurmBackend:
     return world.connect(None)
 
 
-def test_a_look_shows_nodes_partitions_and_statistics(backend: SlurmBackend) -> None:
+def test_a_snapshot_has_nodes_partitions_and_statistics(backend: SlurmBackend) -> None:
     look = backend.snapshot()
 
     assert [node.name for node in look.nodes] == [f"n{n}" for n in range(1, 9)]
@@ -35,7 +35,7 @@ def test_a_look_shows_nodes_partitions_and_statistics(backend: SlurmBackend) -> 
     assert look.time_s >= look.before.taken_s > 0
 
 
-def test_a_look_takes_six_requests_and_each_request_is_counted(
+def test_a_snapshot_takes_six_requests_and_each_is_counted(
     world: World, backend: SlurmBackend
 ) -> None:
     backend.snapshot()
@@ -61,7 +61,7 @@ def test_release_and_configuration_agree(backend: SlurmBackend) -> None:
     assert backend.release().series == backend.config().release.series
 
 
-def test_leaf_switches_are_told_with_the_nodes_below_them(racked_world: World) -> None:
+def test_leaf_switches_come_with_the_nodes_below_them(racked_world: World) -> None:
     backend = racked_world.connect(None)
 
     leaves = backend.topology()
@@ -74,7 +74,7 @@ def test_leaf_switches_are_told_with_the_nodes_below_them(racked_world: World) -
     assert backend.requests == 2
 
 
-def test_where_nodes_are_below_no_switch_none_is_told(backend: SlurmBackend) -> None:
+def test_without_switches_the_topology_is_empty(backend: SlurmBackend) -> None:
     assert backend.topology() == ()
     assert not must_have_leaves(backend.config())
 

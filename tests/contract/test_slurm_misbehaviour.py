@@ -113,7 +113,7 @@ def test_a_submission_that_did_not_happen_is_not_found(
     assert backend.find_by_name(name) == ()
 
 
-def test_a_refusal_tells_what_slurm_said(
+def test_a_refusal_carries_the_words_of_slurm(
     fake_slurm: FakeSlurm, backend: CommandLine, name: str
 ) -> None:
     fake_slurm.script("sbatch", Act.REFUSE)
@@ -161,7 +161,7 @@ def test_many_jobs_are_ended_a_hundred_at_a_time(
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_look_in_mid_backfill_is_torn_and_the_plan_before_still_counts(
+def test_a_snapshot_in_mid_backfill_is_torn_and_the_plan_before_counts(
     fake_slurm: FakeSlurm, backend: CommandLine, name: str, when: str
 ) -> None:
     job_id = _one_job_waits_for_the_eighth_node(fake_slurm, backend, name)

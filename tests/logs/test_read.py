@@ -56,7 +56,7 @@ KNOWN = (
         (("idle_start_s,node",), "fragments"),
     ],
 )
-def test_a_format_is_told_from_the_first_telling_line(
+def test_a_format_is_recognised_by_the_first_telling_line(
     lines: tuple[str, ...], name: str
 ) -> None:
     assert recognise(content(*lines)).name == name
@@ -342,7 +342,7 @@ def test_a_log_of_idle_intervals_is_summed_up() -> None:
     )
 
 
-def test_outages_are_told_apart_from_ordinary_idle_time() -> None:
+def test_outages_are_kept_apart_from_ordinary_idle_time() -> None:
     jobs = (
         Job("1", 0.0, 0.0, 100.0, 9, None),
         Job("2", 0.0, 100.0, 50.0, 5, None),

@@ -173,7 +173,9 @@ def test_a_job_that_never_started_has_no_start(job_id: str, units: int) -> None:
         "1|0|None|None|FAILED",
     ],
 )
-def test_a_start_that_never_came_is_told_without_node_names_too(line: str) -> None:
+def test_a_start_that_never_came_is_recognised_without_node_names_too(
+    line: str,
+) -> None:
     trace = Sacct().read(content("JobID|Submit|Start|End|State|NNodes", line + "|4"))
 
     job = trace.jobs[0]

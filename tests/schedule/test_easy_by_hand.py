@@ -127,7 +127,7 @@ def test_a_job_of_zero_run_time_takes_its_turn_and_ends_at_once() -> None:
     assert starts_s(jobs, 2) == [0, 10, 10]
 
 
-def test_a_job_wider_than_the_machine_is_refused_and_holds_nobody_up() -> None:
+def test_a_job_wider_than_the_machine_is_refused_and_delays_no_other() -> None:
     jobs = [job(0, 5, 10), job(1, 4, 5)]
     result = schedule(trace_of(jobs, 4), Method.EASY)
     assert starts_s(jobs, 4) == [None, 1]

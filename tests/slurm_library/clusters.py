@@ -89,7 +89,7 @@ def running(job_id: int, nodes: str) -> JobRecord:
     )
 
 
-def look(
+def snapshot_of(
     *,
     nodes: Iterable[Node],
     jobs: Iterable[JobRecord] = (),

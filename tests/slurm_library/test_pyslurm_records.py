@@ -55,7 +55,7 @@ def read(**told: object) -> JobRecord:
     return read_job(a_job(**told), user_of=lambda job: job.user_name or "?")
 
 
-def test_a_job_of_which_nothing_is_told_is_a_record_all_the_same() -> None:
+def test_a_job_without_any_value_is_a_record_all_the_same() -> None:
     job = read()
 
     assert (job.job_id, job.display_id, job.nice, job.limit_s) == (7, "7", 0, None)
@@ -70,7 +70,7 @@ def test_a_planned_job_has_start_and_nodes() -> None:
     assert (job.planned_nodes, job.limit_s) == ("n[1-8]", math.inf)
 
 
-def test_task_0_which_pyslurm_tells_as_none_is_task_0() -> None:
+def test_task_0_which_pyslurm_gives_as_none_is_task_0() -> None:
     job = read(id=11, array_id=10, state="RUNNING")
 
     assert (job.array_task_id, job.display_id) == (0, "10_0")
@@ -85,7 +85,7 @@ def test_an_array_that_was_cancelled_before_it_started_is_no_task() -> None:
     assert (running.array_task_id, running.display_id) == (0, "10_0")
 
 
-def test_tasks_that_wait_together_are_told_one_by_one() -> None:
+def test_tasks_that_wait_together_are_listed_one_by_one() -> None:
     job = read(id=10, array_id=10, array_tasks_waiting="2-3,7,10-20:5")
 
     tasks = list(each_task(job))
@@ -116,7 +116,7 @@ def test_what_a_job_asks_for_is_written_as_slurm_does() -> None:
     assert job.partitions == ("main", "freetrain")
 
 
-def test_a_state_that_nobody_knows_is_kept_as_a_word() -> None:
+def test_an_unknown_state_is_kept_as_a_word() -> None:
     assert read(state="DREAMING").unknown_states == {"DREAMING"}
     assert read(state="RUNNING").states == {JobState.RUNNING}
 
@@ -253,7 +253,7 @@ def a_backend(errno: int = 0, most: int | None = None) -> tuple[Pyslurm, NoProgr
     ("errno", "kind"),
     [(2000, SlurmRefusedError), (1800, SlurmUnavailableError), (111, Exception)],
 )
-def test_slurms_own_no_is_told_apart_from_no_answer(
+def test_a_refusal_of_slurm_is_not_taken_for_no_answer(
     errno: int, kind: type[Exception]
 ) -> None:
     backend, _ = a_backend(errno)

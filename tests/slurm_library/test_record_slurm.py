@@ -63,7 +63,7 @@ def answers(scenario: str) -> dict[str, str]:
     return {file: recorded(scenario, file) for file in FILES if file != COMMANDS}
 
 
-def look(files: Mapping[str, str]) -> Snapshot:
+def snapshot_of(files: Mapping[str, str]) -> Snapshot:
     return Snapshot(
         nodes=parse_nodes(files["nodes.txt"]),
         jobs=parse_squeue(files["jobs.txt"]),
@@ -91,7 +91,7 @@ def test_a_recording_has_the_same_holes_under_other_names(scenario: str) -> None
     names = Pseudonyms()
     before = recorded_snapshot(scenario)
 
-    after = look(recording(answers(scenario), names=names))
+    after = snapshot_of(recording(answers(scenario), names=names))
 
     for partition in before.partitions:
         expected = holes(before, partition.name)
@@ -99,10 +99,10 @@ def test_a_recording_has_the_same_holes_under_other_names(scenario: str) -> None
         assert holes(after, named) == tuple(renamed(h, names) for h in expected)
     assert after.is_torn == before.is_torn
     assert [node.states for node in after.nodes] == [n.states for n in before.nodes]
-    assert list(map(told, after.jobs)) == list(map(told, before.jobs))
+    assert list(map(kept_of, after.jobs)) == list(map(kept_of, before.jobs))
 
 
-def told(job: JobRecord) -> tuple[object, ...]:
+def kept_of(job: JobRecord) -> tuple[object, ...]:
     """What a recording keeps of a job as it was."""
     return (
         *(job.key, job.states, job.array_tasks, job.priority, job.nice, job.start_s),
@@ -385,7 +385,7 @@ def test_a_refusal_in_json_stays_one() -> None:
 def test_a_recording_on_disk_has_its_two_holes_and_reads_in_json() -> None:
     folder = RECORDINGS / "recorder"
     files = {path.name: path.read_text("utf-8") for path in folder.iterdir()}
-    seen = look(files)
+    seen = snapshot_of(files)
 
     found = find_holes(
         seen,

@@ -147,7 +147,7 @@ def test_a_missing_field_is_named_with_its_line(key: str) -> None:
     "text",
     ["", "\n", "No nodes in the system\n", "NodeName=n1 State=IDLE", "\x00\xff\n"],
 )
-def test_what_tells_no_node_is_a_failed_query(text: str) -> None:
+def test_an_answer_without_a_node_is_a_failed_query(text: str) -> None:
     with pytest.raises(UnreadableOutputError, match="scontrol show nodes"):
         parse_nodes(text)
 
@@ -246,7 +246,7 @@ def test_no_reservation_is_said_in_words() -> None:
         parse_reservations("")
 
 
-def test_sdiag_tells_whether_backfill_is_at_work() -> None:
+def test_sdiag_shows_whether_backfill_is_at_work() -> None:
     quiet = parse_sdiag(recorded("quiet", "sdiag-before.txt"))
     torn = parse_sdiag(recorded("torn", "sdiag-before.txt"))
 
@@ -256,7 +256,7 @@ def test_sdiag_tells_whether_backfill_is_at_work() -> None:
     assert torn.bf_cycles > 0
 
 
-def test_sdiag_need_not_tell_what_nobody_reads() -> None:
+def test_sdiag_may_lack_lines_that_are_not_read() -> None:
     text = recorded("torn", "sdiag-before.txt")
     lines = [line for line in text.splitlines() if "Server thread count" not in line]
 
@@ -264,7 +264,7 @@ def test_sdiag_need_not_tell_what_nobody_reads() -> None:
     assert parse_sdiag("\n".join(lines) + "\n") == parse_sdiag(text)
 
 
-def test_sdiag_before_the_first_backfill_cycle_tells_no_time() -> None:
+def test_sdiag_before_the_first_backfill_cycle_has_no_time() -> None:
     text = recorded("quiet", "sdiag-before.txt")
     start = text.index("\tLast cycle when")
     end = text.index("\n", start)

@@ -26,10 +26,10 @@ from slurm.snapshot import Snapshot, carry_plans, plans_of
 from tests.slurm_library.clusters import (
     HOUR_S,
     NOW_S,
-    look,
     node,
     recorded_snapshot,
     running,
+    snapshot_of,
     statistics,
     waiting,
 )
@@ -67,7 +67,7 @@ def test_a_node_under_our_own_lease_stays_a_hole_and_names_the_lease() -> None:
     nodes = [node("n1", NodeState.ALLOCATED), node("n2", NodeState.MIXED)]
     jobs = [ours(running(5, "n[1-2]")), waiting(7, "n1", NOW_S + HOUR_S)]
 
-    found = holes(look(nodes=nodes, jobs=jobs))
+    found = holes(snapshot_of(nodes=nodes, jobs=jobs))
 
     assert found["n1"].held_by == found["n2"].held_by == (5,)
     assert found["n1"].end_s == NOW_S + HOUR_S
@@ -82,7 +82,7 @@ def test_a_node_that_slurmctld_has_not_heard_of_yet_stays_with_our_lease(
 ) -> None:
     nodes = [node("n1", *states), node("n2", *states)]
 
-    found = holes(look(nodes=nodes, jobs=[ours(running(5, "n1"))]))
+    found = holes(snapshot_of(nodes=nodes, jobs=[ours(running(5, "n1"))]))
 
     assert set(found) == {"n1"}
 
@@ -91,13 +91,13 @@ def test_a_job_that_has_ended_takes_no_node_and_one_that_cleans_up_does() -> Non
     ended = replace(running(6, "n1"), states=frozenset({JobState.COMPLETED}))
     cleaning = replace(ended, states=ended.states | {JobState.COMPLETING})
 
-    assert "n1" in holes(look(nodes=[node("n1")], jobs=[ended]))
-    assert holes(look(nodes=[node("n1")], jobs=[cleaning])) == {}
+    assert "n1" in holes(snapshot_of(nodes=[node("n1")], jobs=[ended]))
+    assert holes(snapshot_of(nodes=[node("n1")], jobs=[cleaning])) == {}
 
 
 @pytest.mark.parametrize("state", sorted(set(NodeState) - HARMLESS))
 def test_every_state_but_the_harmless_ones_closes_a_node(state: NodeState) -> None:
-    assert holes(look(nodes=[node("n1", NodeState.IDLE, state)])) == {}
+    assert holes(snapshot_of(nodes=[node("n1", NodeState.IDLE, state)])) == {}
 
 
 @pytest.mark.parametrize(
@@ -124,12 +124,12 @@ def test_nodes_that_lack_what_a_lease_asks_for_are_no_holes(
         memory_mib=4000,
     )
 
-    assert list(holes(look(nodes=[node("n1"), rich]), requirement)) == names
+    assert list(holes(snapshot_of(nodes=[node("n1"), rich]), requirement)) == names
 
 
 def test_a_partition_that_is_not_there_is_refused_and_the_others_named() -> None:
     with pytest.raises(SlurmRefusedError, match=r"no partition 'gone'.*freetrain"):
-        holes(look(nodes=[node("n1")]), Requirement(partition="gone"))
+        holes(snapshot_of(nodes=[node("n1")]), Requirement(partition="gone"))
 
 
 def reservation(start_s: float, end_s: float | None, *flags: str) -> Reservation:
@@ -142,20 +142,28 @@ OUR_LEASE = ours(running(5, "n1"))
 @pytest.mark.parametrize(
     "snapshot",
     [
-        look(nodes=[node("n1", NodeState.MIXED)], jobs=[OUR_LEASE, running(6, "n1")]),
+        snapshot_of(
+            nodes=[node("n1", NodeState.MIXED)], jobs=[OUR_LEASE, running(6, "n1")]
+        ),
         *(
-            look(nodes=[node("n1", NodeState.ALLOCATED, state)], jobs=[OUR_LEASE])
+            snapshot_of(
+                nodes=[node("n1", NodeState.ALLOCATED, state)], jobs=[OUR_LEASE]
+            )
             for state in (NodeState.DRAIN, NodeState.COMPLETING, NodeState.FAIL)
         ),
-        look(nodes=[node("n1")], jobs=[running(6, "n1")]),  # started since
-        look(nodes=[replace(node("n1"), unknown_states=frozenset({"BEWITCHED"}))]),
-        look(nodes=[replace(node("n1"), partitions=("main",))]),
+        snapshot_of(nodes=[node("n1")], jobs=[running(6, "n1")]),  # started since
+        snapshot_of(
+            nodes=[replace(node("n1"), unknown_states=frozenset({"BEWITCHED"}))]
+        ),
+        snapshot_of(nodes=[replace(node("n1"), partitions=("main",))]),
         *(
-            look(nodes=[node("n1")], jobs=[waiting(7, "n1", NOW_S - late_s)])
+            snapshot_of(nodes=[node("n1")], jobs=[waiting(7, "n1", NOW_S - late_s)])
             for late_s in (0.0, 1.0, 900.0)
         ),
         *(
-            look(nodes=[node("n1")], reservations=[reservation(NOW_S - HOUR_S, end_s)])
+            snapshot_of(
+                nodes=[node("n1")], reservations=[reservation(NOW_S - HOUR_S, end_s)]
+            )
             for end_s in (NOW_S + 1, None)
         ),
     ],
@@ -170,7 +178,7 @@ def test_a_node_that_a_lease_could_not_use_now_is_no_hole(snapshot: Snapshot) ->
 
 
 def test_a_partition_that_is_down_has_no_holes() -> None:
-    snapshot = look(nodes=[node("n1")])
+    snapshot = snapshot_of(nodes=[node("n1")])
     (partition,) = snapshot.partitions
 
     assert holes(snapshot).keys() == {"n1"}
@@ -182,7 +190,7 @@ def test_a_hole_ends_where_the_earliest_planned_job_starts_less_the_margin() -> 
         waiting(8, "n[1-2]", NOW_S + 2 * HOUR_S),
         waiting(7, "n1", NOW_S + HOUR_S),
     ]
-    found = holes(look(nodes=[node("n1"), node("n2")], jobs=jobs), margin_s=60)
+    found = holes(snapshot_of(nodes=[node("n1"), node("n2")], jobs=jobs), margin_s=60)
 
     assert found["n1"] == Hole(
         "n1", NOW_S, NOW_S + HOUR_S - 60, HoleEnd.PLANNED_JOB, "7"
@@ -192,13 +200,13 @@ def test_a_hole_ends_where_the_earliest_planned_job_starts_less_the_margin() -> 
 
 
 def test_a_start_without_planned_nodes_ends_no_hole() -> None:
-    found = holes(look(nodes=[node("n1")], jobs=[waiting(7, "", NOW_S + 60)]))
+    found = holes(snapshot_of(nodes=[node("n1")], jobs=[waiting(7, "", NOW_S + 60)]))
 
     assert found["n1"].ends_by is HoleEnd.PARTITION_LIMIT
 
 
 def test_a_plan_within_the_margin_leaves_no_hole() -> None:
-    snapshot = look(nodes=[node("n1")], jobs=[waiting(7, "n1", NOW_S + 60)])
+    snapshot = snapshot_of(nodes=[node("n1")], jobs=[waiting(7, "n1", NOW_S + 60)])
 
     assert holes(snapshot, margin_s=60) == {}
     assert holes(snapshot, margin_s=59)["n1"].end_s == NOW_S + 1
@@ -207,30 +215,30 @@ def test_a_plan_within_the_margin_leaves_no_hole() -> None:
 def test_our_own_waiting_leases_hold_no_plan_against_us() -> None:
     jobs = [ours(waiting(7, "n1", NOW_S + 60))]
 
-    assert holes(look(nodes=[node("n1")], jobs=jobs))["n1"].blocker == ""
+    assert holes(snapshot_of(nodes=[node("n1")], jobs=jobs))["n1"].blocker == ""
 
 
-def test_a_node_planned_for_our_own_lease_is_not_planned_for_somebody_hidden() -> None:
+def test_a_node_planned_for_our_own_lease_is_not_for_a_hidden_job() -> None:
     nodes = [node("n1", NodeState.IDLE, NodeState.PLANNED)]
     jobs = [ours(waiting(7, "n1", NOW_S + 60))]
 
-    found = holes(look(nodes=nodes, jobs=jobs))
+    found = holes(snapshot_of(nodes=nodes, jobs=jobs))
 
     assert found["n1"].ends_by is HoleEnd.PARTITION_LIMIT
 
 
-def test_a_node_planned_for_nobody_we_see_is_a_hole_of_unknown_length() -> None:
-    found = holes(look(nodes=[node("n1", NodeState.IDLE, NodeState.PLANNED)]))
+def test_a_node_planned_for_no_job_we_see_is_a_hole_of_unknown_length() -> None:
+    found = holes(snapshot_of(nodes=[node("n1", NodeState.IDLE, NodeState.PLANNED)]))
 
     assert found["n1"].end_s is None
     assert found["n1"].ends_by is HoleEnd.UNKNOWN_PLANNER
 
 
-def test_jobs_without_told_plans_are_refused() -> None:
+def test_jobs_from_a_source_without_plans_are_refused() -> None:
     job = replace(waiting(7, "", None), planned_nodes=None)
 
     with pytest.raises(UnreadableOutputError, match="without planned nodes"):
-        holes(look(nodes=[node("n1")], jobs=[job]))
+        holes(snapshot_of(nodes=[node("n1")], jobs=[job]))
 
 
 @pytest.mark.parametrize(
@@ -243,10 +251,10 @@ def test_jobs_without_told_plans_are_refused() -> None:
         (math.inf, math.inf, math.inf, HoleEnd.OPEN),
     ],
 )
-def test_a_hole_that_nobody_waits_for_ends_with_the_limit_or_the_window(
+def test_a_hole_for_which_no_job_waits_ends_with_the_limit_or_the_window(
     max_time_s: float, window_s: float, end_s: float, ends_by: HoleEnd
 ) -> None:
-    snapshot = look(nodes=[node("n1")], max_time_s=max_time_s)
+    snapshot = snapshot_of(nodes=[node("n1")], max_time_s=max_time_s)
 
     found = holes(snapshot, margin_s=60, window_s=window_s)
 
@@ -258,7 +266,7 @@ def test_a_hole_ends_where_any_kind_of_reservation_begins(flag: str) -> None:
     coming = reservation(NOW_S + HOUR_S, NOW_S + 2 * HOUR_S, flag)
 
     found = holes(
-        look(nodes=[node("n1"), node("n2")], reservations=[coming]), margin_s=9
+        snapshot_of(nodes=[node("n1"), node("n2")], reservations=[coming]), margin_s=9
     )
 
     assert (found["n1"].end_s, found["n1"].blocker) == (NOW_S + HOUR_S - 9, "r")
@@ -268,7 +276,7 @@ def test_a_hole_ends_where_any_kind_of_reservation_begins(flag: str) -> None:
 def test_a_reservation_that_is_over_ends_no_hole() -> None:
     over = reservation(NOW_S - HOUR_S, NOW_S)
 
-    found = holes(look(nodes=[node("n1")], reservations=[over]))
+    found = holes(snapshot_of(nodes=[node("n1")], reservations=[over]))
 
     assert found["n1"].ends_by is HoleEnd.PARTITION_LIMIT
 
@@ -287,7 +295,7 @@ def test_a_recurring_reservation_that_is_over_comes_again(
     flag: str, next_s: float
 ) -> None:
     over = reservation(NOW_S - 9.75 * HOUR_S, NOW_S - 9.25 * HOUR_S, flag)
-    snapshot = look(nodes=[node("n1")], reservations=[over], max_time_s=math.inf)
+    snapshot = snapshot_of(nodes=[node("n1")], reservations=[over], max_time_s=math.inf)
 
     found = holes(snapshot)
 
@@ -296,9 +304,9 @@ def test_a_recurring_reservation_that_is_over_comes_again(
 
 def test_no_phantom_hole_opens_while_backfill_makes_its_plans_anew() -> None:
     planned = waiting(7, "n1", NOW_S + HOUR_S)
-    before = look(nodes=[node("n1")], jobs=[planned])
+    before = snapshot_of(nodes=[node("n1")], jobs=[planned])
     cleared = replace(planned, start_s=None, planned_nodes="")
-    torn = look(
+    torn = snapshot_of(
         nodes=[node("n1")], jobs=[cleared], statistic=statistics(is_active=True)
     )
 
@@ -368,7 +376,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
     for number, (names, is_mine) in enumerate(holders, start=100):
         job = running(number, names)
         jobs.append(ours(job) if is_mine else job)
-    return look(nodes=nodes, jobs=jobs)
+    return snapshot_of(nodes=nodes, jobs=jobs)
 
 
 def others(snapshot: Snapshot) -> list[JobRecord]:
@@ -419,17 +427,19 @@ def test_a_larger_margin_never_makes_a_hole_longer(
         assert (hole.end_s or math.inf) <= (wide[name].end_s or math.inf)
 
 
-def test_nodes_are_idle_that_nobody_holds_but_us() -> None:
+def test_nodes_that_only_our_leases_hold_are_idle() -> None:
     nodes = (node("n1"), node("n2", NodeState.ALLOCATED), node("n3", NodeState.MIXED))
     jobs = (running(7, "n2"), running(8, "n3"))
 
-    found = find_idle(look(nodes=nodes, jobs=jobs), is_ours=lambda job: job.job_id == 7)
+    found = find_idle(
+        snapshot_of(nodes=nodes, jobs=jobs), is_ours=lambda job: job.job_id == 7
+    )
 
     assert found.nodes == {"n1", "n2"}
     assert not found.unclear
 
 
-def test_what_passes_by_itself_is_unclear_unless_somebody_else_is_there() -> None:
+def test_a_state_that_passes_is_unclear_unless_another_job_is_there() -> None:
     nodes = (
         node("n1", NodeState.IDLE, NodeState.COMPLETING),
         node("n2", NodeState.UNKNOWN),
@@ -438,7 +448,7 @@ def test_what_passes_by_itself_is_unclear_unless_somebody_else_is_there() -> Non
     )
 
     found = find_idle(
-        look(nodes=nodes, jobs=(running(8, "n3"),)), is_ours=lambda _: False
+        snapshot_of(nodes=nodes, jobs=(running(8, "n3"),)), is_ours=lambda _: False
     )
 
     assert found.unclear == {"n1", "n2"}
@@ -454,7 +464,7 @@ def test_a_broken_or_drained_node_has_left_also_while_it_does_not_respond() -> N
         node("n4", NodeState.IDLE, NodeState.NOT_RESPONDING),
     )
 
-    found = find_idle(look(nodes=nodes), is_ours=lambda _: False)
+    found = find_idle(snapshot_of(nodes=nodes), is_ours=lambda _: False)
 
     assert found.unclear == {"n4"}
     assert not found.nodes
@@ -468,7 +478,9 @@ def test_the_first_start_that_others_plan_on_an_idle_node_counts() -> None:
         waiting(7, "n2", NOW_S + 1.0),
     )
 
-    found = find_idle(look(nodes=nodes, jobs=jobs), is_ours=lambda job: job.job_id == 7)
+    found = find_idle(
+        snapshot_of(nodes=nodes, jobs=jobs), is_ours=lambda job: job.job_id == 7
+    )
 
     assert {name: plan.job_id for name, plan in found.planned.items()} == {
         "n1": 4,

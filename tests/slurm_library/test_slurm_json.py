@@ -78,7 +78,7 @@ def test_every_release_recorded_is_expected_here(shared: Path) -> None:
 
 @pytest.mark.shared
 @pytest.mark.parametrize("release", EXPECTED)
-def test_every_release_tells_as_many_records_as_were_recorded(
+def test_every_release_has_as_many_records_as_were_recorded(
     shared: Path, release: str
 ) -> None:
     counts = {k: len(parse(answer(shared, release, k))) for k, parse in PARSERS.items()}
@@ -113,7 +113,7 @@ def test_jobs_make_sense_in_every_release(shared: Path, release: str) -> None:
 
 @pytest.mark.shared
 @pytest.mark.parametrize("release", EXPECTED)
-def test_plans_are_told_from_23_02_on(shared: Path, release: str) -> None:
+def test_plans_are_in_the_json_from_23_02_on(shared: Path, release: str) -> None:
     jobs = parse_jobs_json(answer(shared, release, "jobs"))
 
     assert sum(job.is_planned for job in jobs) == EXPECTED[release].planned

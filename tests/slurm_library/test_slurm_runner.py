@@ -63,7 +63,7 @@ def test_we_have_the_name_that_the_host_knows() -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs to become somebody else")
-def test_somebody_without_a_name_is_called_by_number() -> None:
+def test_a_user_without_a_name_is_called_by_number() -> None:
     said = subprocess.run(  # noqa: S603 - our own words
         [sys.executable, "-c", _SAY], capture_output=True, text=True, check=True
     )

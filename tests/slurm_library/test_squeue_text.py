@@ -110,7 +110,7 @@ def test_a_held_job_has_priority_0_and_a_lease_its_nice_value() -> None:
 
 
 @given(st.lists(st.tuples(HOSTILE, HOSTILE, HOSTILE), max_size=5))
-def test_no_text_of_a_user_changes_what_slurm_told(
+def test_no_text_of_a_user_changes_another_column(
     texts: list[tuple[str, str, str]],
 ) -> None:
     rows = [

@@ -56,7 +56,7 @@ def test_the_idle_nodes_before_a_planned_start_are_holes_that_it_ends(
     assert {hole.end_s for hole in holes} == {job.start_s - MARGIN_S}
 
 
-def test_idle_nodes_that_nobody_waits_for_end_with_the_partitions_limit(
+def test_idle_nodes_for_which_no_job_waits_end_with_the_partitions_limit(
     site: Site,
 ) -> None:
     holes = site.holes(site.backend().snapshot())
@@ -97,7 +97,7 @@ def test_holes_stay_open_under_our_own_leases(site: Site) -> None:
     assert held == {job.job_id for job in _running(site)}
 
 
-def test_a_look_without_the_plans_is_torn_and_the_plans_before_repair_it(
+def test_a_snapshot_without_plans_is_torn_and_the_plans_before_repair_it(
     yielding_site: Site,
 ) -> None:
     """Backfill clears all plans, then sleeps 0.3 s before each of thirty jobs.
