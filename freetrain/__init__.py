@@ -16,5 +16,6 @@ replay                 ``replay``: engine and policies; ``report``: its pages
 =====================  ============================================================
 
 Beside the packages: module progress reads what programs print, scaling learns
-speeds, errors has the exit codes.
+speeds, errors has the exit codes, launchers is the registry of launchers, processes
+reads /proc, own_packages lets our programs find our logs, milp and slurm.
 """

@@ -2,5 +2,6 @@
 
 Agents agree on everything through files, so the broker may be absent. ``agent`` is the
 loop: *observe* (``board``, ``node`` and heartbeats make an ``observation``), *decide*
-(``rules``, pure), *act* (``executor``, through ``board`` and ``environment``).
+(``rules``, pure, return ``actions``), *act* (``executor``, through ``board`` and
+``environment``).
 """

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from freetrain.agent.actions import EndOwnJob
 from freetrain.agent.endings import is_failure, judge
 from freetrain.agent.executor import Executor
 from freetrain.agent.memory import Memory
@@ -18,13 +19,7 @@ from freetrain.agent.observation import (
     ObservedGeneration,
     ObservedTrainer,
 )
-from freetrain.agent.rules import (
-    EndOwnJob,
-    conditions,
-    decide,
-    leave_bound_s,
-    limit_margin_s,
-)
+from freetrain.agent.rules import conditions, decide, leave_bound_s, limit_margin_s
 from freetrain.errors import FreeTrainError
 from freetrain.state.files import AgentState, Heartbeat
 

@@ -6,14 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from freetrain.agent.endings import (
-    WriteEnding,
-    complete_ending,
-    draft_ending,
-    failed_launch,
-)
-from freetrain.agent.memory import LaunchedWorld, StartedSpare
-from freetrain.agent.rules import (
+from freetrain.agent.actions import (
     AskToStop,
     EndLease,
     EndSpare,
@@ -27,15 +20,22 @@ from freetrain.agent.rules import (
     SweepAll,
     WriteNotice,
 )
+from freetrain.agent.endings import (
+    WriteEnding,
+    complete_ending,
+    draft_ending,
+    failed_launch,
+)
+from freetrain.agent.memory import LaunchedWorld, StartedSpare
 from freetrain.errors import FreeTrainError
 from freetrain.state.files import lease_name
 
 if TYPE_CHECKING:
+    from freetrain.agent.actions import Action
     from freetrain.agent.board import Board
     from freetrain.agent.environment import Environment
     from freetrain.agent.memory import Memory
     from freetrain.agent.node import Node
-    from freetrain.agent.rules import Action
     from freetrain.broker.lease import LeaseKey
     from freetrain.state.files import Assigned, GenerationEnding
 
