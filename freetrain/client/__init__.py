@@ -1,3 +1,1 @@
-"""What users ask for: submit, cancel, pause, look, rehearse. No Slurm in here."""
-
-from __future__ import annotations
+"""What the commands of users do: submit, change, status, holes, drill."""

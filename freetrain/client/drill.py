@@ -56,7 +56,7 @@ class Drill:
 
     Attributes:
         assigned: The generation that loses a lease.
-        member: The lease that is told to leave.
+        member: The lease that it is to lose.
     """
 
     state: StateDir

@@ -101,7 +101,7 @@ def idle_of(
 
     Raises:
         SlurmRefusedError: There is no such partition.
-        UnreadableOutputError: Planned nodes cannot be told.
+        UnreadableOutputError: The nodes of a planned job cannot be read.
     """
     name = partition or site.lease.partition
     found = choose_partition(snapshot.partitions, name, where=WHERE_NAMED)

@@ -1,3 +1,1 @@
-"""TOML files that people write: read key by key, each mistake named in one line."""
-
-from __future__ import annotations
+"""The TOML files that users write: job.toml and freetrain.toml, as msgspec structs."""

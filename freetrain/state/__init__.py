@@ -1,3 +1,1 @@
-"""The state directory: what ticks and commands remember, in SQLite."""
-
-from __future__ import annotations
+"""The state directory: its database, and the files that broker and agents share."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from freetrain.broker.lease import LeaseKey
 from freetrain.lookahead.base import Departure
-from freetrain.state.database import migrate, transaction
+from freetrain.state.database import connect, migrate, transaction
 from freetrain.state.tables import (
     MOST_OTHERS,
     Delivery,
@@ -79,8 +79,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from freetrain.broker.lease import Intent
-
-from freetrain.state.database import connect
 
 
 @contextmanager
