@@ -21,7 +21,7 @@ from rich.text import Text
 from freetrain.cli.output import check_folder, json_text, write_folder, write_out
 from freetrain.demo.live import (
     TRAINERS,
-    Around,
+    DemoEnvironment,
     History,
     Moment,
     find_mpirun,
@@ -70,13 +70,13 @@ def run_live(  # noqa: PLR0913 - what the command line says, as it says it
     """
     target = context.cwd / out
     check_folder(target, force=force)
-    around = _around(context)
+    environment = _environment(context)
     with _workplace(target, keep=keep) as folder:
-        moments = play(folder, around, seconds=seconds, seed=seed)
+        moments = play(folder, environment, seconds=seconds, seed=seed)
         with closing(moments), _watching(context) as show:
             for moment in moments:
                 show(moment)
-        alone = losses_alone(folder / "alone", around)
+        alone = losses_alone(folder / "alone", environment)
     figures = figures_of(
         moment.histories,
         alone,
@@ -91,7 +91,7 @@ def run_live(  # noqa: PLR0913 - what the command line says, as it says it
         begin_s=moment.begin_s,
         command=f"freetrain demo --live --seconds {seconds:g} --seed {seed}",
         version=importlib.metadata.version("freetrain"),
-        mpirun=str(around.mpirun),
+        mpirun=str(environment.mpirun),
     )
     result = json_text(_record(played), indent=2)
     pages = {"report.html": render_page(played), "result.json": result}
@@ -108,9 +108,9 @@ def run_live(  # noqa: PLR0913 - what the command line says, as it says it
         raise typer.Exit(NOT_ALL_WELL)
 
 
-def _around(context: CliContext) -> Around:
+def _environment(context: CliContext) -> DemoEnvironment:
     mpirun = find_mpirun(context.environ, uid=context.uid)
-    return Around(
+    return DemoEnvironment(
         now_s=context.now_s,
         pause=context.sleep,
         environ=context.environ,
@@ -187,7 +187,7 @@ def line_of(moment: Moment) -> str:
     """Return one moment as a line."""
     counts = Counter(owners(moment).values())
     trainers = "; ".join(
-        f"{h.name} {h.told.steps} steps"
+        f"{h.name} {h.reported.steps} steps"
         + (", finished" if h.is_finished else f" on {counts[h.name]}")
         for h in moment.histories
     )
@@ -216,8 +216,8 @@ def owners(moment: Moment) -> dict[str, str]:
                 job.nodes, "lease" if job.run_s is None else "others"
             )
     for history in moment.histories:
-        if history.stretches and not history.is_finished:
-            held = history.stretches[-1].nodes
+        if history.segments and not history.is_finished:
+            held = history.segments[-1].nodes
             owner_of |= {
                 node: history.name for node in held if owner_of[node] == "lease"
             }
@@ -248,13 +248,13 @@ def _trainer_table(moment: Moment) -> Table:
 
 
 def _row(history: History, steps: int) -> tuple[str, ...]:
-    told = history.told
-    loss = told.losses.get(told.steps)
+    reported = history.reported
+    loss = reported.losses.get(reported.steps)
     return (
         history.name,
-        f"{told.steps}/{steps}",
+        f"{reported.steps}/{steps}",
         "" if loss is None else f"{loss:.3f}",
-        " ".join(str(len(segment.nodes)) for segment in history.stretches),
+        " ".join(str(len(segment.nodes)) for segment in history.segments),
         str(len(history.rescales)),
     )
 

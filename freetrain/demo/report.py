@@ -1,4 +1,4 @@
-"""What a demo showed, in numbers."""
+"""The live demo's figures, its two drawings and its HTML page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from freetrain.demo.live import History
 
 
-# ----------------------------------------------------------------------
 # What a demo showed, in numbers.
 
 
@@ -142,7 +141,7 @@ def figures_of(
         nodes: How many it has.
         begin_s: When the trainers were submitted, Unix time.
     """
-    lasts = [one.last_s for history in histories for one in history.stretches]
+    lasts = [one.last_s for history in histories for one in history.segments]
     end_s = max(lasts, default=begin_s)
     theirs = [job for job in jobs if job.run_s is not None]
     busy_s = sum(_busy_s(job, begin_s, end_s) for job in theirs)
@@ -154,7 +153,7 @@ def figures_of(
         trained_node_s=sum(
             len(one.nodes) * (one.last_s - one.start_s)
             for history in histories
-            for one in history.stretches
+            for one in history.segments
         ),
         median_pause_s=median(pauses_s) if pauses_s else None,
         trainers=tuple(_trainer(one, alone.get(one.name, {})) for one in histories),
@@ -174,22 +173,22 @@ def most_difference(
 
 
 def _trainer(history: History, alone: Mapping[int, float]) -> TrainerFigures:
-    told = history.told
+    reported = history.reported
     by_broker = sum(one.is_brokers for one in history.rescales)
     return TrainerFigures(
         name=history.name,
         is_finished=history.is_finished,
-        steps=told.steps,
-        samples=told.samples,
-        repeated_steps=told.repeated_steps,
+        steps=reported.steps,
+        samples=reported.samples,
+        repeated_steps=reported.repeated_steps,
         by_broker=by_broker,
         by_survivors=len(history.rescales) - by_broker,
-        sizes=tuple(len(one.nodes) for one in history.stretches),
+        sizes=tuple(len(one.nodes) for one in history.segments),
         pauses_s=history.pauses_s,
-        loss=told.losses.get(told.steps),
+        loss=reported.losses.get(reported.steps),
         loss_alone=alone.get(max(alone, default=0)),
-        loss_difference=most_difference(told.losses, alone),
-        accuracy=told.accuracy,
+        loss_difference=most_difference(reported.losses, alone),
+        accuracy=reported.accuracy,
     )
 
 
@@ -214,7 +213,6 @@ def _others(theirs: Sequence[Job]) -> OthersFigures:
     )
 
 
-# ----------------------------------------------------------------------
 # The demo in one drawing: nodes × time, coloured by who had them; plain SVG.
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73")
@@ -339,7 +337,6 @@ def _round_values(most: float) -> list[float]:
     return [step * k for k in range(int(most / step) + 1)]
 
 
-# ----------------------------------------------------------------------
 # A demo's figures in words, for screen and page alike.
 
 HEADINGS = (
@@ -403,16 +400,18 @@ def _most_difference(figures: Figures) -> str:
 
 def shortfalls(figures: Figures) -> tuple[str, ...]:
     """Say what keeps a demo from being good; nothing where it is."""
-    told = []
-    for one in figures.trainers:
-        if not one.is_finished:
-            told.append(f"{one.name} was not done after {figures.seconds:.0f} s")
-        elif not is_same(one.loss_difference):
-            words = difference_words(one.loss_difference)
-            told.append(f"{one.name} differs from an undisturbed run: {words}")
-        elif not one.rescales:
-            told.append(f"{one.name} was never rescaled")
-    return tuple(told)
+    sentences = []
+    for trainer in figures.trainers:
+        if not trainer.is_finished:
+            sentences.append(
+                f"{trainer.name} was not done after {figures.seconds:.0f} s"
+            )
+        elif not is_same(trainer.loss_difference):
+            words = difference_words(trainer.loss_difference)
+            sentences.append(f"{trainer.name} differs from an undisturbed run: {words}")
+        elif not trainer.rescales:
+            sentences.append(f"{trainer.name} was never rescaled")
+    return tuple(sentences)
 
 
 def difference_words(difference: float | None) -> str:
@@ -435,7 +434,6 @@ def _loss(value: float | None) -> str:
     return "" if value is None else f"{value:.5f}"
 
 
-# ----------------------------------------------------------------------
 # The demo's report: one HTML page that needs no network and no script.
 
 _WHAT = (
@@ -535,15 +533,15 @@ def _job_words(job: Job) -> str:
 
 def _trained(played: Played) -> Iterator[Bar]:
     for history, colour in _coloured(played.histories):
-        for stretch in history.stretches:
-            for node in stretch.nodes:
+        for segment in history.segments:
+            for node in segment.nodes:
                 yield Bar(
                     node=node,
-                    start_s=stretch.start_s - played.begin_s,
-                    end_s=stretch.last_s - played.begin_s,
+                    start_s=segment.start_s - played.begin_s,
+                    end_s=segment.last_s - played.begin_s,
                     colour=colour,
-                    label=f"{history.name}, generation {stretch.generation}, "
-                    f"{len(stretch.nodes)} nodes",
+                    label=f"{history.name}, generation {segment.generation}, "
+                    f"{len(segment.nodes)} nodes",
                 )
 
 
@@ -554,7 +552,7 @@ def _trainers(figures: Figures) -> str:
 
 def _losses(histories: Sequence[History]) -> str:
     colours = {history.name: colour for history, colour in _coloured(histories)}
-    drawing = draw_losses({h.name: h.told.losses for h in histories}, colours)
+    drawing = draw_losses({h.name: h.reported.losses for h in histories}, colours)
     return (
         f"<h2>Loss by step</h2>\n<figure>{drawing}<figcaption>Undisturbed runs have "
         "the same loss in every step, or the figures above say by how much not."
@@ -565,7 +563,7 @@ def _losses(histories: Sequence[History]) -> str:
 def _rescales(played: Played) -> str:
     rows = []
     for history in played.histories:
-        pairs = pairwise(history.stretches)
+        pairs = pairwise(history.segments)
         for (old, new), pause_s in zip(pairs, history.pauses_s, strict=True):
             rows.append(
                 (

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-# ----------------------------------------------------------------------
 # Digits drawn by hand on 5 × 7 dots, moved, dimmed and blurred by noise.
 
 if TYPE_CHECKING:
@@ -67,9 +66,6 @@ def _glyphs() -> Array:
     dots = [[[dot == "#" for dot in row[k]] for row in rows] for k in range(CLASSES)]
     return np.array(dots, dtype=np.float64)
 
-
-# ----------------------------------------------------------------------
-# Train an MLP on drawn digits: ``python -m freetrain.demo.train --seed 1``.
 
 if TYPE_CHECKING:
     Weights = dict[str, Array]

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from freetrain.demo.fake_slurm.cluster import Cluster, Job, JobState
-from freetrain.demo.live import History, Stretch, Told
+from freetrain.demo.live import History, Reported, TrainingSegment
 from freetrain.demo.report import Played, figures_of
 
 BEGIN_S = 1_795_250_000.0
 HOSTILE = "</title><script>alert(1)</script>&\"'"
 
 
-def stretch(generation: int, at_s: float, nodes: str, *, by: str = "broker") -> Stretch:
+def segment(
+    generation: int, at_s: float, nodes: str, *, by: str = "broker"
+) -> TrainingSegment:
     """Ten seconds of training from *at_s* on, the first step being done at once."""
-    return Stretch(
+    return TrainingSegment(
         generation=generation,
         nodes=tuple(nodes.split()),
         is_brokers=by == "broker",
@@ -25,14 +27,18 @@ def stretch(generation: int, at_s: float, nodes: str, *, by: str = "broker") -> 
 
 def history(name: str = "ada", *, is_finished: bool = True) -> History:
     """One node for ten seconds, then two, then one again."""
-    stretches = (
-        stretch(1, 2, "n1"),
-        stretch(2, 14, "n1 n2"),
-        stretch(4, 25, "n2", by="survivors"),
+    segments = (
+        segment(1, 2, "n1"),
+        segment(2, 14, "n1 n2"),
+        segment(4, 25, "n2", by="survivors"),
     )
     losses = {1: 2.0, 2: 1.0, 3: 0.5}
-    told = Told(losses=losses, repeated_steps=1, samples=240, accuracy=0.9, times={})
-    return History(name=name, told=told, stretches=stretches, is_finished=is_finished)
+    reported = Reported(
+        losses=losses, repeated_steps=1, samples=240, accuracy=0.9, times={}
+    )
+    return History(
+        name=name, reported=reported, segments=segments, is_finished=is_finished
+    )
 
 
 def jobs() -> list[Job]:
@@ -68,7 +74,7 @@ def jobs() -> list[Job]:
 
 
 def played(*histories: History) -> Played:
-    alone = {one.name: one.told.losses for one in histories}
+    alone = {one.name: one.reported.losses for one in histories}
     figures = figures_of(histories, alone, jobs(), nodes=8, begin_s=BEGIN_S)
     cluster = Cluster(user="me", uid=1, since_s=BEGIN_S, planned_s=BEGIN_S, jobs=jobs())
     return Played(

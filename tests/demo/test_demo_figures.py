@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.demo.live import read_told
+from freetrain.demo.live import read_reported
 from freetrain.demo.report import (
     HEADINGS,
     Bar,
@@ -45,7 +45,7 @@ def test_the_figures_of_a_small_demo_are_those_worked_out_by_hand() -> None:
 
 def test_a_demo_is_good_only_if_all_finished_were_rescaled_and_lost_nothing() -> None:
     good = history()
-    never = replace(good, stretches=good.stretches[:1])
+    never = replace(good, segments=good.segments[:1])
 
     assert played(good, good).figures.is_good
     assert shortfalls(played(good, good).figures) == ()
@@ -86,18 +86,18 @@ def test_progress_is_read_as_it_was_told_the_last_half_line_left_for_later(
     text = "".join(f"{json.dumps(line)}\n" for line in lines)
     path.write_text(text + '{"t": 8.0, "step": 3')
 
-    told = read_told(path)
+    reported = read_reported(path)
 
-    assert told.losses == {1: 2.0, 2: 1.0}
-    assert (told.steps, told.samples, told.repeated_steps) == (2, 160, 1)
-    assert told.accuracy == 0.5
-    assert told.times == {1: (1.0, 2.0, 3.0), 2: (5.0, 6.0, 6.0)}
+    assert reported.losses == {1: 2.0, 2: 1.0}
+    assert (reported.steps, reported.samples, reported.repeated_steps) == (2, 160, 1)
+    assert reported.accuracy == 0.5
+    assert reported.times == {1: (1.0, 2.0, 3.0), 2: (5.0, 6.0, 6.0)}
 
 
 def test_a_trainer_that_never_began_has_told_nothing(tmp_path: Path) -> None:
-    told = read_told(tmp_path / "progress.jsonl")
+    reported = read_reported(tmp_path / "progress.jsonl")
 
-    assert (told.steps, told.losses, told.times) == (0, {}, {})
+    assert (reported.steps, reported.losses, reported.times) == (0, {}, {})
 
 
 class Reader(HTMLParser):

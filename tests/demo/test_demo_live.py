@@ -15,7 +15,7 @@ import pytest
 
 from freetrain.cli.demo_live import line_of, moment_view
 from freetrain.demo.live import (
-    Around,
+    DemoEnvironment,
     NoMpiError,
     find_mpirun,
     losses_alone,
@@ -61,7 +61,7 @@ def naming(folder: Path) -> list[str]:
 def test_three_trainers_finish_with_the_losses_of_undisturbed_runs(
     home: Path, mpirun: Path
 ) -> None:
-    around = Around(
+    environment = DemoEnvironment(
         now_s=time.time,  # noqa: TID251 - the stand-in goes by the machine's clock
         pause=time.sleep,
         environ=os.environ,
@@ -71,7 +71,7 @@ def test_three_trainers_finish_with_the_losses_of_undisturbed_runs(
         mpi=variables(os.getuid()),
     )
     moments = list(
-        play(home / "demo", around, seconds=10, seed=1, longest_s=PATIENCE_S)
+        play(home / "demo", environment, seconds=10, seed=1, longest_s=PATIENCE_S)
     )
 
     last = moments[-1]
@@ -79,7 +79,7 @@ def test_three_trainers_finish_with_the_losses_of_undisturbed_runs(
     # A supervisor tells how its job ended, and is gone a moment later.
     wait_for("nothing to be left", lambda: not naming(home))
     assert naming(home) == []
-    alone = losses_alone(home / "alone", around)
+    alone = losses_alone(home / "alone", environment)
     figures = figures_of(
         last.histories, alone, last.cluster.jobs, nodes=8, begin_s=last.begin_s
     )

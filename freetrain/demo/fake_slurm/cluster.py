@@ -1,4 +1,7 @@
-"""What a program says before it exits with a status other than 0."""
+"""The stand-in's cluster: its state in one JSON file, and what happens as time goes by.
+
+Times and command lines are read and written as Slurm's own programs do.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-# ----------------------------------------------------------------------
 # What a program says before it exits with a status other than 0.
 
 
@@ -24,7 +26,6 @@ class ComplaintError(Exception):
     """A program's words on its standard error."""
 
 
-# ----------------------------------------------------------------------
 # What the stand-in knows: a cluster, its jobs, and the processes they run as.
 
 NODES = tuple(f"n{number}" for number in range(1, 9))
@@ -229,7 +230,6 @@ class Cluster:
         return self.next_id - 1
 
 
-# ----------------------------------------------------------------------
 # The state of the stand-in between calls: one JSON file, one program at a time.
 
 _STATE = "cluster.json"
@@ -304,7 +304,6 @@ def _process(fields: dict[str, int] | None) -> Process | None:
     return None if fields is None else Process(**fields)
 
 
-# ----------------------------------------------------------------------
 # What happens on the cluster as time goes by: pure decisions, orders for the edge.
 
 
@@ -498,7 +497,6 @@ def _start(cluster: Cluster, job: Job, nodes: list[str], now_s: float) -> None:
     job.nodes = list(nodes)
 
 
-# ----------------------------------------------------------------------
 # Times and durations as Slurm writes and reads them with ``TZ=UTC``.
 
 _FORM = "%Y-%m-%dT%H:%M:%S"
@@ -536,7 +534,6 @@ def clock(duration_s: float) -> str:
     return f"{minutes}:{seconds:02d}"
 
 
-# ----------------------------------------------------------------------
 # Command lines as Slurm's programs read them: options, then the rest.
 
 

@@ -1,4 +1,8 @@
-"""scancel, as strange as that of 22.05."""
+"""The stand-in's programs: squeue, scontrol, sdiag, sinfo, sbatch, scancel and srun.
+
+``main`` is one call of one program: it brings the state to now, does what is asked for,
+and prints what Slurm 22.05 would print.
+"""
 
 from __future__ import annotations
 
@@ -49,46 +53,209 @@ if TYPE_CHECKING:
     from freetrain.demo.fake_slurm.cluster import Cluster, Part
 
 
-# ----------------------------------------------------------------------
+NAMES = ("sbatch", "scancel", "scontrol", "sdiag", "sinfo", "squeue", "srun")
+
+
+_TICK_S = 0.1
+
+
+def main(folder: Path, program: str, argv: Sequence[str]) -> int:
+    """Be *program* once and return its exit status."""
+    if program == "supervise":
+        supervising.supervise(folder, int(argv[0]))
+        return 0
+    if program == "control":
+        return control(folder)
+    try:
+        if program == "srun":
+            return _run_step(folder, argv)
+        said = answer(folder, program, argv)
+    except ComplaintError as complaint:
+        sys.stderr.write(f"{complaint}\n")
+        return 1
+    except FileNotFoundError:
+        sys.stderr.write(f"{program}: error: Unable to contact slurm controller\n")
+        return 1
+    sys.stdout.buffer.write(said.encode("utf-8", "surrogateescape"))
+    return 0
+
+
+def answer(
+    folder: Path, program: str, argv: Sequence[str], *, now_s: float | None = None
+) -> str:
+    """Do what one call of *program* asks for, and return what it prints.
+
+    Args:
+        folder: The stand-in's.
+        program: Its name.
+        argv: What it is called with.
+        now_s: Unix time; None for the machine's.
+
+    Raises:
+        ComplaintError: It was refused.
+        OSError: The state is gone or cannot be kept.
+    """
+    if now_s is None:
+        now_s = _now_s()
+    with opened(folder) as cluster:
+        bring_to(folder, cluster, now_s)
+        try:
+            said, complaint = _do(folder, cluster, program, argv, now_s), None
+        except ComplaintError as refused:
+            said, complaint = "", refused
+        bring_to(folder, cluster, now_s)
+    if complaint is not None:
+        raise complaint
+    return said
+
+
+def command(folder: Path, program: str) -> list[str]:
+    """Return the command that is *program*, without its arguments."""
+    top = Path(__file__).resolve().parents[3]
+    code = (
+        f"import sys; sys.path.insert(0, {str(top)!r}); from pathlib import Path; "
+        f"from freetrain.demo.fake_slurm.commands import main; "
+        f"sys.exit(main(Path({str(folder)!r}), {program!r}, sys.argv[1:]))"
+    )
+    return [sys.executable, "-I", "-S", "-c", code]
+
+
+def _do(
+    folder: Path, cluster: Cluster, program: str, argv: Sequence[str], now_s: float
+) -> str:
+    match program:
+        case "sbatch":
+            where = os.getcwd()  # noqa: PTH109 - as text, and nothing else
+            return sbatch(cluster, argv, now_s, directory=where, environ=os.environ)
+        case "scancel":
+            _cancel(folder, cluster, argv, now_s)
+            return ""
+        case "squeue":
+            return squeue(cluster, argv, now_s)
+        case "scontrol":
+            return scontrol(cluster, argv, now_s)
+        case "sdiag":
+            return sdiag(cluster, now_s)
+        case _:
+            return sinfo(argv)
+
+
+def _run_step(folder: Path, argv: Sequence[str]) -> int:
+    if os.getpgrp() != os.getpid():
+        os.setpgid(0, 0)
+    process = process_of(os.getpid()) or Process(os.getpid(), 0)
+    with opened(folder) as cluster:
+        words, environ, where = step(
+            cluster, folder, argv, process=process, environ=os.environ
+        )
+    if where:
+        os.chdir(where)
+    try:
+        os.execvpe(words[0], words, environ)  # noqa: S606 - a list, never a shell
+    except OSError as error:
+        raise ComplaintError(f"srun: error: {words[0]}: {error.strerror}") from error
+
+
+def _cancel(folder: Path, cluster: Cluster, argv: Sequence[str], now_s: float) -> None:
+    try:
+        orders = scancel(cluster, argv, now_s)
+    except PartlyDoneError as partly:
+        carry_out(folder, cluster, partly.orders)
+        raise
+    carry_out(folder, cluster, orders)
+
+
+def control(folder: Path) -> int:
+    """Bring the state to now again and again, until the keeper or the folder is gone.
+
+    Every other program does so too; this one only lets things happen in time.
+    """
+    while True:
+        try:
+            with opened(folder) as cluster:
+                bring_to(folder, cluster, _now_s())
+        except FileNotFoundError:
+            return 0
+        if cluster.keeper is not None and not is_alive(cluster.keeper):
+            return 0
+        reap()
+        time.sleep(_TICK_S)
+
+
+def bring_to(folder: Path, cluster: Cluster, now_s: float) -> None:
+    """Bring *cluster* to *now_s*, and processes to what it says."""
+    lost = _lost(cluster)  # first: a supervisor reports, then goes
+    exits = supervising.exits(folder)
+    for job in cluster.jobs:
+        if job.job_id in lost.keys() - exits.keys():
+            signal_marked(mark_of(folder, job), signal.SIGKILL)
+    carry_out(folder, cluster, advance(cluster, now_s, exits=lost | exits))
+
+
+def carry_out(folder: Path, cluster: Cluster, orders: Sequence[Order]) -> None:
+    """Start and signal processes.
+
+    The state is written before anything is signalled: scancel may be part of the
+    very job that it kills.
+    """
+    signals = [order for order in orders if order.deed is not Deed.START]
+    for order in orders:
+        if order.deed is Deed.START:
+            _start(folder, order)
+    if signals:
+        write(folder, cluster)
+    for order in signals:
+        _signal(folder, order)
+
+
+def _start(folder: Path, order: Order) -> None:
+    # A bare environment: a supervisor that some lease's own call happened to start
+    # must not be taken for a process of that lease.
+    words = [*command(folder, "supervise"), str(order.job.job_id)]
+    order.job.supervisor = detach(words, {"HOME": os.environ.get("HOME", "/")})
+
+
+def _signal(folder: Path, order: Order) -> None:
+    number = signal.Signals[f"SIG{order.signal}"]
+    for process in order.job.steps:
+        signal_group(process, number)
+    if order.deed is Deed.SIGNAL_ALL and order.job.batch is not None:
+        signal_group(order.job.batch, number)
+    if number == signal.SIGKILL:
+        signal_marked(mark_of(folder, order.job), number)
+
+
+def _lost(cluster: Cluster) -> dict[int, int]:
+    """Return the jobs whose supervisor was killed: nobody will report their end."""
+    return {
+        job.job_id: 1
+        for job in cluster.jobs
+        if job.supervisor is not None and not is_alive(job.supervisor)
+    }
+
+
+def _now_s() -> float:
+    return time.time()  # noqa: TID251 - whole programs: this is the edge
+
+
 # scancel, as strange as that of 22.05.
 
-_FLAGS_cancelling = frozenset({"full", "batch", "quiet", "verbose"})
-_SHORT_cancelling = {
+_SCANCEL_FLAGS = frozenset({"full", "batch", "quiet", "verbose"})
+
+
+_SCANCEL_SHORT = {
     "u": "user",
     "n": "name",
     "t": "state",
     "s": "signal",
     "p": "partition",
 }
+
+
 _GONE = "Invalid job id specified"
+
+
 _WAITS = "Job is pending execution"
-
-
-def scancel(cluster: Cluster, argv: Sequence[str], now_s: float) -> tuple[Order, ...]:
-    """End or signal jobs; return what their processes get.
-
-    Raises:
-        ComplaintError: Some were none; what was meant for the others is done.
-    """
-    short = [word for word in argv if word not in {"-f", "-b", "-Q"}]
-    options, words = split(
-        "scancel", short, short=_SHORT_cancelling, flags=_FLAGS_cancelling
-    )
-    if not words:
-        meant = [job for job in cluster.jobs if _matches(job, options)]
-        return _do_cancelling(meant, options, now_s)
-    orders: list[Order] = []
-    complaints = []
-    for word in words:
-        found = _meant(cluster, word, options)
-        if found is None or _only_ended_by(options, found):
-            why = _GONE if found is None else _WAITS
-            complaints.append(f"scancel: error: Kill job error on job id {word}: {why}")
-        else:
-            orders += _do_cancelling(found, options, now_s)
-    if complaints:
-        raise PartlyDoneError("\n".join(complaints), tuple(orders))
-    return tuple(orders)
 
 
 class PartlyDoneError(ComplaintError):
@@ -101,6 +268,31 @@ class PartlyDoneError(ComplaintError):
     def __init__(self, said: str, orders: tuple[Order, ...]) -> None:
         super().__init__(said)
         self.orders = orders
+
+
+def scancel(cluster: Cluster, argv: Sequence[str], now_s: float) -> tuple[Order, ...]:
+    """End or signal jobs; return what their processes get.
+
+    Raises:
+        ComplaintError: Some were none; what was meant for the others is done.
+    """
+    short = [word for word in argv if word not in {"-f", "-b", "-Q"}]
+    options, words = split("scancel", short, short=_SCANCEL_SHORT, flags=_SCANCEL_FLAGS)
+    if not words:
+        meant = [job for job in cluster.jobs if _matches(job, options)]
+        return _apply(meant, options, now_s)
+    orders: list[Order] = []
+    complaints = []
+    for word in words:
+        found = _meant(cluster, word, options)
+        if found is None or _only_ended_by(options, found):
+            why = _GONE if found is None else _WAITS
+            complaints.append(f"scancel: error: Kill job error on job id {word}: {why}")
+        else:
+            orders += _apply(found, options, now_s)
+    if complaints:
+        raise PartlyDoneError("\n".join(complaints), tuple(orders))
+    return tuple(orders)
 
 
 def _matches(job: Job, options: Mapping[str, str]) -> bool:
@@ -141,14 +333,14 @@ def _only_ended_by(options: Mapping[str, str], meant: Sequence[Job]) -> bool:
     return signals and any(job.is_pending for job in meant)
 
 
-def _do_cancelling(
+def _apply(
     meant: Sequence[Job], options: Mapping[str, str], now_s: float
 ) -> tuple[Order, ...]:
     orders: list[Order] = []
     name = options.get("signal", "").removeprefix("SIG")
     for job in meant:
         if not name:
-            orders += _cancel_cancelling(job, now_s)
+            orders += _cancel_job(job, now_s)
         elif name in {"KILL", "9"}:
             orders += end(job, JobState.CANCELLED, now_s)
         else:
@@ -158,21 +350,26 @@ def _do_cancelling(
     return tuple(orders)
 
 
-def _cancel_cancelling(job: Job, now_s: float) -> tuple[Order, ...]:
+def _cancel_job(job: Job, now_s: float) -> tuple[Order, ...]:
     if job.is_pending:
         return end(job, JobState.CANCELLED, now_s)
     return terminate(job, JobState.CANCELLED, now_s)
 
 
-# ----------------------------------------------------------------------
 # srun: a step of a running job, from within it or from anywhere.
 
-_FLAGS_stepping = frozenset(
+_SRUN_FLAGS = frozenset(
     {"overlap", "exact", "quiet", "unbuffered", "label", "immediate", "exclusive"}
 )
-_SHORT_stepping = {"N": "nodes", "n": "ntasks", "w": "nodelist", "c": "cpus-per-task"}
-_SHORT_stepping |= {"J": "job-name", "t": "time", "D": "chdir", "K": "kill-on-bad-exit"}
-_FAILED_stepping = "srun: error: Unable to create step for job "
+
+
+_SRUN_SHORT = {"N": "nodes", "n": "ntasks", "w": "nodelist", "c": "cpus-per-task"}
+
+
+_SRUN_SHORT |= {"J": "job-name", "t": "time", "D": "chdir", "K": "kill-on-bad-exit"}
+
+
+_SRUN_FAILED = "srun: error: Unable to create step for job "
 
 
 def step(
@@ -189,15 +386,13 @@ def step(
         ComplaintError: There is no such job that runs, or not on that node.
     """
     words = [word for word in argv if word not in {"-Q", "-u", "-l"}]
-    options, command = split(
-        "srun", words, short=_SHORT_stepping, flags=_FLAGS_stepping
-    )
+    options, command = split("srun", words, short=_SRUN_SHORT, flags=_SRUN_FLAGS)
     wanted = options.get("jobid", environ.get("SLURM_JOB_ID", ""))
     job = _running(cluster, wanted)
     node = options.get("nodelist", job.nodes[0])
     if node not in job.nodes:
         raise ComplaintError(
-            f"{_FAILED_stepping}{wanted}: Requested node configuration is not available"
+            f"{_SRUN_FAILED}{wanted}: Requested node configuration is not available"
         )
     if not command or options.get("ntasks", "1") != "1":
         raise ComplaintError("srun: error: this stand-in has steps of one task only")
@@ -212,16 +407,21 @@ def _running(cluster: Cluster, wanted: str) -> Job:
         if job.is_running and str(job.job_id) == wanted and job.supervisor is not None:
             return job
     raise ComplaintError(
-        f"{_FAILED_stepping}{wanted[:40]}: Job/step already completing or completed"
+        f"{_SRUN_FAILED}{wanted[:40]}: Job/step already completing or completed"
     )
 
 
-# ----------------------------------------------------------------------
 # The table that squeue prints: cells of given widths, cut and padded in bytes.
 
 _HEADINGS = {"JobArrayID": "JOBID", "UserID": "UID", "UserName": "USER"}
+
+
 _PRIORITY = 4_294_901_760
+
+
 _NULL = ("Feature", "Dependency", "QOS", "Reservation")
+
+
 _NONE = ("tres-per-node", "tres-per-job")
 
 
@@ -289,7 +489,7 @@ def _row(group: list[Job], cluster: Cluster, now_s: float) -> dict[str, str]:
         "PriorityLong": str(_PRIORITY - job.nice),
         "Nice": str(job.nice),
         **_times(job, now_s),
-        **_nodes_queue_text(job, now_s),
+        **_node_cells(job, now_s),
     }
 
 
@@ -324,7 +524,7 @@ def _times(job: Job, now_s: float) -> dict[str, str]:
     }
 
 
-def _nodes_queue_text(job: Job, now_s: float) -> dict[str, str]:
+def _node_cells(job: Job, now_s: float) -> dict[str, str]:
     count = len(job.nodes or job.wanted) or 1
     return {
         "NumNodes": str(count),
@@ -341,14 +541,22 @@ def _state(job: Job) -> str:
     return "COMPLETING" if is_completing else str(job.state)
 
 
-# ----------------------------------------------------------------------
 # squeue, scontrol, sdiag and sinfo: the state as 22.05 writes it.
 
 RELEASE = "22.05.8"
+
+
 CPUS = 2
+
+
 MEMORY_MIB = 2_000
+
+
 MAX_ARRAY_SIZE = 101
+
+
 MIN_JOB_AGE_S = 300.0
+
 
 _CONFIG = {
     "ClusterName": "standin",
@@ -502,22 +710,29 @@ def _config(cluster: Cluster, now_s: float) -> str:
     return f"Configuration data as of {iso(now_s)}\n{''.join(lines)}\n"
 
 
-# ----------------------------------------------------------------------
 # sbatch: one-node jobs and arrays of them.
 
-_FLAGS_submitting = frozenset(
-    {"parsable", "no-requeue", "requeue", "exclusive", "hold"}
-)
-_SHORT_submitting = {
+_SBATCH_FLAGS = frozenset({"parsable", "no-requeue", "requeue", "exclusive", "hold"})
+
+
+_SBATCH_SHORT = {
     "J": "job-name",
     "N": "nodes",
     "n": "ntasks",
     "o": "output",
     "t": "time",
 }
-_SHORT_submitting |= {"p": "partition", "a": "array", "D": "chdir"}
-_FAILED_submitting = "sbatch: error: Batch job submission failed: "
+
+
+_SBATCH_SHORT |= {"p": "partition", "a": "array", "D": "chdir"}
+
+
+_SBATCH_FAILED = "sbatch: error: Batch job submission failed: "
+
+
 _SPAN = r"[0-9]+(?:-[0-9]+)?"
+
+
 _PART = re.compile(rf"([^][,]+)(?:\[({_SPAN}(?:,{_SPAN})*)\])?(?:,|$)", re.ASCII)
 
 
@@ -534,9 +749,7 @@ def sbatch(
     Raises:
         ComplaintError: Slurm would refuse it, or this stand-in cannot do it.
     """
-    options, words = split(
-        "sbatch", argv, short=_SHORT_submitting, flags=_FLAGS_submitting
-    )
+    options, words = split("sbatch", argv, short=_SBATCH_SHORT, flags=_SBATCH_FLAGS)
     _check(cluster, options, words)
     tasks = _tasks(options.get("array", ""))
     first = cluster.take_id()
@@ -567,37 +780,33 @@ def _job(
         arguments=list(words[1:]),
         output=options.get("output", "slurm-%j.out"),
         submit_s=now_s,
-        excluded=_nodes_submitting(options.get("exclude", "")),
+        excluded=_hostlist_names(options.get("exclude", "")),
     )
 
 
 def _check(cluster: Cluster, options: Mapping[str, str], words: Sequence[str]) -> None:
     if not words:
-        raise ComplaintError(
-            f"{_FAILED_submitting}this stand-in needs a script in a file"
-        )
+        raise ComplaintError(f"{_SBATCH_FAILED}this stand-in needs a script in a file")
     if cluster.part(_partition(cluster, options)) is None:
-        raise ComplaintError(f"{_FAILED_submitting}Invalid partition name specified")
+        raise ComplaintError(f"{_SBATCH_FAILED}Invalid partition name specified")
     if _tasks(options.get("array", "")) > MAX_ARRAY_SIZE:
-        raise ComplaintError(f"{_FAILED_submitting}Invalid job array specification")
+        raise ComplaintError(f"{_SBATCH_FAILED}Invalid job array specification")
     if options.get("constraint") or options.get("gres"):
         raise ComplaintError(
-            f"{_FAILED_submitting}Requested node configuration is not available"
+            f"{_SBATCH_FAILED}Requested node configuration is not available"
         )
     if options.get("nodes", "1") != "1":
-        raise ComplaintError(
-            f"{_FAILED_submitting}this stand-in has one-node jobs only"
-        )
+        raise ComplaintError(f"{_SBATCH_FAILED}this stand-in has one-node jobs only")
 
 
-def _nodes_submitting(text: str) -> list[str]:
+def _hostlist_names(text: str) -> list[str]:
     """Return the names in a hostlist of one bracket a name, as ``n[1-3,7],m1``."""
     names: list[str] = []
     rest = text
     while rest:
         part = _PART.match(rest)
         if part is None:
-            raise ComplaintError(f"{_FAILED_submitting}Invalid node name specified")
+            raise ComplaintError(f"{_SBATCH_FAILED}Invalid node name specified")
         prefix, ranges = part[1], part[2]
         names += _numbered(prefix, ranges) if ranges else [prefix]
         rest = rest[part.end() :]
@@ -625,14 +834,14 @@ def _tasks(array: str) -> int:
     first, _, last = array.partition("-")
     if first != "0" or not last.isdecimal():
         raise ComplaintError(
-            f"{_FAILED_submitting}this stand-in has arrays such as 0-7 only"
+            f"{_SBATCH_FAILED}this stand-in has arrays such as 0-7 only"
         )
     return int(last) + 1
 
 
 def _number(text: str) -> int:
     if not text.isdecimal():
-        raise ComplaintError(f"{_FAILED_submitting}not a whole number: {text[:40]!r}")
+        raise ComplaintError(f"{_SBATCH_FAILED}not a whole number: {text[:40]!r}")
     return int(text)
 
 
@@ -648,191 +857,3 @@ def _exported(export: str, environ: Mapping[str, str]) -> dict[str, str]:
         elif name in environ:
             passed[name] = environ[name]
     return passed
-
-
-# ----------------------------------------------------------------------
-# One call of one program: the state brought to now, and what was asked for done.
-
-NAMES = ("sbatch", "scancel", "scontrol", "sdiag", "sinfo", "squeue", "srun")
-_TICK_S = 0.1
-
-
-def main(folder: Path, program: str, argv: Sequence[str]) -> int:
-    """Be *program* once and return its exit status."""
-    if program == "supervise":
-        supervising.supervise(folder, int(argv[0]))
-        return 0
-    if program == "control":
-        return control(folder)
-    try:
-        if program == "srun":
-            return _run_step(folder, argv)
-        said = answer(folder, program, argv)
-    except ComplaintError as complaint:
-        sys.stderr.write(f"{complaint}\n")
-        return 1
-    except FileNotFoundError:
-        sys.stderr.write(f"{program}: error: Unable to contact slurm controller\n")
-        return 1
-    sys.stdout.buffer.write(said.encode("utf-8", "surrogateescape"))
-    return 0
-
-
-def answer(
-    folder: Path, program: str, argv: Sequence[str], *, now_s: float | None = None
-) -> str:
-    """Do what one call of *program* asks for, and return what it prints.
-
-    Args:
-        folder: The stand-in's.
-        program: Its name.
-        argv: What it is called with.
-        now_s: Unix time; None for the machine's.
-
-    Raises:
-        ComplaintError: It was refused.
-        OSError: The state is gone or cannot be kept.
-    """
-    if now_s is None:
-        now_s = _now_s()
-    with opened(folder) as cluster:
-        bring_to(folder, cluster, now_s)
-        try:
-            said, complaint = _do_programs(folder, cluster, program, argv, now_s), None
-        except ComplaintError as refused:
-            said, complaint = "", refused
-        bring_to(folder, cluster, now_s)
-    if complaint is not None:
-        raise complaint
-    return said
-
-
-def control(folder: Path) -> int:
-    """Bring the state to now again and again, until the keeper or the folder is gone.
-
-    Every other program does so too; this one only lets things happen in time.
-    """
-    while True:
-        try:
-            with opened(folder) as cluster:
-                bring_to(folder, cluster, _now_s())
-        except FileNotFoundError:
-            return 0
-        if cluster.keeper is not None and not is_alive(cluster.keeper):
-            return 0
-        reap()
-        time.sleep(_TICK_S)
-
-
-def bring_to(folder: Path, cluster: Cluster, now_s: float) -> None:
-    """Bring *cluster* to *now_s*, and processes to what it says."""
-    lost = _lost(cluster)  # first: a supervisor reports, then goes
-    exits = supervising.exits(folder)
-    for job in cluster.jobs:
-        if job.job_id in lost.keys() - exits.keys():
-            signal_marked(mark_of(folder, job), signal.SIGKILL)
-    carry_out(folder, cluster, advance(cluster, now_s, exits=lost | exits))
-
-
-def carry_out(folder: Path, cluster: Cluster, orders: Sequence[Order]) -> None:
-    """Start and signal processes.
-
-    The state is written before anything is signalled: scancel may be part of the
-    very job that it kills.
-    """
-    signals = [order for order in orders if order.deed is not Deed.START]
-    for order in orders:
-        if order.deed is Deed.START:
-            _start(folder, order)
-    if signals:
-        write(folder, cluster)
-    for order in signals:
-        _signal(folder, order)
-
-
-def command(folder: Path, program: str) -> list[str]:
-    """Return the command that is *program*, without its arguments."""
-    top = Path(__file__).resolve().parents[3]
-    code = (
-        f"import sys; sys.path.insert(0, {str(top)!r}); from pathlib import Path; "
-        f"from freetrain.demo.fake_slurm.commands import main; "
-        f"sys.exit(main(Path({str(folder)!r}), {program!r}, sys.argv[1:]))"
-    )
-    return [sys.executable, "-I", "-S", "-c", code]
-
-
-def _do_programs(
-    folder: Path, cluster: Cluster, program: str, argv: Sequence[str], now_s: float
-) -> str:
-    match program:
-        case "sbatch":
-            where = os.getcwd()  # noqa: PTH109 - as text, and nothing else
-            return sbatch(cluster, argv, now_s, directory=where, environ=os.environ)
-        case "scancel":
-            _cancel_programs(folder, cluster, argv, now_s)
-            return ""
-        case "squeue":
-            return squeue(cluster, argv, now_s)
-        case "scontrol":
-            return scontrol(cluster, argv, now_s)
-        case "sdiag":
-            return sdiag(cluster, now_s)
-        case _:
-            return sinfo(argv)
-
-
-def _cancel_programs(
-    folder: Path, cluster: Cluster, argv: Sequence[str], now_s: float
-) -> None:
-    try:
-        orders = scancel(cluster, argv, now_s)
-    except PartlyDoneError as partly:
-        carry_out(folder, cluster, partly.orders)
-        raise
-    carry_out(folder, cluster, orders)
-
-
-def _run_step(folder: Path, argv: Sequence[str]) -> int:
-    if os.getpgrp() != os.getpid():
-        os.setpgid(0, 0)
-    process = process_of(os.getpid()) or Process(os.getpid(), 0)
-    with opened(folder) as cluster:
-        words, environ, where = step(
-            cluster, folder, argv, process=process, environ=os.environ
-        )
-    if where:
-        os.chdir(where)
-    try:
-        os.execvpe(words[0], words, environ)  # noqa: S606 - a list, never a shell
-    except OSError as error:
-        raise ComplaintError(f"srun: error: {words[0]}: {error.strerror}") from error
-
-
-def _start(folder: Path, order: Order) -> None:
-    # A bare environment: a supervisor that some lease's own call happened to start
-    # must not be taken for a process of that lease.
-    words = [*command(folder, "supervise"), str(order.job.job_id)]
-    order.job.supervisor = detach(words, {"HOME": os.environ.get("HOME", "/")})
-
-
-def _signal(folder: Path, order: Order) -> None:
-    number = signal.Signals[f"SIG{order.signal}"]
-    for process in order.job.steps:
-        signal_group(process, number)
-    if order.deed is Deed.SIGNAL_ALL and order.job.batch is not None:
-        signal_group(order.job.batch, number)
-    if number == signal.SIGKILL:
-        signal_marked(mark_of(folder, order.job), number)
-
-
-def _lost(cluster: Cluster) -> dict[int, int]:
-    """Return the jobs whose supervisor was killed: nobody will report their end."""
-    return {
-        job.job_id: 1
-        for job in cluster.jobs
-        if job.supervisor is not None and not is_alive(job.supervisor)
-    }
-
-
-def _now_s() -> float:
-    return time.time()  # noqa: TID251 - whole programs: this is the edge

@@ -40,9 +40,6 @@ if TYPE_CHECKING:
     from freetrain.demo.fake_slurm.cluster import Part
 
 
-# ----------------------------------------------------------------------
-# Putting a stand-in into a folder, and taking it down again.
-
 _PATIENCE_S = 10.0
 _PAUSE_S = 0.05
 

@@ -1,4 +1,4 @@
-"""Processes: started, looked at, signalled, and found.
+"""The stand-in's processes: started, signalled, found, and supervised to their end.
 
 What process groups miss, children that made a session of their own, is found by a
 mark in the environment, and by descent: the supervisor of a job inherits its orphans.
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from freetrain.demo.fake_slurm.cluster import Cluster, Job
 
 
-# ----------------------------------------------------------------------
 # Processes: started, looked at, signalled, and found.
 
 MARK = "FREETRAIN_STANDIN_JOB"
@@ -127,7 +126,6 @@ def _marked(mark: str) -> Iterator[int]:
             yield pid
 
 
-# ----------------------------------------------------------------------
 # The environment that batch scripts and steps find.
 
 
@@ -190,7 +188,6 @@ def without_slurm(environ: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-# ----------------------------------------------------------------------
 # The process beside each job: it runs the script, and leaves nothing behind.
 
 LOOK_S = 0.25
