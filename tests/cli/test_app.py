@@ -11,7 +11,8 @@ from typing import IO
 import pytest
 
 import logs
-from tests.cli.calls import verbs
+from freetrain.cli.app import LazyVerb
+from tests.cli.calls import lazy_verbs, verbs
 from tests.cli.worlds import run, written
 
 SAMPLE = Path(logs.__path__[0]) / "samples" / "week-512.swf"
@@ -68,7 +69,34 @@ def test_every_verb_explains_itself_with_an_example(
     assert f"freetrain {' '.join(verb)}" in shown.split("Examples")[1]
 
 
-@pytest.mark.parametrize("words", [["--version"], ["-h"], ["replay", "-h"]])
+def test_the_list_of_verbs_says_what_each_verb_says_of_itself() -> None:
+    for words, verb in lazy_verbs():
+        if isinstance(verb, LazyVerb):
+            assert verb.help == verb.loaded.help, words
+
+
+@pytest.mark.parametrize("words", [["--version"], ["-h"], ["trace"], ["cron", "-h"]])
+def test_a_list_of_verbs_imports_no_verb(words: list[str]) -> None:
+    program = (
+        "import sys; from freetrain.cli.app import main; main(sys.argv[1:]); "
+        "ours = {m for m in sys.modules if m.startswith('freetrain.cli.')}; "
+        "few = {f'freetrain.cli.{m}' for m in ('app', 'context', 'exits', 'output')}; "
+        "sys.exit(f'imported {ours - few}' if ours - few else 0)"
+    )
+
+    ran = subprocess.run(  # noqa: S603 - this very program
+        [sys.executable, "-c", program, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "words", [["--version"], ["-h"], ["replay", "-h"], ["trace", "info", "-h"]]
+)
 def test_cheap_commands_load_nothing_that_is_slow(words: list[str]) -> None:
     program = (
         "import sys; from freetrain.cli.app import main; main(sys.argv[1:]); "
