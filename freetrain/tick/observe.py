@@ -30,13 +30,13 @@ from freetrain.state.tables import (
     trainers,
 )
 from freetrain.tick.status_report import read_status_report, utc
-from freetrain.tick.trainers import TrainerOutcome, read_progress, read_trainer
+from freetrain.tick.trainers import TrainerOutcome, read_trainer
 from slurm.hostlist import expand
 from slurm.records import choose_partition
 from slurm.snapshot import carry_plans, plans_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from freetrain.broker.lease import Intent, Lease, LeaseKey
@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from freetrain.config.site import Site
     from freetrain.state.files import Heartbeat, StateDir
     from freetrain.tick.context import TickContext
-    from freetrain.tick.trainers import ObservedTrainer, TrainerProgress
+    from freetrain.tick.progress import TrainerProgress
+    from freetrain.tick.trainers import ObservedTrainer
     from slurm.config import ClusterConfig
     from slurm.records import JobRecord, Partition
     from slurm.snapshot import Snapshot
@@ -129,7 +130,7 @@ def observe(context: TickContext) -> Observed:
     check_cluster(context.folder.page, config.cluster, belief.leases, now_s=now_s)
     whole_s = last.whole_s if snapshot.is_torn else now_s
     read = [read_trainer(context.folder, row) for row in trainers(state)]
-    progress = read_progress(context, read, now_s=now_s)
+    progress = _read_progress(context, read, now_s=now_s)
     return Observed(
         snapshot=snapshot,
         config=config,
@@ -173,6 +174,17 @@ def _find_jobs(
         )
     ]
     return context.backend.find_by_name(*names) if names else ()
+
+
+def _read_progress(
+    context: TickContext, trainers: Sequence[ObservedTrainer], *, now_s: float
+) -> dict[str, TrainerProgress]:
+    if not trainers:
+        return {}
+    # Imported here: a tick that has nothing to do must stay cheap.
+    from freetrain.tick.progress import read_progress  # noqa: PLC0415
+
+    return read_progress(context, trainers, now_s=now_s)
 
 
 def _refused_array(intent: Intent) -> bool:

@@ -20,7 +20,6 @@ from freetrain.planning.registry import make_policy
 from freetrain.planning.request import Tools
 from freetrain.planning.settings import HORIZON_S, POLICIES
 from freetrain.tick.observe import margin_s
-from freetrain.tick.rate import ratings_of
 from milp.planner import Planner, SolverName
 from slurm.errors import SlurmRefusedError
 from slurm.holes import HoleEnd, find_holes
@@ -472,6 +471,9 @@ def _rated(
 ) -> tuple[Ratings, tuple[LossForecastRow, ...]]:
     if not any(one.is_wanted for one in observed.trainers):
         return Ratings(priority=context.site.planner.priority), ()
+    # Imported here: a tick that has nothing to do must stay cheap.
+    from freetrain.tick.rate import ratings_of  # noqa: PLC0415
+
     return ratings_of(context, observed, nodes=nodes)
 
 

@@ -12,8 +12,8 @@ from freetrain.priority.base import Basis, Contender, Look, Target
 from freetrain.priority.registry import priority_named
 from freetrain.state.tables import latest_scalings, loss_forecast_of, priority_memory_of
 from freetrain.tick.history import total_of
+from freetrain.tick.progress import KeptLossForecasts
 from freetrain.tick.speeds import StatedSpeeds, measured_by
-from freetrain.tick.trainers import KeptLossForecasts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from freetrain.state.tables import LossForecastRow
     from freetrain.tick.context import TickContext
     from freetrain.tick.observe import Observed
+    from freetrain.tick.progress import TrainerProgress
     from freetrain.tick.speeds import Speeds
-    from freetrain.tick.trainers import ObservedTrainer, TrainerProgress
+    from freetrain.tick.trainers import ObservedTrainer
 
     Fitter = Callable[[str, Sequence[Point], Better], Outlook | None]
 

@@ -39,8 +39,6 @@ from freetrain.state.tables import (
     seen_heartbeats,
 )
 from freetrain.tick.deliver import newly_reached
-from freetrain.tick.history import is_diverging
-from freetrain.tick.lookahead import keep
 from freetrain.tick.plan import refusal_of
 from freetrain.tick.status_report import (
     HoleLine,
@@ -55,11 +53,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from freetrain.broker.lease import Lease
+    from freetrain.config.job import TrainerJob
     from freetrain.tick.act import ActionResults
     from freetrain.tick.context import TickContext
     from freetrain.tick.lookahead import NodeForecasts
     from freetrain.tick.observe import Observed
     from freetrain.tick.plan import Decided
+    from freetrain.tick.progress import TrainerProgress
     from freetrain.tick.trainers import ObservedTrainer
 
 
@@ -91,6 +91,9 @@ def record(
         put_leases(state, observed.belief.leases)
         put_backfill_plans(state, observed.plans)
         if outlook is not None:
+            # Imported here: most sites' ticks need no forecasts.
+            from freetrain.tick.lookahead import keep  # noqa: PLC0415
+
             keep(state, outlook, observed)
         put_heartbeats(state, observed.heartbeats.seen)
         put_priority_memory(state, ratings.priority, ratings.memory)
@@ -298,10 +301,17 @@ def _trainer_line(trainer: ObservedTrainer, observed: Observed) -> TrainerLine:
         node_names=tuple(member.node for member in members),
         sizes=() if job is None else job.nodes.sizes,
         problem=trainer.problem,
-        is_diverging=progress is not None
-        and job is not None
-        and is_diverging(progress.history.metric_points(), job.measure.better),
+        is_diverging=_is_diverging(progress, job),
     )
+
+
+def _is_diverging(progress: TrainerProgress | None, job: TrainerJob | None) -> bool:
+    if progress is None or job is None:
+        return False
+    # Imported here: a tick that has nothing to do must stay cheap.
+    from freetrain.tick.history import is_diverging  # noqa: PLC0415
+
+    return is_diverging(progress.history.metric_points(), job.measure.better)
 
 
 def _hole_lines(

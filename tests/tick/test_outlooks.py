@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from freetrain.config.site import PlannerSettings
 from freetrain.losscurve.outlook import Better
-from freetrain.tick.trainers import KeptLossForecasts
+from freetrain.tick.progress import KeptLossForecasts
 from tests.quality.told import noisy, steps, told
 from tests.tick.tick_worlds import TickWorld, again, tell, tick_world
 

@@ -21,9 +21,10 @@ from freetrain.errors import BadConfigurationError
 from freetrain.progress import BEGINNING, Record
 from freetrain.state.tables import TrainerRow, TrainerState
 from freetrain.tick.history import TrainerHistory
+from freetrain.tick.progress import TrainerProgress
 from freetrain.tick.rate import contender_of, priority_of
 from freetrain.tick.speeds import StatedSpeeds
-from freetrain.tick.trainers import ObservedTrainer, TrainerProgress
+from freetrain.tick.trainers import ObservedTrainer
 from tests.tick.tick_worlds import tell, tick_world
 
 if TYPE_CHECKING:
