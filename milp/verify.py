@@ -210,6 +210,8 @@ def _trainer_violations(trainer: TrainerState, row: Sequence[int]) -> list[str]:
     nodes, held = sum(row), sum(trainer.held)
     if nodes != 0 and not is_size(nodes, trainer.curve.sizes):
         broken.append(f"M2: {trainer.name}: {nodes} nodes is not a size it can use")
+    if row == trainer.held and trainer.usable is None:
+        return broken  # most trainers keep what they hold; a replay plans often
     for index, (count, before) in enumerate(zip(row, trainer.held, strict=True)):
         if (nodes >= held and count < before) or (nodes <= held and count > before):
             broken.append(
