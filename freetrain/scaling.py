@@ -1,4 +1,11 @@
-"""Learned scaling: how quick a trainer is on how many nodes, from its own fragments."""
+"""Learned scaling: how quick a trainer is on how many nodes, from its own fragments.
+
+A *fragment* is a stretch of work on a fixed set of nodes. Each shows a speed, and what
+the rescale before it cost; :class:`LearnedScaling` remembers the newest of them.
+:func:`estimate` makes speeds at every node count of that and of what the other trainers
+of the site have shown. :func:`cautious` and :func:`curve_values` make of the estimate
+what a planner is to see.
+"""
 
 from __future__ import annotations
 
@@ -31,81 +38,259 @@ ASSUMED_RESCALE_S = 3.0
 ASSUMED_START_S = 5.0
 """A clean rescale without a checkpoint took 0.75 s on the test cluster."""
 
+
 # ----------------------------------------------------------------------
-# Speeds of trainers that wait, as a planner is told them: less where not sure.
+# One fragment: the speed and the rescale cost that it shows.
 
-DEVIATIONS = 1.0
-"""Half of one left two of seven orders of ``imagenet``, 40 at a time, under 97 % of
-what true curves give, and this none; ``hps``, 40 at a time, loses 0.8 % by it:
-nodes go to those that run rather than to those that wait."""
+_FEW_STEPS = 2
+"""A single step says nothing: it may have loaded the data or compiled the model."""
 
-BY_SAMPLES = frozenset({"throughput"})
-"""Priorities that hold samples a second of one trainer against those of another.
+_DEVIATIONS = 3.0
+_LEAST_SPREAD = 0.02
+"""Intervals within three deviations of the steady speed, and within 6 % in any case,
+belong to it."""
 
-A speed-up is divided by the speed on the smallest size. Who was measured on many nodes
-only is least sure there, so that lowered speeds make it seem to gain more, not less."""
-
-
-def deviations_for(priority: str) -> float:
-    """Return by how many deviations those that wait are lowered under *priority*."""
-    return DEVIATIONS if priority in BY_SAMPLES else 0.0
+_MOST_WEIGHT = 2.0
+"""No interval counts for more than this many ordinary ones, so that one long stall
+does not outweigh the steps before and after it."""
 
 
-def cautious(known: Estimate, *, held: int, deviations: float = DEVIATIONS) -> Estimate:
-    """Return *known* as a planner is to see it of a trainer that holds *held* nodes.
+class Rescale(StrEnum):
+    """What brought a trainer to its node count."""
 
-    Who waits, and was measured, has every speed lower by so many deviations. Who
-    was never measured keeps what is expected of it: lowered too, nobody new would be
-    tried where others wait. Who runs is known where it is: lowered elsewhere, it
-    would cling to sizes that it has seen.
+    GROW = "grow"
+    SHRINK = "shrink"
+    START = "start"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A moment within a fragment, and what had been trained by then.
+
+    Attributes:
+        t_s: When, on the fragment's clock.
+        samples: Training samples since the fragment's first step.
     """
-    if held or not known.measured:
-        return known
-    samples_per_s = known.samples_per_s * np.exp(-deviations * known.log_sd)
-    samples_per_s.flags.writeable = False
-    return replace(known, samples_per_s=samples_per_s)
+
+    t_s: float
+    samples: float
 
 
-# ----------------------------------------------------------------------
-# Weighted medians: one absurd value never moves them far.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fragment:
+    """One stretch of work on a fixed set of nodes, as far as it has got.
 
-NORMAL_MAD = 1.4826
-"""Standard deviations of a normal distribution in its median absolute deviation."""
-
-
-def weighted_median(values: Sequence[float], weights: Sequence[float]) -> float:
-    """Return the value with half of the weight on either side.
-
-    Between two values it is interpolated, so that two of equal weight meet halfway.
-
-    Args:
-        values: At least one, finite.
-        weights: One for each value, 0 or more, not all of them 0.
+    Attributes:
+        nodes: How many, above 0.
+        began_s: When the nodes were assigned; no two fragments of a trainer share it.
+        first_step_s: When its first step was done; None before.
+        last_step_s: When its last step so far was done.
+        samples: Training samples after the first step, up to the last.
+        steps: Steps after the first, up to the last.
+        marks: Moments between the two steps, ascending; may be none.
+        nodes_before: Nodes of the fragment before; 0 where it starts from none.
+        step_before_s: When the fragment before did its last step; None for unknown.
+        follows_failure: Whether the fragment before ended by a failure.
     """
-    half = sum(weights) / 2
-    below, at_below, passed = min(values), 0.0, 0.0
-    for value, weight in sorted(zip(values, weights, strict=True)):
-        middle = passed + weight / 2
-        if middle >= half:
-            if passed <= 0 or middle <= at_below:
-                return value
-            return below + (value - below) * (half - at_below) / (middle - at_below)
-        below, at_below, passed = value, middle, passed + weight
-    return below
+
+    nodes: int
+    began_s: float
+    first_step_s: float | None
+    last_step_s: float
+    samples: float
+    steps: int
+    marks: tuple[Mark, ...] = ()
+    nodes_before: int = 0
+    step_before_s: float | None = None
+    follows_failure: bool = False
 
 
-def spread(values: Sequence[float], weights: Sequence[float], centre: float) -> float:
-    """Return a robust standard deviation of *values* about *centre*."""
-    return NORMAL_MAD * weighted_median([abs(v - centre) for v in values], weights)
+@dataclass(frozen=True, slots=True)
+class MeasuredSpeed:
+    """A speed that was seen.
+
+    Attributes:
+        began_s: When its fragment began, which also tells fragments apart.
+        samples_per_s: Steady speed, above 0.
+        trained_s: Seconds of steady training behind it, above 0.
+    """
+
+    began_s: float
+    samples_per_s: float
+    trained_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class RescaleCost:
+    """What a rescale cost.
+
+    Attributes:
+        began_s: When its fragment began.
+        seconds: Without training.
+    """
+
+    began_s: float
+    seconds: float
+
+
+def measured_speed(fragment: Fragment) -> MeasuredSpeed | None:
+    """Return the steady speed of *fragment*; None where it says nothing.
+
+    The first intervals count as warm-up for as long as they are slower than the
+    second half of the fragment by more than its spread. The others are averaged
+    after each is brought within that spread. Without marks there is one interval.
+    """
+    if fragment.first_step_s is None or fragment.steps < _FEW_STEPS:
+        return None
+    lengths_s, speeds = _intervals(fragment, fragment.first_step_s)
+    if not speeds:
+        return None
+    most_s = _MOST_WEIGHT * median(lengths_s)
+    weights_s = [min(length_s, most_s) for length_s in lengths_s]
+    steady, spread_per_s = _steady(speeds, weights_s)
+    within = _DEVIATIONS * max(spread_per_s, _LEAST_SPREAD * steady)
+    first = next(k for k, speed in enumerate(speeds) if speed >= steady - within)
+    trained_s = sum(weights_s[first:])
+    samples_per_s = (
+        sum(
+            min(max(speed, steady - within), steady + within) * weight_s
+            for speed, weight_s in zip(speeds[first:], weights_s[first:], strict=True)
+        )
+        / trained_s
+    )
+    if not (0 < samples_per_s < math.inf and 0 < trained_s < math.inf):
+        return None
+    return MeasuredSpeed(fragment.began_s, samples_per_s, trained_s)
+
+
+def rescale_cost(fragment: Fragment) -> tuple[Rescale, RescaleCost] | None:
+    """Return what coming to *fragment*'s nodes cost; None where it cannot be told.
+
+    Restarts after a failure, and on as many nodes as before, are no rescales. The
+    first step itself counts as cost.
+    """
+    if fragment.first_step_s is None or fragment.follows_failure:
+        return None
+    if fragment.nodes_before == 0:
+        kind, from_s = Rescale.START, fragment.began_s
+    elif fragment.nodes != fragment.nodes_before and fragment.step_before_s is not None:
+        grows = fragment.nodes > fragment.nodes_before
+        kind = Rescale.GROW if grows else Rescale.SHRINK
+        from_s = fragment.step_before_s
+    else:
+        return None
+    seconds = fragment.first_step_s - from_s
+    if not 0 <= seconds < math.inf:
+        return None
+    return kind, RescaleCost(fragment.began_s, seconds)
+
+
+def _intervals(
+    fragment: Fragment, first_step_s: float
+) -> tuple[list[float], list[float]]:
+    """Return lengths in seconds and speeds in samples/s of the sound intervals.
+
+    Time that stands still or goes back, and work that is undone, is left out.
+    """
+    points = [
+        (first_step_s, 0.0),
+        *((mark.t_s, mark.samples) for mark in fragment.marks),
+        (fragment.last_step_s, fragment.samples),
+    ]
+    sound = [
+        (later_s - t_s, (more - samples) / (later_s - t_s))
+        for (t_s, samples), (later_s, more) in pairwise(points)
+        if 0 < later_s - t_s < math.inf and 0 <= more - samples < math.inf
+    ]
+    finite = [one for one in sound if one[1] < math.inf]
+    return [length_s for length_s, _ in finite], [speed for _, speed in finite]
+
+
+def _steady(speeds: list[float], weights_s: list[float]) -> tuple[float, float]:
+    """Return median and spread of the second half, which warm-up rarely reaches."""
+    half_s = sum(weights_s) / 2
+    late = bisect_right(list(accumulate(weights_s)), half_s)
+    steady = weighted_median(speeds[late:], weights_s[late:])
+    return steady, spread(speeds[late:], weights_s[late:], steady)
 
 
 # ----------------------------------------------------------------------
-# Speeds seen of one size, put together; old ones fade, since machines change.
+# All fragments of a trainer: what is remembered of them.
+
+_MOST_SEEN = 7
+"""Speeds kept of one size: three absurd ones do not move the median."""
+
+_MOST_PAID = 9
+
+_Kept = TypeVar("_Kept", bound=MeasuredSpeed | RescaleCost)
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedScaling:
+    """Everything that is remembered of a trainer's fragments; a value.
+
+    Attributes:
+        seen: By node count, the newest speeds, ascending in time.
+        paid: By kind, what the newest rescales cost, ascending in time.
+    """
+
+    seen: Mapping[int, tuple[MeasuredSpeed, ...]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+    paid: Mapping[Rescale, tuple[RescaleCost, ...]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+
+    def with_fragment(self, fragment: Fragment) -> LearnedScaling:
+        """Return what is known with *fragment* too.
+
+        A fragment that was added before is replaced, so that one under way may be
+        added again and again as it goes on.
+        """
+        return self.merged(_from_one(fragment))
+
+    def merged(self, newer: LearnedScaling) -> LearnedScaling:
+        """Return what both say; where both know a fragment, *newer* is right."""
+        seen, paid = dict(self.seen), dict(self.paid)
+        for nodes, speeds in newer.seen.items():
+            seen[nodes] = _newest(seen.get(nodes, ()), speeds, _MOST_SEEN)
+        for kind, costs in newer.paid.items():
+            paid[kind] = _newest(paid.get(kind, ()), costs, _MOST_PAID)
+        return LearnedScaling(MappingProxyType(seen), MappingProxyType(paid))
+
+    def cost_s(self, kind: Rescale, *, assumed_s: float) -> float:
+        """Return seconds without training: a median that *assumed_s* belongs to.
+
+        So the first rescale meets the assumption halfway, and no single one that
+        took absurdly long decides.
+        """
+        seconds = [assumed_s, *(one.seconds for one in self.paid.get(kind, ()))]
+        return weighted_median(seconds, [1.0] * len(seconds))
+
+
+def _from_one(fragment: Fragment) -> LearnedScaling:
+    seen, paid = measured_speed(fragment), rescale_cost(fragment)
+    return LearnedScaling(
+        {} if seen is None else {fragment.nodes: (seen,)},
+        {} if paid is None else {paid[0]: (paid[1],)},
+    )
+
+
+def _newest(
+    known: Iterable[_Kept], newer: Iterable[_Kept], most: int
+) -> tuple[_Kept, ...]:
+    """Return both by the time their fragments began, the last *most* of them."""
+    by_start = {one.began_s: one for one in (*known, *newer)}
+    return tuple(by_start[began_s] for began_s in sorted(by_start)[-most:])
+
+
+# ----------------------------------------------------------------------
+# One size: the speeds that were measured there, weighted by time and age.
 
 HALF_LIFE_S = 3 * 86_400.0
 """After three days a speed counts half."""
 
-_LEAST_SD_pooled = 0.005
+_LEAST_SPEED_SD = 0.005
 _SHORT_SD = 0.1
 _SHORT_S = 5.0
 """Five seconds of training tell a speed to 10 %, four times as long to 5 %."""
@@ -126,7 +311,7 @@ class Pooled(NamedTuple):
     log_sd: float
 
 
-def pool(seen: Sequence[Seen], *, now_s: float) -> Pooled:
+def pool(seen: Sequence[MeasuredSpeed], *, now_s: float) -> Pooled:
     """Return the median of *seen*, at least one, by weight of time and age.
 
     One that goes astray makes the answer less certain, and moves it little.
@@ -137,7 +322,7 @@ def pool(seen: Sequence[Seen], *, now_s: float) -> Pooled:
     centre = weighted_median(logs, weights_s)
     fuzz = spread(logs, weights_s, centre) / math.sqrt(len(logs))
     short = _SHORT_SD * math.sqrt(_SHORT_S / whole_s)
-    return Pooled(centre, math.hypot(_LEAST_SD_pooled, short, fuzz))
+    return Pooled(centre, math.hypot(_LEAST_SPEED_SD, short, fuzz))
 
 
 def _kept(age_s: float) -> float:
@@ -145,7 +330,7 @@ def _kept(age_s: float) -> float:
 
 
 # ----------------------------------------------------------------------
-# What is assumed of a trainer's speed before it has run on a size.
+# The prior: what the trainers of a site let us expect of another.
 
 ASSUMED_EXPONENT_SD = 0.1
 ASSUMED_LOG_SD = 0.1
@@ -159,7 +344,7 @@ _VARIANCE = ASSUMED_LOG_SD**2
 _MOST_VARIANCE = 0.25
 _DOUBLING = math.log(2.0)
 
-_LEAST_SD_prior = 0.3
+_LEAST_SCALE_SD = 0.3
 _WIDE_SD = 3.0
 _FEW_TRAINERS = 3
 _LEAST_SPAN = _DOUBLING * 0.99
@@ -247,7 +432,7 @@ def site_prior(trainers: Iterable[Shown]) -> Prior:
     logs = [math.log(one.one_node_per_s) for one in shown]
     even = [1.0] * len(logs)
     scale = weighted_median(logs, even)
-    scale_sd = max(_LEAST_SD_prior, spread(logs, even, scale))
+    scale_sd = max(_LEAST_SCALE_SD, spread(logs, even, scale))
     exponent, exponent_sd = _exponents([one.exponent for one in shown])
     return Prior(
         one_node_per_s=math.exp(scale),
@@ -274,7 +459,7 @@ def _variance(shown: list[float | None]) -> float:
 
 
 # ----------------------------------------------------------------------
-# Speed at every node count, from those that were measured; ADR 11 says why.
+# The estimate: speed at every node count (ADR 11 says why so).
 
 _MOST_LOG = 60.0
 """Nothing is quicker than 1e26 samples a second, and no estimate overflows."""
@@ -382,252 +567,42 @@ def _bounded(
 
 
 # ----------------------------------------------------------------------
-# What one fragment of a trainer's work says of its speed and of its rescale.
+# Caution: lower speeds for trainers that wait.
 
-_FEW_STEPS = 2
-"""A single step says nothing: it may have loaded the data or compiled the model."""
+DEVIATIONS = 1.0
+"""Half of one left two of seven orders of ``imagenet``, 40 at a time, under 97 % of
+what true curves give, and this none; ``hps``, 40 at a time, loses 0.8 % by it:
+nodes go to those that run rather than to those that wait."""
 
-_DEVIATIONS = 3.0
-_LEAST_SPREAD = 0.02
-"""Intervals within three deviations of the steady speed, and within 6 % in any case,
-belong to it."""
+BY_SAMPLES = frozenset({"throughput"})
+"""Priorities that hold samples a second of one trainer against those of another.
 
-_MOST_WEIGHT = 2.0
-"""No interval counts for more than this many ordinary ones, so that one long stall
-does not outweigh the steps before and after it."""
-
-
-class Rescale(StrEnum):
-    """What brought a trainer to its node count."""
-
-    GROW = "grow"
-    SHRINK = "shrink"
-    START = "start"
+A speed-up is divided by the speed on the smallest size. Who was measured on many nodes
+only is least sure there, so that lowered speeds make it seem to gain more, not less."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """A moment within a fragment, and what had been trained by then.
+def deviations_for(priority: str) -> float:
+    """Return by how many deviations those that wait are lowered under *priority*."""
+    return DEVIATIONS if priority in BY_SAMPLES else 0.0
 
-    Attributes:
-        t_s: When, on the fragment's clock.
-        samples: Training samples since the fragment's first step.
+
+def cautious(known: Estimate, *, held: int, deviations: float = DEVIATIONS) -> Estimate:
+    """Return *known* as a planner is to see it of a trainer that holds *held* nodes.
+
+    Who waits, and was measured, has every speed lower by so many deviations. Who
+    was never measured keeps what is expected of it: lowered too, nobody new would be
+    tried where others wait. Who runs is known where it is: lowered elsewhere, it
+    would cling to sizes that it has seen.
     """
-
-    t_s: float
-    samples: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fragment:
-    """One stretch of work on a fixed set of nodes, as far as it has got.
-
-    Attributes:
-        nodes: How many, above 0.
-        began_s: When the nodes were assigned; no two fragments of a trainer share it.
-        first_step_s: When its first step was done; None before.
-        last_step_s: When its last step so far was done.
-        samples: Training samples after the first step, up to the last.
-        steps: Steps after the first, up to the last.
-        marks: Moments between the two steps, ascending; may be none.
-        nodes_before: Nodes of the fragment before; 0 where it starts from none.
-        step_before_s: When the fragment before did its last step; None for unknown.
-        follows_failure: Whether the fragment before ended by a failure.
-    """
-
-    nodes: int
-    began_s: float
-    first_step_s: float | None
-    last_step_s: float
-    samples: float
-    steps: int
-    marks: tuple[Mark, ...] = ()
-    nodes_before: int = 0
-    step_before_s: float | None = None
-    follows_failure: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """A speed that was seen.
-
-    Attributes:
-        began_s: When its fragment began, which also tells fragments apart.
-        samples_per_s: Steady speed, above 0.
-        trained_s: Seconds of steady training behind it, above 0.
-    """
-
-    began_s: float
-    samples_per_s: float
-    trained_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Paid:
-    """What a rescale cost.
-
-    Attributes:
-        began_s: When its fragment began.
-        seconds: Without training.
-    """
-
-    began_s: float
-    seconds: float
-
-
-def seen_in(fragment: Fragment) -> Seen | None:
-    """Return the steady speed of *fragment*; None where it says nothing.
-
-    The first intervals count as warm-up for as long as they are slower than the
-    second half of the fragment by more than its spread. The others are averaged
-    after each is brought within that spread. Without marks there is one interval.
-    """
-    if fragment.first_step_s is None or fragment.steps < _FEW_STEPS:
-        return None
-    lengths_s, speeds = _intervals(fragment, fragment.first_step_s)
-    if not speeds:
-        return None
-    most_s = _MOST_WEIGHT * median(lengths_s)
-    weights_s = [min(length_s, most_s) for length_s in lengths_s]
-    steady, spread_per_s = _steady(speeds, weights_s)
-    within = _DEVIATIONS * max(spread_per_s, _LEAST_SPREAD * steady)
-    first = next(k for k, speed in enumerate(speeds) if speed >= steady - within)
-    trained_s = sum(weights_s[first:])
-    samples_per_s = (
-        sum(
-            min(max(speed, steady - within), steady + within) * weight_s
-            for speed, weight_s in zip(speeds[first:], weights_s[first:], strict=True)
-        )
-        / trained_s
-    )
-    if not (0 < samples_per_s < math.inf and 0 < trained_s < math.inf):
-        return None
-    return Seen(fragment.began_s, samples_per_s, trained_s)
-
-
-def paid_for(fragment: Fragment) -> tuple[Rescale, Paid] | None:
-    """Return what coming to *fragment*'s nodes cost; None where it cannot be told.
-
-    Restarts after a failure, and on as many nodes as before, are no rescales. The
-    first step itself counts as cost.
-    """
-    if fragment.first_step_s is None or fragment.follows_failure:
-        return None
-    if fragment.nodes_before == 0:
-        kind, from_s = Rescale.START, fragment.began_s
-    elif fragment.nodes != fragment.nodes_before and fragment.step_before_s is not None:
-        grows = fragment.nodes > fragment.nodes_before
-        kind = Rescale.GROW if grows else Rescale.SHRINK
-        from_s = fragment.step_before_s
-    else:
-        return None
-    seconds = fragment.first_step_s - from_s
-    if not 0 <= seconds < math.inf:
-        return None
-    return kind, Paid(fragment.began_s, seconds)
-
-
-def _intervals(
-    fragment: Fragment, first_step_s: float
-) -> tuple[list[float], list[float]]:
-    """Return lengths in seconds and speeds in samples/s of the sound intervals.
-
-    Time that stands still or goes back, and work that is undone, is left out.
-    """
-    points = [
-        (first_step_s, 0.0),
-        *((mark.t_s, mark.samples) for mark in fragment.marks),
-        (fragment.last_step_s, fragment.samples),
-    ]
-    sound = [
-        (later_s - t_s, (more - samples) / (later_s - t_s))
-        for (t_s, samples), (later_s, more) in pairwise(points)
-        if 0 < later_s - t_s < math.inf and 0 <= more - samples < math.inf
-    ]
-    finite = [one for one in sound if one[1] < math.inf]
-    return [length_s for length_s, _ in finite], [speed for _, speed in finite]
-
-
-def _steady(speeds: list[float], weights_s: list[float]) -> tuple[float, float]:
-    """Return median and spread of the second half, which warm-up rarely reaches."""
-    half_s = sum(weights_s) / 2
-    late = bisect_right(list(accumulate(weights_s)), half_s)
-    steady = weighted_median(speeds[late:], weights_s[late:])
-    return steady, spread(speeds[late:], weights_s[late:], steady)
+    if held or not known.measured:
+        return known
+    samples_per_s = known.samples_per_s * np.exp(-deviations * known.log_sd)
+    samples_per_s.flags.writeable = False
+    return replace(known, samples_per_s=samples_per_s)
 
 
 # ----------------------------------------------------------------------
-# What a trainer has shown of its speed and its rescale costs, over all fragments.
-
-_MOST_SEEN = 7
-"""Speeds kept of one size: three absurd ones do not move the median."""
-
-_MOST_PAID = 9
-
-_Kept = TypeVar("_Kept", bound=Seen | Paid)
-
-
-@dataclass(frozen=True, slots=True)
-class LearnedScaling:
-    """Everything that is remembered of a trainer's fragments; a value.
-
-    Attributes:
-        seen: By node count, the newest speeds, ascending in time.
-        paid: By kind, what the newest rescales cost, ascending in time.
-    """
-
-    seen: Mapping[int, tuple[Seen, ...]] = field(
-        default_factory=lambda: MappingProxyType({})
-    )
-    paid: Mapping[Rescale, tuple[Paid, ...]] = field(
-        default_factory=lambda: MappingProxyType({})
-    )
-
-    def with_fragment(self, fragment: Fragment) -> LearnedScaling:
-        """Return what is known with *fragment* too.
-
-        A fragment that was added before is replaced, so that one under way may be
-        added again and again as it goes on.
-        """
-        return self.merged(_from_one(fragment))
-
-    def merged(self, newer: LearnedScaling) -> LearnedScaling:
-        """Return what both say; where both know a fragment, *newer* is right."""
-        seen, paid = dict(self.seen), dict(self.paid)
-        for nodes, speeds in newer.seen.items():
-            seen[nodes] = _newest(seen.get(nodes, ()), speeds, _MOST_SEEN)
-        for kind, costs in newer.paid.items():
-            paid[kind] = _newest(paid.get(kind, ()), costs, _MOST_PAID)
-        return LearnedScaling(MappingProxyType(seen), MappingProxyType(paid))
-
-    def cost_s(self, kind: Rescale, *, assumed_s: float) -> float:
-        """Return seconds without training: a median that *assumed_s* belongs to.
-
-        So the first rescale meets the assumption halfway, and no single one that
-        took absurdly long decides.
-        """
-        seconds = [assumed_s, *(one.seconds for one in self.paid.get(kind, ()))]
-        return weighted_median(seconds, [1.0] * len(seconds))
-
-
-def _from_one(fragment: Fragment) -> LearnedScaling:
-    seen, paid = seen_in(fragment), paid_for(fragment)
-    return LearnedScaling(
-        {} if seen is None else {fragment.nodes: (seen,)},
-        {} if paid is None else {paid[0]: (paid[1],)},
-    )
-
-
-def _newest(
-    known: Iterable[_Kept], newer: Iterable[_Kept], most: int
-) -> tuple[_Kept, ...]:
-    """Return both by the time their fragments began, the last *most* of them."""
-    by_start = {one.began_s: one for one in (*known, *newer)}
-    return tuple(by_start[began_s] for began_s in sorted(by_start)[-most:])
-
-
-# ----------------------------------------------------------------------
-# When a size that is not known is worth trying, told to the planner as a curve.
+# Profiling: when a size of unknown speed is worth trying.
 
 _FAR = 8.0
 """Beyond eight standard deviations nothing is gained."""
@@ -748,7 +723,7 @@ def _information(
 
 
 # ----------------------------------------------------------------------
-# Learned scaling as JSON, so that one tick can leave it to the next.
+# As JSON, so that one tick can leave it to the next.
 
 _VERSION = 1
 
@@ -777,11 +752,11 @@ def from_state(state: Mapping[str, object]) -> LearnedScaling:
     if state.get("version") != _VERSION:
         raise _refusal(f"version {state.get('version')!r} instead of {_VERSION}")
     seen = {
-        _nodes(key): tuple(Seen(*_numbers(row, 3)) for row in rows)
+        _nodes(key): tuple(MeasuredSpeed(*_numbers(row, 3)) for row in rows)
         for key, rows in _table(state, "seen").items()
     }
     paid = {
-        _kind(key): tuple(Paid(*_numbers(row, 2)) for row in rows)
+        _kind(key): tuple(RescaleCost(*_numbers(row, 2)) for row in rows)
         for key, rows in _table(state, "paid").items()
     }
     if any(
@@ -829,3 +804,36 @@ def _refusal(found: str) -> BadDataError:
         f"what was kept of a trainer's scaling has {found}. It was left out; its "
         f"speeds will be learned afresh."
     )
+
+
+# ----------------------------------------------------------------------
+# Weighted medians: one absurd value never moves them far.
+
+NORMAL_MAD = 1.4826
+"""Standard deviations of a normal distribution in its median absolute deviation."""
+
+
+def weighted_median(values: Sequence[float], weights: Sequence[float]) -> float:
+    """Return the value with half of the weight on either side.
+
+    Between two values it is interpolated, so that two of equal weight meet halfway.
+
+    Args:
+        values: At least one, finite.
+        weights: One for each value, 0 or more, not all of them 0.
+    """
+    half = sum(weights) / 2
+    below, at_below, passed = min(values), 0.0, 0.0
+    for value, weight in sorted(zip(values, weights, strict=True)):
+        middle = passed + weight / 2
+        if middle >= half:
+            if passed <= 0 or middle <= at_below:
+                return value
+            return below + (value - below) * (half - at_below) / (middle - at_below)
+        below, at_below, passed = value, middle, passed + weight
+    return below
+
+
+def spread(values: Sequence[float], weights: Sequence[float], centre: float) -> float:
+    """Return a robust standard deviation of *values* about *centre*."""
+    return NORMAL_MAD * weighted_median([abs(v - centre) for v in values], weights)

@@ -11,7 +11,7 @@ import pytest
 
 from freetrain.client.trainers import job_of
 from freetrain.progress import Bookmark, Record
-from freetrain.scaling import LearnedScaling, Seen, to_state
+from freetrain.scaling import LearnedScaling, MeasuredSpeed, to_state
 from freetrain.state.database import open_store, transaction
 from freetrain.state.tables import (
     Delivery,
@@ -65,7 +65,7 @@ def told(
         for k, loss in enumerate(losses, 1)
     ]
     past.add(records, job)
-    seen = {4: (Seen(NOW_S, 50.0, 60.0),)} if is_measured else {}
+    seen = {4: (MeasuredSpeed(NOW_S, 50.0, 60.0),)} if is_measured else {}
     kept = HistoryRow(
         trainer="digits",
         submitted_s=row.submitted_s,

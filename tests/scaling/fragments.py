@@ -6,9 +6,16 @@ from typing import TypeVar
 
 from hypothesis import strategies as st
 
-from freetrain.scaling import Fragment, LearnedScaling, Mark, Paid, Rescale, Seen
+from freetrain.scaling import (
+    Fragment,
+    LearnedScaling,
+    Mark,
+    MeasuredSpeed,
+    Rescale,
+    RescaleCost,
+)
 
-_Kept = TypeVar("_Kept", bound=Seen | Paid)
+_Kept = TypeVar("_Kept", bound=MeasuredSpeed | RescaleCost)
 
 WIDE = st.floats(1e-3, 1e18)
 
@@ -89,11 +96,11 @@ def learned_scalings() -> st.SearchStrategy[LearnedScaling]:
         LearnedScaling,
         st.dictionaries(
             st.integers(1, 64),
-            _ascending(st.builds(Seen, times, WIDE, st.floats(1e-3, 1e7))),
+            _ascending(st.builds(MeasuredSpeed, times, WIDE, st.floats(1e-3, 1e7))),
             max_size=8,
         ),
         st.dictionaries(
             st.sampled_from(Rescale),
-            _ascending(st.builds(Paid, times, times)),
+            _ascending(st.builds(RescaleCost, times, times)),
         ),
     )

@@ -6,12 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.scaling import Fragment, Rescale, Seen, paid_for, seen_in
+from freetrain.scaling import (
+    Fragment,
+    MeasuredSpeed,
+    Rescale,
+    measured_speed,
+    rescale_cost,
+)
 from tests.scaling.fragments import at_speeds, steady
 
 
-def seen(fragment: Fragment) -> Seen:
-    found = seen_in(fragment)
+def seen(fragment: Fragment) -> MeasuredSpeed:
+    found = measured_speed(fragment)
     assert found is not None
     return found
 
@@ -48,8 +54,8 @@ def test_a_stall_longer_than_all_the_rest_does_not_halve_the_speed() -> None:
 
 
 def test_a_fragment_of_one_step_says_nothing_of_speed() -> None:
-    assert seen_in(replace(steady(4, 100.0), steps=1)) is None
-    assert seen_in(replace(steady(4, 100.0), first_step_s=None)) is None
+    assert measured_speed(replace(steady(4, 100.0), steps=1)) is None
+    assert measured_speed(replace(steady(4, 100.0), first_step_s=None)) is None
 
 
 def test_without_marks_the_whole_fragment_is_one_interval() -> None:
@@ -69,7 +75,7 @@ def test_a_rescale_costs_what_passes_between_the_steps_around_it(
 ) -> None:
     came = replace(steady(4, 100.0), nodes_before=before, step_before_s=step_before_s)
 
-    paid = paid_for(came)
+    paid = rescale_cost(came)
 
     assert paid is not None
     assert (paid[0], paid[1].seconds) == (kind, seconds)
@@ -78,6 +84,6 @@ def test_a_rescale_costs_what_passes_between_the_steps_around_it(
 def test_restarts_after_failures_and_clocks_that_go_back_cost_nothing() -> None:
     came = replace(steady(4, 100.0), nodes_before=2, step_before_s=-5.0)
 
-    assert paid_for(replace(came, follows_failure=True)) is None
-    assert paid_for(replace(came, step_before_s=50.0)) is None
-    assert paid_for(replace(came, nodes_before=4)) is None
+    assert rescale_cost(replace(came, follows_failure=True)) is None
+    assert rescale_cost(replace(came, step_before_s=50.0)) is None
+    assert rescale_cost(replace(came, nodes_before=4)) is None

@@ -12,10 +12,10 @@ from freetrain.scaling import (
     HALF_LIFE_S,
     Fragment,
     LearnedScaling,
-    Paid,
     Prior,
     Profiling,
     Rescale,
+    RescaleCost,
     Stake,
     curve_values,
     estimate,
@@ -176,7 +176,7 @@ def test_a_fragment_under_way_is_replaced_as_it_goes_on() -> None:
 
 def test_costs_leave_the_assumption_and_ignore_one_hang() -> None:
     took_s = [18.0, 17.0, 900.0, 18.0, 19.0]
-    paid = tuple(Paid(float(k), seconds) for k, seconds in enumerate(took_s))
+    paid = tuple(RescaleCost(float(k), seconds) for k, seconds in enumerate(took_s))
 
     assert LearnedScaling().cost_s(Rescale.GROW, assumed_s=3.0) == 3.0
     cost_s = LearnedScaling(paid={Rescale.GROW: paid}).cost_s(

@@ -21,11 +21,11 @@ from freetrain.config.job import (
 from freetrain.config.site import PlannerSettings
 from freetrain.scaling import (
     LearnedScaling,
-    Paid,
+    MeasuredSpeed,
     Prior,
     Profiling,
     Rescale,
-    Seen,
+    RescaleCost,
     to_state,
 )
 from freetrain.state.files import Ended, create_ending
@@ -48,8 +48,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SEEN = LearnedScaling(
-    MappingProxyType({2: (Seen(0.0, 50.0, 1e4),), 4: (Seen(1.0, 40.0, 1e4),)}),
-    MappingProxyType({Rescale.GROW: (Paid(0.0, 9.0), Paid(1.0, 9.0))}),
+    MappingProxyType(
+        {2: (MeasuredSpeed(0.0, 50.0, 1e4),), 4: (MeasuredSpeed(1.0, 40.0, 1e4),)}
+    ),
+    MappingProxyType({Rescale.GROW: (RescaleCost(0.0, 9.0), RescaleCost(1.0, 9.0))}),
 )
 
 
@@ -175,7 +177,7 @@ def test_what_its_user_says_counts_until_it_is_measured() -> None:
 def test_samples_that_its_user_says_are_compared_with_steps_by_their_shape() -> None:
     told = ProgressSettings(form=ProgressFormat.PATTERN, pattern=r"(?P<step>\d+)")
     one = job(scaling=((1, 1e6), (4, 4e6)), elastic=False, progress=told)
-    one_size = LearnedScaling(MappingProxyType({4: (Seen(0.0, 8.0, 1e5),)}))
+    one_size = LearnedScaling(MappingProxyType({4: (MeasuredSpeed(0.0, 8.0, 1e5),)}))
 
     assert speeds(one, one_size)[1] == pytest.approx(2.0, rel=0.02)
 
@@ -189,9 +191,12 @@ def test_a_trainer_that_is_not_known_yet_is_taken_to_be_like_the_others() -> Non
 
 
 ONE_SIZE = LearnedScaling(
-    MappingProxyType({2: (Seen(0.0, 50.0, 1e4),)}),
+    MappingProxyType({2: (MeasuredSpeed(0.0, 50.0, 1e4),)}),
     MappingProxyType(
-        {kind: (Paid(0.0, 0.1), Paid(1.0, 0.1), Paid(2.0, 0.1)) for kind in Rescale}
+        {
+            kind: (RescaleCost(0.0, 0.1), RescaleCost(1.0, 0.1), RescaleCost(2.0, 0.1))
+            for kind in Rescale
+        }
     ),
 )
 
@@ -232,7 +237,7 @@ def test_a_trainer_that_waits_or_is_nearly_done_tries_no_sizes(
 
 
 def test_nobody_tries_sizes_where_rescales_cost_more_than_that_may_teach() -> None:
-    paid = MappingProxyType({Rescale.GROW: (Paid(0.0, 900.0),)})
+    paid = MappingProxyType({Rescale.GROW: (RescaleCost(0.0, 900.0),)})
 
     assert not hoped(replace(ONE_SIZE, paid=paid), held=2).any()
 

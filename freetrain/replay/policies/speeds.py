@@ -15,8 +15,8 @@ from freetrain.scaling import (
     Fragment,
     LearnedScaling,
     Mark,
+    measured_speed,
     pool,
-    seen_in,
     shown_by,
     site_prior,
 )
@@ -282,7 +282,7 @@ def _fragment(course: _Course) -> Fragment | None:
         steps=_MANY_STEPS,
         marks=tuple(Mark(t_s, done - first) for t_s, done in marks[1:-1]),
     )
-    seen = seen_in(later)
+    seen = measured_speed(later)
     if seen is None:
         return None
     stalled_s = first_s - begin_s - (first - begun) / seen.samples_per_s
