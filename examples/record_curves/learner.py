@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from freetrain.losscurve.outlook import Better
+    from freetrain.losscurve.forecast import Better
 
 Array: TypeAlias = NDArray[np.float64]
 Rows: TypeAlias = NDArray[np.intp]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from freetrain.losscurve.outlook import Better
+from freetrain.losscurve.forecast import Better
 
 if TYPE_CHECKING:
     from collections.abc import Callable

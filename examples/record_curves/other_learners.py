@@ -9,7 +9,7 @@ import numpy as np
 
 from examples.record_curves.learner import About
 from examples.record_curves.losses import SQUARED_ERROR
-from freetrain.losscurve.outlook import Better
+from freetrain.losscurve.forecast import Better
 
 if TYPE_CHECKING:
     from examples.record_curves.learner import Array, Rows, Split

@@ -14,8 +14,8 @@ from rich.text import Text
 from freetrain.cli import options
 from freetrain.cli.output import json_text, print_out, write_file, write_out
 from freetrain.client.curves import Aim, TrainerCurves, curves_of
-from freetrain.losscurve.fit import FittedOutlook
-from freetrain.losscurve.outlook import Point
+from freetrain.losscurve.fit import FittedForecast
+from freetrain.losscurve.forecast import Point
 from freetrain.report.comparison import scaled
 from freetrain.state.files import StateDir
 from freetrain.text import counted, one_line, render_duration
@@ -97,7 +97,7 @@ def _parts(curves: TrainerCurves) -> Iterator[RenderableType]:
     if curves.is_diverging:
         yield _line(DIVERGING)
     for text in (
-        *outlook_lines(curves),
+        *forecast_lines(curves),
         *speed_lines(curves),
         *bad_line_lines(curves),
     ):
@@ -115,8 +115,8 @@ def _table(curves: TrainerCurves) -> Table:
     table.add_column("", no_wrap=True)
     for point in _evenly(curves.told):
         table.add_row(_amount(point.samples), f"{point.value:.4g}", "", "told")
-    if curves.outlook is not None:
-        for row in _ahead(curves.outlook):
+    if curves.loss_forecast is not None:
+        for row in _ahead(curves.loss_forecast):
             table.add_row(*row)
     return table
 
@@ -129,24 +129,24 @@ def _evenly(points: Sequence[Point]) -> list[Point]:
     return [points[round(k * step)] for k in range(MEASURED_ROWS)]
 
 
-def _ahead(outlook: FittedOutlook) -> Iterator[tuple[str, str, str, str]]:
-    done = outlook.points[-1].samples
+def _ahead(loss_forecast: FittedForecast) -> Iterator[tuple[str, str, str, str]]:
+    done = loss_forecast.points[-1].samples
     for times in AHEAD:
-        expected = outlook.expected(times * done)
+        expected = loss_forecast.expected(times * done)
         within = f"{expected.low:.4g} to {expected.high:.4g}"
         yield _amount(times * done), f"{expected.value:.4g}", within, "expected"
 
 
-def outlook_lines(curves: TrainerCurves) -> Iterator[str]:
+def forecast_lines(curves: TrainerCurves) -> Iterator[str]:
     """Yield the fitted family and when each target is expected, a sentence a line."""
-    if curves.outlook is None:
+    if curves.loss_forecast is None:
         yield "Its values say nothing of what is to come."
         return
     odd = sum(not math.isfinite(point.value) for point in curves.told)
     left_out = f", {odd} left out that are no numbers" if odd else ""
     yield (
-        f"Fitted by the family {curves.outlook.family} to {len(curves.outlook.points)} "
-        f"values{left_out}."
+        f"Fitted by the family {curves.loss_forecast.family} to "
+        f"{len(curves.loss_forecast.points)} values{left_out}."
     )
     for aim in curves.aims:
         yield _aim_line(aim, curves)
@@ -190,11 +190,13 @@ def curves_record(all_curves: Iterable[TrainerCurves]) -> list[dict[str, Any]]:
     return [_record(curves) for curves in all_curves]
 
 
-def outlook_record(curves: TrainerCurves) -> dict[str, Any]:
+def forecast_record(curves: TrainerCurves) -> dict[str, Any]:
     """Return the summary of *curves* and the forecast, without the measured values."""
     expected = None
-    if curves.outlook is not None:
-        then = curves.outlook.expected(AHEAD[0] * curves.outlook.points[-1].samples)
+    if curves.loss_forecast is not None:
+        then = curves.loss_forecast.expected(
+            AHEAD[0] * curves.loss_forecast.points[-1].samples
+        )
         expected = {"value": then.value, "low": then.low, "high": then.high}
     return {
         "name": curves.name,
@@ -206,7 +208,7 @@ def outlook_record(curves: TrainerCurves) -> dict[str, Any]:
         "per_s": curves.per_s,
         "speeds": {str(nodes): speed for nodes, speed in curves.speeds},
         "is_diverging": curves.is_diverging,
-        "family": curves.outlook.family if curves.outlook else None,
+        "family": curves.loss_forecast.family if curves.loss_forecast else None,
         "expected": expected,
         "aims": [_aim_record(aim) for aim in curves.aims],
         "bad_lines": curves.bad_lines,
@@ -215,7 +217,7 @@ def outlook_record(curves: TrainerCurves) -> dict[str, Any]:
 
 def _record(curves: TrainerCurves) -> dict[str, Any]:
     forecast = curves.forecast
-    return outlook_record(curves) | {
+    return forecast_record(curves) | {
         "points": [
             {"t_s": p.t_s, "work": p.samples, "value": _measured(p.value)}
             for p in curves.told

@@ -14,8 +14,8 @@ from freetrain.broker.decide import HoleReason
 from freetrain.cli import options
 from freetrain.cli.curves import (
     bad_line_lines,
-    outlook_lines,
-    outlook_record,
+    forecast_lines,
+    forecast_record,
     speed_lines,
 )
 from freetrain.cli.output import json_text, print_out, write_out
@@ -195,7 +195,7 @@ def _learned_lines(curves: TrainerCurves) -> Iterator[str]:
     if not curves.told:
         yield f"No {curves.metric} was read by a tick so far."
     else:
-        yield from outlook_lines(curves)
+        yield from forecast_lines(curves)
     yield from bad_line_lines(curves)
 
 
@@ -430,7 +430,7 @@ def explain_record(
                 "tick": view.of_trainer(trainer.row.name),
                 "learned": None
                 if (known := learned.get(trainer.row.name)) is None
-                else outlook_record(known),
+                else forecast_record(known),
                 "pack": None if trainer.pack is None else pack_record(trainer.pack),
                 "generations": [
                     _generation_record(chapter)

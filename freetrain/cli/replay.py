@@ -19,7 +19,7 @@ from freetrain.lookahead.registry import (
     FORECASTERS,
     check_forecaster,
 )
-from freetrain.losscurve.outlook import Better
+from freetrain.losscurve.forecast import Better
 from freetrain.planning.settings import Solver
 from freetrain.replay.loop_settings import Mode
 from freetrain.replay.settings import DEFAULT_PRIORITY, Accounting, ReplaySettings

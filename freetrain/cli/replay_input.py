@@ -13,7 +13,7 @@ from freetrain.cli.output import (
 )
 from freetrain.cli.replay_request import DRAWN, ReplayRequest, is_drawn
 from freetrain.errors import BadDataError, MissingInputError, UsageError
-from freetrain.losscurve.outlook import Better
+from freetrain.losscurve.forecast import Better
 from freetrain.losscurve.recorded import load as recorded_curves
 from freetrain.replay.timeline import DAY_S, PoolTimeline
 from freetrain.replay.trainers import (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from freetrain.client.trainers import LIVE, find_trainer, job_of
-from freetrain.losscurve.fit import outlook_of
+from freetrain.losscurve.fit import fit_forecast
 from freetrain.state.database import read_store
 from freetrain.state.tables import history_of, trainers
 from freetrain.tick.history import (
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     import sqlite3
 
     from freetrain.config.job import TrainerJob
-    from freetrain.losscurve.fit import FittedOutlook
-    from freetrain.losscurve.outlook import Better, Point
+    from freetrain.losscurve.fit import FittedForecast
+    from freetrain.losscurve.forecast import Better, Point
     from freetrain.state.files import StateDir
     from freetrain.state.tables import TrainerRow
     from freetrain.tick.history import TrainerHistory
@@ -81,7 +81,7 @@ class TrainerCurves:
         told: The values reported, down-sampled, in order; may hold nan and infinities.
         work: Work done; None where none was reported.
         total: Work after which it is finished; None where that is not known.
-        outlook: The fitted loss forecast; None where its history allows none.
+        loss_forecast: The fitted loss forecast; None where its history allows none.
         is_diverging: Whether its metric has gone wrong.
         speeds: Work a second by node count, as measured.
         per_s: Its last speed; None where none was measured.
@@ -96,7 +96,7 @@ class TrainerCurves:
     told: tuple[Point, ...]
     work: float | None
     total: float | None
-    outlook: FittedOutlook | None
+    loss_forecast: FittedForecast | None
     is_diverging: bool
     speeds: tuple[tuple[int, float], ...]
     per_s: float | None
@@ -106,7 +106,7 @@ class TrainerCurves:
     @property
     def forecast(self) -> ForecastLine | None:
         """The forecast as a line, computed at each call; None where there is none."""
-        return None if self.outlook is None else forecast_of(self.outlook)
+        return None if self.loss_forecast is None else forecast_of(self.loss_forecast)
 
     @property
     def units(self) -> str:
@@ -145,7 +145,7 @@ def _curves(connection: sqlite3.Connection, row: TrainerRow) -> TrainerCurves | 
         past = None
     scaling = known_from({} if kept is None else kept.scaling)
     told = () if past is None else tuple(past.metric_points())
-    outlook = outlook_of(told, job.measure.better)
+    loss_forecast = fit_forecast(told, job.measure.better)
     last_seen = [(nodes, seen[-1]) for nodes, seen in sorted(scaling.seen.items())]
     latest = max(last_seen, key=lambda pair: pair[1].began_s, default=None)
     per_s = None if latest is None else latest[1].samples_per_s
@@ -157,24 +157,26 @@ def _curves(connection: sqlite3.Connection, row: TrainerRow) -> TrainerCurves | 
         told=told,
         work=None if past is None else past.work,
         total=None if past is None else total_of(job, past),
-        outlook=outlook,
+        loss_forecast=loss_forecast,
         is_diverging=is_diverging(told, job.measure.better),
         speeds=tuple((nodes, speed.samples_per_s) for nodes, speed in last_seen),
         per_s=per_s,
-        aims=_aims(job, past, outlook, per_s),
+        aims=_aims(job, past, loss_forecast, per_s),
         bad_lines=0 if kept is None else int(kept.bookmark.get("bad_lines", 0)),
     )
 
 
-def forecast_of(outlook: FittedOutlook) -> ForecastLine:
-    """Return the line of *outlook*: through the present phase, and on."""
-    done = outlook.points[-1].samples
-    behind = np.linspace(outlook.phase_samples, done, _FITTED)
-    frame, nan = outlook.frame, math.nan
-    heights = outlook.fit.curve((behind - frame.origin_samples) / frame.unit_samples)
+def forecast_of(loss_forecast: FittedForecast) -> ForecastLine:
+    """Return the line of *loss_forecast*: through the present phase, and on."""
+    done = loss_forecast.points[-1].samples
+    behind = np.linspace(loss_forecast.phase_samples, done, _FITTED)
+    frame, nan = loss_forecast.frame, math.nan
+    heights = loss_forecast.fit.curve(
+        (behind - frame.origin_samples) / frame.unit_samples
+    )
     fitted = [frame.value(float(height)) for height in heights]
     ahead = np.linspace(done, FARTHEST * done, _FITTED)[1:]
-    expected = [outlook.expected(float(samples)) for samples in ahead]
+    expected = [loss_forecast.expected(float(samples)) for samples in ahead]
     return ForecastLine(
         work=(*behind.tolist(), *ahead.tolist()),
         values=(*fitted, *(value.value for value in expected)),
@@ -186,7 +188,7 @@ def forecast_of(outlook: FittedOutlook) -> ForecastLine:
 def _aims(
     job: TrainerJob,
     past: TrainerHistory | None,
-    outlook: FittedOutlook | None,
+    loss_forecast: FittedForecast | None,
     per_s: float | None,
 ) -> tuple[Aim, ...]:
     if job.target is None:
@@ -194,17 +196,19 @@ def _aims(
     tiers = {"deliver": job.target.deliver, "final": job.target.final}
     wanted = [(tier, value) for tier, value in tiers.items() if value is not None]
     done = (None if past is None else past.work) or 0.0
-    return tuple(_aim(tier, value, outlook, done, per_s) for tier, value in wanted)
+    return tuple(
+        _aim(tier, value, loss_forecast, done, per_s) for tier, value in wanted
+    )
 
 
 def _aim(
     tier: str,
     value: float,
-    outlook: FittedOutlook | None,
+    loss_forecast: FittedForecast | None,
     done: float,
     per_s: float | None,
 ) -> Aim:
-    work = math.inf if outlook is None else outlook.samples_to(value)
+    work = math.inf if loss_forecast is None else loss_forecast.samples_to(value)
     left = max(0.0, work - done)
     in_s = left if left in {0.0, math.inf} else None if not per_s else left / per_s
     return Aim(tier=tier, value=value, work=work, in_s=in_s)

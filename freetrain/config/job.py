@@ -45,7 +45,7 @@ from freetrain.config.values import (
     sizes,
 )
 from freetrain.launchers import find_launcher, launcher_names
-from freetrain.losscurve.outlook import Better
+from freetrain.losscurve.forecast import Better
 from freetrain.plugins import UnusablePluginError
 from freetrain.text import closest, exact_duration, shown
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from freetrain.errors import BadDataError
 from freetrain.losscurve.families import CURVES, FLAT, KNOWN, POWER
+from freetrain.losscurve.forecast import Better, Expected
 from freetrain.losscurve.history import (
     Frame,
     History,
@@ -24,7 +25,6 @@ from freetrain.losscurve.history import (
     thin,
     weighted_quantile,
 )
-from freetrain.losscurve.outlook import Better, Expected
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from freetrain.losscurve.families import Family
+    from freetrain.losscurve.forecast import LossForecast, Point
     from freetrain.losscurve.history import Course
-    from freetrain.losscurve.outlook import Outlook, Point
 
 
 # ----------------------------------------------------------------------
@@ -330,15 +330,15 @@ def _mean_miss(trial: Trial, within: float = np.inf) -> float:
 
 
 # ----------------------------------------------------------------------
-# An outlook for trainings whose values stopped being numbers early on.
+# A forecast for trainings whose values stopped being numbers early on.
 
 FEWEST_BROKEN = 3
 """Values in a row that are no numbers; one may be a slip of the program's."""
 
 
 @dataclass(frozen=True, slots=True)
-class BrokenOutlook:
-    """Nothing is expected of it; an ``Outlook``, without any usable value perhaps."""
+class BrokenForecast:
+    """A ``LossForecast`` that expects nothing, perhaps without any usable value."""
 
     better: Better
     points: tuple[Point, ...]
@@ -362,11 +362,11 @@ class BrokenOutlook:
         return math.inf
 
 
-def broken_outlook(history: History, better: Better) -> BrokenOutlook | None:
-    """Return the outlook of who told little but what is no number, None of others."""
+def broken_forecast(history: History, better: Better) -> BrokenForecast | None:
+    """Return the forecast of who told little but what is no number, None of others."""
     if history.broken < FEWEST_BROKEN:
         return None
-    return BrokenOutlook(better, history.points)
+    return BrokenForecast(better, history.points)
 
 
 # ----------------------------------------------------------------------
@@ -465,7 +465,7 @@ def is_diverging(values: NDArray[np.float64], scale: Scale, *, broken: int) -> b
 
 
 # ----------------------------------------------------------------------
-# An outlook that rests on a fitted curve.
+# A forecast that rests on a fitted curve.
 
 FURTHEST = 1e4
 """Times the work done: what is not reached by then never is."""
@@ -475,8 +475,8 @@ STEPS = 400
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FittedOutlook:
-    """What a curve through the present phase says; an ``Outlook``.
+class FittedForecast:
+    """What a curve through the present phase says; an ``LossForecast``.
 
     Attributes:
         better: Which values are good.
@@ -530,8 +530,8 @@ class FittedOutlook:
             return math.inf
         return self._future_samples_to(self.frame.height(value))
 
-    def refreshed(self, history: History) -> FittedOutlook:
-        """Return this outlook moved on to *history*'s end, its curve as it was."""
+    def refreshed(self, history: History) -> FittedForecast:
+        """Return this forecast moved on to *history*'s end, its curve as it was."""
         points = history.points
         values = history.values
         return replace(
@@ -861,13 +861,13 @@ def _scale(fit: Fit, course: Course) -> float:
 
 
 # ----------------------------------------------------------------------
-# From told values to an outlook.
+# From told values to a forecast.
 
 FEWEST_POINTS_estimate = 3
 """Usable ones; two are a line through anything."""
 
 
-def outlook_of(points: Iterable[Point], better: Better) -> FittedOutlook | None:
+def fit_forecast(points: Iterable[Point], better: Better) -> FittedForecast | None:
     """Return what *points* say of what is to come, or None where they say nothing.
 
     Args:
@@ -877,11 +877,11 @@ def outlook_of(points: Iterable[Point], better: Better) -> FittedOutlook | None:
     Returns:
         None with fewer than three usable points.
     """
-    return outlook_from(History(points), better)
+    return fit_history(History(points), better)
 
 
-def outlook_from(history: History, better: Better) -> FittedOutlook | None:
-    """Return the outlook of a history; as :func:`outlook_of`."""
+def fit_history(history: History, better: Better) -> FittedForecast | None:
+    """Return the forecast of a history; as :func:`fit_forecast`."""
     samples, values = history.samples, history.values
     if samples.size < FEWEST_POINTS_estimate:
         return None
@@ -890,7 +890,7 @@ def outlook_from(history: History, better: Better) -> FittedOutlook | None:
     start = 0 if diverging else present_start(samples, values, better)
     course, frame = framed(samples[start:], values[start:], better)
     choice = Choice(FLAT, ()) if diverging else choose(course)
-    return FittedOutlook(
+    return FittedForecast(
         better=better,
         points=history.points,
         is_diverging=diverging,
@@ -928,7 +928,7 @@ def framed(
 
 
 # ----------------------------------------------------------------------
-# An outlook as JSON, so that one tick can leave it to the next and none is fitted.
+# A forecast as JSON, so that one tick can leave it to the next and none is fitted.
 
 _VERSION = 2
 """Of the form and of the fits: nothing that another one kept is believed."""
@@ -942,26 +942,26 @@ def fingerprint(points: Iterable[Point], better: Better) -> str:
     return sha256(better.encode() + numbers.tobytes()).hexdigest()
 
 
-def to_state(outlook: FittedOutlook) -> dict[str, object]:
-    """Return *outlook* as JSON has it, but for its points: they are kept anyway."""
-    fit = outlook.fit
+def to_state(forecast: FittedForecast) -> dict[str, object]:
+    """Return *forecast* as JSON has it, but for its points: they are kept anyway."""
+    fit = forecast.fit
     return {
         "version": _VERSION,
-        "is_diverging": outlook.is_diverging,
-        "phase_samples": outlook.phase_samples,
-        "frame": asdict(outlook.frame),
-        "family": outlook.family,
+        "is_diverging": forecast.is_diverging,
+        "phase_samples": forecast.phase_samples,
+        "frame": asdict(forecast.frame),
+        "family": forecast.family,
         "shape": fit.shape.tolist(),
         "curve": [fit.gain, fit.floor, fit.lag, fit.end],
-        "spread": asdict(outlook.spread),
-        "scale": asdict(outlook.scale),
+        "spread": asdict(forecast.spread),
+        "scale": asdict(forecast.scale),
     }
 
 
 def from_state(
     state: Mapping[str, Any], history: History, better: Better
-) -> FittedOutlook:
-    """Return the outlook that :func:`to_state` was given.
+) -> FittedForecast:
+    """Return the forecast that :func:`to_state` was given.
 
     Args:
         state: What it returned.
@@ -974,7 +974,7 @@ def from_state(
     if state.get("version") != _VERSION:
         raise _refusal(f"version {state.get('version')!r} instead of {_VERSION}")
     try:
-        return FittedOutlook(
+        return FittedForecast(
             better=better,
             points=history.points,
             is_diverging=state["is_diverging"],
@@ -985,7 +985,7 @@ def from_state(
             scale=Scale(**state["scale"]),
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise _refusal(f"something else than an outlook ({error!r})") from error
+        raise _refusal(f"something else than a forecast ({error!r})") from error
 
 
 def _fit(state: Mapping[str, Any]) -> Fit:
@@ -995,13 +995,13 @@ def _fit(state: Mapping[str, Any]) -> Fit:
 
 def _refusal(found: str) -> BadDataError:
     return BadDataError(
-        f"what was kept of an outlook has {found}. It was left out; the curve will be "
+        f"what was kept of a forecast has {found}. It was left out; the curve will be "
         f"fitted afresh."
     )
 
 
 # ----------------------------------------------------------------------
-# The outlooks of all trainers, kept while little has changed.
+# The forecasts of all trainers, kept while little has changed.
 
 REFIT_SHARE = 0.1
 """By how much of its usable points a history grows before it is fitted again."""
@@ -1016,13 +1016,13 @@ class _Entry:
     told: int = 0
     last: Point | None = None
     fitted_points: int = 0
-    outlook: FittedOutlook | None = None
+    forecast: FittedForecast | None = None
 
 
-class Outlooks:
-    """Answers as ``outlook_of`` does, for the price of what is new.
+class LossForecasts:
+    """Answers as ``fit_forecast`` does, for the price of what is new.
 
-    Between fits an outlook's points are all there and its forecast starts where the
+    Between fits a forecast's points are all there and its forecast starts where the
     trainer is; only its curve and its scale are some points old. Answers depend on
     the looks made before, and on nothing else.
     """
@@ -1033,8 +1033,8 @@ class Outlooks:
 
     def look(
         self, name: str, points: Sequence[Point], better: Better
-    ) -> Outlook | None:
-        """Return the outlook of the trainer *name*, None where nothing can be said.
+    ) -> LossForecast | None:
+        """Return the forecast of the trainer *name*, None where nothing can be said.
 
         Args:
             name: Unique among trainers.
@@ -1050,7 +1050,7 @@ class Outlooks:
             entry.history.extend(new)
             entry.told, entry.last = len(points), points[-1]
             self._move_on(entry)
-        return entry.outlook or broken_outlook(entry.history, better)
+        return entry.forecast or broken_forecast(entry.history, better)
 
     def keep(self, names: Iterable[str]) -> None:
         """Forget all trainers but *names*."""
@@ -1059,17 +1059,17 @@ class Outlooks:
 
     def _move_on(self, entry: _Entry) -> None:
         count = len(entry.history)
-        old = entry.outlook
+        old = entry.forecast
         grown = count - entry.fitted_points
         if old is None or not 0 <= grown < self._refit_share * entry.fitted_points:
             self._fit(entry)
             return
-        entry.outlook = old.refreshed(entry.history)
-        if entry.outlook.is_diverging != old.is_diverging:
+        entry.forecast = old.refreshed(entry.history)
+        if entry.forecast.is_diverging != old.is_diverging:
             self._fit(entry)
 
     def _fit(self, entry: _Entry) -> None:
-        entry.outlook = outlook_from(entry.history, entry.better)
+        entry.forecast = fit_history(entry.history, entry.better)
         entry.fitted_points = len(entry.history)
 
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from freetrain.losscurve.outlook import ABSURD, Better
+from freetrain.losscurve.forecast import ABSURD, Better
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
-    from freetrain.losscurve.outlook import Point
+    from freetrain.losscurve.forecast import Point
 
 
 # ----------------------------------------------------------------------
@@ -53,7 +53,7 @@ def noise_of(values: NDArray[np.float64], weights: NDArray[np.float64]) -> float
     bends = values[:-2] - 2 * values[1:-1] + values[2:]
     per_value = np.where(weights > FEWEST_POINTS_noise, MEDIAN_OF_MEAN, 1.0) / weights
     scales = np.sqrt(per_value[:-2] + 4 * per_value[1:-1] + per_value[2:])
-    # 40 times as fast as np.quantile, which took a fifth of the time of an outlook.
+    # 40 times as fast as np.quantile, which took a fifth of the time of a forecast.
     ordered = np.sort(np.abs(bends) / scales)
     return float(ordered[int(QUANTILE * ordered.size)] / QUANTILE_OF_NORMAL)
 

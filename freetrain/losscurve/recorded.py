@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 import numpy as np
 
 from freetrain.errors import BadDataError, MissingInputError
-from freetrain.losscurve.outlook import Better
+from freetrain.losscurve.forecast import Better
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence

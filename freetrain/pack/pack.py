@@ -22,7 +22,7 @@ from freetrain.config.document import (
 from freetrain.config.job import TrainerJob
 from freetrain.config.values import PATH, AbsolutePath, Cpus, Positive, named, seconds
 from freetrain.elastic.files import RunDir, replaced
-from freetrain.losscurve.outlook import Better
+from freetrain.losscurve.forecast import Better
 from freetrain.pack.shares import MeansName
 from freetrain.priority.flowcon import DEFAULT_ALPHA
 

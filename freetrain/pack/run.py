@@ -33,7 +33,7 @@ from freetrain.launch.request import (
     is_passed_on,
     job_variables,
 )
-from freetrain.losscurve.outlook import Better
+from freetrain.losscurve.forecast import Better
 from freetrain.pack.pack import (
     End,
     Line,

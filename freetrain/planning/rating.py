@@ -10,7 +10,13 @@ from freetrain.priority.base import planned_curves
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from freetrain.priority.base import Contender, Look, Memory, Priority, Rating
+    from freetrain.priority.base import (
+        Contender,
+        Memory,
+        Priority,
+        Rating,
+        RatingInputs,
+    )
     from milp.problem import Curve
 
 
@@ -25,7 +31,7 @@ class Ratings:
         reasons: Why, for people.
         background: Names of trainers that get only what the others leave; none where
             that is worked into the curves.
-        memory: What the priority is to be given at the next look.
+        memory: What the priority is to be given next time.
     """
 
     priority: str
@@ -37,7 +43,7 @@ class Ratings:
 
 
 def rate(
-    look: Look,
+    inputs: RatingInputs,
     priority: Priority,
     memory: Memory,
     *,
@@ -46,7 +52,7 @@ def rate(
     """Return what *priority* says of the trainers in *look*.
 
     Args:
-        look: The trainers at this moment.
+        inputs: The trainers at this moment.
         priority: What rates.
         memory: What the last rating returned; empty at the first.
         background: Names of trainers that are in the background whatever their
@@ -57,8 +63,8 @@ def rate(
     Raises:
         MalformedProblemError: A trainer's speeds make no sense.
     """
-    rated = priority.rate(look, memory)
-    names = [contender.name for contender in look.contenders]
+    rated = priority.rate(inputs, memory)
+    names = [contender.name for contender in inputs.contenders]
     by_name = dict(zip(names, rated.ratings, strict=True))
     last: frozenset[str] = frozenset()
     if background is None:
@@ -69,7 +75,7 @@ def rate(
         curves = _curves_apart(by_name, last)
     return Ratings(
         priority=priority.name,
-        contenders=dict(zip(names, look.contenders, strict=True)),
+        contenders=dict(zip(names, inputs.contenders, strict=True)),
         curves=curves,
         reasons={name: rating.reason for name, rating in by_name.items()},
         background=last,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from freetrain.losscurve.outlook import Outlook
+    from freetrain.losscurve.forecast import LossForecast
     from milp.problem import Curve
 
 
@@ -34,8 +34,8 @@ class Basis(StrEnum):
 
     ``TRAINER``: the trainer's sizes, speeds and weight, and nothing else; another
     trainer, time and nodes do not change it, and no memory is kept.
-    ``MOMENT``: anything in a look but losses; it is given no outlooks.
-    ``LOSSES``: anything in a look.
+    ``MOMENT``: anything in a look but losses; it is given no forecasts.
+    ``LOSSES``: anything in the inputs.
     """
 
     TRAINER = "trainer"
@@ -63,7 +63,7 @@ class Contender:
     """A trainer as a priority sees it: what it is, and its past.
 
     Attributes:
-        name: Unique in a look.
+        name: Unique in the inputs.
         sizes: Node counts above 0 that it can use, ascending.
         samples_per_s: Its speed at 0 .. the largest size as far as is known:
             measured, given by its user, or assumed; float64, entry 0 is 0.
@@ -73,7 +73,7 @@ class Contender:
         weight: Its user's, above 0.
         deadline_s: When it should be finished, on the look's clock; None for no time.
         target: The values that its user wants; None for none.
-        outlook: What its losses say; None where there is no usable loss.
+        forecast: What its losses say; None where there is no usable loss.
         grow_s: Seconds without training when nodes are added.
         shrink_s: Seconds without training when nodes are given up.
         start_s: Seconds without training when it starts from no nodes.
@@ -89,7 +89,7 @@ class Contender:
     weight: float = 1.0
     deadline_s: float | None = None
     target: Target | None = None
-    outlook: Outlook | None = None
+    forecast: LossForecast | None = None
     grow_s: float = 0.0
     shrink_s: float = 0.0
     start_s: float = 0.0
@@ -102,7 +102,7 @@ class Contender:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class RatingInputs:
     """All trainers at one moment.
 
     Attributes:
@@ -136,12 +136,12 @@ class Rating:
 
 
 @dataclass(frozen=True, slots=True)
-class Rated:
-    """The ratings at one look.
+class RatingResult:
+    """The ratings of all contenders.
 
     Attributes:
         ratings: One for each contender, in their order.
-        memory: What the priority is to be told at the next look. JSON, so that it
+        memory: What the priority is to be given next time. JSON, so that it
             outlives a tick; nothing of trainers that are gone.
     """
 
@@ -163,11 +163,11 @@ class Priority(Protocol):
     name: str
     basis: Basis
 
-    def rate(self, look: Look, memory: Memory, /) -> Rated:
+    def rate(self, inputs: RatingInputs, memory: Memory, /) -> RatingResult:
         """Return a rating for each contender.
 
         Args:
-            look: The trainers now.
+            inputs: The trainers now.
             memory: What the last look returned; empty at the first, or after a
                 change of priority.
         """
@@ -178,7 +178,7 @@ class Priority(Protocol):
 # How far a trainer's losses can be reckoned with.
 
 FEWEST_POINTS = 4
-"""Values told before an outlook is believed: as many as SLAQ's curves have unknowns."""
+"""Values told before a forecast is believed: as many as SLAQ's curves have unknowns."""
 
 PLATEAU = 0.01
 """Quality that twice the work done must be expected to bring, to be learning."""
@@ -192,7 +192,7 @@ not found out. With few values, back-testing has nothing to hold against "no fur
 gain"; and early on many a curve pauses."""
 
 
-class Standing(StrEnum):
+class LossStatus(StrEnum):
     """What a trainer's losses say of it; words for people."""
 
     LEARNING = "learning"
@@ -206,7 +206,7 @@ class Standing(StrEnum):
     PLATEAUED = "on a plateau, so it gets what others leave"
 
 
-def standing(contender: Contender) -> Standing:
+def loss_status(contender: Contender) -> LossStatus:
     """Return how *contender* stands.
 
     Who has told too little has no usable loss yet. On a plateau is who is not
@@ -214,29 +214,29 @@ def standing(contender: Contender) -> Standing:
     question without seconds or samples, as it has to suit trainings of minutes and
     of weeks.
     """
-    outlook = contender.outlook
-    if outlook is None:
-        return Standing.NO_LOSS
-    if outlook.is_diverging:
-        return Standing.DIVERGING
-    if len(outlook.points) < FEWEST_POINTS:
-        return Standing.NO_LOSS
-    done = done_samples(contender, outlook)
-    if quality_after(outlook, 2 * done) - quality_after(outlook, done) < PLATEAU:
-        is_sure = len(outlook.points) >= FEWEST_FOR_PLATEAU
+    forecast = contender.forecast
+    if forecast is None:
+        return LossStatus.NO_LOSS
+    if forecast.is_diverging:
+        return LossStatus.DIVERGING
+    if len(forecast.points) < FEWEST_POINTS:
+        return LossStatus.NO_LOSS
+    done = done_samples(contender, forecast)
+    if quality_after(forecast, 2 * done) - quality_after(forecast, done) < PLATEAU:
+        is_sure = len(forecast.points) >= FEWEST_FOR_PLATEAU
         is_late = done >= LEAST_FOR_PLATEAU * (contender.total_samples or 0.0)
-        return Standing.PLATEAUED if is_sure and is_late else Standing.DOUBTFUL
-    return Standing.LEARNING
+        return LossStatus.PLATEAUED if is_sure and is_late else LossStatus.DOUBTFUL
+    return LossStatus.LEARNING
 
 
-def quality_after(outlook: Outlook, samples: float) -> float:
+def quality_after(forecast: LossForecast, samples: float) -> float:
     """Return the quality expected after *samples* in all."""
-    return outlook.quality(outlook.expected(samples).value)
+    return forecast.quality(forecast.expected(samples).value)
 
 
-def done_samples(contender: Contender, outlook: Outlook) -> float:
+def done_samples(contender: Contender, forecast: LossForecast) -> float:
     """Return the work done as far as anybody told; predictions begin there."""
-    return max(contender.done_samples, outlook.points[-1].samples)
+    return max(contender.done_samples, forecast.points[-1].samples)
 
 
 # ----------------------------------------------------------------------
@@ -245,7 +245,7 @@ def done_samples(contender: Contender, outlook: Outlook) -> float:
 DIVERGING_WORTH = 0.01
 """Of a diverging trainer, over another one in the background: it comes last."""
 
-_UNTOLD = {Standing.NO_LOSS, Standing.NO_AIM}
+_UNTOLD = {LossStatus.NO_LOSS, LossStatus.NO_AIM}
 
 DOUBTFUL_BEYOND = 0.01
 """Worth of a node above the smallest size to who seems on a plateau."""
@@ -265,12 +265,12 @@ class Claim:
     reason: str
 
 
-Answer: TypeAlias = "Claim | Rating | Standing"
+Answer: TypeAlias = "Claim | Rating | LossStatus"
 """A claim, a rating that needs no comparing, or why there is no claim."""
 
 
 def ratings(
-    contenders: Sequence[Contender], answers: Sequence[Answer], curves: Curves
+    contenders: Sequence[Contender], answers: Sequence[Answer], curves: CurveCache
 ) -> tuple[Rating, ...]:
     """Return a rating for each contender.
 
@@ -304,7 +304,7 @@ def typical_worth(pairs: Sequence[tuple[Contender, Answer]]) -> float:
     return median(above_0) if above_0 else 1.0
 
 
-def _rating(one: Contender, answer: Answer, unit: float, curves: Curves) -> Rating:
+def _rating(one: Contender, answer: Answer, unit: float, curves: CurveCache) -> Rating:
     if isinstance(answer, Rating):
         return answer
     if isinstance(answer, Claim):
@@ -313,22 +313,22 @@ def _rating(one: Contender, answer: Answer, unit: float, curves: Curves) -> Rati
     return plain(one, answer, curves)
 
 
-def plain(contender: Contender, standing: Standing, curves: Curves) -> Rating:
+def plain(contender: Contender, standing: LossStatus, curves: CurveCache) -> Rating:
     """Return the rating by speed-up of a trainer that stands so."""
     curve = curves.speed_up(contender)
-    if standing is Standing.DOUBTFUL:
+    if standing is LossStatus.DOUBTFUL:
         curve = up_to_smallest(contender, DOUBTFUL_BEYOND, curves)
-    if standing is Standing.DIVERGING:
+    if standing is LossStatus.DIVERGING:
         curve = curves.weighted(curve, DIVERGING_WORTH)
     return Rating(
         curve=curve,
         floor=contender.sizes[0] if standing in _UNTOLD else 0,
-        is_background=standing in {Standing.DIVERGING, Standing.PLATEAUED},
+        is_background=standing in {LossStatus.DIVERGING, LossStatus.PLATEAUED},
         reason=standing.value,
     )
 
 
-def up_to_smallest(contender: Contender, beyond: float, curves: Curves) -> Curve:
+def up_to_smallest(contender: Contender, beyond: float, curves: CurveCache) -> Curve:
     """Return the speed-up, of which only *beyond* counts above the smallest size."""
     worth = curves.speed_up(contender).value_per_s
     least = contender.sizes[0]
@@ -338,13 +338,13 @@ def up_to_smallest(contender: Contender, beyond: float, curves: Curves) -> Curve
 
 
 # ----------------------------------------------------------------------
-# Curves that stay the same object while nothing changed.
+# CurveCache that stay the same object while nothing changed.
 
 MOST_KEPT = 4096
 """More than the trainers of any pool; a curve of 100 nodes takes 1 KB."""
 
 
-class Curves:
+class CurveCache:
     """Makes curves, and hands out the same object for the same numbers.
 
     Solvers keep what they derive from a curve by its identity. The curve that has
@@ -404,7 +404,7 @@ DEFAULT_GAIN = 0.05
 """AdaptDL's: jobs that change for less spend more on changing than they gain."""
 
 
-class Steady:
+class WithHysteresis:
     """Another priority, whose ratings favour the nodes that a trainer holds.
 
     The worth of the held count h is raised: O'(h) = (1 + gain) O(h). A plan that
@@ -430,13 +430,15 @@ class Steady:
         self.basis: Basis = Basis.MOMENT if depends is Basis.TRAINER else depends
         self._priority = priority
         self._gain = gain
-        self._curves = Curves()
+        self._curves = CurveCache()
 
-    def rate(self, look: Look, memory: Memory, /) -> Rated:
+    def rate(self, inputs: RatingInputs, memory: Memory, /) -> RatingResult:
         """Return the other's ratings, with a bonus on what is held."""
-        rated = self._priority.rate(look, memory)
-        pairs = zip(rated.ratings, look.contenders, strict=True)
-        return Rated(tuple([self._steady(*pair) for pair in pairs]), rated.memory)
+        rated = self._priority.rate(inputs, memory)
+        pairs = zip(rated.ratings, inputs.contenders, strict=True)
+        return RatingResult(
+            tuple([self._steady(*pair) for pair in pairs]), rated.memory
+        )
 
     def _steady(self, rating: Rating, contender: Contender) -> Rating:
         held = contender.held

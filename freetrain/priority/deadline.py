@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from freetrain.errors import UsageError
-from freetrain.priority.base import Basis, Curves, Rated, Rating
+from freetrain.priority.base import Basis, CurveCache, Rating, RatingResult
 
 if TYPE_CHECKING:
-    from freetrain.priority.base import Contender, Look, Memory
+    from freetrain.priority.base import Contender, Memory, RatingInputs
 
 
 class Deadline:
@@ -41,21 +41,21 @@ class Deadline:
                 f"left to keep, such as 0.05."
             )
         self._slack = slack
-        self._curves = Curves()
+        self._curves = CurveCache()
 
-    def rate(self, look: Look, _memory: Memory, /) -> Rated:
+    def rate(self, inputs: RatingInputs, _memory: Memory, /) -> RatingResult:
         """Rate contenders by what they need to be in time."""
-        needs = self._needs(look)
-        ratings = [self._rating(one, needs.get(one.name)) for one in look.contenders]
-        return Rated(tuple(ratings), {})
+        needs = self._needs(inputs)
+        ratings = [self._rating(one, needs.get(one.name)) for one in inputs.contenders]
+        return RatingResult(tuple(ratings), {})
 
-    def _needs(self, look: Look) -> dict[str, _Need]:
+    def _needs(self, inputs: RatingInputs) -> dict[str, _Need]:
         """Return the nodes that trainers need and get by name, while there are some."""
-        needs, left = {}, look.nodes
-        for one in sorted(look.contenders, key=_earliest_first):
+        needs, left = {}, inputs.nodes
+        for one in sorted(inputs.contenders, key=_earliest_first):
             if one.deadline_s is None or one.total_samples is None:
                 continue
-            time_s = (1 - self._slack) * (one.deadline_s - look.now_s)
+            time_s = (1 - self._slack) * (one.deadline_s - inputs.now_s)
             needed = fewest_nodes(one, one.total_samples - one.done_samples, time_s)
             within = [n for n in one.sizes if n <= min(needed, left)]
             needs[one.name] = _Need(needed, max(within, default=0))

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from freetrain.errors import UsageError
-from freetrain.priority.base import Basis, Curves, Rated, Rating
+from freetrain.priority.base import Basis, CurveCache, Rating, RatingResult
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from freetrain.priority.base import Contender, Look, Memory
+    from freetrain.priority.base import Contender, Memory, RatingInputs
     from milp.problem import Curve
 
 
@@ -41,17 +41,17 @@ class Turn:
     since_s: float = 0.0
 
 
-def turns_at(look: Look, memory: Memory) -> dict[str, Turn]:
+def turns_at(inputs: RatingInputs, memory: Memory) -> dict[str, Turn]:
     """Return how every contender stands now, by name; newcomers are not behind."""
-    share = look.nodes / max(len(look.contenders), 1)
+    share = inputs.nodes / max(len(inputs.contenders), 1)
     return {
-        one.name: _turn(_read(memory.get(one.name)), one, look.now_s, share=share)
-        for one in look.contenders
+        one.name: _turn(_read(memory.get(one.name)), one, inputs.now_s, share=share)
+        for one in inputs.contenders
     }
 
 
 def whose_turn(
-    look: Look, turns: Mapping[str, Turn], turn_s: float
+    inputs: RatingInputs, turns: Mapping[str, Turn], turn_s: float
 ) -> AbstractSet[str]:
     """Return the names of those who are to have their smallest size now.
 
@@ -61,11 +61,11 @@ def whose_turn(
 
     def rank(one: Contender) -> tuple[bool, float, str]:
         turn = turns[one.name]
-        is_over = one.held == 0 or look.now_s - turn.since_s >= turn_s
+        is_over = one.held == 0 or inputs.now_s - turn.since_s >= turn_s
         return is_over, turn.ahead_node_s, one.name
 
-    left, chosen = look.nodes, set()
-    for one in sorted(look.contenders, key=rank):
+    left, chosen = inputs.nodes, set()
+    for one in sorted(inputs.contenders, key=rank):
         if one.sizes[0] <= left:
             left -= one.sizes[0]
             chosen.add(one.name)
@@ -137,20 +137,22 @@ class Fair:
                 f"or 0 for no turns."
             )
         self._turn_s = turn_s
-        self._curves = Curves()
+        self._curves = CurveCache()
 
-    def rate(self, look: Look, memory: Memory, /) -> Rated:
+    def rate(self, inputs: RatingInputs, memory: Memory, /) -> RatingResult:
         """Rate every contender by how much of its share it has."""
-        level = level_nodes([one.sizes[-1] for one in look.contenders], look.nodes)
+        level = level_nodes([one.sizes[-1] for one in inputs.contenders], inputs.nodes)
         if not self._turn_s or level >= 1:
-            return Rated(tuple([self._rating(o, level) for o in look.contenders]), {})
-        turns = turns_at(look, memory)
-        chosen = whose_turn(look, turns, self._turn_s)
+            return RatingResult(
+                tuple([self._rating(o, level) for o in inputs.contenders]), {}
+            )
+        turns = turns_at(inputs, memory)
+        chosen = whose_turn(inputs, turns, self._turn_s)
         ratings = [
             self._turn(one, one.sizes[0] if one.name in chosen else 0)
-            for one in look.contenders
+            for one in inputs.contenders
         ]
-        return Rated(tuple(ratings), to_memory(turns))
+        return RatingResult(tuple(ratings), to_memory(turns))
 
     def _rating(self, contender: Contender, level: float) -> Rating:
         share = min(level, contender.sizes[-1])
@@ -167,7 +169,7 @@ class Fair:
         )
 
 
-def share_curve(contender: Contender, share: float, curves: Curves) -> Curve:
+def share_curve(contender: Contender, share: float, curves: CurveCache) -> Curve:
     """Return the worth of nodes up to a *share* of them, and a little beyond."""
     counts = np.arange(contender.sizes[-1] + 1, dtype=np.float64)
     above = np.maximum(counts - share, 0.0)

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from freetrain.errors import UsageError
-from freetrain.losscurve.outlook import Better
-from freetrain.priority.base import Basis, Curves, Rated, Rating
+from freetrain.losscurve.forecast import Better
+from freetrain.priority.base import Basis, CurveCache, Rating, RatingResult
 from freetrain.text import per_cent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from freetrain.priority.base import Contender, Look, Memory
+    from freetrain.priority.base import Contender, Memory, RatingInputs
     from milp.problem import Curve
 
 
@@ -398,9 +398,9 @@ class FlowCon:
                 f"which a trainer is watched, such as {DEFAULT_ALPHA:g}."
             )
         self._alpha = alpha
-        self._curves = Curves()
+        self._curves = CurveCache()
 
-    def rate(self, now: Look, memory: Memory, /) -> Rated:
+    def rate(self, now: RatingInputs, memory: Memory, /) -> RatingResult:
         """Return a rating for each contender."""
         state = from_json(_table(memory.get("state")))
         used_s = _used_s(now, memory)
@@ -418,16 +418,16 @@ class FlowCon:
             "held": held,
             "now_s": now.now_s,
         }
-        return Rated(tuple(ratings), remembered)
+        return RatingResult(tuple(ratings), remembered)
 
     def _rating(self, contender: Contender, track: Track) -> Rating:
-        outlook = contender.outlook
-        is_diverging = outlook is not None and outlook.is_diverging
+        forecast = contender.forecast
+        is_diverging = forecast is not None and forecast.is_diverging
         return Rating(
             curve=self._curve(contender, track.share),
             is_background=is_diverging,
             reason=_reason(
-                track, has_loss=outlook is not None, is_diverging=is_diverging
+                track, has_loss=forecast is not None, is_diverging=is_diverging
             ),
         )
 
@@ -450,7 +450,7 @@ def _number(value: object) -> float:
     return float(value) if isinstance(value, int | float) else 0.0
 
 
-def _used_s(now: Look, memory: Memory) -> dict[str, float]:
+def _used_s(now: RatingInputs, memory: Memory) -> dict[str, float]:
     """Return what each contender has used: seconds of all nodes, by what it held."""
     passed_s = max(0.0, now.now_s - _number(memory.get("now_s", now.now_s)))
     used, held = _table(memory.get("used_s")), _table(memory.get("held"))
@@ -461,15 +461,15 @@ def _used_s(now: Look, memory: Memory) -> dict[str, float]:
 
 
 def _seen(contender: Contender, used_s: float) -> Seen:
-    outlook = contender.outlook
-    if outlook is None:
+    forecast = contender.forecast
+    if forecast is None:
         return Seen(name=contender.name, values=(), used_s=used_s)
-    sign = -1.0 if outlook.better is Better.HIGHER else 1.0
+    sign = -1.0 if forecast.better is Better.HIGHER else 1.0
     return Seen(
         name=contender.name,
-        values=tuple((point.t_s, sign * point.value) for point in outlook.points),
+        values=tuple((point.t_s, sign * point.value) for point in forecast.points),
         used_s=used_s,
-        is_diverging=outlook.is_diverging,
+        is_diverging=forecast.is_diverging,
     )
 
 

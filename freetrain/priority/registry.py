@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from freetrain.errors import UsageError
 from freetrain.plugins import UnusablePluginError, added_names, find_added
-from freetrain.priority.base import DEFAULT_GAIN, Steady
+from freetrain.priority.base import DEFAULT_GAIN, WithHysteresis
 from freetrain.priority.deadline import Deadline
 from freetrain.priority.fair import Fair
 from freetrain.priority.flowcon import FlowCon
@@ -75,7 +75,7 @@ def priority_named(
     own = {key: value for key, value in settings.items() if key != HYSTERESIS}
     priority = _maker(name)(**own)
     gain = settings.get(HYSTERESIS, _usual_hysteresis(name))
-    return Steady(priority, gain) if gain != 0 else priority
+    return WithHysteresis(priority, gain) if gain != 0 else priority
 
 
 def check_settings(names: Collection[str], settings: Collection[str]) -> None:

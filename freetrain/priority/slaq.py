@@ -12,14 +12,14 @@ from freetrain.priority.base import (
     Answer,
     Basis,
     Claim,
-    Curves,
-    Rated,
+    CurveCache,
+    LossStatus,
     Rating,
-    Standing,
+    RatingResult,
     done_samples,
+    loss_status,
     quality_after,
     ratings,
-    standing,
 )
 from freetrain.priority.fair import level_nodes
 from freetrain.text import per_cent
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from freetrain.losscurve.outlook import Outlook
-    from freetrain.priority.base import Contender, Look, Memory
+    from freetrain.losscurve.forecast import LossForecast
+    from freetrain.priority.base import Contender, Memory, RatingInputs
 
 
 # ----------------------------------------------------------------------
@@ -42,7 +42,7 @@ whoever was nearly done to whoever was steep just now, and what that gained went
 rescales (docs/quality.md)."""
 
 
-def horizons_s(look: Look) -> tuple[float, ...]:
+def horizons_s(inputs: RatingInputs) -> tuple[float, ...]:
     """Return the horizon of each contender, seconds.
 
     As long as half of its whole work takes on its equal share of the nodes, or all
@@ -50,8 +50,8 @@ def horizons_s(look: Look) -> tuple[float, ...]:
     more nodes than the share a gain is the same sooner and no larger: so nodes go to
     many trainers, each using them well, rather than to the steepest alone.
     """
-    level = level_nodes([one.sizes[-1] for one in look.contenders], look.nodes)
-    return tuple([_horizon_s(one, level, look.t_fwd_s) for one in look.contenders])
+    level = level_nodes([one.sizes[-1] for one in inputs.contenders], inputs.nodes)
+    return tuple([_horizon_s(one, level, inputs.t_fwd_s) for one in inputs.contenders])
 
 
 def whole_samples(contender: Contender) -> float:
@@ -77,7 +77,7 @@ factor e: wide, as half of the recorded ones are nine tenths of their way after 
 quarter of the work, and some have hardly begun then."""
 
 HALF_TRUSTED = 10
-"""Values told by which an outlook counts as much as what is usual."""
+"""Values told by which a forecast counts as much as what is usual."""
 
 NEW = "has told too little, so it is taken to learn as trainings usually do"
 
@@ -102,9 +102,9 @@ def usual_gains(contender: Contender, horizon_s: float) -> NDArray[np.float64]:
     return gained
 
 
-def trust(outlook: Outlook) -> float:
-    """Return how much an outlook counts beside what is usual, from 0 to 1."""
-    told = len(outlook.points)
+def trust(forecast: LossForecast) -> float:
+    """Return how much a forecast counts beside what is usual, from 0 to 1."""
+    told = len(forecast.points)
     return told / (told + HALF_TRUSTED)
 
 
@@ -112,11 +112,11 @@ def trust(outlook: Outlook) -> float:
 # The priority ``slaq``: nodes go where they are expected to raise quality most.
 
 MOST_ASKED = 17
-"""Amounts of work within a horizon at which an outlook is asked."""
+"""Amounts of work within a horizon at which a forecast is asked."""
 
 ROOM = "there are nodes for all that it can use, so it counts by its speed-up"
 
-UNASKED = frozenset({Standing.DIVERGING, Standing.PLATEAUED})
+UNASKED = frozenset({LossStatus.DIVERGING, LossStatus.PLATEAUED})
 """Who stands so is not asked what it gains."""
 
 
@@ -139,17 +139,17 @@ class Slaq:
 
     def __init__(self, *, horizon_s: float = 0.0) -> None:
         self._horizon_s = checked_horizon_s(horizon_s)
-        self._curves = Curves()
+        self._curves = CurveCache()
 
-    def rate(self, look: Look, _memory: Memory, /) -> Rated:
+    def rate(self, inputs: RatingInputs, _memory: Memory, /) -> RatingResult:
         """Rate contenders by the quality that they will gain."""
-        horizons = self._horizons_s(look)
-        level = level_nodes([one.sizes[-1] for one in look.contenders], look.nodes)
+        horizons = self._horizons_s(inputs)
+        level = level_nodes([one.sizes[-1] for one in inputs.contenders], inputs.nodes)
         answers = [
             self._rated(one, horizon_s, level)
-            for one, horizon_s in zip(look.contenders, horizons, strict=True)
+            for one, horizon_s in zip(inputs.contenders, horizons, strict=True)
         ]
-        return Rated(ratings(look.contenders, answers, self._curves), {})
+        return RatingResult(ratings(inputs.contenders, answers, self._curves), {})
 
     def _rated(self, one: Contender, horizon_s: float, level: float) -> Answer:
         """Return the answer, or a rating by speed-up where all its nodes are there.
@@ -160,35 +160,35 @@ class Slaq:
         """
         if one.sizes[-1] > level:
             return self._answer(one, horizon_s)
-        untold = (Standing.DIVERGING, Standing.NO_LOSS)
-        if standing(one) in untold:  # others need not be asked, which takes long
+        untold = (LossStatus.DIVERGING, LossStatus.NO_LOSS)
+        if loss_status(one) in untold:  # others need not be asked, which takes long
             answer = self._answer(one, horizon_s)
             if answer in untold:
                 return answer
         return Rating(curve=self._curves.speed_up(one), reason=ROOM)
 
-    def _horizons_s(self, look: Look) -> Sequence[float]:
+    def _horizons_s(self, inputs: RatingInputs) -> Sequence[float]:
         if self._horizon_s:
-            return (self._horizon_s,) * len(look.contenders)
-        return horizons_s(look)
+            return (self._horizon_s,) * len(inputs.contenders)
+        return horizons_s(inputs)
 
     def _answer(self, contender: Contender, horizon_s: float) -> Answer:
-        stands, whole = standing(contender), whole_samples(contender)
-        is_new = stands is Standing.NO_LOSS
+        stands, whole = loss_status(contender), whole_samples(contender)
+        is_new = stands is LossStatus.NO_LOSS
         if stands in UNASKED or not whole:
             return stands
         if is_new and contender.done_samples >= whole / 2:
             return stands
         usual = usual_gains(contender, horizon_s)
-        if is_new or contender.outlook is None:
+        if is_new or contender.forecast is None:
             return Claim(usual / horizon_s, NEW)
-        gains = weighed(contender, contender.outlook, usual, horizon_s)
+        gains = weighed(contender, contender.forecast, usual, horizon_s)
         if not gains.any():
-            return Standing.DOUBTFUL
+            return LossStatus.DOUBTFUL
         best = int(gains.argmax())
         return Claim(
             gains / horizon_s,
-            f"{contender.outlook.family} and what is usual expect "
+            f"{contender.forecast.family} and what is usual expect "
             f"{per_cent(gains[best], '+.1f')} of its way in {horizon_s:.4g} s on "
             f"{best} nodes",
         )
@@ -196,49 +196,49 @@ class Slaq:
 
 def weighed(
     contender: Contender,
-    outlook: Outlook,
+    forecast: LossForecast,
     usual: NDArray[np.float64],
     horizon_s: float,
 ) -> NDArray[np.float64]:
-    """Return what *outlook* sees gained and what is *usual*, by what has been told."""
-    own = trust(outlook)
-    return own * gained_ways(contender, outlook, horizon_s) + (1 - own) * usual
+    """Return what *forecast* sees gained and what is *usual*, by what has been told."""
+    own = trust(forecast)
+    return own * gained_ways(contender, forecast, horizon_s) + (1 - own) * usual
 
 
 def gained_ways(
-    contender: Contender, outlook: Outlook, horizon_s: float
+    contender: Contender, forecast: LossForecast, horizon_s: float
 ) -> NDArray[np.float64]:
-    """Return the share of the way to the expected end that *outlook* sees gained.
+    """Return the share of the way to the expected end that *forecast* sees gained.
 
     Returns:
         Shape (largest size + 1,), 0 to 1, at 0 .. the largest size.
     """
-    after = qualities(contender, outlook, horizon_s)
+    after = qualities(contender, forecast, horizon_s)
     gains = np.maximum(after - after[0], 0.0)
-    end = max(final_quality(contender, outlook), after.max().item())
+    end = max(final_quality(contender, forecast), after.max().item())
     return gains / end if end > 0 else np.zeros_like(gains)
 
 
-def final_quality(contender: Contender, outlook: Outlook) -> float:
+def final_quality(contender: Contender, forecast: LossForecast) -> float:
     """Return the quality expected at the end of the training."""
-    done = done_samples(contender, outlook)
+    done = done_samples(contender, forecast)
     end = 2 * done if contender.total_samples is None else contender.total_samples
-    return quality_after(outlook, max(end, done))
+    return quality_after(forecast, max(end, done))
 
 
 def qualities(
-    contender: Contender, outlook: Outlook, horizon_s: float
+    contender: Contender, forecast: LossForecast, horizon_s: float
 ) -> NDArray[np.float64]:
     """Return the quality expected after *horizon_s* seconds, by node count.
 
-    Of trainers with many sizes, the outlook is asked at :data:`MOST_ASKED` amounts of
+    Of trainers with many sizes, the forecast is asked at :data:`MOST_ASKED` amounts of
     work, and quality taken to be linear between those: 40 trainers of 64 sizes took
     45 ms, of a look that comes at every event of a replay.
 
     Returns:
         Shape (largest size + 1,), at 0 .. the largest size.
     """
-    done = done_samples(contender, outlook)
+    done = done_samples(contender, forecast)
     most = math.inf if contender.total_samples is None else contender.total_samples
     then = np.minimum(done + contender.samples_per_s * horizon_s, max(most, done))
     asked = np.unique(then[: contender.sizes[-1] + 1])
@@ -246,7 +246,7 @@ def qualities(
         # Closer together at first, where curves bend most.
         steps = np.linspace(0.0, 1.0, MOST_ASKED) ** 2
         asked = asked[0] + steps * (asked[-1] - asked[0])
-    expected = [quality_after(outlook, samples) for samples in asked.tolist()]
+    expected = [quality_after(forecast, samples) for samples in asked.tolist()]
     return np.interp(then[: contender.sizes[-1] + 1], asked, expected)
 
 
@@ -287,19 +287,19 @@ class SlaqMin(Slaq):
 
     name = "slaq-min"
 
-    def _horizons_s(self, look: Look) -> Sequence[float]:
-        return (self._horizon_s or look.t_fwd_s,) * len(look.contenders)
+    def _horizons_s(self, inputs: RatingInputs) -> Sequence[float]:
+        return (self._horizon_s or inputs.t_fwd_s,) * len(inputs.contenders)
 
     def _answer(self, contender: Contender, horizon_s: float) -> Answer:
-        stands, outlook = standing(contender), contender.outlook
-        if stands is not Standing.LEARNING or outlook is None:
+        stands, forecast = loss_status(contender), contender.forecast
+        if stands is not LossStatus.LEARNING or forecast is None:
             return stands
-        end = final_quality(contender, outlook)
+        end = final_quality(contender, forecast)
         if end <= 0:
-            return Standing.DOUBTFUL
-        way = np.clip(qualities(contender, outlook, horizon_s) / end, 0, 1)
+            return LossStatus.DOUBTFUL
+        way = np.clip(qualities(contender, forecast, horizon_s) / end, 0, 1)
         useful = np.maximum(np.exp(-SHARPNESS * way[0]) - np.exp(-SHARPNESS * way), 0)
         if not useful.any():
-            return Standing.DOUBTFUL
+            return LossStatus.DOUBTFUL
         reason = f"{per_cent(way[0])} of the way to its expected end"
         return Claim(useful / horizon_s, reason)

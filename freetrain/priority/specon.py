@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from freetrain.errors import UsageError
 from freetrain.priority.base import (
     Basis,
-    Curves,
-    Rated,
+    CurveCache,
+    LossStatus,
     Rating,
-    Standing,
+    RatingResult,
     done_samples,
+    loss_status,
     plain,
     quality_after,
-    standing,
 )
 from freetrain.priority.fair import level_nodes, share_curve
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from collections.abc import Set as AbstractSet
 
-    from freetrain.priority.base import Contender, Look, Memory
+    from freetrain.priority.base import Contender, Memory, RatingInputs
 
 
 # ----------------------------------------------------------------------
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 def is_worth_its_cost(
     slow: Contender,
-    look: Look,
+    inputs: RatingInputs,
     growths: Mapping[str, float],
     others_slow: AbstractSet[str],
 ) -> bool:
@@ -49,7 +49,7 @@ def is_worth_its_cost(
 
     Args:
         slow: The slow grower.
-        look: All trainers.
+        inputs: All trainers.
         growths: Growth by name.
         others_slow: Names of all slow growers, who get none of what is freed.
     """
@@ -59,24 +59,24 @@ def is_worth_its_cost(
         return True
     most = max(
         (
-            _gain(one, freed, look.t_fwd_s, growths[one.name])
-            for one in look.contenders
+            _gain(one, freed, inputs.t_fwd_s, growths[one.name])
+            for one in inputs.contenders
             if one.name not in others_slow
         ),
         default=0.0,
     )
-    lost_s = look.t_fwd_s * (_speed_up(slow, slow.held) - _speed_up(slow, least))
+    lost_s = inputs.t_fwd_s * (_speed_up(slow, slow.held) - _speed_up(slow, least))
     stopped_s = slow.shrink_s * _speed_up(slow, slow.held)
     own = max(growths[slow.name], 0.0)
     return most > own * (lost_s + stopped_s)
 
 
-def would_be_last(slow: Contender, look: Look) -> bool:
+def would_be_last(slow: Contender, inputs: RatingInputs) -> bool:
     """Tell whether *slow* on its smallest size would finish after all others.
 
     Those are taken to stay on what they hold, or on their smallest size.
     """
-    others = [one for one in look.contenders if one is not slow]
+    others = [one for one in inputs.contenders if one is not slow]
     left_s = _left_s(slow, slow.sizes[0])
     return left_s > max(
         (_left_s(one, max(one.held, one.sizes[0])) for one in others), default=0.0
@@ -111,7 +111,7 @@ def _speed_up(contender: Contender, nodes: int) -> float:
 
 
 # ----------------------------------------------------------------------
-# Strikes against slow growers, remembered from look to look.
+# Strikes against slow growers, remembered from look to inputs.
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,73 +214,79 @@ class SpeCon:
                 raise UsageError(f"{what} {value:g} is not 0 or more.")
         self._threshold = threshold
         self._period_s = period_s
-        self._curves = Curves()
+        self._curves = CurveCache()
 
-    def rate(self, look: Look, memory: Memory, /) -> Rated:
+    def rate(self, inputs: RatingInputs, memory: Memory, /) -> RatingResult:
         """Rate contenders by their share of the nodes, slow growers' being small."""
-        stood = {one.name: standing(one) for one in look.contenders}
+        stood = {one.name: loss_status(one) for one in inputs.contenders}
         growths = {
-            one.name: self._growth(one, stood[one.name]) for one in look.contenders
+            one.name: self._growth(one, stood[one.name]) for one in inputs.contenders
         }
-        records = self._records(look, from_memory(memory), growths)
+        records = self._records(inputs, from_memory(memory), growths)
         slow = {name for name, own in records.items() if own.strikes >= STRIKES}
         reasons = [
             UNHEARD
-            if stood[one.name] is Standing.NO_LOSS
-            else _reason(one, look, growths, slow)
-            for one in look.contenders
+            if stood[one.name] is LossStatus.NO_LOSS
+            else _reason(one, inputs, growths, slow)
+            for one in inputs.contenders
         ]
         most = [
             one.sizes[0] if reason is MAKING_ROOM else one.sizes[-1]
-            for one, reason in zip(look.contenders, reasons, strict=True)
+            for one, reason in zip(inputs.contenders, reasons, strict=True)
         ]
-        level = level_nodes(most, look.nodes)
+        level = level_nodes(most, inputs.nodes)
         ratings = [
-            plain(one, Standing.DIVERGING, self._curves)
-            if stood[one.name] is Standing.DIVERGING
+            plain(one, LossStatus.DIVERGING, self._curves)
+            if stood[one.name] is LossStatus.DIVERGING
             else self._rating(one, min(level, own), reason)
-            for one, own, reason in zip(look.contenders, most, reasons, strict=True)
+            for one, own, reason in zip(inputs.contenders, most, reasons, strict=True)
         ]
-        return Rated(tuple(ratings), to_memory(records))
+        return RatingResult(tuple(ratings), to_memory(records))
 
     def _rating(self, one: Contender, share: float, reason: str) -> Rating:
         return Rating(curve=share_curve(one, share, self._curves), reason=reason)
 
-    def _growth(self, one: Contender, stands: Standing) -> float:
+    def _growth(self, one: Contender, stands: LossStatus) -> float:
         """Return the quality for each e-fold of work; the threshold if unknown."""
-        if stands is Standing.DIVERGING:
+        if stands is LossStatus.DIVERGING:
             return 0.0
-        if one.outlook is None or stands is Standing.NO_LOSS:
+        if one.forecast is None or stands is LossStatus.NO_LOSS:
             return self._threshold
-        done = done_samples(one, one.outlook)
-        after = quality_after(one.outlook, AHEAD * done)
-        return (after - quality_after(one.outlook, done)) / math.log(AHEAD)
+        done = done_samples(one, one.forecast)
+        after = quality_after(one.forecast, AHEAD * done)
+        return (after - quality_after(one.forecast, done)) / math.log(AHEAD)
 
     def _records(
-        self, look: Look, before: Mapping[str, Record], growths: Mapping[str, float]
+        self,
+        inputs: RatingInputs,
+        before: Mapping[str, Record],
+        growths: Mapping[str, float],
     ) -> dict[str, Record]:
         return {
             one.name: struck(
                 before.get(one.name),
                 one,
-                now_s=look.now_s,
+                now_s=inputs.now_s,
                 period_s=self._period_s,
                 is_slow=growths[one.name] < self._threshold,
             )
-            for one in look.contenders
+            for one in inputs.contenders
         }
 
 
 def _reason(
-    one: Contender, look: Look, growths: Mapping[str, float], slow: AbstractSet[str]
+    one: Contender,
+    inputs: RatingInputs,
+    growths: Mapping[str, float],
+    slow: AbstractSet[str],
 ) -> str:
     """Return why *one* has an equal share, or ``MAKING_ROOM``."""
     if one.name not in slow:
         return f"growing by {growths[one.name]:.3g} an e-fold of work"
-    if sum(other.sizes[-1] for other in look.contenders) <= look.nodes:
+    if sum(other.sizes[-1] for other in inputs.contenders) <= inputs.nodes:
         return "growing slowly, with room for all"
-    if not is_worth_its_cost(one, look, growths, slow):
+    if not is_worth_its_cost(one, inputs, growths, slow):
         return "growing slowly, but to move it costs more than others gain"
-    if would_be_last(one, look):
+    if would_be_last(one, inputs):
         return "growing slowly, but on fewer nodes it would be the last to finish"
     return MAKING_ROOM

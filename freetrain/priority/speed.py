@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from freetrain.priority.base import Basis, Curves, Rated, Rating
+from freetrain.priority.base import Basis, CurveCache, Rating, RatingResult
 from milp.errors import MalformedProblemError
 
 if TYPE_CHECKING:
-    from freetrain.priority.base import Contender, Look, Memory
+    from freetrain.priority.base import Contender, Memory, RatingInputs
     from milp.problem import Curve
 
 
@@ -41,11 +41,11 @@ class Price:
 
     def __init__(self, mu: float = OWN_NODES) -> None:
         self._mu = mu
-        self._curves = Curves()
+        self._curves = CurveCache()
 
-    def rate(self, look: Look, _memory: Memory, /) -> Rated:
+    def rate(self, inputs: RatingInputs, _memory: Memory, /) -> RatingResult:
         """Rate every contender by what its work is worth in nodes."""
-        return Rated(tuple([self._rating(one) for one in look.contenders]), {})
+        return RatingResult(tuple([self._rating(one) for one in inputs.contenders]), {})
 
     def _rating(self, contender: Contender) -> Rating:
         curve = self._curves.weighted(self._priced(contender), contender.weight)
@@ -82,15 +82,15 @@ class SpeedUp:
     basis = Basis.TRAINER
 
     def __init__(self) -> None:
-        self._curves = Curves()
+        self._curves = CurveCache()
 
-    def rate(self, look: Look, _memory: Memory, /) -> Rated:
+    def rate(self, inputs: RatingInputs, _memory: Memory, /) -> RatingResult:
         """Rate every contender by its speed-up."""
         ratings = [
             Rating(curve=self._curves.speed_up(one), reason=_REASON_speedup)
-            for one in look.contenders
+            for one in inputs.contenders
         ]
-        return Rated(tuple(ratings), {})
+        return RatingResult(tuple(ratings), {})
 
 
 # ----------------------------------------------------------------------
@@ -106,15 +106,15 @@ class Throughput:
     basis = Basis.TRAINER
 
     def __init__(self) -> None:
-        self._curves = Curves()
+        self._curves = CurveCache()
 
-    def rate(self, look: Look, _memory: Memory, /) -> Rated:
+    def rate(self, inputs: RatingInputs, _memory: Memory, /) -> RatingResult:
         """Rate every contender by its samples."""
         ratings = [
             Rating(curve=self._curves.throughput(one), reason=_REASON_throughput)
-            for one in look.contenders
+            for one in inputs.contenders
         ]
-        return Rated(tuple(ratings), {})
+        return RatingResult(tuple(ratings), {})
 
 
 # ----------------------------------------------------------------------
@@ -133,11 +133,11 @@ class Weight:
     basis = Basis.TRAINER
 
     def __init__(self) -> None:
-        self._curves = Curves()
+        self._curves = CurveCache()
 
-    def rate(self, look: Look, _memory: Memory, /) -> Rated:
+    def rate(self, inputs: RatingInputs, _memory: Memory, /) -> RatingResult:
         """Rate every contender by its speed-up and weight."""
-        return Rated(tuple([self._rating(one) for one in look.contenders]), {})
+        return RatingResult(tuple([self._rating(one) for one in inputs.contenders]), {})
 
     def _rating(self, contender: Contender) -> Rating:
         curve = self._curves.weighted(

@@ -10,18 +10,18 @@ from freetrain.priority.base import (
     Answer,
     Basis,
     Claim,
-    Curves,
-    Rated,
+    CurveCache,
+    LossStatus,
     Rating,
-    Standing,
+    RatingResult,
     done_samples,
+    loss_status,
     ratings,
-    standing,
 )
 
 if TYPE_CHECKING:
-    from freetrain.losscurve.outlook import Outlook
-    from freetrain.priority.base import Contender, Look, Memory, Target
+    from freetrain.losscurve.forecast import LossForecast
+    from freetrain.priority.base import Contender, Memory, RatingInputs, Target
 
 FARTHEST = 10.0
 """Times the work done: no prediction is believed to reach further."""
@@ -40,27 +40,27 @@ class Tradl:
     basis = Basis.LOSSES
 
     def __init__(self) -> None:
-        self._curves = Curves()
+        self._curves = CurveCache()
 
-    def rate(self, look: Look, _memory: Memory, /) -> Rated:
+    def rate(self, inputs: RatingInputs, _memory: Memory, /) -> RatingResult:
         """Rate contenders by how near they are to delivering."""
-        answers = [self._answer(one, look) for one in look.contenders]
-        return Rated(ratings(look.contenders, answers, self._curves), {})
+        answers = [self._answer(one, inputs) for one in inputs.contenders]
+        return RatingResult(ratings(inputs.contenders, answers, self._curves), {})
 
-    def _answer(self, contender: Contender, look: Look) -> Answer:
-        target, outlook = contender.target, contender.outlook
-        if target is not None and _is_finished(target, outlook):
+    def _answer(self, contender: Contender, inputs: RatingInputs) -> Answer:
+        target, forecast = contender.target, contender.forecast
+        if target is not None and _is_finished(target, forecast):
             return self._finished(contender)
-        if target is not None and _is_delivered(target, outlook):
+        if target is not None and _is_delivered(target, forecast):
             return self._delivered(contender)
-        stands = standing(contender)
-        if stands is Standing.DIVERGING:
+        stands = loss_status(contender)
+        if stands is LossStatus.DIVERGING:
             return stands
         if target is None:
-            return _towards_end(contender, look)
-        if outlook is None or stands is Standing.NO_LOSS:
-            return Standing.NO_LOSS
-        return _towards_delivery(contender, target, outlook, look)
+            return _towards_end(contender, inputs)
+        if forecast is None or stands is LossStatus.NO_LOSS:
+            return LossStatus.NO_LOSS
+        return _towards_delivery(contender, target, forecast, inputs)
 
     def _delivered(self, contender: Contender) -> Rating:
         return Rating(
@@ -78,43 +78,43 @@ class Tradl:
         )
 
 
-def is_reached(value: float, outlook: Outlook | None) -> bool:
+def is_reached(value: float, forecast: LossForecast | None) -> bool:
     """Tell whether a value told so far is as good as *value*."""
-    if outlook is None:
+    if forecast is None:
         return False
-    wanted = outlook.quality(value)
-    return any(outlook.quality(point.value) >= wanted for point in outlook.points)
+    wanted = forecast.quality(value)
+    return any(forecast.quality(point.value) >= wanted for point in forecast.points)
 
 
-def _is_finished(target: Target, outlook: Outlook | None) -> bool:
-    return target.final is not None and is_reached(target.final, outlook)
+def _is_finished(target: Target, forecast: LossForecast | None) -> bool:
+    return target.final is not None and is_reached(target.final, forecast)
 
 
-def _is_delivered(target: Target, outlook: Outlook | None) -> bool:
-    return target.is_delivered or is_reached(target.deliver, outlook)
+def _is_delivered(target: Target, forecast: LossForecast | None) -> bool:
+    return target.is_delivered or is_reached(target.deliver, forecast)
 
 
-def _towards_end(contender: Contender, look: Look) -> Answer:
+def _towards_end(contender: Contender, inputs: RatingInputs) -> Answer:
     if contender.total_samples is None:
-        return Standing.NO_AIM
+        return LossStatus.NO_AIM
     left = contender.total_samples - contender.done_samples
-    return _claim(contender, left, look, "no target: its end counts as delivery")
+    return _claim(contender, left, inputs, "no target: its end counts as delivery")
 
 
 def _towards_delivery(
-    contender: Contender, target: Target, outlook: Outlook, look: Look
+    contender: Contender, target: Target, forecast: LossForecast, inputs: RatingInputs
 ) -> Claim:
-    done = done_samples(contender, outlook)
-    predicted = outlook.samples_to(target.deliver) - done
+    done = done_samples(contender, forecast)
+    predicted = forecast.samples_to(target.deliver) - done
     left = min(predicted, FARTHEST * done)
     if contender.total_samples is not None:
         left = min(left, contender.total_samples - done)
-    return _claim(contender, left, look, f"predicted by {outlook.family}")
+    return _claim(contender, left, inputs, f"predicted by {forecast.family}")
 
 
-def _claim(contender: Contender, left: float, look: Look, how: str) -> Claim:
+def _claim(contender: Contender, left: float, inputs: RatingInputs, how: str) -> Claim:
     """Return the claim of who has so many samples left, a look-ahead's at least."""
     slowest = contender.samples_per_s.item(contender.sizes[0])
-    worth = contender.samples_per_s / max(left, slowest * look.t_fwd_s)
+    worth = contender.samples_per_s / max(left, slowest * inputs.t_fwd_s)
     reason = f"delivers after {max(left, 0.0):.3g} more samples ({how})"
     return Claim(worth, reason)

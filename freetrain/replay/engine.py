@@ -11,7 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 from freetrain.errors import FreeTrainError
-from freetrain.losscurve.outlook import Point
+from freetrain.losscurve.forecast import Point
 from freetrain.replay.policies.base import View
 from freetrain.replay.result import Cause, Run, Step, Tally, usable_rates
 from freetrain.replay.timeline import PoolEvent

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from freetrain.lookahead.reliability import ForecastRecord
-    from freetrain.losscurve.outlook import Point
+    from freetrain.losscurve.forecast import Point
     from freetrain.replay.trainers import QualityTruth, Scaling, TrainerSpec
     from milp.window import Window
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from freetrain.errors import UsageError
-from freetrain.losscurve.outlook import Better
+from freetrain.losscurve.forecast import Better
 from freetrain.priority.base import Target
 
 if TYPE_CHECKING:

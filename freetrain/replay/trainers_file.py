@@ -24,7 +24,7 @@ from freetrain.config.document import (
 )
 from freetrain.config.values import Positive, TrainerName, curve, named, seconds, sizes
 from freetrain.errors import BadDataError
-from freetrain.losscurve.outlook import Better
+from freetrain.losscurve.forecast import Better
 from freetrain.priority.base import Target
 from freetrain.replay import trainers as builtin
 from freetrain.replay.trainers import (

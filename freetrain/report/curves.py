@@ -50,12 +50,12 @@ def _sentences(one: TrainerCurves) -> Iterator[str]:
     yield f"{str(one.better).capitalize()} is better."
     if not one.told:
         yield "No value was read by a tick so far."
-    elif one.outlook is None:
+    elif one.loss_forecast is None:
         yield "The values say nothing of what is to come."
     else:
         yield (
-            f"Family {one.outlook.family}; the band holds nine of ten outcomes. The "
-            f"fit begins where the present phase of training did."
+            f"Family {one.loss_forecast.family}; the band holds nine of ten outcomes. "
+            f"The fit begins where the present phase of training did."
         )
     if one.is_diverging:
         yield "It is diverging: its last values are no numbers, or far worse."

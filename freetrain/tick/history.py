@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from freetrain.errors import BadDataError
 from freetrain.losscurve.fit import is_diverging as is_fitted_diverging
+from freetrain.losscurve.forecast import ABSURD, Point
 from freetrain.losscurve.history import History, scale_of, thin
-from freetrain.losscurve.outlook import ABSURD, Point
 from freetrain.scaling import LearnedScaling, from_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from freetrain.config.job import QualitySettings, TargetSettings, TrainerJob
-    from freetrain.losscurve.outlook import Better
+    from freetrain.losscurve.forecast import Better
     from freetrain.progress import Record
 
 Row = list[float]

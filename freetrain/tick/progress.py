@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 from freetrain.errors import BadDataError
 from freetrain.launch.request import logs_of
 from freetrain.losscurve.fit import (
-    broken_outlook,
+    broken_forecast,
     fingerprint,
+    fit_history,
     from_state,
-    outlook_from,
 )
-from freetrain.losscurve.fit import to_state as outlook_to_state
+from freetrain.losscurve.fit import to_state as loss_forecast_to_state
 from freetrain.losscurve.history import History
 from freetrain.progress import BEGINNING, Bookmark, Reader, bookmark_from
 from freetrain.scaling import Fragment, Mark, to_state
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from freetrain.config.job import TrainerJob
-    from freetrain.losscurve.outlook import Better, Outlook, Point
+    from freetrain.losscurve.forecast import Better, LossForecast, Point
     from freetrain.progress import Record
     from freetrain.state.files import TrainerDir
     from freetrain.tick.context import TickContext
@@ -251,7 +251,7 @@ class KeptLossForecasts:
 
     def look(
         self, name: str, points: Sequence[Point], better: Better
-    ) -> Outlook | None:
+    ) -> LossForecast | None:
         """Return the forecast of the trainer *name*; None where there is none.
 
         Args:
@@ -264,8 +264,10 @@ class KeptLossForecasts:
         if kept is not None:
             with suppress(BadDataError):
                 return from_state(kept, history, better)
-        fitted = outlook_from(history, better)
+        fitted = fit_history(history, better)
         if fitted is None:
-            return broken_outlook(history, better)
-        self.fresh.append(LossForecastRow(name, points_id, outlook_to_state(fitted)))
+            return broken_forecast(history, better)
+        self.fresh.append(
+            LossForecastRow(name, points_id, loss_forecast_to_state(fitted))
+        )
         return fitted

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from freetrain.config.job import ServiceOrder
 from freetrain.errors import BadConfigurationError, UsageError
 from freetrain.planning.rating import rate
-from freetrain.priority.base import Basis, Contender, Look, Target
+from freetrain.priority.base import Basis, Contender, RatingInputs, Target
 from freetrain.priority.registry import priority_named
 from freetrain.state.tables import latest_scalings, loss_forecast_of, priority_memory_of
 from freetrain.tick.history import total_of
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from freetrain.config.job import TrainerJob
     from freetrain.config.site import PlannerSettings
-    from freetrain.losscurve.outlook import Better, Outlook, Point
+    from freetrain.losscurve.forecast import Better, LossForecast, Point
     from freetrain.planning.rating import Ratings
     from freetrain.priority.base import Priority
     from freetrain.state.tables import LossForecastRow
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from freetrain.tick.speeds import Speeds
     from freetrain.tick.trainers import ObservedTrainer
 
-    Fitter = Callable[[str, Sequence[Point], Better], Outlook | None]
+    Fitter = Callable[[str, Sequence[Point], Better], LossForecast | None]
 
 
 def ratings_of(
@@ -73,14 +73,14 @@ def ratings_of(
         )
         for trainer, job in wanted
     )
-    look = Look(
+    inputs = RatingInputs(
         now_s=observed.now_s,
         contenders=contenders,
         nodes=nodes,
         t_fwd_s=settings.t_fwd_s,
     )
     ratings = rate(
-        look,
+        inputs,
         priority,
         priority_memory_of(context.state, priority.name),
         background=[
@@ -119,10 +119,10 @@ def contender_of(
         held=held,
         remaining=math.inf if total is None else max(0.0, total - done),
     )
-    outlook = None
+    forecast = None
     if fit is not None and progress is not None:
         points = progress.history.metric_points()
-        outlook = fit(row.name, points, job.measure.better)
+        forecast = fit(row.name, points, job.measure.better)
     return Contender(
         name=row.name,
         sizes=job.nodes.sizes,
@@ -133,7 +133,7 @@ def contender_of(
         weight=job.weight,
         deadline_s=job.deadline.time_s(row.submitted_s) if job.deadline else None,
         target=_target(job, progress),
-        outlook=outlook,
+        forecast=forecast,
         grow_s=speed.grow_s,
         shrink_s=speed.shrink_s,
         start_s=speed.start_s,

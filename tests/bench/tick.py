@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from freetrain.config.site import PlannerSettings
 from tests.bench.slurm_snapshot import generate
-from tests.quality.told import noisy, steps
+from tests.losscurve.reported import noisy, steps
 from tests.slurm_library.clusters import recorded
 from tests.tick.tick_worlds import tell, tick_world
 

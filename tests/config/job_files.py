@@ -9,7 +9,7 @@ from msgspec import structs
 from freetrain.config import job as jobs
 from freetrain.config.document import Places
 from freetrain.config.job import TrainerJob, parse_job
-from freetrain.losscurve.outlook import Better
+from freetrain.losscurve.forecast import Better
 from slurm.records import Gres
 
 PLACES = Places(Path("/home/ada/work"), Path("/home/ada"))

@@ -9,7 +9,7 @@ from freetrain.config import job as jobs
 from freetrain.config.document import Places
 from freetrain.config.job import TrainerJob, parse_job, read_job, render_job
 from freetrain.errors import BadConfigurationError, MissingInputError
-from freetrain.losscurve.outlook import Better
+from freetrain.losscurve.forecast import Better
 from slurm.records import Gres
 from tests.config.job_files import (
     LEAST,

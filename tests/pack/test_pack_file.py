@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.errors import BadConfigurationError, FreeTrainError
-from freetrain.losscurve.outlook import Better
+from freetrain.losscurve.forecast import Better
 from freetrain.pack.pack import Pack, SharingName, read_pack
 from freetrain.pack.run import Files
 from freetrain.pack.shares import MeansName

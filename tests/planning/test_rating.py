@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from freetrain.planning.rating import Ratings, rate
-from freetrain.priority.base import Basis, Contender, Look, Rated, Rating
+from freetrain.priority.base import Basis, Contender, Rating, RatingInputs, RatingResult
 from milp.problem import throughput
 
 if TYPE_CHECKING:
@@ -25,14 +25,14 @@ class Scripted:
     basis = Basis.MOMENT
 
     def __init__(self, ratings: Mapping[str, Rating]) -> None:
-        self.looks: list[tuple[Look, Memory]] = []
+        self.looks: list[tuple[RatingInputs, Memory]] = []
         self._ratings = ratings
 
-    def rate(self, look: Look, memory: Memory, /) -> Rated:
+    def rate(self, look: RatingInputs, memory: Memory, /) -> RatingResult:
         self.looks.append((look, memory))
         usual = Rating(curve=CURVE, reason="so it is")
         ratings = [self._ratings.get(one.name, usual) for one in look.contenders]
-        return Rated(tuple(ratings), {"looks": len(self.looks)})
+        return RatingResult(tuple(ratings), {"looks": len(self.looks)})
 
 
 def rated(
@@ -50,7 +50,7 @@ def rated(
         )
         for name in names
     )
-    look = Look(now_s=5.0, contenders=contenders, nodes=8, t_fwd_s=120.0)
+    look = RatingInputs(now_s=5.0, contenders=contenders, nodes=8, t_fwd_s=120.0)
     return rate(look, Scripted(ratings or {}), {"was": 1}, background=background)
 
 
@@ -82,7 +82,7 @@ def test_where_all_are_planned_together_curves_say_who_comes_last() -> None:
 
 def test_a_priority_is_given_its_memory_and_what_it_returns_is_kept() -> None:
     priority = Scripted({})
-    look = Look(now_s=5.0, contenders=(), nodes=8, t_fwd_s=120.0)
+    look = RatingInputs(now_s=5.0, contenders=(), nodes=8, t_fwd_s=120.0)
 
     ratings = rate(look, priority, {"was": 1})
 

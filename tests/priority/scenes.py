@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
-from freetrain.priority.base import Contender, Look, Target
-from tests.priority.fake_outlook import FakeOutlook, exponential, flat, power_law
-from tests.priority.looks import T_FWD_S, speeds
+from freetrain.priority.base import Contender, RatingInputs, Target
+from tests.priority.fake_forecast import FakeForecast, exponential, flat, power_law
+from tests.priority.inputs import T_FWD_S, speeds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,8 +30,8 @@ def truths(draw: st.DrawFn) -> Callable[[float], float]:
 
 
 @st.composite
-def outlooks(draw: st.DrawFn, done: float) -> FakeOutlook:
-    return FakeOutlook(
+def forecasts(draw: st.DrawFn, done: float) -> FakeForecast:
+    return FakeForecast(
         truth=draw(truths()),
         done=done * draw(st.sampled_from([0.5, 1.0, 2.0])),
         told=draw(st.sampled_from([1, 4, 30])),
@@ -56,7 +56,7 @@ def contenders(draw: st.DrawFn, name: str) -> Contender:
         weight=draw(st.sampled_from([1.0, 3.0])),
         deadline_s=draw(st.sampled_from([None, 1000.0, 6000.0, 1e6])),
         target=draw(st.sampled_from([None, target])),
-        outlook=draw(st.none() | outlooks(done)),
+        forecast=draw(st.none() | forecasts(done)),
         grow_s=5.0,
         shrink_s=draw(st.sampled_from([0.0, 30.0])),
         start_s=10.0,
@@ -64,9 +64,9 @@ def contenders(draw: st.DrawFn, name: str) -> Contender:
 
 
 @st.composite
-def looks(draw: st.DrawFn) -> Look:
+def looks(draw: st.DrawFn) -> RatingInputs:
     names = [f"trainer-{k}" for k in range(draw(st.integers(0, 5)))]
-    return Look(
+    return RatingInputs(
         now_s=NOW_S,
         contenders=tuple([draw(contenders(name)) for name in names]),
         nodes=draw(st.integers(0, 40)),

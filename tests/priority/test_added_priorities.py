@@ -14,13 +14,13 @@ from freetrain.priority.registry import (
     settings_of,
 )
 from tests.cli.worlds import run
-from tests.priority.looks import contender, look
+from tests.priority.inputs import contender, look
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 MODULE = """\
-from freetrain.priority.base import Basis, Curves, Rated, Rating
+from freetrain.priority.base import Basis, CurveCache, RatingResult, Rating
 
 class Flat:
     name = "flat"
@@ -28,10 +28,10 @@ class Flat:
 
     def __init__(self, *, worth: float = 1.0) -> None:
         self._worth = worth
-        self._curves = Curves()
+        self._curves = CurveCache()
 
     def rate(self, look, memory, /):
-        return Rated(tuple(
+        return RatingResult(tuple(
             Rating(
                 curve=self._curves.weighted(self._curves.speed_up(one), self._worth),
                 reason="flat",

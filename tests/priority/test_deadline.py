@@ -5,7 +5,7 @@ import pytest
 from freetrain.errors import UsageError
 from freetrain.priority.base import Contender
 from freetrain.priority.deadline import Deadline, fewest_nodes
-from tests.priority.looks import contender, look, planned
+from tests.priority.inputs import contender, look, planned
 
 NOW_S = 1000.0
 

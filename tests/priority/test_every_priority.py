@@ -7,21 +7,21 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from freetrain.losscurve.fit import BrokenOutlook
-from freetrain.losscurve.outlook import Better
-from freetrain.priority.base import Basis, Look, Memory, Rating
+from freetrain.losscurve.fit import BrokenForecast
+from freetrain.losscurve.forecast import Better
+from freetrain.priority.base import Basis, Memory, Rating, RatingInputs
 from freetrain.priority.registry import PRIORITIES, priority_named
-from tests.priority.fake_outlook import FakeOutlook, power_law
-from tests.priority.looks import contender, look, planned
+from tests.priority.fake_forecast import FakeForecast, power_law
+from tests.priority.inputs import contender, look, planned
 from tests.priority.scenes import looks
 
 EVERY = pytest.mark.parametrize("name", PRIORITIES)
 BY_LOSSES = [n for n in PRIORITIES if priority_named(n).basis is Basis.LOSSES]
 LATER_S = 60.0
-BROKEN = BrokenOutlook(Better.LOWER, ())
+BROKEN = BrokenForecast(Better.LOWER, ())
 
 
-def later(seen: Look) -> Look:
+def later(seen: RatingInputs) -> RatingInputs:
     """Return the look a minute on, everybody having trained on what it holds."""
     trained = [
         replace(one, done_samples=one.done_samples * 1.1 + 1) for one in seen.contenders
@@ -40,7 +40,7 @@ def told(rating: Rating) -> tuple[object, ...]:
 @settings(max_examples=20, deadline=None)
 @given(seen=looks())
 def test_each_contender_is_rated_by_a_curve_over_its_sizes(
-    name: str, seen: Look
+    name: str, seen: RatingInputs
 ) -> None:
     ratings = priority_named(name).rate(seen, {}).ratings
     for one, rating in zip(seen.contenders, ratings, strict=True):
@@ -55,7 +55,7 @@ def test_each_contender_is_rated_by_a_curve_over_its_sizes(
 @EVERY
 @settings(max_examples=20, deadline=None)
 @given(seen=looks())
-def test_each_rating_says_why_in_a_line(name: str, seen: Look) -> None:
+def test_each_rating_says_why_in_a_line(name: str, seen: RatingInputs) -> None:
     for rating in priority_named(name).rate(seen, {}).ratings:
         assert rating.reason
         assert not rating.reason.endswith(".")
@@ -66,7 +66,7 @@ def test_each_rating_says_why_in_a_line(name: str, seen: Look) -> None:
 @EVERY
 @settings(max_examples=20, deadline=None)
 @given(seen=looks())
-def test_the_order_of_trainers_changes_no_rating(name: str, seen: Look) -> None:
+def test_the_order_of_trainers_changes_no_rating(name: str, seen: RatingInputs) -> None:
     turned = replace(seen, contenders=seen.contenders[::-1])
     forth = priority_named(name).rate(seen, {})
     back = priority_named(name).rate(turned, {})
@@ -76,7 +76,9 @@ def test_the_order_of_trainers_changes_no_rating(name: str, seen: Look) -> None:
 @EVERY
 @settings(max_examples=20, deadline=None)
 @given(seen=looks())
-def test_a_memory_goes_through_json_and_means_the_same(name: str, seen: Look) -> None:
+def test_a_memory_goes_through_json_and_means_the_same(
+    name: str, seen: RatingInputs
+) -> None:
     memory = priority_named(name).rate(seen, {}).memory
     read = json.loads(json.dumps(memory, allow_nan=False))
     fresh = priority_named(name).rate(later(seen), read)
@@ -88,7 +90,9 @@ def test_a_memory_goes_through_json_and_means_the_same(name: str, seen: Look) ->
 @EVERY
 @settings(max_examples=20, deadline=None)
 @given(seen=looks())
-def test_nothing_is_remembered_of_trainers_that_are_gone(name: str, seen: Look) -> None:
+def test_nothing_is_remembered_of_trainers_that_are_gone(
+    name: str, seen: RatingInputs
+) -> None:
     priority = priority_named(name)
     memory = priority.rate(seen, {}).memory
     staying = replace(later(seen), contenders=later(seen).contenders[1:])
@@ -107,11 +111,11 @@ def test_a_memory_of_something_else_is_no_obstacle(name: str) -> None:
 
 @pytest.mark.parametrize("name", BY_LOSSES)
 def test_a_diverging_trainer_gets_nothing_that_another_wants(name: str) -> None:
-    learning = FakeOutlook(truth=power_law(at=1e5), done=1e5)
+    learning = FakeForecast(truth=power_law(at=1e5), done=1e5)
     broken = replace(learning, is_diverging=True)
     seen = look(
-        contender("broken", outlook=broken, held=8),
-        contender("sound", outlook=learning),
+        contender("broken", forecast=broken, held=8),
+        contender("sound", forecast=learning),
         contender("silent"),
     )
     counts = planned(seen, priority_named(name).rate(seen, {}).ratings)
@@ -143,9 +147,9 @@ def test_all_without_losses_share_as_by_speed_up(name: str) -> None:
 def test_who_never_told_a_number_gets_what_the_others_leave(name: str) -> None:
     seen = look(
         contender(
-            "good", held=1, outlook=FakeOutlook(truth=power_law(at=1e5), done=1e5)
+            "good", held=1, forecast=FakeForecast(truth=power_law(at=1e5), done=1e5)
         ),
-        contender("lost", held=7, outlook=BROKEN),
+        contender("lost", held=7, forecast=BROKEN),
         nodes=8,
     )
     good, lost = priority_named(name).rate(seen, {}).ratings

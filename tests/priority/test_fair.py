@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from freetrain.errors import UsageError
-from freetrain.priority.base import Look, Memory
+from freetrain.priority.base import Memory, RatingInputs
 from freetrain.priority.fair import Fair, level_nodes
-from tests.priority.looks import contender, look, planned, speeds
+from tests.priority.inputs import contender, look, planned, speeds
 
 
 @settings(deadline=None)
@@ -59,7 +59,7 @@ TURN_S = 600.0
 LOOK_S = 60.0
 
 
-def had_by(priority: Fair, seen: Look, looks: int) -> Counter[str]:
+def had_by(priority: Fair, seen: RatingInputs, looks: int) -> Counter[str]:
     """Return how many looks long each held a node, memory going through JSON."""
     had: Counter[str] = Counter()
     memory: Memory = {}
@@ -73,7 +73,7 @@ def had_by(priority: Fair, seen: Look, looks: int) -> Counter[str]:
     return had
 
 
-def crowd(nodes: int) -> Look:
+def crowd(nodes: int) -> RatingInputs:
     return look(*[contender(k, start_s=20.0) for k in "abcde"], nodes=nodes)
 
 

@@ -39,7 +39,7 @@ Told = tuple[float, ...]
 
 
 def history(losses: Mapping[str, Sequence[Told]]) -> Iterator[State]:
-    """Look every interval at trainers that use all they are given.
+    """Update every interval with trainers that use all they are given.
 
     The first look is at their start; then each tells the next of its *losses*.
     """

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from freetrain.losscurve.outlook import Better, Expected, Point
-from freetrain.priority.base import Contender, Look, Memory, Rated
+from freetrain.losscurve.forecast import Better, Expected, Point
+from freetrain.priority.base import Contender, Memory, RatingInputs, RatingResult
 from freetrain.priority.flowcon import FlowCon
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ NODES = 8
 
 @dataclass(frozen=True)
 class Told:
-    """An outlook of which only the past is asked."""
+    """A forecast of which only the past is asked."""
 
     points: tuple[Point, ...]
     better: Better = Better.LOWER
@@ -39,14 +39,14 @@ class Told:
         raise NotImplementedError
 
 
-def contender(name: str, *, held: int = 2, outlook: Told | None = None) -> Contender:
+def contender(name: str, *, held: int = 2, forecast: Told | None = None) -> Contender:
     return Contender(
         name=name,
         sizes=tuple(range(1, NODES + 1)),
         samples_per_s=np.arange(NODES + 1, dtype=np.float64) * 100,
         held=held,
         done_samples=0.0,
-        outlook=outlook,
+        forecast=forecast,
     )
 
 
@@ -60,30 +60,34 @@ FALLING = tuple(100 * 0.9**k for k in range(24))
 FLAT = (100.0, *(1.0,) * 23)
 
 
-def rate_each_minute(outlooks: Mapping[str, Told | None], looks: int = 5) -> Rated:
+def rate_each_minute(
+    forecasts: Mapping[str, Told | None], looks: int = 5
+) -> RatingResult:
     memory: Memory = {}
     for number in range(looks):
         now_s = T_FWD_S * number
         present = tuple(
-            contender(name, outlook=_until(outlook, now_s))
-            for name, outlook in outlooks.items()
+            contender(name, forecast=_until(forecast, now_s))
+            for name, forecast in forecasts.items()
         )
         rated = FlowCon().rate(_look(now_s, present), memory)
         memory = json.loads(json.dumps(rated.memory, allow_nan=False))
     return rated
 
 
-def _until(outlook: Told | None, now_s: float) -> Told | None:
-    if outlook is None:
+def _until(forecast: Told | None, now_s: float) -> Told | None:
+    if forecast is None:
         return None
-    return replace(outlook, points=tuple(p for p in outlook.points if p.t_s <= now_s))
+    return replace(forecast, points=tuple(p for p in forecast.points if p.t_s <= now_s))
 
 
-def _look(now_s: float, contenders: tuple[Contender, ...]) -> Look:
-    return Look(now_s=now_s, contenders=contenders, nodes=NODES, t_fwd_s=T_FWD_S)
+def _look(now_s: float, contenders: tuple[Contender, ...]) -> RatingInputs:
+    return RatingInputs(
+        now_s=now_s, contenders=contenders, nodes=NODES, t_fwd_s=T_FWD_S
+    )
 
 
-def best_division(rated: Rated) -> tuple[int, int]:
+def best_division(rated: RatingResult) -> tuple[int, int]:
     """The two node counts that are worth most together."""
     first, second = (rating.curve.value_per_s for rating in rated.ratings)
     return max(
@@ -125,10 +129,10 @@ def test_a_trainer_that_diverges_gets_what_the_others_leave() -> None:
 
 
 def test_between_two_looks_nothing_changes_unless_somebody_comes_or_goes() -> None:
-    outlooks = {"falling": told(*FALLING), "flat": told(*FLAT)}
-    rated = rate_each_minute(outlooks)
+    forecasts = {"falling": told(*FALLING), "flat": told(*FLAT)}
+    rated = rate_each_minute(forecasts)
     now_s = T_FWD_S * 4 + 5
-    present = tuple(contender(name, outlook=one) for name, one in outlooks.items())
+    present = tuple(contender(name, forecast=one) for name, one in forecasts.items())
     again = FlowCon().rate(_look(now_s, present), rated.memory)
     more = FlowCon().rate(_look(now_s, (*present, contender("c"))), rated.memory)
     reasons = [rating.reason for rating in rated.ratings]
@@ -139,7 +143,7 @@ def test_between_two_looks_nothing_changes_unless_somebody_comes_or_goes() -> No
 
 def test_memory_keeps_nothing_of_who_is_gone() -> None:
     rated = rate_each_minute({"stays": told(*FALLING), "goes": told(*FLAT)})
-    left = (contender("stays", outlook=told(*FALLING)),)
+    left = (contender("stays", forecast=told(*FALLING)),)
     after = FlowCon().rate(_look(T_FWD_S * 5, left), rated.memory)
     assert "goes" not in json.dumps(after.memory)
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.priority.base import Contender, Look
+from freetrain.priority.base import Contender, RatingInputs
 from freetrain.priority.speed import Price
 from milp.errors import MalformedProblemError
 
@@ -22,7 +22,7 @@ def contender(speeds: list[float], *, weight: float = 1.0) -> Contender:
 
 
 def curve(one: Contender) -> list[float]:
-    look = Look(now_s=0.0, contenders=(one,), nodes=9, t_fwd_s=120.0)
+    look = RatingInputs(now_s=0.0, contenders=(one,), nodes=9, t_fwd_s=120.0)
     (rating,) = Price(mu=0.5).rate(look, {}).ratings
     values: list[float] = rating.curve.value_per_s.tolist()
     return values

@@ -8,7 +8,7 @@ from freetrain.errors import UsageError
 from freetrain.priority.base import Basis
 from freetrain.priority.registry import PRIORITIES, priority_named, settings_of
 from milp.problem import speed_up, throughput, weighted
-from tests.priority.looks import contender, look, speeds
+from tests.priority.inputs import contender, look, speeds
 
 PAGE = Path(__file__).parents[2] / "docs" / "guide" / "priorities.md"
 PLAIN = ["throughput", "speedup", "weight"]

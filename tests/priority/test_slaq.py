@@ -6,8 +6,13 @@ import numpy as np
 import pytest
 
 from freetrain.errors import UsageError
-from freetrain.losscurve.outlook import Better
-from freetrain.priority.base import FEWEST_FOR_PLATEAU, FEWEST_POINTS, Contender, Steady
+from freetrain.losscurve.forecast import Better
+from freetrain.priority.base import (
+    FEWEST_FOR_PLATEAU,
+    FEWEST_POINTS,
+    Contender,
+    WithHysteresis,
+)
 from freetrain.priority.slaq import (
     HALF_TRUSTED,
     ROOM,
@@ -17,8 +22,8 @@ from freetrain.priority.slaq import (
     horizons_s,
     qualities,
 )
-from tests.priority.fake_outlook import FakeOutlook, exponential, flat, power_law
-from tests.priority.looks import T_FWD_S, contender, look, planned, speeds
+from tests.priority.fake_forecast import FakeForecast, exponential, flat, power_law
+from tests.priority.inputs import T_FWD_S, contender, look, planned, speeds
 
 BOTH = pytest.mark.parametrize("priority", [Slaq(), SlaqMin()])
 
@@ -27,23 +32,23 @@ LOSS = power_law(at=1e5, steepness=1.0)
 
 
 def steep(name: str = "steep", **changes: object) -> Contender:
-    early = FakeOutlook(truth=LOSS, done=1e5)
-    return contender(name, outlook=early, done_samples=1e5, **changes)
+    early = FakeForecast(truth=LOSS, done=1e5)
+    return contender(name, forecast=early, done_samples=1e5, **changes)
 
 
 def gentle(name: str = "gentle", **changes: object) -> Contender:
-    late = FakeOutlook(truth=power_law(at=1e4, steepness=0.5), done=1e6)
-    return contender(name, outlook=late, done_samples=1e6, **changes)
+    late = FakeForecast(truth=power_law(at=1e4, steepness=0.5), done=1e6)
+    return contender(name, forecast=late, done_samples=1e6, **changes)
 
 
 def test_worth_is_the_share_of_its_way_expected_to_be_gained() -> None:
     one = steep(total_samples=4e5)
     (rating,) = Slaq(horizon_s=1e3).rate(look(one, nodes=7), {}).ratings
-    assert one.outlook is not None
-    told = len(one.outlook.points)
+    assert one.forecast is not None
+    told = len(one.forecast.points)
 
     def gained(n: int) -> float:
-        """What the outlook expects, and what is usual, by what it has told."""
+        """What the forecast expects, and what is usual, by what it has told."""
         then = 1e5 + one.samples_per_s.item(n) * 1e3
         own = (LOSS(1e5) - LOSS(then)) / (LOSS(0) - LOSS(4e5))
         usual = math.exp(-1e5 / 4e5 / USUAL) - math.exp(-then / 4e5 / USUAL)
@@ -70,9 +75,9 @@ def test_the_horizon_ends_with_the_training_but_not_before_the_look_ahead() -> N
 
 @pytest.mark.parametrize("done", [0.0, 1e5, 5e5])
 def test_a_trainer_alone_uses_all_nodes(done: float) -> None:
-    outlook = FakeOutlook(truth=LOSS, done=done)
+    forecast = FakeForecast(truth=LOSS, done=done)
     alone = look(
-        contender("a", done_samples=done, total_samples=6e5, outlook=outlook, held=1)
+        contender("a", done_samples=done, total_samples=6e5, forecast=forecast, held=1)
     )
     assert planned(alone, Slaq().rate(alone, {}).ratings) == {"a": 8}
 
@@ -109,7 +114,7 @@ def test_the_steep_one_gets_more_than_the_gentle_one(priority: Slaq | SlaqMin) -
 
 def test_many_sizes_are_rated_as_few_are() -> None:
     wide = steep(sizes=tuple(range(1, 65)), samples_per_s=speeds(64))
-    many = qualities(wide, FakeOutlook(truth=LOSS, done=1e5), T_FWD_S)
+    many = qualities(wide, FakeForecast(truth=LOSS, done=1e5), T_FWD_S)
     exact = [LOSS(0) - LOSS(1e5 + speed * T_FWD_S) for speed in speeds(64)]
     shown = LOSS(0) - LOSS(1e5)
     gains = np.array(exact) / shown - 1
@@ -118,15 +123,15 @@ def test_many_sizes_are_rated_as_few_are() -> None:
 
 def test_work_since_the_last_value_is_not_gained_again() -> None:
     ahead = contender("a", done_samples=2e5)
-    now = qualities(ahead, FakeOutlook(truth=LOSS, done=1e5), T_FWD_S)[0]
+    now = qualities(ahead, FakeForecast(truth=LOSS, done=1e5), T_FWD_S)[0]
     assert now == pytest.approx((LOSS(0) - LOSS(2e5)) / (LOSS(0) - LOSS(1e5)))
 
 
 def test_higher_metrics_count_as_lower_ones_do() -> None:
     fall = power_law(at=1e5)
-    rise = FakeOutlook(truth=lambda s: -fall(s), done=1e5, better=Better.HIGHER)
-    drop = FakeOutlook(truth=fall, done=1e5)
-    seen = look(contender("rise", outlook=rise), contender("drop", outlook=drop))
+    rise = FakeForecast(truth=lambda s: -fall(s), done=1e5, better=Better.HIGHER)
+    drop = FakeForecast(truth=fall, done=1e5)
+    seen = look(contender("rise", forecast=rise), contender("drop", forecast=drop))
     first, second = Slaq().rate(seen, {}).ratings
     assert first.curve.value_per_s == pytest.approx(second.curve.value_per_s)
 
@@ -135,7 +140,7 @@ def test_higher_metrics_count_as_lower_ones_do() -> None:
 def test_a_trainer_on_a_plateau_trains_on_what_is_left(
     priority: Slaq | SlaqMin,
 ) -> None:
-    done = contender("done", outlook=FakeOutlook(truth=flat(), done=1e5), held=8)
+    done = contender("done", forecast=FakeForecast(truth=flat(), done=1e5), held=8)
     alone, beside = look(done), look(done, steep())
     assert planned(alone, priority.rate(alone, {}).ratings) == {"done": 8}
     counts = planned(beside, priority.rate(beside, {}).ratings)
@@ -143,17 +148,17 @@ def test_a_trainer_on_a_plateau_trains_on_what_is_left(
 
 
 def test_a_diverging_trainer_comes_after_one_on_a_plateau() -> None:
-    flat_one = FakeOutlook(truth=flat(), done=1e5)
-    broken = FakeOutlook(truth=flat(), done=1e5, is_diverging=True)
+    flat_one = FakeForecast(truth=flat(), done=1e5)
+    broken = FakeForecast(truth=flat(), done=1e5, is_diverging=True)
     seen = look(
-        contender("broken", outlook=broken), contender("flat", outlook=flat_one)
+        contender("broken", forecast=broken), contender("flat", forecast=flat_one)
     )
     assert planned(seen, Slaq().rate(seen, {}).ratings) == {"broken": 0, "flat": 8}
 
 
 def test_a_rising_loss_is_worth_nothing_rather_than_less() -> None:
-    rising = FakeOutlook(truth=lambda s: abs(s - 1e5) / 1e5 + 0.1, done=1e5)
-    (rating,) = Slaq().rate(look(contender("a", outlook=rising), nodes=7), {}).ratings
+    rising = FakeForecast(truth=lambda s: abs(s - 1e5) / 1e5 + 0.1, done=1e5)
+    (rating,) = Slaq().rate(look(contender("a", forecast=rising), nodes=7), {}).ratings
     assert rating.is_background
 
 
@@ -161,13 +166,13 @@ def test_a_rising_loss_is_worth_nothing_rather_than_less() -> None:
 def test_who_has_told_too_little_gets_its_smallest_size_beside_steep_ones(
     priority: Slaq | SlaqMin,
 ) -> None:
-    told = FakeOutlook(truth=power_law(), done=1e5, told=FEWEST_POINTS - 1)
+    told = FakeForecast(truth=power_law(), done=1e5, told=FEWEST_POINTS - 1)
     seen = look(
         steep(),
         gentle("a"),
         gentle("b"),
         contender("new", done_samples=0.0),
-        contender("short", outlook=told),
+        contender("short", forecast=told),
         contender("silent", done_samples=1e9),
     )
     counts = planned(seen, priority.rate(seen, {}).ratings)
@@ -175,15 +180,17 @@ def test_who_has_told_too_little_gets_its_smallest_size_beside_steep_ones(
 
 
 def test_a_gain_too_small_to_matter_is_a_plateau() -> None:
-    outlook = FakeOutlook(truth=exponential(at=2e4), done=1e5)  # 0.7 % to go
-    seen = look(contender("a", outlook=outlook), nodes=7)
+    forecast = FakeForecast(truth=exponential(at=2e4), done=1e5)  # 0.7 % to go
+    seen = look(contender("a", forecast=forecast), nodes=7)
     (rating,) = Slaq().rate(seen, {}).ratings
     assert rating.is_background
 
 
 def test_who_gains_nothing_within_the_horizon_still_gets_what_is_left() -> None:
-    late_step = FakeOutlook(truth=lambda s: 1.0 - (s > 0) * 0.1 - (s > 1.9e5), done=1e5)
-    seen = look(contender("a", outlook=late_step))
+    late_step = FakeForecast(
+        truth=lambda s: 1.0 - (s > 0) * 0.1 - (s > 1.9e5), done=1e5
+    )
+    seen = look(contender("a", forecast=late_step))
     assert planned(seen, Slaq().rate(seen, {}).ratings) == {"a": 8}
 
 
@@ -196,8 +203,8 @@ def test_who_gains_nothing_within_the_horizon_still_gets_what_is_left() -> None:
 def test_a_plateau_is_not_believed_at_once(
     priority: Slaq | SlaqMin, told: int, total_samples: float | None
 ) -> None:
-    resting = FakeOutlook(truth=flat(), done=1e5, told=told)
-    doubtful = contender("a", outlook=resting, total_samples=total_samples, held=4)
+    resting = FakeForecast(truth=flat(), done=1e5, told=told)
+    doubtful = contender("a", forecast=resting, total_samples=total_samples, held=4)
     seen, alone = look(doubtful, steep("b"), steep("c")), look(doubtful)
     counts = planned(seen, priority.rate(seen, {}).ratings)
     assert 1 <= counts["a"] < min(counts["b"], counts["c"])
@@ -224,7 +231,7 @@ def test_whoever_can_have_all_its_nodes_takes_them_though_half_gain_as_much(
     priority: Slaq | SlaqMin,
 ) -> None:
     late = gentle(total_samples=1.01e6, held=4, grow_s=30.0)
-    steady = Steady(priority)
+    steady = WithHysteresis(priority)
     assert planned(look(late), steady.rate(look(late), {}).ratings) == {"gentle": 8}
 
 
@@ -233,7 +240,7 @@ def test_who_can_have_all_its_nodes_leaves_the_rest_to_those_who_gain() -> None:
         "small",
         sizes=(1, 2),
         samples_per_s=speeds(2),
-        outlook=FakeOutlook(truth=flat(), done=1e5),
+        forecast=FakeForecast(truth=flat(), done=1e5),
     )
     seen = look(small, steep(), nodes=8)
     ratings = Slaq().rate(seen, {}).ratings
@@ -242,8 +249,8 @@ def test_who_can_have_all_its_nodes_leaves_the_rest_to_those_who_gain() -> None:
 
 
 def test_room_for_all_is_no_reason_to_reward_who_diverges() -> None:
-    broken = FakeOutlook(truth=flat(), done=1e5, is_diverging=True)
-    seen = look(contender("broken", outlook=broken), steep(), nodes=99)
+    broken = FakeForecast(truth=flat(), done=1e5, is_diverging=True)
+    seen = look(contender("broken", forecast=broken), steep(), nodes=99)
     lost, learning = Slaq().rate(seen, {}).ratings
     assert lost.is_background
     assert learning.reason == ROOM
@@ -258,9 +265,9 @@ def test_a_longer_horizon_sees_steep_ones_flatten() -> None:
 
 def test_the_worst_trainer_comes_first_where_the_minimum_counts() -> None:
     def half_way(name: str, done: float, at: float) -> Contender:
-        outlook = FakeOutlook(truth=exponential(at=at), done=done)
+        forecast = FakeForecast(truth=exponential(at=at), done=done)
         return contender(
-            name, outlook=outlook, done_samples=done, total_samples=10 * at
+            name, forecast=forecast, done_samples=done, total_samples=10 * at
         )
 
     # Behind, and slower: it has gone 26 % of its way, the other 63 %.

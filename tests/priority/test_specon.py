@@ -6,33 +6,35 @@ from dataclasses import replace
 import pytest
 
 from freetrain.errors import UsageError
-from freetrain.priority.base import Contender, Look, Memory, Rating
+from freetrain.priority.base import Contender, Memory, Rating, RatingInputs
 from freetrain.priority.specon import SpeCon
-from tests.priority.fake_outlook import FakeOutlook, exponential, power_law
-from tests.priority.looks import contender, look, planned
+from tests.priority.fake_forecast import FakeForecast, exponential, power_law
+from tests.priority.inputs import contender, look, planned
 
 SLOW = power_law(at=1e3, steepness=0.5)  # .05 an e-fold of work at 1e5 samples
 FAST = exponential(at=1e5)
 
 
 def slow(name: str = "slow", **changes: object) -> Contender:
-    outlook = FakeOutlook(truth=SLOW, done=1e5)
-    return contender(name, **({"outlook": outlook, "held": 4} | changes))
+    forecast = FakeForecast(truth=SLOW, done=1e5)
+    return contender(name, **({"forecast": forecast, "held": 4} | changes))
 
 
 def fast(name: str = "fast", **changes: object) -> Contender:
-    outlook = FakeOutlook(truth=FAST, done=1e5)
-    return contender(name, **({"outlook": outlook, "held": 4} | changes))
+    forecast = FakeForecast(truth=FAST, done=1e5)
+    return contender(name, **({"forecast": forecast, "held": 4} | changes))
 
 
-def again(seen: Look, *, after_s: float = 10.0, work: float = 1.01) -> Look:
+def again(
+    seen: RatingInputs, *, after_s: float = 10.0, work: float = 1.01
+) -> RatingInputs:
     trained = [
         replace(one, done_samples=one.done_samples * work) for one in seen.contenders
     ]
     return replace(seen, now_s=seen.now_s + after_s, contenders=tuple(trained))
 
 
-def after_looks(*seen: Look) -> tuple[Rating, ...]:
+def after_looks(*seen: RatingInputs) -> tuple[Rating, ...]:
     """Return the ratings at the last look, memory having been through JSON."""
     memory: Memory = {}
     for one in seen:
@@ -108,15 +110,15 @@ def test_fast_growers_have_equal_shares_of_what_slow_ones_leave() -> None:
 
 
 def test_nobody_makes_room_for_a_diverging_trainer() -> None:
-    outlook = FakeOutlook(truth=FAST, done=1e5, is_diverging=True)
-    seen = look(slow(), contender("broken", outlook=outlook, held=4))
+    forecast = FakeForecast(truth=FAST, done=1e5, is_diverging=True)
+    seen = look(slow(), contender("broken", forecast=forecast, held=4))
     rating, _ = after_looks(seen, again(seen))
     assert "costs more than others gain" in rating.reason
 
 
 def test_slow_growers_make_no_room_for_each_other() -> None:
-    slower = FakeOutlook(truth=power_law(at=1e3, steepness=1.0), done=1e5)
-    seen = look(slow("a", outlook=slower, held=7), slow("b", held=1))
+    slower = FakeForecast(truth=power_law(at=1e3, steepness=1.0), done=1e5)
+    seen = look(slow("a", forecast=slower, held=7), slow("b", held=1))
     rating, _ = after_looks(seen, again(seen))
     assert "costs more than others gain" in rating.reason
 

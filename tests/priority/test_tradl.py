@@ -4,8 +4,8 @@ import numpy as np
 
 from freetrain.priority.base import Contender, Target
 from freetrain.priority.tradl import FARTHEST, Tradl
-from tests.priority.fake_outlook import FakeOutlook, exponential, power_law
-from tests.priority.looks import contender, look, planned
+from tests.priority.fake_forecast import FakeForecast, exponential, power_law
+from tests.priority.inputs import contender, look, planned
 
 DONE = 1e5
 LOSS = exponential(at=1e5, floor=0.0)  # .37 by now, .14 after as much again
@@ -13,7 +13,7 @@ LOSS = exponential(at=1e5, floor=0.0)  # .37 by now, .14 after as much again
 
 def aiming(name: str, deliver: float, **changes: object) -> Contender:
     target = Target(deliver=deliver, final=0.01)
-    settings = {"target": target, "outlook": FakeOutlook(truth=LOSS, done=DONE)}
+    settings = {"target": target, "forecast": FakeForecast(truth=LOSS, done=DONE)}
     return contender(name, **(settings | changes))
 
 
@@ -34,7 +34,7 @@ def test_a_delivered_trainer_trains_on_what_others_leave() -> None:
     said = Target(deliver=0.2, is_delivered=True)
     for own in (
         aiming("a", 0.2, target=said),
-        aiming("a", 0.2, target=said, outlook=None),
+        aiming("a", 0.2, target=said, forecast=None),
         aiming("a", 0.5),
     ):
         seen = look(own, aiming("b", 0.1, sizes=(1, 2, 3)))
@@ -52,8 +52,8 @@ def test_beyond_its_final_target_a_trainer_gets_nothing() -> None:
 
 
 def test_a_target_out_of_sight_counts_as_ten_times_the_work_done() -> None:
-    never = FakeOutlook(truth=power_law(at=1e5, floor=0.2), done=DONE)
-    seen = look(aiming("never", 0.1, outlook=never), aiming("near", 0.2))
+    never = FakeForecast(truth=power_law(at=1e5, floor=0.2), done=DONE)
+    seen = look(aiming("never", 0.1, forecast=never), aiming("near", 0.2))
     ratings = Tradl().rate(seen, {}).ratings
     assert f"{FARTHEST * DONE:.3g}" in ratings[0].reason
     counts = planned(seen, ratings)
@@ -79,8 +79,8 @@ def test_the_last_samples_before_a_delivery_are_not_worth_everything() -> None:
 def test_who_has_neither_target_nor_end_is_told_so_and_keeps_its_smallest_size() -> (
     None
 ):
-    endless = contender("a", total_samples=None, outlook=None)
-    deaf = aiming("b", 0.1, outlook=None)
+    endless = contender("a", total_samples=None, forecast=None)
+    deaf = aiming("b", 0.1, forecast=None)
     first, second = Tradl().rate(look(endless, deaf), {}).ratings
     assert first.reason.startswith("no target given, and no end known")
     assert second.reason.startswith("no usable loss")

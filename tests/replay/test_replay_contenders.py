@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from freetrain.losscurve.outlook import Better, Point
+from freetrain.losscurve.forecast import Better, Point
 from freetrain.priority.base import (
     Basis,
     Contender,
-    Look,
     Memory,
-    Rated,
     Rating,
+    RatingInputs,
+    RatingResult,
     Target,
 )
 from freetrain.replay.policies.base import View
@@ -32,14 +32,14 @@ class Counting:
 
     def __init__(self, basis: Basis) -> None:
         self.basis = basis
-        self.looks: list[Look] = []
+        self.looks: list[RatingInputs] = []
         self.memories: list[Memory] = []
 
-    def rate(self, look: Look, memory: Memory) -> Rated:
+    def rate(self, look: RatingInputs, memory: Memory) -> RatingResult:
         self.looks.append(look)
         self.memories.append(memory)
         ratings = [Rating(curve=_curve(one)) for one in look.contenders]
-        return Rated(tuple(ratings), {"asked": len(self.looks)})
+        return RatingResult(tuple(ratings), {"asked": len(self.looks)})
 
 
 def _curve(one: Contender) -> Curve:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from freetrain.errors import UsageError
-from freetrain.losscurve.outlook import Better
+from freetrain.losscurve.forecast import Better
 from freetrain.priority.base import Target
 from freetrain.priority.registry import PRIORITIES
 from freetrain.replay.result import ReplayResult

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from freetrain.losscurve.outlook import Point
+    from freetrain.losscurve.forecast import Point
     from freetrain.priority.base import Target
     from freetrain.replay.policies.base import Change
 

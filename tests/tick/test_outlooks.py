@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from freetrain.config.site import PlannerSettings
-from freetrain.losscurve.outlook import Better
+from freetrain.losscurve.forecast import Better
 from freetrain.tick.progress import KeptLossForecasts
-from tests.quality.told import noisy, steps, told
+from tests.losscurve.reported import noisy, steps, told
 from tests.tick.tick_worlds import TickWorld, again, tell, tick_world
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from freetrain.losscurve.outlook import Outlook
+    from freetrain.losscurve.forecast import LossForecast
 
 LOSSES = noisy(0.5 + 2 * steps(40) ** -0.5, noise=0.01, seed=0).tolist()
 POINTS = told(LOSSES)
@@ -40,7 +40,7 @@ class Counting:
         self.fits = 0
         self.kept: dict[tuple[str, str], Mapping[str, Any]] = {}
 
-    def look(self, name: str, count: int) -> Outlook | None:
+    def look(self, name: str, count: int) -> LossForecast | None:
         """Look at the first points as a tick does, and keep what it would."""
         forecasts = KeptLossForecasts(lambda *key: self.kept.get(key))
         found = forecasts.look(name, POINTS[:count], Better.LOWER)

@@ -30,7 +30,7 @@ from tests.tick.tick_worlds import tell, tick_world
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from freetrain.losscurve.outlook import Better, Outlook, Point
+    from freetrain.losscurve.forecast import Better, LossForecast, Point
     from freetrain.priority.base import Contender
     from freetrain.tick.rate import Fitter
 
@@ -77,7 +77,7 @@ def test_a_priority_sees_what_job_file_and_past_say() -> None:
     assert found.target is not None
     assert (found.target.final, found.target.is_delivered) == (0.1, True)
     assert (found.grow_s, found.shrink_s, found.start_s) == (3.0, 7.0, 5.0)
-    assert found.outlook is None, "the priority does not look at losses"
+    assert found.forecast is None, "the priority does not look at losses"
 
 
 def test_a_program_without_our_library_loses_half_of_what_it_does_between_commits() -> (
@@ -95,7 +95,7 @@ def test_a_program_without_our_library_loses_half_of_what_it_does_between_commit
 def test_losses_are_fitted_where_the_priority_looks_at_them() -> None:
     fitted: list[tuple[str, list[float], Better]] = []
 
-    def fit(name: str, points: Sequence[Point], better: Better) -> Outlook | None:
+    def fit(name: str, points: Sequence[Point], better: Better) -> LossForecast | None:
         fitted.append((name, [point.value for point in points], better))
         return None
 

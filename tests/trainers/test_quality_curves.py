@@ -13,7 +13,7 @@ from freetrain.errors import (
     MissingInputError,
     UsageError,
 )
-from freetrain.losscurve.outlook import Better
+from freetrain.losscurve.forecast import Better
 from freetrain.priority.base import Target
 from freetrain.replay.trainers import (
     Demand,

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from freetrain.lookahead.reliability import ScoredForecaster
-    from freetrain.losscurve.outlook import Better, Point
+    from freetrain.losscurve.forecast import Better, Point
     from freetrain.priority.base import Target
     from freetrain.replay.trainers import Costs, Scaling
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from freetrain.planning.rating import rate
-from freetrain.priority.base import Contender, Look
+from freetrain.priority.base import Contender, RatingInputs
 from milp.problem import Curve
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from freetrain.losscurve.fit import Outlooks
-    from freetrain.losscurve.outlook import Outlook
+    from freetrain.losscurve.fit import LossForecasts
+    from freetrain.losscurve.forecast import LossForecast
     from freetrain.priority.base import Memory, Priority, Target
     from freetrain.replay.policies.base import TrainerView, View
     from freetrain.replay.policies.speeds import Speeds
@@ -76,13 +76,13 @@ class RatedOnce:
         return known or self._make(trainer, scaling)
 
     def _make(self, trainer: TrainerView, scaling: Scaling) -> Curve:
-        look = Look(
+        inputs = RatingInputs(
             now_s=0.0,
             contenders=(contender_of(trainer, scaling, None),),
             nodes=scaling.sizes[-1],
             t_fwd_s=self._t_fwd_s,
         )
-        (rating,) = self._priority.rate(look, {}).ratings
+        (rating,) = self._priority.rate(inputs, {}).ratings
         if len(self._curves) >= _MOST_CURVES:
             self._curves.clear()
         self._curves[scaling, trainer.spec.weight] = rating.curve
@@ -96,26 +96,26 @@ class RatedAtEveryEvent:
         self,
         priority: Priority,
         speeds: Speeds,
-        outlooks: Outlooks | None,
+        forecasts: LossForecasts | None,
         *,
         t_fwd_s: float,
     ) -> None:
         self._priority = priority
         self._speeds = speeds
-        self._outlooks = outlooks
+        self._forecasts = forecasts
         self._t_fwd_s = t_fwd_s
         self._memory: Memory = {}
         self._curves: dict[int, Curve] = {}
 
     def curves(self, view: View) -> Sequence[Curve]:
         """Return what the priority says of everybody now."""
-        look = Look(
+        inputs = RatingInputs(
             now_s=view.now_s,
             contenders=self._contenders(view),
             nodes=view.idle_nodes,
             t_fwd_s=self._t_fwd_s,
         )
-        ratings = rate(look, self._priority, self._memory)
+        ratings = rate(inputs, self._priority, self._memory)
         self._memory = ratings.memory
         before = self._curves
         self._curves = {
@@ -128,17 +128,17 @@ class RatedAtEveryEvent:
 
     def _contenders(self, view: View) -> tuple[Contender, ...]:
         scalings = self._speeds.scalings(view)
-        outlooks = map(self._outlook, view.trainers)
-        made = tuple(map(contender_of, view.trainers, scalings, outlooks))
-        if self._outlooks is not None:
-            self._outlooks.keep(_name(trainer) for trainer in view.trainers)
+        forecasts = map(self._forecast, view.trainers)
+        made = tuple(map(contender_of, view.trainers, scalings, forecasts))
+        if self._forecasts is not None:
+            self._forecasts.keep(_name(trainer) for trainer in view.trainers)
         return made
 
-    def _outlook(self, trainer: TrainerView) -> Outlook | None:
+    def _forecast(self, trainer: TrainerView) -> LossForecast | None:
         quality = trainer.spec.quality
-        if self._outlooks is None or quality is None:
+        if self._forecasts is None or quality is None:
             return None
-        return self._outlooks.look(_name(trainer), trainer.points, quality.better)
+        return self._forecasts.look(_name(trainer), trainer.points, quality.better)
 
 
 def _name(trainer: TrainerView) -> str:
@@ -155,7 +155,7 @@ def _kept(before: Curve | None, now: Curve) -> Curve:
 
 
 def contender_of(
-    trainer: TrainerView, scaling: Scaling, outlook: Outlook | None
+    trainer: TrainerView, scaling: Scaling, forecast: LossForecast | None
 ) -> Contender:
     """Return *trainer* as it stands: what its user said of it, and its past."""
     spec = trainer.spec
@@ -169,7 +169,7 @@ def contender_of(
         weight=spec.weight,
         deadline_s=spec.deadline_s,
         target=_target(trainer),
-        outlook=outlook,
+        forecast=forecast,
         grow_s=spec.costs.grow_s,
         shrink_s=spec.costs.shrink_s,
         start_s=spec.costs.start_s,

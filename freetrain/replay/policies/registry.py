@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from freetrain.lookahead.base import Forecaster, Prospects
-    from freetrain.losscurve.fit import Outlooks
+    from freetrain.losscurve.fit import LossForecasts
     from freetrain.replay.policies.base import Policy
     from freetrain.replay.policies.planned import SolverUse
     from freetrain.replay.policies.ratings import TrainerCurves
@@ -138,12 +138,12 @@ def _curves(settings: ReplaySettings, speeds: Speeds) -> TrainerCurves:
     priority = priority_named(settings.priority, own)
     if priority.basis is Basis.TRAINER:
         return RatedOnce(priority, speeds, t_fwd_s=t_fwd_s)
-    outlooks = _outlooks() if priority.basis is Basis.LOSSES else None
-    return RatedAtEveryEvent(priority, speeds, outlooks, t_fwd_s=t_fwd_s)
+    forecasts = _forecasts() if priority.basis is Basis.LOSSES else None
+    return RatedAtEveryEvent(priority, speeds, forecasts, t_fwd_s=t_fwd_s)
 
 
-def _outlooks() -> Outlooks:
+def _forecasts() -> LossForecasts:
     # SciPy takes 0.3 s to import, which a replay without losses is spared.
-    from freetrain.losscurve.fit import Outlooks  # noqa: PLC0415
+    from freetrain.losscurve.fit import LossForecasts  # noqa: PLC0415
 
-    return Outlooks()
+    return LossForecasts()

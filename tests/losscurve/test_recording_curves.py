@@ -34,7 +34,7 @@ from examples.record_curves.step_times import heading, measure, starved
 from examples.record_curves.training import train
 from freetrain.losscurve import recorded
 from freetrain.losscurve.recorded import parse_curve, parse_step_times
-from tests.recorded.files import STEP_TIMES, replaced
+from tests.losscurve.files import STEP_TIMES, replaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""An outlook that knows the truth, for tests of what is made of it."""
+"""A forecast that knows the truth, for tests of what is made of it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from freetrain.losscurve.outlook import Better, Expected, Point
+from freetrain.losscurve.forecast import Better, Expected, Point
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,7 +15,7 @@ MOST_SAMPLES = 1e12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FakeOutlook:
+class FakeForecast:
     """Expects what *truth* says, a falling function of the samples done.
 
     Attributes:

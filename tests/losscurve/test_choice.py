@@ -5,9 +5,9 @@ import pytest
 
 from freetrain.losscurve.families import FLAT, KNOWN, POWER
 from freetrain.losscurve.fit import back_test, choose, error_of, framed
+from freetrain.losscurve.forecast import Better
 from freetrain.losscurve.history import Course
-from freetrain.losscurve.outlook import Better
-from tests.quality.told import STEP, noisy, steps
+from tests.losscurve.reported import STEP, noisy, steps
 
 
 def course(values: np.ndarray) -> Course:

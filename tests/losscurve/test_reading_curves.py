@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from freetrain.errors import BadDataError, MissingInputError
-from freetrain.losscurve.outlook import Better
+from freetrain.losscurve.forecast import Better
 from freetrain.losscurve.recorded import load_from, parse_curve
-from tests.recorded.files import CURVE, STEP_TIMES, folder, replaced
+from tests.losscurve.files import CURVE, STEP_TIMES, folder, replaced
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.quality.curves import WholeCurve, real_curves
-from tests.quality.extrapolation import CUTS, coverage_of, errors_of
+from tests.losscurve.curves import WholeCurve, real_curves
+from tests.losscurve.extrapolation import CUTS, coverage_of, errors_of
 
 pytestmark = [pytest.mark.shared, pytest.mark.long]
 

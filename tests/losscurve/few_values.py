@@ -1,4 +1,4 @@
-"""How well intervals hold after few values: ``python -m tests.quality.few_values``.
+"""How well intervals hold after few values: ``python -m tests.losscurve.few_values``.
 
 Every curve as if it had been evaluated 12, 20 and 30 times in all, and then cut after
 few of those: what comes later is held against the interval of 90 %. Curves weigh the
@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from freetrain.losscurve.fit import outlook_of
-from tests.quality.curves import WholeCurve, real_curves, recorded_curves
+from freetrain.losscurve.fit import fit_forecast
+from tests.losscurve.curves import WholeCurve, real_curves, recorded_curves
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from freetrain.losscurve.fit import FittedOutlook
+    from freetrain.losscurve.fit import FittedForecast
 
 EVALUATIONS = (12, 20, 30)
 TOLD = (3, 4, 5, 6, 7, 8, 10, 12)
@@ -66,9 +66,9 @@ def rarely(curve: WholeCurve, evaluations: int) -> WholeCurve:
 
 def held(curve: WholeCurve, told: int) -> Held:
     """Return how the interval after the first *told* values of *curve* did."""
-    outlook = outlook_of(curve.points(told), curve.better)
-    assert outlook is not None
-    low, high = _ends(outlook, curve.samples[told:].tolist())
+    forecast = fit_forecast(curve.points(told), curve.better)
+    assert forecast is not None
+    low, high = _ends(forecast, curve.samples[told:].tolist())
     later = curve.values[told:]
     outside = np.maximum(np.maximum(low - later, later - high), 0.0)
     score = np.mean(high - low + OUTSIDE * outside) / np.ptp(curve.values)
@@ -76,9 +76,9 @@ def held(curve: WholeCurve, told: int) -> Held:
 
 
 def _ends(
-    outlook: FittedOutlook, samples: Iterable[float]
+    forecast: FittedForecast, samples: Iterable[float]
 ) -> tuple[np.ndarray, np.ndarray]:
-    expected = [outlook.expected(where) for where in samples]
+    expected = [forecast.expected(where) for where in samples]
     return np.array([e.low for e in expected]), np.array([e.high for e in expected])
 
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from freetrain.losscurve.forecast import Point
 from freetrain.losscurve.history import History
-from freetrain.losscurve.outlook import Point
-from tests.quality.told import told
+from tests.losscurve.reported import told
 
 ANY_POINT = st.builds(
     Point,

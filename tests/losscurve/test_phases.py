@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from freetrain.losscurve.fit import framed, present_start, warm_up_end
-from freetrain.losscurve.outlook import Better
-from tests.quality.told import STEP, noisy, steps
+from freetrain.losscurve.forecast import Better
+from tests.losscurve.reported import STEP, noisy, steps
 
 K = steps(100)
 SMOOTH = {

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from freetrain.losscurve import recorded
-from freetrain.losscurve.outlook import Better
+from freetrain.losscurve.forecast import Better
 
 if TYPE_CHECKING:
     from freetrain.losscurve.recorded import RecordedCurve

@@ -1,4 +1,4 @@
-"""An outlook comes back from JSON as it was."""
+"""A forecast comes back from JSON as it was."""
 
 import json
 import math
@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from freetrain.errors import BadDataError
-from freetrain.losscurve.fit import fingerprint, from_state, outlook_of, to_state
+from freetrain.losscurve.fit import fingerprint, fit_forecast, from_state, to_state
+from freetrain.losscurve.forecast import Better
 from freetrain.losscurve.history import History
-from freetrain.losscurve.outlook import Better
-from tests.quality.told import STEP, noisy, steps, told
+from tests.losscurve.reported import STEP, noisy, steps, told
 
 CURVES = {
     "learning": noisy(0.5 + 2 * steps(60) ** -0.5, noise=0.02, seed=0),
@@ -26,7 +26,7 @@ CURVES = {
 @pytest.mark.parametrize("better", Better)
 def test_what_is_kept_forecasts_what_was_fitted(name: str, better: Better) -> None:
     points = told(CURVES[name])
-    fitted = outlook_of(points, better)
+    fitted = fit_forecast(points, better)
     assert fitted is not None
 
     state = json.loads(json.dumps(to_state(fitted)))
@@ -54,7 +54,7 @@ def test_what_is_kept_forecasts_what_was_fitted(name: str, better: Better) -> No
     ],
 )
 def test_what_another_release_kept_is_refused(change: dict[str, object]) -> None:
-    fitted = outlook_of(told(CURVES["learning"]), Better.LOWER)
+    fitted = fit_forecast(told(CURVES["learning"]), Better.LOWER)
     assert fitted is not None
 
     with pytest.raises(BadDataError, match="fitted afresh"):

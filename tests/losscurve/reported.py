@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from freetrain.losscurve.outlook import Point
+from freetrain.losscurve.forecast import Point
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from freetrain.priority.base import Contender, Look, planned_curves
+from freetrain.priority.base import Contender, RatingInputs, planned_curves
 from milp.planner import Planner
 from milp.problem import NodeClass, Problem, TrainerState
 
@@ -36,11 +36,13 @@ def contender(name: str, **changes: object) -> Contender:
     return Contender(name=name, **(settings | changes))  # type: ignore[arg-type]
 
 
-def look(*contenders: Contender, nodes: int = 8, now_s: float = 1000.0) -> Look:
-    return Look(now_s=now_s, contenders=contenders, nodes=nodes, t_fwd_s=T_FWD_S)
+def look(*contenders: Contender, nodes: int = 8, now_s: float = 1000.0) -> RatingInputs:
+    return RatingInputs(
+        now_s=now_s, contenders=contenders, nodes=nodes, t_fwd_s=T_FWD_S
+    )
 
 
-def problem_of(seen: Look, ratings: Sequence[Rating]) -> Problem:
+def problem_of(seen: RatingInputs, ratings: Sequence[Rating]) -> Problem:
     """Return what the planner is asked, all nodes being alike."""
     trainers = [
         TrainerState(
@@ -52,7 +54,7 @@ def problem_of(seen: Look, ratings: Sequence[Rating]) -> Problem:
     return Problem(nodes, tuple(trainers), seen.t_fwd_s)
 
 
-def planned(seen: Look, ratings: Sequence[Rating]) -> dict[str, int]:
+def planned(seen: RatingInputs, ratings: Sequence[Rating]) -> dict[str, int]:
     """Return the nodes that the planner gives, by trainer."""
     plan = Planner().plan(problem_of(seen, ratings)).plan
     names = [one.name for one in seen.contenders]

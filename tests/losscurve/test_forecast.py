@@ -1,4 +1,4 @@
-"""What an outlook says, against trainings whose truth is known."""
+"""What a forecast says, against trainings whose truth is known."""
 
 import math
 
@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from freetrain.losscurve.fit import FittedOutlook, outlook_of
-from freetrain.losscurve.outlook import Better, Outlook, Point
-from tests.quality.told import STEP, noisy, steps, told
+from freetrain.losscurve.fit import FittedForecast, fit_forecast
+from freetrain.losscurve.forecast import Better, LossForecast, Point
+from tests.losscurve.reported import STEP, noisy, steps, told
 
 LOSSES = st.lists(
     st.one_of(st.floats(-1e3, 1e3), st.sampled_from([math.nan, math.inf, 1e30])),
@@ -17,10 +17,10 @@ LOSSES = st.lists(
 )
 
 
-def fitted(values: np.ndarray, better: Better = Better.LOWER) -> FittedOutlook:
-    outlook = outlook_of(told(values), better)
-    assert outlook is not None
-    return outlook
+def fitted(values: np.ndarray, better: Better = Better.LOWER) -> FittedForecast:
+    forecast = fit_forecast(told(values), better)
+    assert forecast is not None
+    return forecast
 
 
 def falling(seed: int = 0, noise: float = 0.02) -> np.ndarray:
@@ -28,14 +28,14 @@ def falling(seed: int = 0, noise: float = 0.02) -> np.ndarray:
 
 
 def test_it_is_what_priorities_are_promised() -> None:
-    outlook: Outlook = fitted(falling())
+    forecast: LossForecast = fitted(falling())
 
-    assert outlook.family == "power law"
+    assert forecast.family == "power law"
 
 
 @pytest.mark.parametrize("values", [[], [1.0, 2.0], [math.nan] * 9, [1.0, math.inf]])
 def test_without_three_usable_values_there_is_none(values: list[float]) -> None:
-    assert outlook_of(told(values), Better.LOWER) is None
+    assert fit_forecast(told(values), Better.LOWER) is None
 
 
 @given(LOSSES, st.sampled_from(Better))
@@ -43,40 +43,40 @@ def test_without_three_usable_values_there_is_none(values: list[float]) -> None:
 def test_whatever_is_told_answers_are_numbers(
     values: list[float], better: Better
 ) -> None:
-    outlook = outlook_of(told(values), better)
-    if outlook is None:
+    forecast = fit_forecast(told(values), better)
+    if forecast is None:
         return
 
     for samples in (0.0, 20 * STEP, 1e12):
-        expected = outlook.expected(samples)
+        expected = forecast.expected(samples)
         assert math.isfinite(expected.value)
         assert expected.low <= expected.value <= expected.high
-    assert math.isfinite(outlook.quality(math.nan))
-    assert outlook.samples_to(0.5) > 0
+    assert math.isfinite(forecast.quality(math.nan))
+    assert forecast.samples_to(0.5) > 0
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_power_law_is_foretold_and_its_interval_holds_it(seed: int) -> None:
-    outlook = fitted(falling(seed))
+    forecast = fitted(falling(seed))
 
     for count in (81, 160, 800):
         truth = 0.5 + 2 * count**-0.5
-        expected = outlook.expected(count * STEP)
+        expected = forecast.expected(count * STEP)
         assert expected.value == pytest.approx(truth, abs=0.05)
         assert expected.low < truth < expected.high
 
 
 def test_intervals_grow_with_distance() -> None:
-    outlook = fitted(falling())
-    near, far = outlook.expected(81 * STEP), outlook.expected(800 * STEP)
+    forecast = fitted(falling())
+    near, far = forecast.expected(81 * STEP), forecast.expected(800 * STEP)
 
     assert near.high - near.low < far.high - far.low
 
 
 def test_what_is_asked_of_the_past_is_answered_for_now() -> None:
-    outlook = fitted(falling())
+    forecast = fitted(falling())
 
-    assert outlook.expected(0.0) == outlook.expected(80 * STEP)
+    assert forecast.expected(0.0) == forecast.expected(80 * STEP)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -105,12 +105,12 @@ def test_the_unit_of_the_metric_does_not_matter(unit: float, zero: float) -> Non
 
 
 def test_quality_is_0_at_the_start_and_1_at_the_best() -> None:
-    outlook = fitted(np.array([4.0, 3.0, 2.0, 2.5, 2.2]))
+    forecast = fitted(np.array([4.0, 3.0, 2.0, 2.5, 2.2]))
 
-    assert [outlook.quality(v) for v in (4.0, 3.0, 2.0, 1.0, 5.0)] == pytest.approx(
+    assert [forecast.quality(v) for v in (4.0, 3.0, 2.0, 1.0, 5.0)] == pytest.approx(
         [0.0, 0.5, 1.0, 1.5, -0.5]
     )
-    assert outlook.quality(math.nan) == outlook.quality(math.inf) == 0.0
+    assert forecast.quality(math.nan) == forecast.quality(math.inf) == 0.0
 
 
 def test_one_spike_does_not_flatten_the_rest() -> None:
@@ -130,31 +130,31 @@ def test_a_step_decay_is_left_behind() -> None:
     k = steps(100)
     truth = np.where(k <= 60, 0.8 + 1.5 * k**-0.6, 0.4 + 0.3 * np.exp(-(k - 60) / 8))
 
-    outlook = fitted(noisy(truth, noise=0.01, seed=0))
+    forecast = fitted(noisy(truth, noise=0.01, seed=0))
 
-    assert outlook.phase_samples == pytest.approx(61 * STEP, abs=STEP)
-    assert outlook.expected(110 * STEP).value == pytest.approx(0.4, abs=0.04)
-    assert outlook.quality(truth[0]) == pytest.approx(0.0, abs=0.05)
+    assert forecast.phase_samples == pytest.approx(61 * STEP, abs=STEP)
+    assert forecast.expected(110 * STEP).value == pytest.approx(0.4, abs=0.04)
+    assert forecast.quality(truth[0]) == pytest.approx(0.0, abs=0.05)
 
 
 def test_on_a_plateau_nothing_more_is_expected() -> None:
     values = np.append(falling()[:40], noisy(np.full(80, 0.8), noise=0.02, seed=1))
 
-    outlook = fitted(values)
+    forecast = fitted(values)
 
-    expected = outlook.expected(240 * STEP)
+    expected = forecast.expected(240 * STEP)
     assert expected.value == pytest.approx(0.8, abs=0.03)
-    assert outlook.samples_to(0.6) == math.inf
+    assert forecast.samples_to(0.6) == math.inf
 
 
 @pytest.mark.parametrize("end", [[math.nan], [math.inf] * 3, [3.0, 9.0, 50.0, 400.0]])
 def test_a_diverging_training_is_flagged_and_expected_to_stay_so(
     end: list[float],
 ) -> None:
-    outlook = fitted(np.append(falling(), end))
+    forecast = fitted(np.append(falling(), end))
 
-    assert outlook.is_diverging
-    assert outlook.family == "no further gain"
+    assert forecast.is_diverging
+    assert forecast.family == "no further gain"
 
 
 def test_a_training_that_only_gets_worse_is_diverging() -> None:
@@ -178,18 +178,18 @@ def test_other_trainings_are_not_diverging(values: np.ndarray) -> None:
 
 
 def test_what_was_reached_was_reached_then() -> None:
-    outlook = fitted(np.array([4.0, 3.0, 2.0, 2.5, 2.2]))
+    forecast = fitted(np.array([4.0, 3.0, 2.0, 2.5, 2.2]))
 
-    assert outlook.samples_to(3.0) == 2 * STEP
-    assert outlook.samples_to(9.0) == STEP
+    assert forecast.samples_to(3.0) == 2 * STEP
+    assert forecast.samples_to(9.0) == STEP
 
 
 def test_the_way_to_a_value_ends_where_it_is_expected() -> None:
-    outlook = fitted(falling())
+    forecast = fitted(falling())
 
-    samples = outlook.samples_to(0.65)
+    samples = forecast.samples_to(0.65)
 
-    assert outlook.expected(samples).value == pytest.approx(0.65, abs=1e-4)
+    assert forecast.expected(samples).value == pytest.approx(0.65, abs=1e-4)
     assert samples == pytest.approx((2 / 0.15) ** 2 * STEP, rel=0.4)
 
 
@@ -202,7 +202,7 @@ def test_every_step_told_says_the_same_as_a_few() -> None:
     """A hundred thousand noisy steps, and their evaluations without noise."""
     k = steps(100_000)
     truth = 0.5 + 2 * (k / 1000) ** -0.3
-    outlook = outlook_of(
+    forecast = fit_forecast(
         [
             Point(0.0, float(s), float(v))
             for s, v in zip(k, noisy(truth, noise=0.2, seed=0), strict=True)
@@ -210,8 +210,8 @@ def test_every_step_told_says_the_same_as_a_few() -> None:
         Better.LOWER,
     )
 
-    assert outlook is not None
-    expected = outlook.expected(200_000.0)
+    assert forecast is not None
+    expected = forecast.expected(200_000.0)
     assert expected.value == pytest.approx(0.5 + 2 * 200**-0.3, abs=0.03)
     assert expected.high - expected.low == pytest.approx(2 * 1.645 * 0.2, rel=0.35)
 

@@ -1,39 +1,39 @@
-"""Outlooks that are asked for again and again."""
+"""LossForecasts that are asked for again and again."""
 
 from dataclasses import replace
 
 import numpy as np
 
-from freetrain.losscurve.fit import FittedOutlook, Outlooks, outlook_of
-from freetrain.losscurve.outlook import Better
-from tests.quality.told import STEP, noisy, steps, told
+from freetrain.losscurve.fit import FittedForecast, LossForecasts, fit_forecast
+from freetrain.losscurve.forecast import Better
+from tests.losscurve.reported import STEP, noisy, steps, told
 
 POINTS = told(noisy(0.5 + 2 * steps(120) ** -0.5, noise=0.02, seed=0))
 
 
 def test_the_same_question_gets_the_same_object() -> None:
-    outlooks = Outlooks()
+    forecasts = LossForecasts()
 
-    first = outlooks.look("a", POINTS[:50], Better.LOWER)
+    first = forecasts.look("a", POINTS[:50], Better.LOWER)
 
-    assert outlooks.look("a", list(POINTS[:50]), Better.LOWER) is first
+    assert forecasts.look("a", list(POINTS[:50]), Better.LOWER) is first
 
 
 def test_the_curve_is_kept_until_the_history_has_grown_by_a_tenth() -> None:
-    outlooks = Outlooks()
-    looks = [outlooks.look("a", POINTS[:n], Better.LOWER) for n in range(50, 56)]
-    shapes = [look.fit.shape for look in looks if isinstance(look, FittedOutlook)]
+    forecasts = LossForecasts()
+    looks = [forecasts.look("a", POINTS[:n], Better.LOWER) for n in range(50, 56)]
+    shapes = [look.fit.shape for look in looks if isinstance(look, FittedForecast)]
 
     assert all(shape is shapes[0] for shape in shapes[:5])
     assert shapes[5] is not shapes[0]
 
 
 def test_between_fits_all_points_are_there_and_now_is_now() -> None:
-    outlooks = Outlooks()
-    outlooks.look("a", POINTS[:50], Better.LOWER)
+    forecasts = LossForecasts()
+    forecasts.look("a", POINTS[:50], Better.LOWER)
 
-    kept = outlooks.look("a", POINTS[:54], Better.LOWER)
-    fresh = outlook_of(POINTS[:54], Better.LOWER)
+    kept = forecasts.look("a", POINTS[:54], Better.LOWER)
+    fresh = fit_forecast(POINTS[:54], Better.LOWER)
 
     assert kept is not None
     assert fresh is not None
@@ -45,12 +45,12 @@ def test_between_fits_all_points_are_there_and_now_is_now() -> None:
 
 
 def test_a_refit_says_what_a_first_fit_would() -> None:
-    outlooks = Outlooks()
+    forecasts = LossForecasts()
     for count in range(3, 100, 7):
-        outlooks.look("a", POINTS[:count], Better.LOWER)
+        forecasts.look("a", POINTS[:count], Better.LOWER)
 
-    kept = outlooks.look("a", POINTS, Better.LOWER)
-    fresh = outlook_of(POINTS, Better.LOWER)
+    kept = forecasts.look("a", POINTS, Better.LOWER)
+    fresh = fit_forecast(POINTS, Better.LOWER)
 
     assert kept is not None
     assert fresh is not None
@@ -58,11 +58,11 @@ def test_a_refit_says_what_a_first_fit_would() -> None:
 
 
 def test_divergence_is_told_at_once() -> None:
-    outlooks = Outlooks()
-    outlooks.look("a", POINTS[:100], Better.LOWER)
+    forecasts = LossForecasts()
+    forecasts.look("a", POINTS[:100], Better.LOWER)
 
     broken = [*POINTS[:100], replace(POINTS[100], value=float("nan"))]
-    look = outlooks.look("a", broken, Better.LOWER)
+    look = forecasts.look("a", broken, Better.LOWER)
 
     assert look is not None
     assert look.is_diverging
@@ -70,33 +70,33 @@ def test_divergence_is_told_at_once() -> None:
 
 
 def test_a_history_that_was_rewritten_is_read_anew() -> None:
-    outlooks = Outlooks()
-    outlooks.look("a", POINTS[:100], Better.LOWER)
+    forecasts = LossForecasts()
+    forecasts.look("a", POINTS[:100], Better.LOWER)
     other = told(np.linspace(3.0, 1.0, 60))
 
-    look = outlooks.look("a", other, Better.LOWER)
+    look = forecasts.look("a", other, Better.LOWER)
 
     assert look is not None
     assert look.points == tuple(other)
 
 
 def test_a_metric_that_turned_round_is_read_anew() -> None:
-    outlooks = Outlooks()
-    outlooks.look("a", POINTS[:50], Better.LOWER)
+    forecasts = LossForecasts()
+    forecasts.look("a", POINTS[:50], Better.LOWER)
 
-    look = outlooks.look("a", POINTS[:50], Better.HIGHER)
+    look = forecasts.look("a", POINTS[:50], Better.HIGHER)
 
     assert look is not None
     assert look.better is Better.HIGHER
 
 
 def test_a_restart_is_fitted_anew() -> None:
-    outlooks = Outlooks()
-    outlooks.look("a", POINTS[:100], Better.LOWER)
+    forecasts = LossForecasts()
+    forecasts.look("a", POINTS[:100], Better.LOWER)
     again = [*POINTS[:100], *POINTS[40:44]]
 
-    look = outlooks.look("a", again, Better.LOWER)
-    fresh = outlook_of(again, Better.LOWER)
+    look = forecasts.look("a", again, Better.LOWER)
+    fresh = fit_forecast(again, Better.LOWER)
 
     assert look is not None
     assert fresh is not None
@@ -105,17 +105,17 @@ def test_a_restart_is_fitted_anew() -> None:
 
 
 def test_trainers_do_not_share_what_they_told_and_may_be_forgotten() -> None:
-    outlooks = Outlooks()
-    one = outlooks.look("a", POINTS[:50], Better.LOWER)
-    two = outlooks.look("b", POINTS[:60], Better.LOWER)
-    outlooks.keep(["b"])
+    forecasts = LossForecasts()
+    one = forecasts.look("a", POINTS[:50], Better.LOWER)
+    two = forecasts.look("b", POINTS[:60], Better.LOWER)
+    forecasts.keep(["b"])
 
-    assert outlooks.look("b", POINTS[:60], Better.LOWER) is two
-    assert outlooks.look("a", POINTS[:50], Better.LOWER) is not one
+    assert forecasts.look("b", POINTS[:60], Better.LOWER) is two
+    assert forecasts.look("a", POINTS[:50], Better.LOWER) is not one
 
 
 def test_two_that_are_asked_the_same_answer_the_same() -> None:
-    first, second = Outlooks(), Outlooks()
+    first, second = LossForecasts(), LossForecasts()
     for count in range(3, 120, 5):
         one = first.look("a", POINTS[:count], Better.LOWER)
         two = second.look("a", POINTS[:count], Better.LOWER)

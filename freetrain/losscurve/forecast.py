@@ -58,7 +58,7 @@ class Expected:
     high: float
 
 
-class Outlook(Protocol):
+class LossForecast(Protocol):
     """What a trainer's past values say; made from its past only.
 
     *Quality* is the metric turned round and scaled so that it is 0 where the trainer

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from freetrain.losscurve import recorded
-from freetrain.losscurve.outlook import Better, Point
+from freetrain.losscurve.forecast import Better, Point
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FEWEST_EVALUATIONS = 15
-"""A fifth of fewer is no outlook: all of BERT's curves have two."""
+"""A fifth of fewer is no forecast: all of BERT's curves have two."""
 
 FALLING = frozenset({"yolov3"})
 """Networks whose metric falls, from 24 to 12: a loss, whatever the folder calls it."""

@@ -17,7 +17,7 @@ from freetrain.losscurve.families import (
 )
 from freetrain.losscurve.fit import fit_family, polished
 from freetrain.losscurve.history import Course, noise_of
-from tests.quality.told import noisy, steps
+from tests.losscurve.reported import noisy, steps
 
 WORK = steps(80) / 80
 

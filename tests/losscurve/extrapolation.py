@@ -1,4 +1,4 @@
-"""How well curves are foretold: ``python -m tests.quality.extrapolation``.
+"""How well curves are foretold: ``python -m tests.losscurve.extrapolation``.
 
 Every curve is cut, its first part fitted, and a later value held against what was
 expected. Errors are absolute, as a share of the whole curve's range; medians over
@@ -23,12 +23,12 @@ from freetrain.losscurve.fit import (
     NORMAL,
     NORMAL_90,
     fit_family,
+    fit_forecast,
     framed,
-    outlook_of,
     polished,
     present_start,
 )
-from tests.quality.curves import WholeCurve, real_curves, recorded_curves
+from tests.losscurve.curves import WholeCurve, real_curves, recorded_curves
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +77,9 @@ def forecasts(curve: WholeCurve, count: int, asked: int) -> Iterator[tuple[str, 
     for family in KNOWN:
         fit = polished(fit_family(family, course), course)
         yield family.name, frame.value(float(fit.forecast(work)[0]))
-    outlook = outlook_of(curve.points(count), curve.better)
-    assert outlook is not None
-    yield "**the choice**", outlook.expected(float(curve.samples[asked])).value
+    forecast = fit_forecast(curve.points(count), curve.better)
+    assert forecast is not None
+    yield "**the choice**", forecast.expected(float(curve.samples[asked])).value
 
 
 def coverage_of(curves: Iterable[WholeCurve], cut: Cut) -> tuple[float, float]:
@@ -95,13 +95,13 @@ def coverage_of(curves: Iterable[WholeCurve], cut: Cut) -> tuple[float, float]:
 
 def _inside(curve: WholeCurve, cut: Cut) -> tuple[float, float]:
     count, _ = _places(curve, cut)
-    outlook = outlook_of(curve.points(count), curve.better)
-    assert outlook is not None
+    forecast = fit_forecast(curve.points(count), curve.better)
+    assert forecast is not None
     stop = len(curve.values) if cut.ahead is None else count + cut.ahead
     told = zip(curve.samples[count:stop], curve.values[count:stop], strict=True)
     shares = []
     for samples, value in told:
-        expected = outlook.expected(float(samples))
+        expected = forecast.expected(float(samples))
         half = max((expected.high - expected.low) / 2, 1e-300)
         shares.append(abs(value - expected.value) / half)
     off = np.array(shares)
@@ -143,12 +143,12 @@ def _table(curves: tuple[WholeCurve, ...]) -> Iterator[str]:
 
 
 def _seconds(curves: tuple[WholeCurve, ...]) -> Iterator[str]:
-    outlooks, grids, polishes = [], [], []
+    forecasts, grids, polishes = [], [], []
     for curve in curves:
         points = curve.points(len(curve.values))
         begin = process_time()
-        outlook_of(points, curve.better)
-        outlooks.append(process_time() - begin)
+        fit_forecast(points, curve.better)
+        forecasts.append(process_time() - begin)
         course, _ = framed(curve.samples, curve.values, curve.better)
         for family in KNOWN:
             begin = process_time()
@@ -160,7 +160,7 @@ def _seconds(curves: tuple[WholeCurve, ...]) -> Iterator[str]:
     for what, taken in (
         ("one family on its grid", grids),
         ("its last digits by SciPy", polishes),
-        ("a whole outlook, phases and back-tests included", outlooks),
+        ("a whole forecast, phases and back-tests included", forecasts),
     ):
         middle, worst = np.median(taken) * 1e3, np.max(taken) * 1e3
         yield f"{what}: median {middle:.2f} ms, longest {worst:.2f} ms"

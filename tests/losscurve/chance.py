@@ -1,4 +1,4 @@
-"""What chance does to coverage by group: ``python -m tests.quality.chance``.
+"""What chance does to coverage by group: ``python -m tests.losscurve.chance``.
 
 A curve's later values are inside of its interval together or outside together, so that
 a column of seven curves says little of the intervals' share. Columns of as many curves
@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.quality.curves import real_curves, recorded_curves
-from tests.quality.extrapolation import CUTS, coverage_of
+from tests.losscurve.curves import real_curves, recorded_curves
+from tests.losscurve.extrapolation import CUTS, coverage_of
 
 LEAST, MOST = 0.80, 0.97
 """What the share of an interval of 90 % is to lie between."""

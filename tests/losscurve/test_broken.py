@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from freetrain.losscurve.fit import Outlooks
-from freetrain.losscurve.outlook import Better, Point
+from freetrain.losscurve.fit import LossForecasts
+from freetrain.losscurve.forecast import Better, Point
 
 
 def points(*values: float) -> list[Point]:
@@ -18,14 +18,14 @@ def test_three_values_that_are_no_numbers_are_a_divergence(
 ) -> None:
     values = (*before, math.inf, math.nan, math.nan)
 
-    outlook = Outlooks().look("a", points(*values), Better.LOWER)
+    forecast = LossForecasts().look("a", points(*values), Better.LOWER)
 
-    assert outlook is not None
-    assert outlook.is_diverging
-    assert [point.value for point in outlook.points] == list(before)
-    assert outlook.samples_to(0.0) == math.inf
-    assert outlook.quality(1.0) == 0.0
-    assert outlook.expected(1e6).low == -math.inf
+    assert forecast is not None
+    assert forecast.is_diverging
+    assert [point.value for point in forecast.points] == list(before)
+    assert forecast.samples_to(0.0) == math.inf
+    assert forecast.quality(1.0) == 0.0
+    assert forecast.expected(1e6).low == -math.inf
 
 
 @pytest.mark.parametrize(
@@ -34,14 +34,14 @@ def test_three_values_that_are_no_numbers_are_a_divergence(
 def test_fewer_or_a_number_after_them_say_nothing_yet(
     values: tuple[float, ...],
 ) -> None:
-    assert Outlooks().look("a", points(*values), Better.LOWER) is None
+    assert LossForecasts().look("a", points(*values), Better.LOWER) is None
 
 
 def test_one_who_finds_back_is_fitted_like_anybody() -> None:
-    outlooks = Outlooks()
+    forecasts = LossForecasts()
     broken = [2.3, math.nan, math.nan, math.nan]
-    lost = outlooks.look("a", points(*broken), Better.LOWER)
-    back = outlooks.look("a", points(*broken, 2.2, 2.1, 2.0), Better.LOWER)
+    lost = forecasts.look("a", points(*broken), Better.LOWER)
+    back = forecasts.look("a", points(*broken, 2.2, 2.1, 2.0), Better.LOWER)
 
     assert lost is not None
     assert lost.is_diverging

@@ -15,7 +15,7 @@ from freetrain.losscurve.fit import (
     usual_growth,
 )
 from freetrain.losscurve.history import Course
-from tests.quality.told import noisy, steps
+from tests.losscurve.reported import noisy, steps
 
 WIDER = NORMAL_90 / NORMAL
 """What growth is learned from is an interval of 80 %; what is told is one of 90 %."""
