@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from freetrain.broker.limits import Mode
 from freetrain.text import render_duration
 from freetrain.tick.environment import PYSLURM
+from freetrain.tick.holes import written
 from freetrain.tick.observe import mode_of
-from freetrain.tick.plan import written
 from slurm.backend import choose
 from slurm.batch import LeaseRequest, sbatch_argv
 from slurm.command_line import JSON

@@ -433,8 +433,8 @@ def _booked(look: Look, action: Submit) -> set[str]:
 
 def _left_idle(decided: Decided, action: Submit) -> set[str]:
     """Return the holes, those beyond the cap as well, that the plan left idle."""
-    outlook, decision = decided.outlook, decided.decision
-    if outlook is None or outlook.forecast.is_learning:
+    forecasts, decision = decided.forecasts, decided.decision
+    if forecasts is None or forecasts.forecast.is_learning:
         return set()
     pool = decision.classes.pool
     idle = {node.name for node in pool.nodes if node.lease is None}

@@ -10,7 +10,7 @@ from freetrain.agent.observation import PATIENCE_VARIABLE as PATIENCE
 from freetrain.broker.lease import job_name
 from freetrain.elastic.files import replaced
 from freetrain.errors import BadConfigurationError
-from freetrain.tick.plan import written
+from freetrain.tick.holes import written
 from slurm.batch import LeaseRequest
 
 if TYPE_CHECKING:

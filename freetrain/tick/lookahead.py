@@ -1,11 +1,14 @@
-"""The planner ``lookahead`` in a tick: plans by what is expected of nodes, in time."""
+"""Forecasts of how long nodes stay idle, in a tick: learned, planned by, and saved.
+
+:func:`foresee` goes on from what the last tick saved, and learns from what this one
+observed. A saved forecast that cannot be used is discarded and reported.
+"""
 
 from __future__ import annotations
 
 import json
-import math
 import traceback
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
@@ -29,8 +32,6 @@ from freetrain.state.tables import (
     put_forecast,
     put_lease_forecasts,
 )
-from slurm.config import Leaf, leaf_by_node, may_have_leaves, must_have_leaves
-from slurm.errors import SlurmError
 from slurm.holes import find_idle
 
 if TYPE_CHECKING:
@@ -41,225 +42,23 @@ if TYPE_CHECKING:
     from freetrain.config.site import PlannerSettings
     from freetrain.tick.context import TickContext
     from freetrain.tick.observe import Observed
-    from slurm.backend import SlurmBackend
-    from slurm.config import ClusterConfig
     from slurm.records import JobRecord
-
-
-# ----------------------------------------------------------------------
-# Whether a tick looks ahead, and with what; cheap where it does not.
-
-FAULTS = (
-    *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError),
-    *(RuntimeError, MemoryError),  # the former is too deep a text as well
-)
-"""What a program raises that has a defect, or was given what cannot be."""
-
-_MOST_CHARACTERS = 200
-"""Of an error: it may name all that it found, which may be everything."""
-
-
-def said_of(error: Exception) -> str:
-    """Return *error* and its place; who reads it may have to mend what is ours."""
-    *_, (frame, line) = traceback.walk_tb(error.__traceback__)
-    place = f"{frame.f_globals.get('__name__')}, line {line}"
-    return f"{error!r:.{_MOST_CHARACTERS}}, in {place}"
-
-
-# ----------------------------------------------------------------------
-# Which leaf switch nodes are below: asked once an hour, kept with the forecasts.
-
-ASKED_EVERY_S = 3_600.0
-"""Racks are rewired seldom; nodes that a site adds wait so long."""
-
-SILENCES = 3
-"""Looks in a row at which Slurm answers all else and tells no leaf of a topology that
-it need not have. A request that came too late looks like one of them; after so many
-there is none any more."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leaves:
-    """What is known of leaf switches, or blocks.
-
-    Attributes:
-        plugin: What the configuration named then.
-        asked_s: When Slurm was asked last, Unix time.
-        told: What it told; nothing where it told nothing.
-        by_node: The leaf of each node, from that.
-        problem: Why it is not known now; empty where it is, or there is none.
-        silences: Looks in a row at which nothing was told, where something had been.
-    """
-
-    plugin: str
-    asked_s: float
-    told: tuple[Leaf, ...] = ()
-    by_node: Mapping[str, str] = field(default_factory=dict)
-    problem: str = ""
-    silences: int = 0
-
-    def to_state(self) -> dict[str, Any]:
-        """Return it as JSON has it; node lists as Slurm wrote them, which is short."""
-        return {
-            "plugin": self.plugin,
-            "asked_s": self.asked_s,
-            "told": [[leaf.name, leaf.nodes] for leaf in self.told],
-            "problem": self.problem,
-            "silences": self.silences,
-        }
-
-
-def leaves_of(
-    backend: SlurmBackend, config: ClusterConfig, state: object, *, now_s: float
-) -> Leaves | None:
-    """Return what is known of leaves, asking Slurm once an hour.
-
-    And at the next look where it told nothing of what it had told before.
-
-    Args:
-        backend: Slurm, which has just told *config*.
-        config: How the cluster is set up; another topology is asked for at once.
-        state: What ``to_state`` gave; whatever else is asked for anew.
-        now_s: Unix time.
-
-    Returns:
-        None where there can be none, and nothing was asked.
-    """
-    if not may_have_leaves(config):
-        return None
-    last = _kept(state)
-    if last is None or last.plugin != config.topology_plugin:
-        last = Leaves(plugin=config.topology_plugin, asked_s=-math.inf)
-    if 0.0 <= now_s - last.asked_s < ASKED_EVERY_S and not last.silences:
-        return last
-    return _asked(backend, config, last, now_s)
-
-
-def _asked(
-    backend: SlurmBackend, config: ClusterConfig, last: Leaves, now_s: float
-) -> Leaves:
-    """Ask; where that fails, what was told *last* holds for an hour more."""
-    problem, silences = "", 0
-    try:
-        told = backend.topology()
-        if not told and must_have_leaves(config):
-            problem = f"it names {config.topology_plugin} and tells no leaf of it"
-        elif not told and last.told and last.silences + 1 < SILENCES:
-            silences = last.silences + 1
-            problem = "it tells nothing of those that it told before"
-    except SlurmError as error:
-        told, problem = (), str(error)
-    if problem:
-        told = last.told
-        problem = f"what switches nodes are below was not told: {problem}"
-    return Leaves(
-        plugin=config.topology_plugin,
-        asked_s=now_s,
-        told=told,
-        by_node=leaf_by_node(told),
-        problem=problem,
-        silences=silences,
-    )
-
-
-def _kept(state: Any) -> Leaves | None:  # noqa: ANN401 - JSON
-    try:
-        told = tuple(Leaf(str(name), str(nodes)) for name, nodes in state["told"])
-        return Leaves(
-            plugin=str(state["plugin"]),
-            asked_s=float(state["asked_s"]),
-            told=told,
-            by_node=leaf_by_node(told),
-            problem=str(state.get("problem", "")),
-            silences=int(state.get("silences", 0)),
-        )
-    except (ValueError, TypeError, KeyError, ArithmeticError, SlurmError):
-        return None
-
-
-# ----------------------------------------------------------------------
-# What was learned of nodes, taken up again; where that fails it is dropped, and told.
-
-Kept = dict[str, Any]
-Begun = TypeVar("Begun")
-
-
-class Recalled(NamedTuple):
-    """What came of what was kept.
-
-    Attributes:
-        kept: What it says; None for nothing, or nothing of use.
-        problem: Why it is of no use, for people; empty where it is, or there is none.
-    """
-
-    kept: Kept | None
-    problem: str = ""
-
-
-def recalled(state: sqlite3.Connection, cluster: str) -> Recalled:
-    """Return what was kept of *cluster*.
-
-    Raises:
-        StoreError: The state cannot be read.
-    """
-    text = forecast_state(state)
-    if text is None:
-        return Recalled(None)
-    try:
-        kept: Kept = json.loads(text, parse_constant=_no_number)
-        if kept["cluster"] != cluster:
-            raise ValueError(f"it is of cluster {kept['cluster']!r}")
-    except FAULTS as error:
-        return Recalled(None, _dropped(error))
-    return Recalled(kept)
-
-
-def taken_up(
-    last: Recalled, begin: Callable[[Kept | None], Begun]
-) -> tuple[Begun, str]:
-    """Return what *begin* makes of what was kept, or else of nothing; and why of that.
-
-    Args:
-        last: What was kept.
-        begin: Goes on from that, and tries what it made; None to begin anew.
-    """
-    if last.kept is not None:
-        try:
-            return begin(last.kept), last.problem
-        except FAULTS as error:
-            last = Recalled(None, _dropped(error))
-    return begin(None), last.problem
-
-
-def _no_number(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no number")
-
-
-def _dropped(error: Exception) -> str:
-    """Return the line of the report."""
-    return (
-        f"what was learned of nodes cannot be used ({said_of(error)}); it is learned "
-        f"anew, and until then plans go by speed alone"
-    )
-
-
-# ----------------------------------------------------------------------
-# What is expected of nodes: learned from this look, and kept for the next.
+from freetrain.tick.leaf_switches import LeafSwitches, leaf_switches_of
 
 WAIT_S = 30.0
-"""A lease starts in seconds, and is given to a trainer by the tick after: about so long
-idle nodes train nobody, which those with a lease do at once."""
+"""How long an idle node trains nothing: its lease starts in seconds, and the tick after
+that gives it to a trainer."""
 
 KEPT_S = 7 * 86_400.0
-"""What was expected of leases is kept for a week."""
+"""Forecasts of leases are kept for a week."""
 
 MOST_ENDED = 20
-"""Leases that ended last are told on the page; the store has many more."""
+"""Ended leases on the status report; the store has many more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NodeForecasts:
-    """What is expected of nodes at this look.
+    """How long nodes are expected to stay idle, as of this tick.
 
     Attributes:
         forecast: What was learned, this look included.
@@ -278,7 +77,7 @@ class NodeForecasts:
     known_names: int
     told: Mapping[LeaseKey, LeaseForecast]
     ended: tuple[LeaseForecast, ...]
-    leaves: Leaves | None = None
+    leaves: LeafSwitches | None = None
     problem: str = ""
     text: str = ""
     changes: tuple[LeaseForecast, ...] = ()
@@ -286,7 +85,7 @@ class NodeForecasts:
     def settled(self, observed: Observed) -> NodeForecasts:
         """Return the same with what is to be kept, once plans were made by it.
 
-        Whatever a forecaster fails at it fails at here, before others must rely on it.
+        A forecaster that cannot be saved fails here, before anything relies on it.
 
         Raises:
             TypeError: What it would keep is nothing that JSON has.
@@ -304,8 +103,8 @@ class NodeForecasts:
 
     @property
     def known_leaves(self) -> int:
-        """How many leaf switches, or blocks, nodes are known to be below."""
-        return 0 if self.leaves is None else len(self.leaves.told)
+        """How many leaf switches, or blocks, are known."""
+        return 0 if self.leaves is None else len(self.leaves.leaves)
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -317,15 +116,15 @@ class NodeForecasts:
 def foresee(
     context: TickContext, observed: Observed, *, is_ours: Callable[[JobRecord], bool]
 ) -> NodeForecasts:
-    """Return what is expected of nodes, learned from what was kept and from this look.
+    """Return forecasts, from the saved one and from what this tick observed.
 
     Raises:
         StoreError: The state cannot be read.
         UnreadableOutputError: Slurm's lists of nodes cannot be read.
     """
-    last, now_s = recalled(context.state, observed.config.cluster), observed.now_s
+    last, now_s = load_saved(context.state, observed.config.cluster), observed.now_s
     topology = None if last.kept is None else last.kept.get("topology")
-    leaves = leaves_of(context.backend, observed.config, topology, now_s=now_s)
+    leaves = leaf_switches_of(context.backend, observed.config, topology, now_s=now_s)
     sight = _sight(observed, is_ours)
 
     def begin(kept: Mapping[str, Any] | None) -> _Begun:
@@ -336,7 +135,7 @@ def foresee(
             validate_forecast(begun.forecast, sight.idle, horizon_s=HORIZON_S)
         return begun
 
-    begun, problem = taken_up(last, begin)
+    begun, problem = restored(last, begin)
     ended = ended_lease_forecasts(context.state, most=MOST_ENDED)
     every = (*pending_lease_forecasts(context.state), *ended)
     return NodeForecasts(
@@ -350,30 +149,32 @@ def foresee(
     )
 
 
-def foresight_of(settings: PlannerSettings, outlook: NodeForecasts) -> Foresight:
-    """Return what sorts nodes and plans by *outlook*.
+def foresight_of(settings: PlannerSettings, forecasts: NodeForecasts) -> Foresight:
+    """Return what the broker sorts and plans by.
 
     Until enough has been watched a change costs what it costs, and plans reach as far
     as published ones, so that the published plan is the best there is.
     """
-    is_learning = outlook.forecast.is_learning
+    is_learning = forecasts.forecast.is_learning
     return Foresight(
-        forecast=outlook.forecast,
+        forecast=forecasts.forecast,
         horizon_s=min(settings.t_fwd_s, HORIZON_S) if is_learning else HORIZON_S,
-        hit_weight=outlook.forecast.hit_weight,
-        change_weight=outlook.forecast.change_weight,
+        hit_weight=forecasts.forecast.hit_weight,
+        change_weight=forecasts.forecast.change_weight,
         wait_s=0.0 if is_learning else WAIT_S,
     )
 
 
-def keep(state: sqlite3.Connection, outlook: NodeForecasts, observed: Observed) -> None:
-    """Keep what was learned and is settled, inside the caller's transaction."""
-    if outlook.problem:
+def keep(
+    state: sqlite3.Connection, forecasts: NodeForecasts, observed: Observed
+) -> None:
+    """Save what was learned and is settled, inside the caller's transaction."""
+    if forecasts.problem:
         forget_forecasts(state)
-    put_forecast(state, outlook.text)
-    add_node_names(state, outlook.forecast.names, known=outlook.known_names)
-    add_departures(state, outlook.pairs.fresh, keep=KEPT)
-    put_lease_forecasts(state, outlook.changes)
+    put_forecast(state, forecasts.text)
+    add_node_names(state, forecasts.forecast.names, known=forecasts.known_names)
+    add_departures(state, forecasts.pairs.fresh, keep=KEPT)
+    put_lease_forecasts(state, forecasts.changes)
     drop_lease_forecasts(state, before_s=observed.now_s - KEPT_S)
 
 
@@ -423,12 +224,16 @@ def _begin(
     return _Begun(forecast, pairs, len(names))
 
 
-def _changes(outlook: NodeForecasts, observed: Observed) -> Iterator[LeaseForecast]:
-    """Yield what is expected of leases seen to run first, and what came of others."""
+def _changes(forecasts: NodeForecasts, observed: Observed) -> Iterator[LeaseForecast]:
+    """Yield forecasts of leases first seen to run, and outcomes of others."""
     live = {one.key: one for one in observed.belief.leases if one.is_live}
     for key, lease in live.items():
-        if lease.state is LeaseState.RUNNING and lease.node and key not in outlook.told:
-            expected = outlook.forecast.expected(lease.node)
+        if (
+            lease.state is LeaseState.RUNNING
+            and lease.node
+            and key not in forecasts.told
+        ):
+            expected = forecasts.forecast.expected(lease.node)
             if expected is not None:
                 yield LeaseForecast(
                     uuid=key.uuid,
@@ -441,15 +246,98 @@ def _changes(outlook: NodeForecasts, observed: Observed) -> Iterator[LeaseForeca
                     promised_s=expected.promised_s,
                 )
     gone = {one.key: one for one in observed.belief.leases if not one.is_live}
-    for key, told in outlook.told.items():
+    for key, told in forecasts.told.items():
         if told.ended_s is None and key not in live:
             yield _over(told, gone.get(key), observed.now_s)
 
 
 def _over(told: LeaseForecast, lease: Lease | None, now_s: float) -> LeaseForecast:
-    """Return *told* with what came of it; its end may be long before this look."""
+    """Return *told* with its outcome; the end may be long before this tick."""
     if lease is None:
         return replace(told, ended_s=max(told.at_s, now_s), outcome="gone")
     end_s = now_s if lease.end_s is None else min(now_s, lease.end_s)
     ended_s = max(told.at_s, end_s)  # clocks go back
     return replace(told, ended_s=ended_s, outcome=str(lease.ended or "gone"))
+
+
+# ----------------------------------------------------------------------
+# The forecast that the last tick saved.
+
+Kept = dict[str, Any]
+Begun = TypeVar("Begun")
+
+
+class SavedForecast(NamedTuple):
+    """The forecast that the last tick saved.
+
+    Attributes:
+        kept: Its state; None where there is none, or it cannot be used.
+        problem: Why it cannot be used, for people.
+    """
+
+    kept: Kept | None
+    problem: str = ""
+
+
+def load_saved(state: sqlite3.Connection, cluster: str) -> SavedForecast:
+    """Load the saved forecast of *cluster*.
+
+    Raises:
+        StoreError: The state cannot be read.
+    """
+    text = forecast_state(state)
+    if text is None:
+        return SavedForecast(None)
+    try:
+        kept: Kept = json.loads(text, parse_constant=_no_number)
+        if kept["cluster"] != cluster:
+            raise ValueError(f"it is of cluster {kept['cluster']!r}")
+    except FAULTS as error:
+        return SavedForecast(None, _dropped(error))
+    return SavedForecast(kept)
+
+
+def restored(
+    last: SavedForecast, begin: Callable[[Kept | None], Begun]
+) -> tuple[Begun, str]:
+    """Return what *begin* makes of the saved forecast, or anew; and why, where anew.
+
+    Args:
+        last: The saved forecast.
+        begin: Goes on from a state and validates the result; None to begin anew.
+    """
+    if last.kept is not None:
+        try:
+            return begin(last.kept), last.problem
+        except FAULTS as error:
+            last = SavedForecast(None, _dropped(error))
+    return begin(None), last.problem
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no number")
+
+
+def _dropped(error: Exception) -> str:
+    """Return the line of the report about a forecast that was discarded."""
+    return (
+        f"what was learned of nodes cannot be used ({said_of(error)}); it is learned "
+        f"anew, and until then plans go by speed alone"
+    )
+
+
+FAULTS = (
+    *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError),
+    *(RuntimeError, MemoryError),  # the former is too deep a text as well
+)
+"""What a defect raises, ours or a forecaster's, or input that cannot be."""
+
+_MOST_CHARACTERS = 200
+"""Of an error's text, which may quote all of its input."""
+
+
+def said_of(error: Exception) -> str:
+    """Return *error* and the line of code that raised it, for a bug report."""
+    *_, (frame, line) = traceback.walk_tb(error.__traceback__)
+    place = f"{frame.f_globals.get('__name__')}, line {line}"
+    return f"{error!r:.{_MOST_CHARACTERS}}, in {place}"

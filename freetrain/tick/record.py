@@ -39,7 +39,7 @@ from freetrain.state.tables import (
     seen_heartbeats,
 )
 from freetrain.tick.deliver import newly_reached
-from freetrain.tick.plan import refusal_of
+from freetrain.tick.holes import refusal_of
 from freetrain.tick.status_report import (
     HoleLine,
     LeaseLine,
@@ -83,18 +83,18 @@ def record(
         StoreError: It could not be written.
         OSError: Files could not be read.
     """
-    ratings, outlook = decided.ratings, decided.outlook
+    ratings, forecasts = decided.ratings, decided.forecasts
     heard_before = frozenset(seen_heartbeats(context.state))
     news = [(t, *_new_generations(context, t)) for t in observed.trainers]
     with context.writing("what was observed") as state:
         put_intents(state, observed.belief.intents)
         put_leases(state, observed.belief.leases)
         put_backfill_plans(state, observed.plans)
-        if outlook is not None:
+        if forecasts is not None:
             # Imported here: most sites' ticks need no forecasts.
             from freetrain.tick.lookahead import keep  # noqa: PLC0415
 
-            keep(state, outlook, observed)
+            keep(state, forecasts, observed)
         put_heartbeats(state, observed.heartbeats.seen)
         put_priority_memory(state, ratings.priority, ratings.memory)
         put_loss_forecasts(state, decided.loss_forecasts)
@@ -199,7 +199,7 @@ def report_of(  # noqa: PLR0913 - one fact each
     planner_s: float,
 ) -> StatusReport:
     """Return the status report of a tick; it shows the state when the tick began."""
-    decision, outlook = decided.decision, decided.outlook
+    decision, forecasts = decided.decision, decided.forecasts
     limits = observed.limits
     pause_s = paused_until_s(observed.pace, limits)
     is_paused = pause_s is not None and pause_s > observed.now_s
@@ -246,11 +246,11 @@ def report_of(  # noqa: PLR0913 - one fact each
         holes=tuple(_hole_lines(observed, decided, training)),
         leases=tuple(_lease_lines(observed, training)),
         priority=decided.ratings.priority,
-        came=() if outlook is None else _lease_outcomes(outlook),
-        promises=() if outlook is None else outlook.forecast.intervals(),
-        forecaster="" if outlook is None else context.site.planner.forecaster,
-        leaves=0 if outlook is None else outlook.known_leaves,
-        leaf_rate=None if outlook is None else outlook.forecast.leaf_rate,
+        came=() if forecasts is None else _lease_outcomes(forecasts),
+        promises=() if forecasts is None else forecasts.forecast.intervals(),
+        forecaster="" if forecasts is None else context.site.planner.forecaster,
+        leaves=0 if forecasts is None else forecasts.known_leaves,
+        leaf_rate=None if forecasts is None else forecasts.forecast.leaf_rate,
     )
 
 
@@ -317,7 +317,7 @@ def _is_diverging(progress: TrainerProgress | None, job: TrainerJob | None) -> b
 def _hole_lines(
     observed: Observed, decided: Decided, training: Mapping[LeaseKey, str]
 ) -> Iterator[HoleLine]:
-    decision, outlook = decided.decision, decided.outlook
+    decision, forecasts = decided.decision, decided.forecasts
     holes = {hole.node: hole for found in decided.look.holes.values() for hole in found}
     trainers = {
         lease.node: training[lease.key]
@@ -337,7 +337,9 @@ def _hole_lines(
             ends_by=str(hole.ends_by),
             blocker=hole.blocker,
             trainer=trainers.get(why.node, ""),
-            expected=None if outlook is None else outlook.forecast.expected(why.node),
+            expected=None
+            if forecasts is None
+            else forecasts.forecast.expected(why.node),
         )
 
 
@@ -363,7 +365,7 @@ def _lease_lines(
         )
 
 
-def _lease_outcomes(outlook: NodeForecasts) -> tuple[LeaseOutcome, ...]:
+def _lease_outcomes(forecasts: NodeForecasts) -> tuple[LeaseOutcome, ...]:
     """Return the forecasts and ends of the leases that ended last."""
     return tuple(
         LeaseOutcome(
@@ -377,6 +379,6 @@ def _lease_outcomes(outlook: NodeForecasts) -> tuple[LeaseOutcome, ...]:
             ended_s=lease.ended_s,
             came=lease.outcome,
         )
-        for lease in outlook.ended
+        for lease in forecasts.ended
         if lease.ended_s is not None
     )

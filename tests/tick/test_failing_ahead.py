@@ -53,8 +53,8 @@ def fails(*_: object, **__: object) -> NoReturn:
 def fails_when_asked(
     context: TickContext, observed: Observed, *, is_ours: Callable[[JobRecord], bool]
 ) -> NodeForecasts:
-    outlook = foresee(context, observed, is_ours=is_ours)
-    return replace(outlook, forecast=Failing(HORIZON_S))
+    forecasts = foresee(context, observed, is_ours=is_ours)
+    return replace(forecasts, forecast=Failing(HORIZON_S))
 
 
 def decided(
@@ -100,8 +100,8 @@ class Unkept(LiveForecast):
 def cannot_be_kept(
     context: TickContext, observed: Observed, *, is_ours: Callable[[JobRecord], bool]
 ) -> NodeForecasts:
-    outlook = foresee(context, observed, is_ours=is_ours)
-    return replace(outlook, forecast=Unkept(HORIZON_S))
+    forecasts = foresee(context, observed, is_ours=is_ours)
+    return replace(forecasts, forecast=Unkept(HORIZON_S))
 
 
 def test_where_what_was_learned_cannot_be_kept_a_tick_makes_room_all_the_same(
@@ -112,7 +112,7 @@ def test_where_what_was_learned_cannot_be_kept_a_tick_makes_room_all_the_same(
     (line,) = failed.problems
     assert line.startswith("looking ahead failed (")
     assert "to_state of the forecaster 'learned' is no JSON: " in line
-    assert failed.outlook is None
+    assert failed.forecasts is None
     assert made_room(failed) == made_room(sound) != []
 
 

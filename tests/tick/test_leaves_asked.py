@@ -10,7 +10,11 @@ import pytest
 from msgspec import structs
 
 from freetrain.config.site import PlannerSettings
-from freetrain.tick.lookahead import ASKED_EVERY_S, Leaves, leaves_of
+from freetrain.tick.leaf_switches import (
+    ASKED_EVERY_S,
+    LeafSwitches,
+    leaf_switches_of,
+)
 from slurm.command_line import CommandLine
 from slurm.config import ClusterConfig, Leaf, parse_config
 from slurm.errors import SlurmUnavailableError
@@ -62,8 +66,8 @@ NEWER = replace(NEWER, release=replace(NEWER.release, minor=5))
 
 def found(
     runner: Runner, config: ClusterConfig, state: object = None, *, now_s: float = NOW_S
-) -> Leaves | None:
-    return leaves_of(CommandLine(runner, user="ada"), config, state, now_s=now_s)
+) -> LeafSwitches | None:
+    return leaf_switches_of(CommandLine(runner, user="ada"), config, state, now_s=now_s)
 
 
 def known(
@@ -72,7 +76,7 @@ def known(
     state: object = None,
     *,
     now_s: float = NOW_S,
-) -> Leaves:
+) -> LeafSwitches:
     leaves = found(runner, config, state, now_s=now_s)
     assert leaves is not None
     return leaves
@@ -111,8 +115,8 @@ def test_another_topology_and_a_clock_that_went_back_are_asked_for_at_once() -> 
 
 
 def looks(
-    runner: Runner, config: ClusterConfig, leaves: Leaves, *texts: str | None
-) -> list[Leaves]:
+    runner: Runner, config: ClusterConfig, leaves: LeafSwitches, *texts: str | None
+) -> list[LeafSwitches]:
     """Return what is known at looks a minute apart, an hour after *leaves*."""
     seen = []
     for number, text in enumerate(texts):
@@ -129,7 +133,7 @@ def test_a_newer_slurm_that_says_nothing_once_or_twice_takes_no_leaves_away() ->
 
     seen = looks(runner, NEWER, first, "", "", TOLD, TOLD)
 
-    assert [one.told for one in seen] == [first.told] * 4
+    assert [one.leaves for one in seen] == [first.leaves] * 4
     assert [bool(one.problem) for one in seen] == [True, True, False, False]
     assert "tells nothing of those that it told before" in seen[0].problem
     assert len(runner.asked) == 4, "a silence is asked about at the next look"
@@ -140,7 +144,7 @@ def test_a_newer_slurm_that_says_nothing_again_and_again_has_no_leaves() -> None
 
     seen = looks(runner, NEWER, known(runner, NEWER), *[""] * 5)
 
-    assert [len(one.told) for one in seen] == [2, 2, 0, 0, 0]
+    assert [len(one.leaves) for one in seen] == [2, 2, 0, 0, 0]
     assert (seen[2].by_node, seen[2].problem) == ({}, "")
     assert len(runner.asked) == 4, "then once an hour again"
 
@@ -150,7 +154,7 @@ def test_no_answer_is_no_silence() -> None:
 
     seen = looks(runner, NEWER, known(runner, NEWER), "", "", None, "", "")
 
-    assert [len(one.told) for one in seen] == [2] * 5
+    assert [len(one.leaves) for one in seen] == [2] * 5
 
 
 def test_silence_where_there_must_be_leaves_takes_none_away() -> None:
@@ -158,7 +162,7 @@ def test_silence_where_there_must_be_leaves_takes_none_away() -> None:
 
     seen = looks(runner, TREE, known(runner), *[""] * 4)
 
-    assert [len(one.told) for one in seen] == [2] * 4
+    assert [len(one.leaves) for one in seen] == [2] * 4
     assert len(runner.asked) == 2
 
 
@@ -176,7 +180,7 @@ def test_where_it_cannot_be_had_the_last_answer_holds_for_another_hour(
     assert leaves is not None
     assert leaves.by_node == known(Runner()).by_node
     assert "not told" in leaves.problem
-    assert (first.by_node, first.told) == ({}, ())
+    assert (first.by_node, first.leaves) == ({}, ())
     assert "not told" in first.problem
     after = found(runner, TREE, leaves.to_state(), now_s=late + 60.0)
     assert after == leaves, "why is told for as long as it holds"
@@ -294,4 +298,4 @@ def test_what_was_learned_before_a_topology_was_known_is_kept(world: TickWorld) 
 
 
 def test_leaves_are_told_as_slurm_wrote_them() -> None:
-    assert known(Runner()).told == (Leaf("rack1", "n[1-4]"), Leaf("rack2", "n[5-8]"))
+    assert known(Runner()).leaves == (Leaf("rack1", "n[1-4]"), Leaf("rack2", "n[5-8]"))

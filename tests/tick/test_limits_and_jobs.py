@@ -18,9 +18,9 @@ from freetrain.broker.limits import Mode
 from freetrain.config import site as settings
 from freetrain.config.site import Site
 from freetrain.errors import BadConfigurationError
+from freetrain.tick.holes import shape_name
 from freetrain.tick.lease_job import lease_script, write_lease_script
 from freetrain.tick.observe import grace_s, limits_of, margin_s, mode_of
-from freetrain.tick.plan import shape_name
 from slurm.config import parse_config
 from slurm.records import Gres, Partition, Requirement
 from tests.slurm_library.clusters import recorded

@@ -22,8 +22,9 @@ from freetrain.planning.rating import Ratings
 from freetrain.state.files import AgentState
 from freetrain.state.tables import pace
 from freetrain.tick.act import nodes_to_exclude
+from freetrain.tick.holes import refusal_of
 from freetrain.tick.lookahead import NodeForecasts
-from freetrain.tick.plan import Decided, refusal_of
+from freetrain.tick.plan import Decided
 from freetrain.tick.tick import tick
 from slurm.batch import MAX_VALUE_BYTES
 from slurm.hostlist import expand
@@ -256,7 +257,7 @@ def forecasts() -> NodeForecasts:
 def excluded(
     claims: Claims,
     *names: str,
-    outlook: NodeForecasts | None = None,
+    forecasts: NodeForecasts | None = None,
     also: tuple[Hole, ...] = (),
 ) -> str:
     """Return the nodes that are excluded for leases in the holes *names*."""
@@ -270,7 +271,7 @@ def excluded(
         shapes={},
         ratings=Ratings(priority="throughput"),
         problems=(),
-        outlook=outlook,
+        forecasts=forecasts,
     )
     return nodes_to_exclude(made, action)
 
@@ -309,7 +310,7 @@ def test_where_claims_are_too_many_booked_holes_are_excluded_all_the_same() -> N
 def test_where_the_list_is_too_long_claims_come_first() -> None:
     ahead = forecasts()
 
-    assert excluded(CLAIMED, *(f"n{k}" for k in range(7)), outlook=ahead) == "n[1,6]"
-    text = excluded(CLAIMED, *MANY, "n0", "n1", outlook=ahead)
+    assert excluded(CLAIMED, *(f"n{k}" for k in range(7)), forecasts=ahead) == "n[1,6]"
+    text = excluded(CLAIMED, *MANY, "n0", "n1", forecasts=ahead)
     assert "n1" in expand(text)
     assert len(text) <= MAX_VALUE_BYTES
