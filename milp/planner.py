@@ -7,17 +7,16 @@ never an empty map because a solver gave up.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from milp.answer import Answer, Outcome
 from milp.errors import SolverFailedError, SolverUnavailableError
 from milp.exact import ExactSolver
-from milp.problem import gap
 from milp.verify import check_problem, keep, violations
 
 if TYPE_CHECKING:
-    from milp.problem import Plan, Problem
+    from milp.problem import Problem
     from milp.solver import ModelSolver, Proposal
 
 
@@ -32,63 +31,6 @@ class SolverName(StrEnum):
     EXACT = "exact"
     CBC = "cbc"
     HIGHS = "highs"
-
-
-class Outcome(StrEnum):
-    """How far an answer can be trusted to be the best one."""
-
-    PROVEN = "proven optimal"
-    INCUMBENT = "incumbent"
-    KEPT = "kept"
-
-
-class Judged(NamedTuple):
-    """A plan's gain by the objective that it was made by.
-
-    Attributes:
-        gain: In that objective's units.
-        bound: No plan gains more, in the same units.
-        is_m0: Whether that objective is the problem's M0.
-    """
-
-    gain: float
-    bound: float
-    is_m0: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A plan that has been verified.
-
-    Attributes:
-        plan: Breaks no constraint of docs/model.md.
-        outcome: Proven optimal, the best found, or the present plan because nothing
-            better could be trusted.
-        reason: Why, where there is more to say; for people.
-        by_own: Its gain by the objective that it was made by, where that is another
-            than the problem's M0, or the plan was made in several steps; None where
-            the plan itself has it.
-    """
-
-    plan: Plan
-    outcome: Outcome
-    reason: str = ""
-    by_own: Judged | None = None
-
-    @property
-    def judged(self) -> Judged:
-        """Its gain by the objective that it was made by."""
-        return self.by_own or Judged(self.plan.gain, self.plan.bound, is_m0=True)
-
-    @property
-    def is_by_m0(self) -> bool:
-        """Whether it was made by the problem's M0."""
-        return self.judged.is_m0
-
-    @property
-    def gap(self) -> float:
-        """How far it is below the bound at most, by that objective; see ``gap``."""
-        return gap(self.judged.gain, self.judged.bound)
 
 
 class Planner:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from milp.problem import gap
+from milp.answer import gap
 from milp.window import NEVER
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from milp.planner import Outcome
-from milp.problem import SOLVER_TOLERANCE, gap
+from milp.answer import Outcome, gap
+from milp.problem import SOLVER_TOLERANCE
 from milp.window import Deadline, total_gain, violations
 from milp.window_bound import (
     BoundedPlan,

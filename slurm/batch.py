@@ -16,6 +16,8 @@ from slurm.errors import UnreadableOutputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from slurm.records import Gres
+
 MAX_VALUE_BYTES = 1_000
 """Longest value of an option; Slurm's tables show far less of it."""
 
@@ -251,3 +253,8 @@ def _check(is_good: object, what: str, value: object) -> None:
     if not is_good:
         shown = repr(value)[:100]
         raise ValueError(f"not a usable {what}: {shown}; nothing was submitted")
+
+
+def gres_argument(gres: Gres) -> str:
+    """Return *gres* in sbatch's notation, such as ``gpu:a100:2``."""
+    return ":".join(filter(None, (gres.name, gres.kind, str(gres.count))))

@@ -55,7 +55,7 @@ from freetrain.tick.status_report import (
     StatusReport,
     TrainerLine,
 )
-from milp.planner import Outcome
+from milp.answer import Outcome
 
 if TYPE_CHECKING:
     from freetrain.cli.context import CliContext

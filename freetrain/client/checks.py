@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from freetrain.errors import BadConfigurationError
 from freetrain.launch.base import launcher_of
 from freetrain.pack.pack import read_pack
-from freetrain.pack.run import Files
 from freetrain.state.database import is_local
 from freetrain.state.files import MPI_TUNING
 from freetrain.text import shown
@@ -167,6 +166,9 @@ def members_of(job: TrainerJob, *, home: Path | None) -> tuple[TrainerJob, ...]:
     if job.launch.pack is None:
         return ()
     pack = read_pack(job.launch.pack, home=home)
+    # Imported here: it brings NumPy along, which submissions without packs spare.
+    from freetrain.pack.run import Files  # noqa: PLC0415
+
     return Files(pack, home=home, say=_ignore).arrivals()
 
 

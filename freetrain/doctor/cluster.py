@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 from freetrain.broker.limits import Mode
 from freetrain.text import render_duration
 from freetrain.tick.environment import PYSLURM
-from freetrain.tick.holes import written
 from freetrain.tick.observe import mode_of
 from slurm.backend import choose
-from slurm.batch import LeaseRequest, sbatch_argv
+from slurm.batch import LeaseRequest, gres_argument, sbatch_argv
 from slurm.command_line import JSON
 from slurm.config import leaf_by_node, may_have_leaves, must_have_leaves
 from slurm.errors import (
@@ -457,7 +456,7 @@ def lease_request(
         qos=lease.qos,
         account=lease.account,
         features="&".join(lease.features),
-        gres=",".join(written(gres) for gres in lease.gres),
+        gres=",".join(gres_argument(gres) for gres in lease.gres),
     )
 
 

@@ -24,7 +24,6 @@ from freetrain.config.values import PATH, AbsolutePath, Cpus, Positive, named, s
 from freetrain.elastic.files import RunDir, replaced
 from freetrain.losscurve.forecast import Better
 from freetrain.pack.shares import MeansName
-from freetrain.priority.flowcon import DEFAULT_ALPHA
 
 # ----------------------------------------------------------------------
 # What a pack is, as its user wrote it.
@@ -77,7 +76,7 @@ class Pack(Struct, frozen=True, kw_only=True, rename=key_name):
     stay_s: Annotated[float, seconds(0.0, LONGEST_S)] = 0.0
     sharing: SharingName = SharingName.FLOWCON
     interval_s: Annotated[float, seconds(0.1, LONGEST_S)] = 30.0
-    alpha: Positive = DEFAULT_ALPHA
+    alpha: Positive = 0.03  # flowcon.DEFAULT_ALPHA, without the NumPy it imports
     metric: Annotated[
         str, named(r"[A-Za-z_][A-Za-z0-9_]{0,63}", "the name of a metric")
     ] = "loss"

@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
 from freetrain.planning.request import Planned, checked, plan_in_order
-from milp.planner import Judged, Outcome
+from milp.answer import Judged, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

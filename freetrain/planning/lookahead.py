@@ -17,7 +17,7 @@ from freetrain.planning.request import (
     plan_in_order,
     problem_of,
 )
-from milp.planner import Judged, Outcome
+from milp.answer import Judged, Outcome
 from milp.problem import NodeClass, Problem, TrainerState
 from milp.verify import constraint_violations
 from milp.window import Window, WindowTrainer

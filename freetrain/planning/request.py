@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from milp.planner import Answer, Judged, Outcome
-from milp.problem import NodeClass, Plan, Problem, TrainerState, gap
+from milp.answer import Answer, Judged, Outcome, gap
+from milp.problem import NodeClass, Plan, Problem, TrainerState
 from milp.verify import keep, loose_bound, plan_gain, violations
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from freetrain.broker.delay_protection import DelayProtection, keep_free
 from freetrain.broker.limits import Mode
 from freetrain.broker.yielding import NO_CLAIMS, find_claims
 from freetrain.tick.observe import margin_s
+from slurm.batch import gres_argument
 from slurm.errors import SlurmRefusedError
 from slurm.holes import HoleEnd, find_holes
 from slurm.hostlist import expand
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from freetrain.config.site import Site
     from freetrain.tick.observe import Observed
     from slurm.holes import Hole
-    from slurm.records import Gres, JobRecord, Node
+    from slurm.records import JobRecord, Node
 
 
 def shape_name(requirement: Requirement) -> str:
@@ -43,22 +44,13 @@ def shape_name(requirement: Requirement) -> str:
     parts = [
         requirement.partition,
         *(f"feature={name}" for name in sorted(requirement.features)),
-        *(f"gres={written(one)}" for one in sorted(requirement.gres, key=written)),
+        *(f"gres={gres}" for gres in sorted(map(gres_argument, requirement.gres))),
     ]
     if requirement.memory_mib:
         parts.append(f"memory={requirement.memory_mib}MiB")
     if requirement.cpus:
         parts.append(f"cpus={requirement.cpus}")
     return " ".join(parts)
-
-
-def written(gres: Gres) -> str:
-    """Return *gres* as sbatch takes it."""
-    return (
-        f"{gres.name}:{gres.kind}:{gres.count}"
-        if gres.kind
-        else (f"{gres.name}:{gres.count}")
-    )
 
 
 _SHARED = {NodeState.MIXED, NodeState.ALLOCATED, NodeState.PLANNED}

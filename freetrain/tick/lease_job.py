@@ -10,8 +10,7 @@ from freetrain.agent.observation import PATIENCE_VARIABLE as PATIENCE
 from freetrain.broker.lease import job_name
 from freetrain.elastic.files import replaced
 from freetrain.errors import BadConfigurationError
-from freetrain.tick.holes import written
-from slurm.batch import LeaseRequest
+from slurm.batch import LeaseRequest, gres_argument
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,7 +66,7 @@ def request_for(
         qos=lease.qos,
         account=lease.account,
         features="&".join(sorted(requirement.features)),
-        gres=",".join(written(gres) for gres in requirement.gres),
+        gres=",".join(map(gres_argument, requirement.gres)),
     )
 
 

@@ -19,7 +19,7 @@ from freetrain.lookahead.promises import DelayInterval
 from freetrain.state.files import UnreadableFileError
 from freetrain.state.tables import Counter, TrainerState
 from freetrain.text import gap_percent
-from milp.planner import Outcome
+from milp.answer import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -30,7 +30,7 @@ from freetrain.tick.status_report import (
     summary_line,
     utc,
 )
-from milp.planner import Outcome
+from milp.answer import Outcome
 from slurm.errors import SlurmError, UnreadableOutputError
 
 if TYPE_CHECKING:

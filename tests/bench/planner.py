@@ -9,9 +9,9 @@ from statistics import fmean, median
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from milp.answer import gap
 from milp.count import plan_counts
 from milp.exact import ExactSolver, Limit, RowTable, search_all
-from milp.problem import gap
 from milp.solver import COUNT_OPTIONS, Cbc
 from milp.verify import violations
 from tests.bench.planner_cases import (

@@ -8,9 +8,8 @@ from __future__ import annotations
 from time import process_time
 from typing import TYPE_CHECKING
 
+from milp.answer import Outcome, gap
 from milp.errors import SolverUnavailableError
-from milp.planner import Outcome
-from milp.problem import gap
 from milp.window import Deadline
 from milp.window_bound import Pool, first_bound, size_rows, tighten
 from milp.window_planner import Exchange, WindowAnswer, answer_window, repair

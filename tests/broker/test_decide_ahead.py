@@ -16,7 +16,7 @@ from freetrain.broker.pool import Refusal, request_of
 from freetrain.lookahead.base import Prospect
 from freetrain.lookahead.promises import Promise
 from freetrain.planning.request import counts_of, problem_of
-from milp.planner import Outcome
+from milp.answer import Outcome
 from milp.verify import plan_gain
 from tests.broker.broker_records import NOW_S, hole, key
 from tests.broker.foretold import (

@@ -9,7 +9,7 @@ import pytest
 from freetrain.cli.explain import plan_lines
 from freetrain.state.tables import TrainerState
 from freetrain.tick.status_report import TrainerLine
-from milp.planner import Outcome
+from milp.answer import Outcome
 from tests.cli.desk_files import at_home, run_json
 from tests.cli.worlds import run
 from tests.client.client_states import a_page, put_page

@@ -5,9 +5,10 @@ import math
 import pulp
 from hypothesis import given, settings
 
+from milp.answer import Outcome
 from milp.count import build, feasible_gains, plan_counts
 from milp.exact import ExactSolver
-from milp.planner import Outcome, Planner, SolverName
+from milp.planner import Planner, SolverName
 from milp.problem import NodeClass, Plan, Problem, TrainerState, custom
 from milp.solver import COUNT_OPTIONS, Cbc, Found, Highs
 from milp.verify import constraint_violations, keep, plan_gain, violations

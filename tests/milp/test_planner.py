@@ -8,8 +8,9 @@ import pulp
 import pytest
 from hypothesis import given, settings
 
+from milp.answer import Answer, Outcome
 from milp.errors import MalformedProblemError
-from milp.planner import Answer, Outcome, Planner, SolverName
+from milp.planner import Planner, SolverName
 from milp.problem import Curve, NodeClass, Problem, TrainerState, custom
 from milp.solver import Found
 from milp.verify import keep, violations

@@ -9,16 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from milp.answer import gap
 from milp.errors import MalformedProblemError
-from milp.problem import (
-    Problem,
-    TrainerState,
-    custom,
-    gap,
-    speed_up,
-    throughput,
-    weighted,
-)
+from milp.problem import Problem, TrainerState, custom, speed_up, throughput, weighted
 from milp.verify import gain, gains
 from tests.milp.planning_problems import one_class_problems
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from milp.planner import Outcome
+from milp.answer import Outcome
 from milp.problem import custom
 from milp.solver import Found
 from milp.verify import constraint_violations

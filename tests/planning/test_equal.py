@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from freetrain.planning.equal import Equal, equal_counts
 from freetrain.planning.request import plan_in_order
-from milp.planner import Judged, Outcome
-from milp.problem import NodeClass, Problem, TrainerState, gap, throughput
+from milp.answer import Judged, Outcome, gap
+from milp.problem import NodeClass, Problem, TrainerState, throughput
 from milp.verify import loose_bound, plan_gain, violations
 from tests.milp.planning_problems import problems
 from tests.planning.requests import plan_of, request_from

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from freetrain.planning.lookahead import KnownTrainers, Starts
 from freetrain.planning.request import PlanTrainer
-from milp.planner import Answer, Outcome, Planner
+from milp.answer import Answer, Outcome
+from milp.planner import Planner
 from milp.problem import NodeClass, Problem, custom
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from freetrain.replay.result import Run, Tally
 from freetrain.replay.settings import Accounting, ReplaySettings
 from freetrain.replay.timeline import PoolTimeline
 from freetrain.replay.trainers import Costs, Scaling, TrainerSpec
-from milp.planner import Answer, Outcome
+from milp.answer import Answer, Outcome
 from milp.problem import Problem
 from milp.verify import keep
 from tests.replay.worlds import linear, no_clock, replay, trace_of, trainer

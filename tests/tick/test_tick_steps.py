@@ -19,7 +19,7 @@ from freetrain.tick.status_report import (
     read_status_report,
     summary_line,
 )
-from milp.planner import Outcome
+from milp.answer import Outcome
 from tests.client.client_states import a_page
 from tests.tick.tick_worlds import TickWorld, lease_of, running, theirs, tick_world
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from freetrain.planning.request import PlanTrainer, Request
 from freetrain.replay.policies.base import changes_to
 from freetrain.replay.result import Gaps
-from milp.planner import Outcome
+from milp.answer import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from freetrain.planning.request import Policy, Solver
     from freetrain.replay.policies.base import Change, TrainerView, View
     from freetrain.replay.policies.ratings import TrainerCurves
-    from milp.planner import Answer
+    from milp.answer import Answer
     from milp.problem import Curve, Problem
 
 
