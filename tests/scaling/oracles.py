@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from freetrain.replay.policies.speeds import GivenSpeeds, LearnedSpeeds, _is_same
+from freetrain.replay.policies.speeds import GivenSpeeds, LearnedSpeeds, is_same
 from freetrain.replay.timeline import PoolTimeline
 from freetrain.replay.trainers import Scaling, builtin_trainers
 from freetrain.scaling import Profiling, estimate
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from freetrain.replay.policies.base import TrainerView, View
-    from freetrain.replay.policies.speeds import Speeds, _Course
+    from freetrain.replay.policies.speeds import Course, Speeds
     from freetrain.replay.trainers import TrainerSpec
     from freetrain.scaling import Prior
 
@@ -37,21 +37,21 @@ _SHUFFLES = 3
 class OnceSeen(LearnedSpeeds):
     """Knows a trainer's true curve as soon as it was measured at all."""
 
-    def _told(self, course: _Course, trainer: TrainerView, now_s: float) -> Scaling:
+    def _planned(self, course: Course, trainer: TrainerView, now_s: float) -> Scaling:
         if course.learned.seen:
             return trainer.spec.scaling
-        return super()._told(course, trainer, now_s)
+        return super()._planned(course, trainer, now_s)
 
 
 class Plain(LearnedSpeeds):
     """Tells the best estimate, without caution."""
 
-    def _told(self, course: _Course, trainer: TrainerView, now_s: float) -> Scaling:
+    def _planned(self, course: Course, trainer: TrainerView, now_s: float) -> Scaling:
         sizes = trainer.spec.scaling.sizes
         prior = self._expected(trainer)
         known = estimate(course.learned, sizes[-1], now_s=now_s, prior=prior)
         last = course.scaling
-        if last is not None and _is_same(known.samples_per_s, last.samples_per_s):
+        if last is not None and is_same(known.samples_per_s, last.samples_per_s):
             return last
         return Scaling(trainer.spec.name, known.samples_per_s, sizes)
 

@@ -176,10 +176,6 @@ class Policy(Protocol):
         ...
 
 
-# ----------------------------------------------------------------------
-# From node counts to nodes, for policies that only think in counts.
-
-
 def changes_to(counts: Sequence[int], view: View) -> tuple[Change, ...]:
     """Return the changes that give each trainer its count, without migration.
 

@@ -1,4 +1,8 @@
-"""What a replay's policies know of trainers' speeds by node count."""
+"""What policies of a replay know of trainers' speeds: all, or what trainers showed.
+
+What differs from a tick is the history: a replay sees samples done at each event, and
+a tick reads what programs report. From there on both go through ``planning.speeds``.
+"""
 
 from __future__ import annotations
 
@@ -50,9 +54,6 @@ class GivenSpeeds:
         return [trainer.spec.scaling for trainer in view.trainers]
 
 
-# ----------------------------------------------------------------------
-# Speeds that trainers of a replay showed so far, in place of their users' words.
-
 _MANY_STEPS = 1_000
 """Trainers of a replay tell no steps; between two events lie many."""
 
@@ -66,18 +67,18 @@ _SAME = 0.005
 
 
 @dataclass(slots=True)
-class _Course:
-    """A trainer under way, as it was seen.
+class Course:
+    """The course of a trainer's work, as far as events show it.
 
     Attributes:
         learned: What its fragments showed.
-        nodes: What it has run on since ``began_s``.
-        nodes_before: What it ran on before.
+        nodes: Nodes that it has held since ``began_s``.
+        nodes_before: Nodes that it held before.
         began_s: When it got those nodes.
-        marks: Moments, seconds and samples in all, the first at ``began_s``.
+        marks: Seconds and samples done, the first at ``began_s``.
         look_s: When its fragment is evaluated again.
-        scaling: What was told of it last.
-        shown: How many times trainers had shown something by then.
+        scaling: Its speeds, as the planner was given them last.
+        shown: How many times any trainer had shown something new by then.
         waited: Whether it held no nodes then.
     """
 
@@ -104,7 +105,7 @@ class _Course:
         self.marks.append((now_s, done))
 
     def evaluate(self) -> bool:
-        """Learn from the fragment so far; tell if it says anything new of speeds."""
+        """Learn from the fragment so far; return whether it shows a new speed."""
         fragment = _fragment(self)
         if fragment is None:
             return False
@@ -132,7 +133,7 @@ class LearnedSpeeds:
         """Take who is to try sizes, and by how much those that wait are lowered."""
         self._profiling = profiling
         self._deviations = deviations
-        self._courses: dict[int, _Course] = {}
+        self._courses: dict[int, Course] = {}
         self._shown: dict[int, Shown] = {}
         self._prior: Prior = site_prior(())
         self._changes = 0
@@ -145,7 +146,7 @@ class LearnedSpeeds:
         self._prior = site_prior(self._shown.values())
         self._node_per_s = self._price(before)
         for trainer in view.trainers:
-            course = before.get(trainer.serial) or _Course()
+            course = before.get(trainer.serial) or Course()
             self._courses[trainer.serial] = course
             self._look(course, trainer, view.now_s)
         return [self._scaling(trainer, view.now_s) for trainer in view.trainers]
@@ -167,7 +168,7 @@ class LearnedSpeeds:
         usual_s = learned_costs_s(self._paid)
         return Costs(*learned_costs_s(learned, usual_s))
 
-    def _look(self, course: _Course, trainer: TrainerView, now_s: float) -> None:
+    def _look(self, course: Course, trainer: TrainerView, now_s: float) -> None:
         held = len(trainer.held)
         if held != course.nodes:
             # What was done before the loss is partly undone: this interval says
@@ -181,13 +182,13 @@ class LearnedSpeeds:
                 course.look_s = course.began_s + ran_s * _EVALUATED_AGAIN
                 self._close(course, trainer, now_s)
 
-    def _close(self, course: _Course, trainer: TrainerView, now_s: float) -> None:
+    def _close(self, course: Course, trainer: TrainerView, now_s: float) -> None:
         """Learn from the fragment so far."""
         is_new = course.evaluate()
         self._paid = self._paid.merged(LearnedScaling(paid=course.learned.paid))
         if not is_new:
             return
-        course.scaling = self._told(course, trainer, now_s)
+        course.scaling = self._planned(course, trainer, now_s)
         shown = shown_by(course.learned, now_s=now_s)
         if shown is not None:
             self._shown.pop(trainer.serial, None)
@@ -197,7 +198,7 @@ class LearnedSpeeds:
             self._changes += 1
 
     @staticmethod
-    def _price(courses: Mapping[int, _Course]) -> float:
+    def _price(courses: Mapping[int, Course]) -> float:
         """Return what a node in use brings, as far as is known: samples a second."""
         running = [
             (course.nodes, float(course.scaling.samples_per_s[course.nodes]))
@@ -212,12 +213,12 @@ class LearnedSpeeds:
         is_new = not course.learned.seen and course.shown != self._changes
         waits = not course.nodes
         if course.scaling is None or is_new or waits != course.waited:
-            course.scaling = self._told(course, trainer, now_s)
+            course.scaling = self._planned(course, trainer, now_s)
             course.shown, course.waited = self._changes, waits
         return course.scaling
 
-    def _told(self, course: _Course, trainer: TrainerView, now_s: float) -> Scaling:
-        """Return what is to be told of a trainer now; the same while it is similar."""
+    def _planned(self, course: Course, trainer: TrainerView, now_s: float) -> Scaling:
+        """Return its speeds for the planner; the same object while they are similar."""
         sizes, costs = trainer.spec.scaling.sizes, self.costs(trainer)
         values = learned_speeds(
             course.learned,
@@ -232,13 +233,13 @@ class LearnedSpeeds:
             node_per_s=self._node_per_s,
         )
         last = course.scaling
-        if last is not None and _is_same(values, last.samples_per_s):
+        if last is not None and is_same(values, last.samples_per_s):
             return last
         return Scaling(trainer.spec.name, values, sizes)
 
 
 class WatchedPolicy:
-    """A policy whose decisions are told to those who learn from them."""
+    """A policy whose decisions learned speeds take note of."""
 
     def __init__(self, policy: Policy, speeds: LearnedSpeeds) -> None:
         self.name = policy.name
@@ -258,11 +259,12 @@ class WatchedPolicy:
         return changes
 
 
-def _is_same(ours: NDArray[np.float64], theirs: NDArray[np.float64]) -> bool:
+def is_same(ours: NDArray[np.float64], theirs: NDArray[np.float64]) -> bool:
+    """Tell whether speeds differ by so little that planning anew is not worth it."""
     return bool((np.abs(ours - theirs) <= _SAME * theirs).all())
 
 
-def _fragment(course: _Course) -> Fragment | None:
+def _fragment(course: Course) -> Fragment | None:
     """Return the fragment under way; None where it does not show a speed yet.
 
     When training began is not told in a replay. It follows from the speed later on:
