@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from freetrain.client.status import Doing
 from freetrain.errors import TryLaterError, UsageError
 from freetrain.launch.request import logs_of, run_dir_of
-from freetrain.progress import Reader
+from freetrain.progress.reader import Reader
 from freetrain.state.files import (
     AgentState,
     UnreadableFileError,
@@ -29,7 +29,7 @@ from freetrain.text import closest, shown
 if TYPE_CHECKING:
     from freetrain.client.status import TrainerStatus
     from freetrain.config.job import TrainerJob
-    from freetrain.progress import Record
+    from freetrain.progress.formats import ProgressRecord
     from freetrain.state.files import Assigned, GenerationEnding, Member, StateDir
 
 
@@ -190,7 +190,7 @@ class Watch:
         if beat is not None and beat.state is AgentState.ENDED:
             self.note(DrillMark.LEFT, now_s)
 
-    def _take(self, records: tuple[Record, ...], *, now_s: float) -> None:
+    def _take(self, records: tuple[ProgressRecord, ...], *, now_s: float) -> None:
         for record in records:
             is_before = (record.generation or 0) <= self.drill.generation
             if record.step is None:
@@ -201,7 +201,7 @@ class Watch:
             else:
                 self._take_after(record, record.step, now_s)
 
-    def _take_after(self, record: Record, step: int, now_s: float) -> None:
+    def _take_after(self, record: ProgressRecord, step: int, now_s: float) -> None:
         if self.restored_step is None:
             # An elastic program reports where it begins, others their first step.
             self.restored_step = step if self.drill.job.elastic else step - 1

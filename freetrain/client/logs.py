@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from freetrain.errors import UsageError
-from freetrain.progress import GrowingFile, log_files
+from freetrain.progress.reader import GrowingFile, log_files
 from freetrain.state.files import (
     UnreadableFileError,
     generations,
@@ -43,7 +43,7 @@ class _Feed:
         self._decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
 
     def read(self) -> Iterator[str]:
-        while piece := self._file.grow(_PIECE_BYTES).piece:
+        while piece := self._file.grow(_PIECE_BYTES)[0]:
             yield self._decode(piece)
             if len(piece) < _PIECE_BYTES:
                 break

@@ -71,7 +71,7 @@ from freetrain.priority.flowcon import (
     look,
     to_json,
 )
-from freetrain.progress import Reader, read_tail
+from freetrain.progress.reader import Reader, read_tail
 from freetrain.state.files import generation_name
 from freetrain.text import one_line, per_cent
 from slurm.runner import KEPT

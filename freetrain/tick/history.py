@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from freetrain.config.job import QualitySettings, TargetSettings, TrainerJob
     from freetrain.losscurve.forecast import Better
-    from freetrain.progress import Record
+    from freetrain.progress.formats import ProgressRecord
 
 Row = list[float]
 
@@ -172,7 +172,7 @@ class TrainerHistory:
     final: TargetReached | None = None
 
     def add(
-        self, records: Iterable[Record], job: TrainerJob
+        self, records: Iterable[ProgressRecord], job: TrainerJob
     ) -> list[tuple[TrainingSegment, TrainingSegment | None]]:
         """Add new records, in order.
 
@@ -191,7 +191,7 @@ class TrainerHistory:
         """Return the points of the metric, in the order in which they came."""
         return [Point(*row) for row in self.points.rows]
 
-    def _add(self, record: Record, job: TrainerJob, work: float | None) -> None:
+    def _add(self, record: ProgressRecord, job: TrainerJob, work: float | None) -> None:
         self.work = _newer(work, self.work)
         self.told_s = _newer(record.t, self.told_s)
         self.step = _newer(record.step, self.step)
@@ -207,7 +207,7 @@ class TrainerHistory:
             self._compare(value, job.target, job.measure)
 
     def _add_to_segment(
-        self, generation: int, record: Record, work: float | None
+        self, generation: int, record: ProgressRecord, work: float | None
     ) -> None:
         if self.segment is None or generation > self.segment.generation:
             self.previous, self.segment = self.segment, TrainingSegment(generation)

@@ -22,7 +22,7 @@ from freetrain.losscurve.fit import (
 )
 from freetrain.losscurve.fit import to_state as loss_forecast_to_state
 from freetrain.losscurve.history import History
-from freetrain.progress import BEGINNING, Bookmark, Reader, bookmark_from
+from freetrain.progress.reader import BEGINNING, Bookmark, Reader, bookmark_from
 from freetrain.scaling import Fragment, Mark, to_state
 from freetrain.state.files import (
     Ended,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from freetrain.config.job import TrainerJob
     from freetrain.losscurve.forecast import Better, LossForecast, Point
-    from freetrain.progress import Record
+    from freetrain.progress.formats import ProgressRecord
     from freetrain.state.files import TrainerDir
     from freetrain.tick.context import TickContext
     from freetrain.tick.history import TrainingSegment
@@ -167,7 +167,9 @@ def _read_on(
     return progress, reader.read_bytes
 
 
-def _numbered(records: Iterable[Record], trainer: ObservedTrainer) -> Iterator[Record]:
+def _numbered(
+    records: Iterable[ProgressRecord], trainer: ObservedTrainer
+) -> Iterator[ProgressRecord]:
     """Yield *records*; those in a file of all generations are of the newest."""
     newest = trainer.newest
     for record in records:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from freetrain.client.trainers import job_of
-from freetrain.progress import Bookmark, Record
+from freetrain.progress.formats import ProgressRecord
+from freetrain.progress.reader import Bookmark
 from freetrain.scaling import LearnedScaling, MeasuredSpeed, to_state
 from freetrain.state.database import open_store, transaction
 from freetrain.state.tables import (
@@ -61,7 +62,7 @@ def told(
     assert job is not None
     past = TrainerHistory()
     records = [
-        Record(t=NOW_S + k, step=k, samples=100.0 * k, metrics={"loss": loss})
+        ProgressRecord(t=NOW_S + k, step=k, samples=100.0 * k, metrics={"loss": loss})
         for k, loss in enumerate(losses, 1)
     ]
     past.add(records, job)

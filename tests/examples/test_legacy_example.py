@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.config.job import read_job
-from freetrain.progress import Reader, latest_progress, work_is_done
+from freetrain.progress.formats import work_is_done
+from freetrain.progress.reader import Reader, latest_progress
 from tests.elastic.launching import REPOSITORY, clean_environment, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from freetrain.progress import Record
+    from freetrain.progress.formats import ProgressRecord
 
 FOLDER = REPOSITORY / "examples" / "legacy"
 
@@ -60,7 +61,7 @@ class Legacy:
     def reader(self) -> Reader:
         return Reader(read_job(FOLDER / "job.toml"), self.folder, self.folder / "logs")
 
-    def told(self) -> tuple[Record, ...]:
+    def told(self) -> tuple[ProgressRecord, ...]:
         """All progress so far."""
         return self.reader().read()
 

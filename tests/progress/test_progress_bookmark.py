@@ -16,12 +16,12 @@ from freetrain.config.job import (
     ProgressSettings,
     TrainerJob,
 )
-from freetrain.progress import BEGINNING, Bookmark, Reader, bookmark_from
+from freetrain.progress.reader import BEGINNING, Bookmark, Reader, bookmark_from
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from freetrain.progress import Record
+    from freetrain.progress.formats import ProgressRecord
 
 TABLE = """\
 step,loss,accuracy
@@ -67,7 +67,7 @@ def trainer(folder: Path, progress: ProgressSettings) -> TrainerJob:
 
 def read_on(
     job: TrainerJob, since: Bookmark, *, most_bytes: int = 1 << 20, now_s: float = 0.0
-) -> tuple[list[Record], Bookmark]:
+) -> tuple[list[ProgressRecord], Bookmark]:
     """Read as a process of its own does, with a bookmark that went through JSON."""
     folder = job.directory
     reader = Reader(

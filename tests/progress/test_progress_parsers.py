@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from freetrain.config.job import ProgressFormat, ProgressSettings
-from freetrain.progress import (
+from freetrain.progress.formats import (
     LONGEST_PATTERN_LINE,
-    AbsurdError,
-    Record,
+    ProgressRecord,
+    UnreadableLineError,
     number,
     parser_for,
 )
@@ -23,25 +23,25 @@ EPOCH_LOSS = r"Epoch (?P<epoch>\d+) .* Loss (?P<loss>\S+)"
 STEP_LOSS = r"step (?P<step>\S+) loss (?P<loss>\S+)"
 
 
-def by_pattern(line: str, pattern: str = STEP_LOSS) -> tuple[Record, ...]:
+def by_pattern(line: str, pattern: str = STEP_LOSS) -> tuple[ProgressRecord, ...]:
     told = ProgressSettings(form=ProgressFormat.PATTERN, pattern=pattern)
     return parser_for(told).parse(line)
 
 
-def by_json(line: str, **fields: str) -> tuple[Record, ...]:
+def by_json(line: str, **fields: str) -> tuple[ProgressRecord, ...]:
     told = ProgressSettings(
         form=ProgressFormat.JSON_LINES, fields=tuple(fields.items())
     )
     return parser_for(told).parse(line)
 
 
-def by_csv(*lines: str, **fields: str) -> list[Record]:
+def by_csv(*lines: str, **fields: str) -> list[ProgressRecord]:
     told = ProgressSettings(form=ProgressFormat.CSV, fields=tuple(fields.items()))
     parser = parser_for(told)
     return [record for line in lines for record in parser.parse(line)]
 
 
-def elastic(**fields: Any) -> Record:  # noqa: ANN401  # JSON
+def elastic(**fields: Any) -> ProgressRecord:  # noqa: ANN401  # JSON
     (record,) = parser_for(None).parse(json.dumps(fields))
     return record
 
@@ -55,7 +55,7 @@ def test_a_progress_line_of_freetrain_elastic_tells_everything() -> None:
         t=5.0, step=3, samples=96, epoch=0, generation=2, world_size=4, loss=0.5
     )
 
-    assert record == Record(
+    assert record == ProgressRecord(
         t=5.0,
         step=3,
         samples=96,
@@ -76,7 +76,7 @@ def test_what_is_not_finite_comes_back_from_its_name() -> None:
 def test_the_start_of_a_generation_has_no_metrics() -> None:
     record = elastic(event="start", step=3, rewound_from_step=7, generation=2)
 
-    assert record == Record(step=3, generation=2)
+    assert record == ProgressRecord(step=3, generation=2)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_reading_a_number_never_fails(told: object) -> None:
 def test_the_pattern_of_the_documentation_reads_what_it_is_for() -> None:
     (record,) = by_pattern("Epoch 3 [10/20] Loss 1.5e-2, lr 0.1", EPOCH_LOSS)
 
-    assert record == Record(epoch=3.0, metrics={"loss": 0.015})
+    assert record == ProgressRecord(epoch=3.0, metrics={"loss": 0.015})
 
 
 def test_a_line_without_a_match_is_somebody_elses() -> None:
@@ -132,12 +132,12 @@ def test_several_metrics_are_all_kept_and_one_without_a_number_is_left_out() -> 
 
     (record,) = by_pattern("step 4 loss -inf acc N/A", pattern)
 
-    assert record == Record(step=4, metrics={"loss": -math.inf})
+    assert record == ProgressRecord(step=4, metrics={"loss": -math.inf})
 
 
 @pytest.mark.parametrize("step", ["-1", "nan", "1.5", "inf", "1e30", "many"])
 def test_an_absurd_step_is_refused(step: str) -> None:
-    with pytest.raises(AbsurdError):
+    with pytest.raises(UnreadableLineError):
         by_pattern(f"step {step} loss 0.5")
 
 
@@ -161,7 +161,9 @@ def test_keys_of_json_lines_may_be_nested_or_have_dots_in_them() -> None:
     line = '{"trainer": {"step": 7}, "train/loss": "0.5", "val.loss": 2}'
     fields = {"step": "trainer.step", "loss": "train/loss", "val": "val.loss"}
 
-    assert by_json(line, **fields) == (Record(step=7, metrics={"loss": 0.5, "val": 2}),)
+    assert by_json(line, **fields) == (
+        ProgressRecord(step=7, metrics={"loss": 0.5, "val": 2}),
+    )
 
 
 def test_a_json_line_about_something_else_is_nobodys_progress() -> None:
@@ -188,7 +190,7 @@ def test_absurd_json_is_refused_and_never_worse(line: str) -> None:
         None,
         ProgressSettings(form=ProgressFormat.JSON_LINES, fields=(("step", "step"),)),
     ):
-        with pytest.raises(AbsurdError):
+        with pytest.raises(UnreadableLineError):
             parser_for(progress).parse(line)
 
 
@@ -201,7 +203,7 @@ def test_columns_are_found_by_their_names_whatever_parts_them(delimiter: str) ->
 
     found = by_csv(*lines, epoch="epoch", loss="train loss")
 
-    assert found == [Record(epoch=1.0, metrics={"loss": 2.5})]
+    assert found == [ProgressRecord(epoch=1.0, metrics={"loss": 2.5})]
 
 
 def test_a_header_written_again_at_a_restart_may_order_columns_anew() -> None:
@@ -215,17 +217,17 @@ def test_a_header_written_again_at_a_restart_may_order_columns_anew() -> None:
 def test_an_empty_cell_and_a_short_row_leave_their_fields_out() -> None:
     found = by_csv("step,loss", "1,", "2", step="step", loss="loss")
 
-    assert found == [Record(step=1), Record(step=2)]
+    assert found == [ProgressRecord(step=1), ProgressRecord(step=2)]
 
 
 @pytest.mark.parametrize("row", ["x,y", "-3,0.5", "nan,1"])
 def test_an_absurd_row_is_refused(row: str) -> None:
-    with pytest.raises(AbsurdError):
+    with pytest.raises(UnreadableLineError):
         by_csv("step,loss", row, step="step", loss="loss")
 
 
 def test_a_row_before_the_column_names_is_refused() -> None:
-    with pytest.raises(AbsurdError, match="before the line of column names"):
+    with pytest.raises(UnreadableLineError, match="before the line of column names"):
         by_csv("1,0.5", step="step")
 
 
@@ -242,5 +244,5 @@ def test_no_line_does_worse_than_being_refused(line: str) -> None:
     ):
         try:
             parser_for(progress).parse(line)
-        except AbsurdError:
+        except UnreadableLineError:
             continue

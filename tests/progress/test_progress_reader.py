@@ -18,12 +18,13 @@ from freetrain.config.job import (
     TrainerJob,
     WorkSettings,
 )
-from freetrain.progress import Reader, latest_progress, work_is_done
+from freetrain.progress.formats import work_is_done
+from freetrain.progress.reader import Reader, latest_progress
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from freetrain.progress import Progress as Latest
+    from freetrain.progress.formats import Progress as Latest
 
 PRINTED = ProgressSettings(
     form=ProgressFormat.PATTERN, pattern=r"step (?P<step>\S+) loss (?P<loss>\S+)"

@@ -18,7 +18,8 @@ from freetrain.config.job import (
 )
 from freetrain.config.site import PlannerSettings
 from freetrain.errors import BadConfigurationError
-from freetrain.progress import BEGINNING, Record
+from freetrain.progress.formats import ProgressRecord
+from freetrain.progress.reader import BEGINNING
 from freetrain.state.tables import TrainerRow, TrainerState
 from freetrain.tick.history import TrainerHistory
 from freetrain.tick.progress import TrainerProgress
@@ -42,7 +43,7 @@ def job(**changes: object) -> TrainerJob:
     return structs.replace(made, **changes)
 
 
-def known(one: TrainerJob, *told: Record) -> TrainerProgress:
+def known(one: TrainerJob, *told: ProgressRecord) -> TrainerProgress:
     history = TrainerHistory()
     history.add(told, one)
     return TrainerProgress(
@@ -50,14 +51,16 @@ def known(one: TrainerJob, *told: Record) -> TrainerProgress:
     )
 
 
-def contender(one: TrainerJob, *told: Record, fit: Fitter | None = None) -> Contender:
+def contender(
+    one: TrainerJob, *told: ProgressRecord, fit: Fitter | None = None
+) -> Contender:
     row = TrainerRow("a", "", "/r", TrainerState.WANTED, 100.0, 100.0)
     trainer = ObservedTrainer(row=row, job=one)
     return contender_of(trainer, one, known(one, *told), speeds=StatedSpeeds(), fit=fit)
 
 
-def step(n: int, loss: float) -> Record:
-    return Record(t=200.0 + n, step=n, samples=10.0 * n, metrics={"loss": loss})
+def step(n: int, loss: float) -> ProgressRecord:
+    return ProgressRecord(t=200.0 + n, step=n, samples=10.0 * n, metrics={"loss": loss})
 
 
 def test_a_priority_sees_what_job_file_and_past_say() -> None:

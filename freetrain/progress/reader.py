@@ -1,0 +1,569 @@
+"""Reading on in the files that tell a trainer's progress, as they grow.
+
+``Reader`` follows a trainer from its beginning, reads nothing twice, and leaves a
+``Bookmark`` from which another process reads on. ``latest_progress`` reads only the
+ends of the files.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from freetrain.config.job import ProgressFormat
+from freetrain.progress.formats import (
+    FIELDS,
+    Progress,
+    UnreadableLineError,
+    parser_for,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from freetrain.config.job import TrainerJob
+    from freetrain.progress.formats import Parser, ProgressRecord
+
+MOST_BYTES = 1 << 20
+"""Of one reading: about 0.13 s of work, so that callers that read once a second stay
+quick."""
+
+LONGEST_LINE_BYTES = 1 << 18
+
+_PIECE_BYTES = 1 << 18
+
+TAIL_BYTES = 1 << 18
+_HEAD_BYTES = 1 << 16
+# A program that fails at each start leaves files without a word of progress.
+_MOST_FILES = 16
+
+
+# Which files tell a trainer's progress
+
+# Output of a world: the generation in ten digits, then anything that tells the files of
+# one generation apart.
+_LOG = re.compile(r"([0-9]{10})(?:[.-].*)?", re.ASCII | re.DOTALL)
+_PROGRESS = "progress.jsonl"
+
+
+def progress_file(job: TrainerJob, run_dir: Path) -> Path | None:
+    """Return the one file in which *job* reports its progress.
+
+    Returns:
+        None where it is what the program prints, or nothing at all.
+    """
+    if job.elastic:
+        return run_dir / _PROGRESS
+    return job.progress.file if job.progress else None
+
+
+def log_files(logs: Path, since_generation: int = 0) -> list[tuple[int, Path]]:
+    """Return generation and path of what worlds printed, in the order of names.
+
+    Args:
+        logs: The folder; one that is missing or cannot be read has none.
+        since_generation: Files of earlier generations are left out.
+    """
+    try:
+        names = [(_LOG.fullmatch(path.name), path) for path in logs.iterdir()]
+    except OSError:
+        return []
+    found = [(int(match[1]), path) for match, path in names if match]
+    return sorted((g, path) for g, path in found if g >= since_generation)
+
+
+# The bytes that a file grew by
+
+
+@dataclass(slots=True)
+class GrowingFile:
+    """Reads on where it stopped. Nothing is held open between two reads.
+
+    Anything but a plain file has no bytes: opening a pipe could wait for ever.
+
+    Attributes:
+        path: Where it is.
+        inode: Its number in its file system, None before the first read. Devices
+            have other numbers on other hosts, so they do not count.
+        offset: Where the next read begins.
+    """
+
+    path: Path
+    inode: int | None = None
+    offset: int = 0
+
+    def grow(self, most_bytes: int) -> tuple[bytes, bool]:
+        """Return the bytes beyond the last read, *most_bytes* at the most.
+
+        A file that is missing or cannot be read has nothing new.
+
+        Returns:
+            The bytes, and whether they are the start of another file than before, or
+            of one that was cut.
+        """
+        try:
+            with _plain_file(self.path) as descriptor:
+                status = os.fstat(descriptor)
+                is_new = status.st_ino != self.inode or status.st_size < self.offset
+                if is_new:
+                    self.inode, self.offset = status.st_ino, 0
+                piece = os.pread(descriptor, most_bytes, self.offset)
+        except OSError:
+            return b"", False
+        self.offset += len(piece)
+        return piece, is_new
+
+
+def read_tail(path: Path, most_bytes: int) -> bytes:
+    """Return the last *most_bytes* of a plain file, and b"" where there is none."""
+    try:
+        with _plain_file(path) as descriptor:
+            start = max(0, os.fstat(descriptor).st_size - most_bytes)
+            return os.pread(descriptor, most_bytes, start)
+    except OSError:
+        return b""
+
+
+@contextmanager
+def _plain_file(path: Path) -> Iterator[int]:
+    """Open a plain file for reading; OSError for anything else."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "no plain file", str(path))
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+# Bytes to lines
+
+# A progress bar ends its lines with a carriage return.
+_END = re.compile(rb"[\r\n]")
+# A crash on a network file system leaves NULs where data never arrived.
+_AROUND = b"\0 \t\v\f"
+# What spreadsheets put before the first column's name.
+_BYTE_ORDER_MARK = "\ufeff"
+
+
+@dataclass(slots=True)
+class Lines:
+    """Joins pieces of a file and yields its whole lines, the same for all pieces.
+
+    Attributes:
+        too_long: Lines left out because they exceed ``LONGEST_LINE_BYTES``.
+        is_skipping: Whether the present line is such a line.
+    """
+
+    too_long: int = 0
+    is_skipping: bool = False
+    _rest: bytes = b""
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes at the end of the input that wait for the rest of their line."""
+        return len(self._rest)
+
+    def feed(self, piece: bytes) -> tuple[str, ...]:
+        """Return the lines that *piece* completes, without blank ones.
+
+        Args:
+            piece: The bytes after those of the last call.
+        """
+        *whole, self._rest = _END.split(self._rest + piece)
+        lines = [line for line in map(self._checked, whole) if line]
+        if len(self._rest) > LONGEST_LINE_BYTES:
+            self._rest, self.is_skipping = b"", True
+        return tuple(lines)
+
+    def _checked(self, line: bytes) -> str:
+        if self.is_skipping or len(line) > LONGEST_LINE_BYTES:
+            self.is_skipping = False
+            self.too_long += 1
+            return ""
+        text = line.strip(_AROUND).decode("utf-8", errors="replace")
+        return text.removeprefix(_BYTE_ORDER_MARK)
+
+
+# Where reading stopped, for a reader in another process
+
+
+@dataclass(frozen=True, slots=True)
+class FilePosition:
+    """Where reading a file stopped: before its first incomplete line.
+
+    Attributes:
+        name: The file's, without its folder.
+        inode: Its number; another number is another file.
+        offset: Bytes that were read and parsed.
+        is_skipping: Whether the next bytes are the rest of a line that is too long.
+        header: The line that explains those to come; empty for none.
+    """
+
+    name: str
+    inode: int
+    offset: int
+    is_skipping: bool = False
+    header: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Bookmark:
+    """Where reading a trainer's progress stopped. ``asdict`` makes it JSON.
+
+    Attributes:
+        generation: The last generation whose files were looked at; 0 for none.
+        bad_lines: Lines so far that could not be parsed.
+        has_caught_up: Whether a reading has reached the end of the files.
+        marks: Positions in the files that may still grow.
+    """
+
+    generation: int = 0
+    bad_lines: int = 0
+    has_caught_up: bool = False
+    marks: tuple[FilePosition, ...] = ()
+
+
+BEGINNING = Bookmark()
+
+
+def bookmark_from(fields: Mapping[str, Any]) -> Bookmark:
+    """Return the bookmark of which ``asdict`` made *fields*.
+
+    Raises:
+        KeyError, TypeError: They are no bookmark's.
+    """
+    marks = tuple(FilePosition(**position) for position in fields["marks"])
+    return Bookmark(**{**fields, "marks": marks})
+
+
+# One file's records, read on as it grows
+
+
+class Feed:
+    """One file's new records.
+
+    Attributes:
+        bad_lines: Lines so far that could not be parsed.
+    """
+
+    def __init__(
+        self,
+        job: TrainerJob,
+        path: Path,
+        generation: int | None,
+        start: FilePosition | None = None,
+    ) -> None:
+        """Begin at *start*; at the beginning of the file without it."""
+        self.bad_lines = 0
+        self._job = job
+        self._generation = generation
+        self._file = GrowingFile(path)
+        self._begin()
+        if start is not None:
+            self._file = GrowingFile(path, start.inode, start.offset)
+            self._lines.is_skipping = start.is_skipping
+            if start.header:
+                self._parser.parse(start.header)
+
+    def _begin(self) -> None:
+        self._lines = Lines()
+        self._parser = parser_for(self._job.progress)
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return self._file.path.name
+
+    @property
+    def position(self) -> FilePosition | None:
+        """Where reading stopped; None where there was no file."""
+        if self._file.inode is None:
+            return None
+        return FilePosition(
+            name=self.name,
+            inode=self._file.inode,
+            offset=self._file.offset - self._lines.pending_bytes,
+            is_skipping=self._lines.is_skipping,
+            header=self._parser.header,
+        )
+
+    def read_on(self, left_bytes: int, records: list[ProgressRecord]) -> int:
+        """Append new records, up to *left_bytes*; return the bytes that are left."""
+        while left_bytes:
+            most_bytes = min(left_bytes, _PIECE_BYTES)
+            read_bytes = self._read(most_bytes, records)
+            left_bytes -= read_bytes
+            if read_bytes < most_bytes:
+                break
+        return left_bytes
+
+    def _read(self, most_bytes: int, records: list[ProgressRecord]) -> int:
+        piece, is_new_file = self._file.grow(most_bytes)
+        if is_new_file:
+            self._begin()
+        too_long = self._lines.too_long
+        records.extend(self._parse(self._lines.feed(piece)))
+        self.bad_lines += self._lines.too_long - too_long
+        return len(piece)
+
+    def _parse(self, lines: Iterable[str]) -> Iterator[ProgressRecord]:
+        for line in lines:
+            try:
+                found = self._parser.parse(line)
+            except UnreadableLineError:
+                self.bad_lines += 1
+                continue
+            for record in found:
+                known = record.generation is not None or self._generation is None
+                yield record if known else replace(record, generation=self._generation)
+
+
+# From records to where the trainer is
+
+
+class ProgressTracker:
+    """Takes records in the order in which they were written; keeps the last values.
+
+    Numbers that a line leaves out stay as they were, so that a line with only a
+    validation metric does not hide the step. A restart that rewinds goes back: the
+    last line counts, not the largest number.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[str, float | None] = {}
+        self._metrics: dict[str, float] = {}
+        # Time and samples of the first and last record of the present generation.
+        self._first_timed: tuple[float, float] | None = None
+        self._last_timed: tuple[float, float] | None = None
+
+    def add(self, record: ProgressRecord) -> None:
+        """Add *record*, the newest."""
+        self._measure(record)
+        self._metrics.update(record.metrics)
+        for name in FIELDS:
+            value = getattr(record, name)
+            if value is not None:
+                self._last[name] = value
+
+    def progress(self) -> Progress | None:
+        """Return where the trainer is; None before the first record."""
+        if not self._last and not self._metrics:
+            return None
+        return Progress(
+            t=self._last.get("t"),
+            step=self._whole("step"),
+            samples=self._last.get("samples"),
+            epoch=self._last.get("epoch"),
+            generation=self._whole("generation"),
+            world_size=self._whole("world_size"),
+            metrics=dict(self._metrics),
+            samples_per_s=self._samples_per_s(),
+        )
+
+    def _whole(self, name: str) -> int | None:
+        value = self._last.get(name)
+        return None if value is None else int(value)
+
+    def _measure(self, record: ProgressRecord) -> None:
+        last_generation = self._last.get("generation")
+        if record.generation is not None and record.generation != last_generation:
+            self._first_timed = self._last_timed = None
+        if record.t is None or record.samples is None:
+            return
+        now = (record.t, record.samples)
+        # Fewer samples than before: the program started over without saying so.
+        if self._last_timed is None or record.samples < self._last_timed[1]:
+            self._first_timed = now
+        self._last_timed = now
+
+    def _samples_per_s(self) -> float | None:
+        if self._first_timed is None or self._last_timed is None:
+            return None
+        seconds = self._last_timed[0] - self._first_timed[0]
+        samples = self._last_timed[1] - self._first_timed[1]
+        return samples / seconds if seconds > 0 else None
+
+
+def _progress_after(records: Iterable[ProgressRecord]) -> Progress | None:
+    tracker = ProgressTracker()
+    for record in records:
+        tracker.add(record)
+    return tracker.progress()
+
+
+# All files of a trainer
+
+
+class Reader:
+    """Reads a trainer's progress, from its beginning on, without reading twice.
+
+    A last line without its end waits for the rest. A file that shrank or was
+    replaced is read from its start. Lines that cannot be parsed are counted, and
+    never fatal; files that are missing or cannot be read have nothing new.
+
+    Attributes:
+        is_behind: Whether the last call left off at its bound, with more to read.
+        read_bytes: Bytes that the last call read.
+    """
+
+    def __init__(
+        self,
+        job: TrainerJob,
+        run_dir: Path,
+        logs: Path,
+        *,
+        unix_s: Callable[[], float] | None = None,
+        since: Bookmark = BEGINNING,
+    ) -> None:
+        """Begin at the beginning, or where another reader stopped.
+
+        Args:
+            job: The trainer.
+            run_dir: Its run directory.
+            logs: The folder of its worlds' output.
+            unix_s: The clock for records without a time, used once the first reading
+                has caught up.
+            since: Where the other reader stopped.
+        """
+        self.is_behind = True
+        self.read_bytes = 0
+        self._job = job
+        self._logs = logs
+        self._unix_s = unix_s
+        self._has_caught_up = since.has_caught_up
+        self._progress_file = progress_file(job, run_dir)
+        self._feeds: dict[Path, Feed] = {}
+        self._starts: dict[str, FilePosition | None] = {
+            position.name: position for position in since.marks
+        }
+        self._generation = since.generation
+        self._bad_lines = since.bad_lines
+        self._tracker = ProgressTracker()
+
+    @property
+    def bad_lines(self) -> int:
+        """Lines so far that claimed to be progress and could not be parsed."""
+        return self._bad_lines + sum(feed.bad_lines for feed in self._feeds.values())
+
+    @property
+    def bookmark(self) -> Bookmark:
+        """Where it stopped, for another reader."""
+        now = {feed.name: feed.position for feed in self._feeds.values()}
+        marks = tuple(p for p in (self._starts | now).values() if p is not None)
+        return Bookmark(self._generation, self.bad_lines, self._has_caught_up, marks)
+
+    def read(self, *, most_bytes: int = MOST_BYTES) -> tuple[ProgressRecord, ...]:
+        """Return the records since the last call, in the order they were written.
+
+        Args:
+            most_bytes: Bytes that one call reads at the most; the rest comes with
+                the next calls (``is_behind``).
+        """
+        records: list[ProgressRecord] = []
+        left_bytes = most_bytes
+        for feed in self._present_feeds():
+            left_bytes = feed.read_on(left_bytes, records)
+            if not left_bytes:
+                break
+        self.is_behind = not left_bytes
+        self.read_bytes = most_bytes - left_bytes
+        timed = [self._timed(record) for record in records]
+        self._has_caught_up |= not self.is_behind
+        for record in timed:
+            self._tracker.add(record)
+        return tuple(timed)
+
+    def latest(self) -> Progress | None:
+        """Return where the trainer is, by all that was read; None before anything."""
+        return self._tracker.progress()
+
+    def _timed(self, record: ProgressRecord) -> ProgressRecord:
+        if record.t is not None or self._unix_s is None or not self._has_caught_up:
+            return record
+        return replace(record, t=self._unix_s())
+
+    def _present_feeds(self) -> Iterator[Feed]:
+        if self._progress_file is not None:
+            yield self._feed(self._progress_file, None)
+        elif self._job.progress is not None:
+            for generation, path in log_files(self._logs, self._generation):
+                self._move_on(generation)
+                yield self._feed(path, generation)
+
+    def _feed(self, path: Path, generation: int | None) -> Feed:
+        if path not in self._feeds:
+            start = self._starts.get(path.name)
+            self._feeds[path] = Feed(self._job, path, generation, start)
+        return self._feeds[path]
+
+    def _move_on(self, generation: int) -> None:
+        """Forget the files of earlier generations, which are read to their ends."""
+        if generation > self._generation:
+            self._generation = generation
+            self._bad_lines = self.bad_lines
+            self._feeds, self._starts = {}, {}
+
+
+# The ends of the files only: quick on files of any size
+
+
+def latest_progress(
+    job: TrainerJob, run_dir: Path, logs: Path, *, tail_bytes: int = TAIL_BYTES
+) -> Progress | None:
+    """Return where *job* is, reading only the ends of its files.
+
+    Args:
+        job: The trainer.
+        run_dir: Its run directory.
+        logs: The folder of its worlds' output.
+        tail_bytes: Bytes of a file's end that are read.
+
+    Returns:
+        None where no progress is reported there. ``samples_per_s`` is over the part
+        of the present generation that the end holds, so it may differ from a
+        ``Reader``'s.
+    """
+    path = progress_file(job, run_dir)
+    if path is not None:
+        return _progress_after(_records_in_tail(job, path, tail_bytes))
+    if job.progress is None:
+        return None
+    for generation, log in reversed(log_files(logs)[-_MOST_FILES:]):
+        found = _records_in_tail(job, log, tail_bytes)
+        if found:
+            return _progress_after(replace(r, generation=generation) for r in found)
+    return None
+
+
+def _records_in_tail(
+    job: TrainerJob, path: Path, tail_bytes: int
+) -> list[ProgressRecord]:
+    tail = read_tail(path, tail_bytes + 1)
+    parser = parser_for(job.progress)
+    if len(tail) > tail_bytes:
+        if job.progress and job.progress.form is ProgressFormat.CSV:
+            head, _ = GrowingFile(path).grow(_HEAD_BYTES)
+            _parsed(parser, head)  # for the names of the columns
+        tail = _from_a_line_on(tail)
+    return _parsed(parser, tail)
+
+
+def _from_a_line_on(tail: bytes) -> bytes:
+    """Leave out the bytes that may be the rest of a line that began before *tail*."""
+    ends = [end for end in (tail.find(b"\n"), tail.find(b"\r")) if end >= 0]
+    return tail[min(ends) + 1 :] if ends else b""
+
+
+def _parsed(parser: Parser, content: bytes) -> list[ProgressRecord]:
+    records: list[ProgressRecord] = []
+    for line in Lines().feed(content):
+        with suppress(UnreadableLineError):
+            records.extend(parser.parse(line))
+    return records
