@@ -82,7 +82,7 @@ class Problem:
 
     Attributes:
         classes: [K] Node classes.
-        trainers: [J] Trainers, in order of admission.
+        trainers: [J] Trainers; a plan has a row for each, in this order.
         t_fwd_s: [T_fwd] Look-ahead over which a plan's gain is counted, seconds.
     """
 

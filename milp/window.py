@@ -98,7 +98,7 @@ class Window:
     Attributes:
         classes: [K] By number.
         free: Nodes that no trainer holds, by class.
-        trainers: [J] In order of admission.
+        trainers: [J] A plan has a holding for each, in this order.
         hit_weight: [κ] Weight of a foreseeable loss.
         change_weight: [η] Weight of a change; above 1 for hysteresis.
     """

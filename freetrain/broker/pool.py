@@ -528,7 +528,7 @@ class Wanted:
     """What a plan asks for, in leases.
 
     Attributes:
-        trainers: In order of admission.
+        trainers: In the order of the request.
         requests: Leases that must wait in Slurm's queue, longest first.
     """
 

@@ -107,7 +107,7 @@ class RatingInputs:
 
     Attributes:
         now_s: The moment, seconds on any clock that goes on.
-        contenders: The trainers that want nodes, in order of admission.
+        contenders: The trainers that want nodes; their order means nothing.
         nodes: Idle nodes in all, held ones included.
         t_fwd_s: [T_fwd] The planner's look-ahead, seconds.
     """

@@ -177,7 +177,7 @@ class ClusteredTrainers:
         """Return *trainers*; to be called at every event at which some hold nodes.
 
         Args:
-            trainers: In order of admission.
+            trainers: In the order of the view.
             curves: What their work is worth.
             cluster: The cluster of a node.
         """
