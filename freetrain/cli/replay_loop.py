@@ -23,14 +23,15 @@ from freetrain.replay.loop import LoopResult, Stage, run_in_the_loop
 from freetrain.replay.loop_settings import LoopSettings, Mode
 from freetrain.replay.run import Caller
 from freetrain.replay.timeline import DAY_S
-from freetrain.report.comparison import (
+from freetrain.report.comparison import name_among
+from freetrain.report.forecast import forecast_records
+from freetrain.report.forecast_page import FORECAST_PAGE, Origin
+from freetrain.report.summary import (
     full_record,
-    name_among,
     percent,
     scaled,
     steady_record,
 )
-from freetrain.report.forecast import FORECAST_PAGE, Origin, forecast_records
 from freetrain.text import counted, one_line, render_duration
 from logs.schedule import Method
 from logs.trace import JobTrace
@@ -142,7 +143,7 @@ def _files(
     results: Sequence[LoopResult],
 ) -> dict[str, bytes]:
     """Return the content of each file of ``--out``, the same bytes every time."""
-    from freetrain.report.page import forecast_texts  # noqa: PLC0415 - Plotly
+    from freetrain.report.forecast_page import forecast_texts  # noqa: PLC0415 - Plotly
 
     origin = Origin(
         log=one_line(request.named),

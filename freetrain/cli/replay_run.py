@@ -23,24 +23,22 @@ from freetrain.planning.settings import HORIZON_S, RATED_POLICIES
 from freetrain.priority.base import Basis
 from freetrain.priority.registry import priority_named
 from freetrain.replay.run import run_replay, with_costs
-from freetrain.report import quality as quality_rows
-from freetrain.report.comparison import (
-    GAPS,
-    HEADINGS,
-    Comparison,
-    full_record,
-    gap_lines,
-    hole_lengths_s,
-    name_among,
-    percent,
-    table_row,
-)
+from freetrain.report.comparison import Comparison, hole_lengths_s, name_among
 from freetrain.report.forecast import forecast_records
 from freetrain.report.quality import (
     AGAINST_HEADINGS,
+    QUALITY_HEADINGS,
     against_row,
     quality_records,
     quality_row,
+)
+from freetrain.report.summary import (
+    GAP_HEADING,
+    HEADINGS,
+    full_record,
+    gap_lines,
+    percent,
+    table_row,
 )
 from freetrain.text import counted, one_line, render_duration
 
@@ -356,9 +354,9 @@ def _comparison_text(comparison: Comparison, context: CliContext) -> str:
 
 def print_gaps(console: Console, results: Iterable[tuple[str, ReplayResult]]) -> None:
     """Print how far the plans of each result were from their bounds."""
-    lines = list(gap_lines((name, result.gap) for name, result in results))
+    lines = gap_lines((name, result.gap) for name, result in results)
     if lines:
-        console.print(f"\n{GAPS}")
+        console.print(f"\n{GAP_HEADING}")
     for line in lines:
         console.print(line, soft_wrap=True)
 
@@ -369,7 +367,7 @@ def _quality_tables(comparison: Comparison) -> list[Table]:
     if not any(result.learning for result in shown):
         return []
     rows = [quality_row(result, comparison.name(result)) for result in shown]
-    tables = [figures_table(quality_rows.HEADINGS, rows)]
+    tables = [figures_table(QUALITY_HEADINGS, rows)]
     if baseline is not None:
         others = [
             against_row(result, baseline, comparison.name(result))

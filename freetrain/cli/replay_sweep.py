@@ -19,7 +19,7 @@ from rich.table import Table
 from freetrain.cli.context import CliContext, process_context
 from freetrain.cli.output import json_text, progress, write_file, write_out
 from freetrain.cli.replay_run import compare
-from freetrain.report.quality import Score, cell, lines, scores_of
+from freetrain.report.sweep import Score, cell, scores_of, sweep_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -142,6 +142,6 @@ def _table(scores: Sequence[Score], names: Sequence[str], title: str) -> Table:
     for name in names:
         table.add_column(name, justify="right", no_wrap=True)
     by_name = [[s for s in scores if s.priority == name] for name in names]
-    for line in lines():
-        table.add_row(line.title, *(cell(line, own) for own in by_name))
+    for row in sweep_rows():
+        table.add_row(row.title, *(cell(row, own) for own in by_name))
     return table

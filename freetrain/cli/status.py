@@ -22,7 +22,7 @@ from freetrain.cli.wording import (
 )
 from freetrain.client.status import Doing, Overview, TrainerStatus, overview
 from freetrain.pack.pack import End, Line, Record, how_it_failed
-from freetrain.report.comparison import UNKNOWN, scaled
+from freetrain.report.summary import UNKNOWN, scaled
 from freetrain.state.files import StateDir
 from freetrain.state.tables import Delivery, DeliveryStage, TrainerState
 from freetrain.text import one_line, per_cent

@@ -159,7 +159,7 @@ def holes(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     """Find the node × time holes that a log's jobs leave idle."""
     from freetrain.cli.replay_input import idle_of, load_trace  # noqa: PLC0415
     from freetrain.cli.trace_text import as_text, deliver  # noqa: PLC0415
-    from freetrain.report.comparison import idle_records  # noqa: PLC0415
+    from freetrain.report.summary import idle_records  # noqa: PLC0415
     from logs.schedule import Method  # noqa: PLC0415
 
     context: CliContext = ctx.obj

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from freetrain.cli.output import write_file, write_out
 from freetrain.errors import UsageError
-from freetrain.report.comparison import percent
+from freetrain.report.summary import percent
 from freetrain.text import one_line, render_duration
 from logs.read import format_named
 from logs.summary import Distribution, TraceSummary

@@ -8,7 +8,9 @@ from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING
 
-from freetrain.report.html import document, how_made, in_cards, table
+from markupsafe import Markup
+
+from freetrain.report.html import render
 from freetrain.text import per_cent
 
 if TYPE_CHECKING:
@@ -247,7 +249,7 @@ class Bar:
     is_thin: bool = False
 
 
-def draw_nodes(bars: Sequence[Bar], *, nodes: Sequence[str], seconds: float) -> str:
+def draw_nodes(bars: Sequence[Bar], *, nodes: Sequence[str], seconds: float) -> Markup:
     """Return the drawing of *bars*, a row for each of *nodes*."""
     height = _ROW * len(nodes) + _FOOT
     scale = (_WIDTH - _LEFT - 8) / max(seconds, 1.0)
@@ -258,15 +260,12 @@ def draw_nodes(bars: Sequence[Bar], *, nodes: Sequence[str], seconds: float) -> 
         *_axis(seconds, scale, _ROW * len(nodes)),
         *(_bar(bar, rows[bar.node], scale) for bar in shown if bar.node in rows),
     ]
-    return (
-        f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" width="100%" '
-        f'aria-label="Who had which node when">\n' + "\n".join(parts) + "\n</svg>"
-    )
+    return _svg(parts, height, "Who had which node when")
 
 
 def draw_losses(
     losses: Mapping[str, Mapping[int, float]], colours: Mapping[str, str]
-) -> str:
+) -> Markup:
     """Return a drawing of losses by step, a line each."""
     height = 260
     last = max((max(of, default=1) for of in losses.values()), default=1)
@@ -290,9 +289,15 @@ def draw_losses(
     parts.append(
         f'<text x="{_WIDTH - 8}" y="{height - 10}" text-anchor="end">{last}</text>'
     )
-    return (
+    return _svg(parts, height, "Loss by step")
+
+
+def _svg(parts: Sequence[str], height: int, label: str) -> Markup:
+    """Return *parts*, whose texts are escaped already, as one drawing."""
+    drawing = "\n".join(parts)
+    return Markup(  # noqa: S704 - escaped part by part
         f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" width="100%" '
-        f'aria-label="Loss by step">\n' + "\n".join(parts) + "\n</svg>"
+        f'aria-label="{label}">\n{drawing}\n</svg>'
     )
 
 
@@ -436,17 +441,6 @@ def _loss(value: float | None) -> str:
 
 # The demo's report: one HTML page that needs no network and no script.
 
-_WHAT = (
-    "The same broker, agents and training as on a cluster, on this machine alone, "
-    "against a small stand-in for Slurm."
-)
-
-_STYLE = """
-figure { overflow-x: auto; }
-svg { font: 13px system-ui, sans-serif; display: block; min-width: 42rem; }
-svg text { fill: var(--soft); } svg .grid { stroke: var(--line); }
-"""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
@@ -473,35 +467,27 @@ class Played:
 
 def render_page(played: Played) -> str:
     """Return the report as one HTML document."""
-    body = "\n".join(
-        (
-            "<h1>Three trainers in the holes of eight nodes</h1>",
-            f'<p class="soft">{_WHAT}</p>',
-            in_cards(cards(played.figures)),
-            _nodes(played),
-            _trainers(played.figures),
-            _losses(played.histories),
-            _rescales(played),
-            _how(played),
-        )
-    )
-    return document("FreeTrain, live", body, style=_STYLE)
-
-
-def _nodes(played: Played) -> str:
+    figures, histories = played.figures, played.histories
     bars = (*_held(played), *_trained(played))
-    drawing = draw_nodes(
-        bars, nodes=played.cluster.nodes, seconds=played.figures.seconds
-    )
-    names = [(h.name, colour) for h, colour in _coloured(played.histories)]
-    kinds = [*names, ("somebody else's job", OTHERS), ("lease, not training", LEASED)]
-    dots = " ".join(
-        f'<span class="dot" style="background:{colour}"></span>{escape(name)} &nbsp; '
-        for name, colour in kinds
-    )
-    return (
-        f"<h2>Who had which node when</h2>\n<figure>{drawing}"
-        f"<figcaption>{dots}</figcaption></figure>"
+    colours = [(history.name, colour) for history, colour in _coloured(histories)]
+    kinds = (("somebody else's job", OTHERS), ("lease, not training", LEASED))
+    return render(
+        "live.html",
+        headline=cards(figures),
+        nodes_drawing=draw_nodes(
+            bars, nodes=played.cluster.nodes, seconds=figures.seconds
+        ),
+        colours=(*colours, *kinds),
+        trainer_headings=HEADINGS,
+        trainers=[trainer_row(trainer) for trainer in figures.trainers],
+        losses_drawing=draw_losses(
+            {history.name: history.reported.losses for history in histories},
+            dict(colours),
+        ),
+        rescales=_rescales(played),
+        command=played.command,
+        version=played.version,
+        mpirun=played.mpirun,
     )
 
 
@@ -545,23 +531,8 @@ def _trained(played: Played) -> Iterator[Bar]:
                 )
 
 
-def _trainers(figures: Figures) -> str:
-    rows = (trainer_row(one) for one in figures.trainers)
-    return f"<h2>Trainers</h2>\n{table(HEADINGS, rows)}"
-
-
-def _losses(histories: Sequence[History]) -> str:
-    colours = {history.name: colour for history, colour in _coloured(histories)}
-    drawing = draw_losses({h.name: h.reported.losses for h in histories}, colours)
-    return (
-        f"<h2>Loss by step</h2>\n<figure>{drawing}<figcaption>Undisturbed runs have "
-        "the same loss in every step, or the figures above say by how much not."
-        "</figcaption></figure>"
-    )
-
-
-def _rescales(played: Played) -> str:
-    rows = []
+def _rescales(played: Played) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
     for history in played.histories:
         pairs = pairwise(history.segments)
         for (old, new), pause_s in zip(pairs, history.pauses_s, strict=True):
@@ -576,22 +547,9 @@ def _rescales(played: Played) -> str:
                 )
             )
     rows.sort(key=lambda row: float(row[0].split()[0]))
-    heads = ("when", "trainer", "nodes", "decided by", "pause", "why")
-    return (
-        f"<h2>Rescales</h2>\n{table(heads, rows)}"
-        '<p class="soft">A pause lasts from the last step before to the end of the '
-        "first step after; after a kill also what nobody was asked for.</p>"
-    )
+    return rows
 
 
 def _coloured(histories: Sequence[History]) -> Iterator[tuple[History, str]]:
     for k, history in enumerate(histories):
         yield history, COLOURS[k % len(COLOURS)]
-
-
-def _how(played: Played) -> str:
-    facts = (
-        ("Worlds", f"started by <code>{escape(played.mpirun)}</code>"),
-        ("Explained", "docs/live-demo.md says what is real here and what is not."),
-    )
-    return how_made(played.command, played.version, facts)

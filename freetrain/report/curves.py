@@ -1,74 +1,60 @@
-"""Loss curves as a page: measured values, the fit, and what is expected, by Plotly.
-
-One HTML page that needs no network, the same bytes every time.
-"""
+"""The page of `freetrain curves`: measured values, the fit, and what is expected."""
 
 from __future__ import annotations
 
 import math
-from html import escape
 from typing import TYPE_CHECKING
 
 import plotly.graph_objects as go
 
-from freetrain.report.comparison import scaled
 from freetrain.report.figures import NEUTRAL, POLICY_COLOURS, drawn
-from freetrain.report.html import drawing, drawn_document, table
+from freetrain.report.html import render
+from freetrain.report.summary import scaled
 from freetrain.text import render_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from freetrain.client.curves import Aim, ForecastLine, TrainerCurves
 
 
-# ----------------------------------------------------------------------
-# Loss curves as a page: measured values, the fit, and what is expected, by Plotly.
-
-_TOLD, _FIT, _FORECAST = POLICY_COLOURS[0], NEUTRAL, POLICY_COLOURS[1]
+_REPORTED, _FIT, _FORECAST = POLICY_COLOURS[0], NEUTRAL, POLICY_COLOURS[1]
 _AIM = POLICY_COLOURS[2]
 _BAND = "rgba(230,159,0,0.18)"
 
 
-def render_page(found: Sequence[TrainerCurves]) -> str:
+def render_page(all_curves: Sequence[TrainerCurves]) -> str:
     """Return the curves of trainers as one HTML document."""
-    parts = [_part(k, one) for k, one in enumerate(found)]
-    body = "\n".join(parts) or '<p class="soft">No trainer is there.</p>'
-    heading = "<h1>What losses say of what is to come</h1>"
-    return drawn_document("FreeTrain: curves", f"{heading}\n{body}")
+    return render("curves.html", trainers=[_part(curves) for curves in all_curves])
 
 
-def _part(number: int, one: TrainerCurves) -> str:
-    said = " ".join(_sentences(one))
-    title = f"<h2>{escape(one.name)}: {escape(one.metric)}</h2>"
-    if not one.told:
-        return f'{title}\n<p class="soft">{escape(said)}</p>'
-    return f"{title}\n{drawing(curves_figure(one), str(number), said)}{_aims(one)}"
+def _part(curves: TrainerCurves) -> Mapping[str, object]:
+    return {
+        "name": curves.name,
+        "metric": curves.metric,
+        "units": curves.units,
+        "sentences": " ".join(_sentences(curves)),
+        "figure": curves_figure(curves) if curves.told else None,
+        "targets": [_target_row(aim) for aim in curves.aims],
+    }
 
 
-def _sentences(one: TrainerCurves) -> Iterator[str]:
-    yield f"{str(one.better).capitalize()} is better."
-    if not one.told:
+def _sentences(curves: TrainerCurves) -> Iterator[str]:
+    yield f"{str(curves.better).capitalize()} is better."
+    if not curves.told:
         yield "No value was read by a tick so far."
-    elif one.loss_forecast is None:
+    elif curves.loss_forecast is None:
         yield "The values say nothing of what is to come."
     else:
         yield (
-            f"Family {one.loss_forecast.family}; the band holds nine of ten outcomes. "
+            f"Family {curves.loss_forecast.family}; the band holds nine of ten outcomes. "
             f"The fit begins where the present phase of training did."
         )
-    if one.is_diverging:
+    if curves.is_diverging:
         yield "It is diverging: its last values are no numbers, or far worse."
 
 
-def _aims(one: TrainerCurves) -> str:
-    if not one.aims:
-        return ""
-    heads = ("target", one.metric, one.units, "training until then")
-    return table(heads, map(_aim, one.aims))
-
-
-def _aim(aim: Aim) -> tuple[str, str, str, str]:
+def _target_row(aim: Aim) -> tuple[str, str, str, str]:
     if math.isinf(aim.work):
         return aim.tier, f"{aim.value:g}", "-", "not expected"
     left = "-" if aim.in_s is None else render_duration(aim.in_s)
@@ -76,32 +62,32 @@ def _aim(aim: Aim) -> tuple[str, str, str, str]:
     return aim.tier, f"{aim.value:g}", scaled(aim.work), when
 
 
-def curves_figure(one: TrainerCurves) -> go.Figure:
-    """Draw what *one* told, the fit through it, and what is expected."""
-    traces = [_told(one)]
-    forecast = one.forecast
+def curves_figure(curves: TrainerCurves) -> go.Figure:
+    """Draw the values reported, the fit through them, and what is expected."""
+    traces = [_reported(curves)]
+    forecast = curves.forecast
     if forecast is not None:
         traces += _forecast(forecast)
     figure = drawn(traces, height=380)
-    for aim in one.aims:
+    for aim in curves.aims:
         figure.add_hline(
             y=aim.value,
             line={"color": _AIM, "dash": "dash", "width": 1},
             annotation_text=aim.tier,
             annotation_position="top right",
         )
-    figure.update_xaxes(title=one.units)
-    return figure.update_yaxes(title=one.metric)
+    figure.update_xaxes(title=curves.units)
+    return figure.update_yaxes(title=curves.metric)
 
 
-def _told(one: TrainerCurves) -> go.Scatter:
-    points = [point for point in one.told if math.isfinite(point.value)]
+def _reported(curves: TrainerCurves) -> go.Scatter:
+    points = [point for point in curves.told if math.isfinite(point.value)]
     return go.Scatter(
         x=[point.samples for point in points],
         y=[point.value for point in points],
         name="told",
         mode="markers",
-        marker={"color": _TOLD, "size": 5},
+        marker={"color": _REPORTED, "size": 5},
         hovertemplate="%{x:,}: %{y:.5g}<extra></extra>",
     )
 

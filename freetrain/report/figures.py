@@ -1,7 +1,7 @@
 """The report's drawings, by Plotly; docs/adr/0015-report.md says why Plotly.
 
-Only drawing here: the numbers come from ``series`` and ``record``. Colours are
-those of Okabe and Ito, which colour-blind readers can tell apart.
+First how a replay over time is thinned, so that a page stays quick; then the drawings.
+Colours are those of Okabe and Ito, which colour-blind readers can tell apart.
 """
 
 from __future__ import annotations
@@ -14,13 +14,9 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.colors import sample_colorscale
 
-from freetrain.report.comparison import (
-    DEDICATED,
-    LOSSES,
-    WORDS,
-    completion_times_s,
-    lost_share,
-)
+from freetrain.report.comparison import DEDICATED
+from freetrain.report.quality import quality_over_time
+from freetrain.report.summary import LOSSES, WORDS, completion_times_s, lost_share
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,9 +26,37 @@ if TYPE_CHECKING:
     from freetrain.replay.result import ReplayResult, Step
     from freetrain.report.comparison import Comparison
 
+POLICY_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
+LOSS_COLOURS = ("#56B4E9", "#D55E00", "#CC79A7")
+NEUTRAL = "#8a8f98"
+POOL_FILL = "rgba(138,143,152,0.28)"
+HOUR_S = 3_600.0
+DAY_S = 86_400.0
+FEW_DAYS = 2
+"""Below it, time is shown in hours."""
 
-# ----------------------------------------------------------------------
-# A replay over time, thinned so that a page stays quick.
+POOL_BINS = 700
+BAND_BINS = 420
+MOST_BANDS = 40
+MOST_RANKS = 400
+HALF = 0.5
+"""Where no more of the trainers finished, the axis ends sooner."""
+
+HOLE_EDGES_S = (0, 60, 120, 300, 600, 1800, 3600, 7200, 18000, 36000, 86400, np.inf)
+HOLE_NAMES = (
+    "< 1 min",
+    "1-2 min",
+    "2-5 min",
+    "5-10 min",
+    "10-30 min",
+    "30-60 min",
+    "1-2 h",
+    "2-5 h",
+    "5-10 h",
+    "10-24 h",
+    "> 1 day",
+)
+LOSS_NAMES = ("rescales", "preemptions", "starts")
 
 
 def bin_edges_s(span_s: float, *, most_bins: int) -> NDArray[np.float64]:
@@ -128,42 +152,6 @@ def thinned(values: Sequence[float], *, most: int) -> NDArray[np.float64]:
     return np.asarray(ordered[kept])
 
 
-# ----------------------------------------------------------------------
-# The report's drawings, by Plotly; docs/adr/0015-report.md says why Plotly.
-
-POLICY_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
-LOSS_COLOURS = ("#56B4E9", "#D55E00", "#CC79A7")
-NEUTRAL = "#8a8f98"
-POOL_FILL = "rgba(138,143,152,0.28)"
-HOUR_S = 3_600.0
-DAY_S = 86_400.0
-FEW_DAYS = 2
-"""Below it, time is shown in hours."""
-
-POOL_BINS = 700
-BAND_BINS = 420
-MOST_BANDS = 40
-MOST_RANKS = 400
-HALF = 0.5
-"""Where no more of the trainers finished, the axis ends sooner."""
-
-HOLE_EDGES_S = (0, 60, 120, 300, 600, 1800, 3600, 7200, 18000, 36000, 86400, np.inf)
-HOLE_NAMES = (
-    "< 1 min",
-    "1-2 min",
-    "2-5 min",
-    "5-10 min",
-    "10-30 min",
-    "30-60 min",
-    "1-2 h",
-    "2-5 h",
-    "5-10 h",
-    "10-24 h",
-    "> 1 day",
-)
-LOSS_NAMES = ("rescales", "preemptions", "starts")
-
-
 def colour(comparison: Comparison, result: ReplayResult) -> str:
     """Return the colour that *result*'s policy has throughout the report."""
     if result.policy == DEDICATED:
@@ -225,11 +213,11 @@ def pool_figure(comparison: Comparison) -> go.Figure:
 
 
 def _over_time(
-    result: ReplayResult, what: str, edges_s: NDArray[np.float64], *, name: str
+    result: ReplayResult, field: str, edges_s: NDArray[np.float64], *, name: str
 ) -> go.Scatter:
     means = binned_mean(
         [step.time_s for step in result.steps],
-        [getattr(step, what) for step in result.steps],
+        [getattr(step, field) for step in result.steps],
         edges_s,
     )
     return go.Scatter(
@@ -385,3 +373,45 @@ def drawn(traces: Sequence[object], *, height: int, **layout: object) -> go.Figu
     }
     figure.update_xaxes(**axis)
     return figure.update_yaxes(**axis)
+
+
+def quality_figure(comparison: Comparison) -> go.Figure:
+    """Draw the mean and the worst quality of the trainers under way over time."""
+    edges_s = bin_edges_s(comparison.shown_s, most_bins=POOL_BINS)
+    times_s = (edges_s[:-1] + edges_s[1:]) / 2
+    lines: list[go.Scatter] = []
+    for result in comparison.results:
+        if not result.learning:
+            continue
+        over_time = quality_over_time(result, times_s)
+        for values, dash in (
+            (over_time.under_way, "solid"),
+            (over_time.worst, "dot"),
+        ):
+            name = comparison.name(result)
+            line = _share_line(edges_s, values, name=name, is_worst=dash == "dot")
+            line.update(line={"color": colour(comparison, result), "dash": dash})
+            lines.append(line)
+    figure = drawn(lines, height=400, hovermode="x unified")
+    figure.update_xaxes(title=time_unit(edges_s)[1])
+    return figure.update_yaxes(title="% of the best", range=[0, 101])
+
+
+def _share_line(
+    edges_s: NDArray[np.float64],
+    values: NDArray[np.float64],
+    *,
+    name: str,
+    is_worst: bool,
+) -> go.Scatter:
+    # Nobody under way is a gap: JSON has no nan, and Plotly draws None as a gap.
+    shares = [None if np.isnan(v) else round(100 * v, 2) for v in values.tolist()]
+    return go.Scatter(
+        x=middles(edges_s),
+        y=shares,
+        name=f"{name}, worst" if is_worst else name,
+        legendgroup=name,
+        showlegend=not is_worst,
+        mode="lines",
+        hovertemplate="%{y:.1f} %",
+    )

@@ -163,7 +163,7 @@ def test_every_policy_that_goes_by_priorities_goes_by_each_of_them(
         ("static", "weight"),
     ]
     assert {r["against"]["name"] for r in records} == {"lookahead fair"}
-    rows = shown.partition("How far plans")[0].splitlines()[5:-1]
+    rows = shown.partition("Optimality gap")[0].splitlines()[5:-1]
     names = " ".join(line.split()[0] for line in rows)
     assert names == (
         "lookahead weight lookahead fair freetrain weight freetrain fair static"

@@ -24,7 +24,7 @@ from freetrain.replay.result import Tally
 from freetrain.replay.run import run_replay
 from freetrain.replay.settings import Accounting, ReplaySettings
 from freetrain.replay.trainers import builtin_trainers
-from freetrain.report.comparison import gap_words
+from freetrain.report.summary import gap_words
 from milp.planner import Planner
 
 if TYPE_CHECKING:

@@ -9,12 +9,14 @@ import pytest
 from freetrain.report.forecast import (
     BLOCK_HEADINGS,
     MOST_BLOCKS,
-    affinity_figure,
     block_rows,
     cell_name,
-    reliability_figure,
     reliability_row,
     shown_words,
+)
+from freetrain.report.forecast_page import (
+    affinity_figure,
+    reliability_figure,
     survival_figure,
 )
 from tests.report.forecasts import NODES, affinity, forecasts, part

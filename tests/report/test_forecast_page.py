@@ -12,15 +12,15 @@ from freetrain.lookahead.affinity_map import Block
 from freetrain.lookahead.promises import DelayInterval
 from freetrain.lookahead.reliability import ForecastRecord, Part, Reliability
 from freetrain.report.comparison import Comparison
-from freetrain.report.forecast import (
+from freetrain.report.forecast import forecast_records, promise_rows
+from freetrain.report.forecast_page import (
     FORECAST_PAGE,
     Origin,
-    forecast_records,
-    promise_rows,
+    forecast_texts,
     promises_figure,
     render_forecasts,
 )
-from freetrain.report.page import forecast_texts, report_files
+from freetrain.report.page import report_files
 from tests.report.comparisons import comparison, result
 from tests.report.forecasts import NODES, ages, forecasts, nothing
 

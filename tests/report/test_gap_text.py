@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from freetrain.replay.result import Gap
-from freetrain.report.comparison import gap_lines, gap_words, steady_record
 from freetrain.report.page import render_page
+from freetrain.report.summary import gap_lines, gap_words, steady_record
 from freetrain.text import gap_percent
 from tests.report.comparisons import comparison, result
 
@@ -17,7 +17,7 @@ SOME = Gap(mean=0.0008, high=0.002, most=0.0166, sampled=28, plans=6_925)
 
 def test_a_sample_of_plans_is_told_with_its_size() -> None:
     assert gap_words(SOME) == (
-        "mean 0.08 %, nine of ten within 0.20 %, worst 1.66 % (28 of 6,925)"
+        "mean 0.08 %, nine of ten at most 0.20 %, worst 1.66 % (28 of 6,925 plans)"
     )
 
 
@@ -25,18 +25,18 @@ def test_a_bound_that_only_would_read_as_0_is_one_of_the_least_that_can_be_read(
     None
 ):
     assert gap_words(replace(SOME, mean=1e-7, high=2e-7)) == (
-        "mean < 0.01 %, nine of ten within 0.01 %, worst 1.66 % (28 of 6,925)"
+        "mean < 0.01 %, nine of ten at most 0.01 %, worst 1.66 % (28 of 6,925 plans)"
     )
 
 
 def test_plans_that_all_are_proven_are_told_so() -> None:
     assert gap_words(Gap(0.0, 0.0, 0.0, 6_188, 6_188)) == (
-        "proven the best (all 6,188)"
+        "0, all 6,188 plans proven optimal"
     )
 
 
 def test_who_plans_by_no_objective_is_left_out() -> None:
-    assert list(gap_lines([("equal", None), ("lookahead", SOME)])) == [
+    assert gap_lines([("equal", None), ("lookahead", SOME)]) == [
         f"lookahead: {gap_words(SOME)}"
     ]
 

@@ -8,25 +8,22 @@ import pytest
 
 from freetrain.replay.result import Learning, ReplayResult
 from freetrain.report.comparison import Comparison
+from freetrain.report.figures import quality_figure
 from freetrain.report.page import render_page, report_files
 from freetrain.report.quality import (
     AGAINST_HEADINGS,
-    Score,
+    QUALITY_HEADINGS,
     against,
     against_row,
-    cell,
     change,
-    lines,
-    quality_figure,
     quality_of,
     quality_over_time,
     quality_records,
     quality_row,
     reached_s,
-    scores_of,
     waits_against,
 )
-from freetrain.report.quality import HEADINGS as QUALITY_HEADINGS
+from freetrain.report.sweep import Score, cell, scores_of, sweep_rows
 from tests.report.comparisons import comparison, result
 
 
@@ -180,7 +177,7 @@ def scores() -> tuple[Score, ...]:
     )
 
 
-def test_a_contest_scores_everybody_but_the_baseline() -> None:
+def test_a_sweep_scores_every_priority_but_the_baseline() -> None:
     found = scores()
 
     assert [(s.priority, s.seed) for s in found] == [("slaq", 1), ("slaq", 2)]
@@ -188,8 +185,8 @@ def test_a_contest_scores_everybody_but_the_baseline() -> None:
         scores_of(comparison(), load=1.0, seed=1)
 
 
-def test_a_line_of_a_contest_is_the_mean_the_best_and_the_worst_seed() -> None:
-    by_title = {line.title: line for line in lines()}
+def test_a_row_of_a_sweep_is_the_mean_the_best_and_the_worst_seed() -> None:
+    by_title = {row.title: row for row in sweep_rows()}
 
     # Arrival at 10 s: 20 s and 80 s to finish against 40 s.
     assert cell(by_title["time to finish"], scores()) == "+25.0  -50..+100"

@@ -8,7 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from freetrain.report.comparison import (
+from freetrain.report.figures import (
+    completions_figure,
+    pool_figure,
+    slowdowns_figure,
+)
+from freetrain.report.page import render_page, report_files
+from freetrain.report.summary import (
     HEADINGS,
     VOLATILE,
     full_record,
@@ -18,12 +24,6 @@ from freetrain.report.comparison import (
     steady_record,
     table_row,
 )
-from freetrain.report.figures import (
-    completions_figure,
-    pool_figure,
-    slowdowns_figure,
-)
-from freetrain.report.page import render_page, report_files
 from tests.report.comparisons import comparison, result
 
 

@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 from freetrain.replay.result import Step
 from freetrain.replay.timeline import PoolTimeline
 from freetrain.report.comparison import hole_lengths_s
-from freetrain.report.figures import bin_edges_s, binned_mean, thinned, trainer_bands
+from freetrain.report.figures import (
+    bin_edges_s,
+    binned_mean,
+    thinned,
+    trainer_bands,
+)
 from logs.trace import IdleTrace
 from tests.report.comparisons import result
 
