@@ -47,8 +47,8 @@ def _sentences(curves: TrainerCurves) -> Iterator[str]:
         yield "The values say nothing of what is to come."
     else:
         yield (
-            f"Family {curves.loss_forecast.family}; the band holds nine of ten outcomes. "
-            f"The fit begins where the present phase of training did."
+            f"Family {curves.loss_forecast.family}; the band holds nine of ten "
+            f"outcomes. The fit begins where the present phase of training did."
         )
     if curves.is_diverging:
         yield "It is diverging: its last values are no numbers, or far worse."
