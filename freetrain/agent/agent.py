@@ -9,17 +9,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from freetrain.agent.actions import EndOwnJob
-from freetrain.agent.endings import is_failure, judge
-from freetrain.agent.executor import Executor
-from freetrain.agent.memory import Memory
+from freetrain.agent.executor import Executor, Memory
 from freetrain.agent.node import Node
 from freetrain.agent.observation import (
     Observation,
     ObservedGeneration,
     ObservedTrainer,
+    is_failure,
+    judge,
 )
-from freetrain.agent.rules import conditions, decide, leave_bound_s, limit_margin_s
+from freetrain.agent.rules import (
+    EndOwnJob,
+    conditions,
+    decide,
+    leave_bound_s,
+    limit_margin_s,
+)
 from freetrain.errors import FreeTrainError
 from freetrain.state.files import AgentState, Heartbeat
 
@@ -28,7 +33,7 @@ if TYPE_CHECKING:
 
     from freetrain.agent.board import Board, TrainerFolder
     from freetrain.agent.environment import Environment
-    from freetrain.agent.memory import LaunchedWorld, StartedSpare
+    from freetrain.agent.executor import LaunchedWorld, StartedSpare
     from freetrain.agent.observation import Patience, Peer
     from freetrain.broker.lease import LeaseKey
     from freetrain.state.files import Assigned, GenerationEnding

@@ -1,7 +1,10 @@
 """What an agent knows when it decides; all ages are on its own clock, in seconds.
 
 The agent makes one ``Observation`` in each turn from files, heartbeats and processes;
-``rules`` decides by nothing else.
+``rules`` decides by nothing else. Part of it is how generations ended: an agent writes
+an ending for each generation that it heads, from what it knows itself and the outcome
+that the world left, and every agent comes to the same verdict from them on whether the
+trainer is launched again.
 """
 
 from __future__ import annotations
@@ -10,17 +13,81 @@ import math
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
-from freetrain.agent.endings import MAY_RUN
 from freetrain.errors import UsageError
-from freetrain.state.files import AgentState
+from freetrain.state.files import GAVE_UP, AgentState, Ended, GenerationEnding
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from freetrain.agent.endings import Verdict
     from freetrain.broker.lease import LeaseKey
     from freetrain.config.job import TrainerJob
     from freetrain.state.files import Assigned, Heartbeat, Member
+
+
+_LONGEST_REASON = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a trainer is launched again.
+
+    Attributes:
+        is_final: Whether it is not.
+        reason: Why not, for people.
+        wait_s: How long after its last end it is launched again: the back-off.
+    """
+
+    is_final: bool = False
+    reason: str = ""
+    wait_s: float = 0.0
+
+
+MAY_RUN = Verdict()
+
+
+def judge(endings: Iterable[GenerationEnding], job: TrainerJob) -> Verdict:
+    """Return whether the trainer whose generations ended so is launched again.
+
+    Args:
+        endings: Since the last generation without leases, in order of generation.
+        job: The trainer.
+    """
+    failures, committed_step, last = 0, 0, None
+    for last in endings:
+        if last.ended in {Ended.FINISHED, Ended.DO_NOT_RESTART}:
+            return Verdict(is_final=True, reason=_reason(str(last.ended), last.message))
+        if last.committed_step > committed_step or _must_have_committed(last, job):
+            failures, committed_step = 0, last.committed_step
+        failures += is_failure(last)
+    if last is None or not failures:
+        return MAY_RUN
+    if job.restart.is_used_up(failures):
+        reason = f"{GAVE_UP}, {failures} in a row without a commit"
+        return Verdict(is_final=True, reason=_reason(reason, last.message))
+    return Verdict(wait_s=job.restart.pause_s(failures) if is_failure(last) else 0.0)
+
+
+def is_failure(ending: GenerationEnding) -> bool:
+    """Tell whether *ending* counts against the program.
+
+    Losing a lease does not, and neither does being killed for not stopping in time.
+    A stop that was not asked for does, else a program that stops by itself at once
+    would be started for ever.
+    """
+    if ending.lost_lease or ending.ended is Ended.NOT_LAUNCHED:
+        return False
+    return ending.ended is Ended.FAILED or not ending.was_asked
+
+
+def _must_have_committed(ending: GenerationEnding, job: TrainerJob) -> bool:
+    if ending.started_s is None:
+        return False
+    return job.must_have_committed(ending.ended_s - ending.started_s)
+
+
+def _reason(reason: str, message: str) -> str:
+    return f"{reason}: {message}"[:_LONGEST_REASON] if message else reason
+
 
 PATIENCE_VARIABLE = "FREETRAIN_AGENT_PATIENCE"
 """Other times for an agent to go by; tests and the demo are less patient."""

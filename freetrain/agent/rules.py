@@ -1,8 +1,9 @@
 """From what an agent knows to what it does: pure, and without a memory of its own.
 
-``decide`` is called about ten times a second. Its caller passes for how long each
-condition has held, and gets the conditions from ``conditions``. Nothing is agreed on by
-messages: each agent finds its turn by the order of a generation's members.
+``decide`` is called about ten times a second and returns actions, which ``executor``
+carries out. Its caller passes for how long each condition has held, and gets the
+conditions from ``conditions``. Nothing is agreed on by messages: each agent finds its
+turn by the order of a generation's members.
 """
 
 from __future__ import annotations
@@ -12,28 +13,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from freetrain.agent.actions import (
-    AskToStop,
-    EndLease,
-    EndOwnJob,
-    EndSpare,
-    Kill,
-    KillRanks,
-    Launch,
-    Propose,
-    RequestStop,
-    StartSpare,
-    Sweep,
-    SweepAll,
-    WriteNotice,
-)
-from freetrain.agent.endings import WriteEnding
 from freetrain.state.files import Assigned, lease_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from freetrain.agent.actions import Action
     from freetrain.agent.observation import (
         Observation,
         ObservedGeneration,
@@ -44,6 +28,157 @@ if TYPE_CHECKING:
     )
     from freetrain.broker.lease import LeaseKey
     from freetrain.state.files import Member
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Start the world of a generation.
+
+    Attributes:
+        assigned: Its leases.
+        after: The generation whose end its world waits for before it trains.
+    """
+
+    assigned: Assigned
+    after: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class AskToStop:
+    """Ask a world that this agent launched to commit and end."""
+
+    trainer: str
+    generation: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """Kill the launcher of a world that this agent launched, and its processes."""
+
+    trainer: str
+    generation: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class KillRanks:
+    """Kill the ranks on this node of a world that has committed and lingers.
+
+    Its daemons and clients end by that in their order.
+    """
+
+    trainer: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """End what is left on this node of a world that is over."""
+
+    trainer: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Propose:
+    """Create the next generation, unless another agent or the broker was first."""
+
+    assigned: Assigned
+
+
+@dataclass(frozen=True, slots=True)
+class WriteNotice:
+    """Write that this lease leaves a generation."""
+
+    trainer: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestStop:
+    """Leave the request to stop for a world whose own head is lost."""
+
+    trainer: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteEnding:
+    """The action of writing that a generation is over, with what the agent knows.
+
+    Attributes:
+        trainer: The trainer.
+        generation: The generation.
+        was_launched: Whether its world was ever started.
+        was_asked: Whether the world had been asked to stop.
+        was_killed: Whether this agent killed it.
+        lost_lease: Whether it lost a lease.
+        is_done: Whether the trainer's work is done.
+        exit_code: The launcher's; None where no agent saw it.
+        age_s: How long ago it was launched; None where it was not, or elsewhere.
+        why: The reason that this agent knows, where the world left no word.
+    """
+
+    trainer: str
+    generation: int
+    was_launched: bool = True
+    was_asked: bool = False
+    was_killed: bool = False
+    lost_lease: bool = False
+    is_done: bool = False
+    exit_code: int | None = None
+    age_s: float | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EndLease:
+    """End the job of a lease that fell silent: it may be frozen, its node with it."""
+
+    member: Member
+
+
+@dataclass(frozen=True, slots=True)
+class StartSpare:
+    """Start a spare for the trainer of a generation."""
+
+    assigned: Assigned
+
+
+@dataclass(frozen=True, slots=True)
+class EndSpare:
+    """Have this lease's spare make no more ranks, and end when the last one has."""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepAll:
+    """Kill everything of this lease on its node: the time to leave is up."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndOwnJob:
+    """Sweep this lease, end its job and the agent."""
+
+    why: str
+
+
+Action = (
+    Launch
+    | StartSpare
+    | EndSpare
+    | AskToStop
+    | RequestStop
+    | Kill
+    | KillRanks
+    | Sweep
+    | WriteNotice
+    | Propose
+    | WriteEnding
+    | EndLease
+    | SweepAll
+    | EndOwnJob
+)
 
 
 def conditions(observed: Observation) -> frozenset[object]:

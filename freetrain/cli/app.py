@@ -14,9 +14,17 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from freetrain.cli import exits
-from freetrain.cli.context import CliContext, process_context
-from freetrain.cli.output import write_out
+from freetrain.cli.output import (
+    EX_IOERR,
+    EXPECTED,
+    INTERRUPTED,
+    PIPE_CLOSED,
+    CliContext,
+    error_line,
+    exit_code,
+    process_context,
+    write_out,
+)
 from freetrain.errors import UsageError
 
 _HELP = {"help_option_names": ["-h", "--help"]}
@@ -265,26 +273,26 @@ def main(
         code = command_line().main(
             words, prog_name="freetrain", standalone_mode=False, obj=context
         )
-    except exits.EXPECTED as error:
+    except EXPECTED as error:
         _show_error(context, error)
-        code = exits.exit_code(error)
+        code = exit_code(error)
     except KeyboardInterrupt:
-        code = exits.INTERRUPTED
+        code = INTERRUPTED
     except SystemExit as left:
         # Rich's way out, exit code 1, where the reader of a help text went away.
         if not isinstance(left.__context__, BrokenPipeError):
             raise
-        code = exits.PIPE_CLOSED
-    if code == exits.INTERRUPTED:
+        code = PIPE_CLOSED
+    if code == INTERRUPTED:
         context.stderr.write("error: interrupted before the end; no file written.\n")
-    if code in (exits.PIPE_CLOSED, exits.EX_IOERR):
+    if code in (PIPE_CLOSED, EX_IOERR):
         _discard_output(context)
     return int(code or 0)
 
 
 def _show_error(context: CliContext, error: Exception) -> None:
     """Write *error* to standard error, on one line however long."""
-    line = exits.error_line(error)
+    line = error_line(error)
     if not context.is_terminal:
         context.stderr.write(f"error: {line}\n")
         return

@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from freetrain.cli import options
-from freetrain.cli.context import CliContext
-from freetrain.cli.output import write_out
+from freetrain.cli.output import CliContext, write_out
 from freetrain.cron.back_ends import Found, Kind
 from freetrain.cron.call import CronUnavailableError, Programs
 from freetrain.cron.ticks import Ticks, ticks_of

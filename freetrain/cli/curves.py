@@ -21,7 +21,7 @@ from freetrain.state.files import StateDir
 from freetrain.text import counted, one_line, render_duration
 
 if TYPE_CHECKING:
-    from freetrain.cli.context import CliContext
+    from freetrain.cli.output import CliContext
 
 EXAMPLES = {
     "curves": """

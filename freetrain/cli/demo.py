@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from freetrain.cli import options
-from freetrain.cli.context import CliContext
+from freetrain.cli.output import CliContext
 from freetrain.errors import UsageError
 
 EXAMPLES = {

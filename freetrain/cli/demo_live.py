@@ -44,7 +44,7 @@ from freetrain.demo.report import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from freetrain.cli.context import CliContext
+    from freetrain.cli.output import CliContext
     from freetrain.demo.fake_slurm.cluster import Cluster
 
 NOT_ALL_WELL = 1

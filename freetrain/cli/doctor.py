@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from freetrain.cli import options
-from freetrain.cli.context import CliContext
-from freetrain.cli.output import json_text, write_out
+from freetrain.cli.output import CliContext, json_text, write_out
 from freetrain.cron.call import Programs
 from freetrain.doctor.checks import examine
 from freetrain.doctor.findings import Subject, exit_code, finding_text, summary_text

@@ -7,8 +7,7 @@ import typer
 
 from freetrain.broker.lease import job_name
 from freetrain.cli import options
-from freetrain.cli.context import CliContext
-from freetrain.cli.output import json_text, write_out
+from freetrain.cli.output import CliContext, json_text, write_out
 from freetrain.cli.wording import maker_text, nodes_text
 from freetrain.client.drill import Drill, DrillMark, Watch, choose, verdict
 from freetrain.client.status import overview

@@ -58,7 +58,7 @@ from freetrain.tick.status_report import (
 from milp.answer import Outcome
 
 if TYPE_CHECKING:
-    from freetrain.cli.context import CliContext
+    from freetrain.cli.output import CliContext
 
 EXAMPLES = {
     "explain": """

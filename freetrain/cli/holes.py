@@ -11,8 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from freetrain.cli import options
-from freetrain.cli.context import CliContext
-from freetrain.cli.output import json_text, print_out, write_out
+from freetrain.cli.output import CliContext, json_text, print_out, write_out
 from freetrain.cli.wording import age_text, clock_text, nodes_named, nodes_text
 from freetrain.client.holes import IdleNodes, groups, idle_of, steps, why_it_ends
 from freetrain.text import one_line, render_duration

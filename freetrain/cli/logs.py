@@ -10,8 +10,7 @@ from typing import Annotated
 import typer
 
 from freetrain.cli import options
-from freetrain.cli.context import CliContext
-from freetrain.cli.output import json_text, write_out
+from freetrain.cli.output import CliContext, json_text, write_out
 from freetrain.client.logs import (
     Follower,
     Source,

@@ -1,6 +1,8 @@
-"""How commands show and write: text, JSON, tables, progress, files.
+"""What a command reads from and writes to, and the line that each error becomes.
 
-A file is written whole or not at all, and writing the same twice is no mistake.
+A command gets a ``CliContext``: clock, streams, folder, variables. Text, JSON, tables
+and progress go to its streams. A file is written whole or not at all, and writing the
+same twice is no mistake. Errors end as one line and an exit code of sysexits.h.
 """
 
 from __future__ import annotations
@@ -8,22 +10,180 @@ from __future__ import annotations
 import io
 import json
 import os
+import resource
+import sys
 import tempfile
+import time
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import typer
 
-from freetrain.cli.exits import PIPE_CLOSED, error_line
-from freetrain.errors import CannotWriteError, MissingInputError, TryLaterError
+from freetrain.errors import (
+    CannotWriteError,
+    FreeTrainError,
+    MissingInputError,
+    TryLaterError,
+)
+from freetrain.text import one_line
+from logs.trace import LogError, UnreadableLogError
+from milp.errors import MilpError, SolverUnavailableError
+from slurm.errors import (
+    SlurmError,
+    SlurmMissingError,
+    SlurmRefusedError,
+    UnreadableOutputError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
 
-    from freetrain.cli.context import CliContext
+    from freetrain.config.site import Site
+
+
+_MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024
+"""Unit of ``ru_maxrss``: getrusage(2) counts KiB, on macOS bytes."""
+
+LEAST_COLUMNS = 80
+"""What tables are made for."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CliContext:
+    """What a command reads its time from and writes to.
+
+    Attributes:
+        clock: Seconds from any moment on; only differences mean something.
+        peak_rss_bytes: The most memory this process and its solvers have held.
+        stdout: Where results go.
+        stderr: Where errors and progress go.
+        is_terminal: Whether somebody watches ``stderr``: progress is shown.
+        cwd: Folder that relative paths start from.
+        environ: Environment variables.
+        uid: The user's number.
+        now_s: Unix time.
+        sleep: Waits for so many seconds.
+    """
+
+    clock: Callable[[], float]
+    peak_rss_bytes: Callable[[], int]
+    stdout: TextIO
+    stderr: TextIO
+    is_terminal: bool
+    cwd: Path
+    environ: Mapping[str, str]
+    uid: int
+    now_s: Callable[[], float]
+    sleep: Callable[[float], None]
+
+    @property
+    def folder(self) -> Path:
+        """The current folder, absolute.
+
+        Raises:
+            MissingInputError: It was removed.
+        """
+        try:
+            return self.cwd.absolute()
+        except FileNotFoundError as error:
+            raise MissingInputError(
+                "the current folder was removed. Nothing was done. Change to one that "
+                "is there."
+            ) from error
+
+    @property
+    def home(self) -> Path | None:
+        """The user's home, None where HOME is not an absolute path."""
+        named = self.environ.get("HOME", "")
+        return Path(named) if named.startswith("/") else None
+
+    @property
+    def is_out_terminal(self) -> bool:
+        """Whether somebody watches ``stdout``: it is kept free of control codes."""
+        return self.stdout.isatty()
+
+    def site(self, config: Path | None) -> Site:
+        """Return the site that *config*, or the first file found, describes.
+
+        Raises:
+            MissingInputError: The file asked for is not there, or one cannot be read.
+            BadConfigurationError: It does not describe a site, or is not to be trusted.
+        """
+        from freetrain.config.site import (  # noqa: PLC0415 - `--version` reads none
+            SiteSearch,
+            find_site,
+        )
+
+        around = SiteSearch(self.environ, self.folder, self.uid)
+        return find_site(around, asked=config)
+
+    def out(self) -> Console:
+        """Return a console for results, of 80 columns or more.
+
+        A narrower terminal wraps their lines: tables that were made to fit would
+        lose figures, and who they are of.
+        """
+        console = self.watched()
+        console.width = max(console.width, LEAST_COLUMNS)
+        return console
+
+    def watched(self) -> Console:
+        """Return a console for what is shown anew in place; as wide as it is."""
+        return _console(self.stdout, is_terminal=None)
+
+    def err(self) -> Console:
+        """Return a console for errors and progress."""
+        return _console(self.stderr, is_terminal=self.is_terminal)
+
+
+def process_context() -> CliContext:
+    """Return the context of this process; a closed stream swallows what it gets."""
+    stdout = sys.stdout or _nowhere()
+    stderr = sys.stderr or _nowhere()
+    return CliContext(
+        clock=time.perf_counter,
+        peak_rss_bytes=peak_rss_bytes,
+        stdout=stdout,
+        stderr=stderr,
+        is_terminal=stderr.isatty(),
+        cwd=Path(),
+        environ=os.environ,
+        uid=os.getuid(),
+        now_s=time.time,  # noqa: TID251 - this is the clock
+        sleep=time.sleep,
+    )
+
+
+def peak_rss_bytes() -> int:
+    """Return the peak of this process plus that of its largest child, in bytes.
+
+    Their peaks need not coincide, so with an external solver this is an upper
+    bound; without one it is exact.
+    """
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    solvers = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    return (own + solvers) * _MAXRSS_BYTES
+
+
+def _nowhere() -> TextIO:
+    return Path(os.devnull).open("w", encoding="utf-8")
+
+
+def _console(stream: TextIO, *, is_terminal: bool | None) -> Console:
+    from rich.console import Console  # noqa: PLC0415 - `--version` must be cheap
+
+    # Colour only where a terminal shows it.
+    return Console(
+        file=stream,
+        force_terminal=is_terminal,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
 
 
 def write_out(context: CliContext, text: str) -> None:
@@ -250,3 +410,74 @@ def missing(named: str, error: OSError, *, undone: str) -> MissingInputError:
         f"cannot read {named}: {error.strerror or error}. Nothing was {undone}. Check "
         f"the name and its permissions."
     )
+
+
+EX_USAGE = 64
+EX_DATAERR = 65
+EX_UNAVAILABLE = 69
+EX_SOFTWARE = 70
+EX_OSERR = 71
+EX_IOERR = 74
+EX_TEMPFAIL = 75
+EX_PROTOCOL = 76
+INTERRUPTED = 130
+PIPE_CLOSED = 141
+"""What a shell shows for a program that SIGPIPE ended."""
+
+EXPECTED = (
+    FreeTrainError,
+    LogError,
+    MilpError,
+    SlurmError,
+    typer.TyperException,
+    OSError,
+    MemoryError,
+)
+"""Everything that becomes one line; anything else is a defect and shows itself."""
+
+_CODES: tuple[tuple[type[Exception], int], ...] = (
+    (typer.TyperException, EX_USAGE),
+    (LogError, EX_DATAERR),
+    (SolverUnavailableError, EX_UNAVAILABLE),
+    (SlurmMissingError, EX_UNAVAILABLE),
+    (SlurmRefusedError, EX_UNAVAILABLE),
+    (UnreadableOutputError, EX_PROTOCOL),
+    (SlurmError, EX_TEMPFAIL),
+    (MemoryError, EX_OSERR),
+    (OSError, EX_IOERR),
+)
+"""Codes of what is not a FreeTrainError; the first that fits counts."""
+
+
+def exit_code(error: Exception) -> int:
+    """Return the exit code for *error*, one of ``EXPECTED``."""
+    if isinstance(error, FreeTrainError):
+        return error.exit_code
+    return next((code for kind, code in _CODES if isinstance(error, kind)), EX_SOFTWARE)
+
+
+def error_line(error: Exception) -> str:
+    """Return *error* as one line: what happened, what was not done, what to do."""
+    if isinstance(error, typer.TyperException):
+        # Typer 0.29 checks choices by Pydantic, which names the exception's class.
+        said = error.format_message().replace(": Value error, ", ": ", 1).rstrip(".")
+        stop = "" if said.endswith("?") else "."
+        return one_line(f"{said}{stop} Nothing was done. `freetrain -h` shows how.")
+    if isinstance(error, UnreadableLogError):
+        return one_line(f"{str(error).rstrip('.')}. Nothing was done. {_remedy(error)}")
+    if isinstance(error, OSError):
+        named = f"{error.filename}: " if error.filename else ""
+        said = f"{named}{error.strerror or error}"
+        return one_line(f"{said}. What was asked for was not finished.")
+    if isinstance(error, MemoryError):
+        return (
+            "there is not enough memory for this; nothing was written. Replay fewer "
+            "nodes or days, or ask for more memory."
+        )
+    return one_line(str(error))
+
+
+def _remedy(error: UnreadableLogError) -> str:
+    if error.can_skip:
+        return "Mend the line, or pass over bad lines with --skip-bad N."
+    return "Check that the file is complete and is the log you mean."

@@ -25,7 +25,7 @@ from freetrain.replay.loop_settings import Mode
 from freetrain.replay.settings import DEFAULT_PRIORITY, Accounting, ReplaySettings
 
 if TYPE_CHECKING:
-    from freetrain.cli.context import CliContext
+    from freetrain.cli.output import CliContext
 
 EXAMPLES = {
     "replay": """

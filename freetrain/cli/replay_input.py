@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from freetrain.cli.context import CliContext
+    from freetrain.cli.output import CliContext
 
 
 MOST_DAYS = 90.0

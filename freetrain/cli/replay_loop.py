@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from freetrain.cli.context import CliContext
+    from freetrain.cli.output import CliContext
     from freetrain.replay.settings import ReplaySettings
     from freetrain.replay.trainers import TrainerSpec
 

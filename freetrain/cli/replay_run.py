@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from freetrain.cli.context import CliContext
+    from freetrain.cli.output import CliContext
     from freetrain.replay.result import ReplayResult
     from freetrain.replay.settings import ReplaySettings
     from freetrain.replay.timeline import PoolTimeline

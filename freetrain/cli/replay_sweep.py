@@ -16,8 +16,14 @@ from typing import TYPE_CHECKING
 from rich import box
 from rich.table import Table
 
-from freetrain.cli.context import CliContext, process_context
-from freetrain.cli.output import json_text, progress, write_file, write_out
+from freetrain.cli.output import (
+    CliContext,
+    json_text,
+    process_context,
+    progress,
+    write_file,
+    write_out,
+)
 from freetrain.cli.replay_run import compare
 from freetrain.report.sweep import Score, cell, scores_of, sweep_rows
 

@@ -29,7 +29,7 @@ from freetrain.text import one_line, per_cent
 from freetrain.tick.status_report import TrainerLine
 
 if TYPE_CHECKING:
-    from freetrain.cli.context import CliContext
+    from freetrain.cli.output import CliContext
 
 EXAMPLES = {
     "status": """

@@ -8,13 +8,17 @@ from typing import Annotated, Any
 import typer
 
 from freetrain.cli import options
-from freetrain.cli.context import CliContext
-from freetrain.cli.exits import EX_USAGE
-from freetrain.cli.output import json_text, write_out
+from freetrain.cli.output import EX_USAGE, CliContext, json_text, write_out
 from freetrain.cli.wording import nodes_text
 from freetrain.client.change import Changed, Verb, change
-from freetrain.client.dry_run import Preview, preview_of
-from freetrain.client.submit import Begin, SubmitRequest, SubmitResult, submit_file
+from freetrain.client.submit import (
+    Begin,
+    Preview,
+    SubmitRequest,
+    SubmitResult,
+    preview_of,
+    submit_file,
+)
 from freetrain.client.trainers import job_of
 from freetrain.state.files import StateDir
 from freetrain.state.tables import TrainerState

@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from freetrain.cli import options
-from freetrain.cli.context import CliContext
-from freetrain.cli.output import json_text, write_out
+from freetrain.cli.output import CliContext, json_text, write_out
 from freetrain.text import one_line
 from freetrain.tick.environment import real_environment
 from freetrain.tick.follow_up import tick_and_follow_up

@@ -12,7 +12,7 @@ from freetrain.cli import options
 from freetrain.cli.output import json_text, progress, write_out
 
 if TYPE_CHECKING:
-    from freetrain.cli.context import CliContext
+    from freetrain.cli.output import CliContext
 
 EXAMPLES = {
     "info": """

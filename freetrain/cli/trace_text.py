@@ -19,7 +19,7 @@ from logs.trace import IdleTrace, JobTrace, Trace
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from freetrain.cli.context import CliContext
+    from freetrain.cli.output import CliContext
 
 
 def as_text(trace: Trace, to: str) -> str:

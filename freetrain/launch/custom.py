@@ -6,8 +6,7 @@ import string
 from signal import Signals
 from typing import TYPE_CHECKING
 
-from freetrain.launch.agent_script import agent_files
-from freetrain.launch.base import Launcher, assemble_plan
+from freetrain.launch.base import Launcher, agent_files, assemble_plan
 from freetrain.launch.request import PlannedFile
 from freetrain.text import closest, shown
 

@@ -8,8 +8,13 @@ from signal import Signals
 from typing import TYPE_CHECKING
 
 from freetrain.config.job import StopSignal
-from freetrain.launch.agent_script import agent_files
-from freetrain.launch.base import Launcher, Tool, assemble_plan, starter_argv
+from freetrain.launch.base import (
+    Launcher,
+    Tool,
+    agent_files,
+    assemble_plan,
+    starter_argv,
+)
 from freetrain.launch.request import CannotLaunchError, PlannedFile
 from freetrain.launch.starter import Command, Orders, render_orders
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from freetrain.launch.agent_script import agent_files
-from freetrain.launch.base import Launcher, assemble_plan
+from freetrain.launch.base import Launcher, agent_files, assemble_plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,18 +1,109 @@
-"""The launcher ``srun``: one job step a node, one process a rank, no MPI."""
+"""The launcher ``srun``, and the job steps that ``torchrun`` is started by as well.
+
+Ranks of both find each other by themselves, without MPI. No job step spans jobs, so a
+starter on the head's node runs the launch agent once for each node, and what that
+starts on the node is a starter again, whose commands are the node's ranks (srun) or
+one torchrun. The head's starter is asked to stop by USR2 and passes the request on by
+a file in the world's folder; the starters of the nodes send the signal that the
+program wants.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import shlex
+from abc import abstractmethod
+from signal import Signals
+from typing import TYPE_CHECKING, ClassVar
 
-from freetrain.launch.agent_script import agent_files
-from freetrain.launch.base import Tool
-from freetrain.launch.starter import Command
-from freetrain.launch.steps import StepsLauncher, step_variables
+from freetrain.config.job import StopSignal
+from freetrain.launch.base import (
+    Launcher,
+    Tool,
+    agent_files,
+    assemble_plan,
+    starter_argv,
+)
+from freetrain.launch.request import PlannedFile, portable_variables
+from freetrain.launch.starter import Command, Orders, render_orders
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from freetrain.config.job import TrainerJob
     from freetrain.launch.base import ToolFinder
-    from freetrain.launch.request import HeadNode, PlannedFile, WorldRequest
+    from freetrain.launch.request import HeadNode, WorldPlan, WorldRequest
+
+
+_ASKS = StopSignal.USR2
+
+
+class StepsLauncher(Launcher):
+    """Starts each node's part of a world by a job step of that node's lease."""
+
+    signals_children: ClassVar[bool] = False
+    """Whether the stop signal is for what a node's commands started, not for them."""
+
+    @abstractmethod
+    def node_commands(
+        self, request: WorldRequest, tool: Tool, *, node_rank: int
+    ) -> tuple[Command, ...]:
+        """Return what the starter of one node runs."""
+
+    @abstractmethod
+    def agent_files(self, request: WorldRequest, tool: Tool) -> tuple[PlannedFile, ...]:
+        """Return the launch agent."""
+
+    def plan(self, request: WorldRequest, tool: Tool) -> WorldPlan:
+        """Return the orders of the starters: the head's, and one for each node."""
+        files = []
+        steps = []
+        for rank, host in enumerate(request.hosts):
+            path = _orders_path(request, f"node-{rank}")
+            orders = self._node_orders(request, tool, node_rank=rank)
+            files.append(PlannedFile(path, render_orders(orders)))
+            run = shlex.join(starter_argv(request, path))
+            text = f"cd {shlex.quote(str(request.job.directory))} && exec {run}"
+            steps.append(Command((str(request.agent_path), host, text), name=host))
+        # TERM is for the end of one step, when the starter ends all the others.
+        stop = str(_stop_path(request))
+        head = Orders(
+            commands=tuple(steps), hears=(_ASKS,), sends=_ASKS, announces=stop
+        )
+        path = _orders_path(request, "all")
+        files.append(PlannedFile(path, render_orders(head)))
+        return assemble_plan(
+            request,
+            starter_argv(request, path),
+            files=(*self.agent_files(request, tool), *files),
+            stop_signal=Signals[f"SIG{_ASKS}"],
+        )
+
+    def _node_orders(
+        self, request: WorldRequest, tool: Tool, *, node_rank: int
+    ) -> Orders:
+        wanted = request.job.stop.signal
+        return Orders(
+            commands=self.node_commands(request, tool, node_rank=node_rank),
+            # TERM is what Slurm sends to all of a step that it preempts.
+            hears=(StopSignal.TERM,),
+            sends=wanted,
+            is_shielded=wanted is not StopSignal.TERM,
+            to_children=self.signals_children,
+            heeds=str(_stop_path(request)),
+        )
+
+
+def step_variables(request: WorldRequest) -> dict[str, str]:
+    """Return the variables that an agent like ssh would not bring to the node."""
+    return portable_variables(request) if request.head.launch_agent else {}
+
+
+def _stop_path(request: WorldRequest) -> Path:
+    return request.world_folder / "stop"
+
+
+def _orders_path(request: WorldRequest, name: str) -> Path:
+    return request.world_folder / f"{name}.json"
 
 
 class SrunLauncher(StepsLauncher):

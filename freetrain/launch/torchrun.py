@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from freetrain.launch.agent_script import agent_files
-from freetrain.launch.base import Tool
+from freetrain.launch.base import Tool, agent_files
+from freetrain.launch.srun import StepsLauncher, step_variables
 from freetrain.launch.starter import Command
-from freetrain.launch.steps import StepsLauncher, step_variables
 
 if TYPE_CHECKING:
     from freetrain.config.job import TrainerJob

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from freetrain.agent.endings import judge
+from freetrain.agent.observation import judge
 from freetrain.config.document import Places
 from freetrain.config.job import parse_job
 from freetrain.errors import BadConfigurationError

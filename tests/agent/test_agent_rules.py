@@ -7,14 +7,13 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from freetrain.agent.actions import AskToStop, EndOwnJob, Kill, KillRanks, Launch
 from freetrain.agent.observation import (
     Observation,
     ObservedGeneration,
     ObservedTrainer,
     ObservedWorld,
 )
-from freetrain.agent.rules import decide
+from freetrain.agent.rules import AskToStop, EndOwnJob, Kill, KillRanks, Launch, decide
 from freetrain.broker.lease import LeaseKey
 from freetrain.state.files import Assigned, Ended, Member
 from tests.agent.model_cluster import TRAINER, a_job, training_on

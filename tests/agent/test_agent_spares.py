@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from freetrain.agent.endings import is_failure
+from freetrain.agent.observation import is_failure
 from freetrain.config.job import LaunchSettings
 from tests.agent.model_cluster import TRAINER, ModelCluster, a_job
 

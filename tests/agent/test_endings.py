@@ -7,13 +7,9 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from freetrain.agent.endings import (
-    MAY_RUN,
-    WriteEnding,
-    complete_ending,
-    draft_ending,
-    judge,
-)
+from freetrain.agent.executor import complete_ending, draft_ending
+from freetrain.agent.observation import MAY_RUN, judge
+from freetrain.agent.rules import WriteEnding
 from freetrain.config.job import CheckpointSettings, RestartSettings
 from freetrain.state.files import GAVE_UP, Ended, GenerationEnding
 from tests.agent.model_cluster import a_job

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from freetrain.cli.app import main
-from freetrain.cli.context import CliContext
+from freetrain.cli.output import CliContext
 
 NOW_S = 1_900_000_000.0
 

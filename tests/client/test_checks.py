@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from freetrain.client.checks import remarks
+from freetrain.client.submit import remarks
 from freetrain.config.job import LaunchSettings, NodeSettings
 from tests.client.client_states import a_job
 

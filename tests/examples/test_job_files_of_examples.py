@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.client.checks import members_of
+from freetrain.client.submit import members_of
 from freetrain.config.job import read_job
 from tests.elastic.launching import REPOSITORY
 

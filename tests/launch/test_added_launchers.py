@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.client.checks import remarks
+from freetrain.client.submit import remarks
 from freetrain.config.document import Places
 from freetrain.config.job import parse_job
 from freetrain.errors import BadConfigurationError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from freetrain.config.job import TrainerJob
 
 MODULE = """\
-from freetrain.launch.agent_script import agent_files
+from freetrain.launch.base import agent_files
 from freetrain.launch.base import Launcher, Tool, assemble_plan
 
 class Whisper(Launcher):

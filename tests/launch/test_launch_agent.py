@@ -16,8 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from freetrain.broker.lease import LeaseKey
-from freetrain.launch.agent_script import agent_files
-from freetrain.launch.base import Tool, plan_world
+from freetrain.launch.base import Tool, agent_files, plan_world
 from freetrain.launch.local import find_tool
 from freetrain.launch.mpirun import Flavour
 from tests.launch.launch_records import job, request
