@@ -8,14 +8,14 @@ users' commands        ``cli``: the command line; ``client``: what its verbs do;
 a tick, on a login     ``tick``: all its input and output; ``broker``: its decisions,
 node                   pure; ``state``: database and files
 in a lease             ``agent``; ``launch``: starts worlds; ``pack``: several
-                       trainers on a node
+                       trainers on a node; ``progress``: reads what programs print
 in a training program  ``elastic``
 priorities, forecasts  ``priority``; ``losscurve``; ``lookahead``: how long nodes stay
 planning               ``planning``: policies, for ticks and replays alike
 replay                 ``replay``: engine and policies; ``report``: its pages
 =====================  ============================================================
 
-Beside the packages: module progress reads what programs print, scaling learns
-speeds, errors has the exit codes, launchers is the registry of launchers, processes
-reads /proc, own_packages lets our programs find our logs, milp and slurm.
+Beside the packages: module scaling learns speeds, errors has the exit codes, launchers
+is the registry of launchers, processes reads /proc, own_packages lets our programs find
+our logs, milp and slurm.
 """
