@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from freetrain.broker.lease import LeaseKey
 from freetrain.config.job import WorkSettings, read_job
-from freetrain.elastic.outcome import read_outcome
+from freetrain.elastic.contract import read_outcome
 from freetrain.launch.request import logs_of, run_dir_of
 from freetrain.progress.formats import work_is_done
 from freetrain.progress.reader import Reader
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from freetrain.config.job import TrainerJob
+    from freetrain.elastic.contract import Outcome
     from freetrain.elastic.files import RunDir
-    from freetrain.elastic.outcome import Outcome
     from freetrain.state.files import (
         Assigned,
         GenerationEnding,

@@ -174,13 +174,13 @@ def _sweep(call: Call, patience: Patience) -> None:
 
 def _remove_groups() -> None:
     # Imported here: an agent's start is waited for, and only its end needs them.
-    from freetrain.pack.shares import (  # noqa: PLC0415
-        KernelFolders,
-        own_places,
+    from freetrain.pack.cpu_controllers import (  # noqa: PLC0415
+        KernelCgroups,
+        own_cgroups,
         remove_empty_groups,
     )
 
-    remove_empty_groups(own_places(), KernelFolders())
+    remove_empty_groups(own_cgroups(), KernelCgroups())
 
 
 def _environment(call: Call, *, is_listening: bool = False) -> Environment:

@@ -19,7 +19,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Protocol
 
 from freetrain.agent.marks import marked_processes
-from freetrain.elastic.rank import listens
+from freetrain.elastic.rank import is_spare_listening
 from freetrain.processes import send_signal
 from freetrain.state.files import lease_name
 from freetrain.text import one_line
@@ -184,7 +184,7 @@ class Environment:
 
     def is_spare_ready(self, lease: LeaseKey) -> bool:
         """Tell whether the spare in *lease*, this one, waits for ranks to make."""
-        return listens(lease_name(lease))
+        return is_spare_listening(lease_name(lease))
 
     def processes(self) -> tuple[MarkedProcess, ...]:
         """Return the marked processes of this node, but for the agent's own.

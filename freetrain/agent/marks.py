@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from freetrain.broker.lease import LeaseKey
-from freetrain.elastic.launch import SPARE
+from freetrain.elastic.contract import SPARE
 from freetrain.launch.request import LEASE_MARK, WORLD_MARK
 from freetrain.processes import PROC, context_switches, environments, status_of
 

@@ -21,7 +21,7 @@ from freetrain.cli.wording import (
     short_age,
 )
 from freetrain.client.status import Doing, Overview, TrainerStatus, overview
-from freetrain.pack.pack import End, Line, Record, how_it_failed
+from freetrain.pack.record import MemberEnd, MemberRecord, PackRecord, how_it_failed
 from freetrain.report.summary import UNKNOWN, scaled
 from freetrain.state.files import StateDir
 from freetrain.state.tables import Delivery, DeliveryStage, TrainerState
@@ -306,7 +306,7 @@ def _delivery(trainer: TrainerStatus, delivery: Delivery) -> Iterator[str]:
         yield f"{delivery.problem}."
 
 
-def pack_line(pack: Record) -> str:
+def pack_line(pack: PackRecord) -> str:
     """Return how many of its members are over."""
     lines = pack.members.values()
     if not lines:
@@ -324,13 +324,13 @@ def pack_line(pack: Record) -> str:
     return f"{over}, {len(failed)} failed{''.join(ended)}"
 
 
-def member_lines(pack: Record) -> Iterator[str]:
+def member_lines(pack: PackRecord) -> Iterator[str]:
     """Yield the state of each member, in order of arrival."""
     for name, line in pack.members.items():
         yield f"{name}: {_member_text(line, pack.shares.get(name))}"
 
 
-def _member_text(line: Line, share: float | None) -> str:
+def _member_text(line: MemberRecord, share: float | None) -> str:
     step = f"step {line.steps:,}"
     if _failed(line):
         again = "is tried again, " if line.again_s is not None else ""
@@ -340,8 +340,8 @@ def _member_text(line: Line, share: float | None) -> str:
     return step if share is None else f"{step}, {per_cent(share)} of the CPUs"
 
 
-def _failed(line: Line) -> bool:
-    return line.end == End.FAILED
+def _failed(line: MemberRecord) -> bool:
+    return line.end == MemberEnd.FAILED
 
 
 def status_record(view: Overview) -> dict[str, Any]:
@@ -409,7 +409,7 @@ def _progress_record(trainer: TrainerStatus) -> dict[str, Any]:
     }
 
 
-def pack_record(pack: Record) -> dict[str, Any]:
+def pack_record(pack: PackRecord) -> dict[str, Any]:
     """Return the members of *pack*, for ``--json``; what is not known is null."""
     return {
         "means": pack.means or None,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from freetrain.client.trainers import LIVE, find_trainer, job_of, left_over
 from freetrain.elastic.files import RunDir
 from freetrain.launch.request import logs_of
-from freetrain.pack.pack import read_record
+from freetrain.pack.record import read_record
 from freetrain.progress.reader import latest_progress
 from freetrain.state.database import read_store
 from freetrain.state.files import (
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from freetrain.broker.lease import LeaseState
     from freetrain.config.job import TrainerJob
-    from freetrain.pack.pack import Record
+    from freetrain.pack.record import PackRecord
     from freetrain.progress.formats import Progress
     from freetrain.state.files import (
         Assigned,
@@ -222,7 +222,7 @@ class TrainerStatus:
     progress: Progress | None = None
     committed_step: int | None = None
     head: Heartbeat | None = None
-    pack: Record | None = None
+    pack: PackRecord | None = None
     problem: str = ""
 
     @property

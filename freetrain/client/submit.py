@@ -42,7 +42,7 @@ from freetrain.launch.request import (
     logs_of,
     run_dir_of,
 )
-from freetrain.pack.pack import read_pack
+from freetrain.pack.pack import Inbox, read_pack
 from freetrain.state.database import (
     check_directory,
     create_private,
@@ -716,10 +716,7 @@ def members_of(job: TrainerJob, *, home: Path | None) -> tuple[TrainerJob, ...]:
     if job.launch.pack is None:
         return ()
     pack = read_pack(job.launch.pack, home=home)
-    # Imported here: it brings NumPy along, which submissions without packs spare.
-    from freetrain.pack.run import Files  # noqa: PLC0415
-
-    return Files(pack, home=home, say=_ignore).arrivals()
+    return Inbox(pack, home=home, say=_ignore).arrivals()
 
 
 def _ignore(complaint: str) -> None:

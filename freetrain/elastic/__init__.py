@@ -14,8 +14,8 @@ Ten lines make a loop elastic::
             run.end_step(state, loss=loss / len(batch))
 
 The same program runs alone, under ``mpirun``, and under FreeTrain on any number of
-ranks that changes as it goes, with the same losses. docs/training-program.md has the
-contract.
+ranks that changes as it goes, with the same losses. docs/reference/run-directory.md
+has the contract.
 """
 
 from __future__ import annotations

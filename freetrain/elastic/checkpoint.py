@@ -2,7 +2,7 @@
 
 ``numpy.load(path, allow_pickle=False)`` reads the arrays of one; the digest sits
 in the archive's comment, and is that of the file with those 64 bytes as zeros
-(the character). See docs/training-program.md.
+(the character). See docs/reference/run-directory.md.
 """
 
 from __future__ import annotations

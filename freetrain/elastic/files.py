@@ -1,4 +1,7 @@
-"""The one place where the elastic runtime meets the machine's clocks."""
+"""Clocks, warnings, durable files, and where things are in a run directory.
+
+Broker, agents and launchers use it, too, so it needs no NumPy.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,11 @@ import re
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-
-# ----------------------------------------------------------------------
-# The one place where the elastic runtime meets the machine's clocks.
+    from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +34,12 @@ class Clock:
     sleep: Callable[[float], None] = time.sleep
 
 
-# ----------------------------------------------------------------------
-# Files that are there whole after a crash, or not at all.
+def warn(message: str) -> None:
+    """Say that something is not as it should be, and what follows from it.
+
+    Without a handler of the program's own, logging writes warnings to stderr.
+    """
+    logging.getLogger("freetrain.elastic").warning("freetrain: %s", message)
 
 
 @contextmanager
@@ -102,62 +105,7 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-# ----------------------------------------------------------------------
-# The variable by which agents know whose a process is, as the kernel shows it.
-
-WORLD = "FREETRAIN_WORLD"
-"""Names the generation that a process belongs to, ``TRAINER/G``."""
-
-_ENV_START, _ENV_END = 47, 48  # fields of stat(5) after the name, from 0
-
-
-def wear(world: str) -> None:
-    """Have ``/proc/PID/environ`` tell *world*, with more zeros if there is more room.
-
-    The kernel shows the memory in which a process got its variables when it was
-    started, so that a fork still shows those of the process that it was made of.
-
-    Args:
-        world: A trainer and one of its generations, ``TRAINER/G``.
-
-    Raises:
-        OSError: This process may not write there.
-        ValueError: There is no mark, or it has no room for this one.
-    """
-    fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
-    start, end = (int(fields[one]) for one in (_ENV_START, _ENV_END))
-    with Path("/proc/self/mem").open("r+b", buffering=0) as memory:
-        memory.seek(start)
-        there = b"\0" + memory.read(end - start)
-        name = f"\0{WORLD}=".encode()
-        at = there.index(name) + len(name)
-        mark = _filled(os.fsencode(world), there.index(b"\0", at) - at)
-        memory.seek(start + at - 1)
-        memory.write(mark)
-
-
-def _filled(world: bytes, room: int) -> bytes:
-    trainer, _, generation = world.rpartition(b"/")
-    mark = b"%s/%s" % (trainer, generation.zfill(room - len(trainer) - 1))
-    if len(mark) != room:
-        raise ValueError(f"there is no room for {world!r}")
-    return mark
-
-
-# ----------------------------------------------------------------------
-# Messages for the person who reads the program's output.
-
-
-def warn(message: str) -> None:
-    """Say that something is not as it should be, and what follows from it.
-
-    Without a handler of the program's own, logging writes warnings to stderr.
-    """
-    logging.getLogger("freetrain.elastic").warning("freetrain: %s", message)
-
-
-# ----------------------------------------------------------------------
-# Where things are in a run directory; docs/training-program.md is the contract.
+# docs/reference/run-directory.md has all of a run directory.
 
 _COMMITTED = re.compile(r"([0-9]{10})-([0-9]{15})\.npz", re.ASCII)
 
@@ -225,7 +173,7 @@ class RunDir:
         return self.control / f"{generation:010d}.ready"
 
     def over(self, generation: int) -> Path:
-        """The file that says that *generation* is over, word left of it or not."""
+        """The file that says that *generation* is over, with an outcome or without."""
         return self.control / f"{generation:010d}.over"
 
     def outcome(self, generation: int) -> Path:
@@ -266,7 +214,7 @@ class RunDir:
         """The highest generation that any file names; 0 where there is none.
 
         Raises:
-            OSError: The folder cannot be listed, so nobody knows.
+            OSError: The folder cannot be listed, so that it is unknown.
         """
         try:
             names = [entry.name for entry in self.generations.iterdir()]

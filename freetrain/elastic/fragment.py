@@ -1,4 +1,9 @@
-"""What a training program holds while it trains: the context of its fragment."""
+"""A fragment: one stretch of training on a fixed set of ranks.
+
+The program restores, goes through batches, adds up over the ranks and ends each step.
+At the end of some steps the ranks agree, by one small allreduce, to commit or to stop;
+rank 0 commits and writes progress lines.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +11,13 @@ import json
 import math
 import os
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from freetrain.elastic.checkpoint import Checkpoint, Position, flatten
+from freetrain.elastic.contract import Stop, StopFile
 from freetrain.elastic.errors import (
     ChangedTrainingError,
     GenerationTakenError,
@@ -19,8 +25,7 @@ from freetrain.elastic.errors import (
 )
 from freetrain.elastic.files import warn
 from freetrain.elastic.sampler import Plan, Sampler
-from freetrain.elastic.stop import Stop
-from freetrain.elastic.world import sum_exactly, sum_quickly
+from freetrain.elastic.sums import sum_exactly, sum_quickly
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -29,150 +34,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from freetrain.elastic.checkpoint import CheckpointStore, State
+    from freetrain.elastic.contract import StopSignals
     from freetrain.elastic.files import Clock, RunDir
-    from freetrain.elastic.launch import Launch
     from freetrain.elastic.sampler import Batch, Chunk
     from freetrain.elastic.world import World
-
-
-# ----------------------------------------------------------------------
-# How ranks agree, at a step boundary, to stop or to commit: one small allreduce.
-
-# A stop waits at most this long for the next agreement, as long as steps take what
-# they took.
-_WITHIN_S = 0.05
-# Bounds the wait where steps suddenly take longer than they took.
-_MOST_STEPS = 64
-_NS = 1e9
-
-
-@dataclass(frozen=True, slots=True)
-class Agreed:
-    """What all ranks will do now.
-
-    Attributes:
-        stop: Whether to stop, and why.
-        commit: Whether to commit.
-    """
-
-    stop: Stop
-    commit: bool
-
-
-class Agreement:
-    """Lets the ranks agree every so many steps, the same number on all of them.
-
-    The number follows from the slowest rank's step time, which travels in the same
-    allreduce, so that tiny steps do not pay for agreeing.
-    """
-
-    def __init__(self, world: World, clock: Clock) -> None:
-        self._world = world
-        self._clock = clock
-        self._interval = 1
-        self._left = 1
-        self._since_s = clock.elapsed_s()
-
-    def is_due(self) -> bool:
-        """Count a step; tell whether the ranks agree after it."""
-        self._left -= 1
-        return self._left <= 0
-
-    def agree(self, stop: Stop, *, commit: bool) -> Agreed:
-        """Agree with every rank; collective.
-
-        Args:
-            stop: What this rank wants; the largest of all ranks' is done.
-            commit: Whether this rank wants a commit; one is enough.
-        """
-        now_s = self._clock.elapsed_s()
-        step_ns = int((now_s - self._since_s) / self._interval * _NS)
-        mine = np.array([stop, commit, step_ns], dtype=np.int64)
-        stop_code, commit_code, slowest_ns = map(int, self._world.maxima(mine))
-        fitting = int(_WITHIN_S * _NS) // max(slowest_ns, 1)
-        self._interval = self._left = min(max(fitting, 1), _MOST_STEPS)
-        self._since_s = self._clock.elapsed_s()
-        return Agreed(Stop(stop_code), bool(commit_code))
-
-
-# ----------------------------------------------------------------------
-# When to commit, and what a commit that fails means: training goes on.
-
-
-class Committer:
-    """Rank 0's side of committing; the other ranks' never has anything due.
-
-    Attributes:
-        committed_step: Steps in the newest checkpoint, restored or committed.
-        superseded: Whether a later generation was met.
-    """
-
-    def __init__(
-        self,
-        store: CheckpointStore | None,
-        *,
-        committed_step: int,
-        every_s: float,
-        clock: Clock,
-    ) -> None:
-        self.committed_step = committed_step
-        self.superseded = False
-        self._store = store
-        self._every_s = every_s
-        self._clock = clock
-        self._failed = False
-        self._since_s = clock.elapsed_s()
-
-    def is_due(self) -> bool:
-        """Tell whether it is time for a commit."""
-        elapsed_s = self._clock.elapsed_s() - self._since_s
-        return self._store is not None and elapsed_s >= self._every_s
-
-    def commit(self, checkpoint: Checkpoint) -> None:
-        """Commit, unless a successor exists.
-
-        Raises:
-            StateError: The state holds something that no checkpoint can hold.
-        """
-        if self._store is None:
-            return
-        try:
-            self.superseded = not self._store.commit(checkpoint)
-        except GenerationTakenError:
-            self.superseded = True
-        except OSError as error:
-            self._report(error, checkpoint.position.step)
-        else:
-            self._note(checkpoint.position.step)
-        self._since_s = self._clock.elapsed_s()
-
-    def _note(self, step: int) -> None:
-        if self.superseded:
-            warn(
-                f"a later generation of this run exists, so step {step} was not "
-                f"committed and this world stops. Nothing of its successor's was "
-                f"touched; the steps since {self.committed_step} are done again there."
-            )
-            return
-        self.committed_step = step
-        if self._failed:
-            warn(f"commits work again: step {step} is committed.")
-        self._failed = False
-
-    def _report(self, error: OSError, step: int) -> None:
-        if not self._failed:
-            every_s = self._every_s if math.isfinite(self._every_s) else 0
-            warn(
-                f"step {step} could not be committed: {error}. The checkpoint of step "
-                f"{self.committed_step} is untouched, training goes on, and the next "
-                f"try is in {every_s:g} s. Free some space or make the run directory "
-                f"writable."
-            )
-        self._failed = True
-
-
-# ----------------------------------------------------------------------
-# What a training program holds while it trains: the context of its fragment.
 
 
 class Fragment:
@@ -193,28 +58,41 @@ class Fragment:
         self,
         *,
         world: World,
+        run: RunDir,
         generation: int,
-        run_dir: Path,
         restored: Checkpoint | None,
-        agreement: Agreement,
-        committer: Committer,
-        progress: ProgressLog | None,
-        stop_wanted: Callable[[], bool],
+        store: CheckpointStore | None,
+        signals: StopSignals,
+        commit_every_s: float,
+        progress_every_s: float,
+        clock: Clock,
         stop: Stop = Stop.NO,
         gave_up: str = "",
     ) -> None:
         self.world = world
         self.generation = generation
-        self.run_dir = run_dir
+        self.run_dir = run.path
         self.position = restored.position if restored else Position()
         self.gave_up = gave_up
         self.stop = stop
         self._restored = restored
         self._state_given = False
-        self._agreement = agreement
-        self._committer = committer
-        self._progress = progress
-        self._stop_wanted = stop_wanted
+        self._signals = signals
+        self._stop_file = StopFile(run.stop_request(generation), clock=clock)
+        self._agreement = Agreement(world, clock)
+        self._committer = _Committer(
+            store, step=self.position.step, every_s=commit_every_s, clock=clock
+        )
+        self._progress: _ProgressLog | None = None
+        if store is not None:  # on rank 0
+            self._progress = _ProgressLog(
+                run.progress,
+                generation=generation,
+                world_size=world.size,
+                every_s=progress_every_s,
+                clock=clock,
+            )
+            self._progress.start(self.position)
         self._plan: Plan | None = None
         self._batch: Batch | None = None
         self._state: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None = None
@@ -346,7 +224,7 @@ class Fragment:
             self._agree()
 
     def stop_for_good(self, reason: str) -> None:
-        """Give up: stop soon, and let nobody launch this training again.
+        """Give up: stop soon, and have this training never launched again.
 
         One rank is enough. It takes effect when the ranks next agree, within 64
         steps; what was done until then is committed.
@@ -357,14 +235,17 @@ class Fragment:
         self.gave_up = reason or "no reason given"
 
     def _agree(self) -> None:
-        wanted = Stop.RESCALE if self._stop_wanted() else Stop.NO
+        wanted = Stop.NO
+        if self._signals.came or (self.rank == 0 and self._stop_file.is_there()):
+            wanted = Stop.RESCALE
         if self.gave_up:
             wanted = Stop.FOR_GOOD
         if self._committer.superseded:
             wanted = Stop.SUPERSEDED
-        agreed = self._agreement.agree(wanted, commit=self._committer.is_due())
-        self.stop = agreed.stop
-        if agreed.commit or agreed.stop:
+        self.stop, commits = self._agreement.agree(
+            wanted, commit=self._committer.is_due()
+        )
+        if commits or self.stop:
             self._commit()
 
     def _commit(self) -> None:
@@ -420,11 +301,129 @@ class Fragment:
         self._restored = None
 
 
-# ----------------------------------------------------------------------
-# Progress lines: one JSON object a line, appended by rank 0.
+# A stop waits at most this long for the next agreement, as long as steps take what
+# they took.
+_WITHIN_S = 0.05
+# Bounds the wait where steps suddenly take longer than they took.
+_MOST_STEPS = 64
+_NS = 1e9
+
+
+class Agreement:
+    """Lets the ranks agree every so many steps, the same number on all of them.
+
+    The number follows from the slowest rank's step time, which travels in the same
+    allreduce, so that tiny steps do not pay for agreeing.
+    """
+
+    def __init__(self, world: World, clock: Clock) -> None:
+        self._world = world
+        self._clock = clock
+        self._interval = 1
+        self._left = 1
+        self._since_s = clock.elapsed_s()
+
+    def is_due(self) -> bool:
+        """Count a step; tell whether the ranks agree after it."""
+        self._left -= 1
+        return self._left <= 0
+
+    def agree(self, stop: Stop, *, commit: bool) -> tuple[Stop, bool]:
+        """Agree with every rank; collective.
+
+        Args:
+            stop: What this rank wants; the largest of all ranks' is done.
+            commit: Whether this rank wants a commit; one is enough.
+
+        Returns:
+            Whether all stop, and why; whether all commit.
+        """
+        now_s = self._clock.elapsed_s()
+        step_ns = int((now_s - self._since_s) / self._interval * _NS)
+        mine = np.array([stop, commit, step_ns], dtype=np.int64)
+        stop_code, commit_code, slowest_ns = map(int, self._world.maxima(mine))
+        fitting = int(_WITHIN_S * _NS) // max(slowest_ns, 1)
+        self._interval = self._left = min(max(fitting, 1), _MOST_STEPS)
+        self._since_s = self._clock.elapsed_s()
+        return Stop(stop_code), bool(commit_code)
+
+
+class _Committer:
+    """Commits where that is due: rank 0's; that of other ranks has no store.
+
+    A commit that fails is reported, and training goes on.
+
+    Attributes:
+        committed_step: Steps in the newest checkpoint, restored or committed.
+        superseded: Whether a later generation was met.
+    """
+
+    def __init__(
+        self,
+        store: CheckpointStore | None,
+        *,
+        step: int,
+        every_s: float,
+        clock: Clock,
+    ) -> None:
+        self.committed_step = step
+        self.superseded = False
+        self._store = store
+        self._every_s = every_s
+        self._clock = clock
+        self._failed = False
+        self._since_s = clock.elapsed_s()
+
+    def is_due(self) -> bool:
+        """Tell whether it is time for a commit."""
+        elapsed_s = self._clock.elapsed_s() - self._since_s
+        return self._store is not None and elapsed_s >= self._every_s
+
+    def commit(self, checkpoint: Checkpoint) -> None:
+        """Commit, unless a successor exists.
+
+        Raises:
+            StateError: The state holds something that no checkpoint can hold.
+        """
+        if self._store is None:
+            return
+        try:
+            self.superseded = not self._store.commit(checkpoint)
+        except GenerationTakenError:
+            self.superseded = True
+        except OSError as error:
+            self._warn_of_failure(error, checkpoint.position.step)
+        else:
+            self._take_note(checkpoint.position.step)
+        self._since_s = self._clock.elapsed_s()
+
+    def _take_note(self, step: int) -> None:
+        if self.superseded:
+            warn(
+                f"a later generation of this run exists, so step {step} was not "
+                f"committed and this world stops. Nothing of its successor's was "
+                f"touched; the steps since {self.committed_step} are done again there."
+            )
+            return
+        self.committed_step = step
+        if self._failed:
+            warn(f"commits work again: step {step} is committed.")
+        self._failed = False
+
+    def _warn_of_failure(self, error: OSError, step: int) -> None:
+        if not self._failed:
+            every_s = self._every_s if math.isfinite(self._every_s) else 0
+            warn(
+                f"step {step} could not be committed: {error}. The checkpoint of step "
+                f"{self.committed_step} is untouched, training goes on, and the next "
+                f"try is in {every_s:g} s. Free some space or make the run directory "
+                f"writable."
+            )
+        self._failed = True
+
 
 _TAIL_BYTES = 1 << 16
-_OURS = frozenset(
+_RESERVED = frozenset(
     (
         *("t", "step", "samples", "epoch", "generation", "world_size"),
         *("event", "nonfinite", "rewound_from_step"),
@@ -432,19 +431,27 @@ _OURS = frozenset(
 )
 
 
-class ProgressLog:
-    """Appends lines to a run's ``progress.jsonl``.
+class _ProgressLog:
+    """Appends progress lines, one JSON object each, to ``progress.jsonl``.
 
     A line is one ``write`` to a file opened for appending, so that lines of two
     writers never mix on one machine. A disk that is full costs lines, never the
     training.
     """
 
-    def __init__(self, setting: Setting, *, generation: int, world_size: int) -> None:
-        self._path = setting.run.progress
+    def __init__(
+        self,
+        path: Path,
+        *,
+        generation: int,
+        world_size: int,
+        every_s: float,
+        clock: Clock,
+    ) -> None:
+        self._path = path
         self._common = {"generation": generation, "world_size": world_size}
-        self._every_s = setting.progress_every_s
-        self._clock = setting.clock
+        self._every_s = every_s
+        self._clock = clock
         self._due_s = -math.inf
         self._last_t = -math.inf
         self._warned = False
@@ -464,14 +471,10 @@ class ProgressLog:
         The last step of an epoch is always written: that is where programs
         measure what they report once an epoch.
 
-        Args:
-            batch: The batch that was done.
-            metrics: The loss and whatever else the program measures.
-
         Raises:
             ProgramError: A metric has the name of one of the line's own fields.
         """
-        if taken := _OURS & metrics.keys():
+        if taken := _RESERVED & metrics.keys():
             raise ProgramError(
                 f"the metrics {sorted(taken)} have names that progress lines use "
                 f"themselves. The step was not recorded. Give them other names."
@@ -537,33 +540,10 @@ def _parse(line: bytes) -> dict[str, Any]:
 
 
 def _finite(metrics: Mapping[str, float]) -> dict[str, Any]:
-    """The metrics as JSON knows them: what is not finite is null, and named."""
+    """The metrics for JSON: what is not finite is null, and in "nonfinite" as text."""
     values = {name: float(value) for name, value in metrics.items()}
     line: dict[str, Any] = {
         name: value if math.isfinite(value) else None for name, value in values.items()
     }
     odd = {name: str(v) for name, v in values.items() if not math.isfinite(v)}
     return {**line, "nonfinite": odd} if odd else line
-
-
-# ----------------------------------------------------------------------
-# What one fragment works with, from the launcher's word and the program's.
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """What one fragment works with.
-
-    Attributes:
-        launch: What the launcher announced.
-        run: The run's directory.
-        commit_every_s: Time between two commits.
-        progress_every_s: Least time between two progress lines.
-        clock: The clocks to go by.
-    """
-
-    launch: Launch
-    run: RunDir
-    commit_every_s: float
-    progress_every_s: float
-    clock: Clock

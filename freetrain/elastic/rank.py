@@ -6,8 +6,8 @@ folder, masks, what it reads from and writes to. Then it stands for that process
 passes signals on, and ends as it ends. Where there is no spare, or none that answers,
 it becomes COMMAND itself. What the spare does is ``freetrain.elastic.spare``.
 
-A launch waits for it once a rank, so it imports little: dataclasses, typing and json
-would double the time that it takes.
+Every launch waits for it once a rank, so it imports little: dataclasses, typing and
+json would double the time that it takes.
 """
 
 from __future__ import annotations
@@ -30,8 +30,11 @@ LEASE = "FREETRAIN_LEASE"
 TAKEN = b"+"
 """A spare's answer once it has made a process."""
 
+PMI_FILE = b"PMI_FD"
+"""The variable by which MPICH's launchers name the open file that they talk over."""
+
 STATUS = struct.Struct("!i")
-"""What it says last: how the process ended, as ``os.waitpid`` tells it."""
+"""Its last message: how the process ended, as ``os.waitpid`` has it."""
 
 _PASSED_ON = (
     signal.SIGTERM,
@@ -53,16 +56,12 @@ class ClosedError(Exception):
     """The other end is gone in the middle of a message."""
 
 
-PMI_FILE = b"PMI_FD"
-"""The variable by which MPICH's launchers name the open file that they talk over."""
-
-
-class Asked:
+class RankRequest:
     """What makes a process the rank that it is to be, but for its open files.
 
     Attributes:
         variables: All variables.
-        folder: Where it is.
+        folder: Its working directory.
         umask: Its mask of permissions.
         blocked: Signals that are blocked, by number.
         processors: Processors that it may use.
@@ -79,7 +78,7 @@ class Asked:
         blocked: Sequence[int],
         processors: Sequence[int],
     ) -> None:
-        """Take all of it; see above why this is no dataclass."""
+        """Take all of it; a dataclass would cost time, as said above."""
         self.variables = variables
         self.folder = folder
         self.umask = umask
@@ -87,42 +86,42 @@ class Asked:
         self.processors = tuple(processors)
 
 
-def address(lease: str) -> str:
+def spare_address(lease: str) -> str:
     """Return where the spare of *lease* listens.
 
-    An abstract name, which is gone with the process, and is this node's alone. It is
-    anybody's, too: both ends look whose the other one is.
+    An abstract name: it is gone with the process, and is this node's alone. Any user
+    may take it or connect to it, so both ends check whose the other one is.
     """
     return f"\0freetrain-spare-{lease}"
 
 
-def listens(lease: str) -> bool:
+def is_spare_listening(lease: str) -> bool:
     """Tell whether a spare of *lease* can be asked on this node."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as spare:
         spare.settimeout(_ANSWER_S)
         with suppress(OSError):
-            spare.connect(address(lease))
+            spare.connect(spare_address(lease))
             return is_of_this_user(spare)
     return False
 
 
 def is_of_this_user(peer: socket.socket) -> bool:
     """Tell whether the process at the other end belongs to this user."""
-    said = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
-    return bool(_PEER.unpack(said)[1] == os.geteuid())
+    credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+    return bool(_PEER.unpack(credentials)[1] == os.geteuid())
 
 
-def send_asked(peer: socket.socket, asked: Asked) -> None:
-    """Send *asked*, and this process' standard files and PMI's.
+def send_request(peer: socket.socket, request: RankRequest) -> None:
+    """Send *request*, and this process' standard files and PMI's.
 
     Raises:
         OSError: The other end is gone, or one of the files is not open.
     """
-    lists = (asked.blocked, asked.processors)
-    texts = [b"%d" % asked.umask, *(_numbers_as(one) for one in lists), asked.folder]
-    texts += [b"%s=%s" % one for one in asked.variables.items()]
+    lists = [_joined(request.blocked), _joined(request.processors)]
+    texts = [b"%d" % request.umask, *lists, request.folder]
+    texts += [b"%s=%s" % variable for variable in request.variables.items()]
     content = b"\0".join(texts)
-    pmi = asked.variables.get(PMI_FILE, b"")
+    pmi = request.variables.get(PMI_FILE, b"")
     numbers = (0, 1, 2, int(pmi)) if pmi.isdigit() else (0, 1, 2)
     files = b"".join(map(_FILE.pack, numbers))
     rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, files)
@@ -130,7 +129,7 @@ def send_asked(peer: socket.socket, asked: Asked) -> None:
     peer.sendall(content)
 
 
-def receive_asked(peer: socket.socket) -> tuple[Asked, tuple[int, ...]]:
+def receive_request(peer: socket.socket) -> tuple[RankRequest, tuple[int, ...]]:
     """Return what was sent, and the numbers that its files have here, in order.
 
     Raises:
@@ -140,21 +139,21 @@ def receive_asked(peer: socket.socket) -> tuple[Asked, tuple[int, ...]]:
     room = socket.CMSG_SPACE(_MOST_FILES * _FILE.size)
     head, rights, _, _ = peer.recvmsg(_SIZE.size, room)
     here = _FILE.iter_unpack(b"".join(content for *_, content in rights))
-    files = tuple(one[0] for one in here)
+    files = tuple(file for (file,) in here)
     try:
         if len(head) < _SIZE.size:
             raise ClosedError  # noqa: TRY301 - what came with it is closed below
         return _parsed(_exactly(peer, _SIZE.unpack(head)[0])), files
     except BaseException:
-        for one in files:
-            os.close(one)
+        for file in files:
+            os.close(file)
         raise
 
 
-def _parsed(content: bytes) -> Asked:
+def _parsed(content: bytes) -> RankRequest:
     umask, blocked, processors, folder, *variables = content.split(b"\0")
-    return Asked(
-        variables=dict(_pair(one) for one in variables if one),
+    return RankRequest(
+        variables=dict(_pair(variable) for variable in variables if variable),
         folder=folder,
         umask=int(umask),
         blocked=_numbers(blocked),
@@ -167,8 +166,8 @@ def _pair(text: bytes) -> tuple[bytes, bytes]:
     return name, value
 
 
-def _numbers_as(numbers: Sequence[int]) -> bytes:
-    return b",".join(b"%d" % one for one in numbers)
+def _joined(numbers: Sequence[int]) -> bytes:
+    return b",".join(b"%d" % number for number in numbers)
 
 
 def _numbers(text: bytes) -> tuple[int, ...]:
@@ -193,67 +192,67 @@ class Stub:
         self._spare = spare
         self._woken, self._wakes = socket.socketpair()
         self._wakes.settimeout(0.0)  # as signal.set_wakeup_fd wants it
-        self._before = {one: signal.getsignal(one) for one in _PASSED_ON}
+        self._before = {number: signal.getsignal(number) for number in _PASSED_ON}
 
-    def hear(self) -> None:
+    def keep_signals(self) -> None:
         """Keep signals for the process from now on; those blocked stay so."""
         signal.set_wakeup_fd(self._wakes.fileno(), warn_on_full_buffer=False)
-        for one in _PASSED_ON:
-            signal.signal(one, lambda *_: None)
+        for number in _PASSED_ON:
+            signal.signal(number, lambda *_: None)
 
-    def be_deaf(self) -> None:
-        """Let signals do what they did before."""
+    def restore_signals(self) -> None:
+        """Let signals do what they did before, those that came meanwhile included."""
         signal.set_wakeup_fd(-1)
-        for one, before in self._before.items():
-            signal.signal(one, before)
+        for passed_on, before in self._before.items():
+            signal.signal(passed_on, before)
         self._woken.settimeout(0.0)
         with suppress(BlockingIOError):
             for number in self._woken.recv(64):
                 os.kill(os.getpid(), number)
 
-    def stand(self) -> int:
+    def wait(self) -> int:
         """Pass signals on until the process has ended; return how it did.
 
         Raises:
             ClosedError: The spare is gone, and with it the process.
             OSError: Likewise.
         """
-        said = b""
-        while len(said) < STATUS.size:
+        status = b""
+        while len(status) < STATUS.size:
             ready = select.select([self._spare, self._woken], [], [])[0]
             if self._woken in ready:
-                with suppress(OSError):  # it has ended, and how is to be read yet
+                with suppress(OSError):  # it has ended; its status is read below
                     self._spare.sendall(self._woken.recv(64))
             if self._spare in ready:
-                said += _exactly(self._spare, 1)
-        return int(STATUS.unpack(said)[0])
+                status += _exactly(self._spare, 1)
+        return int(STATUS.unpack(status)[0])
 
 
-def _stub() -> Stub | None:
-    """Return what stands for a process that a spare made; None without one."""
+def _ask_spare() -> Stub | None:
+    """Return the stub of a process that a spare made; None where none did."""
     spare = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     spare.settimeout(_ANSWER_S)
     try:
-        spare.connect(address(os.environ[LEASE]))
+        spare.connect(spare_address(os.environ[LEASE]))
     except (OSError, KeyError):
         return None
     stub = Stub(spare)
-    stub.hear()  # before there is a process that they are for
+    stub.keep_signals()  # before there is a process that they are for
     with suppress(OSError):
         if is_of_this_user(spare):
-            send_asked(spare, _this_process())
+            send_request(spare, _this_process())
             if spare.recv(1) == TAKEN:
                 spare.settimeout(None)
                 return stub
     spare.close()
-    stub.be_deaf()
+    stub.restore_signals()
     return None
 
 
-def _this_process() -> Asked:
+def _this_process() -> RankRequest:
     umask = os.umask(0o077)
     os.umask(umask)
-    return Asked(
+    return RankRequest(
         variables=dict(os.environb),
         folder=os.getcwdb(),  # noqa: PTH109 -- pathlib takes longer than all of this
         umask=umask,
@@ -275,15 +274,15 @@ def _end_as(status: int) -> int:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Be the rank that *argv* says, by its spare or by itself."""
+    """Be the rank that *argv* names, by its spare or by itself."""
     command = list(argv[1:])
-    stub = _stub()
+    stub = _ask_spare()
     if stub is None:
-        for one in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them
-            signal.signal(one, signal.SIG_DFL)
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them
+            signal.signal(number, signal.SIG_DFL)
         os.execvp(command[0], command)  # noqa: S606 -- a list, and no shell
     try:
-        return _end_as(stub.stand())
+        return _end_as(stub.wait())
     except (ClosedError, OSError):
         sys.stderr.write("freetrain: the spare of this rank is gone, and the rank\n")
         return 1

@@ -22,31 +22,35 @@ from pathlib import Path
 from stat import S_ISFIFO, S_ISREG, S_ISSOCK
 from typing import TYPE_CHECKING, NoReturn
 
-from freetrain.elastic.files import WORLD, warn, wear
+from freetrain.elastic.files import warn
 from freetrain.elastic.rank import (
     LEASE,
     PMI_FILE,
     STATUS,
     TAKEN,
     ClosedError,
-    address,
     is_of_this_user,
-    receive_asked,
+    receive_request,
+    spare_address,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, MutableMapping, Sequence
 
-    from freetrain.elastic.rank import Asked
+    from freetrain.elastic.rank import RankRequest
+
+WORLD = "FREETRAIN_WORLD"
+"""Names the generation that a process belongs to, ``TRAINER/G``."""
 
 UNFIT = 69
 """The exit status of one that cannot be a spare."""
 
 _STANDARD = 2  # files up to here are replaced by a rank's own
-_PATIENCE_S = 2.0
-_MOST_WAITING = 4_096  # more ranks than a node has
+_REQUEST_WITHIN_S = 2.0
+_BACKLOG = 4_096  # more ranks than a node has
 _DRIVERS = ("/dev/nvidia-uvm", "/dev/kfd")  # torch.cuda.is_available() is enough
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+_ENV_START, _ENV_END = 47, 48  # fields of stat(5) after the name, from 0
 
 
 def become_a_rank(variables: MutableMapping[str, str]) -> None:
@@ -68,24 +72,24 @@ def become_a_rank(variables: MutableMapping[str, str]) -> None:
         )
         _leave(UNFIT)
     try:
-        wear(variables[WORLD])  # as ranks will have to
+        mark_environ(variables[WORLD])  # as ranks will have to
         spare = _Spare(variables[LEASE], variables[WORLD])
     except (OSError, ValueError, KeyError) as error:
         warn(f"this process cannot be a spare: {error!r}. Ranks start without one.")
         _leave(UNFIT)
     _flush()  # else ranks would say it again
-    # Ranks share its memory for as long as nobody writes there, and the collector does.
+    # Ranks share its memory until somebody writes there, and the collector does.
     gc.freeze()
-    asked = spare.wait()
-    if asked is None:
+    request = spare.wait()
+    if request is None:
         _leave(0)
-    told = asked.variables.items()
     variables.clear()
-    variables.update({os.fsdecode(name): os.fsdecode(text) for name, text in told})
+    for name, text in request.variables.items():
+        variables[os.fsdecode(name)] = os.fsdecode(text)
 
 
 def _why_unfit() -> str:
-    """Return what the program did that does not survive a fork; mostly nothing."""
+    """Return what the program did that does not survive a fork; empty for nothing."""
     mpi, torch = sys.modules.get("mpi4py.MPI"), sys.modules.get("torch")
     if mpi is not None and mpi.Is_initialized():
         return "MPI was started, as importing mpi4py.MPI does,"
@@ -93,11 +97,11 @@ def _why_unfit() -> str:
         return "CUDA was started"
     if threading.active_count() > 1:
         return "a thread was started"
-    return next(_shared(), "")
+    return next(_shared_files(), "")
 
 
-def _shared() -> Iterator[str]:
-    """Tell of open files whose position all ranks that are made here would share."""
+def _shared_files() -> Iterator[str]:
+    """Name open files whose position all ranks that are made here would share."""
     for entry in Path("/proc/self/fd").iterdir():
         with suppress(OSError):
             where = str(entry.readlink())
@@ -110,53 +114,55 @@ def _shared() -> Iterator[str]:
 
 
 class _Spare:
-    """Makes ranks, and minds them."""
+    """Forks ranks for the stubs that ask, passes signals on, and reports their ends."""
 
     def __init__(self, lease: str, world: str) -> None:
         self._trainer = world.rpartition("/")[0]
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._listener.bind(address(lease))
-        self._listener.listen(_MOST_WAITING)
+        self._listener.bind(spare_address(lease))
+        self._listener.listen(_BACKLOG)
         self._woken, self._wakes = socket.socketpair()
         self._wakes.settimeout(0.0)
         self._ranks: dict[socket.socket, int] = {}
         self._is_ending = False
         self._selector = selectors.DefaultSelector()
 
-    def wait(self) -> Asked | None:
+    def wait(self) -> RankRequest | None:
         """Make ranks; return in each what it is to be, None in the spare at its end."""
-        heard = (signal.SIGTERM, signal.SIGCHLD)
         signal.set_wakeup_fd(self._wakes.fileno(), warn_on_full_buffer=False)
-        before = {one: signal.signal(one, lambda *_: None) for one in heard}
-        for one in (self._listener, self._woken):
-            self._selector.register(one, selectors.EVENT_READ)
+        before = {
+            number: signal.signal(number, lambda *_: None)
+            for number in (signal.SIGTERM, signal.SIGCHLD)
+        }
+        for readable in (self._listener, self._woken):
+            self._selector.register(readable, selectors.EVENT_READ)
         while self._ranks or not self._is_ending:
-            asked = self._turn()
-            if asked is not None:
+            request = self._handle_events()
+            if request is not None:
                 for number, handler in before.items():
                     signal.signal(number, handler)
-                return asked
+                return request
         return None
 
-    def _turn(self) -> Asked | None:
+    def _handle_events(self) -> RankRequest | None:
         for key, _ in self._selector.select():
             if key.fileobj is self._woken:
-                self._hear()
+                self._handle_signals()
             elif key.fileobj is self._listener:
-                asked = self._admit()
-                if asked is not None:
-                    return asked
+                request = self._admit()
+                if request is not None:
+                    return request
             else:
                 self._pass_on(key.fileobj)
         return None
 
-    def _admit(self) -> Asked | None:
-        """Make a rank for who has come; return in it what it is to be."""
+    def _admit(self) -> RankRequest | None:
+        """Make a rank for the stub that came; return in it what it is to be."""
         with suppress(OSError):
             peer, _ = self._listener.accept()
-            peer.settimeout(_PATIENCE_S)
+            peer.settimeout(_REQUEST_WITHIN_S)
             try:
-                asked, here = self._receive(peer)
+                request, files = self._receive(peer)
             except (ClosedError, OSError, ValueError):
                 peer.close()
                 return None
@@ -166,49 +172,49 @@ class _Spare:
             except OSError:
                 pid = None
             if pid == 0:
-                self._be(asked, (peer, here), spare=spare)
-                return asked
+                self._become(request, (peer, files), spare=spare)
+                return request
             # Kept here, they would be open for as long as this process is.
-            for one in here:
-                os.close(one)
+            for file in files:
+                os.close(file)
             if pid is None:
                 peer.close()
             else:
-                self._mind(pid, peer)
+                self._watch(pid, peer)
         return None
 
-    def _receive(self, peer: socket.socket) -> tuple[Asked, tuple[int, ...]]:
+    def _receive(self, peer: socket.socket) -> tuple[RankRequest, tuple[int, ...]]:
         if not is_of_this_user(peer):
             raise ClosedError
-        asked, here = receive_asked(peer)
-        if _world(asked).rpartition("/")[0] == self._trainer:
-            return asked, here
-        for one in here:
-            os.close(one)
+        request, files = receive_request(peer)
+        if _world(request).rpartition("/")[0] == self._trainer:
+            return request, files
+        for file in files:
+            os.close(file)
         raise ClosedError
 
-    def _mind(self, pid: int, peer: socket.socket) -> None:
+    def _watch(self, pid: int, peer: socket.socket) -> None:
         self._ranks[peer] = pid
         self._selector.register(peer, selectors.EVENT_READ)
         with suppress(OSError):
             peer.sendall(TAKEN)
 
     def _pass_on(self, peer: object) -> None:
-        """Give a rank the signals that came for it; kill one that nobody stands for."""
+        """Give a rank the signals that came for it; kill it where its stub is gone."""
         if not isinstance(peer, socket.socket) or peer not in self._ranks:
-            return  # it has ended in this very turn
+            return  # it has ended among these events
         try:
             numbers = peer.recv(64)
         except OSError:
             numbers = b""
         if not numbers:
             self._selector.unregister(peer)
-        # Not reaped before _hear, so that the number is still this rank's.
+        # Not reaped before _handle_signals, so that the number is still this rank's.
         for number in numbers or (signal.SIGKILL,):
             with suppress(OSError):
                 os.kill(self._ranks[peer], number)
 
-    def _hear(self) -> None:
+    def _handle_signals(self) -> None:
         self._is_ending |= signal.SIGTERM in self._woken.recv(4096)
         if self._is_ending and self._listener.fileno() >= 0:
             self._selector.unregister(self._listener)
@@ -216,9 +222,9 @@ class _Spare:
         for peer, pid in list(self._ranks.items()):
             ended, status = os.waitpid(pid, os.WNOHANG)
             if ended:
-                self._tell(peer, status)
+                self._report_end(peer, status)
 
-    def _tell(self, peer: socket.socket, status: int) -> None:
+    def _report_end(self, peer: socket.socket, status: int) -> None:
         del self._ranks[peer]
         with suppress(KeyError):
             self._selector.unregister(peer)
@@ -226,55 +232,95 @@ class _Spare:
             peer.sendall(STATUS.pack(status))
         peer.close()
 
-    def _be(
-        self, asked: Asked, came: tuple[socket.socket, Sequence[int]], *, spare: int
+    def _become(
+        self,
+        request: RankRequest,
+        connection: tuple[socket.socket, Sequence[int]],
+        *,
+        spare: int,
     ) -> None:
-        """Make this fork the rank of *asked*, but for its variables."""
-        peer, here = came
+        """Make this fork the rank of *request*, but for its variables."""
+        peer, files = connection
         try:
             os.setpgid(0, 0)  # what is done to its group is not done to the spare
             signal.set_wakeup_fd(-1)
             _die_with(spare)
             self._selector.close()
             own = (self._listener, self._woken, self._wakes)
-            for one in (*own, peer, *self._ranks):
-                one.close()
-            _take_on(asked, here)
+            for connected in (*own, peer, *self._ranks):
+                connected.close()
+            _take_on(request, files)
         except BaseException as error:  # noqa: BLE001 - else it would be a second spare
             warn(f"a spare could not become a rank: {error!r}")
             _leave(1)
 
 
 def _is_waiting(peer: socket.socket) -> bool:
-    """Tell whether who asked still wants a process, and has not helped itself."""
+    """Tell whether the stub still waits, and has not become the program itself."""
     is_readable = bool(select.select([peer], [], [], 0.0)[0])
     return not is_readable or peer.recv(1, socket.MSG_PEEK) != b""
 
 
 def _die_with(spare: int) -> None:
-    """Have this process killed when the spare is: nobody would mind it any more."""
+    """Have this process killed when the spare is: nothing would watch it any more."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != spare:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _take_on(asked: Asked, here: Sequence[int]) -> None:
-    for wanted, one in enumerate(here[: _STANDARD + 1]):
-        os.dup2(one, wanted)
-        os.close(one)
-    for one in here[_STANDARD + 1 :]:
-        asked.variables[PMI_FILE] = b"%d" % one
-    os.chdir(asked.folder)
-    os.umask(asked.umask)
-    os.sched_setaffinity(0, asked.processors)
-    wear(_world(asked))
+def _take_on(request: RankRequest, files: Sequence[int]) -> None:
+    for number, file in enumerate(files[: _STANDARD + 1]):
+        os.dup2(file, number)
+        os.close(file)
+    for file in files[_STANDARD + 1 :]:
+        request.variables[PMI_FILE] = b"%d" % file
+    os.chdir(request.folder)
+    os.umask(request.umask)
+    os.sched_setaffinity(0, request.processors)
+    mark_environ(_world(request))
     if isinstance(sys.stdout, TextIOWrapper):  # it was made for the spare's output
         sys.stdout.reconfigure(line_buffering=os.isatty(1))
-    signal.pthread_sigmask(signal.SIG_SETMASK, asked.blocked)
+    signal.pthread_sigmask(signal.SIG_SETMASK, request.blocked)
 
 
-def _world(asked: Asked) -> str:
-    return os.fsdecode(asked.variables.get(WORLD.encode(), b""))
+def _world(request: RankRequest) -> str:
+    return os.fsdecode(request.variables.get(WORLD.encode(), b""))
+
+
+# The variable by which agents know whose a process is, as the kernel shows it.
+
+
+def mark_environ(world: str) -> None:
+    """Have ``/proc/PID/environ`` show *world*, with zeros to fill the room.
+
+    The kernel shows the memory in which a process got its variables when it was
+    started, so that a fork still shows those of the process that it was made of.
+
+    Args:
+        world: A trainer and one of its generations, ``TRAINER/G``.
+
+    Raises:
+        OSError: This process may not write there.
+        ValueError: There is no such variable, or it has no room for *world*.
+    """
+    fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
+    start, end = int(fields[_ENV_START]), int(fields[_ENV_END])
+    with Path("/proc/self/mem").open("r+b", buffering=0) as memory:
+        memory.seek(start)
+        there = b"\0" + memory.read(end - start)
+        name = f"\0{WORLD}=".encode()
+        at = there.index(name) + len(name)
+        mark = _filled(os.fsencode(world), there.index(b"\0", at) - at)
+        memory.seek(start + at - 1)
+        memory.write(mark)
+
+
+def _filled(world: bytes, room: int) -> bytes:
+    trainer, _, generation = world.rpartition(b"/")
+    mark = b"%s/%s" % (trainer, generation.zfill(room - len(trainer) - 1))
+    if len(mark) != room:
+        raise ValueError(f"there is no room for {world!r}")
+    return mark
 
 
 def _flush() -> None:

@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from freetrain.elastic.contract import read_launch
 from freetrain.elastic.errors import LaunchError
-from freetrain.elastic.joining import find_world
-from freetrain.elastic.launch import read_launch
+from freetrain.elastic.world import find_world
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The ranks of one fragment, and the few things they do together."""
+"""The ranks of one fragment: how a process finds them, and what they do together."""
 
 from __future__ import annotations
 
@@ -8,161 +8,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from freetrain.elastic.errors import ProgramError
-from freetrain.elastic.sampler import share
+from freetrain.elastic.contract import WORLD_SIZE
+from freetrain.elastic.errors import LaunchError, WorldMismatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from freetrain.elastic.sampler import Batch, Chunk
-
-
-# ----------------------------------------------------------------------
-# Sums over a batch that are the same to the last bit in every world.
-
-if TYPE_CHECKING:
-    Sums = tuple[Any, ...]
-    Flat = NDArray[np.float64]
-
-
-def sum_exactly(
-    world: World, batch: Batch, sums_of: Callable[[Chunk], Sums]
-) -> tuple[NDArray[Any], ...]:
-    """Sum what *sums_of* returns over the chunks of *batch*; collective.
-
-    Args:
-        world: The ranks that share the batch.
-        batch: The batch, the same on all ranks.
-        sums_of: Returns floats and float arrays, each a sum over the chunk's
-            samples, of the same shapes for every chunk. Called for this rank's
-            chunks, and once for nothing by a rank that has none: it must have no
-            side effect.
-
-    Returns:
-        One float64 array for each of them, the sum over the whole batch.
-
-    Raises:
-        ProgramError: Shapes differ from chunk to chunk, or are not of numbers.
-    """
-    count = len(batch.chunks)
-    first, end = share(count, world.rank, size=world.size)
-    form = _Form()
-
-    def leaf(lo: int, hi: int) -> Flat | None:
-        return form.flatten(sums_of(batch.chunks[lo])) if hi - lo == 1 else None
-
-    if first == end:
-        form.flatten(sums_of(batch.chunks[0]))
-    mine = [_fold(lo, hi, leaf) for lo, hi in _subtrees(0, count, first, end)]
-    return form.restore(_combine(world, mine, count, form.length))
-
-
-def sum_quickly(
-    world: World, batch: Batch, sums_of: Callable[[Chunk], Sums]
-) -> tuple[NDArray[Any], ...]:
-    """As :func:`sum_exactly`, by one plain allreduce and one call a rank.
-
-    The same within rounding only; in another world the last bits differ, and
-    training makes such differences grow.
-    """
-    form = _Form()
-    own = batch.mine
-    if len(own.indices):
-        part = form.flatten(sums_of(own))
-    else:
-        part = np.zeros_like(form.flatten(sums_of(batch.chunks[0])))
-    return form.restore(world.total(part))
-
-
-class _Form:
-    """How one chunk's sums lie in a flat array."""
-
-    def __init__(self) -> None:
-        self.length = 0
-        self._shapes: list[tuple[int, ...]] | None = None
-
-    def flatten(self, sums: Sums) -> Flat:
-        arrays = [np.asarray(one, dtype=np.float64) for one in sums]
-        shapes = [array.shape for array in arrays]
-        if self._shapes not in (None, shapes):
-            raise ProgramError(
-                f"the function given to sum() returned shapes {shapes} for one chunk "
-                f"and {self._shapes} for another; they must be the same."
-            )
-        self._shapes = shapes
-        flat = np.concatenate([array.ravel() for array in arrays])
-        self.length = len(flat)
-        return flat
-
-    def restore(self, flat: Flat) -> tuple[NDArray[Any], ...]:
-        shapes = self._shapes or []
-        edges = np.cumsum([int(np.prod(shape)) for shape in shapes])[:-1]
-        parts = np.split(flat, edges)
-        return tuple(part.reshape(s) for part, s in zip(parts, shapes, strict=True))
-
-
-def _subtrees(lo: int, hi: int, first: int, end: int) -> Iterator[tuple[int, int]]:
-    """The largest subtrees of the tree over lo .. hi within first .. end, in order."""
-    if first <= lo and hi <= end:
-        yield lo, hi
-    elif lo < end and first < hi:
-        middle = _middle(lo, hi)
-        yield from _subtrees(lo, middle, first, end)
-        yield from _subtrees(middle, hi, first, end)
-
-
-def _middle(lo: int, hi: int) -> int:
-    # The largest power of two below the length: shares of a power-of-two world
-    # are then whole subtrees.
-    return lo + (1 << ((hi - lo - 1).bit_length() - 1))
-
-
-def _fold(lo: int, hi: int, known: Callable[[int, int], Flat | None]) -> Flat:
-    """The sum over lo .. hi along the tree, from the subtrees that are known.
-
-    Leaves are asked for one after the other, so that only one sum for every level
-    of the tree is in memory.
-    """
-    found = known(lo, hi)
-    if found is not None:
-        return found
-    middle = _middle(lo, hi)
-    left = _fold(lo, middle, known)
-    # In place: every part is used once, and fresh pages cost more than the adding.
-    left += _fold(middle, hi, known)
-    return left
-
-
-def _combine(world: World, mine: Sequence[Flat], count: int, length: int) -> Flat:
-    """Exchange the subtrees' sums, finish the tree for one slice, gather slices."""
-    if world.size == 1:
-        return mine[0]
-    slices = [share(length, rank, size=world.size) for rank in range(world.size)]
-    trees = [
-        list(_subtrees(0, count, *share(count, rank, size=world.size)))
-        for rank in range(world.size)
-    ]
-    nothing = np.empty(0)
-    blocks = [np.concatenate([nothing, *(s[a:b] for s in mine)]) for a, b in slices]
-    a, b = slices[world.rank]
-    received = world.exchange(blocks, [len(t) * (b - a) for t in trees])
-    known = {
-        tree: part
-        for theirs, block in zip(trees, received, strict=True)
-        for tree, part in zip(theirs, block.reshape(len(theirs), b - a), strict=True)
-    }
-
-    def received_sum(lo: int, hi: int) -> Flat | None:
-        return known.get((lo, hi))
-
-    whole = _fold(0, count, received_sum)
-    return world.gather_everywhere(whole, [b - a for a, b in slices])
-
-
-# ----------------------------------------------------------------------
-# The ranks of one fragment, and the few things they do together.
+    from freetrain.elastic.contract import Launch
 
 # Below 2^31 with room to spare: MPI counts are C ints before MPI 4.
 _BROADCAST_BYTES = 1 << 26
@@ -190,7 +44,7 @@ class World(Protocol):
         ...
 
     def broadcast(self, payload: bytes) -> bytes:
-        """Rank 0's *payload*, on every rank; the others' is not looked at."""
+        """Rank 0's *payload*, on every rank; that of the others does not matter."""
         ...
 
     def exchange(
@@ -252,7 +106,7 @@ class LoneWorld:
         return part
 
     def abort(self, exit_code: int) -> None:
-        """Do nothing: there is nobody else, and the caller's error goes on."""
+        """Do nothing: there is no other rank, and the caller's error goes on."""
 
 
 class MpiWorld:
@@ -312,3 +166,77 @@ class MpiWorld:
         """End every rank by ``MPI_Abort``, which does not return."""
         self.communicator.Abort(exit_code)
         os._exit(exit_code)
+
+
+# Set by Open MPI 4 and 5; by MPICH, Intel MPI and Slurm's pmi2; by Slurm's pmix.
+_MPI_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMIX_RANK")
+# In this order: inside a Slurm step, mpirun's count is right and the step's is the
+# number of launch daemons.
+_SIZE_VARIABLES = (
+    "OMPI_COMM_WORLD_SIZE",
+    "PMI_SIZE",
+    "WORLD_SIZE",
+    "SLURM_STEP_NUM_TASKS",
+)
+
+
+def find_world(
+    launch: Launch, environment: Mapping[str, str], *, given: World | None = None
+) -> World:
+    """Return the world of this process, checked against what was announced.
+
+    MPI is not even imported unless an MPI launcher started the process: its
+    start costs a second, and fails where MPI is half installed.
+
+    Args:
+        launch: What FreeTrain's launcher announced.
+        environment: The process' environment variables.
+        given: The program's own world, for communicators other than MPI.
+
+    Raises:
+        WorldMismatchError: The size is not the one announced.
+        LaunchError: An MPI launcher started this process, and mpi4py cannot be used.
+    """
+    announced = {WORLD_SIZE: launch.world_size} if launch.world_size else {}
+    if given is not None:
+        _check_size(given.size, "the one passed to join()", announced)
+        return given
+    if any(name in environment for name in _MPI_VARIABLES):
+        world, library = _mpi_world()
+    else:
+        world, library = LoneWorld(), "no MPI"
+    _check_size(world.size, library, announced | _started_size(environment))
+    return world
+
+
+def _mpi_world() -> tuple[World, str]:
+    try:
+        mpi = import_module("mpi4py.MPI")
+    except (ImportError, RuntimeError) as error:
+        raise LaunchError(
+            f"an MPI launcher started this process, but mpi4py cannot be used: "
+            f"{error}. Nothing was trained. Install it into this Python "
+            f"(`pip install mpi4py`), or start the program without mpirun."
+        ) from error
+    version = mpi.Get_library_version().strip("\x00 \n").split(",")[0].splitlines()[0]
+    return MpiWorld(mpi.COMM_WORLD), f"mpi4py with {version}"
+
+
+def _started_size(environment: Mapping[str, str]) -> dict[str, int]:
+    for name in _SIZE_VARIABLES:
+        text = environment.get(name, "")
+        if text.isascii() and text.isdigit():
+            return {name: int(text)}
+    return {}
+
+
+def _check_size(size: int, library: str, announced: Mapping[str, int]) -> None:
+    wrong = [f"{name}={count}" for name, count in announced.items() if count != size]
+    if wrong:
+        raise WorldMismatchError(
+            f"the launcher announced {' and '.join(wrong)}, but this process is in a "
+            f"world of {size} ({library}). Nothing was trained. Most often mpi4py is "
+            f"bound to another MPI than the mpirun that started it: use that MPI's "
+            f"mpirun, or reinstall mpi4py against the MPI of the launcher. A launcher "
+            f"that is not MPI needs a world of its own: join(world=...)."
+        )

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from freetrain.elastic.launch import SPARE
+from freetrain.elastic.contract import SPARE
 from freetrain.launch.base import launcher_of, plan_world
 from freetrain.launch.request import (
     LEASE_MARK,

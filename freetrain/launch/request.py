@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from freetrain.elastic import launch as contract
-from freetrain.elastic import rank
+from freetrain.elastic import contract, rank
 from freetrain.elastic.files import RunDir
 from freetrain.errors import BadConfigurationError
 from freetrain.state.files import MPI_TUNING, generation_name, lease_name

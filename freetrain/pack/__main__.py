@@ -6,6 +6,6 @@ from freetrain.own_packages import prefer_own_packages
 
 if __name__ == "__main__":
     prefer_own_packages()
-    from freetrain.pack.command import main
+    from freetrain.pack.run import main
 
     sys.exit(main(sys.argv[1:]))

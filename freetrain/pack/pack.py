@@ -1,9 +1,9 @@
-"""What a pack is, as its user wrote it."""
+"""A pack as its user wrote it: the pack file, and the job files of its members.
 
-import json
-import os
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+docs/reference/packs.md says what is in a pack file.
+"""
+
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -19,18 +19,15 @@ from freetrain.config.document import (
     parse_document,
     read_limited,
 )
-from freetrain.config.job import TrainerJob
+from freetrain.config.job import TrainerJob, read_job
 from freetrain.config.values import PATH, AbsolutePath, Cpus, Positive, named, seconds
-from freetrain.elastic.files import RunDir, replaced
+from freetrain.errors import BadConfigurationError, FreeTrainError
 from freetrain.losscurve.forecast import Better
-from freetrain.pack.shares import MeansName
-
-# ----------------------------------------------------------------------
-# What a pack is, as its user wrote it.
+from freetrain.pack.cpu_controllers import ControllerName
 
 
 class SharingName(StrEnum):
-    """Who gets how much of the CPUs."""
+    """How the CPUs are shared."""
 
     FLOWCON = "flowcon"  # by growth efficiency
     FAIR = "fair"  # all the same
@@ -58,15 +55,14 @@ class Pack(Struct, frozen=True, kw_only=True, rename=key_name):
     """A pack as its user wrote it: the keys of its file. All paths are absolute.
 
     Attributes:
-        members: Job files of the trainers that are there from the beginning.
+        members: Job files of the members that are there from the beginning.
         inbox: A folder in which further job files may appear; None for none.
         stay_s: How long to wait for more when nothing is left to do.
-        sharing: How the CPUs are shared.
         interval_s: FlowCon's interval.
         alpha: FlowCon's threshold.
         metric: The metric that shows how a trainer grows.
         better: Which of its values are good.
-        means: By what shares are set.
+        means: What sets the shares.
         cpus: How many of the node's CPUs all members together may use; None for
             all that the pack may use itself.
     """
@@ -81,18 +77,15 @@ class Pack(Struct, frozen=True, kw_only=True, rename=key_name):
         str, named(r"[A-Za-z_][A-Za-z0-9_]{0,63}", "the name of a metric")
     ] = "loss"
     better: Better = Better.LOWER
-    means: MeansName = MeansName.AUTO
+    means: ControllerName = ControllerName.AUTO
     cpus: Cpus | None = None
 
-
-# ----------------------------------------------------------------------
-# Reading pack files; docs/quality-flowcon.md says what is in them.
 
 FILE = FileKind(
     what="pack file ",
     most_bytes=2**20,
     consequence="Nothing was started.",
-    advice="Name a TOML file as docs/quality-flowcon.md describes it.",
+    advice="Name a TOML file as docs/reference/packs.md describes it.",
 )
 
 
@@ -113,167 +106,89 @@ def read_pack(path: Path, *, home: Path | None = None) -> Pack:
     return pack
 
 
-# ----------------------------------------------------------------------
-# What a pack keeps in its run directory: how its members stand, and how it goes.
+class Inbox:
+    """The members of a pack: job files that it names, and what appears in its inbox."""
 
-_FILE = "pack.json"
+    def __init__(
+        self, pack: Pack, *, home: Path | None, say: Callable[[str], None]
+    ) -> None:
+        """Read the job files that the pack names.
 
+        Args:
+            pack: The pack.
+            home: What ``~`` stands for.
+            say: Gets a line about each file of the inbox that cannot be used.
 
-class End(StrEnum):
-    """How a member ended."""
+        Raises:
+            FreeTrainError: One of them is no job file, or no trainer for a pack.
+        """
+        self._home = home
+        self._say = say
+        self._inbox = pack.inbox
+        self._paths: dict[str, Path] = {}  # of members, by name
+        self._owners: dict[Path, str] = {}  # members' names, by folder
+        self._versions: dict[Path, tuple[int, int]] = {}
+        self._first = tuple(self._read(path) for path in pack.members)
 
-    FINISHED = "finished"
-    GAVE_UP = "gave up"  # not to be started again
-    STOPPED = "stopped"  # asked to; goes on in the pack's next generation
-    FAILED = "failed"
+    def arrivals(self) -> tuple[TrainerJob, ...]:
+        """Return those that the pack names, once, and what is new in the inbox."""
+        first, self._first = self._first, ()
+        return (*first, *self._new())
 
+    def _new(self) -> Iterator[TrainerJob]:
+        for path in self._listed():
+            try:
+                status = path.stat()
+                version = (status.st_mtime_ns, status.st_size)
+                if self._versions.get(path) == version:
+                    continue
+                self._versions[path] = version
+                if path not in self._paths.values():
+                    yield self._read(path)
+            except (FreeTrainError, OSError) as error:
+                # A file that is still being written is looked at again.
+                self._say(str(error))
 
-@dataclass(slots=True, kw_only=True)
-class Line:
-    """What is kept of a member.
+    def _listed(self) -> list[Path]:
+        if self._inbox is None:
+            return []
+        try:
+            return sorted(p for p in self._inbox.iterdir() if p.suffix == ".toml")
+        except OSError:
+            return []
 
-    Attributes:
-        arrived_s: When it was first started, seconds of the pack's running time.
-        ended_s: When it ended last; None while it runs.
-        end: How; empty while it runs. Who failed is started again.
-        steps: Steps done, as far as it told.
-        samples: Samples done, likewise.
-        generation: The number of its newest fragment.
-        started_s: When that was started.
-        failures: How often it failed in a row, without a commit in between.
-        committed_step: Steps that were committed when it failed last.
-        again_s: When it is started again after a failure; None where it is not, or
-            not before the pack's next generation.
-        message: Why it failed last; empty while it runs. Hostile text.
-    """
+    def _read(self, path: Path) -> TrainerJob:
+        job = read_job(path, home=self._home)
+        why = _why_unfit(job)
+        if not why and job.name in self._paths:
+            why = f"{self._paths[job.name]} has a trainer {job.name!r} already"
+        why = why or self._shared_folder(job)
+        if why:
+            raise BadConfigurationError(
+                f"{path}: {why}. It was not started; give the pack another job file."
+            )
+        self._paths[job.name] = path
+        self._owners |= dict.fromkeys(_own_folders(job), job.name)
+        return job
 
-    arrived_s: float
-    ended_s: float | None = None
-    end: str = ""
-    steps: int = 0
-    samples: float = 0.0
-    generation: int = 0
-    started_s: float = 0.0
-    failures: int = 0
-    committed_step: int = 0
-    again_s: float | None = None
-    message: str = ""
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it is never started again."""
-        return self.end in {End.FINISHED, End.GAVE_UP}
-
-
-@dataclass(slots=True, kw_only=True)
-class Record:
-    """What is kept of a pack, from one generation to the next.
-
-    Attributes:
-        ran_s: How long it has run so far.
-        used_s: CPU time of the members that ended in this generation.
-        means: By what shares were set last.
-        shares: The parts of the CPUs, by member.
-        sharing: What the sharing remembers.
-        members: A line for each member that ever was.
-    """
-
-    ran_s: float = 0.0
-    used_s: float = 0.0
-    means: str = ""
-    shares: dict[str, float] = field(default_factory=dict)
-    sharing: dict[str, object] = field(default_factory=dict)
-    members: dict[str, Line] = field(default_factory=dict)
-
-
-def member_folder(run: RunDir, name: str) -> Path:
-    """Return where things of the member *name* of a pack are."""
-    return run.path / "members" / name
+    def _shared_folder(self, job: TrainerJob) -> str:
+        """Return which folder *job* would share with another member; empty for none."""
+        for folder in _own_folders(job):
+            if folder in self._owners:
+                return f"the trainer {self._owners[folder]!r} has {folder} already"
+        return ""
 
 
-def member_folders(run: RunDir) -> tuple[Path, ...]:
-    """Return the folders of all members that a pack ever had.
-
-    Raises:
-        OSError: They cannot be listed.
-    """
-    folder = member_folder(run, "")
-    every = sorted(folder.iterdir()) if folder.is_dir() else []
-    return tuple(one for one in every if one.is_dir())
+def _own_folders(job: TrainerJob) -> tuple[Path, ...]:
+    named = (job.checkpoint.path, job.logs)
+    return tuple(path.resolve() for path in named if path is not None)
 
 
-def read_record(run: RunDir) -> Record:
-    """Return what was kept in *run*; an empty one where nothing readable is there."""
-    with suppress(OSError, ValueError, TypeError, AttributeError):
-        told = json.loads((run.path / _FILE).read_bytes())
-        members = {n: Line(**line) for n, line in told.pop("members").items()}
-        return Record(**told, members=members)
-    return Record()
-
-
-def write_record(run: RunDir, record: Record) -> None:
-    """Keep *record* in *run*.
-
-    Raises:
-        OSError: It could not be written; the older one is untouched.
-    """
-    text = json.dumps(asdict(record), indent=1, allow_nan=False) + "\n"
-    path = run.path / _FILE
-    with replaced(path, temporary=run.path / f".{_FILE}.{os.getpid()}") as file:
-        file.write(text.encode())
-
-
-def tell_progress(
-    path: Path, *, t: float, step: int, samples: float, generation: int
-) -> None:
-    """Append a progress line, as elastic programs do, for all members together.
-
-    Raises:
-        OSError: It could not be written.
-    """
-    line = {
-        "t": round(t, 6),
-        "step": step,
-        "samples": samples,
-        "generation": generation,
-        "world_size": 1,
-    }
-    with path.open("ab", buffering=0) as file:
-        file.write((json.dumps(line, allow_nan=False) + "\n").encode())
-
-
-# ----------------------------------------------------------------------
-# How often a member that fails is started again, and after which pause; pure.
-
-
-def count_failure(
-    line: Line, job: TrainerJob, *, committed_step: int, now_s: float
-) -> None:
-    """Count a failure of the member of *line*, and say when it is started again.
-
-    Its ``[restart]`` holds as it does for a trainer that has nodes of its own
-    (``agent.verdict``): failures in a row count, without a commit between them, and
-    pauses double. Who has used up its attempts is started once more in each later
-    generation of the pack, which may be on another node.
-
-    Args:
-        line: What is kept of the member; changed.
-        job: What it is.
-        committed_step: Steps that its newest checkpoint has, as far as it tells.
-        now_s: When it failed, seconds of the pack's running time.
-    """
-    has_committed = committed_step > line.committed_step
-    if has_committed or job.must_have_committed(now_s - line.started_s):
-        line.failures = 0
-    line.failures += 1
-    line.committed_step = max(line.committed_step, committed_step)
-    is_left = not job.restart.is_used_up(line.failures)
-    line.again_s = now_s + job.restart.pause_s(line.failures) if is_left else None
-
-
-def how_it_failed(line: Line) -> str:
-    """Return how often a member failed, and why the last time."""
-    times = "once" if line.failures == 1 else f"{line.failures} times"
-    # Whoever does not stop in time is killed, which is counted for nothing.
-    said = f"failed {times}" if line.failures else "failed"
-    return f"{said}: {line.message}" if line.message else said
+def _why_unfit(job: TrainerJob) -> str:
+    if job.launch.pack is not None:
+        return "this is a pack, and packs are no members of packs"
+    if job.nodes.min_nodes > 1:
+        return f"the trainer needs {job.nodes.min_nodes} nodes, and a pack has one"
+    if job.launch.processes_per_node > 1:
+        return "members of a pack are one process each, and processes_per_node is more"
+    return ""

@@ -19,7 +19,7 @@ MARK = "FREETRAIN_PACK_MEMBER"
 
 @dataclass(frozen=True, slots=True)
 class Packer:
-    """Who started a member: one process of one pack on this node.
+    """The process of a pack on this node, which starts its members.
 
     Attributes:
         pack: What tells packs apart, the same at each start.
@@ -33,7 +33,7 @@ class Packer:
 
     @property
     def label(self) -> str:
-        """It as a text without a slash."""
+        """The packer as a text without a slash."""
         return f"{self.pack}-{self.pid}-{self.started}"
 
     @property
@@ -55,15 +55,15 @@ def this_packer(pack: str) -> Packer:
 
 
 def packer_of(label: str) -> Packer | None:
-    """Return whom *label* names; None where it is no label."""
+    """Return the packer that *label* names; None where it is no label."""
     pack, *numbers = label.rsplit("-", 2)
     if not pack or len(numbers) != 2 or not all(map(str.isdecimal, numbers)):  # noqa: PLR2004
         return None
     return Packer(pack, int(numbers[0]), int(numbers[1]))
 
 
-def marked() -> Iterator[tuple[int, str, str]]:
-    """Yield process, packer's label and member of all that carry the mark."""
+def marked_processes() -> Iterator[tuple[int, str, str]]:
+    """Yield process, label of its packer, and member of all that carry the mark."""
     wanted = f"{MARK}=".encode()
     for pid, environ in environments(wanted):
         for variable in environ.split(b"\0"):
@@ -76,7 +76,7 @@ def marked() -> Iterator[tuple[int, str, str]]:
 def members_of(packer: Packer) -> dict[str, tuple[int, ...]]:
     """Return the processes of *packer*'s members, by member."""
     found: dict[str, tuple[int, ...]] = {}
-    for pid, label, member in marked():
+    for pid, label, member in marked_processes():
         if label == packer.label and pid != packer.pid:
             found[member] = (*found.get(member, ()), pid)
     return found
@@ -84,17 +84,17 @@ def members_of(packer: Packer) -> dict[str, tuple[int, ...]]:
 
 def left_behind(packer: Packer) -> tuple[int, ...]:
     """Return processes of earlier packers of the same pack, which are dead."""
-    return tuple(pid for pid, label, _ in marked() if packer.has_left(label))
+    return tuple(pid for pid, label, _ in marked_processes() if packer.has_left(label))
 
 
 def used_s(pids: Iterable[int]) -> float:
     """Return the CPU time of *pids* and of their children that were waited for."""
-    found = (status_of(pid) for pid in pids)
-    ticks = sum(status.cpu_ticks for status in found if status is not None)
+    statuses = map(status_of, pids)
+    ticks = sum(status.cpu_ticks for status in statuses if status is not None)
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def tell(pids: Iterable[int], number: signal.Signals) -> None:
+def signal_all(pids: Iterable[int], number: signal.Signals) -> None:
     """Send a signal to all of *pids* that are there."""
     for pid in pids:
         with suppress(ProcessLookupError, PermissionError):

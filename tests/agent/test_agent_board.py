@@ -11,8 +11,8 @@ from freetrain.agent.board import Board, Listing
 from freetrain.agent.observation import HeartbeatWatch, Patience
 from freetrain.broker.lease import LeaseKey
 from freetrain.config.job import render_job
-from freetrain.elastic.outcome import Ending as OutcomeEnding
-from freetrain.elastic.outcome import Outcome, write_outcome
+from freetrain.elastic.contract import Ending as OutcomeEnding
+from freetrain.elastic.contract import Outcome, write_outcome
 from freetrain.state.files import (
     AgentState,
     Assigned,

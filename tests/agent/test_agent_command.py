@@ -87,7 +87,7 @@ def test_the_command_says_what_is_wrong_in_one_line_and_how_it_is_called() -> No
 def test_an_agent_starts_and_ends_without_heavy_libraries() -> None:
     """NumPy alone takes longer than all else that an agent's start needs."""
     program = (
-        "import sys, freetrain.agent.command, freetrain.pack.shares; "
+        "import sys, freetrain.agent.command, freetrain.pack.cpu_controllers; "
         "print({'numpy', 'pulp', 'sqlite3', 'rich'} & sys.modules.keys())"
     )
 

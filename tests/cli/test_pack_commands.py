@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.pack.pack import Line, Record, member_folder, write_record
+from freetrain.pack.record import MemberRecord, PackRecord, member_folder, write_record
 from tests.cli.desk_files import at_home, refused, run_json
 from tests.cli.worlds import run
 from tests.client.client_states import leave_checkpoint
@@ -49,11 +49,13 @@ def stand(state: StateDir) -> None:
     run_dir = state.trainer("small").run
     run_dir.create()
     lines = {
-        "a": Line(arrived_s=0.0, ended_s=9.0, end="finished", steps=300, samples=900.0),
-        "b": Line(arrived_s=0.0, steps=1_200, samples=2_400.0),
+        "a": MemberRecord(
+            arrived_s=0.0, ended_s=9.0, end="finished", steps=300, samples=900.0
+        ),
+        "b": MemberRecord(arrived_s=0.0, steps=1_200, samples=2_400.0),
     }
     shares = {"a": 0.5, "b": 0.75}
-    write_record(run_dir, Record(means="affinity", shares=shares, members=lines))
+    write_record(run_dir, PackRecord(means="affinity", shares=shares, members=lines))
 
 
 def test_a_pack_is_submitted_as_any_trainer(tmp_path: Path, state: StateDir) -> None:
@@ -114,11 +116,11 @@ def test_how_often_and_why_a_member_failed_is_told(
 ) -> None:
     run_dir = small.trainer("small").run
     run_dir.create()
-    again = Line(arrived_s=0.0, ended_s=9.0, end="failed", steps=7, failures=2)
+    again = MemberRecord(arrived_s=0.0, ended_s=9.0, end="failed", steps=7, failures=2)
     again.again_s, again.message = 60.0, "KeyError: 'x'"
-    ended = Line(arrived_s=0.0, ended_s=9.0, end="failed", failures=3)
+    ended = MemberRecord(arrived_s=0.0, ended_s=9.0, end="failed", failures=3)
     ended.message = "ValueError: \x1b[31mno"
-    write_record(run_dir, Record(members={"a": again, "b": ended}))
+    write_record(run_dir, PackRecord(members={"a": again, "b": ended}))
     why = r"failed 3 times: ValueError: \x1b[31mno"
 
     calls = (("status",), ("status", "small"), ("explain", "small"))

@@ -18,13 +18,12 @@ import numpy as np
 
 from freetrain.elastic import Checkpoint, Position, read_checkpoint
 from freetrain.elastic.checkpoint import CheckpointStore
+from freetrain.elastic.contract import Stop, StopFile, read_launch
 from freetrain.elastic.files import Clock, RunDir
 from freetrain.elastic.fragment import Agreement
-from freetrain.elastic.joining import find_world
-from freetrain.elastic.launch import read_launch
 from freetrain.elastic.sampler import Plan, Sampler, order_of_epoch
-from freetrain.elastic.stop import Stop, StopFile
-from freetrain.elastic.world import sum_exactly, sum_quickly
+from freetrain.elastic.sums import sum_exactly, sum_quickly
+from freetrain.elastic.world import find_world
 
 if TYPE_CHECKING:
     from collections.abc import Callable

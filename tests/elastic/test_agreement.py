@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from freetrain.elastic.contract import Stop, StopFile
 from freetrain.elastic.files import Clock
-from freetrain.elastic.fragment import Agreed, Agreement
-from freetrain.elastic.stop import Stop, StopFile
+from freetrain.elastic.fragment import Agreement
 from freetrain.elastic.world import LoneWorld
 from tests.elastic.threads import ThreadWorld, on_every_rank
 
@@ -63,12 +63,12 @@ def test_the_slowest_rank_sets_the_pace_for_all_of_them() -> None:
 
 
 def test_one_rank_s_wish_is_everybody_s() -> None:
-    def work(world: ThreadWorld) -> Agreed:
+    def work(world: ThreadWorld) -> tuple[Stop, bool]:
         agreement = Agreement(world, Hand().clock())
         wanted = (Stop.NO, Stop.RESCALE, Stop.FOR_GOOD)[world.rank]
         return agreement.agree(wanted, commit=world.rank == 0)
 
-    assert on_every_rank(3, work) == [Agreed(Stop.FOR_GOOD, commit=True)] * 3
+    assert on_every_rank(3, work) == [(Stop.FOR_GOOD, True)] * 3
 
 
 def test_the_control_file_is_looked_for_no_more_often_than_asked(

@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain import elastic
+from freetrain.elastic.contract import (
+    Ending,
+    Outcome,
+    Stop,
+    StopSignals,
+    read_launch,
+    write_outcome,
+)
 from freetrain.elastic.files import Clock, RunDir
-from freetrain.elastic.fragment import Setting
 from freetrain.elastic.joining import wait_for_predecessor
-from freetrain.elastic.launch import read_launch
-from freetrain.elastic.outcome import Ending, Outcome, write_outcome
-from freetrain.elastic.stop import Stop, StopSignals
 from tests.elastic.history import check_samples
 from tests.elastic.launching import Stand, wait_until
 from tests.elastic.threads import on_every_rank
@@ -152,8 +156,9 @@ def test_every_rank_waits_until_all_of_them_may_begin(tmp_path: Path) -> None:
             if world.rank == 0 and len(sleeps) == 5:
                 ended(run, Ending.RESCALED)
 
-        setting = Setting(read_launch(AHEAD), run, 1.0, 1.0, Clock(sleep=sleep))
-        stop, _ = wait_for_predecessor(setting, world, StopSignals(()))
+        stop, _ = wait_for_predecessor(
+            read_launch(AHEAD), run, world, StopSignals(()), Clock(sleep=sleep)
+        )
         return stop, len(sleeps)
 
     assert on_every_rank(3, on_rank) == [(Stop.NO, 5)] * 3
@@ -165,8 +170,8 @@ def test_one_rank_s_signal_ends_the_wait_of_all(tmp_path: Path) -> None:
     def on_rank(world: ThreadWorld) -> Stop:
         signals = StopSignals(())
         signals.came = world.rank == 2
-        setting = Setting(read_launch(AHEAD), run, 1.0, 1.0, Clock())
-        return wait_for_predecessor(setting, world, signals)[0]
+        launch = read_launch(AHEAD)
+        return wait_for_predecessor(launch, run, world, signals, Clock())[0]
 
     assert on_every_rank(3, on_rank) == [Stop.RESCALE] * 3
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from freetrain.elastic.contract import Ending, Outcome, read_outcome, write_outcome
 from freetrain.elastic.files import RunDir
-from freetrain.elastic.outcome import Ending, Outcome, read_outcome, write_outcome
 
 if TYPE_CHECKING:
     from pathlib import Path

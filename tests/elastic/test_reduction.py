@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from freetrain.elastic import Position, ProgramError
 from freetrain.elastic.sampler import Plan, Sampler
-from freetrain.elastic.world import LoneWorld, sum_exactly, sum_quickly
+from freetrain.elastic.sums import sum_exactly, sum_quickly
+from freetrain.elastic.world import LoneWorld
 from tests.elastic.threads import on_every_rank
 
 if TYPE_CHECKING:

@@ -182,7 +182,7 @@ def test_a_mark_that_has_no_room_is_refused() -> None:
         (
             sys.executable,
             "-c",
-            "from freetrain.elastic.files import wear; wear('u/12')",
+            "from freetrain.elastic.spare import mark_environ as m; m('u/12')",
         ),
         env=dict(os.environ) | {"FREETRAIN_WORLD": "t/1"},
         capture_output=True,

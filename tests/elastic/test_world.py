@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.elastic import LaunchError, WorldMismatchError
-from freetrain.elastic.joining import find_world
-from freetrain.elastic.launch import Launch, read_launch
-from freetrain.elastic.world import LoneWorld
+from freetrain.elastic.contract import Launch, read_launch
+from freetrain.elastic.world import LoneWorld, find_world
 from tests.elastic.threads import on_every_rank
 from tests.elastic.world_contract import check_world
 

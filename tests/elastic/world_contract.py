@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from freetrain.elastic.joining import find_world
-from freetrain.elastic.launch import read_launch
+from freetrain.elastic.contract import read_launch
+from freetrain.elastic.world import find_world
 
 if TYPE_CHECKING:
     from freetrain.elastic import World

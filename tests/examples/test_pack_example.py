@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from freetrain.elastic.contract import Ending, read_outcome
 from freetrain.elastic.files import RunDir
-from freetrain.elastic.outcome import Ending, read_outcome
-from freetrain.pack.pack import read_record
+from freetrain.pack.record import read_record
 from tests.elastic.launching import REPOSITORY
 
 EXAMPLE = REPOSITORY / "examples" / "pack"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from freetrain.config.job import StopSignal
 from freetrain.elastic import rank
-from freetrain.elastic.launch import read_launch
+from freetrain.elastic.contract import read_launch
 from freetrain.launch.base import Tool, launcher_of, plan_world
 from freetrain.launch.local import plan_spare
 from freetrain.launch.mpirun import Flavour, flavour_of

@@ -6,21 +6,21 @@ import signal
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from freetrain.pack.processes import Packer
-from freetrain.pack.shares import (
+from freetrain.pack.cpu_controllers import (
     PERIOD_S,
-    Affinity,
-    DutyCycle,
-    Groups,
-    MeansName,
-    Place,
+    AffinityController,
+    CgroupController,
+    ControllerName,
+    DutyCycleController,
+    ParentGroup,
 )
+from freetrain.pack.processes import Packer
 from tests.pack.fake_kernel import OWN, FakeKernel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from freetrain.pack.shares import Means
+    from freetrain.pack.cpu_controllers import CpuController
 
 PACKER = Packer("0123abcd", 1, 1)
 
@@ -29,7 +29,7 @@ class Bench(Protocol):
     """A means with what it acts on."""
 
     @property
-    def means(self) -> Means: ...
+    def means(self) -> CpuController: ...
 
     def join(self, member: str, pid: int) -> None:
         """Let process *pid* of *member* appear, as the words of admit would."""
@@ -44,7 +44,7 @@ class Bench(Protocol):
 @dataclass
 class GroupsBench:
     kernel: FakeKernel
-    means: Groups
+    means: CgroupController
 
     def join(self, member: str, pid: int) -> None:
         procs = self.means.admit(member)[3]
@@ -66,11 +66,11 @@ class GroupsBench:
 
 @dataclass
 class AffinityBench:
-    means: Affinity = field(init=False)
+    means: AffinityController = field(init=False)
     pinned: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.means = Affinity(range(16), self._pin)
+        self.means = AffinityController(range(16), self._pin)
 
     def _pin(self, pid: int, cpus: Sequence[int]) -> None:
         self.pinned[pid] = tuple(cpus)
@@ -96,13 +96,13 @@ class AffinityBench:
 @dataclass
 class DutyBench:
     cpus: int = 1
-    means: DutyCycle = field(init=False)
+    means: DutyCycleController = field(init=False)
     stopped: set[int] = field(default_factory=set)
     pids: set[int] = field(default_factory=set)
     now_s: float = 0.0
 
     def __post_init__(self) -> None:
-        self.means = DutyCycle(self.cpus, self._tell)
+        self.means = DutyCycleController(self.cpus, self._tell)
 
     def _tell(self, pids: Iterable[int], number: signal.Signals) -> None:
         if number == signal.SIGSTOP:
@@ -131,12 +131,14 @@ class DutyBench:
         return self.stopped
 
 
-def bench(name: MeansName) -> Bench:
+def bench(name: ControllerName) -> Bench:
     match name:
-        case MeansName.CGROUP_V1 | MeansName.CGROUP_V2:
-            kernel = FakeKernel(1 if name is MeansName.CGROUP_V1 else 2)
-            return GroupsBench(kernel, Groups(Place(name, OWN), kernel, PACKER))
-        case MeansName.AFFINITY:
+        case ControllerName.CGROUP_V1 | ControllerName.CGROUP_V2:
+            kernel = FakeKernel(1 if name is ControllerName.CGROUP_V1 else 2)
+            return GroupsBench(
+                kernel, CgroupController(ParentGroup(name, OWN), kernel, PACKER)
+            )
+        case ControllerName.AFFINITY:
             return AffinityBench()
         case _:
             return DutyBench()

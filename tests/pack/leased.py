@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from freetrain.client.submit import SubmitRequest, submit_file
 from freetrain.config.site import HoleSettings, LeaseSettings, PlannerSettings, Site
-from freetrain.elastic.outcome import read_outcome
+from freetrain.elastic.contract import read_outcome
 from freetrain.errors import FreeTrainError
-from freetrain.pack.pack import Record, member_folder, read_record
+from freetrain.pack.record import PackRecord, member_folder, read_record
 from freetrain.state.database import read_store
 from freetrain.state.files import (
     Ended,
@@ -94,7 +94,7 @@ class LeasedPack:
         return StateDir(self.site.state_directory).trainer(NAME)
 
     @property
-    def record(self) -> Record:
+    def record(self) -> PackRecord:
         return read_record(self.trainer.run)
 
     @property

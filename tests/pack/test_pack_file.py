@@ -8,9 +8,8 @@ import pytest
 
 from freetrain.errors import BadConfigurationError, FreeTrainError
 from freetrain.losscurve.forecast import Better
-from freetrain.pack.pack import Pack, SharingName, read_pack
-from freetrain.pack.run import Files
-from freetrain.pack.shares import MeansName
+from freetrain.pack.cpu_controllers import ControllerName
+from freetrain.pack.pack import Inbox, Pack, SharingName, read_pack
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,7 +53,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         alpha=0.1,
         metric="accuracy",
         better=Better.HIGHER,
-        means=MeansName.DUTY_CYCLE,
+        means=ControllerName.DUTY_CYCLE,
         cpus=3,
     )
 
@@ -93,7 +92,7 @@ def test_a_trainer_that_needs_more_than_a_pack_has_is_refused(tmp_path: Path) ->
     many = write_job(tmp_path, "m.toml", "many", launch="processes_per_node = 2")
     for path in (wide, many):
         with pytest.raises(FreeTrainError, match=path.name):
-            Files(Pack(members=(path,)), home=None, say=print)
+            Inbox(Pack(members=(path,)), home=None, say=print)
 
 
 def test_a_pack_is_no_member_of_a_pack(tmp_path: Path) -> None:
@@ -101,7 +100,7 @@ def test_a_pack_is_no_member_of_a_pack(tmp_path: Path) -> None:
     launch = '[launch]\nlauncher = "pack"\npack = "pack.toml"\n'
     path.write_text(f'name = "p"\n[nodes]\nmax = 1\n{launch}')
     with pytest.raises(FreeTrainError, match="no members of packs"):
-        Files(Pack(members=(path,)), home=None, say=print)
+        Inbox(Pack(members=(path,)), home=None, say=print)
 
 
 @pytest.mark.parametrize("table", ['[checkpoint]\npath = "x"', 'logs = "x"'])
@@ -114,20 +113,20 @@ def test_two_trainers_with_one_folder_are_refused(tmp_path: Path, table: str) ->
         (tmp_path / f"{name}.toml").write_text(text)
     both = (tmp_path / "a.toml", tmp_path / "b.toml")
     with pytest.raises(FreeTrainError, match="the trainer 'a' has"):
-        Files(Pack(members=both), home=None, say=print)
+        Inbox(Pack(members=both), home=None, say=print)
 
 
 def test_two_trainers_of_one_name_are_refused(tmp_path: Path) -> None:
     paths = tuple(write_job(tmp_path, file, "same") for file in ("a.toml", "b.toml"))
     with pytest.raises(FreeTrainError, match="same"):
-        Files(Pack(members=paths), home=None, say=print)
+        Inbox(Pack(members=paths), home=None, say=print)
 
 
 def test_the_inbox_is_read_once_and_mistakes_in_it_are_told_once(
     tmp_path: Path,
 ) -> None:
     said: list[str] = []
-    intake = Files(Pack(inbox=tmp_path), home=None, say=said.append)
+    intake = Inbox(Pack(inbox=tmp_path), home=None, say=said.append)
     write_job(tmp_path, "a.toml", "a")
     (tmp_path / "half.toml").write_text('name = "h')
     (tmp_path / "notes.txt").write_text("no job file")
@@ -141,5 +140,5 @@ def test_the_inbox_is_read_once_and_mistakes_in_it_are_told_once(
 
 
 def test_an_inbox_that_is_not_there_yet_is_empty(tmp_path: Path) -> None:
-    intake = Files(Pack(inbox=tmp_path / "later"), home=None, say=print)
+    intake = Inbox(Pack(inbox=tmp_path / "later"), home=None, say=print)
     assert intake.arrivals() == ()

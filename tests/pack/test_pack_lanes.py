@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.pack.shares import filled, turns, whole_cpus
+from freetrain.pack.cpu_controllers import cpu_slots, run_fractions, whole_cpus
 
 members = st.dictionaries(
     st.sampled_from("abcdefgh"), st.floats(min_value=0.01, max_value=1), min_size=1
@@ -22,7 +22,7 @@ def running(found: dict[str, tuple[tuple[float, float], ...]], at: float) -> lis
 def test_parts_fill_the_cpus_as_far_as_members_can(
     shares: dict[str, float], cpus: int
 ) -> None:
-    parts = filled(shares, cpus)
+    parts = run_fractions(shares, cpus)
     assert parts.keys() == shares.keys()
     assert all(0 < part <= 1 for part in parts.values())
     assert sum(parts.values()) == pytest.approx(min(cpus, len(shares)))
@@ -32,7 +32,7 @@ def test_parts_fill_the_cpus_as_far_as_members_can(
 def test_those_who_do_not_run_all_the_time_run_in_proportion(
     shares: dict[str, float], cpus: int
 ) -> None:
-    parts = filled(shares, cpus)
+    parts = run_fractions(shares, cpus)
     rates = [parts[n] / shares[n] for n in shares if parts[n] < 1]
     assert rates == pytest.approx([rates[0]] * len(rates) if rates else [])
 
@@ -41,7 +41,7 @@ def test_those_who_do_not_run_all_the_time_run_in_proportion(
 def test_no_more_run_at_once_than_there_are_cpus(
     shares: dict[str, float], cpus: int, at: float
 ) -> None:
-    found = turns(shares, cpus)
+    found = cpu_slots(shares, cpus)
     edges = {edge for own in found.values() for turn in own for edge in turn}
     if all(abs(at - edge) > 1e-6 for edge in edges):
         assert len(running(found, at)) <= cpus
@@ -51,7 +51,7 @@ def test_no_more_run_at_once_than_there_are_cpus(
 def test_turns_last_as_long_as_the_part_and_do_not_overlap(
     shares: dict[str, float], cpus: int
 ) -> None:
-    parts, found = filled(shares, cpus), turns(shares, cpus)
+    parts, found = run_fractions(shares, cpus), cpu_slots(shares, cpus)
     for name, own in found.items():
         assert sum(end - begin for begin, end in own) == pytest.approx(parts[name])
         assert all(0 <= begin <= end <= 1 for begin, end in own)

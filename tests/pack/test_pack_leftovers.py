@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
+from freetrain.pack.cpu_controllers import (
+    PREFIX,
+    ControllerName,
+    ParentGroup,
+    remove_empty_groups,
+)
 from freetrain.pack.processes import this_packer
-from freetrain.pack.shares import PREFIX, MeansName, Place, remove_empty_groups
 from tests.pack.fake_kernel import OWN, FakeKernel, Group
 
-PLACE = Place(MeansName.CGROUP_V1, OWN)
+PLACE = ParentGroup(ControllerName.CGROUP_V1, OWN)
 LIVING = this_packer("0123456789abcdef")
 DEAD = replace(LIVING, started=LIVING.started - 1)
 """What had this process' number before it."""

@@ -17,10 +17,12 @@ from freetrain.config.job import (
     TrainerJob,
 )
 from freetrain.elastic.files import Clock, RunDir
-from freetrain.pack.pack import Line, Pack, Record, read_record
-from freetrain.pack.processes import tell, this_packer
-from freetrain.pack.run import Crew, FairSharing, Loop, Node, sharing_of
-from freetrain.pack.shares import DutyCycle
+from freetrain.pack.cpu_controllers import DutyCycleController
+from freetrain.pack.members import PackNode
+from freetrain.pack.pack import Pack
+from freetrain.pack.processes import signal_all, this_packer
+from freetrain.pack.record import MemberRecord, PackRecord, read_record
+from freetrain.pack.run import FairSharing, PackLoop, sharing_of
 from freetrain.priority.flowcon import State, Track, to_json
 from tests.pack.packs import TOP
 
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from freetrain.pack.shares import Means
+    from freetrain.pack.cpu_controllers import CpuController
 
 TELLS = """
 import pathlib, sys, time
@@ -81,25 +83,24 @@ def a_loop(
     folder: Path,
     *jobs: TrainerJob,
     clock: Clock | None = None,
-    record: Record | None = None,
-    means: Means | None = None,
-) -> Loop:
+    record: PackRecord | None = None,
+    controller: CpuController | None = None,
+) -> PackLoop:
     said: list[str] = []
-    kept = record or Record()
-    node = Node(
+    kept = record or PackRecord()
+    node = PackNode(
         run=RunDir(folder),
         generation=1,
         packer=this_packer("0123456789abcdef"),
-        means=means or DutyCycle(1, tell),
+        controller=controller or DutyCycleController(1, signal_all),
         cpus=1,
         environment=dict(os.environ),
         clock=clock or Clock(),
     )
-    return Loop(
+    return PackLoop(
         Pack(),
         node,
-        crew=Crew(node),
-        intake=Arriving(*jobs),
+        arrivals=Arriving(*jobs).arrivals,
         sharing=sharing_of(Pack(), kept.sharing) if kept.sharing else FairSharing(),
         record=kept,
         say=said.append,
@@ -120,15 +121,15 @@ def test_how_members_stand_is_kept_while_nobody_comes_or_goes(tmp_path: Path) ->
     assert it.now_s < 600.0
 
 
-class Noting(DutyCycle):
-    """Takes note of the shares that it is told to set."""
+class Noting(DutyCycleController):
+    """Takes note of the shares that it is to set."""
 
     def __init__(self) -> None:
-        super().__init__(1, tell)
-        self.told: list[dict[str, float]] = []
+        super().__init__(1, signal_all)
+        self.set: list[dict[str, float]] = []
 
     def set_shares(self, shares: Mapping[str, float]) -> None:
-        self.told.append(dict(shares))
+        self.set.append(dict(shares))
         super().set_shares(shares)
 
 
@@ -138,25 +139,25 @@ def test_the_shares_of_one_generation_are_those_of_the_next_from_its_beginning(
     shares = {"a": 0.75, "b": 0.25}
     tracks = [Track(name=n, measured_s=0.0, share=part) for n, part in shares.items()]
     remembered = to_json(State(tuple(tracks), due_s=1e6))
-    stopped = Line(arrived_s=0.0, ended_s=1.0, end="stopped")
-    it, means = Time(), Noting()
+    stopped = MemberRecord(arrived_s=0.0, ended_s=1.0, end="stopped")
+    it, noting = Time(), Noting()
     loop = a_loop(
         tmp_path,
         a_job("a"),
         a_job("b"),
         clock=it.clock(),
-        record=Record(
+        record=PackRecord(
             sharing=remembered,
             shares=shares,
             members={"a": stopped, "b": replace(stopped)},
         ),
-        means=means,
+        controller=noting,
     )
 
     loop.run(lambda: it.now_s > 5.0)
 
-    assert means.told[0] == shares
-    assert len(means.told) == 2  # and all the same, when they were asked to stop
+    assert noting.set[0] == shares
+    assert len(noting.set) == 2  # and all the same, when they were asked to stop
 
 
 def test_a_pause_is_kept_from_one_generation_to_the_next(tmp_path: Path) -> None:
@@ -167,7 +168,7 @@ def test_a_pause_is_kept_from_one_generation_to_the_next(tmp_path: Path) -> None
         line = read_record(RunDir(tmp_path)).members.get("a")
         return (line is not None and not line.end) or it.now_s > 600.0
 
-    record = Record(members={"a": failed})
+    record = PackRecord(members={"a": failed})
     a_loop(tmp_path, a_job(), clock=it.clock(), record=record).run(is_started)
 
     assert 50.0 <= it.now_s < 600.0
@@ -177,7 +178,7 @@ def test_who_waits_to_be_started_again_keeps_its_pack_from_being_over(
     tmp_path: Path,
 ) -> None:
     it = Time()
-    record = Record(members={"a": replace(FAILED, again_s=1e6)})
+    record = PackRecord(members={"a": replace(FAILED, again_s=1e6)})
 
     loop = a_loop(tmp_path, a_job(), clock=it.clock(), record=record)
 
@@ -185,9 +186,9 @@ def test_who_waits_to_be_started_again_keeps_its_pack_from_being_over(
     assert it.now_s > 20.0
 
 
-OVER = Line(arrived_s=0.0, ended_s=1.0, end="finished")
-FAILED = Line(arrived_s=0.0, ended_s=1.0, end="failed", failures=1)
-STOPPED = Line(arrived_s=0.0, ended_s=1.0, end="stopped")
+OVER = MemberRecord(arrived_s=0.0, ended_s=1.0, end="finished")
+FAILED = MemberRecord(arrived_s=0.0, ended_s=1.0, end="failed", failures=1)
+STOPPED = MemberRecord(arrived_s=0.0, ended_s=1.0, end="stopped")
 
 
 @pytest.mark.parametrize(
@@ -201,8 +202,8 @@ STOPPED = Line(arrived_s=0.0, ended_s=1.0, end="stopped")
     ],
 )
 def test_asked_at_once_a_pack_is_over_if_all_who_wait_are(
-    tmp_path: Path, lines: dict[str, Line], *, is_over: bool
+    tmp_path: Path, lines: dict[str, MemberRecord], *, is_over: bool
 ) -> None:
-    loop = a_loop(tmp_path, a_job("a"), record=Record(members=dict(lines)))
+    loop = a_loop(tmp_path, a_job("a"), record=PackRecord(members=dict(lines)))
 
     assert loop.run(lambda: True) is is_over

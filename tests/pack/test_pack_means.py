@@ -5,20 +5,20 @@ from __future__ import annotations
 import pytest
 
 from freetrain.errors import BadConfigurationError
-from freetrain.pack.shares import (
+from freetrain.pack.cpu_controllers import (
     ENOUGH_CPUS,
-    Groups,
-    MeansName,
-    Place,
-    choose,
-    places_in,
+    CgroupController,
+    ControllerName,
+    ParentGroup,
+    cgroups_in,
+    choose_controller,
 )
 from tests.pack.benches import PACKER, Bench, DutyBench, bench
 from tests.pack.fake_kernel import OWN, FakeKernel
 
-ALL = [name for name in MeansName if name is not MeansName.AUTO]
-V1 = Place(MeansName.CGROUP_V1, OWN)
-V2 = Place(MeansName.CGROUP_V2, OWN)
+ALL = [name for name in ControllerName if name is not ControllerName.AUTO]
+V1 = ParentGroup(ControllerName.CGROUP_V1, OWN)
+V2 = ParentGroup(ControllerName.CGROUP_V2, OWN)
 
 
 @pytest.fixture(params=ALL)
@@ -91,7 +91,7 @@ def test_what_one_cpu_cannot_give_a_member_goes_to_the_others() -> None:
 
 def test_a_packer_alone_in_its_v2_group_moves_into_a_leaf_and_back() -> None:
     kernel = FakeKernel(2, own_pids=(PACKER.pid,))
-    groups = Groups(V2, kernel, PACKER)
+    groups = CgroupController(V2, kernel, PACKER)
     assert kernel.groups[OWN / "freetrain-packer"].pids == {PACKER.pid}
     groups.close()
     assert kernel.groups.keys() == {OWN}
@@ -100,10 +100,10 @@ def test_a_packer_alone_in_its_v2_group_moves_into_a_leaf_and_back() -> None:
 
 def test_a_v2_group_with_processes_of_others_is_left_alone() -> None:
     kernel = FakeKernel(2, own_pids=(PACKER.pid, 77))
-    means = choose(
-        MeansName.AUTO, places=[V2], folders=kernel, packer=PACKER, cpus=[0, 1]
+    means = choose_controller(
+        ControllerName.AUTO, parents=[V2], cgroups=kernel, packer=PACKER, cpus=[0, 1]
     )
-    assert means.name is MeansName.DUTY_CYCLE
+    assert means.name is ControllerName.DUTY_CYCLE
     assert kernel.groups.keys() == {OWN}
     assert kernel.groups[OWN].pids == {PACKER.pid, 77}
 
@@ -111,21 +111,21 @@ def test_a_v2_group_with_processes_of_others_is_left_alone() -> None:
 @pytest.mark.parametrize(
     ("version", "is_read_only", "cpus", "expected"),
     [
-        (2, False, 2, MeansName.CGROUP_V2),
-        (1, False, 2, MeansName.CGROUP_V1),
-        (1, True, ENOUGH_CPUS, MeansName.AFFINITY),
-        (1, True, ENOUGH_CPUS - 1, MeansName.DUTY_CYCLE),
+        (2, False, 2, ControllerName.CGROUP_V2),
+        (1, False, 2, ControllerName.CGROUP_V1),
+        (1, True, ENOUGH_CPUS, ControllerName.AFFINITY),
+        (1, True, ENOUGH_CPUS - 1, ControllerName.DUTY_CYCLE),
     ],
 )
 def test_the_best_that_works_is_taken(
-    version: int, *, is_read_only: bool, cpus: int, expected: MeansName
+    version: int, *, is_read_only: bool, cpus: int, expected: ControllerName
 ) -> None:
     kernel = FakeKernel(version)
     kernel.is_read_only = is_read_only
-    means = choose(
-        MeansName.AUTO,
-        places=[V2 if version == 2 else V1],
-        folders=kernel,
+    means = choose_controller(
+        ControllerName.AUTO,
+        parents=[V2 if version == 2 else V1],
+        cgroups=kernel,
         packer=PACKER,
         cpus=range(cpus),
     )
@@ -136,10 +136,10 @@ def test_a_means_that_was_asked_for_and_is_not_there_is_refused() -> None:
     kernel = FakeKernel(1)
     kernel.is_read_only = True
     with pytest.raises(BadConfigurationError, match="Permission denied"):
-        choose(
-            MeansName.CGROUP_V1,
-            places=[V1],
-            folders=kernel,
+        choose_controller(
+            ControllerName.CGROUP_V1,
+            parents=[V1],
+            cgroups=kernel,
             packer=PACKER,
             cpus=[0],
         )
@@ -155,10 +155,12 @@ MOUNTS = """\
 
 def test_own_groups_are_found_by_mount_and_controller() -> None:
     groups = "5:cpuset:/\n4:cpu,cpuacct:/slurm/job_7\n0::/pod7/step_0\n"
-    assert places_in(MOUNTS, groups) == (
-        Place(MeansName.CGROUP_V2, OWN.parent.parent / "sys/fs/cgroup/unified/step_0"),
-        Place(
-            MeansName.CGROUP_V1,
+    assert cgroups_in(MOUNTS, groups) == (
+        ParentGroup(
+            ControllerName.CGROUP_V2, OWN.parent.parent / "sys/fs/cgroup/unified/step_0"
+        ),
+        ParentGroup(
+            ControllerName.CGROUP_V1,
             OWN.parent.parent / "sys/fs/cgroup/cpu,cpuacct/slurm/job_7",
         ),
     )
@@ -166,5 +168,5 @@ def test_own_groups_are_found_by_mount_and_controller() -> None:
 
 @pytest.mark.parametrize("groups", ["", "rubbish", "0::/elsewhere\n3:memory:/x\n"])
 def test_groups_that_are_not_mounted_are_none(groups: str) -> None:
-    assert places_in(MOUNTS, groups) == ()
-    assert places_in("rubbish\n", "0::/\n") == ()
+    assert cgroups_in(MOUNTS, groups) == ()
+    assert cgroups_in("rubbish\n", "0::/\n") == ()

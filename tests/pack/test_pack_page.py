@@ -1,4 +1,4 @@
-"""docs/quality-flowcon.md says what pack files can say, and every default."""
+"""docs/reference/packs.md says what pack files can say, and every default."""
 
 from __future__ import annotations
 

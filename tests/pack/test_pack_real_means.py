@@ -12,35 +12,35 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.errors import BadConfigurationError
-from freetrain.pack.processes import this_packer, used_s
-from freetrain.pack.shares import (
-    KernelFolders,
-    MeansName,
-    choose,
-    own_places,
+from freetrain.pack.cpu_controllers import (
+    ControllerName,
+    KernelCgroups,
+    choose_controller,
+    own_cgroups,
     pin_process,
 )
+from freetrain.pack.processes import this_packer, used_s
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from freetrain.pack.shares import Means
+    from freetrain.pack.cpu_controllers import CpuController
 
 SPIN = (sys.executable, "-c", "while True: pass")
-PINNED = [MeansName.CGROUP_V2, MeansName.CGROUP_V1, MeansName.DUTY_CYCLE]
+PINNED = [ControllerName.CGROUP_V2, ControllerName.CGROUP_V1, ControllerName.DUTY_CYCLE]
 
 
 @pytest.fixture(params=PINNED)
-def means(request: pytest.FixtureRequest) -> Iterator[Means]:
+def means(request: pytest.FixtureRequest) -> Iterator[CpuController]:
     """A means for all of one CPU."""
     before = os.sched_getaffinity(0)
     one = sorted(before)[:1]
     os.sched_setaffinity(0, one)
     try:
-        found = choose(
+        found = choose_controller(
             request.param,
-            places=own_places(),
-            folders=KernelFolders(),
+            parents=own_cgroups(),
+            cgroups=KernelCgroups(),
             packer=this_packer(f"test{os.getpid()}"),
             cpus=one,
         )
@@ -53,7 +53,7 @@ def means(request: pytest.FixtureRequest) -> Iterator[Means]:
 
 
 @pytest.mark.long
-def test_two_that_want_all_get_it_in_proportion(means: Means) -> None:
+def test_two_that_want_all_get_it_in_proportion(means: CpuController) -> None:
     spinning = {
         name: subprocess.Popen((*means.admit(name), *SPIN))  # noqa: S603
         for name in ("a", "b")

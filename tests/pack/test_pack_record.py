@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from freetrain.elastic.files import RunDir
-from freetrain.pack.pack import (
-    Line,
-    Record,
+from freetrain.pack.record import (
+    MemberRecord,
+    PackRecord,
     member_folder,
     member_folders,
     read_record,
@@ -34,8 +34,12 @@ def test_a_file_where_members_would_be_is_no_member(tmp_path: Path) -> None:
 
 
 def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
-    failed = Line(arrived_s=1.0, end="failed", failures=2, again_s=9.0, message="no")
-    record = Record(ran_s=5.0, members={"a": failed, "b": Line(arrived_s=2.0)})
+    failed = MemberRecord(
+        arrived_s=1.0, end="failed", failures=2, again_s=9.0, message="no"
+    )
+    record = PackRecord(
+        ran_s=5.0, members={"a": failed, "b": MemberRecord(arrived_s=2.0)}
+    )
     write_record(RunDir(tmp_path), record)
 
     assert read_record(RunDir(tmp_path)) == record

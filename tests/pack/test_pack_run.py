@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.elastic.files import Clock
+from freetrain.pack.cpu_controllers import PREFIX, ControllerName, own_cgroups
 from freetrain.pack.processes import this_packer
 from freetrain.pack.run import pack_id, sweep
-from freetrain.pack.shares import PREFIX, MeansName, own_places
 from tests.pack.packs import Stage, until
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def log_of(stage: Stage, member: str, generation: int = 1) -> str:
 def groups_of(stage: Stage) -> list[str]:
     return [
         path.name
-        for place in own_places()
+        for place in own_cgroups()
         for path in place.path.iterdir()
         if path.name.startswith(f"{PREFIX}{pack_id(stage.run)}")
     ]
@@ -276,7 +276,10 @@ def test_groups_of_a_killed_packer_are_removed_by_the_next(stage: Stage) -> None
     pack = stage.start('members = ["a.toml"]')
     until(lambda: "up" in log_of(stage, "a"))
     until((stage.run.path / "pack.json").exists)
-    if stage.record()["means"] not in {MeansName.CGROUP_V1, MeansName.CGROUP_V2}:
+    if stage.record()["means"] not in {
+        ControllerName.CGROUP_V1,
+        ControllerName.CGROUP_V2,
+    }:
         pytest.skip("no control group can be written here")
     pack.kill()
     pack.communicate()

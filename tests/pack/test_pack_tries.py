@@ -13,7 +13,7 @@ from freetrain.config.job import (
     RestartSettings,
     TrainerJob,
 )
-from freetrain.pack.pack import Line, count_failure, how_it_failed
+from freetrain.pack.record import MemberRecord, count_failure, how_it_failed
 
 
 def a_job(*, attempts: int = 3, elastic: bool = True) -> TrainerJob:
@@ -27,11 +27,13 @@ def a_job(*, attempts: int = 3, elastic: bool = True) -> TrainerJob:
     )
 
 
-def a_line() -> Line:
-    return Line(arrived_s=0.0)
+def a_line() -> MemberRecord:
+    return MemberRecord(arrived_s=0.0)
 
 
-def fail(line: Line, job: TrainerJob, *, at_s: float, committed: int = 0) -> None:
+def fail(
+    line: MemberRecord, job: TrainerJob, *, at_s: float, committed: int = 0
+) -> None:
     count_failure(line, job, committed_step=committed, now_s=at_s)
 
 

@@ -16,8 +16,8 @@ import pytest
 
 from freetrain.agent.marks import MarkedProcess, marked_processes
 from freetrain.agent.node import StoppedWatch
-from freetrain.pack.processes import tell
-from freetrain.pack.shares import DutyCycle
+from freetrain.pack.cpu_controllers import DutyCycleController
+from freetrain.pack.processes import signal_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -49,7 +49,7 @@ def spinning() -> Iterator[Callable[[], list[MarkedProcess]]]:
 
 
 @contextmanager
-def taking_turns(cycle: DutyCycle) -> Iterator[None]:
+def taking_turns(cycle: DutyCycleController) -> Iterator[None]:
     """Do what a packer does meanwhile, who does not wait for the agent."""
     over = Event()
 
@@ -70,7 +70,7 @@ def taking_turns(cycle: DutyCycle) -> Iterator[None]:
 def test_a_member_that_is_stopped_in_every_look_is_not_stuck(
     spinning: Callable[[], list[MarkedProcess]],
 ) -> None:
-    cycle, watch = DutyCycle(1, tell), StoppedWatch(PATIENCE_S)
+    cycle, watch = DutyCycleController(1, signal_all), StoppedWatch(PATIENCE_S)
     for name, process in zip("ab", spinning(), strict=True):
         cycle.admit(name)
         cycle.follow(name, (process.pid,))

@@ -10,16 +10,16 @@ import pytest
 
 from freetrain.elastic.files import Clock
 from freetrain.errors import BadConfigurationError
-from freetrain.pack.processes import marked, this_packer, used_s
-from freetrain.pack.run import pack_id, sweep
-from freetrain.pack.shares import (
+from freetrain.pack.cpu_controllers import (
     PREFIX,
-    KernelFolders,
-    MeansName,
-    choose,
-    own_places,
+    ControllerName,
+    KernelCgroups,
+    choose_controller,
+    own_cgroups,
     whole_cpus,
 )
+from freetrain.pack.processes import marked_processes, this_packer, used_s
+from freetrain.pack.run import pack_id, sweep
 from tests.pack.packs import Stage, until
 
 if TYPE_CHECKING:
@@ -40,10 +40,13 @@ TOLD = r"""
 format = "pattern"
 pattern = 'step (?P<step>\d+) loss (?P<loss>.*)'
 """
-CPUS = {MeansName.AFFINITY: 2}  # whole ones; the others share one
+CPUS = {ControllerName.AFFINITY: 2}  # whole ones; the others share one
 FLAT = tuple(f"flat{k}" for k in range(9))
 """Those whose loss does not fall any more."""
-WEIGHT = {MeansName.CGROUP_V1: "cpu.shares", MeansName.CGROUP_V2: "cpu.weight"}
+WEIGHT = {
+    ControllerName.CGROUP_V1: "cpu.shares",
+    ControllerName.CGROUP_V2: "cpu.weight",
+}
 ENOUGH_S = 1.5
 
 
@@ -62,18 +65,20 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     assert not found.processes()
 
 
-@pytest.fixture(params=[name for name in MeansName if name is not MeansName.AUTO])
-def means(request: pytest.FixtureRequest) -> MeansName:
+@pytest.fixture(
+    params=[name for name in ControllerName if name is not ControllerName.AUTO]
+)
+def means(request: pytest.FixtureRequest) -> ControllerName:
     """A means that this machine has."""
-    name = MeansName(request.param)
+    name = ControllerName(request.param)
     cpus = sorted(os.sched_getaffinity(0))[: CPUS.get(name, 1)]
     if len(cpus) < CPUS.get(name, 1):
         pytest.skip(f"{name} needs two CPUs to tell anybody apart")
     try:
-        choose(
+        choose_controller(
             name,
-            places=own_places(),
-            folders=KernelFolders(),
+            parents=own_cgroups(),
+            cgroups=KernelCgroups(),
             packer=this_packer(f"probe{os.getpid()}"),
             cpus=cpus,
         ).close()
@@ -84,7 +89,7 @@ def means(request: pytest.FixtureRequest) -> MeansName:
 
 @pytest.mark.long
 def test_the_trainer_that_grows_is_given_most_of_the_cpus(
-    stage: Stage, means: MeansName
+    stage: Stage, means: ControllerName
 ) -> None:
     names = ("falls", *FLAT)
     members = ", ".join(f'"{name}.toml"' for name in names)
@@ -115,11 +120,11 @@ def test_the_trainer_that_grows_is_given_most_of_the_cpus(
     until(has_run)
     assert shares(stage) == kept["shares"]  # nobody's changed meanwhile
     is_held_by_the_kernel(stage, means, kept["shares"], pids)
-    assert any(stopped.values()) == (means is MeansName.DUTY_CYCLE)
+    assert any(stopped.values()) == (means is ControllerName.DUTY_CYCLE)
     # Weights and turns divide what the machine leaves to the pack: eleven times as much
     # for one, less on a busy machine. A CPU of its own may be busy with other programs,
     # whatever is done here: there only the masks can be held, which they were above.
-    if means is not MeansName.AFFINITY:
+    if means is not ControllerName.AFFINITY:
         found = used()
         assert found["falls"] > 2 * max(found[name] for name in FLAT)
 
@@ -135,7 +140,9 @@ def shares(stage: Stage) -> dict[str, float]:
 def processes(stage: Stage) -> dict[str, int]:
     """The one process of each member."""
     pack = pack_id(stage.run)
-    return {name: pid for pid, label, name in marked() if label.startswith(pack)}
+    return {
+        name: pid for pid, label, name in marked_processes() if label.startswith(pack)
+    }
 
 
 def is_stopped(pid: int) -> bool:
@@ -143,16 +150,19 @@ def is_stopped(pid: int) -> bool:
 
 
 def is_held_by_the_kernel(
-    stage: Stage, means: MeansName, parts: Mapping[str, float], pids: Mapping[str, int]
+    stage: Stage,
+    means: ControllerName,
+    parts: Mapping[str, float],
+    pids: Mapping[str, int],
 ) -> None:
     """Compare *parts* with what the kernel has; of turns it knows nothing."""
-    if means is MeansName.AFFINITY:
+    if means is ControllerName.AFFINITY:
         cpus = sorted(os.sched_getaffinity(0))[:2]
         dealt = {name: set(own) for name, own in whole_cpus(parts, cpus).items()}
         assert dealt["falls"].isdisjoint(dealt["flat0"])
         assert {name: os.sched_getaffinity(pid) for name, pid in pids.items()} == dealt
     elif means in WEIGHT:
-        (place,) = (place for place in own_places() if place.version is means)
+        (place,) = (place for place in own_cgroups() if place.version is means)
         (group,) = place.path.glob(f"{PREFIX}{pack_id(stage.run)}-*")
         found: dict[str, Any] = {
             name: int((group / name / WEIGHT[means]).read_text()) for name in parts

@@ -1,0 +1,285 @@
+"""What a launcher and a training program tell each other.
+
+The launcher sets variables (``read_launch``). Later it asks for a stop, by a signal
+or a file in the run directory (``StopSignals``, ``StopFile``). The program says how it
+ended in a file that is written once (``write_outcome``). The page
+docs/reference/run-directory.md has all of it; a program must do with any variable
+missing. Agents and launchers import this module, so it needs no NumPy.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import signal
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from enum import IntEnum, StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from freetrain.elastic.errors import LaunchError
+from freetrain.elastic.files import create_once
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import FrameType
+
+    from freetrain.elastic.files import Clock, RunDir
+
+# The variables that a launcher sets.
+
+RUN_DIR = "FREETRAIN_RUN_DIR"
+GENERATION = "FREETRAIN_GENERATION"
+AFTER = "FREETRAIN_AFTER"
+WORLD_SIZE = "FREETRAIN_WORLD_SIZE"
+STOP_SIGNALS = "FREETRAIN_STOP_SIGNALS"
+COMMIT_EVERY_S = "FREETRAIN_COMMIT_EVERY_S"
+PROGRESS_EVERY_S = "FREETRAIN_PROGRESS_EVERY_S"
+SPARE = "FREETRAIN_SPARE"
+"""Set for a spare, and not for the ranks that it becomes."""
+
+# NCCL and several schedulers use USR1 themselves (submitit issue 1701); KILL and
+# STOP cannot be caught.
+_REFUSED_SIGNALS = frozenset({signal.SIGUSR1, signal.SIGKILL, signal.SIGSTOP})
+_DEFAULT_SIGNALS = (signal.SIGTERM, signal.SIGUSR2)
+_LARGEST_GENERATION = 10**10 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One launch of a program, as its launcher announced it.
+
+    Attributes:
+        run_dir: The folder of the run; None where the launcher names none.
+        generation: The fragment's number, from 1 on; None where the program is to
+            take the next one by itself.
+        after: The earlier generation whose end is waited for; None for none.
+        world_size: How many ranks the launcher started; None where it says nothing.
+        stop_signals: The signals that ask for a stop.
+        commit_every_s: Time between two commits; None leaves it to the program.
+        progress_every_s: Least time between two progress lines; None likewise.
+    """
+
+    run_dir: Path | None = None
+    generation: int | None = None
+    after: int | None = None
+    world_size: int | None = None
+    stop_signals: tuple[signal.Signals, ...] = _DEFAULT_SIGNALS
+    commit_every_s: float | None = None
+    progress_every_s: float | None = None
+
+
+def read_launch(environment: Mapping[str, str]) -> Launch:
+    """Read the launcher's variables.
+
+    Raises:
+        LaunchError: A variable is not what docs/reference/run-directory.md says.
+    """
+    folder = environment.get(RUN_DIR)
+    generation, after = _count(environment, GENERATION), _count(environment, AFTER)
+    if after is not None and after >= (generation or 0):
+        raise _wrong(AFTER, str(after), f"a generation below {GENERATION}")
+    return Launch(
+        run_dir=Path(folder) if folder else None,
+        generation=generation,
+        after=after,
+        world_size=_count(environment, WORLD_SIZE),
+        stop_signals=_signals(environment),
+        commit_every_s=_seconds(environment, COMMIT_EVERY_S),
+        progress_every_s=_seconds(environment, PROGRESS_EVERY_S),
+    )
+
+
+def _count(environment: Mapping[str, str], name: str) -> int | None:
+    text = environment.get(name)
+    if not text:
+        return None
+    if re.fullmatch(r"[0-9]{1,10}", text) and 1 <= int(text) <= _LARGEST_GENERATION:
+        return int(text)
+    raise _wrong(name, text, "a whole number from 1 on")
+
+
+def _seconds(environment: Mapping[str, str], name: str) -> float | None:
+    text = environment.get(name)
+    if not text:
+        return None
+    if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text):
+        return float(text)
+    raise _wrong(name, text, "seconds, 0 or more, such as 60 or 0.5")
+
+
+def _signals(environment: Mapping[str, str]) -> tuple[signal.Signals, ...]:
+    text = environment.get(STOP_SIGNALS)
+    if not text:
+        return _DEFAULT_SIGNALS
+    return tuple(_signal(name) for name in text.split(","))
+
+
+def _signal(text: str) -> signal.Signals:
+    name = text.strip().upper().removeprefix("SIG")
+    try:
+        found = signal.Signals[f"SIG{name}"]
+    except KeyError:
+        raise _wrong(STOP_SIGNALS, text, "names such as TERM,USR2") from None
+    if found in _REFUSED_SIGNALS:
+        raise _wrong(STOP_SIGNALS, text, "no USR1 (NCCL uses it), KILL or STOP")
+    return found
+
+
+def _wrong(name: str, text: str, expected: str) -> LaunchError:
+    return LaunchError(
+        f"the variable {name} is {text[:80]!r}, and should be {expected}. Nothing "
+        f"was trained. Correct it in the launcher, or unset it to train alone."
+    )
+
+
+# Requests to stop.
+
+STOP_FILE_EVERY_S = 0.1
+"""How often a program looks for its stop file: what a request waits at the most."""
+
+
+class Stop(IntEnum):
+    """Why a fragment ends before the training does; ranks agree on the largest."""
+
+    NO = 0
+    RESCALE = 1
+    FOR_GOOD = 2
+    SUPERSEDED = 3
+
+
+class StopSignals:
+    """Notes that a stop signal came; puts the old handlers back when closed.
+
+    The handler only sets a flag: checkpointing inside a handler meets a training in
+    the middle of anything (Lightning issue 21406).
+    """
+
+    def __init__(self, signals: Sequence[signal.Signals]) -> None:
+        self.came = False
+        self._old = {number: signal.signal(number, self._note) for number in signals}
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        self.came = True
+
+    def ignore(self) -> None:
+        """Let no such signal do anything any more.
+
+        Python's own end would undo a handler before the process is gone.
+        """
+        for number in self._old:
+            signal.signal(number, signal.SIG_IGN)
+
+    def close(self) -> None:
+        """Put the old handlers back."""
+        for number, handler in self._old.items():
+            signal.signal(number, handler)
+        self._old = {}
+
+
+class StopFile:
+    """Looks for the stop file, at most once every *every_s*.
+
+    It lists the folder instead of asking for the file: NFS remembers for up to a
+    minute that a file was not there, and looks again when a folder is opened.
+    """
+
+    def __init__(
+        self, path: Path, *, clock: Clock, every_s: float = STOP_FILE_EVERY_S
+    ) -> None:
+        self._path = path
+        self._every_s = every_s
+        self._clock = clock
+        self._due_s = -math.inf
+
+    def is_there(self) -> bool:
+        """Tell whether the file was found; False between two looks."""
+        now_s = self._clock.elapsed_s()
+        if now_s < self._due_s:
+            return False
+        self._due_s = now_s + self._every_s
+        try:
+            return any(p.name == self._path.name for p in self._path.parent.iterdir())
+        except OSError:
+            return False
+
+
+# How a fragment ended.
+
+
+class Ending(StrEnum):
+    """What the launcher is to make of a fragment's end."""
+
+    RESCALED = "rescaled"  # asked to stop: launch the next generation
+    FINISHED = "finished"  # the training is over
+    DO_NOT_RESTART = "do not restart"  # the program gave up: do not launch again
+    SUPERSEDED = "superseded"  # a later generation exists: nothing to do
+    FAILED = "failed"  # an error; the exit code is not 0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One fragment's end.
+
+    Attributes:
+        ending: What the launcher is to make of it.
+        generation: The fragment's number.
+        step: Steps done since the training began.
+        committed_step: Steps that the newest checkpoint of this fragment has, or
+            the one it restored; the next generation goes on from there.
+        message: Why, for people; may be empty.
+        t: When, in Unix seconds.
+    """
+
+    ending: Ending
+    generation: int
+    step: int
+    committed_step: int
+    message: str
+    t: float
+
+
+def write_outcome(run_dir: RunDir, outcome: Outcome) -> bool:
+    """Write *outcome* unless this generation has one.
+
+    Returns:
+        Whether this call wrote it; the first of several ranks that fail does.
+
+    Raises:
+        OSError: It could not be written.
+    """
+    fields = asdict(outcome)
+    fields["outcome"] = str(fields.pop("ending"))
+    run_dir.outcomes.mkdir(parents=True, exist_ok=True, mode=0o700)
+    text = json.dumps(fields, indent=1) + "\n"
+    return create_once(run_dir.outcome(outcome.generation), text.encode("ascii"))
+
+
+def read_outcome(run_dir: RunDir, generation: int) -> Outcome | None:
+    """Return how *generation* says that it ended; what it leaves out is 0 or empty.
+
+    Returns:
+        None where there is no outcome, or one that makes no sense.
+
+    Raises:
+        OSError: It cannot be read now.
+    """
+    with suppress(FileNotFoundError, ValueError):
+        found = json.loads(run_dir.outcome(generation).read_bytes())
+        if isinstance(found, dict):
+            return Outcome(
+                ending=Ending(found.get("outcome", "")),
+                generation=generation,
+                step=_whole(found.get("step")),
+                committed_step=_whole(found.get("committed_step")),
+                message=str(found.get("message", "")),
+                t=found.get("t", 0.0),
+            )
+    return None
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) else 0
