@@ -1,6 +1,6 @@
-"""Loss curves: what a trainer's past values say of those to come.
+"""Loss curves: the forecast of a trainer's loss from its past values.
 
-``forecast.py`` is what others may rely on.
+``forecast`` has the types, ``fit`` makes a forecast (start with ``fit_forecast``),
+``families`` are the curves that it fits and ``history`` prepares the values.
+``recorded`` loads the recorded trainings that ship with FreeTrain.
 """
-
-from __future__ import annotations

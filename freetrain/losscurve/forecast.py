@@ -1,4 +1,4 @@
-"""What is known of a trainer's loss, and what may be expected of it."""
+"""A trainer's loss and the forecast of it: the types that other packages use."""
 
 from __future__ import annotations
 
@@ -10,11 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-# ----------------------------------------------------------------------
-# What is known of a trainer's loss, and what may be expected of it.
-
-ABSURD = 1e100
-"""Values beyond this are overflows; their squares would be, too."""
+LARGEST_VALUE = 1e100
+"""Values beyond this count as overflows; their squares would be, too."""
 
 
 class Better(StrEnum):
@@ -30,12 +27,12 @@ class Better(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One value that a trainer told.
+    """One value that a trainer reported.
 
     Attributes:
-        t_s: When, seconds on the caller's clock.
+        t_s: Its time, seconds on the caller's clock.
         samples: Training samples done by then, since the training began.
-        value: The metric, as told; may be nan or infinite.
+        value: The metric, as reported; may be nan or infinite.
     """
 
     t_s: float
@@ -45,10 +42,10 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """A value that is expected at some amount of work.
+    """The value that is expected at some amount of work, and its interval of 90 %.
 
     Attributes:
-        value: The most likely one.
+        value: The most likely value.
         low: Nineteen of twenty outcomes are above this.
         high: Nineteen of twenty outcomes are below this.
     """
@@ -59,11 +56,11 @@ class Expected:
 
 
 class LossForecast(Protocol):
-    """What a trainer's past values say; made from its past only.
+    """A forecast of a trainer's loss, made from its own past values only.
 
     *Quality* is the metric turned round and scaled so that it is 0 where the trainer
-    began and 1 at the best value it has shown: signed, above 1 for what is better
-    than anything seen, and below 0 for what is worse than the beginning.
+    began and 1 at its best value so far: above 1 for better values than any so far, and
+    below 0 for values worse than the first.
     """
 
     @property
@@ -78,7 +75,7 @@ class LossForecast(Protocol):
 
     @property
     def family(self) -> str:
-        """The name of the family that was chosen."""
+        """The name of the chosen family of curves."""
         ...
 
     @property
@@ -91,7 +88,7 @@ class LossForecast(Protocol):
         ...
 
     def quality(self, value: float) -> float:
-        """Return *value* as quality; nan counts as the worst value shown."""
+        """Return *value* as quality; nan counts as the worst value so far."""
         ...
 
     def samples_to(self, value: float) -> float:

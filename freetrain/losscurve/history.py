@@ -1,4 +1,9 @@
-"""By how much values scatter round whatever curve they follow."""
+"""A trainer's reported losses, made ready to be fitted.
+
+``LossHistory`` keeps the usable values. ``downsample`` makes few points of many, spikes
+and noise are found, and ``normalized`` gives the points units of their own, in which
+curves are fitted. ``quality_scale`` says what a value is worth as quality.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from freetrain.losscurve.forecast import ABSURD, Better
+from freetrain.losscurve.forecast import LARGEST_VALUE, Better
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,207 +25,17 @@ if TYPE_CHECKING:
     from freetrain.losscurve.forecast import Point
 
 
-# ----------------------------------------------------------------------
-# By how much values scatter round whatever curve they follow.
+class LossHistory:
+    """The usable values of one trainer, ascending in samples; grows with new reports.
 
-FEWEST_POINTS_noise = 3
-
-QUANTILE = 0.75
-"""Not the median: metrics that come in steps stay the same more often than not."""
-
-QUANTILE_OF_NORMAL = 1.1503
-"""Three of four normal values are within so many standard deviations."""
-
-MEDIAN_OF_MEAN = 1.5708
-"""A median of many normal values has so many times the variance of their mean."""
-
-
-def noise_of(values: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
-    """Return the standard deviation of single values round a smooth curve.
-
-    From the differences between each point and its two neighbours, which a slope
-    does not enter; from a quantile of them, which a few spikes and steps do not.
-
-    Args:
-        values: In order, shape (n,).
-        weights: How many told values each is the middle of, shape (n,).
-
-    Returns:
-        In the unit of *values*; 0 for fewer than three.
-    """
-    if values.size < FEWEST_POINTS_noise:
-        return 0.0
-    bends = values[:-2] - 2 * values[1:-1] + values[2:]
-    per_value = np.where(weights > FEWEST_POINTS_noise, MEDIAN_OF_MEAN, 1.0) / weights
-    scales = np.sqrt(per_value[:-2] + 4 * per_value[1:-1] + per_value[2:])
-    # 40 times as fast as np.quantile, which took a fifth of the time of a forecast.
-    ordered = np.sort(np.abs(bends) / scales)
-    return float(ordered[int(QUANTILE * ordered.size)] / QUANTILE_OF_NORMAL)
-
-
-# ----------------------------------------------------------------------
-# Single values that have nothing to do with those beside them.
-
-FEWEST_POINTS_spikes = 5
-"""Among fewer, nobody can say which value is the odd one."""
-
-SPIKE_OF_SPAN = 0.5
-SPIKE_OF_NOISE = 6.0
-
-FIRST_OF_SPAN = 10.0
-"""A first value may be far from the second: curves are steepest there."""
-
-
-def running_median(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the median of each value and its two neighbours, shape (n,).
-
-    The first and the last take that of the first and last three.
-    """
-    if values.size < 3:  # noqa: PLR2004 - of three values
-        return values
-    inner = np.median(np.lib.stride_tricks.sliding_window_view(values, 3), axis=1)
-    return np.concatenate((inner[:1], inner, inner[-1:]))
-
-
-def find_spikes(
-    values: NDArray[np.float64], weights: NDArray[np.float64]
-) -> NDArray[np.bool_]:
-    """Tell which of *values* are spikes, shape (n,).
-
-    A spike is further from its neighbours than half of what all others span, and
-    than the noise explains.
-    """
-    if values.size < FEWEST_POINTS_spikes:
-        return np.zeros(values.size, dtype=np.bool_)
-    calm = running_median(values)
-    limit = np.full(values.size, SPIKE_OF_SPAN * np.ptp(calm))
-    limit[0] *= FIRST_OF_SPAN / SPIKE_OF_SPAN
-    limit = np.maximum(limit, SPIKE_OF_NOISE * noise_of(values, weights))
-    return np.asarray(np.abs(values - calm) > limit)
-
-
-# ----------------------------------------------------------------------
-# A stretch of training in units of its own: what curves are fitted to.
-
-SMALLEST_SPAN = 1e-12
-"""Of the largest value: below it, differences are rounding."""
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """How told numbers and those of a course belong together.
-
-    Attributes:
-        origin_samples: Where work 0 is: one step before the first point.
-        unit_samples: How much work 1 is.
-        best: The value that is height 0.
-        span: [signed] The difference to the value that is height 1.
-    """
-
-    origin_samples: float
-    unit_samples: float
-    best: float
-    span: float
-
-    def work(self, samples: float) -> float:
-        """Return *samples* in units of the course."""
-        return (samples - self.origin_samples) / self.unit_samples
-
-    def samples(self, work: float) -> float:
-        """Return the told samples at *work*."""
-        return self.origin_samples + work * self.unit_samples
-
-    def height(self, value: float) -> float:
-        """Return *value* in units of the course; less is better."""
-        return (value - self.best) / self.span
-
-    def value(self, height: float) -> float:
-        """Return the told value at *height*."""
-        return self.best + height * self.span
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Course:
-    """Points with work above 0 and heights where less is better; all of shape (n,).
-
-    Attributes:
-        work: Training done, ascending; 1 at the last point of the whole course.
-        heights: About 0 at the best point of the whole course and 1 at the worst;
-            spikes are outside.
-        weights: How many told points each stands for.
-        noise: By how much told values scatter, in units of height.
-    """
-
-    work: NDArray[np.float64]
-    heights: NDArray[np.float64]
-    weights: NDArray[np.float64]
-    noise: float
-
-    def __len__(self) -> int:
-        """Return the number of points."""
-        return self.work.size
-
-    @property
-    def late_noise(self) -> float:
-        """The noise of the later half: as rates of learning fall, so does it."""
-        half = len(self) // 2
-        return noise_of(self.heights[half:], self.weights[half:])
-
-    def until(self, count: int) -> Course:
-        """Return the first *count* points, as they were seen then."""
-        return Course(
-            self.work[:count],
-            self.heights[:count],
-            self.weights[:count],
-            noise_of(self.heights[:count], self.weights[:count]),
-        )
-
-    def without_spikes(self) -> Course:
-        """Return the same points, spikes at the height of their neighbours."""
-        spikes = find_spikes(self.heights, self.weights)
-        heights = np.where(spikes, running_median(self.heights), self.heights)
-        return Course(self.work, heights, self.weights, self.noise)
-
-
-def frame_of(thinned: Thinned, better: Better) -> Frame:
-    """Return the frame in which *thinned*, without spikes, spans one unit each way.
-
-    Work starts one typical step before the first point, not at the trainer's
-    beginning: a phase forgets how long training took until then.
-    """
-    samples, values = thinned.samples, thinned.values
-    step = float(np.median(np.diff(samples) / thinned.weights[1:]))
-    origin = float(samples[0]) - step
-    calm = values[~find_spikes(values, thinned.weights)]
-    best, worst = float(calm.min()), float(calm.max())
-    if better is Better.HIGHER:
-        best, worst = worst, best
-    tiny = SMALLEST_SPAN * max(abs(best), abs(worst), SMALLEST_SPAN)
-    span = worst - best
-    if abs(span) < tiny:
-        span = tiny if better is Better.LOWER else -tiny
-    return Frame(origin, float(samples[-1]) - origin, best, span)
-
-
-def course_of(thinned: Thinned, frame: Frame) -> Course:
-    """Return *thinned* in units of *frame*."""
-    work = (thinned.samples - frame.origin_samples) / frame.unit_samples
-    heights = (thinned.values - frame.best) / frame.span
-    return Course(work, heights, thinned.weights, noise_of(heights, thinned.weights))
-
-
-# ----------------------------------------------------------------------
-# From what a trainer told to the values that can be used.
-
-
-class History:
-    """The usable values of one trainer, ascending in samples; grows as it is told.
-
-    A value for fewer samples than the one before is one of two things. Where the
+    A value for fewer samples than the value before it is one of two things. Where the
     very next goes on from the highest so far, or where they keep going down, it was
     only late: several processes write, and it takes its place. Where the next goes
-    up from the low one, a restart has gone back to its checkpoint, and everything
-    told after that checkpoint is void.
+    up from the low value, a restart has gone back to its checkpoint, and everything
+    reported after that checkpoint is void.
+
+    Attributes:
+        broken: Values in a row at the end that are not finite, or overflows.
     """
 
     def __init__(self, points: Iterable[Point] = ()) -> None:
@@ -232,7 +47,7 @@ class History:
         self.extend(points)
 
     def extend(self, points: Iterable[Point]) -> None:
-        """Take in further points, in the order in which they were told."""
+        """Add points, in the order in which they were reported."""
         for point in points:
             self._take(point)
 
@@ -264,7 +79,7 @@ class History:
     def _take(self, point: Point) -> None:
         if not (math.isfinite(point.samples) and point.samples >= 0):
             return
-        if not abs(point.value) <= ABSURD:
+        if not abs(point.value) <= LARGEST_VALUE:
             self.broken += 1
         else:
             self.broken = 0
@@ -309,8 +124,53 @@ class History:
         self._values.insert(at, point.value)
 
 
-# ----------------------------------------------------------------------
-# Quantiles of values that stand for several each.
+MOST_POINTS = 120
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Downsampled:
+    """Points that stand for one or more reported points; all of shape (m,).
+
+    Attributes:
+        samples: Mean samples of the reported points, ascending.
+        values: Median value; half of a bin may be spikes.
+        weights: Reported points that each stands for; they sum to all of them.
+    """
+
+    samples: NDArray[np.float64]
+    values: NDArray[np.float64]
+    weights: NDArray[np.float64]
+
+
+def downsample(
+    samples: NDArray[np.float64],
+    values: NDArray[np.float64],
+    *,
+    most: int = MOST_POINTS,
+) -> Downsampled:
+    """Return at most *most* points for any number of them.
+
+    Half of the bins are equally wide in the count of points and half on its
+    logarithm: the start, where curves bend, keeps its detail, and so does the end.
+
+    Args:
+        samples: Ascending, shape (n,).
+        values: Finite, shape (n,).
+        most: At least 4.
+    """
+    count = samples.size
+    if count <= most:
+        return Downsampled(samples, values, np.ones(count))
+    half = most // 2
+    edges = np.concatenate(
+        (np.geomspace(1, count, half), np.linspace(0, count, half, endpoint=False))
+    )
+    starts = np.unique(np.append(edges.astype(np.int64), 0))
+    starts = starts[starts < count]
+    weights = np.diff(np.append(starts, count)).astype(np.float64)
+    means = np.add.reduceat(samples, starts) / weights
+    medians = [np.median(bin_) for bin_ in np.split(values, starts[1:])]
+    return Downsampled(means, np.array(medians), weights)
 
 
 def weighted_quantile(
@@ -323,13 +183,214 @@ def weighted_quantile(
     return float(np.interp(share, middles, values[order]))
 
 
-# ----------------------------------------------------------------------
-# From a metric to quality: signed, 0 at the start, 1 at the best that was shown.
+# Noise and spikes
+
+_FEWEST_FOR_NOISE = 3
+
+QUANTILE = 0.75
+"""Not the median: metrics that come in steps stay the same more often than not."""
+
+QUANTILE_OF_NORMAL = 1.1503
+"""Three of four normal values are within so many standard deviations."""
+
+MEDIAN_OF_MEAN = 1.5708
+"""A median of many normal values has so many times the variance of their mean."""
+
+
+def noise_of(values: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
+    """Return the standard deviation of single values round a smooth curve.
+
+    From the differences between each point and its two neighbours, which a slope
+    does not enter; from a quantile of them, which a few spikes and steps do not.
+
+    Args:
+        values: In order, shape (n,).
+        weights: Reported values that each stands for, shape (n,).
+
+    Returns:
+        In the unit of *values*; 0 for fewer than three.
+    """
+    if values.size < _FEWEST_FOR_NOISE:
+        return 0.0
+    bends = values[:-2] - 2 * values[1:-1] + values[2:]
+    per_value = np.where(weights > _FEWEST_FOR_NOISE, MEDIAN_OF_MEAN, 1.0) / weights
+    scales = np.sqrt(per_value[:-2] + 4 * per_value[1:-1] + per_value[2:])
+    # 40 times as fast as np.quantile, which took a fifth of the time of a forecast.
+    ordered = np.sort(np.abs(bends) / scales)
+    return float(ordered[int(QUANTILE * ordered.size)] / QUANTILE_OF_NORMAL)
+
+
+_FEWEST_FOR_SPIKES = 5
+"""Among fewer, there is no telling which value is the spike."""
+
+SPIKE_OF_SPAN = 0.5
+
+SPIKE_OF_NOISE = 6.0
+
+FIRST_OF_SPAN = 10.0
+"""A first value may be far from the second: curves are steepest there."""
+
+
+def find_spikes(
+    values: NDArray[np.float64], weights: NDArray[np.float64]
+) -> NDArray[np.bool_]:
+    """Tell which of *values* are spikes, shape (n,).
+
+    A spike is further from its neighbours than half of what all others span, and
+    than the noise explains.
+    """
+    if values.size < _FEWEST_FOR_SPIKES:
+        return np.zeros(values.size, dtype=np.bool_)
+    calm = running_median(values)
+    limit = np.full(values.size, SPIKE_OF_SPAN * np.ptp(calm))
+    limit[0] *= FIRST_OF_SPAN / SPIKE_OF_SPAN
+    limit = np.maximum(limit, SPIKE_OF_NOISE * noise_of(values, weights))
+    return np.asarray(np.abs(values - calm) > limit)
+
+
+def running_median(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the median of each value and its two neighbours, shape (n,).
+
+    The first and the last take that of the first and last three.
+    """
+    if values.size < 3:  # noqa: PLR2004 - of three values
+        return values
+    inner = np.median(np.lib.stride_tricks.sliding_window_view(values, 3), axis=1)
+    return np.concatenate((inner[:1], inner, inner[-1:]))
+
+
+# Units of their own for the points of a training, or of a phase of it
+
+SMALLEST_SPAN = 1e-12
+"""Of the largest value: below it, differences are rounding."""
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
-    """What qualities are measured by, in the metric's own unit.
+class Frame:
+    """The units of a curve: from reported numbers to those of the curve, and back.
+
+    Attributes:
+        origin_samples: Where work 0 is: one step before the first point.
+        unit_samples: How much work 1 is.
+        best: The value that is height 0.
+        span: [signed] The difference to the value that is height 1.
+    """
+
+    origin_samples: float
+    unit_samples: float
+    best: float
+    span: float
+
+    def work(self, samples: float) -> float:
+        """Return *samples* in units of the curve."""
+        return (samples - self.origin_samples) / self.unit_samples
+
+    def samples(self, work: float) -> float:
+        """Return the reported samples at *work*."""
+        return self.origin_samples + work * self.unit_samples
+
+    def height(self, value: float) -> float:
+        """Return *value* in units of the curve; less is better."""
+        return (value - self.best) / self.span
+
+    def value(self, height: float) -> float:
+        """Return the reported value at *height*."""
+        return self.best + height * self.span
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NormalizedCurve:
+    """Points with work above 0 and heights where less is better; all of shape (n,).
+
+    Attributes:
+        work: Training done, ascending; 1 at the last point of the whole curve.
+        heights: About 0 at the best point of the whole curve and 1 at the worst;
+            spikes are outside.
+        weights: Reported points that each stands for.
+        noise: Standard deviation of single reported values, in units of height.
+    """
+
+    work: NDArray[np.float64]
+    heights: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    noise: float
+
+    def __len__(self) -> int:
+        """Return the number of points."""
+        return self.work.size
+
+    @property
+    def late_noise(self) -> float:
+        """The noise of the later half: as rates of learning fall, so does it."""
+        half = len(self) // 2
+        return noise_of(self.heights[half:], self.weights[half:])
+
+    def until(self, count: int) -> NormalizedCurve:
+        """Return the first *count* points, with the noise that was known then."""
+        return NormalizedCurve(
+            self.work[:count],
+            self.heights[:count],
+            self.weights[:count],
+            noise_of(self.heights[:count], self.weights[:count]),
+        )
+
+    def without_spikes(self) -> NormalizedCurve:
+        """Return the same points, spikes at the height of their neighbours."""
+        spikes = find_spikes(self.heights, self.weights)
+        heights = np.where(spikes, running_median(self.heights), self.heights)
+        return NormalizedCurve(self.work, heights, self.weights, self.noise)
+
+
+def normalized(
+    samples: NDArray[np.float64], values: NDArray[np.float64], better: Better
+) -> tuple[NormalizedCurve, Frame]:
+    """Return the curve of a history or a part of it, without spikes, and its units.
+
+    Args:
+        samples: Ascending, shape (n,).
+        values: Finite, shape (n,).
+        better: Which values are good.
+    """
+    points = downsample(samples, values)
+    frame = _frame_of(points, better)
+    return _in_frame(points, frame).without_spikes(), frame
+
+
+def _frame_of(points: Downsampled, better: Better) -> Frame:
+    """Return the frame in which *points*, without spikes, spans one unit each way.
+
+    Work starts one typical step before the first point, not at the trainer's
+    beginning: a phase forgets how long training took until then.
+    """
+    samples, values = points.samples, points.values
+    step = float(np.median(np.diff(samples) / points.weights[1:]))
+    origin = float(samples[0]) - step
+    calm = values[~find_spikes(values, points.weights)]
+    best, worst = float(calm.min()), float(calm.max())
+    if better is Better.HIGHER:
+        best, worst = worst, best
+    tiny = SMALLEST_SPAN * max(abs(best), abs(worst), SMALLEST_SPAN)
+    span = worst - best
+    if abs(span) < tiny:
+        span = tiny if better is Better.LOWER else -tiny
+    return Frame(origin, float(samples[-1]) - origin, best, span)
+
+
+def _in_frame(points: Downsampled, frame: Frame) -> NormalizedCurve:
+    """Return *points* in units of *frame*."""
+    work = (points.samples - frame.origin_samples) / frame.unit_samples
+    heights = (points.values - frame.best) / frame.span
+    return NormalizedCurve(
+        work, heights, points.weights, noise_of(heights, points.weights)
+    )
+
+
+# From a metric to quality: signed, 0 at the start, 1 at the best value shown
+
+
+@dataclass(frozen=True, slots=True)
+class QualityScale:
+    """The unit of quality, in the metric's own unit.
 
     Attributes:
         sign: 1 where more is better, -1 where less is.
@@ -358,71 +419,19 @@ class Scale:
         return self.sign * (self.best - self.start)
 
 
-def scale_of(thinned: Thinned, better: Better) -> Scale:
+def quality_scale(points: Downsampled, better: Better) -> QualityScale:
     """Return the scale of a whole history.
 
     A trainer that never got better than it began, by more than its noise, has no
-    gain to measure by: its unit is all that its values span.
+    gain to measure by: its unit is the whole span of its values.
     """
-    kept = ~find_spikes(thinned.values, thinned.weights)
-    values = thinned.values[kept]
+    kept = ~find_spikes(points.values, points.weights)
+    values = points.values[kept]
     sign = 1 if better is Better.HIGHER else -1
-    noise = noise_of(values, thinned.weights[kept])
+    noise = noise_of(values, points.weights[kept])
     start, best = float(values[0]), float(sign * (sign * values).max())
     worst = float(sign * (sign * values).min())
     gain = sign * (best - start)
     tiny = SMALLEST_SPAN * max(abs(best), abs(worst), SMALLEST_SPAN)
     unit = gain if gain > max(noise, tiny) else max(noise, abs(best - worst), tiny)
-    return Scale(sign, start, best, worst, unit, noise)
-
-
-# ----------------------------------------------------------------------
-# Many values by few: what a fit costs must not grow with the history.
-
-MOST_POINTS = 120
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Thinned:
-    """Points that stand for one or more told ones, ascending; all of shape (m,).
-
-    Attributes:
-        samples: Mean samples of those they stand for.
-        values: Median value; half of a bin may be spikes.
-        weights: How many they stand for; they sum to the number of told points.
-    """
-
-    samples: NDArray[np.float64]
-    values: NDArray[np.float64]
-    weights: NDArray[np.float64]
-
-
-def thin(
-    samples: NDArray[np.float64],
-    values: NDArray[np.float64],
-    *,
-    most: int = MOST_POINTS,
-) -> Thinned:
-    """Return at most *most* points for any number of them.
-
-    Half of the bins are equally wide in the count of points and half on its
-    logarithm: the start, where curves bend, keeps its detail, and so does the end.
-
-    Args:
-        samples: Ascending, shape (n,).
-        values: Finite, shape (n,).
-        most: At least 4.
-    """
-    count = samples.size
-    if count <= most:
-        return Thinned(samples, values, np.ones(count))
-    half = most // 2
-    edges = np.concatenate(
-        (np.geomspace(1, count, half), np.linspace(0, count, half, endpoint=False))
-    )
-    starts = np.unique(np.append(edges.astype(np.int64), 0))
-    starts = starts[starts < count]
-    weights = np.diff(np.append(starts, count)).astype(np.float64)
-    means = np.add.reduceat(samples, starts) / weights
-    medians = [np.median(bin_) for bin_ in np.split(values, starts[1:])]
-    return Thinned(means, np.array(medians), weights)
+    return QualityScale(sign, start, best, worst, unit, noise)

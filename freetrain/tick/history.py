@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from freetrain.errors import BadDataError
 from freetrain.losscurve.fit import is_diverging as is_fitted_diverging
-from freetrain.losscurve.forecast import ABSURD, Point
-from freetrain.losscurve.history import History, scale_of, thin
+from freetrain.losscurve.forecast import LARGEST_VALUE, Point
+from freetrain.losscurve.history import LossHistory, downsample, quality_scale
 from freetrain.scaling import LearnedScaling, from_state
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ class TrainerHistory:
         if value is None or self.work is None:
             return
         self.points.add([self.told_s or 0.0, self.work, value])
-        if job.target is not None and abs(value) <= ABSURD:
+        if job.target is not None and abs(value) <= LARGEST_VALUE:
             self._compare(value, job.target, job.measure)
 
     def _add_to_segment(
@@ -308,9 +308,9 @@ def known_from(scaling: Mapping[str, Any]) -> LearnedScaling:
 
 def is_diverging(points: Sequence[Point], better: Better) -> bool:
     """Tell whether the last values are not finite, or far worse than the best."""
-    history = History(points)
+    history = LossHistory(points)
     if not history.points:
         return history.broken > 0
     samples, values = history.samples, history.values
-    scale = scale_of(thin(samples, values), better)
+    scale = quality_scale(downsample(samples, values), better)
     return is_fitted_diverging(values, scale, broken=history.broken)

@@ -21,7 +21,7 @@ from freetrain.losscurve.fit import (
     from_state,
 )
 from freetrain.losscurve.fit import to_state as loss_forecast_to_state
-from freetrain.losscurve.history import History
+from freetrain.losscurve.history import LossHistory
 from freetrain.progress.reader import BEGINNING, Bookmark, Reader, bookmark_from
 from freetrain.scaling import Fragment, Mark, to_state
 from freetrain.state.files import (
@@ -261,7 +261,7 @@ class KeptLossForecasts:
             points: All points of its metric, in order.
             better: Which values are good.
         """
-        history, points_id = History(points), fingerprint(points, better)
+        history, points_id = LossHistory(points), fingerprint(points, better)
         kept = self._kept(name, points_id)
         if kept is not None:
             with suppress(BadDataError):

@@ -18,16 +18,9 @@ from time import process_time
 
 import numpy as np
 
-from freetrain.losscurve.families import KNOWN
-from freetrain.losscurve.fit import (
-    NORMAL,
-    NORMAL_90,
-    fit_family,
-    fit_forecast,
-    framed,
-    polished,
-    present_start,
-)
+from freetrain.losscurve.families import KNOWN, fit_family, polished
+from freetrain.losscurve.fit import NORMAL, NORMAL_90, fit_forecast, present_start
+from freetrain.losscurve.history import normalized
 from tests.losscurve.curves import WholeCurve, real_curves, recorded_curves
 
 
@@ -72,10 +65,10 @@ def forecasts(curve: WholeCurve, count: int, asked: int) -> Iterator[tuple[str, 
     samples, values = curve.samples[:count], curve.values[:count]
     yield "last value", float(values[-1])
     start = present_start(samples, values, curve.better)
-    course, frame = framed(samples[start:], values[start:], curve.better)
+    seen, frame = normalized(samples[start:], values[start:], curve.better)
     work = np.array([frame.work(float(curve.samples[asked]))])
     for family in KNOWN:
-        fit = polished(fit_family(family, course), course)
+        fit = polished(fit_family(family, seen), seen)
         yield family.name, frame.value(float(fit.forecast(work)[0]))
     forecast = fit_forecast(curve.points(count), curve.better)
     assert forecast is not None
@@ -149,13 +142,13 @@ def _seconds(curves: tuple[WholeCurve, ...]) -> Iterator[str]:
         begin = process_time()
         fit_forecast(points, curve.better)
         forecasts.append(process_time() - begin)
-        course, _ = framed(curve.samples, curve.values, curve.better)
+        whole, _ = normalized(curve.samples, curve.values, curve.better)
         for family in KNOWN:
             begin = process_time()
-            fit = fit_family(family, course)
+            fit = fit_family(family, whole)
             grids.append(process_time() - begin)
             begin = process_time()
-            polished(fit, course)
+            polished(fit, whole)
             polishes.append(process_time() - begin)
     for what, taken in (
         ("one family on its grid", grids),

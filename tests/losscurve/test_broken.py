@@ -18,7 +18,7 @@ def test_three_values_that_are_no_numbers_are_a_divergence(
 ) -> None:
     values = (*before, math.inf, math.nan, math.nan)
 
-    forecast = LossForecasts().look("a", points(*values), Better.LOWER)
+    forecast = LossForecasts().update("a", points(*values), Better.LOWER)
 
     assert forecast is not None
     assert forecast.is_diverging
@@ -34,14 +34,14 @@ def test_three_values_that_are_no_numbers_are_a_divergence(
 def test_fewer_or_a_number_after_them_say_nothing_yet(
     values: tuple[float, ...],
 ) -> None:
-    assert LossForecasts().look("a", points(*values), Better.LOWER) is None
+    assert LossForecasts().update("a", points(*values), Better.LOWER) is None
 
 
 def test_one_who_finds_back_is_fitted_like_anybody() -> None:
     forecasts = LossForecasts()
     broken = [2.3, math.nan, math.nan, math.nan]
-    lost = forecasts.look("a", points(*broken), Better.LOWER)
-    back = forecasts.look("a", points(*broken, 2.2, 2.1, 2.0), Better.LOWER)
+    lost = forecasts.update("a", points(*broken), Better.LOWER)
+    back = forecasts.update("a", points(*broken, 2.2, 2.1, 2.0), Better.LOWER)
 
     assert lost is not None
     assert lost.is_diverging

@@ -14,17 +14,18 @@ from freetrain.losscurve.families import (
     KNOWN,
     POWER,
     Family,
+    fit_family,
+    polished,
 )
-from freetrain.losscurve.fit import fit_family, polished
-from freetrain.losscurve.history import Course, noise_of
+from freetrain.losscurve.history import NormalizedCurve, noise_of
 from tests.losscurve.reported import noisy, steps
 
 WORK = steps(80) / 80
 
 
-def course(heights: np.ndarray) -> Course:
+def curve(heights: np.ndarray) -> NormalizedCurve:
     ones = np.ones(heights.size)
-    return Course(WORK[: heights.size], heights, ones, noise_of(heights, ones))
+    return NormalizedCurve(WORK[: heights.size], heights, ones, noise_of(heights, ones))
 
 
 @pytest.mark.parametrize("family", KNOWN, ids=lambda family: family.name)
@@ -42,13 +43,13 @@ class TestEveryFamily:
         assert family.shapes.shape[1] == max(family.parameters - 2, 0)
 
     def test_never_foretells_a_loss_that_rises(self, family: Family) -> None:
-        fit = polished(fit_family(family, course(WORK)), course(WORK))
+        fit = polished(fit_family(family, curve(WORK)), curve(WORK))
 
         ahead = fit.curve(np.linspace(1.0, 10.0, 50))
         assert (np.diff(ahead) <= 0).all()
 
     def test_gains_no_more_than_was_gained_before(self, family: Family) -> None:
-        falling = course(1 - np.log(80 * WORK) / np.log(80))
+        falling = curve(1 - np.log(80 * WORK) / np.log(80))
 
         rough = fit_family(family, falling)
 
@@ -60,8 +61,8 @@ class TestEveryFamily:
         spiked = heights.copy()
         spiked[30] = 50.0
 
-        calm = polished(fit_family(family, course(heights)), course(heights))
-        wild = polished(fit_family(family, course(spiked)), course(spiked))
+        calm = polished(fit_family(family, curve(heights)), curve(heights))
+        wild = polished(fit_family(family, curve(spiked)), curve(spiked))
 
         ahead = np.array([1.0, 1.5, 3.0])
         assert np.allclose(calm.forecast(ahead), wild.forecast(ahead), atol=0.02)
@@ -81,7 +82,7 @@ def test_each_family_finds_its_own_curve_among_noise(
 ) -> None:
     """Seen is half; asked is the end, and how much is left to gain."""
     for seed in range(5):
-        seen = course(noisy(truth, noise=0.01, seed=seed)[:40])
+        seen = curve(noisy(truth, noise=0.01, seed=seed)[:40])
 
         fit = polished(fit_family(family, seen), seen)
 
@@ -92,7 +93,7 @@ def test_each_family_finds_its_own_curve_among_noise(
 def test_without_noise_each_family_finds_its_own_curve(
     family: Family, truth: np.ndarray
 ) -> None:
-    seen = course(truth[:40])
+    seen = curve(truth[:40])
 
     fit = polished(fit_family(family, seen), seen)
 
@@ -110,13 +111,13 @@ def test_what_slaq_calls_its_second_family_is_exponential_decay() -> None:
 def test_no_further_gain_stays_at_the_last_values() -> None:
     heights = np.append(1 - WORK[:70], [0.2] * 10)
 
-    fit = fit_family(FLAT, course(heights))
+    fit = fit_family(FLAT, curve(heights))
 
     assert fit.forecast(np.array([1.0, 9.0])).tolist() == [0.2, 0.2]
 
 
 def test_polishing_never_fits_worse_than_the_grid() -> None:
-    seen = course(noisy(0.2 * WORK**-0.5, noise=0.02, seed=1))
+    seen = curve(noisy(0.2 * WORK**-0.5, noise=0.02, seed=1))
     for family in CURVES:
         rough = fit_family(family, seen)
 

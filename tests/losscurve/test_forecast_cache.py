@@ -14,14 +14,14 @@ POINTS = told(noisy(0.5 + 2 * steps(120) ** -0.5, noise=0.02, seed=0))
 def test_the_same_question_gets_the_same_object() -> None:
     forecasts = LossForecasts()
 
-    first = forecasts.look("a", POINTS[:50], Better.LOWER)
+    first = forecasts.update("a", POINTS[:50], Better.LOWER)
 
-    assert forecasts.look("a", list(POINTS[:50]), Better.LOWER) is first
+    assert forecasts.update("a", list(POINTS[:50]), Better.LOWER) is first
 
 
 def test_the_curve_is_kept_until_the_history_has_grown_by_a_tenth() -> None:
     forecasts = LossForecasts()
-    looks = [forecasts.look("a", POINTS[:n], Better.LOWER) for n in range(50, 56)]
+    looks = [forecasts.update("a", POINTS[:n], Better.LOWER) for n in range(50, 56)]
     shapes = [look.fit.shape for look in looks if isinstance(look, FittedForecast)]
 
     assert all(shape is shapes[0] for shape in shapes[:5])
@@ -30,9 +30,9 @@ def test_the_curve_is_kept_until_the_history_has_grown_by_a_tenth() -> None:
 
 def test_between_fits_all_points_are_there_and_now_is_now() -> None:
     forecasts = LossForecasts()
-    forecasts.look("a", POINTS[:50], Better.LOWER)
+    forecasts.update("a", POINTS[:50], Better.LOWER)
 
-    kept = forecasts.look("a", POINTS[:54], Better.LOWER)
+    kept = forecasts.update("a", POINTS[:54], Better.LOWER)
     fresh = fit_forecast(POINTS[:54], Better.LOWER)
 
     assert kept is not None
@@ -47,9 +47,9 @@ def test_between_fits_all_points_are_there_and_now_is_now() -> None:
 def test_a_refit_says_what_a_first_fit_would() -> None:
     forecasts = LossForecasts()
     for count in range(3, 100, 7):
-        forecasts.look("a", POINTS[:count], Better.LOWER)
+        forecasts.update("a", POINTS[:count], Better.LOWER)
 
-    kept = forecasts.look("a", POINTS, Better.LOWER)
+    kept = forecasts.update("a", POINTS, Better.LOWER)
     fresh = fit_forecast(POINTS, Better.LOWER)
 
     assert kept is not None
@@ -59,10 +59,10 @@ def test_a_refit_says_what_a_first_fit_would() -> None:
 
 def test_divergence_is_told_at_once() -> None:
     forecasts = LossForecasts()
-    forecasts.look("a", POINTS[:100], Better.LOWER)
+    forecasts.update("a", POINTS[:100], Better.LOWER)
 
     broken = [*POINTS[:100], replace(POINTS[100], value=float("nan"))]
-    look = forecasts.look("a", broken, Better.LOWER)
+    look = forecasts.update("a", broken, Better.LOWER)
 
     assert look is not None
     assert look.is_diverging
@@ -71,10 +71,10 @@ def test_divergence_is_told_at_once() -> None:
 
 def test_a_history_that_was_rewritten_is_read_anew() -> None:
     forecasts = LossForecasts()
-    forecasts.look("a", POINTS[:100], Better.LOWER)
+    forecasts.update("a", POINTS[:100], Better.LOWER)
     other = told(np.linspace(3.0, 1.0, 60))
 
-    look = forecasts.look("a", other, Better.LOWER)
+    look = forecasts.update("a", other, Better.LOWER)
 
     assert look is not None
     assert look.points == tuple(other)
@@ -82,9 +82,9 @@ def test_a_history_that_was_rewritten_is_read_anew() -> None:
 
 def test_a_metric_that_turned_round_is_read_anew() -> None:
     forecasts = LossForecasts()
-    forecasts.look("a", POINTS[:50], Better.LOWER)
+    forecasts.update("a", POINTS[:50], Better.LOWER)
 
-    look = forecasts.look("a", POINTS[:50], Better.HIGHER)
+    look = forecasts.update("a", POINTS[:50], Better.HIGHER)
 
     assert look is not None
     assert look.better is Better.HIGHER
@@ -92,10 +92,10 @@ def test_a_metric_that_turned_round_is_read_anew() -> None:
 
 def test_a_restart_is_fitted_anew() -> None:
     forecasts = LossForecasts()
-    forecasts.look("a", POINTS[:100], Better.LOWER)
+    forecasts.update("a", POINTS[:100], Better.LOWER)
     again = [*POINTS[:100], *POINTS[40:44]]
 
-    look = forecasts.look("a", again, Better.LOWER)
+    look = forecasts.update("a", again, Better.LOWER)
     fresh = fit_forecast(again, Better.LOWER)
 
     assert look is not None
@@ -106,19 +106,19 @@ def test_a_restart_is_fitted_anew() -> None:
 
 def test_trainers_do_not_share_what_they_told_and_may_be_forgotten() -> None:
     forecasts = LossForecasts()
-    one = forecasts.look("a", POINTS[:50], Better.LOWER)
-    two = forecasts.look("b", POINTS[:60], Better.LOWER)
+    one = forecasts.update("a", POINTS[:50], Better.LOWER)
+    two = forecasts.update("b", POINTS[:60], Better.LOWER)
     forecasts.keep(["b"])
 
-    assert forecasts.look("b", POINTS[:60], Better.LOWER) is two
-    assert forecasts.look("a", POINTS[:50], Better.LOWER) is not one
+    assert forecasts.update("b", POINTS[:60], Better.LOWER) is two
+    assert forecasts.update("a", POINTS[:50], Better.LOWER) is not one
 
 
 def test_two_that_are_asked_the_same_answer_the_same() -> None:
     first, second = LossForecasts(), LossForecasts()
     for count in range(3, 120, 5):
-        one = first.look("a", POINTS[:count], Better.LOWER)
-        two = second.look("a", POINTS[:count], Better.LOWER)
+        one = first.update("a", POINTS[:count], Better.LOWER)
+        two = second.update("a", POINTS[:count], Better.LOWER)
 
         assert one is not None
         assert two is not None

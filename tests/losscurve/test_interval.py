@@ -8,31 +8,31 @@ from freetrain.losscurve.fit import (
     NORMAL,
     NORMAL_90,
     USUAL_GROWTH,
+    BackTest,
     Spread,
-    Trial,
     growth_of,
     spread_of,
     usual_growth,
 )
-from freetrain.losscurve.history import Course
+from freetrain.losscurve.history import NormalizedCurve
 from tests.losscurve.reported import noisy, steps
 
 WIDER = NORMAL_90 / NORMAL
 """What growth is learned from is an interval of 80 %; what is told is one of 90 %."""
 
 
-def course(heights: NDArray[np.float64]) -> Course:
+def curve(heights: NDArray[np.float64]) -> NormalizedCurve:
     count = heights.size
-    return Course(steps(count) / count, heights, np.ones(count), 0.0)
+    return NormalizedCurve(steps(count) / count, heights, np.ones(count), 0.0)
 
 
-CALM = course(np.linspace(1, 0, 10))
+CALM = curve(np.linspace(1, 0, 10))
 
 
-def trial(misses: list[float], noise: float = 0.0) -> Trial:
+def back_test(misses: list[float], noise: float = 0.0) -> BackTest:
     count = len(misses)
     ahead = np.arange(1.0, count + 1.0) / count
-    return Trial(noise, ahead, np.array(misses), np.ones(count))
+    return BackTest(noise, ahead, np.array(misses), np.ones(count))
 
 
 def test_at_no_distance_there_is_only_noise() -> None:
@@ -55,7 +55,7 @@ def test_four_of_five_outcomes_of_the_past_are_inside_an_interval_of_80_percent(
     None
 ):
     misses = [0.01 * i for i in range(1, 101)]
-    outcomes = trial(misses)
+    outcomes = back_test(misses)
 
     spread = Spread(0.0, growth_of([outcomes]))
 
@@ -67,11 +67,11 @@ def test_four_of_five_outcomes_of_the_past_are_inside_an_interval_of_80_percent(
 
 
 def test_noise_of_its_time_is_no_drift() -> None:
-    assert growth_of([trial([0.1, -0.1, 0.1], noise=0.1)]) == 0.0
+    assert growth_of([back_test([0.1, -0.1, 0.1], noise=0.1)]) == 0.0
 
 
 def test_a_forecast_of_many_points_weighs_no_more_than_one_of_few() -> None:
-    few, many = trial([0.0] * 3), trial([1.0] * 300)
+    few, many = back_test([0.0] * 3), back_test([1.0] * 300)
 
     assert growth_of([few] * 9 + [many]) == 0.0
 
@@ -80,10 +80,10 @@ def test_a_forecast_of_many_points_weighs_no_more_than_one_of_few() -> None:
 def test_the_fewer_points_the_less_a_trainer_is_taken_to_be_unlike_others(
     own: float,
 ) -> None:
-    outcomes = [trial([own / 2] * 5)]
+    outcomes = [back_test([own / 2] * 5)]
     counts = (4, 10, 40, 120)
 
-    found = [spread_of(course(np.linspace(1, 0, n)), outcomes).growth for n in counts]
+    found = [spread_of(curve(np.linspace(1, 0, n)), outcomes).growth for n in counts]
 
     itself = growth_of(outcomes)
     shares = [
@@ -108,26 +108,26 @@ def test_of_few_values_much_may_come_that_nothing_was_seen_of() -> None:
 def test_where_no_forecast_could_be_tried_growth_is_what_is_usual_of_so_few(
     count: int,
 ) -> None:
-    assert spread_of(course(np.linspace(1, 0, count)), []).growth == usual_growth(count)
+    assert spread_of(curve(np.linspace(1, 0, count)), []).growth == usual_growth(count)
 
 
 def test_a_share_of_a_few_samples_is_known_no_better_than_by_one_of_them() -> None:
-    accuracy_of_50 = course(np.array([1.0, *[0.06] * 3, *[0.04] * 17]))
+    accuracy_of_50 = curve(np.array([1.0, *[0.06] * 3, *[0.04] * 17]))
 
     assert accuracy_of_50.late_noise == 0.0
-    assert spread_of(accuracy_of_50, [trial([0.0])]).noise == pytest.approx(0.02)
+    assert spread_of(accuracy_of_50, [back_test([0.0])]).noise == pytest.approx(0.02)
 
 
 def test_values_that_may_be_anything_are_as_noisy_as_they_are() -> None:
     values = noisy(steps(100) ** -0.5, noise=0.01, seed=0)
 
-    found = spread_of(course(values), [trial([0.0])])
+    found = spread_of(curve(values), [back_test([0.0])])
 
-    assert found.noise == course(values).late_noise
+    assert found.noise == curve(values).late_noise
 
 
 def test_where_all_values_are_alike_there_is_no_step() -> None:
-    assert spread_of(course(np.zeros(6)), [trial([0.0])]).noise == 0.0
+    assert spread_of(curve(np.zeros(6)), [back_test([0.0])]).noise == 0.0
 
 
 def test_without_a_trial_the_drift_is_not_taken_for_none() -> None:

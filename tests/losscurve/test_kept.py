@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from freetrain.errors import BadDataError
 from freetrain.losscurve.fit import fingerprint, fit_forecast, from_state, to_state
 from freetrain.losscurve.forecast import Better
-from freetrain.losscurve.history import History
+from freetrain.losscurve.history import LossHistory
 from tests.losscurve.reported import STEP, noisy, steps, told
 
 CURVES = {
@@ -30,7 +30,7 @@ def test_what_is_kept_forecasts_what_was_fitted(name: str, better: Better) -> No
     assert fitted is not None
 
     state = json.loads(json.dumps(to_state(fitted)))
-    again = from_state(state, History(points), better)
+    again = from_state(state, LossHistory(points), better)
 
     for field in ("better", "points", "family", "is_diverging", "phase_samples"):
         assert getattr(again, field) == getattr(fitted, field)
@@ -58,7 +58,7 @@ def test_what_another_release_kept_is_refused(change: dict[str, object]) -> None
     assert fitted is not None
 
     with pytest.raises(BadDataError, match="fitted afresh"):
-        from_state(to_state(fitted) | change, History(), Better.LOWER)
+        from_state(to_state(fitted) | change, LossHistory(), Better.LOWER)
 
 
 @settings(deadline=None)

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from freetrain.losscurve.fit import framed, present_start, warm_up_end
+from freetrain.losscurve.fit import present_start, warm_up_end
 from freetrain.losscurve.forecast import Better
+from freetrain.losscurve.history import normalized
 from tests.losscurve.reported import STEP, noisy, steps
 
 K = steps(100)
@@ -78,16 +79,18 @@ def test_a_warm_up_that_rises_or_stays_is_left_out(slope: float) -> None:
 def test_a_warm_up_too_small_to_be_a_phase_is_found(slope: float) -> None:
     values = np.where(K < 5, 2.8 + slope * K, 0.3 + 2.5 * np.maximum(K - 4, 1) ** -0.3)
 
-    course, _ = framed(STEP * K, noisy(values, noise=0.02, seed=0), Better.LOWER)
+    curve, _ = normalized(STEP * K, noisy(values, noise=0.02, seed=0), Better.LOWER)
 
-    assert warm_up_end(course) in {3, 4}
+    assert warm_up_end(curve) in {3, 4}
 
 
 @pytest.mark.parametrize("name", SMOOTH)
 def test_a_smooth_curve_has_no_warm_up(name: str) -> None:
-    course, _ = framed(STEP * K, noisy(SMOOTH[name], noise=0.05, seed=0), Better.LOWER)
+    curve, _ = normalized(
+        STEP * K, noisy(SMOOTH[name], noise=0.05, seed=0), Better.LOWER
+    )
 
-    assert warm_up_end(course) == 0
+    assert warm_up_end(curve) == 0
 
 
 def test_one_spike_is_neither_warm_up_nor_a_phase() -> None:

@@ -138,7 +138,7 @@ class RatedAtEveryEvent:
         quality = trainer.spec.quality
         if self._forecasts is None or quality is None:
             return None
-        return self._forecasts.look(_name(trainer), trainer.points, quality.better)
+        return self._forecasts.update(_name(trainer), trainer.points, quality.better)
 
 
 def _name(trainer: TrainerView) -> str:
