@@ -1,4 +1,8 @@
-"""A recorded training."""
+"""Recorded trainings that ship with FreeTrain: real loss curves and step times.
+
+``load`` reads ``curves/*.csv`` and ``step_times.csv`` beside this module. Every line is
+checked; an unreadable line raises with file, line and reason.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +22,6 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
     from numpy.typing import NDArray
-
-
-# ----------------------------------------------------------------------
-# A recorded training.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +67,7 @@ class StepTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RecordedCurve:
-    """A real training, as it went.
+    """A real training from its beginning to its end.
 
     Attributes:
         name: Unique among the recorded ones.
@@ -77,7 +77,7 @@ class RecordedCurve:
         optimizer: Name and settings, for people.
         learning_rate: The schedule, for people.
         seed: Of the training.
-        made_with: Versions of what made the file.
+        made_with: Versions of the programs that made the file.
         licence: SPDX identifier.
         epoch_samples: Training samples an epoch.
         loss: Training loss, mean over the steps since the point before.
@@ -100,261 +100,6 @@ class RecordedCurve:
     validation: Series
     step_times: tuple[StepTime, ...] = ()
 
-
-# ----------------------------------------------------------------------
-# Tables with ``# key: value`` lines on top of them.
-
-Number = TypeVar("Number", int, float)
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One row of a table.
-
-    Attributes:
-        file: For messages.
-        number: Of the line in the file, from 1.
-        cells: By column.
-    """
-
-    file: str
-    number: int
-    cells: dict[str, str]
-
-    def real(self, column: str) -> float:
-        """Return any number, nan and inf included."""
-        return self._number(column, float)
-
-    def positive(self, column: str) -> float:
-        """Return a number above 0 and below infinity."""
-        number = self.real(column)
-        if not 0 < number < float("inf"):
-            self.refuse(column, "a number above 0")
-        return number
-
-    def whole(self, column: str, least: int = 1) -> int:
-        """Return a whole number, *least* or more."""
-        number = self._number(column, int)
-        if number < least:
-            self.refuse(column, f"a whole number from {least} on")
-        return number
-
-    def text(self, column: str) -> str:
-        """Return a cell that is not empty."""
-        if not self.cells.get(column):
-            self.refuse(column, "something")
-        return self.cells[column]
-
-    def refuse(self, column: str, expected: str) -> NoReturn:
-        """Raise BadDataError about a cell."""
-        found = self.cells.get(column)
-        told = "missing" if found is None else f"{found!r}"
-        refuse(self.file, self.number, f"{column} is {told}, expected {expected}")
-
-    def _number(self, column: str, kind: Callable[[str], Number]) -> Number:
-        try:
-            return kind(self.text(column))
-        except ValueError:
-            self.refuse(column, "a number")
-
-
-@dataclass(frozen=True, slots=True)
-class Sheet:
-    """A whole file.
-
-    Attributes:
-        header: What is said above the table, by key.
-        columns: Their names, in order.
-        rows: One or more.
-    """
-
-    header: Line
-    columns: tuple[str, ...]
-    rows: tuple[Line, ...]
-
-    def expect(self, columns: Sequence[str]) -> None:
-        """Raise BadDataError unless these are the columns, in this order."""
-        if self.columns != tuple(columns):
-            refuse(
-                self.header.file,
-                self.header.number + 1,
-                f"columns {','.join(self.columns)}, expected {','.join(columns)}",
-            )
-
-
-def read_sheet(text: str, *, file: str) -> Sheet:
-    """Return the parts of *text*; *file* is for messages.
-
-    Raises:
-        BadDataError: A row has not as many cells as there are columns, or there is
-            no row.
-    """
-    lines = text.removesuffix("\n").split("\n")
-    above = list(takewhile(lambda line: line.startswith("#"), lines))
-    pairs = (line.removeprefix("#").partition(":") for line in above)
-    header = {key.strip(): value.strip() for key, _, value in pairs}
-    table = [line.split(",") for line in lines[len(above) :]]
-    if len(table) <= 1:
-        refuse(file, len(lines), "the file ends, expected columns and rows")
-    columns = tuple(table[0])
-    rows = []
-    for number, cells in enumerate(table[1:], start=len(above) + 2):
-        if len(cells) != len(columns):
-            refuse(file, number, f"{len(cells)} cells, expected {len(columns)}")
-        rows.append(Line(file, number, dict(zip(columns, cells, strict=True))))
-    return Sheet(Line(file, len(above), header), columns, tuple(rows))
-
-
-def refuse(file: str, line: int, why: str) -> NoReturn:
-    """Raise BadDataError about a line of a file."""
-    raise BadDataError(
-        f"{file}: line {line}: {why}. No recorded curve was loaded. Reinstall "
-        f"FreeTrain, or record the curves again: make curves."
-    )
-
-
-# ----------------------------------------------------------------------
-# Files of curves to typed records.
-
-EPOCH_DIGITS = 1e-5
-"""Epochs are written with six digits."""
-
-
-def parse_curve(text: str, *, file: str) -> RecordedCurve:
-    """Return the training that *text* tells; *file* is its name, ending in .csv.
-
-    Raises:
-        BadDataError: It is not a recorded training; names file, line and reason.
-    """
-    sheet = read_sheet(text, file=file)
-    told = sheet.header
-    loss, lower = _metric(told, "loss")
-    metric, better = _metric(told, "validation")
-    sheet.expect(("samples", "step", "epoch", "loss", metric))
-    _check_progress(sheet)
-    return RecordedCurve(
-        name=file.removesuffix(".csv"),
-        model=told.text("model"),
-        data_set=told.text("data_set"),
-        batch_size=told.whole("batch_size"),
-        optimizer=told.text("optimizer"),
-        learning_rate=told.text("learning_rate"),
-        seed=told.whole("seed", least=0),
-        made_with=told.text("made_with"),
-        licence=told.text("licence"),
-        epoch_samples=told.whole("epoch_samples"),
-        loss=Series(loss, lower, *_columns(sheet.rows, "loss")),
-        validation=Series(metric, better, *_columns(_validated(sheet, metric), metric)),
-    )
-
-
-def _metric(told: Line, key: str) -> tuple[str, Better]:
-    """Read ``name, lower is better``."""
-    name, _, rest = told.text(key).partition(", ")
-    meant = {f"{better} is better": better for better in Better}
-    if rest not in meant:
-        told.refuse(key, "NAME, lower is better, or NAME, higher is better")
-    return name, meant[rest]
-
-
-def _check_progress(sheet: Sheet) -> None:
-    """Refuse counts that do not grow or do not fit each other."""
-    batch, epoch = (sheet.header.whole(key) for key in ("batch_size", "epoch_samples"))
-    for line in sheet.rows:
-        samples = line.whole("samples")
-        if line.whole("step") * batch != samples:
-            line.refuse("step", f"{samples / batch:g}, which makes {samples} samples")
-        if not math.isclose(
-            line.positive("epoch"), samples / epoch, rel_tol=EPOCH_DIGITS
-        ):
-            line.refuse("epoch", f"{samples / epoch:g}, which is {samples} samples")
-    for before, after in pairwise(sheet.rows):
-        if after.whole("samples") <= before.whole("samples"):
-            after.refuse("samples", f"more than {before.text('samples')}")
-
-
-def _validated(sheet: Sheet, metric: str) -> tuple[Line, ...]:
-    """Return the rows with a validation metric; the last one has to have it."""
-    sheet.rows[-1].text(metric)
-    return tuple(line for line in sheet.rows if line.cells[metric])
-
-
-def _columns(
-    rows: Iterable[Line], column: str
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return samples and values, read-only."""
-    pairs = [(line.whole("samples"), line.real(column)) for line in rows]
-    samples, values = np.array(pairs, dtype=np.float64).T.copy()
-    samples.flags.writeable = False
-    values.flags.writeable = False
-    return samples, values
-
-
-# ----------------------------------------------------------------------
-# The table of step times to typed records.
-
-COLUMNS = (
-    "name",
-    "cpu_percent",
-    "step_ms",
-    "low_ms",
-    "high_ms",
-    "used_percent",
-    "steps",
-    "method",
-)
-
-
-def parse_step_times(
-    text: str, *, file: str, names: Collection[str]
-) -> dict[str, tuple[StepTime, ...]]:
-    """Return the step times of each training, the largest share first.
-
-    Args:
-        text: The table.
-        file: For messages.
-        names: Trainings that there are.
-
-    Raises:
-        BadDataError: It is not such a table, or tells of another training, or
-            twice of one share; names file, line and reason.
-    """
-    sheet = read_sheet(text, file=file)
-    sheet.expect(COLUMNS)
-    found: dict[str, dict[float, StepTime]] = {}
-    for line in sheet.rows:
-        name, time = line.text("name"), _step_time(line)
-        if name not in names:
-            line.refuse("name", "the name of a recorded training")
-        shares = found.setdefault(name, {})
-        if time.cpu_percent in shares:
-            line.refuse("cpu_percent", f"every share of {name} once")
-        shares[time.cpu_percent] = time
-    return {
-        name: tuple(shares[share] for share in sorted(shares, reverse=True))
-        for name, shares in found.items()
-    }
-
-
-def _step_time(line: Line) -> StepTime:
-    low_s, step_s, high_s = (
-        line.positive(column) / 1000 for column in ("low_ms", "step_ms", "high_ms")
-    )
-    if not low_s <= step_s <= high_s:
-        line.refuse("step_ms", "a time from low_ms to high_ms")
-    return StepTime(
-        cpu_percent=line.positive("cpu_percent"),
-        step_s=step_s,
-        low_s=low_s,
-        high_s=high_s,
-        used_percent=line.positive("used_percent"),
-        steps=line.whole("steps"),
-        method=line.text("method"),
-    )
-
-
-# ----------------------------------------------------------------------
-# The recorded curves of this installation.
 
 STEP_TIMES = "step_times.csv"
 
@@ -408,7 +153,250 @@ def _curve_files(folder: Traversable) -> list[Traversable]:
     return [file for _, file in sorted(files.items())]
 
 
-# ----------------------------------------------------------------------
-# Real training curves that ship with FreeTrain; docs/recorded-curves.md.
+# A curve's file
 
-__all__ = ["RecordedCurve", "Series", "StepTime", "load"]
+EPOCH_DIGITS = 1e-5
+"""Epochs are written with six digits."""
+
+
+def parse_curve(text: str, *, file: str) -> RecordedCurve:
+    """Return the training in *text*; *file* is its name, ending in .csv.
+
+    Raises:
+        BadDataError: It is not a recorded training; names file, line and reason.
+    """
+    sheet = read_sheet(text, file=file)
+    header = sheet.header
+    loss, lower = _metric(header, "loss")
+    metric, better = _metric(header, "validation")
+    sheet.expect(("samples", "step", "epoch", "loss", metric))
+    _check_progress(sheet)
+    return RecordedCurve(
+        name=file.removesuffix(".csv"),
+        model=header.text("model"),
+        data_set=header.text("data_set"),
+        batch_size=header.whole("batch_size"),
+        optimizer=header.text("optimizer"),
+        learning_rate=header.text("learning_rate"),
+        seed=header.whole("seed", least=0),
+        made_with=header.text("made_with"),
+        licence=header.text("licence"),
+        epoch_samples=header.whole("epoch_samples"),
+        loss=Series(loss, lower, *_columns(sheet.rows, "loss")),
+        validation=Series(metric, better, *_columns(_validated(sheet, metric), metric)),
+    )
+
+
+def _metric(header: TableRow, key: str) -> tuple[str, Better]:
+    """Read ``name, lower is better``."""
+    name, _, rest = header.text(key).partition(", ")
+    meant = {f"{better} is better": better for better in Better}
+    if rest not in meant:
+        header.refuse(key, "NAME, lower is better, or NAME, higher is better")
+    return name, meant[rest]
+
+
+def _check_progress(sheet: Sheet) -> None:
+    """Refuse counts that do not grow or do not fit each other."""
+    batch, epoch = (sheet.header.whole(key) for key in ("batch_size", "epoch_samples"))
+    for line in sheet.rows:
+        samples = line.whole("samples")
+        if line.whole("step") * batch != samples:
+            line.refuse("step", f"{samples / batch:g}, which makes {samples} samples")
+        if not math.isclose(
+            line.positive("epoch"), samples / epoch, rel_tol=EPOCH_DIGITS
+        ):
+            line.refuse("epoch", f"{samples / epoch:g}, which is {samples} samples")
+    for before, after in pairwise(sheet.rows):
+        if after.whole("samples") <= before.whole("samples"):
+            after.refuse("samples", f"more than {before.text('samples')}")
+
+
+def _validated(sheet: Sheet, metric: str) -> tuple[TableRow, ...]:
+    """Return the rows with a validation metric; the last one has to have it."""
+    sheet.rows[-1].text(metric)
+    return tuple(line for line in sheet.rows if line.cells[metric])
+
+
+def _columns(
+    rows: Iterable[TableRow], column: str
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return samples and values, read-only."""
+    pairs = [(line.whole("samples"), line.real(column)) for line in rows]
+    samples, values = np.array(pairs, dtype=np.float64).T.copy()
+    samples.flags.writeable = False
+    values.flags.writeable = False
+    return samples, values
+
+
+# The table of step times
+
+COLUMNS = (
+    "name",
+    "cpu_percent",
+    "step_ms",
+    "low_ms",
+    "high_ms",
+    "used_percent",
+    "steps",
+    "method",
+)
+
+
+def parse_step_times(
+    text: str, *, file: str, names: Collection[str]
+) -> dict[str, tuple[StepTime, ...]]:
+    """Return the step times of each training, the largest share first.
+
+    Args:
+        text: The table.
+        file: For messages.
+        names: Trainings that there are.
+
+    Raises:
+        BadDataError: It is not such a table, or has another training, or
+            twice of one share; names file, line and reason.
+    """
+    sheet = read_sheet(text, file=file)
+    sheet.expect(COLUMNS)
+    found: dict[str, dict[float, StepTime]] = {}
+    for line in sheet.rows:
+        name, time = line.text("name"), _step_time(line)
+        if name not in names:
+            line.refuse("name", "the name of a recorded training")
+        shares = found.setdefault(name, {})
+        if time.cpu_percent in shares:
+            line.refuse("cpu_percent", f"every share of {name} once")
+        shares[time.cpu_percent] = time
+    return {
+        name: tuple(shares[share] for share in sorted(shares, reverse=True))
+        for name, shares in found.items()
+    }
+
+
+def _step_time(line: TableRow) -> StepTime:
+    low_s, step_s, high_s = (
+        line.positive(column) / 1000 for column in ("low_ms", "step_ms", "high_ms")
+    )
+    if not low_s <= step_s <= high_s:
+        line.refuse("step_ms", "a time from low_ms to high_ms")
+    return StepTime(
+        cpu_percent=line.positive("cpu_percent"),
+        step_s=step_s,
+        low_s=low_s,
+        high_s=high_s,
+        used_percent=line.positive("used_percent"),
+        steps=line.whole("steps"),
+        method=line.text("method"),
+    )
+
+
+# Tables with ``# key: value`` lines above them
+
+Number = TypeVar("Number", int, float)
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """A whole file.
+
+    Attributes:
+        header: The values above the table, by key.
+        columns: Names, in order.
+        rows: At least one.
+    """
+
+    header: TableRow
+    columns: tuple[str, ...]
+    rows: tuple[TableRow, ...]
+
+    def expect(self, columns: Sequence[str]) -> None:
+        """Raise BadDataError unless these are the columns, in this order."""
+        if self.columns != tuple(columns):
+            refuse(
+                self.header.file,
+                self.header.number + 1,
+                f"columns {','.join(self.columns)}, expected {','.join(columns)}",
+            )
+
+
+def read_sheet(text: str, *, file: str) -> Sheet:
+    """Return the parts of *text*; *file* is for messages.
+
+    Raises:
+        BadDataError: A row has not as many cells as there are columns, or there is
+            no row.
+    """
+    lines = text.removesuffix("\n").split("\n")
+    above = list(takewhile(lambda line: line.startswith("#"), lines))
+    pairs = (line.removeprefix("#").partition(":") for line in above)
+    header = {key.strip(): value.strip() for key, _, value in pairs}
+    table = [line.split(",") for line in lines[len(above) :]]
+    if len(table) <= 1:
+        refuse(file, len(lines), "the file ends, expected columns and rows")
+    columns = tuple(table[0])
+    rows = []
+    for number, cells in enumerate(table[1:], start=len(above) + 2):
+        if len(cells) != len(columns):
+            refuse(file, number, f"{len(cells)} cells, expected {len(columns)}")
+        rows.append(TableRow(file, number, dict(zip(columns, cells, strict=True))))
+    return Sheet(TableRow(file, len(above), header), columns, tuple(rows))
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """One row of a table.
+
+    Attributes:
+        file: For messages.
+        number: Of the line in the file, from 1.
+        cells: By column.
+    """
+
+    file: str
+    number: int
+    cells: dict[str, str]
+
+    def real(self, column: str) -> float:
+        """Return any number, nan and inf included."""
+        return self._number(column, float)
+
+    def positive(self, column: str) -> float:
+        """Return a number above 0 and below infinity."""
+        number = self.real(column)
+        if not 0 < number < float("inf"):
+            self.refuse(column, "a number above 0")
+        return number
+
+    def whole(self, column: str, least: int = 1) -> int:
+        """Return a whole number, *least* or more."""
+        number = self._number(column, int)
+        if number < least:
+            self.refuse(column, f"a whole number from {least} on")
+        return number
+
+    def text(self, column: str) -> str:
+        """Return a cell that is not empty."""
+        if not self.cells.get(column):
+            self.refuse(column, "something")
+        return self.cells[column]
+
+    def refuse(self, column: str, expected: str) -> NoReturn:
+        """Raise BadDataError about a cell."""
+        found = self.cells.get(column)
+        cell = "missing" if found is None else f"{found!r}"
+        refuse(self.file, self.number, f"{column} is {cell}, expected {expected}")
+
+    def _number(self, column: str, kind: Callable[[str], Number]) -> Number:
+        try:
+            return kind(self.text(column))
+        except ValueError:
+            self.refuse(column, "a number")
+
+
+def refuse(file: str, line: int, why: str) -> NoReturn:
+    """Raise BadDataError about a line of a file."""
+    raise BadDataError(
+        f"{file}: line {line}: {why}. No recorded curve was loaded. Reinstall "
+        f"FreeTrain, or record the curves again: make curves."
+    )
