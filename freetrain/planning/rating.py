@@ -1,14 +1,16 @@
-"""What trainers are worth to the planner, as a priority says."""
+"""Rate trainers by a priority, and make its ratings curves for the planner."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from freetrain.priority.base import planned_curves
+import numpy as np
+
+from milp.problem import custom, weighted
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from freetrain.priority.base import (
         Contender,
@@ -93,3 +95,65 @@ def _curves_apart(
         alike = [replace(ratings[name], is_background=False) for name in names]
         curves |= zip(names, planned_curves(alike), strict=True)
     return curves
+
+
+# Floors and the background as curves: the planner knows neither
+
+BACKGROUND = 1e-4
+"""The most that a node is worth to a trainer in the background, over the most that it
+is worth to another: so the background gets nodes that others hardly use."""
+
+FLOOR = 4.0
+"""The worth of a node below a floor, over the most that a node is worth above it. Above
+1 floors come first; much above 1, a trainer that holds its floor would never be changed
+again, because the planner counts a change in seconds of the present worth."""
+
+LEFTOVER = 1e-6
+"""The least that a node is worth, over the most: idle nodes go also to a trainer that
+gains nothing on so few. A trainer that never runs never shows that the forecast was
+wrong. A curve of zeros wants no nodes and stays."""
+
+
+def planned_curves(ratings: Sequence[Rating]) -> tuple[Curve, ...]:
+    """Return the curve of each of *ratings*, with floors and background worked in.
+
+    A rating that has neither, and some worth at every size, keeps its curve object.
+    """
+    dearest = _dearest(ratings, is_background=False)
+    behind = _dearest(ratings, is_background=True)
+    share = BACKGROUND * dearest / behind if dearest * behind else 1.0
+    planned = [_planned(rating, dearest, share) for rating in ratings]
+    return tuple(_never_for_nothing(curve, dearest or 1.0) for curve in planned)
+
+
+def _dearest(ratings: Sequence[Rating], *, is_background: bool) -> float:
+    """Return the most that a node is worth to a trainer in or out of the background."""
+    own = [_steepest(r.curve) for r in ratings if r.is_background is is_background]
+    return max(own, default=0.0)
+
+
+def _planned(rating: Rating, dearest: float, share: float) -> Curve:
+    curve = rating.curve
+    if rating.is_background:
+        return weighted(curve, share) if share != 1.0 else curve
+    if not rating.floor or not dearest:
+        return curve
+    below = np.minimum(np.arange(len(curve.value_per_s)), rating.floor)
+    return custom(curve.value_per_s + FLOOR * dearest * below, curve.sizes)
+
+
+def _never_for_nothing(curve: Curve, dearest: float) -> Curve:
+    """Return *curve*, raised to the least that nodes are worth."""
+    least = LEFTOVER * dearest * np.arange(len(curve.value_per_s))
+    sizes = list(curve.sizes)
+    values = curve.value_per_s[sizes]
+    if (values >= least[sizes]).all() or not values.any():
+        return curve
+    return custom(np.maximum(curve.value_per_s, least), curve.sizes)
+
+
+def _steepest(curve: Curve) -> float:
+    """Return the most that a node adds between neighbouring sizes, at least 0."""
+    sizes = np.array([0, *curve.sizes])
+    slopes = np.diff(curve.value_per_s[sizes]) / np.diff(sizes)
+    return max(0.0, float(slopes.max()))

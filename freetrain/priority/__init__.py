@@ -1,4 +1,5 @@
-"""Priorities: which trainers deserve nodes, told to the planner as curves.
+"""Priorities: how much nodes are worth to each trainer, told to the planner as curves.
 
-``interface.py`` is what a priority sees and answers; each other module is one of them.
+``base`` is the interface of a priority and ``registry`` finds priorities by name. Every
+other module is a priority, but ``losses``: it is shared by those that look at losses.
 """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from freetrain.errors import UsageError
@@ -14,18 +13,18 @@ if TYPE_CHECKING:
 
 
 class Deadline:
-    """A floor of the fewest nodes that are in time; all nodes by speed-up.
+    """A floor of the fewest nodes that finish in time; the worth of nodes is speed-up.
 
-    In time is a size n where what is left takes no longer than there is time::
+    A size n finishes in time if::
 
         (total - done) / speed(n) + stop(n) <= (1 - slack) (deadline - now)
 
-    with stop(n) the seconds that changing to n costs. Floors are given in order of
-    deadlines, from the nodes that there are. A trainer that no size brings in time
-    has none, and counts by its speed-up like those without a deadline.
+    with stop(n) the seconds that a change to n costs. Floors are given in order of
+    deadlines, while there are nodes. A trainer that no size brings in time has no
+    floor, and counts by its speed-up like those without a deadline.
 
     Args:
-        slack: Share of the time left that is kept for what goes wrong.
+        slack: Share of the time left that is kept as a reserve.
 
     Raises:
         UsageError: *slack* is not from 0 to below 1.
@@ -44,38 +43,36 @@ class Deadline:
         self._curves = CurveCache()
 
     def rate(self, inputs: RatingInputs, _memory: Memory, /) -> RatingResult:
-        """Rate contenders by what they need to be in time."""
+        """Rate contenders by the nodes that they need to finish in time."""
         needs = self._needs(inputs)
-        ratings = [self._rating(one, needs.get(one.name)) for one in inputs.contenders]
+        ratings = [
+            self._rating(contender, needs.get(contender.name))
+            for contender in inputs.contenders
+        ]
         return RatingResult(tuple(ratings), {})
 
-    def _needs(self, inputs: RatingInputs) -> dict[str, _Need]:
-        """Return the nodes that trainers need and get by name, while there are some."""
+    def _needs(self, inputs: RatingInputs) -> dict[str, tuple[int, int]]:
+        """Return the nodes that each trainer needs and gets, by name, 0 for none."""
         needs, left = {}, inputs.nodes
-        for one in sorted(inputs.contenders, key=_earliest_first):
-            if one.deadline_s is None or one.total_samples is None:
+        for contender in sorted(inputs.contenders, key=_earliest_first):
+            if contender.deadline_s is None or contender.total_samples is None:
                 continue
-            time_s = (1 - self._slack) * (one.deadline_s - inputs.now_s)
-            needed = fewest_nodes(one, one.total_samples - one.done_samples, time_s)
-            within = [n for n in one.sizes if n <= min(needed, left)]
-            needs[one.name] = _Need(needed, max(within, default=0))
-            left -= needs[one.name].floor
+            time_s = (1 - self._slack) * (contender.deadline_s - inputs.now_s)
+            needed = fewest_nodes(
+                contender, contender.total_samples - contender.done_samples, time_s
+            )
+            within = [n for n in contender.sizes if n <= min(needed, left)]
+            floor = max(within, default=0)
+            needs[contender.name] = needed, floor
+            left -= floor
         return needs
 
-    def _rating(self, one: Contender, need: _Need | None) -> Rating:
+    def _rating(self, contender: Contender, need: tuple[int, int] | None) -> Rating:
         return Rating(
-            curve=self._curves.speed_up(one),
-            floor=0 if need is None else need.floor,
-            reason=_reason(one, need),
+            curve=self._curves.speed_up(contender),
+            floor=0 if need is None else need[1],
+            reason=_reason(contender, need),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _Need:
-    """Nodes that are in time, 0 for none, and how many of them earlier ones left."""
-
-    nodes: int
-    floor: int
 
 
 def fewest_nodes(contender: Contender, samples: float, time_s: float) -> int:
@@ -100,14 +97,16 @@ def _earliest_first(contender: Contender) -> tuple[float, str]:
     return (math.inf if deadline_s is None else deadline_s, contender.name)
 
 
-def _reason(contender: Contender, need: _Need | None) -> str:
+def _reason(contender: Contender, need: tuple[int, int] | None) -> str:
     if contender.deadline_s is None:
         return "no deadline, so it counts by its speed-up"
     if need is None:
         return "nobody knows how much is left to do, so it counts by its speed-up"
-    if need.nodes == 0:
+    nodes, floor = need
+    if nodes == 0:
         return "its deadline cannot be met, so it counts by its speed-up"
-    if need.floor < need.nodes:
-        given = need.floor or "none"
-        return f"{need.nodes} nodes would meet its deadline; it can have {given} now"
-    return f"{need.floor} nodes towards its deadline"
+    if floor < nodes:
+        return (
+            f"{nodes} nodes would meet its deadline; it can have {floor or 'none'} now"
+        )
+    return f"{floor} nodes towards its deadline"

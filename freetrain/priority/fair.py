@@ -1,4 +1,7 @@
-"""The priority ``fair``: equal shares of the nodes, whatever trainers make of them."""
+"""The priority ``fair``: equal shares of the nodes, whatever trainers make of them.
+
+Where there are more trainers than nodes, shares may be equal over time: in turns.
+"""
 
 from __future__ import annotations
 
@@ -18,94 +21,6 @@ if TYPE_CHECKING:
     from freetrain.priority.base import Contender, Memory, RatingInputs
     from milp.problem import Curve
 
-
-# ----------------------------------------------------------------------
-# Turns: equal shares over time, where there are more trainers than nodes.
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """What is remembered of a trainer.
-
-    Attributes:
-        at_s: When it was last looked at.
-        held: Nodes that it held from then on.
-        ahead_node_s: Node-seconds it has had beyond its equal share; below 0 where
-            it has had less.
-        since_s: The last look at which it held no nodes, or its first.
-    """
-
-    at_s: float
-    held: int
-    ahead_node_s: float = 0.0
-    since_s: float = 0.0
-
-
-def turns_at(inputs: RatingInputs, memory: Memory) -> dict[str, Turn]:
-    """Return how every contender stands now, by name; newcomers are not behind."""
-    share = inputs.nodes / max(len(inputs.contenders), 1)
-    return {
-        one.name: _turn(_read(memory.get(one.name)), one, inputs.now_s, share=share)
-        for one in inputs.contenders
-    }
-
-
-def whose_turn(
-    inputs: RatingInputs, turns: Mapping[str, Turn], turn_s: float
-) -> AbstractSet[str]:
-    """Return the names of those who are to have their smallest size now.
-
-    First whoever holds nodes for less than *turn_s*, then whoever is furthest
-    behind, as long as there are nodes.
-    """
-
-    def rank(one: Contender) -> tuple[bool, float, str]:
-        turn = turns[one.name]
-        is_over = one.held == 0 or inputs.now_s - turn.since_s >= turn_s
-        return is_over, turn.ahead_node_s, one.name
-
-    left, chosen = inputs.nodes, set()
-    for one in sorted(inputs.contenders, key=rank):
-        if one.sizes[0] <= left:
-            left -= one.sizes[0]
-            chosen.add(one.name)
-    return chosen
-
-
-def to_memory(turns: Mapping[str, Turn]) -> Memory:
-    """Return *turns* as JSON has them."""
-    return {name: asdict(turn) for name, turn in turns.items()}
-
-
-def _turn(before: Turn | None, one: Contender, now_s: float, *, share: float) -> Turn:
-    if before is None:
-        return Turn(now_s, one.held, 0.0, now_s)
-    passed_s = max(now_s - before.at_s, 0.0)
-    return Turn(
-        at_s=now_s,
-        held=one.held,
-        ahead_node_s=before.ahead_node_s + passed_s * (before.held - share),
-        since_s=before.since_s if one.held else now_s,
-    )
-
-
-def _read(entry: object) -> Turn | None:
-    """Return the turn of *entry*; what cannot be read counts as never seen."""
-    match entry:
-        case {
-            "at_s": float() | int() as at_s,
-            "held": int(held),
-            "ahead_node_s": float() | int() as ahead_node_s,
-            "since_s": float() | int() as since_s,
-        }:
-            return Turn(at_s, held, ahead_node_s, since_s)
-        case _:
-            return None
-
-
-# ----------------------------------------------------------------------
-# The priority ``fair``: equal shares of the nodes, whatever trainers make of them.
-
 BEYOND = 0.1
 """Worth of a node above the share, over one below it: enough to use idle nodes."""
 
@@ -116,12 +31,12 @@ class Fair:
     L fills the pool: the sum of min(L, largest size) is the nodes there are. A node
     below L is worth ten above it, so that the planner levels; it does not where the
     rescale costs more than the look-ahead brings. Where there are fewer nodes than
-    trainers, whoever holds one keeps it: first come, first served, unless they take
-    turns.
+    trainers, a trainer that holds nodes keeps them: first come, first served, unless
+    trainers take turns.
 
     Args:
-        turn_s: Seconds after which whoever has had least takes over, where there are
-            fewer nodes than trainers; 0 for never.
+        turn_s: Seconds after which the trainer that has had least takes over, where
+            there are fewer nodes than trainers; 0 for never.
 
     Raises:
         UsageError: *turn_s* is below 0, or not finite.
@@ -141,16 +56,21 @@ class Fair:
 
     def rate(self, inputs: RatingInputs, memory: Memory, /) -> RatingResult:
         """Rate every contender by how much of its share it has."""
-        level = level_nodes([one.sizes[-1] for one in inputs.contenders], inputs.nodes)
+        level = level_nodes(
+            [contender.sizes[-1] for contender in inputs.contenders], inputs.nodes
+        )
         if not self._turn_s or level >= 1:
             return RatingResult(
-                tuple([self._rating(o, level) for o in inputs.contenders]), {}
+                tuple(
+                    [self._rating(contender, level) for contender in inputs.contenders]
+                ),
+                {},
             )
         turns = turns_at(inputs, memory)
         chosen = whose_turn(inputs, turns, self._turn_s)
         ratings = [
-            self._turn(one, one.sizes[0] if one.name in chosen else 0)
-            for one in inputs.contenders
+            self._turn(contender, contender.sizes[0] if contender.name in chosen else 0)
+            for contender in inputs.contenders
         ]
         return RatingResult(tuple(ratings), to_memory(turns))
 
@@ -191,3 +111,90 @@ def level_nodes(most: Sequence[int], nodes: int) -> float:
         left -= own
         level = float(own)
     return level
+
+
+# Turns: equal shares over time, where there are more trainers than nodes
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The memory of a trainer.
+
+    Attributes:
+        at_s: The time of the last rating.
+        held: Nodes that it held from then on.
+        ahead_node_s: Node-seconds it has had beyond its equal share; below 0 where
+            it has had less.
+        since_s: The last rating at which it held no nodes, or its first.
+    """
+
+    at_s: float
+    held: int
+    ahead_node_s: float = 0.0
+    since_s: float = 0.0
+
+
+def turns_at(inputs: RatingInputs, memory: Memory) -> dict[str, Turn]:
+    """Return the turn of every contender, by name; newcomers are not behind."""
+    share = inputs.nodes / max(len(inputs.contenders), 1)
+    return {
+        contender.name: _turn(
+            _read(memory.get(contender.name)), contender, inputs.now_s, share=share
+        )
+        for contender in inputs.contenders
+    }
+
+
+def _turn(
+    before: Turn | None, contender: Contender, now_s: float, *, share: float
+) -> Turn:
+    if before is None:
+        return Turn(now_s, contender.held, 0.0, now_s)
+    passed_s = max(now_s - before.at_s, 0.0)
+    return Turn(
+        at_s=now_s,
+        held=contender.held,
+        ahead_node_s=before.ahead_node_s + passed_s * (before.held - share),
+        since_s=before.since_s if contender.held else now_s,
+    )
+
+
+def whose_turn(
+    inputs: RatingInputs, turns: Mapping[str, Turn], turn_s: float
+) -> AbstractSet[str]:
+    """Return the names of the trainers that are to have their smallest size now.
+
+    First those that have held nodes for less than *turn_s*, then those furthest
+    behind, as long as there are nodes.
+    """
+
+    def rank(contender: Contender) -> tuple[bool, float, str]:
+        turn = turns[contender.name]
+        is_over = contender.held == 0 or inputs.now_s - turn.since_s >= turn_s
+        return is_over, turn.ahead_node_s, contender.name
+
+    left, chosen = inputs.nodes, set()
+    for contender in sorted(inputs.contenders, key=rank):
+        if contender.sizes[0] <= left:
+            left -= contender.sizes[0]
+            chosen.add(contender.name)
+    return chosen
+
+
+def to_memory(turns: Mapping[str, Turn]) -> Memory:
+    """Return *turns* as JSON has them."""
+    return {name: asdict(turn) for name, turn in turns.items()}
+
+
+def _read(entry: object) -> Turn | None:
+    """Return the turn in *entry*; None where it cannot be read, as for a newcomer."""
+    match entry:
+        case {
+            "at_s": float() | int() as at_s,
+            "held": int(held),
+            "ahead_node_s": float() | int() as ahead_node_s,
+            "since_s": float() | int() as since_s,
+        }:
+            return Turn(at_s, held, ahead_node_s, since_s)
+        case _:
+            return None

@@ -8,13 +8,15 @@ constructor takes its settings, numbers by keyword, and that keeps the contract 
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from inspect import signature
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from freetrain.errors import UsageError
 from freetrain.plugins import UnusablePluginError, added_names, find_added
-from freetrain.priority.base import DEFAULT_GAIN, WithHysteresis
+from freetrain.priority.base import Basis, CurveCache, RatingResult
 from freetrain.priority.deadline import Deadline
 from freetrain.priority.fair import Fair
 from freetrain.priority.flowcon import FlowCon
@@ -27,18 +29,27 @@ from freetrain.text import closest
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from freetrain.priority.base import Priority
+    from freetrain.priority.base import (
+        Contender,
+        Memory,
+        Priority,
+        Rating,
+        RatingInputs,
+    )
 
     Maker = Callable[..., Priority]
 
 GROUP = "freetrain.priorities"
 """The group of entry points by which other packages add priorities."""
 
+DEFAULT_GAIN = 0.05
+"""As in AdaptDL: jobs that change for less spend more on changing than they gain."""
+
 HYSTERESIS = "hysteresis"
-"""The setting that every priority has: the least gain of a change; 0 for any."""
+"""The setting that every priority has: the least gain of a change; 0 for any gain."""
 
 WITHOUT_HYSTERESIS = frozenset({"throughput", "speedup", "price", "weight"})
-"""Published comparisons rest on these as they are; it can be asked for."""
+"""Their default is no hysteresis: published comparisons rest on them as they are."""
 
 PRIORITIES: Mapping[str, Maker] = MappingProxyType(
     {
@@ -65,8 +76,7 @@ def priority_named(
 
     Args:
         name: A name in ``PRIORITIES``, or one that another package adds.
-        settings: Its own by keyword, and ``hysteresis``; what is left out has its
-            default.
+        settings: Its settings by keyword, and ``hysteresis``; others have defaults.
 
     Raises:
         UsageError: There is no such priority or setting, or a value is out of range.
@@ -74,7 +84,7 @@ def priority_named(
     check_settings((name,), settings)
     own = {key: value for key, value in settings.items() if key != HYSTERESIS}
     priority = _maker(name)(**own)
-    gain = settings.get(HYSTERESIS, _usual_hysteresis(name))
+    gain = settings.get(HYSTERESIS, _default_hysteresis(name))
     return WithHysteresis(priority, gain) if gain != 0 else priority
 
 
@@ -128,5 +138,51 @@ def _maker(name: str) -> Maker:
     return found
 
 
-def _usual_hysteresis(name: str) -> float:
+def _default_hysteresis(name: str) -> float:
     return 0.0 if name in WITHOUT_HYSTERESIS else DEFAULT_GAIN
+
+
+class WithHysteresis:
+    """A priority whose ratings are raised at the nodes that a trainer holds.
+
+    The worth of the held count h is raised: O'(h) = (1 + gain) O(h). A plan that
+    changes some trainers must then gain *gain* times their present worth. The costs of
+    a rescale are counted in the present worth, and so raised by as much.
+
+    Args:
+        priority: The priority that rates.
+        gain: The least gain of a change, as a share of the present worth.
+
+    Raises:
+        UsageError: *gain* is not above 0, or not finite.
+    """
+
+    def __init__(self, priority: Priority, gain: float = DEFAULT_GAIN) -> None:
+        if not 0 < gain < math.inf:
+            raise UsageError(
+                f"hysteresis {gain:g} is not above 0. Give the least gain of a change, "
+                f"such as 0.05 for 5 %."
+            )
+        self.name = priority.name
+        depends = priority.basis
+        self.basis: Basis = Basis.MOMENT if depends is Basis.TRAINER else depends
+        self._priority = priority
+        self._gain = gain
+        self._curves = CurveCache()
+
+    def rate(self, inputs: RatingInputs, memory: Memory, /) -> RatingResult:
+        """Return the ratings with a bonus on the nodes held."""
+        rated = self._priority.rate(inputs, memory)
+        pairs = zip(rated.ratings, inputs.contenders, strict=True)
+        return RatingResult(
+            tuple([self._raised(*pair) for pair in pairs]), rated.memory
+        )
+
+    def _raised(self, rating: Rating, contender: Contender) -> Rating:
+        held = contender.held
+        worth = rating.curve.value_per_s
+        if held not in rating.curve.sizes or worth[held] <= 0:
+            return rating
+        raised = worth.copy()
+        raised[held] *= 1 + self._gain
+        return replace(rating, curve=self._curves.custom(raised, rating.curve.sizes))

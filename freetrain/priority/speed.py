@@ -1,4 +1,4 @@
-"""The priority ``price``: mixed trainers pay alike for a node."""
+"""The priorities by speed alone: ``throughput``, ``speedup``, ``weight``, ``price``."""
 
 from __future__ import annotations
 
@@ -14,60 +14,25 @@ if TYPE_CHECKING:
     from milp.problem import Curve
 
 
-# ----------------------------------------------------------------------
-# The priority ``price``: mixed trainers pay alike for a node.
+class Throughput:
+    """O_j(n) = samples a second on n nodes."""
 
-OWN_NODES = 0.6
-"""On Summit's seven networks, six days, anything from 0.6 to 2 does as well."""
-
-
-class Price:
-    """O_j(n) = weight x w_j x samples a second, w_j = min over n of (n + μ) / speed(n).
-
-    Raw samples starve whoever does few of them a node, and speed-ups whoever does
-    many. With w_j nobody's curve is above n + μ, and everybody's touches it, at the
-    size that makes the most of its nodes.
-
-    Args:
-        mu: [μ] Nodes' worth that a trainer's place costs besides its nodes, above 0.
-
-    Raises:
-        MalformedProblemError: From ``rate``: a contender does no work on any size, or
-            its weight is not above 0.
-    """
-
-    name = "price"
+    name = "throughput"
     basis = Basis.TRAINER
 
-    def __init__(self, mu: float = OWN_NODES) -> None:
-        self._mu = mu
+    def __init__(self) -> None:
         self._curves = CurveCache()
 
     def rate(self, inputs: RatingInputs, _memory: Memory, /) -> RatingResult:
-        """Rate every contender by what its work is worth in nodes."""
-        return RatingResult(tuple([self._rating(one) for one in inputs.contenders]), {})
-
-    def _rating(self, contender: Contender) -> Rating:
-        curve = self._curves.weighted(self._priced(contender), contender.weight)
-        return Rating(curve=curve, reason="worth what nodes make of it at their best")
-
-    def _priced(self, contender: Contender) -> Curve:
-        sizes = np.array(contender.sizes)
-        speeds = contender.samples_per_s[sizes]
-        working = speeds > 0.0
-        if not working.any():
-            raise MalformedProblemError(
-                f"{contender.name} does no work on any size, so that it has no price. "
-                f"Give a throughput above 0, or use the priority throughput."
+        """Rate every contender by its samples."""
+        ratings = [
+            Rating(
+                curve=self._curves.throughput(contender),
+                reason="worth its samples a second",
             )
-        price = ((sizes[working] + self._mu) / speeds[working]).min()
-        return self._curves.custom(contender.samples_per_s * price, contender.sizes)
-
-
-# ----------------------------------------------------------------------
-# The priority ``speedup``: trainers count alike, whatever a sample costs them.
-
-_REASON_speedup = "worth its speed-up over one node"
+            for contender in inputs.contenders
+        ]
+        return RatingResult(tuple(ratings), {})
 
 
 class SpeedUp:
@@ -87,38 +52,13 @@ class SpeedUp:
     def rate(self, inputs: RatingInputs, _memory: Memory, /) -> RatingResult:
         """Rate every contender by its speed-up."""
         ratings = [
-            Rating(curve=self._curves.speed_up(one), reason=_REASON_speedup)
-            for one in inputs.contenders
+            Rating(
+                curve=self._curves.speed_up(contender),
+                reason="worth its speed-up over one node",
+            )
+            for contender in inputs.contenders
         ]
         return RatingResult(tuple(ratings), {})
-
-
-# ----------------------------------------------------------------------
-# The priority ``throughput``: every sample is worth the same.
-
-_REASON_throughput = "worth its samples a second"
-
-
-class Throughput:
-    """O_j(n) = samples a second on n nodes."""
-
-    name = "throughput"
-    basis = Basis.TRAINER
-
-    def __init__(self) -> None:
-        self._curves = CurveCache()
-
-    def rate(self, inputs: RatingInputs, _memory: Memory, /) -> RatingResult:
-        """Rate every contender by its samples."""
-        ratings = [
-            Rating(curve=self._curves.throughput(one), reason=_REASON_throughput)
-            for one in inputs.contenders
-        ]
-        return RatingResult(tuple(ratings), {})
-
-
-# ----------------------------------------------------------------------
-# The priority ``weight``: speed-up, times what its user says.
 
 
 class Weight:
@@ -137,7 +77,9 @@ class Weight:
 
     def rate(self, inputs: RatingInputs, _memory: Memory, /) -> RatingResult:
         """Rate every contender by its speed-up and weight."""
-        return RatingResult(tuple([self._rating(one) for one in inputs.contenders]), {})
+        return RatingResult(
+            tuple([self._rating(contender) for contender in inputs.contenders]), {}
+        )
 
     def _rating(self, contender: Contender) -> Rating:
         curve = self._curves.weighted(
@@ -145,3 +87,52 @@ class Weight:
         )
         reason = f"worth its speed-up, times its weight {contender.weight:g}"
         return Rating(curve=curve, reason=reason)
+
+
+OWN_NODES = 0.6
+"""On Summit's seven networks, six days, anything from 0.6 to 2 does as well."""
+
+
+class Price:
+    """O_j(n) = weight x w_j x samples a second, w_j = min over n of (n + μ) / speed(n).
+
+    Mixed trainers pay alike for a node. Raw samples starve trainers that do few of them
+    a node, and speed-ups those that do many. With w_j no curve is above n + μ, and
+    every curve touches it, at the size that uses nodes best.
+
+    Args:
+        mu: [μ] Cost of a trainer besides its nodes, in nodes, above 0.
+
+    Raises:
+        MalformedProblemError: From ``rate``: a contender does no work on any size, or
+            its weight is not above 0.
+    """
+
+    name = "price"
+    basis = Basis.TRAINER
+
+    def __init__(self, mu: float = OWN_NODES) -> None:
+        self._mu = mu
+        self._curves = CurveCache()
+
+    def rate(self, inputs: RatingInputs, _memory: Memory, /) -> RatingResult:
+        """Rate every contender by the worth of its work in nodes."""
+        return RatingResult(
+            tuple([self._rating(contender) for contender in inputs.contenders]), {}
+        )
+
+    def _rating(self, contender: Contender) -> Rating:
+        curve = self._curves.weighted(self._priced(contender), contender.weight)
+        return Rating(curve=curve, reason="worth what nodes make of it at their best")
+
+    def _priced(self, contender: Contender) -> Curve:
+        sizes = np.array(contender.sizes)
+        speeds = contender.samples_per_s[sizes]
+        working = speeds > 0.0
+        if not working.any():
+            raise MalformedProblemError(
+                f"{contender.name} does no work on any size, so that it has no price. "
+                f"Give a throughput above 0, or use the priority throughput."
+            )
+        price = ((sizes[working] + self._mu) / speeds[working]).min()
+        return self._curves.custom(contender.samples_per_s * price, contender.sizes)

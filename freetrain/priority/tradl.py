@@ -1,4 +1,4 @@
-"""The priority ``tradl``: quickly to a model that can be used, then at leisure."""
+"""The priority ``tradl``: quickly to a usable model, then with leftover nodes."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from freetrain.priority.base import (
-    Answer,
-    Basis,
+from freetrain.priority.base import Basis, CurveCache, Rating, RatingResult
+from freetrain.priority.losses import (
+    Assessment,
     Claim,
-    CurveCache,
     LossStatus,
-    Rating,
-    RatingResult,
     done_samples,
     loss_status,
     ratings,
@@ -24,16 +21,16 @@ if TYPE_CHECKING:
     from freetrain.priority.base import Contender, Memory, RatingInputs, Target
 
 FARTHEST = 10.0
-"""Times the work done: no prediction is believed to reach further."""
+"""Times the work done: predictions are cut off there."""
 
 
 class Tradl:
     """O_j(n) = speed(n) / R_j: deliveries a second, R_j samples being left to one.
 
-    Who is near its first tier is worth much, as the shortest remaining time first
-    has it, and who gains most by a node gets it. A trainer without a target delivers
-    at its end. After its delivery a trainer is in the background, and beyond its
-    final tier it is worth nothing.
+    A trainer near its first tier is worth much, as by shortest remaining time first,
+    and a node goes to the trainer that gains most by it. A trainer without a target
+    delivers at its end. After its delivery a trainer is in the background, and beyond
+    its final tier it is worth nothing.
     """
 
     name = "tradl"
@@ -44,21 +41,23 @@ class Tradl:
 
     def rate(self, inputs: RatingInputs, _memory: Memory, /) -> RatingResult:
         """Rate contenders by how near they are to delivering."""
-        answers = [self._answer(one, inputs) for one in inputs.contenders]
-        return RatingResult(ratings(inputs.contenders, answers, self._curves), {})
+        assessments = [
+            self._assessment(contender, inputs) for contender in inputs.contenders
+        ]
+        return RatingResult(ratings(inputs.contenders, assessments, self._curves), {})
 
-    def _answer(self, contender: Contender, inputs: RatingInputs) -> Answer:
+    def _assessment(self, contender: Contender, inputs: RatingInputs) -> Assessment:
         target, forecast = contender.target, contender.forecast
         if target is not None and _is_finished(target, forecast):
             return self._finished(contender)
         if target is not None and _is_delivered(target, forecast):
             return self._delivered(contender)
-        stands = loss_status(contender)
-        if stands is LossStatus.DIVERGING:
-            return stands
+        status = loss_status(contender)
+        if status is LossStatus.DIVERGING:
+            return status
         if target is None:
             return _towards_end(contender, inputs)
-        if forecast is None or stands is LossStatus.NO_LOSS:
+        if forecast is None or status is LossStatus.NO_LOSS:
             return LossStatus.NO_LOSS
         return _towards_delivery(contender, target, forecast, inputs)
 
@@ -79,7 +78,7 @@ class Tradl:
 
 
 def is_reached(value: float, forecast: LossForecast | None) -> bool:
-    """Tell whether a value told so far is as good as *value*."""
+    """Tell whether a value reported so far is as good as *value*."""
     if forecast is None:
         return False
     wanted = forecast.quality(value)
@@ -94,7 +93,7 @@ def _is_delivered(target: Target, forecast: LossForecast | None) -> bool:
     return target.is_delivered or is_reached(target.deliver, forecast)
 
 
-def _towards_end(contender: Contender, inputs: RatingInputs) -> Answer:
+def _towards_end(contender: Contender, inputs: RatingInputs) -> Assessment:
     if contender.total_samples is None:
         return LossStatus.NO_AIM
     left = contender.total_samples - contender.done_samples
@@ -113,7 +112,7 @@ def _towards_delivery(
 
 
 def _claim(contender: Contender, left: float, inputs: RatingInputs, how: str) -> Claim:
-    """Return the claim of who has so many samples left, a look-ahead's at least."""
+    """Return the claim of a trainer with *left* samples to do, or T_fwd's if more."""
     slowest = contender.samples_per_s.item(contender.sizes[0])
     worth = contender.samples_per_s / max(left, slowest * inputs.t_fwd_s)
     reason = f"delivers after {max(left, 0.0):.3g} more samples ({how})"

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from freetrain.priority.base import Contender, RatingInputs, planned_curves
+from freetrain.planning.rating import planned_curves
+from freetrain.priority.base import Contender, RatingInputs
 from milp.planner import Planner
 from milp.problem import NodeClass, Problem, TrainerState
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from freetrain.priority.base import WithHysteresis
+from freetrain.priority.registry import WithHysteresis
 from freetrain.priority.speed import Throughput, Weight
 from tests.priority.inputs import contender, look, planned
 

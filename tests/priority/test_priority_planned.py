@@ -1,6 +1,7 @@
 """What becomes of floors and background once the planner decides."""
 
-from freetrain.priority.base import Rating, planned_curves
+from freetrain.planning.rating import planned_curves
+from freetrain.priority.base import Rating
 from milp.planner import Planner
 from milp.problem import NodeClass, Problem, TrainerState, custom
 

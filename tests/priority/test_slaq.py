@@ -7,12 +7,9 @@ import pytest
 
 from freetrain.errors import UsageError
 from freetrain.losscurve.forecast import Better
-from freetrain.priority.base import (
-    FEWEST_FOR_PLATEAU,
-    FEWEST_POINTS,
-    Contender,
-    WithHysteresis,
-)
+from freetrain.priority.base import Contender
+from freetrain.priority.losses import FEWEST_FOR_PLATEAU, FEWEST_POINTS
+from freetrain.priority.registry import WithHysteresis
 from freetrain.priority.slaq import (
     HALF_TRUSTED,
     ROOM,

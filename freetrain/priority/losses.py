@@ -1,0 +1,197 @@
+"""What losses say of a trainer, and ratings made from that.
+
+Priorities that look at losses (``slaq``, ``tradl``, ``specon``) use this. A trainer's
+``LossStatus`` says whether its losses can be used. Where they can, the priority claims
+a worth in a unit of its own; ``ratings`` makes claims comparable with trainers that
+have none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from statistics import median
+from typing import TYPE_CHECKING, TypeAlias
+
+from freetrain.priority.base import Rating
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from freetrain.losscurve.forecast import LossForecast
+    from freetrain.priority.base import Contender, CurveCache
+    from milp.problem import Curve
+
+FEWEST_POINTS = 4
+"""Values before a forecast is used: as many as SLAQ's curves have unknowns."""
+
+PLATEAU = 0.01
+"""Gain in quality that is expected of twice the work done, at least, by a trainer that
+is learning."""
+
+FEWEST_FOR_PLATEAU = 10
+
+LEAST_FOR_PLATEAU = 0.5
+"""Values, and share of the whole training done, before a plateau is believed.
+
+A trainer in the background may report nothing more for long, so that a mistake there is
+not found out. With few values, back-tests have nothing to hold against "no further
+gain"; and early on many a curve pauses."""
+
+
+class LossStatus(StrEnum):
+    """What a trainer's losses say of it; the values are reasons for people."""
+
+    LEARNING = "learning"
+    NO_LOSS = "no usable loss, so it has its smallest size, and counts by its speed-up"
+    NO_AIM = (
+        "no target given, and no end known, so it has its smallest size, and counts "
+        "by its speed-up"
+    )
+    DIVERGING = "diverging, so it gets what others leave"
+    DOUBTFUL = "seems on a plateau, so it has its smallest size to show otherwise"
+    PLATEAUED = "on a plateau, so it gets what others leave"
+
+
+def loss_status(contender: Contender) -> LossStatus:
+    """Return the status of *contender*.
+
+    With too few values it has no usable loss yet. It is on a plateau if it is not
+    expected to gain :data:`PLATEAU` by doing once more the work that it has done: a
+    rule without seconds or samples, as it has to suit trainings of minutes and of
+    weeks.
+    """
+    forecast = contender.forecast
+    if forecast is None:
+        return LossStatus.NO_LOSS
+    if forecast.is_diverging:
+        return LossStatus.DIVERGING
+    if len(forecast.points) < FEWEST_POINTS:
+        return LossStatus.NO_LOSS
+    done = done_samples(contender, forecast)
+    if quality_after(forecast, 2 * done) - quality_after(forecast, done) < PLATEAU:
+        is_sure = len(forecast.points) >= FEWEST_FOR_PLATEAU
+        is_late = done >= LEAST_FOR_PLATEAU * (contender.total_samples or 0.0)
+        return LossStatus.PLATEAUED if is_sure and is_late else LossStatus.DOUBTFUL
+    return LossStatus.LEARNING
+
+
+def quality_after(forecast: LossForecast, samples: float) -> float:
+    """Return the quality expected after *samples* in all."""
+    return forecast.quality(forecast.expected(samples).value)
+
+
+def done_samples(contender: Contender, forecast: LossForecast) -> float:
+    """Return the work done by the newest report; predictions begin there."""
+    return max(contender.done_samples, forecast.points[-1].samples)
+
+
+# Ratings from claims
+
+DIVERGING_WORTH = 0.01
+"""Worth of a diverging trainer over that of another in the background: it is last."""
+
+DOUBTFUL_BEYOND = 0.01
+"""Worth of a node above the smallest size for a trainer that seems on a plateau."""
+
+_UNKNOWN = {LossStatus.NO_LOSS, LossStatus.NO_AIM}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Claim:
+    """What a trainer is worth by its losses.
+
+    Attributes:
+        worth: By node count, in a unit that all claims have in common; shape
+            (largest size + 1,), 0 or more, entry 0 is 0.
+        reason: Why, for people.
+    """
+
+    worth: NDArray[np.float64]
+    reason: str
+
+
+Assessment: TypeAlias = "Claim | Rating | LossStatus"
+"""A claim, a rating that needs no comparison, or why there is no claim."""
+
+
+def ratings(
+    contenders: Sequence[Contender],
+    assessments: Sequence[Assessment],
+    curves: CurveCache,
+) -> tuple[Rating, ...]:
+    """Return a rating for each contender.
+
+    Claims are divided by the *typical worth*: the median of a node's worth on the
+    smallest size, over the trainers with a claim. So a node is worth about 1, as it is
+    in speed-up, and a trainer without a claim counts by its speed-up: it gets as much
+    as a middling trainer with a claim. Its smallest size is a floor: without training
+    it would never report a loss, and a trainer that reports none is not starved.
+
+    Args:
+        contenders: The trainers.
+        assessments: The priority's assessment of each, in their order.
+        curves: Makes the curves.
+
+    Raises:
+        MalformedProblemError: A contender does no work on its smallest size.
+    """
+    pairs = list(zip(contenders, assessments, strict=True))
+    unit = _typical_worth(pairs)
+    return tuple(
+        [
+            _rating(contender, assessment, unit, curves)
+            for contender, assessment in pairs
+        ]
+    )
+
+
+def _typical_worth(pairs: Sequence[tuple[Contender, Assessment]]) -> float:
+    """Return the median worth of a node; 1 where no claim is above 0."""
+    found = [
+        assessment.worth.item(contender.sizes[0]) / contender.sizes[0]
+        for contender, assessment in pairs
+        if isinstance(assessment, Claim)
+    ]
+    above_0 = [worth for worth in found if worth > 0]
+    return median(above_0) if above_0 else 1.0
+
+
+def _rating(
+    contender: Contender, assessment: Assessment, unit: float, curves: CurveCache
+) -> Rating:
+    if isinstance(assessment, Rating):
+        return assessment
+    if isinstance(assessment, Claim):
+        curve = curves.custom(assessment.worth / unit, contender.sizes)
+        return Rating(curve=curve, reason=assessment.reason)
+    return rating_by_speed_up(contender, assessment, curves)
+
+
+def rating_by_speed_up(
+    contender: Contender, status: LossStatus, curves: CurveCache
+) -> Rating:
+    """Return the rating by speed-up of a trainer with this status."""
+    curve = curves.speed_up(contender)
+    if status is LossStatus.DOUBTFUL:
+        curve = _up_to_smallest(contender, DOUBTFUL_BEYOND, curves)
+    if status is LossStatus.DIVERGING:
+        curve = curves.weighted(curve, DIVERGING_WORTH)
+    return Rating(
+        curve=curve,
+        floor=contender.sizes[0] if status in _UNKNOWN else 0,
+        is_background=status in {LossStatus.DIVERGING, LossStatus.PLATEAUED},
+        reason=status.value,
+    )
+
+
+def _up_to_smallest(contender: Contender, beyond: float, curves: CurveCache) -> Curve:
+    """Return the speed-up; above the smallest size only its share *beyond* counts."""
+    worth = curves.speed_up(contender).value_per_s
+    least = contender.sizes[0]
+    less = worth.copy()
+    less[least:] = worth[least] + beyond * (worth[least:] - worth[least])
+    return curves.custom(less, contender.sizes)
