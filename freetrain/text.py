@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
 
 # ----------------------------------------------------------------------
@@ -98,6 +98,24 @@ def gap_percent(gap: float) -> str:
     if 0.0 < gap < LEAST_GAP:
         return f"< {per_cent(LEAST_GAP, '.2f')}"
     return per_cent(gap, ".2f")
+
+
+UNKNOWN = "-"
+"""Stands in tables for what is not known."""
+
+SCALES = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+MANY = 1e6
+"""From here on only the first digits are shown, so that a table keeps its width."""
+
+
+def scaled(value: float, *, scales: Sequence[tuple[float, str]] = SCALES) -> str:
+    """Return *value* with three or more digits and its scale, as in ``89.58 G``."""
+    if abs(value) >= MANY * scales[0][0]:
+        return f"{value:.2e}"
+    for size, scale in scales:
+        if abs(value) >= size:
+            return f"{value / size:,.2f} {scale}"
+    return f"{value:,.0f}"
 
 
 def one_line(text: str) -> str:

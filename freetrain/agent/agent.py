@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from freetrain.agent.environment import Node
 from freetrain.agent.executor import Executor, Memory
-from freetrain.agent.node import Node
 from freetrain.agent.observation import (
     Observation,
     ObservedGeneration,

@@ -18,10 +18,10 @@ from freetrain.agent.board import Board, Listing
 from freetrain.agent.environment import (
     Environment,
     Journal,
+    Node,
     PreemptionListener,
     unix_s,
 )
-from freetrain.agent.node import Node
 from freetrain.agent.observation import PATIENCE_VARIABLE, read_patience
 from freetrain.broker.lease import LeaseKey
 from freetrain.errors import FreeTrainError, UsageError

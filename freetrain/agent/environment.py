@@ -1,12 +1,18 @@
-"""Everything that an agent does outside of the shared files: one object for it.
+"""Everything that an agent does outside of the shared files, and its node's processes.
 
-Clocks, the processes of this node, Slurm's notice of preemption, the ending of jobs and
-the agent's log.
+``Environment`` has the clocks, Slurm's notice of preemption, the ending of jobs, the
+starting of worlds and the agent's log. ``Node`` finds the processes of the lease, ends
+what is left of worlds that are over and notices those that were stopped.
+
+Every process of a world carries two variables, its marks, by which agents find it, also
+a daemon that left the session of its launcher. A process that emptied its environment
+is not found.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import select
 import signal
 import socket
@@ -14,24 +20,34 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from threading import Thread
 from typing import TYPE_CHECKING, Protocol
 
-from freetrain.agent.marks import marked_processes
+from freetrain.broker.lease import LeaseKey
+from freetrain.elastic.contract import SPARE
 from freetrain.elastic.rank import is_spare_listening
-from freetrain.processes import send_signal
+from freetrain.errors import FreeTrainError
+from freetrain.launch.request import LEASE_MARK, WORLD_MARK
+from freetrain.processes import (
+    PROC,
+    context_switches,
+    environments,
+    send_signal,
+    status_of,
+)
 from freetrain.state.files import lease_name
 from freetrain.text import one_line
 from slurm.errors import SlurmError
 from slurm.records import JobKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from pathlib import Path
 
-    from freetrain.agent.marks import MarkedProcess
-    from freetrain.broker.lease import LeaseKey
+    from freetrain.agent.board import Board, TrainerFolder
+    from freetrain.agent.observation import Patience
     from freetrain.config.job import TrainerJob
     from freetrain.launch.local import LocalLauncher
     from freetrain.state.files import Assigned, Member
@@ -333,3 +349,295 @@ class Journal:
         except OSError:
             with suppress(OSError, ValueError):
                 sys.stderr.write(line)
+
+
+# Open MPI, MPICH's and Slurm's PMI, and our starters give one of these to ranks.
+_RANKS = (b"OMPI_COMM_WORLD_RANK", b"PMI_RANK", b"PMIX_RANK", b"RANK")
+_LEASE = re.compile(r"(.{1,100})-([0-9]{1,10})", re.ASCII)
+_WORLD = re.compile(r"([^/\0]{1,200})/([0-9]{1,10})")
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The marks of a process.
+
+    Attributes:
+        lease: The lease on whose node it was started.
+        trainer: The trainer; empty for none.
+        generation: The generation, 0 for none.
+        is_rank: Whether it is a rank, or stands for one, and no daemon or client.
+    """
+
+    lease: LeaseKey
+    trainer: str
+    generation: int
+    is_rank: bool = False
+
+    @property
+    def world(self) -> tuple[str, int]:
+        """The trainer and the generation."""
+        return (self.trainer, self.generation)
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedProcess:
+    """A process of a world.
+
+    Attributes:
+        pid: Its number.
+        started: When it began, in clock ticks since boot.
+        mark: Its marks.
+        is_stopped: Whether it is stopped, as by SIGSTOP.
+        switches: How often it was put on a CPU or off it, where it is stopped: members
+            of a pack may take turns, and have more of them from look to look.
+    """
+
+    pid: int
+    started: int
+    mark: Mark
+    is_stopped: bool = False
+    switches: int = 0
+
+
+def marked_processes(
+    *, uid: int, own_pid: int, proc: Path = PROC
+) -> Iterator[MarkedProcess]:
+    """Yield the marked processes of user *uid* on this node, but for *own_pid*.
+
+    Zombies and processes that vanish meanwhile are left out.
+
+    Raises:
+        OSError: The processes cannot be listed.
+    """
+    for pid, environ in environments(LEASE_MARK.encode(), uid=uid, proc=proc):
+        mark = read_mark(environ)
+        status = status_of(pid, proc=proc)
+        if pid == own_pid or mark is None or status is None or status.has_ended:
+            continue
+        try:
+            switches = context_switches(pid, proc=proc) if status.is_stopped else 0
+        except OSError:
+            continue
+        yield MarkedProcess(
+            pid,
+            status.started,
+            mark,
+            is_stopped=status.is_stopped,
+            switches=switches,
+        )
+
+
+def read_mark(environ: bytes) -> Mark | None:
+    r"""Return the marks in *environ*, ``NAME=text\0`` again and again; None for none.
+
+    All the rest of it may be hostile, and is not read.
+    """
+    lease = _LEASE.fullmatch(_value(environ, LEASE_MARK))
+    if lease is None:
+        return None
+    world = _WORLD.fullmatch(_value(environ, WORLD_MARK))
+    key = LeaseKey(lease[1], int(lease[2]))
+    if world is None:
+        return Mark(key, "", 0)
+    generation = int(world[2])
+    # A fork shows the variables of its spare, but for the generation, which it wrote.
+    is_fork = generation > 0 and b"\0%s=" % SPARE.encode() in environ
+    is_rank = is_fork or any(b"\0%s=" % name in environ for name in _RANKS)
+    return Mark(key, world[1], generation, is_rank=is_rank)
+
+
+def _value(environ: bytes, name: str) -> str:
+    start = b"\0" + environ
+    at = start.find(f"\0{name}=".encode())
+    if at < 0:
+        return ""
+    begin = at + len(name) + 2
+    end = start.find(b"\0", begin)
+    value = start[begin : end if end >= 0 else len(start)]
+    return value.decode("utf-8", "replace")
+
+
+WorldKey = tuple[str, int]
+"""A trainer and a generation."""
+
+
+class Node:
+    """The processes that an agent sees, and what it does to them.
+
+    Attributes:
+        processes: All marked ones, at the last look.
+        swept: By trainer, up to which generation nothing of this lease is left.
+        stuck: Generations with processes that have been stopped for too long.
+    """
+
+    def __init__(
+        self, me: LeaseKey, board: Board, environment: Environment, patience: Patience
+    ) -> None:
+        """Take this lease, the shared files, the environment, and times to go by."""
+        self.processes: tuple[MarkedProcess, ...] = ()
+        self.swept: dict[str, int] = {}
+        self.stuck: frozenset[WorldKey] = frozenset()
+        self._me = me
+        self._board = board
+        self._environment = environment
+        self._sweeper = Sweeper(patience.sweep_grace_s)
+        self._stopped = StoppedWatch(patience.stuck_s)
+
+    @property
+    def mine(self) -> tuple[MarkedProcess, ...]:
+        """Processes of this lease, at the last look."""
+        return tuple(p for p in self.processes if p.mark.lease == self._me)
+
+    def scan(self, folders: Collection[TrainerFolder]) -> None:
+        """Look at all processes.
+
+        Args:
+            folders: The trainers that matter, as read before.
+        """
+        try:
+            self.processes = self._environment.processes()
+        except OSError as error:
+            self._environment.log(f"cannot look at processes: {error}")
+            return
+        self.swept = {folder.name: self._swept(folder) for folder in folders}
+        ours = [p for p in self.processes if self._is_ours(p)]
+        live = [p for p in ours if p.mark.generation and not self._is_over(p)]
+        now_s = self._environment.elapsed_s()
+        stuck = self._stopped.stuck(tuple(live), now_s=now_s)
+        self.stuck = frozenset(process.mark.world for process in stuck)
+
+    def sweep(self, also: Collection[WorldKey] = ()) -> None:
+        """End what is left of generations that are over, and of those in *also*."""
+        self._end(
+            p
+            for p in self.processes
+            if self._is_ours(p) and (p.mark.world in also or self._is_over(p))
+        )
+
+    def kill(self, world: WorldKey) -> None:
+        """Kill all processes of one generation, at once."""
+        self._kill(lambda p: p.mark.world == world)
+
+    def kill_ranks(self, world: WorldKey) -> None:
+        """Kill the ranks of one generation, at once."""
+        self._kill(lambda p: p.mark.world == world and p.mark.is_rank)
+
+    def kill_all(self) -> None:
+        """Kill all processes of this lease, at once."""
+        self._kill(lambda p: p.mark.lease == self._me)
+
+    def end_all(self) -> bool:
+        """End all processes of this lease; return whether none is left."""
+        self.scan(())
+        self._end(self.mine)
+        return not self.mine
+
+    def _kill(self, is_meant: Callable[[MarkedProcess], bool]) -> None:
+        self.scan(())
+        found = (p for p in self.processes if self._is_ours(p) and is_meant(p))
+        self._end(found, at_once=True)
+
+    def _end(
+        self,
+        targets: Iterator[MarkedProcess] | tuple[MarkedProcess, ...],
+        *,
+        at_once: bool = False,
+    ) -> None:
+        now_s = self._environment.elapsed_s()
+        due = self._sweeper.due(tuple(targets), now_s=now_s, at_once=at_once)
+        for process, number in due:
+            self._environment.send(process, number)
+
+    def _is_ours(self, process: MarkedProcess) -> bool:
+        """Tell whether it is this lease's to end.
+
+        The head's node also has the clients of steps on the other nodes, which
+        carry those nodes' marks.
+        """
+        mark = process.mark
+        if mark.lease == self._me:
+            return True
+        try:
+            assigned = self._board.assigned(mark.trainer, mark.generation)
+        except (OSError, FreeTrainError):
+            return False
+        head = assigned.head
+        return head is not None and head.key == self._me and mark.lease in assigned.keys
+
+    def _is_over(self, process: MarkedProcess) -> bool:
+        try:
+            over = self._board.endings(process.mark.trainer)
+        except (OSError, FreeTrainError):
+            return False
+        return process.mark.generation in over
+
+    def _swept(self, folder: TrainerFolder) -> int:
+        present = (
+            p.mark.generation
+            for p in self.mine
+            if p.mark.trainer == folder.name and p.mark.generation  # a spare has none
+        )
+        live = min(folder.open, default=folder.newest)
+        return min(live, *present, folder.newest) - 1
+
+
+class Sweeper:
+    """Ends processes: TERM when it first meets one, KILL when the grace is over."""
+
+    def __init__(self, grace_s: float) -> None:
+        """Take the time between the two signals."""
+        self._grace_s = grace_s
+        self._terminated_s: dict[tuple[int, int], float] = {}
+
+    def due(
+        self, targets: tuple[MarkedProcess, ...], *, now_s: float, at_once: bool = False
+    ) -> tuple[tuple[MarkedProcess, signal.Signals], ...]:
+        """Return the signals to send now.
+
+        Args:
+            targets: All that is to end and is still there.
+            now_s: The time, on a clock that never goes back.
+            at_once: Whether there is no time for TERM.
+        """
+        here = {(p.pid, p.started): p for p in targets}
+        self._terminated_s = {k: s for k, s in self._terminated_s.items() if k in here}
+        return tuple(
+            (p, self._next(key, now_s, at_once=at_once or p.is_stopped))
+            for key, p in here.items()
+            if at_once or self._is_due(key, now_s)
+        )
+
+    def _is_due(self, key: tuple[int, int], now_s: float) -> bool:
+        terminated_s = self._terminated_s.get(key)
+        return terminated_s is None or now_s - terminated_s >= self._grace_s
+
+    def _next(
+        self, key: tuple[int, int], now_s: float, *, at_once: bool
+    ) -> signal.Signals:
+        has_had_term = key in self._terminated_s
+        self._terminated_s.setdefault(key, now_s)
+        return signal.SIGKILL if has_had_term or at_once else signal.SIGTERM
+
+
+class StoppedWatch:
+    """Finds processes that have been stopped for long."""
+
+    def __init__(self, patience_s: float) -> None:
+        """Take how long is long."""
+        self._patience_s = patience_s
+        self._since_s: dict[tuple[int, int, int], float] = {}
+
+    def stuck(
+        self, processes: tuple[MarkedProcess, ...], *, now_s: float
+    ) -> tuple[MarkedProcess, ...]:
+        """Return those of *processes* that have been stopped for long.
+
+        They were so in every look, and got no CPU between two of them.
+        """
+        stopped = {(p.pid, p.started, p.switches): p for p in processes if p.is_stopped}
+        self._since_s = {key: self._since_s.get(key, now_s) for key in stopped}
+        return tuple(
+            process
+            for key, process in stopped.items()
+            if now_s - self._since_s[key] >= self._patience_s
+        )

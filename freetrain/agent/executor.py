@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Hashable
 
     from freetrain.agent.board import Board
-    from freetrain.agent.environment import Environment, ProcessGroup
-    from freetrain.agent.node import Node
+    from freetrain.agent.environment import Environment, Node, ProcessGroup
     from freetrain.agent.rules import Action
     from freetrain.broker.lease import LeaseKey
     from freetrain.state.files import Assigned

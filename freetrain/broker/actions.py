@@ -1,7 +1,8 @@
 """What a tick can do about leases: submit them, end them, assign them to trainers.
 
 Actions are data. ``reconcile`` decides on them, ``freetrain.tick.act`` carries them out
-in the order given.
+in the order given. The reasons that users are shown are here too, since this module is
+light and commands that only show them need no planner.
 """
 
 from __future__ import annotations
@@ -28,6 +29,30 @@ class EndReason(StrEnum):
     STAYED = "it was told to leave and did not"
     OVERRAN = "its time limit is over"
     UNHEARD = "its agent is not heard"
+
+
+class TrainerReason(StrEnum):
+    """Why a trainer has the nodes it has."""
+
+    AS_PLANNED = "it has what the plan gives it"
+    AWAITS_LEASES = "leases for it are on their way"
+    HELD_BACK = "leases for it may not be asked for now"
+    RE_FORMS = "it is being moved to what the plan gives it"
+    NO_NODES = "no hole meets its requirement"
+    NO_USABLE_NODES = "no hole that meets its requirement can be used"
+    TOO_FEW_NODES = "fewer nodes are to be had than its smallest size"
+    OTHERS_GAIN_MORE = "the nodes are worth more elsewhere, or the change too dear"
+
+
+class HoleReason(StrEnum):
+    """What a hole is used for."""
+
+    TRAINING = "a trainer runs there"
+    LEASED = "a lease is there, for a trainer that re-forms"
+    AWAITED = "a lease for it is on its way"
+    HELD_BACK = "leases may not be asked for now"
+    UNUSABLE = "it cannot be planned with"
+    UNWANTED = "no trainer gains by it"
 
 
 @dataclass(frozen=True, slots=True)

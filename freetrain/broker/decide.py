@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING
 
+from freetrain.broker.actions import HoleReason, TrainerReason
 from freetrain.broker.lease import LeaseState
 from freetrain.broker.limits import NOTHING_LATELY, Pace
 from freetrain.broker.pool import (
@@ -180,30 +180,6 @@ def _actual(look: Look, pool_nodes: frozenset[str]) -> Actual:
 
 # ----------------------------------------------------------------------
 # Why a trainer has what it has, and why a hole stays empty; as data.
-
-
-class TrainerReason(StrEnum):
-    """Why a trainer has the nodes it has."""
-
-    AS_PLANNED = "it has what the plan gives it"
-    AWAITS_LEASES = "leases for it are on their way"
-    HELD_BACK = "leases for it may not be asked for now"
-    RE_FORMS = "it is being moved to what the plan gives it"
-    NO_NODES = "no hole meets its requirement"
-    NO_USABLE_NODES = "no hole that meets its requirement can be used"
-    TOO_FEW_NODES = "fewer nodes are to be had than its smallest size"
-    OTHERS_GAIN_MORE = "the nodes are worth more elsewhere, or the change too dear"
-
-
-class HoleReason(StrEnum):
-    """What a hole is used for."""
-
-    TRAINING = "a trainer runs there"
-    LEASED = "a lease is there, for a trainer that re-forms"
-    AWAITED = "a lease for it is on its way"
-    HELD_BACK = "leases may not be asked for now"
-    UNUSABLE = "it cannot be planned with"
-    UNWANTED = "no trainer gains by it"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,8 @@ from freetrain.cli.output import json_text, print_out, write_file, write_out
 from freetrain.client.curves import Aim, TrainerCurves, curves_of
 from freetrain.losscurve.fit import FittedForecast
 from freetrain.losscurve.forecast import Point
-from freetrain.report.summary import scaled
 from freetrain.state.files import StateDir
-from freetrain.text import counted, one_line, render_duration
+from freetrain.text import counted, one_line, render_duration, scaled
 
 if TYPE_CHECKING:
     from freetrain.cli.output import CliContext

@@ -542,7 +542,7 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     refuse_unused(request)
     if is_sweep:
         check_sweep(request, loads, in_the_loop=loop is not None)
-        from freetrain.cli.replay_sweep import run_sweep_and_show  # noqa: PLC0415
+        from freetrain.cli.replay_run import run_sweep_and_show  # noqa: PLC0415
 
         run_sweep_and_show(
             request,

@@ -26,13 +26,8 @@ from freetrain.replay.timeline import DAY_S
 from freetrain.report.comparison import name_among
 from freetrain.report.forecast import forecast_records
 from freetrain.report.forecast_page import FORECAST_PAGE, Origin
-from freetrain.report.summary import (
-    full_record,
-    percent,
-    scaled,
-    steady_record,
-)
-from freetrain.text import counted, one_line, render_duration
+from freetrain.report.summary import full_record, percent, steady_record
+from freetrain.text import counted, one_line, render_duration, scaled
 from logs.schedule import Method
 from logs.trace import JobTrace
 

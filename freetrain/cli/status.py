@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from freetrain.broker.decide import TrainerReason
+from freetrain.broker.actions import TrainerReason
 from freetrain.broker.lease import LeaseState
 from freetrain.cli import options
 from freetrain.cli.output import json_text, print_out, show_anew, write_out
@@ -22,10 +22,9 @@ from freetrain.cli.wording import (
 )
 from freetrain.client.status import Doing, Overview, TrainerStatus, overview
 from freetrain.pack.record import MemberEnd, MemberRecord, PackRecord, how_it_failed
-from freetrain.report.summary import UNKNOWN, scaled
 from freetrain.state.files import StateDir
 from freetrain.state.tables import Delivery, DeliveryStage, TrainerState
-from freetrain.text import one_line, per_cent
+from freetrain.text import UNKNOWN, one_line, per_cent, scaled
 from freetrain.tick.status_report import TrainerLine
 
 if TYPE_CHECKING:

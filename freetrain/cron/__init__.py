@@ -1,5 +1,5 @@
 """Regular ticks: shown, installed and removed in crontab, systemd or scrontab.
 
-:class:`~freetrain.cron.ticks.Ticks` is what ``freetrain cron`` asks. A back end is one
-class in :mod:`~freetrain.cron.back_ends`, and a line in its ``BACK_ENDS``.
+``back_ends.Ticks`` is what ``freetrain cron`` asks. A back end is one
+class there, and a line in ``BACK_ENDS``; ``call`` is the command of a tick.
 """

@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from freetrain.cron.ticks import ticks_of
+from freetrain.cron.back_ends import ticks_of
 from freetrain.errors import FreeTrainError
 from freetrain.launch.mpirun import flavour_of
 from freetrain.launch.request import CannotLaunchError

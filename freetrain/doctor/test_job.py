@@ -131,17 +131,17 @@ def _run(
 def _prepare(subject: Subject, folder: Path) -> None:
     """Write the job's script, and a trainer as submitting one does."""
     trainer = StateDir(folder).trainer(TRAINER)
-    folder.parent.mkdir(mode=_PRIVATE_one_step, exist_ok=True)
-    folder.mkdir(mode=_PRIVATE_one_step)
+    folder.parent.mkdir(mode=_PRIVATE, exist_ok=True)
+    folder.mkdir(mode=_PRIVATE)
     trainer.create()
-    words = [str(subject.python), "-P", "-m", "freetrain.doctor.rank"]
+    words = [str(subject.python), "-P", "-m", "freetrain.doctor", "--rank"]
     text = _JOB.format(trainer=TRAINER, command=json.dumps(words))
     trainer.job.write_text(text, "utf-8")
     given = {k: v for k, v in subject.environ.items() if _is_passed_on(k)}
     trainer.environment.write_text(json.dumps(given), "utf-8")
     script = folder / "script"
     script.write_text(_script(subject, folder), "utf-8", "surrogateescape")
-    script.chmod(_PRIVATE_one_step)
+    script.chmod(_PRIVATE)
 
 
 def _is_passed_on(name: str) -> bool:
@@ -194,7 +194,7 @@ def _no_answer(jobs: Sequence[JobRecord], *, said: str) -> Finding:
 
 def _tail(path: Path) -> str:
     try:
-        return " ".join(path.read_text("utf-8", "replace").split())[-_SHOWN_one_step:]
+        return " ".join(path.read_text("utf-8", "replace").split())[-_SHOWN:]
     except OSError:
         return ""
 
@@ -336,7 +336,7 @@ def _text(answer: Mapping[str, object], key: str) -> str:
 _SHOWN_answer = 300
 
 
-_PRIVATE_one_step = 0o700
+_PRIVATE = 0o700
 
 
-_SHOWN_one_step = 300
+_SHOWN = 300

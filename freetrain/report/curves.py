@@ -9,8 +9,7 @@ import plotly.graph_objects as go
 
 from freetrain.report.figures import NEUTRAL, POLICY_COLOURS, drawn
 from freetrain.report.html import render
-from freetrain.report.summary import scaled
-from freetrain.text import render_duration
+from freetrain.text import render_duration, scaled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from freetrain.lookahead.promises import LEADS_S
-from freetrain.report.summary import MINUTE_S, UNKNOWN, csv_text, percent
-from freetrain.text import counted, render_duration
+from freetrain.report.summary import MINUTE_S, csv_text, percent
+from freetrain.text import UNKNOWN, counted, render_duration
 from slurm.hostlist import collapse
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from freetrain.report.summary import FEW, UNKNOWN, percent
-from freetrain.text import per_cent
+from freetrain.report.summary import FEW, percent
+from freetrain.text import UNKNOWN, per_cent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from freetrain.text import LEAST_GAP, gap_percent, per_cent
+from freetrain.text import LEAST_GAP, MANY, UNKNOWN, gap_percent, per_cent, scaled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -142,14 +142,10 @@ HEADINGS = (
     "preempt",
     "worst slowdown",
 )
-SCALES = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 WORDS = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
-UNKNOWN = "-"
 MINUTE_S = 60.0
 FEW = 100
 """From here on fractions are not shown."""
-MANY = 1e6
-"""From here on only the first digits are, so that a table keeps its width."""
 
 
 def table_row(result: ReplayResult, name: str) -> tuple[str, ...]:
@@ -193,16 +189,6 @@ def _finished_words(comparison: Comparison, result: ReplayResult) -> str:
     if result.finished > comparison.trainer_count:
         return f"times one of {comparison.trainer_count:,} trainers finished"
     return f"trainers finished, of {comparison.trainer_count:,} submitted"
-
-
-def scaled(value: float, *, scales: Sequence[tuple[float, str]] = SCALES) -> str:
-    """Return *value* with three or more digits and its scale, as in ``89.58 G``."""
-    if abs(value) >= MANY * scales[0][0]:
-        return f"{value:.2e}"
-    for size, scale in scales:
-        if abs(value) >= size:
-            return f"{value / size:,.2f} {scale}"
-    return f"{value:,.0f}"
 
 
 def percent(share: float | None) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from freetrain.report.quality import against, quality_of
-from freetrain.report.summary import UNKNOWN
+from freetrain.text import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from freetrain.agent.agent import Agent, OwnLease
 from freetrain.agent.board import Board
-from freetrain.agent.environment import Environment
-from freetrain.agent.marks import Mark, MarkedProcess
+from freetrain.agent.environment import Environment, Mark, MarkedProcess
 from freetrain.agent.observation import Patience
 from freetrain.broker.lease import LeaseKey
 from freetrain.config.job import NodeSettings, StopSettings, TrainerJob

@@ -13,8 +13,14 @@ from uuid import uuid4
 
 import pytest
 
-from freetrain.agent.marks import Mark, MarkedProcess, marked_processes, read_mark
-from freetrain.agent.node import StoppedWatch, Sweeper
+from freetrain.agent.environment import (
+    Mark,
+    MarkedProcess,
+    StoppedWatch,
+    Sweeper,
+    marked_processes,
+    read_mark,
+)
 from freetrain.broker.lease import LeaseKey
 from freetrain.processes import send_signal
 from tests.cluster.waiting import wait_for

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from freetrain.agent.marks import read_mark
+from freetrain.agent.environment import read_mark
 from freetrain.agent.observation import PATIENCE_VARIABLE
 from freetrain.broker.lease import LeaseKey, job_name
 from freetrain.config.job import (

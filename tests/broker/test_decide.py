@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.broker.actions import Assign, Submit
+from freetrain.broker.actions import Assign, HoleReason, Submit, TrainerReason
 from freetrain.broker.belief import Belief, is_plan_known
 from freetrain.broker.decide import (
     Decision,
-    HoleReason,
     Look,
-    TrainerReason,
     decide,
     explain_holes,
     explain_trainers,

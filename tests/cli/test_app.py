@@ -95,7 +95,16 @@ def test_a_list_of_verbs_imports_no_verb(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["--version"], ["-h"], ["replay", "-h"], ["trace", "info", "-h"]]
+    "words",
+    [
+        ["--version"],
+        ["-h"],
+        ["replay", "-h"],
+        ["trace", "info", "-h"],
+        ["submit", "-h"],
+        ["status", "-h"],
+        ["holes", "-h"],
+    ],
 )
 def test_cheap_commands_load_nothing_that_is_slow(words: list[str]) -> None:
     program = (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.broker.decide import HoleReason
+from freetrain.broker.actions import HoleReason
 from freetrain.lookahead.base import NodeForecast
 from freetrain.lookahead.promises import DelayInterval
 from freetrain.tick.status_report import HoleLine, LeaseOutcome, TrainerLine

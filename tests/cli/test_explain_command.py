@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.broker.decide import HoleReason, TrainerReason
+from freetrain.broker.actions import HoleReason, TrainerReason
 from freetrain.state.files import Ended
 from freetrain.tick.status_report import HoleLine, TrainerLine
 from tests.cli.desk_files import at_home, refused, run_json

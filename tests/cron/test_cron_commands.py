@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from freetrain.cron.back_ends import Crontab, Found, Kind, Scrontab
+from freetrain.cron.back_ends import Crontab, Found, Kind, Scrontab, Ticks
 from freetrain.cron.call import CronUnavailableError, Programs
-from freetrain.cron.ticks import Ticks
 from tests.cli.worlds import Ran, run
 from tests.cron.tables import FakeTable, a_call, install_fake
 

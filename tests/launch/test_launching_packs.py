@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec import structs
 
-from freetrain.agent.marks import marked_processes
+from freetrain.agent.environment import marked_processes
 from freetrain.elastic.contract import Ending, Outcome, read_outcome
 from freetrain.elastic.files import Clock
 from freetrain.launch.local import LocalLauncher, this_node

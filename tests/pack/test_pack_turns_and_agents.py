@@ -14,8 +14,7 @@ from uuid import uuid4
 
 import pytest
 
-from freetrain.agent.marks import MarkedProcess, marked_processes
-from freetrain.agent.node import StoppedWatch
+from freetrain.agent.environment import MarkedProcess, StoppedWatch, marked_processes
 from freetrain.pack.cpu_controllers import DutyCycleController
 from freetrain.pack.processes import signal_all
 

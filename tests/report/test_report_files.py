@@ -20,10 +20,10 @@ from freetrain.report.summary import (
     full_record,
     lost_share,
     percent,
-    scaled,
     steady_record,
     table_row,
 )
+from freetrain.text import scaled
 from tests.report.comparisons import comparison, result
 
 

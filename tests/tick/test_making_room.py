@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.broker.actions import EndReason, Submit
-from freetrain.broker.decide import HoleExplanation, HoleReason
+from freetrain.broker.actions import EndReason, HoleReason, Submit
+from freetrain.broker.decide import HoleExplanation
 from freetrain.broker.delay_protection import KeptFree
 from freetrain.broker.pool import Refusal
 from freetrain.broker.yielding import NO_CLAIMS, Claims
