@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 
 NAME = "one-step run"
+_SHOWN_CHARACTERS = 300
+_PRIVATE = 0o700
 
 
 _LOOKS_S = (10.0, 20.0, 30.0, 60.0)
@@ -194,7 +196,7 @@ def _no_answer(jobs: Sequence[JobRecord], *, said: str) -> Finding:
 
 def _tail(path: Path) -> str:
     try:
-        return " ".join(path.read_text("utf-8", "replace").split())[-_SHOWN:]
+        return " ".join(path.read_text("utf-8", "replace").split())[-_SHOWN_CHARACTERS:]
     except OSError:
         return ""
 
@@ -298,7 +300,9 @@ def _look_at_world(answer: Mapping[str, object]) -> Finding:
     if status != 0 or len(ranks) != RANKS:
         ended = "did not end" if status is None else f"ended with {status}"
         advice = "Try the same by hand, with `srun` and `mpirun`, on a node."
-        return bad(name, f"mpirun {ended}: {one_line(said)[-_SHOWN_answer:]}", advice)
+        return bad(
+            name, f"mpirun {ended}: {one_line(said)[-_SHOWN_CHARACTERS:]}", advice
+        )
     sizes = {found for _, found in ranks}
     if sizes == {"none"}:
         return ok(name, f"mpirun started {RANKS} ranks; no mpi4py to try")
@@ -319,7 +323,9 @@ def _look_at_agent(answer: Mapping[str, object]) -> Finding:
             "is forbidden, name another with launch_agent."
         )
         return bad(
-            name, f"did not reach its node: {one_line(said)[-_SHOWN_answer:]}", advice
+            name,
+            f"did not reach its node: {one_line(said)[-_SHOWN_CHARACTERS:]}",
+            advice,
         )
     return ok(name, "a step was started inside of the job by srun --jobid --overlap")
 
@@ -331,12 +337,3 @@ def _text(answer: Mapping[str, object], key: str) -> str:
         if isinstance(value, str) and key != "world_said"
         else (value if isinstance(value, str) else "")
     )
-
-
-_SHOWN_answer = 300
-
-
-_PRIVATE = 0o700
-
-
-_SHOWN = 300
