@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from freetrain.broker.limits import Mode
 from freetrain.cli import options
 from freetrain.cli.options import POLICY_NAMES, above_zero, zero_or_more
 from freetrain.errors import UsageError
@@ -21,7 +22,6 @@ from freetrain.lookahead.registry import (
 )
 from freetrain.losscurve.forecast import Better
 from freetrain.planning.settings import Solver
-from freetrain.replay.loop_settings import Mode
 from freetrain.replay.settings import DEFAULT_PRIORITY, Accounting, ReplaySettings
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from freetrain.broker.limits import Mode
 from freetrain.cli.output import (
     check_folder,
     json_text,
@@ -19,8 +20,7 @@ from freetrain.cli.replay_input import load_trace, load_trainers
 from freetrain.cli.replay_request import ReplayRequest, loop_words
 from freetrain.cli.replay_run import figures_table, print_gaps
 from freetrain.errors import UsageError
-from freetrain.replay.loop import LoopResult, Stage, run_in_the_loop
-from freetrain.replay.loop_settings import LoopSettings, Mode
+from freetrain.replay.loop import Stage, run_in_the_loop
 from freetrain.replay.run import Caller
 from freetrain.replay.timeline import DAY_S
 from freetrain.report.comparison import name_among
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from freetrain.cli.output import CliContext
+    from freetrain.replay.loop_result import LoopResult
+    from freetrain.replay.loop_settings import LoopSettings
     from freetrain.replay.settings import ReplaySettings
     from freetrain.replay.trainers import TrainerSpec
 

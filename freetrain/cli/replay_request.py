@@ -6,6 +6,7 @@ import shlex
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from freetrain.broker.limits import Mode
 from freetrain.cli.options import POLICY_NAMES, MethodName
 from freetrain.config.document import ROOT, MismatchError
 from freetrain.config.site import NUMBERS
@@ -17,7 +18,6 @@ from freetrain.priority import registry
 from freetrain.replay.loop_settings import (
     IN_THE_LOOP,
     LoopSettings,
-    Mode,
     check_policy,
     usual_settings,
 )

@@ -1,11 +1,11 @@
-"""How the broker in the loop looks, holds and leaves nodes."""
+"""When a broker in the loop polls, and how it holds and leaves nodes."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from enum import StrEnum
 
+from freetrain.broker.limits import Mode
 from freetrain.broker.polling import LEAD_S, last_lead_s
 from freetrain.errors import UsageError
 
@@ -21,8 +21,8 @@ COMMIT_S = 5.0
 MARGIN_S = 30.0
 """How long before a planned start a lease ends."""
 
-LOOK_S = 1.0
-"""How long a look takes at most, which says how late a last one may be."""
+POLL_S = 1.0
+"""How long a poll takes at most: a last one may be so late."""
 
 SHORTEST_S = 120.0
 """The shortest hole worth a lease, as in the site's settings."""
@@ -32,14 +32,7 @@ LONGEST_S = 14_400.0
 
 
 IN_THE_LOOP = ("freetrain", "equal", "lookahead")
-"""Policies that can live with being asked at ticks only."""
-
-
-class Mode(StrEnum):
-    """Who takes leases away when a job needs their nodes."""
-
-    PREEMPT = "preempt"
-    YIELD = "yield"
+"""Policies that can do with being asked at ticks only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,22 +40,22 @@ class LoopSettings:
     """One loop's choices.
 
     Attributes:
-        mode: Who takes leases away.
+        mode: How leases give way to others' jobs.
         knows_plans: Whether the broker sees what the scheduler plans.
-        tick_s: Seconds from one look of the broker to the next.
+        tick_s: Seconds from one poll of the broker to the next.
         lead_s: How long before multiples of ``tick_s`` of the log's time the broker
-            looks, as backfill's cycles are at multiples of their interval; None where
-            looks count from the start of the replay.
-        last_s: How long before these it looks once more, and ticks where somebody
-            waits and something has changed; None, or ``lead_s`` and more, for never.
+            polls, as backfill's cycles are at multiples of their interval; None if
+            polls count from the start of the replay.
+        last_s: How long before these it polls once more, and ticks if jobs wait and
+            something has changed; None, or ``lead_s`` and more, for never.
         notice_s: Mode ``preempt``: how long a job waits for our leases at most.
         commit_s: From the notice until a trainer has committed and gone.
-        margin_s: How long before a planned start a lease ends; None where leases do
-            not end because of plans.
-        shortest_s: The shortest hole worth a lease, margin taken off, seconds.
-        longest_s: The longest lease, seconds; finite under ``yield``.
-        is_careful: Mode ``yield``: whether nodes are left alone that somebody would
-            need if one job ended.
+        margin_s: How long before a planned start a lease ends; None if leases do not
+            end because of plans.
+        shortest_s: The shortest hole worth a lease, margin taken off.
+        longest_s: The longest lease; finite under ``yield``.
+        is_careful: Mode ``yield``: whether nodes are left alone that some job would
+            need if one other job ended.
 
     Raises:
         UsageError: A number is outside its range.
@@ -100,19 +93,19 @@ class LoopSettings:
 
     @property
     def last_lead_s(self) -> float | None:
-        """How long before a cycle the last look comes; None where the usual is it."""
+        """How long before a cycle the last poll comes; None if there is none."""
         if self.lead_s is None or self.last_s is None or self.last_s >= self.lead_s:
             return None
         return self.last_s
 
     @property
     def used_notice_s(self) -> float:
-        """How long a job waits for a trainer on its nodes: no longer than it takes."""
+        """How long a job waits for a trainer on its nodes: no longer than a commit."""
         return min(self.notice_s, self.commit_s)
 
     @property
     def longest_wait_s(self) -> float:
-        """How long a job should wait for us at most."""
+        """How long a job should wait for our leases at most."""
         return self.tick_s if self.mode is Mode.YIELD else self.notice_s
 
     @property
@@ -122,12 +115,12 @@ class LoopSettings:
 
 
 def usual_settings(mode: Mode) -> LoopSettings:
-    """Return what suits *mode*.
+    """Return the settings that suit *mode*.
 
-    Leases that are preempted harm nobody beyond the notice, and plans that move would
-    end many in vain: on two days of Theta that costs more than it spares. Where leases
-    are jobs, a look comes before each cycle of backfill, in which others could go ahead
-    of who waits for a lease.
+    Leases that are preempted harm no job beyond the notice, and plans that move would
+    end many in vain: on two days of Theta that costs more than it spares. If leases
+    are jobs, a poll comes before each cycle of backfill, in which other jobs could
+    overtake one that waits for a lease.
     """
     if mode is Mode.PREEMPT:
         return LoopSettings()
@@ -138,7 +131,7 @@ def usual_settings(mode: Mode) -> LoopSettings:
         mode=mode,
         tick_s=SlurmParameters().bf_interval_s,
         lead_s=LEAD_S,
-        last_s=last_lead_s(LOOK_S),
+        last_s=last_lead_s(POLL_S),
         margin_s=MARGIN_S,
         longest_s=LONGEST_S,
         is_careful=True,

@@ -9,11 +9,16 @@ from freetrain.errors import UsageError
 from freetrain.planning.settings import POLICIES, RATED_POLICIES
 from freetrain.priority.base import Basis
 from freetrain.priority.registry import priority_named
-from freetrain.replay.engine import Engine, PublishedAccountant, RealAccountant
+from freetrain.replay.accounting import (
+    PublishedAccountant,
+    RealAccountant,
+    Tally,
+)
+from freetrain.replay.engine import Engine
 from freetrain.replay.policies.base import Foretelling
 from freetrain.replay.policies.planned import SolverUse
 from freetrain.replay.policies.registry import policy_for
-from freetrain.replay.result import Completion, ReplayResult, Tally, learning_of
+from freetrain.replay.result import Completion, ReplayResult, learning_of
 from freetrain.replay.settings import DEFAULT_PRIORITY, LOOK_EVERY_S, Accounting
 from freetrain.replay.timeline import DAY_S, PoolTimeline
 from freetrain.replay.trainers import Costs
@@ -22,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from freetrain.lookahead.reliability import ForecastRecord
-    from freetrain.replay.engine import Accountant
+    from freetrain.replay.accounting import Accountant, Run
     from freetrain.replay.policies.base import Policy
-    from freetrain.replay.result import Run, Step
+    from freetrain.replay.result import Step
     from freetrain.replay.settings import ReplaySettings
     from freetrain.replay.trainers import TrainerSpec
 
@@ -42,8 +47,8 @@ class Caller:
     """What a replay needs from outside.
 
     Attributes:
-        clock: Seconds from any moment on; it only measures the solver.
-        on_progress: Told now and then which fraction is done.
+        clock: Seconds from any time on; it only measures the solver.
+        on_progress: Called now and then with the fraction that is done.
     """
 
     clock: Clock
@@ -51,7 +56,7 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class PlayedReplay:
     """A replay that was played to its end."""
 
     tally: Tally
@@ -73,9 +78,9 @@ def run_replay(
 
     Args:
         timeline: The pool over time.
-        trainers: Who is to be trained; at least one.
+        trainers: The trainers to run; at least one.
         settings: Policy, accounting and the rest.
-        clock: Seconds from any moment on; it only measures the solver.
+        clock: Seconds from any time on; it only measures the solver.
         on_progress: Called now and then with the fraction that is done.
 
     Returns:
@@ -88,7 +93,7 @@ def run_replay(
     """
     _check(timeline, trainers, settings)
     caller = Caller(clock, on_progress)
-    settings = _with_looks(settings)
+    settings = _with_polls(settings)
     if settings.policy == "static":
         dedicated = PoolTimeline.dedicated(
             round(timeline.mean_nodes), timeline.horizon_s
@@ -122,8 +127,8 @@ def _check(
         )
 
 
-def _with_looks(settings: ReplaySettings) -> ReplaySettings:
-    """Return *settings* with the looks that their policy needs.
+def _with_polls(settings: ReplaySettings) -> ReplaySettings:
+    """Return *settings* with the polls that their policy needs.
 
     Raises:
         UsageError: There is no such priority, or it has no such setting.
@@ -146,7 +151,7 @@ def with_costs(trainer: TrainerSpec, settings: ReplaySettings) -> TrainerSpec:
 
 
 def accountant_for(accounting: Accounting) -> Accountant:
-    """Return new books, kept as *accounting* says."""
+    """Return a new accountant of the kind that *accounting* names."""
     if accounting is Accounting.REAL:
         return RealAccountant(Tally())
     at_once = accounting is Accounting.PUBLISHED_C
@@ -159,7 +164,7 @@ def _play(
     settings: ReplaySettings,
     accountant: Accountant,
     caller: Caller,
-) -> Played:
+) -> PlayedReplay:
     use = SolverUse()
     policy = policy_for(settings, caller.clock, use)
     engine = Engine(
@@ -170,7 +175,7 @@ def _play(
         settings=settings,
     )
     engine.run(caller.on_progress)
-    return Played(
+    return PlayedReplay(
         tally=accountant.tally,
         use=use,
         runs=engine.queue.runs,
@@ -180,7 +185,7 @@ def _play(
 
 
 def forecasts_of(policy: Policy, node_names: Sequence[str]) -> ForecastRecord | None:
-    """Return the forecasts of *policy*, held against what came, where watched."""
+    """Return the forecasts of *policy* and what came, if they are recorded."""
     watched = policy.forecasts if isinstance(policy, Foretelling) else None
     return None if watched is None else watched.record(node_names)
 
@@ -190,7 +195,7 @@ def _play_free_of_cost(
     trainers: Sequence[TrainerSpec],
     settings: ReplaySettings,
     caller: Caller,
-) -> Played:
+) -> PlayedReplay:
     """Play the trainers as if no change cost anything, whatever the accounting."""
     nothing = Costs(grow_s=0.0, shrink_s=0.0)
     free = [replace(trainer, costs=nothing) for trainer in trainers]
@@ -210,7 +215,7 @@ def _efficiency(
     dedicated = PoolTimeline.dedicated(
         nodes, _yardstick_span_s(tally.end_s, trainers, settings)
     )
-    yardstick = _with_looks(
+    yardstick = _with_polls(
         replace(settings, policy="static", look_every_s=None, record_steps=False)
     )
     static = _play_free_of_cost(dedicated, trainers, yardstick, caller).tally
@@ -235,7 +240,7 @@ def _yardstick_span_s(
 
 
 def result_of(
-    settings: ReplaySettings, played: Played, *, efficiency: float | None
+    settings: ReplaySettings, played: PlayedReplay, *, efficiency: float | None
 ) -> ReplayResult:
     """Return the figures of what was *played*."""
     tally, use = played.tally, played.use

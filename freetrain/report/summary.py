@@ -15,7 +15,8 @@ from freetrain.text import LEAST_GAP, MANY, UNKNOWN, gap_percent, per_cent, scal
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from freetrain.replay.result import Gap, ReplayResult
+    from freetrain.replay.gaps import Gap
+    from freetrain.replay.result import ReplayResult
     from freetrain.report.comparison import Comparison
     from logs.trace import IdleTrace
 

@@ -11,7 +11,7 @@ from statistics import mean
 from typing import TYPE_CHECKING
 
 from freetrain.losscurve.recorded import load
-from freetrain.replay.result import usable_rates
+from freetrain.replay.accounting import usable_rates
 from freetrain.replay.run import run_replay
 from freetrain.replay.settings import ReplaySettings
 from freetrain.replay.timeline import DAY_S, PoolTimeline

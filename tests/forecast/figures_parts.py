@@ -15,12 +15,12 @@ from freetrain.lookahead.learned import LearnedForecaster
 from freetrain.planning.lookahead import Lookahead, QuickSearch, Starts
 from freetrain.planning.published import Published
 from freetrain.priority.registry import priority_named
-from freetrain.replay.engine import Engine, PublishedAccountant
+from freetrain.replay.accounting import PublishedAccountant, Tally
+from freetrain.replay.engine import Engine
 from freetrain.replay.policies.lookahead import LookaheadPolicy, Weights
 from freetrain.replay.policies.planned import PlannedPolicy
 from freetrain.replay.policies.ratings import RatedOnce
 from freetrain.replay.policies.speeds import GivenSpeeds
-from freetrain.replay.result import Tally
 from freetrain.replay.run import run_replay
 from freetrain.replay.settings import Accounting, ReplaySettings
 from freetrain.replay.trainers import builtin_trainers

@@ -19,8 +19,9 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from freetrain.broker.limits import Mode
 from freetrain.replay.loop import Stage, run_in_the_loop
-from freetrain.replay.loop_settings import LoopSettings, Mode, usual_settings
+from freetrain.replay.loop_settings import LoopSettings, usual_settings
 from freetrain.replay.run import Caller
 from freetrain.replay.settings import ReplaySettings
 from freetrain.replay.trainers import builtin_trainers
@@ -32,7 +33,7 @@ from tests.forecast.reliability_table import shared_folder
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from freetrain.replay.loop import LoopResult
+    from freetrain.replay.loop_result import LoopResult
 
 LOGS = {"theta": "theta_2022.csv.gz", "kth": "KTH-SP2-1996.swf.gz"}
 WEEKS = {"theta": (245, 112), "kth": (133, 245)}

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
+from freetrain.replay.accounting import Run
 from freetrain.replay.policies.lookahead import ClusteredTrainers
-from freetrain.replay.result import Run
 from freetrain.replay.trainers import Costs
 from milp.problem import custom
 from tests.replay.worlds import trainer

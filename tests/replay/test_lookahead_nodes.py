@@ -6,9 +6,9 @@ from numpy.typing import NDArray
 
 from freetrain.lookahead.base import Prospect
 from freetrain.planning.request import PlanTrainer
+from freetrain.replay.accounting import Run
 from freetrain.replay.policies.base import Change, View
 from freetrain.replay.policies.lookahead import changes_to_holdings
-from freetrain.replay.result import Run
 from milp.problem import custom
 from tests.replay.worlds import trainer
 

@@ -10,12 +10,14 @@ from freetrain.lookahead.learned import LearnedForecaster
 from freetrain.planning.lookahead import Lookahead, QuickSearch, Starts
 from freetrain.planning.published import Published
 from freetrain.priority.speed import Throughput
-from freetrain.replay.engine import Engine, PublishedAccountant
+from freetrain.replay.accounting import PublishedAccountant, Tally
+from freetrain.replay.engine import Engine
+from freetrain.replay.gaps import GapSampler
 from freetrain.replay.policies.base import Change, View
 from freetrain.replay.policies.lookahead import LookaheadPolicy, Weights
 from freetrain.replay.policies.ratings import RatedOnce
 from freetrain.replay.policies.speeds import GivenSpeeds
-from freetrain.replay.result import Gaps, Step, Tally
+from freetrain.replay.result import Step
 from freetrain.replay.run import run_replay
 from freetrain.replay.settings import Accounting, ReplaySettings
 from freetrain.replay.timeline import PoolTimeline
@@ -48,7 +50,7 @@ class Recorded:
         windows: WindowPlanner | None = None,
         *,
         learns_s: float = 0.0,
-        gaps: Gaps | None = None,
+        gaps: GapSampler | None = None,
     ) -> None:
         search = QuickSearch(None if gaps is None else gaps.keep, windows)
         policy = Lookahead(
@@ -71,7 +73,7 @@ def decisions(
     *,
     windows: WindowPlanner | None = None,
     learns_s: float = 0.0,
-    gaps: Gaps | None = None,
+    gaps: GapSampler | None = None,
 ) -> list[tuple[float, tuple[Change, ...]]]:
     recorded = Recorded(windows, learns_s=learns_s, gaps=gaps)
     Engine(

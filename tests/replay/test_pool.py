@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.replay.engine import Pool
+from freetrain.replay.accounting import Run, usable_rates
+from freetrain.replay.engine import NodePool
 from freetrain.replay.policies.base import Change, View, changes_to
-from freetrain.replay.result import Run, usable_rates
 from tests.replay.worlds import linear, trainer
 
 NODES = 40
@@ -20,7 +20,7 @@ def run(held: set[int] | None = None) -> Run:
 def test_nodes_in_ones_and_in_bulk_are_where_they_were_put(
     batches: list[set[int]], chance: random.Random
 ) -> None:
-    pool, who = Pool(NODES), run()
+    pool, who = NodePool(NODES), run()
     idle: set[int] = set()
     held: set[int] = set()
     for now, batch in enumerate(batches):
@@ -45,7 +45,7 @@ def test_nodes_in_ones_and_in_bulk_are_where_they_were_put(
 
 @pytest.mark.parametrize("wanted", [(3,), (0, 3), (*range(20), 30)])
 def test_a_node_that_is_not_free_cannot_be_taken(wanted: tuple[int, ...]) -> None:
-    pool = Pool(NODES)
+    pool = NodePool(NODES)
     pool.join([0, 1, 2, *range(4, 25)], 0.0)
 
     with pytest.raises(ValueError, match="not free"):

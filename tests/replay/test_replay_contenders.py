@@ -14,10 +14,10 @@ from freetrain.priority.base import (
     RatingResult,
     Target,
 )
+from freetrain.replay.accounting import Run, usable_rates
 from freetrain.replay.policies.base import View
 from freetrain.replay.policies.ratings import RatedAtEveryEvent, RatedOnce, contender_of
 from freetrain.replay.policies.speeds import GivenSpeeds
-from freetrain.replay.result import Run, usable_rates
 from freetrain.replay.trainers import QualityTruth, Scaling
 from milp.problem import Curve, throughput
 from tests.replay.worlds import linear, trainer

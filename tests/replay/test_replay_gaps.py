@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from freetrain.replay.result import Gap, Gaps
+from freetrain.replay.gaps import Gap, GapSampler
 from freetrain.replay.settings import Accounting
 from milp.window import Window
 from milp.window_bound import window_gap
@@ -74,7 +74,7 @@ class Remembers(WindowPlanner):
         return self.plans[-1]
 
 
-class LooksAtOnce(Gaps):
+class LooksAtOnce(GapSampler):
     """Looks at every plan when it is made, too."""
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ class LooksAtOnce(Gaps):
         self.found.append(window_gap(window, gain))
 
 
-def planned(gaps: Gaps | None) -> tuple[list[WindowPlan], object]:
+def planned(gaps: GapSampler | None) -> tuple[list[WindowPlan], object]:
     team = [
         trainer(f"t{k}", scaling=linear(10.0, 6), samples=1e6, costs=COSTS)
         for k in range(3)
@@ -121,7 +121,7 @@ def test_what_is_looked_at_in_the_end_is_what_was_there_when_it_was_planned() ->
 
 @given(st.integers(1, 6), st.integers(1, 60))
 def test_of_plans_enough_are_kept_at_equal_distances(most: int, plans: int) -> None:
-    gaps = Gaps(most)
+    gaps = GapSampler(most)
     for _ in range(plans):
         gaps.keep(EMPTY, 0.0)
 
@@ -137,7 +137,7 @@ def test_of_plans_enough_are_kept_at_equal_distances(most: int, plans: int) -> N
 @given(st.lists(st.sampled_from([0.0, 0.1, 0.4]), min_size=1, max_size=30))
 @example([*[0.0] * 9, 0.4])
 def test_nine_of_ten_plans_have_at_most_the_high_gap(known: list[float]) -> None:
-    gaps = Gaps()
+    gaps = GapSampler()
     for one in known:
         gaps.know(one)
 
@@ -150,4 +150,4 @@ def test_nine_of_ten_plans_have_at_most_the_high_gap(known: list[float]) -> None
 
 
 def test_without_plans_there_is_no_gap() -> None:
-    assert Gaps().summary() is None
+    assert GapSampler().summary() is None

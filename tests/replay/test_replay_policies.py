@@ -5,12 +5,12 @@ import pytest
 from freetrain.errors import UsageError
 from freetrain.planning.published import Published
 from freetrain.priority.registry import priority_named
-from freetrain.replay.engine import BrokenPolicyError, Engine, RealAccountant
+from freetrain.replay.accounting import RealAccountant, Run, Tally
+from freetrain.replay.engine import BrokenPolicyError, Engine
 from freetrain.replay.policies.base import Change, View
 from freetrain.replay.policies.planned import MeasuredSolver, PlannedPolicy, SolverUse
 from freetrain.replay.policies.ratings import RatedOnce
 from freetrain.replay.policies.speeds import GivenSpeeds
-from freetrain.replay.result import Run, Tally
 from freetrain.replay.settings import Accounting, ReplaySettings
 from freetrain.replay.timeline import PoolTimeline
 from freetrain.replay.trainers import Costs, Scaling, TrainerSpec

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.replay.engine import Engine, PublishedAccountant, RealAccountant
+from freetrain.replay.accounting import PublishedAccountant, RealAccountant, Tally
+from freetrain.replay.engine import Engine
 from freetrain.replay.policies.base import Change, Policy, View
 from freetrain.replay.policies.planned import SolverUse
 from freetrain.replay.policies.registry import policy_for
-from freetrain.replay.result import Tally
 from freetrain.replay.run import run_replay
 from freetrain.replay.settings import Accounting, ReplaySettings
 from freetrain.replay.timeline import PoolTimeline

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from freetrain.replay.result import Gap
+from freetrain.replay.gaps import Gap
 from freetrain.report.page import render_page
 from freetrain.report.summary import gap_lines, gap_words, steady_record
 from freetrain.text import gap_percent

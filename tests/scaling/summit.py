@@ -15,14 +15,14 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from freetrain.replay.engine import Engine, PublishedAccountant, RealAccountant
+from freetrain.replay.accounting import PublishedAccountant, RealAccountant, Tally
+from freetrain.replay.engine import Engine
 from freetrain.replay.policies.base import changes_to
 from freetrain.replay.policies.speeds import (
     GivenSpeeds,
     LearnedSpeeds,
     WatchedPolicy,
 )
-from freetrain.replay.result import Tally
 from freetrain.replay.settings import ReplaySettings
 from freetrain.replay.timeline import PoolTimeline
 from freetrain.replay.trainers import BUILTIN_NAMES, builtin_trainers

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from freetrain.planning.request import PlanTrainer, Request
+from freetrain.replay.gaps import GapSampler
 from freetrain.replay.policies.base import changes_to
-from freetrain.replay.result import Gaps
 from milp.answer import Outcome
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class SolverUse:
     calls: int = 0
     spent_s: float = 0.0
     fallbacks: int = 0
-    gaps: Gaps = field(default_factory=Gaps)
+    gaps: GapSampler = field(default_factory=GapSampler)
 
 
 class MeasuredSolver:

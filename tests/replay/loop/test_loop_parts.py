@@ -4,9 +4,11 @@ import math
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from freetrain.lookahead.learned import LearnedForecaster
-from freetrain.replay.loop import Leases, PlannedStart, PromisedForecaster, harm_of
+from freetrain.replay.loop_leases import Leases, PromisedForecaster
+from freetrain.replay.loop_result import harm_of
 from freetrain.replay.loop_settings import LoopSettings
 from freetrain.replay.trainers import Costs
 from logs.schedule.machine import Machine
@@ -17,10 +19,12 @@ from tests.replay.worlds import trainer
 BOUND = LoopSettings(margin_s=30.0, shortest_s=60.0)
 
 
-def planned(start_s: float, job: int, *nodes: int, of: int = 4) -> PlannedStart:
+def planned(
+    start_s: float, job: int, *nodes: int, of: int = 4
+) -> tuple[float, int, NDArray[np.bool_]]:
     there = np.zeros(of, np.bool_)
     there[list(nodes)] = True
-    return PlannedStart(start_s, job, there)
+    return start_s, job, there
 
 
 def test_a_node_is_promised_to_whoever_is_planned_there_first() -> None:

@@ -11,7 +11,8 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from freetrain.broker.backfill import LeaseSpan
-from freetrain.replay.loop import Nodes, Queue
+from freetrain.replay.loop_leases import NodeUnits
+from freetrain.replay.loop_scheduler import QueueClaims
 from logs.schedule import Method, SlurmParameters
 from logs.schedule.placers import SlurmPlacer
 from logs.schedule.simulation import prepare
@@ -49,7 +50,7 @@ def test_who_could_start_first_without_leases_gets_the_nodes_for_it(
     crowd: tuple[list[J], int], before: int, after: int, wanted: int, lasts_s: float
 ) -> None:
     prepared = prepare(trace_of(*crowd), Method.SLURM)
-    simulation, nodes = prepared.simulation, Nodes(prepared.layout)
+    simulation, nodes = prepared.simulation, NodeUnits(prepared.layout)
     for _ in range(before):
         simulation.step()
     machine = simulation.machine
@@ -59,8 +60,8 @@ def test_who_could_start_first_without_leases_gets_the_nodes_for_it(
         simulation.step()
     spans = dict.fromkeys(members(leased), LeaseSpan(since_s, since_s + lasts_s))
 
-    queue = Queue(simulation, nodes, knows_plans=True)
-    claimed = queue.claimed(spans, machine.now_s).units
+    claims = QueueClaims(simulation, nodes, knows_plans=True)
+    claimed, _ = claims.find(spans, machine.now_s)
 
     started = started_by(machine.without_leases())
     event(f"{min(len(started), 2)} could start")
@@ -93,7 +94,7 @@ def held(draw: DrawFn) -> Held:
     return Held(nodes, busy, draw(st.permutations(free)), coming)
 
 
-def begun(world: Held) -> tuple[Simulation, Nodes, dict[int, LeaseSpan]]:
+def begun(world: Held) -> tuple[Simulation, NodeUnits, dict[int, LeaseSpan]]:
     """Return what is when all have come: the machine, its nodes, and leases by unit."""
     trace = trace_of([*world.busy, *world.coming], world.nodes)
     prepared, spans = prepare(trace, Method.SLURM), {}
@@ -107,7 +108,7 @@ def begun(world: Held) -> tuple[Simulation, Nodes, dict[int, LeaseSpan]]:
             machine.lease(1 << unit, end_s)
             spans[unit] = LeaseSpan(0.0, end_s)
     simulation.step()
-    return simulation, Nodes(prepared.layout), spans
+    return simulation, NodeUnits(prepared.layout), spans
 
 
 @settings(max_examples=500, deadline=None)
@@ -119,8 +120,8 @@ def test_who_could_start_without_leases_starts_beside_those_that_stay(
     machine = simulation.machine
     could = jobs_started_by(machine.without_leases())
 
-    queue = Queue(simulation, nodes, knows_plans=True)
-    units, booked_s = queue.claimed(spans, machine.now_s)
+    claims = QueueClaims(simulation, nodes, knows_plans=True)
+    units, booked_s = claims.find(spans, machine.now_s)
     machine.release(units & machine.leased)
     for unit in members(machine.free & ~units):  # which is leased anew
         machine.lease(1 << unit, booked_s.get(unit, 14_400.0))
@@ -138,13 +139,14 @@ def test_with_care_no_single_end_makes_anybody_wait_for_longer_than_a_cycle(
     machine = simulation.machine
     now_s = machine.now_s
 
-    queue = Queue(simulation, nodes, knows_plans=True, careful_s=14_400.0)
-    units, booked_s = queue.claimed(spans, now_s)
+    claims = QueueClaims(simulation, nodes, knows_plans=True, careful_s=14_400.0)
+    units, booked_s = claims.find(spans, now_s)
     machine.release(units & machine.leased)
     for unit in members(machine.free & ~units):  # which is leased anew
         machine.lease(1 << unit, min(now_s + 14_400.0, booked_s.get(unit, math.inf)))
 
-    kept = units != Queue(simulation, nodes, knows_plans=True).claimed(spans, 1.0).units
+    careless = QueueClaims(simulation, nodes, knows_plans=True)
+    kept = units != careless.find(spans, 1.0)[0]
     event(f"care keeps leases off: {kept}")
     for number in [number for number in machine.running if number >= 0]:
         beside = copy.deepcopy(machine)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from hypothesis.strategies import DrawFn
 
-    from freetrain.replay.loop import LoopResult
+    from freetrain.replay.loop_result import LoopResult
     from freetrain.replay.loop_settings import LoopSettings
     from freetrain.replay.trainers import TrainerSpec
 
