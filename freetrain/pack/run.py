@@ -442,7 +442,7 @@ class PackLoop:
     def _share(self, now_s: float) -> None:
         members = self._workers.members.values()
         observations = [
-            flowcon.Seen(
+            flowcon.GrowthSample(
                 name=member.name,
                 values=tuple(pair for pair in member.values if pair[0] <= now_s),
                 used_s=member.used_s / self._node.cpus,
@@ -499,7 +499,7 @@ def sharing_of(pack: Pack, state: Mapping[str, object]) -> FairSharing | FlowCon
     """Return the sharing that *pack* wants, going on from an earlier *state*."""
     if pack.sharing is SharingName.FAIR:
         return FairSharing()
-    settings = flowcon.Settings(interval_s=pack.interval_s, alpha=pack.alpha)
+    settings = flowcon.FlowConSettings(interval_s=pack.interval_s, alpha=pack.alpha)
     return FlowConSharing(settings, flowcon.from_json(state))
 
 
@@ -515,7 +515,7 @@ class FairSharing:
         return self._names != frozenset(names)
 
     def shares(
-        self, observations: Sequence[flowcon.Seen], now_s: float
+        self, observations: Sequence[flowcon.GrowthSample], now_s: float
     ) -> dict[str, float]:
         """Return equal parts."""
         del now_s
@@ -540,7 +540,9 @@ class FairSharing:
 class FlowConSharing:
     """Parts by growth efficiency."""
 
-    def __init__(self, settings: flowcon.Settings, state: flowcon.State) -> None:
+    def __init__(
+        self, settings: flowcon.FlowConSettings, state: flowcon.FlowConState
+    ) -> None:
         self._settings = settings
         self._state = state
 
@@ -549,10 +551,10 @@ class FlowConSharing:
         return flowcon.is_due(self._state, names, now_s)
 
     def shares(
-        self, observations: Sequence[flowcon.Seen], now_s: float
+        self, observations: Sequence[flowcon.GrowthSample], now_s: float
     ) -> dict[str, float]:
         """Return the part of each member."""
-        self._state = flowcon.look(self._state, observations, now_s, self._settings)
+        self._state = flowcon.update(self._state, observations, now_s, self._settings)
         return self._state.shares
 
     def measured_s(self, name: str) -> float:

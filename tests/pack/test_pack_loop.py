@@ -23,7 +23,7 @@ from freetrain.pack.pack import Pack
 from freetrain.pack.processes import signal_all, this_packer
 from freetrain.pack.record import MemberRecord, PackRecord, read_record
 from freetrain.pack.run import FairSharing, PackLoop, sharing_of
-from freetrain.priority.flowcon import State, Track, to_json
+from freetrain.priority.flowcon import FlowConState, GrowthTrack, to_json
 from tests.pack.packs import TOP
 
 if TYPE_CHECKING:
@@ -137,8 +137,10 @@ def test_the_shares_of_one_generation_are_those_of_the_next_from_its_beginning(
     tmp_path: Path,
 ) -> None:
     shares = {"a": 0.75, "b": 0.25}
-    tracks = [Track(name=n, measured_s=0.0, share=part) for n, part in shares.items()]
-    remembered = to_json(State(tuple(tracks), due_s=1e6))
+    tracks = [
+        GrowthTrack(name=n, measured_s=0.0, share=part) for n, part in shares.items()
+    ]
+    remembered = to_json(FlowConState(tuple(tracks), due_s=1e6))
     stopped = MemberRecord(arrived_s=0.0, ended_s=1.0, end="stopped")
     it, noting = Time(), Noting()
     loop = a_loop(

@@ -14,79 +14,81 @@ from hypothesis import strategies as st
 from freetrain.priority.flowcon import (
     LEAST_SHARE,
     SHORTEST,
-    List,
-    Seen,
-    Settings,
-    State,
+    FlowConSettings,
+    FlowConState,
+    GrowthList,
+    GrowthSample,
     from_json,
     is_due,
-    look,
-    moved,
+    next_list,
     to_json,
+    update,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from freetrain.priority.flowcon import Track
+    from freetrain.priority.flowcon import GrowthTrack
 
 INTERVAL_S = 10.0
-HOW = Settings(interval_s=INTERVAL_S)
+HOW = FlowConSettings(interval_s=INTERVAL_S)
 FALLING = (10, 8, 6), (5, 4, 3), (2.5, 2, 1.5), (1.2, 1, 0.8), (0.6, 0.5, 0.4)
 FLAT = (10, 1, 1), *((1.0, 1.001, 1.0),) * 4
 
-Told = tuple[float, ...]
+Values = tuple[float, ...]
 
 
-def history(losses: Mapping[str, Sequence[Told]]) -> Iterator[State]:
+def history(losses: Mapping[str, Sequence[Values]]) -> Iterator[FlowConState]:
     """Update every interval with trainers that use all they are given.
 
     The first look is at their start; then each tells the next of its *losses*.
     """
     used_s = dict.fromkeys(losses, 0.0)
-    state = look(State(), [_seen(name, (), 0.0, 0.0) for name in losses], 0.0, HOW)
+    state = update(
+        FlowConState(), [_seen(name, (), 0.0, 0.0) for name in losses], 0.0, HOW
+    )
     for turn in range(max(map(len, losses.values()))):
         yield state
         now_s = (turn + 1) * INTERVAL_S
         used_s = {n: s + INTERVAL_S * state.shares[n] for n, s in used_s.items()}
-        told = {
+        reported = {
             n: values[turn] if turn < len(values) else ()
             for n, values in losses.items()
         }
-        state = look(
-            state, [_seen(n, told[n], now_s, used_s[n]) for n in losses], now_s, HOW
+        state = update(
+            state, [_seen(n, reported[n], now_s, used_s[n]) for n in losses], now_s, HOW
         )
     yield state
 
 
-def _seen(name: str, values: Told, now_s: float, used_s: float) -> Seen:
+def _seen(name: str, values: Values, now_s: float, used_s: float) -> GrowthSample:
     timed = tuple((now_s - len(values) + k + 1, v) for k, v in enumerate(values))
-    return Seen(name=name, values=timed, used_s=used_s)
+    return GrowthSample(name=name, values=timed, used_s=used_s)
 
 
-def last(losses: Mapping[str, Sequence[Told]]) -> dict[str, Track]:
+def last(losses: Mapping[str, Sequence[Values]]) -> dict[str, GrowthTrack]:
     *_, state = history(losses)
     return {track.name: track for track in state.tracks}
 
 
-def places(losses: Sequence[Told]) -> list[List]:
+def places(losses: Sequence[Values]) -> list[GrowthList]:
     """The lists that a trainer is in, look by look, beside one that goes on falling."""
     return [state.tracks[0].place for state in history({"it": losses, "b": FALLING})]
 
 
 def test_a_flat_loss_is_watched_after_one_strike_and_completing_after_two() -> None:
-    new, watching, completing = List
+    new, watching, completing = GrowthList
     assert places(FLAT) == [new, new, watching, completing, completing, completing]
 
 
 def test_a_trainer_that_falls_again_is_new_again() -> None:
-    assert places([*FLAT[:3], (0.6, 0.5, 0.4)])[-1] is List.NEW
+    assert places([*FLAT[:3], (0.6, 0.5, 0.4)])[-1] is GrowthList.NEW
 
 
 @pytest.mark.parametrize("growth", [-5.0, 0.0, 0.0299])
 def test_below_the_threshold_is_a_strike(growth: float) -> None:
-    moves = [moved(place, growth, 0.03) for place in List]
-    assert moves == [List.WATCHING, List.COMPLETING, List.COMPLETING]
+    moves = [next_list(place, growth, 0.03) for place in GrowthList]
+    assert moves == [GrowthList.WATCHING, GrowthList.COMPLETING, GrowthList.COMPLETING]
 
 
 def test_a_trainer_that_grows_gets_more_than_one_that_is_flat() -> None:
@@ -107,7 +109,7 @@ def test_a_loss_that_climbs_is_no_growth_and_gets_the_least() -> None:
     growth = tracks["up"].growth
     assert growth is not None
     assert growth < 0
-    assert tracks["up"].place is List.COMPLETING
+    assert tracks["up"].place is GrowthList.COMPLETING
     assert tracks["up"].share < tracks["down"].share
 
 
@@ -117,14 +119,14 @@ def test_a_loss_that_is_no_number_any_more_is_no_growth(odd: float) -> None:
     growth = tracks["odd"].growth
     assert growth is not None
     assert growth < 0
-    assert json.dumps(to_json(State(tuple(tracks.values()))), allow_nan=False)
+    assert json.dumps(to_json(FlowConState(tuple(tracks.values()))), allow_nan=False)
 
 
 def test_one_odd_value_among_good_ones_changes_nothing() -> None:
     spiked = [(10, 8, 6), (5, 1e9, 4, 3, 2.9), (2.5, math.nan, 2, 1.5)]
     plain = [(10, 8, 6), (5, 4.5, 4, 3, 2.9), (2.5, 2, 2, 1.5)]
     with_spike = last({"a": spiked, "b": FALLING})["a"]
-    assert with_spike.place is List.NEW
+    assert with_spike.place is GrowthList.NEW
     without = last({"a": plain, "b": FALLING})["a"]
     assert (with_spike.growth or 0) == pytest.approx(without.growth, rel=0.6)
 
@@ -132,11 +134,11 @@ def test_one_odd_value_among_good_ones_changes_nothing() -> None:
 def test_noise_is_no_growth() -> None:
     chance = random.Random(1)  # noqa: S311 -- no secret
 
-    def noisy() -> Told:
+    def noisy() -> Values:
         return tuple(chance.gauss(1.0, 0.2) for _ in range(40))
 
-    told = [(2.0, 1.5, 1.2, *noisy()), *(noisy() for _ in range(9))]
-    assert set(places(told)[3:]) == {List.COMPLETING}
+    reported = [(2.0, 1.5, 1.2, *noisy()), *(noisy() for _ in range(9))]
+    assert set(places(reported)[3:]) == {GrowthList.COMPLETING}
 
 
 def test_a_spell_of_divergence_neither_flattens_what_follows_nor_earns_anything() -> (
@@ -148,17 +150,17 @@ def test_a_spell_of_divergence_neither_flattens_what_follows_nor_earns_anything(
     assert growths[3] is not None
     assert growths[3] < 0
     assert growths[4] == 0  # back to where it was
-    assert states[5].tracks[0].place is List.NEW  # and on to where nobody was
+    assert states[5].tracks[0].place is GrowthList.NEW  # and on to a new best
 
 
 def test_a_starved_trainer_does_not_explode() -> None:
-    first = look(State(), [_seen("a", (), 0, 0)], 0.0, HOW)
-    second = look(first, [_seen("a", (10, 8, 6), 10.0, 1e-9)], 10.0, HOW)
+    first = update(FlowConState(), [_seen("a", (), 0, 0)], 0.0, HOW)
+    second = update(first, [_seen("a", (10, 8, 6), 10.0, 1e-9)], 10.0, HOW)
     assert second.tracks[0].growth == pytest.approx(1 / LEAST_SHARE)
 
 
 def test_a_trainer_that_tells_nothing_gets_no_strike() -> None:
-    assert places([*FALLING[:2], (), (), ()]) == [List.NEW] * 6
+    assert places([*FALLING[:2], (), (), ()]) == [GrowthList.NEW] * 6
 
 
 def test_a_newcomer_that_stays_silent_ends_with_an_equal_part() -> None:
@@ -182,16 +184,16 @@ def test_where_all_are_completing_a_little_growth_makes_no_difference() -> None:
     creeping = [(10, 1, 1), *(((1 - 0.1 * k),) * 3 for k in range(1, 6))]
     tracks = last({"creeping": creeping, "flat": [*FLAT, FLAT[1]]})
     assert (tracks["creeping"].growth or 0) > 0.005
-    assert tracks["creeping"].place is tracks["flat"].place is List.COMPLETING
+    assert tracks["creeping"].place is tracks["flat"].place is GrowthList.COMPLETING
     assert tracks["creeping"].share == tracks["flat"].share == 0.5
 
 
 def test_looks_get_rarer_only_so_far() -> None:
-    state = State()
+    state = FlowConState()
     for number in range(40):
         values = FLAT[0] if number == 1 else FLAT[1]
         at_s = 1000.0 * number
-        state = look(
+        state = update(
             state, [_seen("a", values if number else (), at_s, at_s)], at_s, HOW
         )
     assert state.due_s - at_s == INTERVAL_S * 2**HOW.most_doublings
@@ -202,8 +204,8 @@ def test_an_arrival_and_an_exit_are_looked_at_at_once_and_end_the_back_off() -> 
     assert not is_due(resting, ["a", "b"], 51.0)
     assert is_due(resting, ["a", "b", "c"], 51.0)
     assert is_due(resting, ["a"], 51.0)
-    came = look(resting, [_seen(n, (), 51.0, 25.0) for n in "abc"], 51.0, HOW)
-    gone = look(resting, [_seen("a", (), 51.0, 25.0)], 51.0, HOW)
+    came = update(resting, [_seen(n, (), 51.0, 25.0) for n in "abc"], 51.0, HOW)
+    gone = update(resting, [_seen("a", (), 51.0, 25.0)], 51.0, HOW)
     assert came.due_s == gone.due_s == 61.0
     assert came.shares["c"] > 0.6  # 1 against 1/4 and 1/4
 
@@ -211,8 +213,8 @@ def test_an_arrival_and_an_exit_are_looked_at_at_once_and_end_the_back_off() -> 
 def test_a_look_soon_after_another_measures_nothing() -> None:
     *_, state = history({"a": FALLING[:2], "b": FALLING[:2]})
     soon_s = 20.0 + SHORTEST * INTERVAL_S - 0.1
-    seen = [_seen("a", (9.0, 9.0), soon_s, 10.0), _seen("b", (), soon_s, 10.0)]
-    after = look(state, [*seen, _seen("c", (), soon_s, 0.0)], soon_s, HOW)
+    samples = [_seen("a", (9.0, 9.0), soon_s, 10.0), _seen("b", (), soon_s, 10.0)]
+    after = update(state, [*samples, _seen("c", (), soon_s, 0.0)], soon_s, HOW)
     assert [t.growth for t in after.tracks[:2]] == [t.growth for t in state.tracks]
     assert after.tracks[0].measured_s == 20.0  # the next look still sees these values
 
@@ -221,18 +223,18 @@ def test_shares_that_would_hardly_change_stay() -> None:
     *_, state = history({"a": FALLING[:2], "b": FALLING[:2]})
     almost = (2.5, 2.02, 1.5)
     used_s = [track.used_s + 5.0 for track in state.tracks]
-    seen = [_seen("a", FALLING[2], 30, used_s[0]), _seen("b", almost, 30, used_s[1])]
-    after = look(state, seen, 30.0, HOW)
+    samples = [_seen("a", FALLING[2], 30, used_s[0]), _seen("b", almost, 30, used_s[1])]
+    after = update(state, samples, 30.0, HOW)
     assert after.tracks[0].growth != after.tracks[1].growth
     assert after.shares == state.shares
 
 
 def test_a_trainer_with_a_past_is_judged_by_what_it_does_from_now_on() -> None:
     past = (*(100.0,) * 5, *(1.0,) * 35)
-    begun = look(State(), [_seen("a", past, 40.0, 12.0)], 40.0, HOW)
+    begun = update(FlowConState(), [_seen("a", past, 40.0, 12.0)], 40.0, HOW)
     assert begun.tracks[0].growth is None
     flat = _seen("a", (1.0, 1.0), 50.0, 22.0)
-    after = look(begun, [flat], 50.0, HOW)
+    after = update(begun, [flat], 50.0, HOW)
     assert after.tracks[0].growth == 0
     assert after.tracks[0].first == 100.0
 
@@ -243,7 +245,7 @@ turns = st.lists(st.lists(values, max_size=5).map(tuple), min_size=1, max_size=6
 
 @given(st.dictionaries(st.sampled_from("abcd"), turns, min_size=1))
 def test_whatever_is_told_shares_are_parts_of_one_and_nobody_is_starved(
-    losses: dict[str, list[Told]],
+    losses: dict[str, list[Values]],
 ) -> None:
     for state in history(losses):
         shares = state.shares.values()
@@ -256,7 +258,7 @@ def test_whatever_is_told_shares_are_parts_of_one_and_nobody_is_starved(
 
 
 @given(st.dictionaries(st.sampled_from("abcd"), turns, min_size=1))
-def test_state_survives_json(losses: dict[str, list[Told]]) -> None:
+def test_state_survives_json(losses: dict[str, list[Values]]) -> None:
     for state in history(losses):
         assert (
             from_json(json.loads(json.dumps(to_json(state), allow_nan=False))) == state
@@ -264,7 +266,8 @@ def test_state_survives_json(losses: dict[str, list[Told]]) -> None:
 
 
 @pytest.mark.parametrize(
-    "told", [{}, {"tracks": 3}, {"tracks": [{"name": "a"}], "due_s": 1, "doublings": 0}]
+    "reported",
+    [{}, {"tracks": 3}, {"tracks": [{"name": "a"}], "due_s": 1, "doublings": 0}],
 )
-def test_what_is_no_state_is_a_beginning(told: dict[str, object]) -> None:
-    assert from_json(told) == State()
+def test_what_is_no_state_is_a_beginning(reported: dict[str, object]) -> None:
+    assert from_json(reported) == FlowConState()
