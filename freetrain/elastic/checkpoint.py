@@ -1,8 +1,10 @@
-"""One checkpoint file: an .npz archive whose last 64 bytes are its SHA-256.
+"""Checkpoints: what is in one, its file, and the two newest that a run keeps.
 
-``numpy.load(path, allow_pickle=False)`` reads the arrays of one; the digest sits
-in the archive's comment, and is that of the file with those 64 bytes as zeros
-(the character). See docs/reference/run-directory.md.
+A file is an .npz archive whose last 64 bytes are its SHA-256:
+``numpy.load(path, allow_pickle=False)`` reads the arrays of one; the digest sits in
+the archive's comment, and is that of the file with those 64 bytes as zeros (the
+character). See docs/reference/run-directory.md. Nothing is pickled, so that no code of
+a file can run.
 """
 
 from __future__ import annotations
@@ -34,135 +36,9 @@ if TYPE_CHECKING:
 
     from freetrain.elastic.files import RunDir
 
-
-# ----------------------------------------------------------------------
-# A program's state as arrays and a JSON tree: never pickle, so nothing can run.
-
 State: TypeAlias = dict[str, Any]
 Arrays: TypeAlias = "dict[str, NDArray[Any]]"
 Node: TypeAlias = list[Any]
-
-_BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
-_ARRAY_KINDS = "biufcSUmM"
-_DEEPEST = 50
-_LONGEST_KEY = 200
-
-
-def flatten(state: Mapping[str, Any]) -> tuple[Node, Arrays]:
-    """Return *state* as a tree that JSON can hold, and its arrays by path.
-
-    A state holds NumPy arrays and scalars, numbers, strings, booleans, None,
-    ``numpy.random.Generator`` objects, and dicts, lists and tuples of these. What
-    Python's ``random.getstate()`` and a bit generator's ``state`` return fits.
-
-    Raises:
-        StateError: It holds something else; the message names the place.
-    """
-    arrays: Arrays = {}
-    return _flatten(state, (), arrays), arrays
-
-
-def _flatten(value: Any, path: tuple[str, ...], arrays: Arrays) -> Node:  # noqa: ANN401
-    if len(path) > _DEEPEST:
-        raise _refused(path, f"is nested deeper than {_DEEPEST} levels")
-    if isinstance(value, np.ndarray | np.generic):
-        return _keep_array(value, path, arrays)
-    if isinstance(value, np.random.Generator):
-        inner = _flatten(value.bit_generator.state, path, arrays)
-        return ["generator", inner]
-    if isinstance(value, dict):
-        return ["dict", _flatten_entries(value, path, arrays)]
-    if isinstance(value, list | tuple):
-        entries = [_flatten(v, (*path, str(i)), arrays) for i, v in enumerate(value)]
-        return ["list" if isinstance(value, list) else "tuple", entries]
-    return _flatten_scalar(value, path)
-
-
-def _flatten_entries(
-    entries: Mapping[Any, Any], path: tuple[str, ...], arrays: Arrays
-) -> dict[str, Node]:
-    for key in entries:
-        if not isinstance(key, str):
-            raise _refused(path, f"has a key that is no string: {key!r:.80}")
-        if len(key) > _LONGEST_KEY:
-            raise _refused(path, f"has a key longer than {_LONGEST_KEY} characters")
-    return {k: _flatten(v, (*path, k), arrays) for k, v in entries.items()}
-
-
-def _flatten_scalar(value: Any, path: tuple[str, ...]) -> Node:  # noqa: ANN401
-    # Exact types: a subclass would come back as its parent.
-    kind = type(value)
-    if kind is float:
-        return ["float", value.hex()]
-    if kind is int:
-        return ["int", hex(value)]
-    if kind in (str, bool, type(None)):
-        return ["plain", value]
-    raise _refused(path, f"is of type {kind.__module__}.{kind.__qualname__}")
-
-
-def _keep_array(
-    value: NDArray[Any] | np.generic, path: tuple[str, ...], arrays: Arrays
-) -> Node:
-    array = np.asarray(value)
-    if array.dtype.kind not in _ARRAY_KINDS:
-        raise _refused(path, f"is an array of {array.dtype}")
-    member = "/".join(quote(part, safe="", errors="surrogatepass") for part in path)
-    arrays[member] = array
-    return ["array" if isinstance(value, np.ndarray) else "scalar", member]
-
-
-def _refused(path: tuple[str, ...], why: str) -> StateError:
-    return StateError(
-        f"the state at {'/'.join(path)[:200] or 'its top'!r} {why}, which a checkpoint "
-        f"cannot hold. Nothing was committed. Give it as NumPy arrays, numbers, "
-        f"strings, or dicts and lists of these."
-    )
-
-
-def unflatten(tree: object, arrays: Arrays) -> State:
-    """Return the state that :func:`flatten` took apart.
-
-    Raises:
-        CheckpointError: The tree is not one that :func:`flatten` makes.
-    """
-    try:
-        state = _build(tree, arrays)
-    # Whatever a crafted tree makes NumPy or Python raise, it is not used.
-    except Exception as error:
-        raise CheckpointError(f"its tree of values cannot be read: {error}") from error
-    if not isinstance(state, dict):
-        raise CheckpointError("its tree of values has no names")
-    return state
-
-
-def _build(node: Any, arrays: Arrays) -> Any:  # noqa: ANN401
-    tag, value = node
-    builders: dict[str, Callable[[Any], Any]] = {
-        "array": lambda member: arrays[member],
-        "scalar": lambda member: arrays[member][()],
-        "generator": lambda inner: _build_generator(_build(inner, arrays)),
-        "dict": lambda entries: {k: _build(v, arrays) for k, v in entries.items()},
-        "list": lambda entries: [_build(v, arrays) for v in entries],
-        "tuple": lambda entries: tuple(_build(v, arrays) for v in entries),
-        "float": float.fromhex,
-        "int": lambda text: int(text, 16),
-        "plain": lambda plain: plain,
-    }
-    return builders[tag](value)
-
-
-def _build_generator(inner: dict[str, Any]) -> np.random.Generator:
-    name = inner["bit_generator"]
-    if name not in _BIT_GENERATORS:
-        raise ValueError(f"unknown bit generator {name!r:.80}")
-    bits = getattr(np.random, name)()
-    bits.state = inner
-    return np.random.Generator(bits)
-
-
-# ----------------------------------------------------------------------
-# One checkpoint file: an .npz archive whose last 64 bytes are its SHA-256.
 
 FORMAT = "freetrain-checkpoint"
 VERSION = 1
@@ -258,7 +134,7 @@ def read_checkpoint(content: bytes) -> Checkpoint:
     Raises:
         CheckpointError: It is torn, corrupt, hostile, or of another version.
     """
-    check_digest(content)
+    _check_digest(content)
     try:
         header, arrays = _read_members(content)
         return Checkpoint(
@@ -269,12 +145,12 @@ def read_checkpoint(content: bytes) -> Checkpoint:
         )
     except CheckpointError:
         raise
-    # Whatever a crafted file makes zipfile, json or NumPy raise, it is not used.
+    # Whatever zipfile, json or NumPy raise on a crafted file, it is not used.
     except Exception as error:
         raise CheckpointError(f"it cannot be read: {error!r:.200}") from error
 
 
-def check_digest(content: bytes) -> None:
+def _check_digest(content: bytes) -> None:
     """Compare *content* with the digest at its end.
 
     Raises:
@@ -308,12 +184,12 @@ def copy_checked(source: IO[bytes], target: IO[bytes]) -> None:
         target.write(piece)
         comment = (comment + piece)[-len(_COMMENT) :]
         left -= len(piece)
-    told = source.read(_DIGEST_BYTES)
-    target.write(told)
+    written = source.read(_DIGEST_BYTES)
+    target.write(written)
     if left or comment != _COMMENT:
         raise CheckpointError("it is torn: it does not end with a digest")
     digest.update(_NO_DIGEST)
-    if digest.hexdigest().encode("ascii") != told:
+    if digest.hexdigest().encode("ascii") != written:
         raise CheckpointError("it is corrupt: its SHA-256 does not match")
 
 
@@ -362,23 +238,130 @@ def _read_position(found: Mapping[str, int]) -> Position:
     return Position(**{name: int(found[name]) for name in Position.__slots__})
 
 
-# ----------------------------------------------------------------------
+# The program's state as arrays and a tree that JSON can hold.
+
+_BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
+_ARRAY_KINDS = "biufcSUmM"
+_DEEPEST = 50
+_LONGEST_KEY = 200
+
+
+def flatten(state: Mapping[str, Any]) -> tuple[Node, Arrays]:
+    """Return *state* as a tree that JSON can hold, and its arrays by path.
+
+    A state holds NumPy arrays and scalars, numbers, strings, booleans, None,
+    ``numpy.random.Generator`` objects, and dicts, lists and tuples of these. What
+    Python's ``random.getstate()`` and a bit generator's ``state`` return fits.
+
+    Raises:
+        StateError: It holds something else; the message names the place.
+    """
+    arrays: Arrays = {}
+    return _flatten(state, (), arrays), arrays
+
+
+def _flatten(value: Any, path: tuple[str, ...], arrays: Arrays) -> Node:  # noqa: ANN401
+    if len(path) > _DEEPEST:
+        raise _refused(path, f"is nested deeper than {_DEEPEST} levels")
+    if isinstance(value, np.ndarray | np.generic):
+        return _keep_array(value, path, arrays)
+    if isinstance(value, np.random.Generator):
+        inner = _flatten(value.bit_generator.state, path, arrays)
+        return ["generator", inner]
+    if isinstance(value, dict):
+        return ["dict", _flatten_entries(value, path, arrays)]
+    if isinstance(value, list | tuple):
+        entries = [_flatten(v, (*path, str(i)), arrays) for i, v in enumerate(value)]
+        return ["list" if isinstance(value, list) else "tuple", entries]
+    return _flatten_scalar(value, path)
+
+
+def _flatten_entries(
+    entries: Mapping[Any, Any], path: tuple[str, ...], arrays: Arrays
+) -> dict[str, Node]:
+    for key in entries:
+        if not isinstance(key, str):
+            raise _refused(path, f"has a key that is no string: {key!r:.80}")
+        if len(key) > _LONGEST_KEY:
+            raise _refused(path, f"has a key longer than {_LONGEST_KEY} characters")
+    return {k: _flatten(v, (*path, k), arrays) for k, v in entries.items()}
+
+
+def _flatten_scalar(value: Any, path: tuple[str, ...]) -> Node:  # noqa: ANN401
+    # Exact types: a subclass would come back as its parent.
+    kind = type(value)
+    if kind is float:
+        return ["float", value.hex()]
+    if kind is int:
+        return ["int", hex(value)]
+    if kind in (str, bool, type(None)):
+        return ["plain", value]
+    raise _refused(path, f"is of type {kind.__module__}.{kind.__qualname__}")
+
+
+def _keep_array(
+    value: NDArray[Any] | np.generic, path: tuple[str, ...], arrays: Arrays
+) -> Node:
+    array = np.asarray(value)
+    if array.dtype.kind not in _ARRAY_KINDS:
+        raise _refused(path, f"is an array of {array.dtype}")
+    member = "/".join(quote(part, safe="", errors="surrogatepass") for part in path)
+    arrays[member] = array
+    return ["array" if isinstance(value, np.ndarray) else "scalar", member]
+
+
+def _refused(path: tuple[str, ...], why: str) -> StateError:
+    return StateError(
+        f"the state at {'/'.join(path)[:200] or 'its top'!r} {why}, which a checkpoint "
+        f"cannot hold. Nothing was committed. Give it as NumPy arrays, numbers, "
+        f"strings, or dicts and lists of these."
+    )
+
+
+def unflatten(tree: object, arrays: Arrays) -> State:
+    """Return the state that :func:`flatten` took apart.
+
+    Raises:
+        CheckpointError: The tree is not one that :func:`flatten` makes.
+    """
+    try:
+        state = _build(tree, arrays)
+    # Whatever NumPy or Python raise on a crafted tree, it is not used.
+    except Exception as error:
+        raise CheckpointError(f"its tree of values cannot be read: {error}") from error
+    if not isinstance(state, dict):
+        raise CheckpointError("its tree of values has no names")
+    return state
+
+
+def _build(node: Any, arrays: Arrays) -> Any:  # noqa: ANN401
+    tag, value = node
+    builders: dict[str, Callable[[Any], Any]] = {
+        "array": lambda member: arrays[member],
+        "scalar": lambda member: arrays[member][()],
+        "generator": lambda inner: _build_generator(_build(inner, arrays)),
+        "dict": lambda entries: {k: _build(v, arrays) for k, v in entries.items()},
+        "list": lambda entries: [_build(v, arrays) for v in entries],
+        "tuple": lambda entries: tuple(_build(v, arrays) for v in entries),
+        "float": float.fromhex,
+        "int": lambda text: int(text, 16),
+        "plain": lambda plain: plain,
+    }
+    return builders[tag](value)
+
+
+def _build_generator(inner: dict[str, Any]) -> np.random.Generator:
+    name = inner["bit_generator"]
+    if name not in _BIT_GENERATORS:
+        raise ValueError(f"unknown bit generator {name!r:.80}")
+    bits = getattr(np.random, name)()
+    bits.state = inner
+    return np.random.Generator(bits)
+
+
 # The committed states of a run: the two newest, fenced by generation.
 
 _KEPT = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Restored:
-    """A checkpoint file that was read and found whole.
-
-    Attributes:
-        content: The file's bytes.
-        checkpoint: What is in them.
-    """
-
-    content: bytes
-    checkpoint: Checkpoint
 
 
 class CheckpointStore:
@@ -391,7 +374,7 @@ class CheckpointStore:
         self._unusable: set[Path] = set()
 
     def claim(self) -> None:
-        """Start this generation: nobody else may, and no earlier one may commit.
+        """Start this generation: no other world may, and no earlier one may commit.
 
         Raises:
             GenerationTakenError: It was started or has ended, or a later one exists.
@@ -406,7 +389,7 @@ class CheckpointStore:
         if not create_once(claim, b""):
             raise self._taken("it was started before")
         self._claimed = True
-        self._remove_left_overs()
+        self._remove_leftovers()
 
     def is_superseded(self) -> bool:
         """Tell whether a later generation exists, so that this one may not commit.
@@ -439,8 +422,8 @@ class CheckpointStore:
         self._prune()
         return True
 
-    def newest(self) -> Restored | None:
-        """The newest checkpoint that is whole; None where nothing was committed.
+    def newest(self) -> tuple[bytes, Checkpoint] | None:
+        """The newest whole file and its checkpoint; None where nothing was committed.
 
         A torn or corrupt one is reported and passed over.
 
@@ -452,7 +435,7 @@ class CheckpointStore:
         for path in reversed(paths):
             try:
                 content = path.read_bytes()
-                return Restored(content, read_checkpoint(content))
+                return content, read_checkpoint(content)
             except (OSError, CheckpointError) as error:
                 self._unusable.add(path)
                 warn(
@@ -468,7 +451,7 @@ class CheckpointStore:
         return None
 
     def _list(self) -> list[Path]:
-        return [one.path for one in self._run_dir.committed()]
+        return [committed.path for committed in self._run_dir.committed()]
 
     def _prune(self) -> None:
         # Files that could not be read do not count as kept, or they would push
@@ -478,8 +461,8 @@ class CheckpointStore:
             with suppress(OSError):
                 path.unlink()
 
-    def _remove_left_overs(self) -> None:
-        """Remove what earlier generations left: half files and claims.
+    def _remove_leftovers(self) -> None:
+        """Remove partial files and claims of earlier generations.
 
         The newest claim fences all earlier ones, so it is enough.
         """

@@ -275,9 +275,9 @@ def _claim_and_restore(
             f"the run directory {run.path} cannot be read: {error}. Nothing "
             f"was trained, since what was committed there would be passed over."
         ) from error
-    content = newest.content if newest else b""
+    content, restored = newest or (b"", None)
     world.broadcast(generation.to_bytes(_GENERATION_BYTES) + content)
-    return generation, newest.checkpoint if newest else None, store
+    return generation, restored, store
 
 
 def _claim(run: RunDir, store: CheckpointStore) -> None:

@@ -99,8 +99,8 @@ class Batch:
         last_of_epoch: Whether the epoch ends with it.
         indices: Its samples, int64, in order.
         chunks: The same, cut into the pieces that ranks work on; none is empty.
-        rank: Who is asking.
-        size: Among how many ranks.
+        rank: The rank that works on it.
+        size: How many ranks share it.
         after: The training's position once it is done.
     """
 

@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
     from freetrain.elastic.world import World
 
-# What torchrun tells every rank, and FreeTrain's launcher "srun" likewise; env://
-# needs all of them.
-_TOLD = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+# Variables that torchrun sets for every rank, and FreeTrain's launcher "srun" likewise;
+# env:// needs all of them.
+_TORCHRUN_VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _ADDRESS = "MASTER_ADDR"
 # gloo's threads let go of what they sent within microseconds of sending it; how much
-# of it is watched, and how long, only bounds an end on a machine with no time for us.
+# of it is watched, and how long, only bounds an end on a very busy machine.
 _WATCHED = 64
 _SETTLED_WITHIN_S = 5.0
 
@@ -143,9 +143,8 @@ def torch_world(
 ) -> Iterator[TorchWorld]:
     """Set up PyTorch's process group among the ranks of this launch; collective.
 
-    The ranks are those that torchrun's variables tell of; or else those that an MPI
-    launcher started, which tell each other by mpi4py where to meet; or else this
-    process.
+    The ranks are those that torchrun's variables name; or else those that an MPI
+    launcher started, which agree by mpi4py where to meet; or else this process.
 
     Args:
         backend: PyTorch's backends; None for all that fit the machine: gloo, and
@@ -186,7 +185,7 @@ def _distributed() -> Any:  # noqa: ANN401  # PyTorch may be absent
 
 
 def _connect(group: Any, backend: str | None, environment: Mapping[str, str]) -> None:  # noqa: ANN401  # PyTorch may be absent
-    if all(environment.get(name) for name in _TOLD):
+    if all(environment.get(name) for name in _TORCHRUN_VARIABLES):
         group.init_process_group(backend, init_method="env://")
         return
     ranks = find_world(read_launch(environment), environment)
@@ -199,15 +198,15 @@ def _connect(group: Any, backend: str | None, environment: Mapping[str, str]) ->
 
 
 def _meeting_point(group: Any, ranks: World, environment: Mapping[str, str]) -> object:  # noqa: ANN401  # PyTorch may be absent
-    """A store that all *ranks* reach: rank 0 serves it, and says where."""
+    """A store that all *ranks* reach: rank 0 serves it, and broadcasts its address."""
     if ranks.size == 1:
         return group.HashStore()
-    served, told = None, b""
+    served, address = None, b""
     if ranks.rank == 0:
         host = environment.get(_ADDRESS) or socket.gethostname()
         served = group.TCPStore(
             host, 0, ranks.size, is_master=True, wait_for_workers=False
         )
-        told = f"{host} {served.port}".encode()
-    host, port = ranks.broadcast(told).decode().split()
+        address = f"{host} {served.port}".encode()
+    host, port = ranks.broadcast(address).decode().split()
     return served or group.TCPStore(host, int(port), ranks.size, is_master=False)

@@ -45,7 +45,6 @@ class CpuController(Protocol):
     proportion among members that want CPUs; a member's children and threads are
     held to its share as well, from their beginning or from the next ``follow`` on;
     after ``close`` nothing is left behind on the node, and no member is held back.
-
     """
 
     name: ControllerName

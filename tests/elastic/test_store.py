@@ -39,7 +39,7 @@ def names(folder: Path) -> list[str]:
 def newest(folder: Path) -> tuple[int, int]:
     found = CheckpointStore(RunDir(folder), generation=99).newest()
     assert found is not None
-    return found.checkpoint.generation, found.checkpoint.position.step
+    return found[1].generation, found[1].position.step
 
 
 def test_a_run_without_commits_has_no_newest(tmp_path: Path) -> None:
