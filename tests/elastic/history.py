@@ -30,15 +30,7 @@ MOST_GENERATIONS = 400
 
 @dataclass(frozen=True)
 class Passage:
-    """What happened to one generation.
-
-    Attributes:
-        generation: Its number.
-        size: Its ranks.
-        event: What was done to it; empty where it was left alone.
-        exit_code: How mpirun, or the program alone, ended.
-        seen_step: The newest commit just before the event.
-    """
+    """What happened to one generation."""
 
     generation: int
     size: int

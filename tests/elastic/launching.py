@@ -50,14 +50,7 @@ def clean_environment() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Launched:
-    """A world that was launched, in a session of its own.
-
-    Attributes:
-        process: mpirun, or the program itself in a world of one.
-        size: How many ranks it has.
-        generation: Its number.
-        log: Where its output goes.
-    """
+    """A world that was launched, in a session of its own."""
 
     process: subprocess.Popen[bytes]
     size: int
@@ -89,18 +82,12 @@ class Launched:
 
 @dataclass(frozen=True)
 class Stand:
-    """A run directory and the worlds that were launched on it.
-
-    Attributes:
-        folder: Where everything goes.
-        mpirun: The command that comes before ``-n``; empty without MPI.
-        launched: All worlds so far.
-        short: A folder with a short name: sockets' names are limited.
-    """
+    """A run directory and the worlds that were launched on it."""
 
     folder: Path
     mpirun: tuple[str, ...] = ()
     launched: list[Launched] = field(default_factory=list)
+    # Its name is short, as those of sockets are limited.
     short: tempfile.TemporaryDirectory[str] = field(
         default_factory=lambda: tempfile.TemporaryDirectory(prefix="ft")
     )

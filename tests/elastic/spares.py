@@ -37,12 +37,7 @@ def _buffered() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Rank:
-    """What a launcher started as a rank.
-
-    Attributes:
-        process: It.
-        log: What it prints.
-    """
+    """What a launcher started as a rank."""
 
     process: subprocess.Popen[bytes]
     log: Path
@@ -62,14 +57,7 @@ class Rank:
 
 @dataclass(frozen=True)
 class Spare:
-    """A spare of a program, its lease, and the ranks that asked it.
-
-    Attributes:
-        lease: What ranks find it by.
-        process: It.
-        folder: Where everything of it is.
-        ranks: Those that asked.
-    """
+    """A spare of a program, its lease, and the ranks that asked it."""
 
     lease: str
     process: subprocess.Popen[bytes]
@@ -130,11 +118,7 @@ def start_spare(folder: Path, *program: str, **extra: str) -> Spare:
 
 @dataclass(frozen=True)
 class SpareStand(Stand):
-    """A run directory for worlds whose ranks a spare makes.
-
-    Attributes:
-        spares: The spare, once it was started.
-    """
+    """A run directory for worlds whose ranks a spare makes."""
 
     spares: list[Spare] = field(default_factory=list)
 

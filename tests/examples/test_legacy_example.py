@@ -32,12 +32,7 @@ pytestmark = pytest.mark.skipif(
 
 @dataclass(frozen=True)
 class Legacy:
-    """What the program saves and prints, and those of it that run.
-
-    Attributes:
-        folder: Where that is.
-        running: All that were started.
-    """
+    """What the program saves and prints, and those of it that run."""
 
     folder: Path
     running: list[subprocess.Popen[bytes]]

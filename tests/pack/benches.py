@@ -1,9 +1,11 @@
-"""The means of sharing on a bench: what they do, and what that gives to whom."""
+"""CPU controllers on a bench: control groups in memory, and what members get."""
 
 from __future__ import annotations
 
+import errno
 import signal
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from freetrain.pack.cpu_controllers import (
@@ -15,21 +17,102 @@ from freetrain.pack.cpu_controllers import (
     ParentGroup,
 )
 from freetrain.pack.processes import Packer
-from tests.pack.fake_kernel import OWN, FakeKernel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from freetrain.pack.cpu_controllers import CpuController
 
+OWN = Path("/cg/own")
+
+
+@dataclass
+class Group:
+    """A group: its processes, its settings, and who gets which controllers."""
+
+    pids: set[int] = field(default_factory=set)
+    weight: int = 0
+    hands_down: bool = False
+
+
+class FakeKernel:
+    """One hierarchy, v1 or v2, with one group ``OWN`` that this process is in."""
+
+    def __init__(self, version: int, *, own_pids: tuple[int, ...] = (1,)) -> None:
+        self.version = version
+        self.groups = {OWN: Group(pids=set(own_pids))}
+        self.is_read_only = False
+
+    def make(self, path: Path) -> None:
+        self._check(path.parent)
+        if path in self.groups:
+            raise FileExistsError(errno.EEXIST, "File exists", str(path))
+        self.groups[path] = Group(weight=100)
+
+    def remove(self, path: Path) -> None:
+        group = self._check(path)
+        if group.pids or self.names(path):
+            raise OSError(errno.EBUSY, "Device or resource busy")
+        del self.groups[path]
+
+    def names(self, path: Path) -> tuple[str, ...]:
+        self._check(path)
+        return tuple(sorted(p.name for p in self.groups if p.parent == path))
+
+    def read(self, path: Path) -> str:
+        group = self._check(path.parent)
+        assert path.name == "cgroup.procs"
+        return "".join(f"{pid}\n" for pid in sorted(group.pids))
+
+    def write(self, path: Path, text: str) -> None:
+        group = self._check(path.parent)
+        match path.name:
+            case "cgroup.procs":
+                self._move(group, int(text))
+            case "cgroup.subtree_control" if self.version == 2:
+                self._hand_down(path.parent, group, text)
+            case "cpu.shares" if self.version == 1:
+                group.weight = max(2, min(262_144, int(text)))
+            case "cpu.weight" if self.version == 2 and self._is_shared(path.parent):
+                if not 1 <= int(text) <= 10_000:
+                    raise OSError(errno.ERANGE, "Numerical result out of range")
+                group.weight = int(text)
+            case _:
+                raise FileNotFoundError(errno.ENOENT, "No such file", str(path))
+
+    def _check(self, path: Path) -> Group:
+        if path not in self.groups:
+            raise FileNotFoundError(errno.ENOENT, "No such file", str(path))
+        if self.is_read_only:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return self.groups[path]
+
+    def _move(self, to: Group, pid: int) -> None:
+        if self.version == 2 and to.hands_down:
+            raise OSError(errno.EBUSY, "Device or resource busy")
+        for group in self.groups.values():
+            group.pids.discard(pid)
+        to.pids.add(pid)
+
+    def _hand_down(self, path: Path, group: Group, text: str) -> None:
+        if text == "+cpu" and group.pids:
+            raise OSError(errno.EBUSY, "Device or resource busy")
+        if text == "+cpu" and path != OWN and not self._is_shared(path):
+            raise FileNotFoundError(errno.ENOENT, "No such file", str(path))
+        group.hands_down = text == "+cpu"
+
+    def _is_shared(self, path: Path) -> bool:
+        return self.groups[path.parent].hands_down
+
+
 PACKER = Packer("0123abcd", 1, 1)
 
 
 class Bench(Protocol):
-    """A means with what it acts on."""
+    """A controller with what it acts on."""
 
     @property
-    def means(self) -> CpuController: ...
+    def controller(self) -> CpuController: ...
 
     def join(self, member: str, pid: int) -> None:
         """Let process *pid* of *member* appear, as the words of admit would."""
@@ -38,16 +121,16 @@ class Bench(Protocol):
         """The CPU time that each process gets where all want all they can have."""
 
     def left_behind(self) -> object:
-        """Whatever is not as it was in the beginning; empty for nothing."""
+        """All that is not as it was in the beginning; empty for nothing."""
 
 
 @dataclass
 class GroupsBench:
     kernel: FakeKernel
-    means: CgroupController
+    controller: CgroupController
 
     def join(self, member: str, pid: int) -> None:
-        procs = self.means.admit(member)[3]
+        procs = self.controller.admit(member)[3]
         folder = next(p for p in self.kernel.groups if str(p / "cgroup.procs") == procs)
         self.kernel.groups[folder].pids.add(pid)
 
@@ -66,18 +149,18 @@ class GroupsBench:
 
 @dataclass
 class AffinityBench:
-    means: AffinityController = field(init=False)
+    controller: AffinityController = field(init=False)
     pinned: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.means = AffinityController(range(16), self._pin)
+        self.controller = AffinityController(range(16), self._pin)
 
     def _pin(self, pid: int, cpus: Sequence[int]) -> None:
         self.pinned[pid] = tuple(cpus)
 
     def join(self, member: str, pid: int) -> None:
-        assert self.means.admit(member) == ()
-        self.means.follow(member, (pid,))
+        assert self.controller.admit(member) == ()
+        self.controller.follow(member, (pid,))
 
     def given(self) -> dict[int, float]:
         on = {
@@ -96,13 +179,13 @@ class AffinityBench:
 @dataclass
 class DutyBench:
     cpus: int = 1
-    means: DutyCycleController = field(init=False)
+    controller: DutyCycleController = field(init=False)
     stopped: set[int] = field(default_factory=set)
     pids: set[int] = field(default_factory=set)
     now_s: float = 0.0
 
     def __post_init__(self) -> None:
-        self.means = DutyCycleController(self.cpus, self._tell)
+        self.controller = DutyCycleController(self.cpus, self._tell)
 
     def _tell(self, pids: Iterable[int], number: signal.Signals) -> None:
         if number == signal.SIGSTOP:
@@ -112,15 +195,15 @@ class DutyBench:
             self.stopped -= set(pids)
 
     def join(self, member: str, pid: int) -> None:
-        assert self.means.admit(member) == ()
-        self.means.follow(member, (pid,))
+        assert self.controller.admit(member) == ()
+        self.controller.follow(member, (pid,))
         self.pids.add(pid)
 
     def given(self) -> dict[int, float]:
         ran = dict.fromkeys(self.pids, 0.0)
         end_s = self.now_s + 50 * PERIOD_S
         while self.now_s < end_s:
-            next_s = min(PERIOD_S, self.means.turn(self.now_s))
+            next_s = min(PERIOD_S, self.controller.turn(self.now_s))
             running = self.pids - self.stopped
             for pid in running:
                 ran[pid] += next_s * min(1.0, self.cpus / len(running))

@@ -77,13 +77,7 @@ TICK_EVERY_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class LeasedPack:
-    """A pack of three: a short member, a long one, and one that fails at first.
-
-    Attributes:
-        stage: Where its job files are.
-        site: Where it is submitted.
-        environ: Variables that lead to Slurm.
-    """
+    """A pack of three: a short member, a long one, and one that fails at first."""
 
     stage: Stage
     site: Site

@@ -1,18 +1,18 @@
-"""What pack files say, and how mistakes are told."""
+"""Pack files: every key and default, as the page has them, and every mistake."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from pathlib import Path
 
 import pytest
 
+from freetrain.config.document import keys_of, toml_value
 from freetrain.errors import BadConfigurationError, FreeTrainError
 from freetrain.losscurve.forecast import Better
 from freetrain.pack.cpu_controllers import ControllerName
 from freetrain.pack.pack import Inbox, Pack, SharingName, read_pack
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from freetrain.priority.flowcon import DEFAULT_ALPHA
 
 WHOLE = """
 members = ["a/job.toml", "/b.toml"]
@@ -74,7 +74,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         ("inbox = ", "TOML"),
     ],
 )
-def test_mistakes_are_named(tmp_path: Path, text: str, named: str) -> None:
+def test_a_mistake_is_named(tmp_path: Path, text: str, named: str) -> None:
     with pytest.raises(BadConfigurationError, match=named):
         read(tmp_path, text)
 
@@ -122,23 +122,41 @@ def test_two_trainers_of_one_name_are_refused(tmp_path: Path) -> None:
         Inbox(Pack(members=paths), home=None, say=print)
 
 
-def test_the_inbox_is_read_once_and_mistakes_in_it_are_told_once(
+def test_the_inbox_is_read_once_and_mistakes_in_it_are_reported_once(
     tmp_path: Path,
 ) -> None:
     said: list[str] = []
-    intake = Inbox(Pack(inbox=tmp_path), home=None, say=said.append)
+    inbox = Inbox(Pack(inbox=tmp_path), home=None, say=said.append)
     write_job(tmp_path, "a.toml", "a")
     (tmp_path / "half.toml").write_text('name = "h')
     (tmp_path / "notes.txt").write_text("no job file")
-    assert [job.name for job in intake.arrivals()] == ["a"]
-    assert intake.arrivals() == ()
+    assert [job.name for job in inbox.arrivals()] == ["a"]
+    assert inbox.arrivals() == ()
     assert len(said) == 1
     assert "half.toml" in said[0]
     write_job(tmp_path, "half.toml", "half")
-    assert [job.name for job in intake.arrivals()] == ["half"]
+    assert [job.name for job in inbox.arrivals()] == ["half"]
     assert len(said) == 1
 
 
 def test_an_inbox_that_is_not_there_yet_is_empty(tmp_path: Path) -> None:
-    intake = Inbox(Pack(inbox=tmp_path / "later"), home=None, say=print)
-    assert intake.arrivals() == ()
+    inbox = Inbox(Pack(inbox=tmp_path / "later"), home=None, say=print)
+    assert inbox.arrivals() == ()
+
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "packs.md"
+ROW = re.compile(r"^\| `([a-z_]+)` \| [^|]+ \| (`[^`]+`|-) \|", re.MULTILINE)
+
+
+def test_the_page_has_every_key_and_its_default() -> None:
+    expected = {
+        key.name: "-"
+        if key.default is None
+        else f"`{toml_value(key.written(key.default))}`"
+        for key in keys_of(Pack)
+    }
+    assert dict(ROW.findall(PAGE.read_text())) == expected
+
+
+def test_the_default_of_alpha_is_that_of_the_priority() -> None:
+    assert Pack().alpha == DEFAULT_ALPHA

@@ -1,4 +1,4 @@
-"""What the loop of a pack makes of time and of requests to stop."""
+"""The loop of a pack: times, pauses, shares and requests to stop."""
 
 from __future__ import annotations
 
@@ -32,25 +32,17 @@ if TYPE_CHECKING:
 
     from freetrain.pack.cpu_controllers import CpuController
 
-TELLS = """
+REPORTS = """
 import pathlib, sys, time
 while not pathlib.Path(sys.argv[1]).exists(): time.sleep(0.001)
 for i in range(6): print("step", i, flush=True)
 time.sleep(600)
 """
+OVER = MemberRecord(arrived_s=0.0, ended_s=1.0, end="finished")
+FAILED = MemberRecord(arrived_s=0.0, ended_s=1.0, end="failed", failures=1)
+STOPPED = MemberRecord(arrived_s=0.0, ended_s=1.0, end="stopped")
 QUICKER = 100
 """How much quicker the pack's time goes than the machine's."""
-
-
-class Arriving:
-    """Trainers that want to be members from the beginning."""
-
-    def __init__(self, *jobs: TrainerJob) -> None:
-        self._jobs = jobs
-
-    def arrivals(self) -> tuple[TrainerJob, ...]:
-        found, self._jobs = self._jobs, ()
-        return found
 
 
 class Time:
@@ -68,14 +60,14 @@ class Time:
 
 
 def a_job(name: str = "a", *, go: Path | str = "/nowhere") -> TrainerJob:
-    told = ProgressSettings(form=ProgressFormat.PATTERN, pattern=r"step (?P<step>\d+)")
+    form, pattern = ProgressFormat.PATTERN, r"step (?P<step>\d+)"
     return TrainerJob(
         name=name,
-        command=(sys.executable, "-c", TELLS, str(go)),
+        command=(sys.executable, "-c", REPORTS, str(go)),
         directory=TOP,
         nodes=NodeSettings(max_nodes=1),
         elastic=False,
-        progress=told,
+        progress=ProgressSettings(form=form, pattern=pattern),
     )
 
 
@@ -86,7 +78,7 @@ def a_loop(
     record: PackRecord | None = None,
     controller: CpuController | None = None,
 ) -> PackLoop:
-    said: list[str] = []
+    waiting = list(reversed(jobs))
     kept = record or PackRecord()
     node = PackNode(
         run=RunDir(folder),
@@ -100,23 +92,23 @@ def a_loop(
     return PackLoop(
         Pack(),
         node,
-        arrivals=Arriving(*jobs).arrivals,
+        arrivals=lambda: tuple(waiting.pop() for _ in list(waiting)),
         sharing=sharing_of(Pack(), kept.sharing) if kept.sharing else FairSharing(),
         record=kept,
-        say=said.append,
+        say=lambda _: None,
     )
 
 
-def test_how_members_stand_is_kept_while_nobody_comes_or_goes(tmp_path: Path) -> None:
+def test_the_record_is_kept_while_no_member_comes_or_goes(tmp_path: Path) -> None:
     it, go = Time(), tmp_path / "go"
 
-    def told() -> bool:
+    def is_reported() -> bool:
         if it.now_s > 1.0:  # the first shares are set, and kept
             go.touch()
         line = read_record(RunDir(tmp_path)).members.get("a")
         return (line is not None and line.steps == 5) or it.now_s > 600.0
 
-    a_loop(tmp_path, a_job(go=go), clock=it.clock()).run(told)
+    a_loop(tmp_path, a_job(go=go), clock=it.clock()).run(is_reported)
 
     assert it.now_s < 600.0
 
@@ -141,7 +133,6 @@ def test_the_shares_of_one_generation_are_those_of_the_next_from_its_beginning(
         GrowthTrack(name=n, measured_s=0.0, share=part) for n, part in shares.items()
     ]
     remembered = to_json(FlowConState(tuple(tracks), due_s=1e6))
-    stopped = MemberRecord(arrived_s=0.0, ended_s=1.0, end="stopped")
     it, noting = Time(), Noting()
     loop = a_loop(
         tmp_path,
@@ -151,7 +142,7 @@ def test_the_shares_of_one_generation_are_those_of_the_next_from_its_beginning(
         record=PackRecord(
             sharing=remembered,
             shares=shares,
-            members={"a": stopped, "b": replace(stopped)},
+            members={"a": replace(STOPPED), "b": replace(STOPPED)},
         ),
         controller=noting,
     )
@@ -176,7 +167,7 @@ def test_a_pause_is_kept_from_one_generation_to_the_next(tmp_path: Path) -> None
     assert 50.0 <= it.now_s < 600.0
 
 
-def test_who_waits_to_be_started_again_keeps_its_pack_from_being_over(
+def test_a_member_that_waits_to_be_started_again_keeps_its_pack_from_being_over(
     tmp_path: Path,
 ) -> None:
     it = Time()
@@ -188,22 +179,17 @@ def test_who_waits_to_be_started_again_keeps_its_pack_from_being_over(
     assert it.now_s > 20.0
 
 
-OVER = MemberRecord(arrived_s=0.0, ended_s=1.0, end="finished")
-FAILED = MemberRecord(arrived_s=0.0, ended_s=1.0, end="failed", failures=1)
-STOPPED = MemberRecord(arrived_s=0.0, ended_s=1.0, end="stopped")
-
-
 @pytest.mark.parametrize(
     ("lines", "is_over"),
     [
-        ({}, False),  # asked before anybody was started
+        ({}, False),  # asked before any member was started
         ({"a": STOPPED}, False),
         ({"a": OVER}, True),
         ({"b": OVER}, False),
         ({"a": OVER, "b": STOPPED}, False),
     ],
 )
-def test_asked_at_once_a_pack_is_over_if_all_who_wait_are(
+def test_asked_at_once_a_pack_is_over_if_all_that_wait_are(
     tmp_path: Path, lines: dict[str, MemberRecord], *, is_over: bool
 ) -> None:
     loop = a_loop(tmp_path, a_job("a"), record=PackRecord(members=dict(lines)))
