@@ -1,79 +1,26 @@
-"""Trainers of a replay: what they are, the built-in sets, trainers files."""
+"""Trainers of a replay: work, speed by node count, costs, and true quality."""
 
 from __future__ import annotations
 
 import csv
 import math
-import random
 from dataclasses import dataclass, replace
 from importlib import resources
-from itertools import accumulate
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from freetrain.errors import UsageError
 from freetrain.losscurve.forecast import Better
-from freetrain.priority.base import Target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from freetrain.priority.base import Target
 
-# ----------------------------------------------------------------------
-# What a trainer is, before anything has run.
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Scaling:
-    """A model's training speed by node count.
-
-    Compared by identity: trainers of one model share one object.
-
-    Attributes:
-        model: The network's name.
-        samples_per_s: Speed at 0 .. max nodes, float64, read-only; entry 0 is 0.
-            May fall with more nodes.
-        sizes: Node counts above 0 that it can run on, ascending.
-    """
-
-    model: str
-    samples_per_s: NDArray[np.float64]
-    sizes: tuple[int, ...]
-
-    @property
-    def best_samples_per_s(self) -> float:
-        """Its speed at the size that suits it best."""
-        return float(max(self.samples_per_s[size] for size in self.sizes))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Costs:
-    """What changing a trainer's nodes costs.
-
-    Attributes:
-        grow_s: Seconds without training when nodes are added.
-        shrink_s: Seconds without training when nodes are given up or lost.
-        start_s: Seconds without training when it starts from no nodes.
-        checkpoint_every_s: Time between two commits; on average half of it is
-            lost where a node leaves without notice. 0 commits every step.
-    """
-
-    grow_s: float
-    shrink_s: float
-    start_s: float = 0.0
-    checkpoint_every_s: float = 0.0
-
-    def times(self, factor: float) -> Costs:
-        """Every cost times *factor*; the checkpoint interval stays."""
-        return Costs(
-            grow_s=self.grow_s * factor,
-            shrink_s=self.shrink_s * factor,
-            start_s=self.start_s * factor,
-            checkpoint_every_s=self.checkpoint_every_s,
-        )
+TABLE = "summit_dnn_scaling.csv"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,19 +29,17 @@ class TrainerSpec:
 
     Attributes:
         name: Unique in the replay.
-        scaling: Its speed by node count.
         samples: Work after which it is finished at the latest, in training samples,
             above 0; what its user says of it.
         arrival_s: When it is submitted, seconds from the start of the replay.
-        costs: What changing its nodes costs.
         fixed_nodes: The size it would ask for as an ordinary job that cannot
             rescale; what the ``scavenger`` policy gives it.
-        weight: The user's weight on its worth to the planner, above 0.
+        weight: The user's weight, above 0.
         deadline_s: When it should be finished, seconds from the start of the
-            replay; None for no time.
+            replay; None for no deadline.
         target: The values of its metric that its user wants; None for none.
         quality: How good its model truly becomes, which no policy may see; None
-            where the replay does not look at quality.
+            if the replay does not measure quality.
     """
 
     name: str
@@ -124,10 +69,27 @@ class TrainerSpec:
         return self.work / best if best > 0 else math.inf
 
 
-# ----------------------------------------------------------------------
-# Training speed by node count, from measured points.
+@dataclass(frozen=True, slots=True, eq=False)
+class Scaling:
+    """A model's training speed by node count.
 
-TABLE = "summit_dnn_scaling.csv"
+    Compared by identity: trainers of one model share one object.
+
+    Attributes:
+        model: The network's name.
+        samples_per_s: Speed at 0 .. max nodes, float64, read-only; entry 0 is 0.
+            May fall with more nodes.
+        sizes: Node counts above 0 that it can run on, ascending.
+    """
+
+    model: str
+    samples_per_s: NDArray[np.float64]
+    sizes: tuple[int, ...]
+
+    @property
+    def best_samples_per_s(self) -> float:
+        """Its speed at its best size."""
+        return float(max(self.samples_per_s[size] for size in self.sizes))
 
 
 def interpolate(
@@ -170,87 +132,36 @@ def measured_points() -> dict[str, dict[int, float]]:
     return points
 
 
-# ----------------------------------------------------------------------
-# The two sets of trainers that FreeTrain's published evaluation used.
+@dataclass(frozen=True, slots=True, eq=False)
+class Costs:
+    """What changing a trainer's nodes costs.
 
-BUILTIN_NAMES = ("hps", "imagenet")
-IMAGENET_MODELS = (
-    "AlexNet",
-    "vgg16",
-    "resnet18",
-    "DenseNet",
-    "mnasnet1",
-    "shufflenet",
-    "mobilenet",
-)
-HPS_COUNT = 1_000
-IMAGENET_COUNT = 1_001
-SAMPLES = 1.3e8
-"""About 100 epochs of ImageNet."""
-ARRIVAL_EVERY_S = 36.0
-GROW_S = 18.0
-SHRINK_S = 12.0
-START_S = 18.0
-CHECKPOINT_EVERY_S = 60.0
-"""Young's rule, sqrt(2 x 1 s to write x 1,192 s between losses) = 49 s, rounded up:
-1,192 s is the mean hole of the Summit log; the largest, vgg16, has 138 M weights."""
-FIXED_NODES = 8
-
-
-def builtin_trainers(name: str) -> tuple[TrainerSpec, ...]:
-    """Return the built-in set *name*: ``hps`` or ``imagenet``.
-
-    ``hps`` is a hyper-parameter search, 1,000 identical ShuffleNets;
-    ``imagenet`` is 1,001 trainers that cycle through seven networks.
-
-    Raises:
-        UsageError: There is no such set.
-
-    Source: BFTrainer (arXiv 2106.12091), as its replay scripts set it up.
+    Attributes:
+        grow_s: Seconds without training when nodes are added.
+        shrink_s: Seconds without training when nodes are given up or lost.
+        start_s: Seconds without training when it starts from no nodes.
+        checkpoint_every_s: Time between two commits; on average half of it is
+            lost when a node leaves without notice. 0 commits every step.
     """
-    if name == "hps":
-        return _set(("shufflenet",), count=HPS_COUNT)
-    if name == "imagenet":
-        return _set(IMAGENET_MODELS, count=IMAGENET_COUNT)
-    raise UsageError(
-        f"there is no built-in set of trainers {name!r}; nothing was replayed. "
-        f"Choose one of {', '.join(BUILTIN_NAMES)}, or name a TOML file."
-    )
 
+    grow_s: float
+    shrink_s: float
+    start_s: float = 0.0
+    checkpoint_every_s: float = 0.0
 
-def _set(models: tuple[str, ...], *, count: int) -> tuple[TrainerSpec, ...]:
-    points = measured_points()
-    scalings = [interpolate(model, points[model]) for model in models]
-    costs = Costs(
-        grow_s=GROW_S,
-        shrink_s=SHRINK_S,
-        start_s=START_S,
-        checkpoint_every_s=CHECKPOINT_EVERY_S,
-    )
-    return tuple(
-        _trainer_builtin(k, scaling=scalings[k % len(scalings)], costs=costs)
-        for k in range(count)
-    )
-
-
-def _trainer_builtin(k: int, *, scaling: Scaling, costs: Costs) -> TrainerSpec:
-    return TrainerSpec(
-        name=f"{scaling.model}-{k + 1:04d}",
-        scaling=scaling,
-        samples=SAMPLES,
-        arrival_s=k * ARRIVAL_EVERY_S,
-        costs=costs,
-        fixed_nodes=FIXED_NODES,
-    )
-
-
-# ----------------------------------------------------------------------
-# How good a trainer's model truly becomes, by samples; known to the replay alone.
+    def times(self, factor: float) -> Costs:
+        """Every cost times *factor*; the checkpoint interval stays."""
+        return Costs(
+            grow_s=self.grow_s * factor,
+            shrink_s=self.shrink_s * factor,
+            start_s=self.start_s * factor,
+            checkpoint_every_s=self.checkpoint_every_s,
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QualityTruth:
-    """A recorded curve: what an evaluation says after so many samples.
+    """A recorded curve: the metric after so many samples, known to the replay alone.
 
     Attributes:
         samples: Where the metric is evaluated, samples since the training began,
@@ -273,8 +184,8 @@ class QualityTruth:
     def quality(self, *, until: float = math.inf) -> NDArray[np.float64]:
         """Return the best so far at each evaluation, as a share of the best of all.
 
-        0 at the first finite value, 1 at the best one, never falling: who trains
-        keeps the best checkpoint. All 0 where nothing betters the first.
+        0 at the first finite value, 1 at the best one, never falling: a trainer
+        keeps its best checkpoint. All 0 if no value is better than the first.
 
         Args:
             until: Samples after which the training ends; later evaluations are not
@@ -292,8 +203,8 @@ class QualityTruth:
 
     def reached_at(self, value: float) -> float | None:
         """Return the samples of the first evaluation as good as *value*, or None."""
-        told = zip(self.samples.tolist(), self.values.tolist(), strict=True)
-        good = (where for where, one in told if self.better.is_reached(value, one))
+        points = zip(self.samples.tolist(), self.values.tolist(), strict=True)
+        good = (at for at, found in points if self.better.is_reached(value, found))
         return next(good, None)
 
     def value_at_quality(self, quality: float) -> float:
@@ -317,127 +228,7 @@ def truth_of(
             f"the quality curve {name!r} has {len(where)} different places; expected "
             f"2 or more, finite and not negative. Nothing was replayed."
         )
-    told = np.array(list(points.values()), dtype=np.float64)
-    for array in (where, told):
+    evaluated = np.array(list(points.values()), dtype=np.float64)
+    for array in (where, evaluated):
         array.setflags(write=False)
-    return QualityTruth(where, told, better, name)
-
-
-# ----------------------------------------------------------------------
-# A mix of trainers with recorded quality curves, for comparing priorities.
-
-T = TypeVar("T")
-
-LEAST_S, MOST_S = 20 * 60.0, 6 * 3_600.0
-"""Of work on one node; drawn so that every doubling is as likely."""
-
-MOST_NODES = (4, 8, 16, 32)
-RESTARTS_S = (15.0, 25.0, 50.0, 80.0)
-"""Measured for ncf, deepspeech2, cifar10 and yolov3 (Sia, SOSP 2023)."""
-
-DELIVER = (0.6, 0.9)
-FINAL = (0.95, 1.0)
-"""Quality at which the tiers of the target lie."""
-
-SLACK = (2.0, 8.0)
-"""Arrival to deadline, over the time alone on the best size."""
-
-
-@dataclass(frozen=True, slots=True)
-class Demand:
-    """How much the trainers ask of the nodes.
-
-    Attributes:
-        nodes: Idle nodes on average, above 0.
-        load: Work that arrives, in seconds on one node and up to where the trainers
-            will end, over node-seconds there are. Above 1 trainers pile up for as
-            long as they arrive.
-    """
-
-    nodes: float
-    load: float
-
-
-def quality_trainers(
-    count: int, curves: Sequence[QualityTruth], *, seed: int, demand: Demand
-) -> tuple[TrainerSpec, ...]:
-    """Return *count* trainers with curves out of *curves*.
-
-    Arrivals are a Poisson process of the rate that *demand* asks for.
-
-    Raises:
-        UsageError: There are no curves.
-    """
-    if not curves:
-        raise UsageError("there are no quality curves to draw from. Name a folder.")
-    # Of all of random, only random() is promised to be the same in every release.
-    draws = random.Random(seed).random  # noqa: S311  trainers, no secret
-    points = measured_points()
-    made, slacks, waits = [], [], []
-    for k in range(count):
-        made.append(_trainer_quality_set(k, curves, points, draws))
-        slacks.append(_between(SLACK, draws()))
-        waits.append(-math.log(1.0 - draws()))
-    one_node_s = sum(one.work / one.scaling.samples_per_s.item(1) for one in made)
-    gap_s = one_node_s / count / (demand.load * demand.nodes)
-    arrivals_s = accumulate((gap_s * wait for wait in waits), initial=0.0)
-    return tuple(map(_arriving, made, arrivals_s, slacks))
-
-
-def _arriving(one: TrainerSpec, arrival_s: float, slack: float) -> TrainerSpec:
-    deadline_s = arrival_s + slack * one.shortest_s
-    return replace(one, arrival_s=arrival_s, deadline_s=deadline_s)
-
-
-def _trainer_quality_set(
-    k: int,
-    curves: Sequence[QualityTruth],
-    points: dict[str, dict[int, float]],
-    draws: Callable[[], float],
-) -> TrainerSpec:
-    truth = _pick(curves, draws())
-    model, most_nodes = _pick(sorted(points), draws()), _pick(MOST_NODES, draws())
-    scaling = _scaling(points, model, most_nodes)
-    one_node_s = LEAST_S * (MOST_S / LEAST_S) ** draws()
-    samples = one_node_s * float(scaling.samples_per_s[1])
-    restart_s = _pick(RESTARTS_S, draws())
-    target = _target(truth, _between(DELIVER, draws()), _between(FINAL, draws()))
-    return TrainerSpec(
-        name=f"{truth.name}-{k + 1:03d}",
-        scaling=scaling,
-        samples=samples,
-        arrival_s=0.0,
-        costs=Costs(
-            grow_s=restart_s,
-            shrink_s=restart_s,
-            start_s=restart_s,
-            checkpoint_every_s=CHECKPOINT_EVERY_S,
-        ),
-        fixed_nodes=min(FIXED_NODES, scaling.sizes[-1]),
-        target=target,
-        quality=truth.scaled_to(samples),
-    )
-
-
-def _scaling(
-    points: dict[str, dict[int, float]], model: str, most_nodes: int
-) -> Scaling:
-    measured = points[model].items()
-    return interpolate(model, {n: rate for n, rate in measured if n <= most_nodes})
-
-
-def _target(truth: QualityTruth, deliver: float, final: float) -> Target | None:
-    """Return the target at these qualities, None where nothing is ever learnt."""
-    if truth.quality()[-1] <= 0:
-        return None
-    return Target(
-        deliver=truth.value_at_quality(deliver), final=truth.value_at_quality(final)
-    )
-
-
-def _pick(choices: Sequence[T], draw: float) -> T:
-    return choices[int(draw * len(choices))]
-
-
-def _between(bounds: tuple[float, float], draw: float) -> float:
-    return bounds[0] + draw * (bounds[1] - bounds[0])
+    return QualityTruth(where, evaluated, better, name)

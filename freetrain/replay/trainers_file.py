@@ -1,4 +1,4 @@
-"""Trainers files of replays, and the curve files they name; docs/trainers.md.
+"""Trainers files of replays, and the curve files that they name; docs/trainers.md.
 
 A trainers file is TOML with one ``[[trainer]]`` table a kind of trainer; a curve file
 is CSV with a header, samples and metrics.
@@ -26,7 +26,7 @@ from freetrain.config.values import Positive, TrainerName, curve, named, seconds
 from freetrain.errors import BadDataError
 from freetrain.losscurve.forecast import Better
 from freetrain.priority.base import Target
-from freetrain.replay import trainers as builtin
+from freetrain.replay import trainer_sets as builtin
 from freetrain.replay.trainers import (
     Costs,
     QualityTruth,
@@ -37,9 +37,6 @@ from freetrain.replay.trainers import (
     truth_of,
 )
 from freetrain.text import closest, shown
-
-# ----------------------------------------------------------------------
-# Curve files: CSV with a header, samples and metrics; docs/trainers.md.
 
 SAMPLES = ("samples", "progress", "iteration")
 """Columns that tell how far the training is, the best first."""
@@ -93,9 +90,6 @@ def _pairs(
                 f"{row[metric]!r}. Nothing was replayed."
             ) from error
 
-
-# ----------------------------------------------------------------------
-# The keys of a trainer
 
 MOST_TRAINERS = 100_000
 LEAST_AMOUNT, MOST_AMOUNT = 1e-3, 1e18

@@ -15,7 +15,8 @@ from freetrain.replay.accounting import usable_rates
 from freetrain.replay.run import run_replay
 from freetrain.replay.settings import ReplaySettings
 from freetrain.replay.timeline import DAY_S, PoolTimeline
-from freetrain.replay.trainers import Demand, quality_trainers, truth_of
+from freetrain.replay.trainer_sets import Demand, quality_trainers
+from freetrain.replay.trainers import truth_of
 from freetrain.report.quality import makespan_s
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from freetrain.cli.replay_run import (
 )
 from freetrain.replay.settings import ReplaySettings
 from freetrain.replay.timeline import PoolTimeline
-from freetrain.replay.trainers import builtin_trainers
+from freetrain.replay.trainer_sets import builtin_trainers
 from logs.fragments import Fragments
 from tests.cli.worlds import run
 from tests.logs.log_content import content

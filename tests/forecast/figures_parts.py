@@ -23,7 +23,7 @@ from freetrain.replay.policies.ratings import RatedOnce
 from freetrain.replay.policies.speeds import GivenSpeeds
 from freetrain.replay.run import run_replay
 from freetrain.replay.settings import Accounting, ReplaySettings
-from freetrain.replay.trainers import builtin_trainers
+from freetrain.replay.trainer_sets import builtin_trainers
 from freetrain.report.summary import gap_words
 from milp.planner import Planner
 

@@ -24,7 +24,7 @@ from freetrain.replay.loop import Stage, run_in_the_loop
 from freetrain.replay.loop_settings import LoopSettings, usual_settings
 from freetrain.replay.run import Caller
 from freetrain.replay.settings import ReplaySettings
-from freetrain.replay.trainers import builtin_trainers
+from freetrain.replay.trainer_sets import builtin_trainers
 from logs.read import read_trace
 from logs.schedule import Method
 from logs.trace import JobTrace

@@ -17,7 +17,8 @@ import numpy as np
 
 from freetrain.replay.policies.speeds import GivenSpeeds, LearnedSpeeds, is_same
 from freetrain.replay.timeline import PoolTimeline
-from freetrain.replay.trainers import Scaling, builtin_trainers
+from freetrain.replay.trainer_sets import builtin_trainers
+from freetrain.replay.trainers import Scaling
 from freetrain.scaling import Profiling, estimate
 from logs.read import read_trace
 from logs.trace import IdleTrace

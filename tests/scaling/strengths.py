@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from freetrain.replay.policies.speeds import GivenSpeeds, LearnedSpeeds
 from freetrain.replay.timeline import PoolTimeline
-from freetrain.replay.trainers import builtin_trainers
+from freetrain.replay.trainer_sets import builtin_trainers
 from freetrain.scaling import Profiling
 from logs.read import read_trace
 from logs.trace import IdleTrace

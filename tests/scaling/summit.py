@@ -25,7 +25,7 @@ from freetrain.replay.policies.speeds import (
 )
 from freetrain.replay.settings import ReplaySettings
 from freetrain.replay.timeline import PoolTimeline
-from freetrain.replay.trainers import BUILTIN_NAMES, builtin_trainers
+from freetrain.replay.trainer_sets import BUILTIN_NAMES, builtin_trainers
 from freetrain.scaling import Profiling, deviations_for
 from logs.read import read_trace
 from logs.trace import IdleTrace

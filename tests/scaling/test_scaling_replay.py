@@ -11,7 +11,8 @@ from freetrain.replay.policies.speeds import GivenSpeeds, LearnedSpeeds, Watched
 from freetrain.replay.run import run_replay
 from freetrain.replay.settings import ReplaySettings
 from freetrain.replay.timeline import PoolTimeline
-from freetrain.replay.trainers import Costs, Scaling, TrainerSpec, builtin_trainers
+from freetrain.replay.trainer_sets import builtin_trainers
+from freetrain.replay.trainers import Costs, Scaling, TrainerSpec
 from freetrain.scaling import Profiling
 from logs.read import read_trace
 from logs.trace import IdleTrace
