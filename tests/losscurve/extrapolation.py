@@ -91,9 +91,9 @@ def _inside(curve: WholeCurve, cut: Cut) -> tuple[float, float]:
     forecast = fit_forecast(curve.points(count), curve.better)
     assert forecast is not None
     stop = len(curve.values) if cut.ahead is None else count + cut.ahead
-    told = zip(curve.samples[count:stop], curve.values[count:stop], strict=True)
+    reported = zip(curve.samples[count:stop], curve.values[count:stop], strict=True)
     shares = []
-    for samples, value in told:
+    for samples, value in reported:
         expected = forecast.expected(float(samples))
         half = max((expected.high - expected.low) / 2, 1e-300)
         shares.append(abs(value - expected.value) / half)

@@ -64,12 +64,12 @@ def rarely(curve: WholeCurve, evaluations: int) -> WholeCurve:
     return replace(curve, samples=curve.samples[kept], values=curve.values[kept])
 
 
-def held(curve: WholeCurve, told: int) -> Held:
-    """Return how the interval after the first *told* values of *curve* did."""
-    forecast = fit_forecast(curve.points(told), curve.better)
+def held(curve: WholeCurve, reported: int) -> Held:
+    """Return how the interval after the first *reported* values of *curve* did."""
+    forecast = fit_forecast(curve.points(reported), curve.better)
     assert forecast is not None
-    low, high = _ends(forecast, curve.samples[told:].tolist())
-    later = curve.values[told:]
+    low, high = _ends(forecast, curve.samples[reported:].tolist())
+    later = curve.values[reported:]
     outside = np.maximum(np.maximum(low - later, later - high), 0.0)
     score = np.mean(high - low + OUTSIDE * outside) / np.ptp(curve.values)
     return Held(float(np.mean(outside == 0)), float(score))
@@ -83,22 +83,22 @@ def _ends(
 
 
 def lines(curves: tuple[WholeCurve, ...]) -> Iterator[str]:
-    """Yield a table: shares held and scores by values told, for *curves*."""
-    yield "| | " + " | ".join(f"{told} told" for told in TOLD) + " |"
+    """Yield a table: shares held and scores by values reported, for *curves*."""
+    yield "| | " + " | ".join(f"{reported} told" for reported in TOLD) + " |"
     yield "|---" * (len(TOLD) + 1) + "|"
-    columns = [_column(curves, told) for told in TOLD]
+    columns = [_column(curves, reported) for reported in TOLD]
     shares = (f"{np.mean([one.share for one in all_]):.0%}" for all_ in columns)
     yield "| in the 90 % interval | " + " | ".join(shares) + " |"
     scores = (f"{np.mean([one.score for one in all_]):.2f}" for all_ in columns)
     yield "| score | " + " | ".join(scores) + " |"
 
 
-def _column(curves: tuple[WholeCurve, ...], told: int) -> list[Held]:
+def _column(curves: tuple[WholeCurve, ...], reported: int) -> list[Held]:
     return [
-        held(rarely(curve, evaluations), told)
+        held(rarely(curve, evaluations), reported)
         for curve in curves
         for evaluations in EVALUATIONS
-        if told < MOST_SEEN * evaluations and evaluations <= len(curve.values)
+        if reported < MOST_SEEN * evaluations and evaluations <= len(curve.values)
     ]
 
 

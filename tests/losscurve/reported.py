@@ -17,7 +17,7 @@ STEP = 1000.0
 """Samples from one evaluation to the next."""
 
 
-def told(
+def reported(
     values: Iterable[float], samples: Sequence[float] | None = None
 ) -> list[Point]:
     """Return *values* as told, one a second, at *samples* or every ``STEP``."""

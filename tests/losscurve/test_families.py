@@ -42,7 +42,7 @@ class TestEveryFamily:
     def test_counts_its_parameters(self, family: Family) -> None:
         assert family.shapes.shape[1] == max(family.parameters - 2, 0)
 
-    def test_never_foretells_a_loss_that_rises(self, family: Family) -> None:
+    def test_never_forecasts_a_loss_that_rises(self, family: Family) -> None:
         fit = polished(fit_family(family, curve(WORK)), curve(WORK))
 
         ahead = fit.curve(np.linspace(1.0, 10.0, 50))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from freetrain.losscurve.fit import FittedForecast, fit_forecast
 from freetrain.losscurve.forecast import Better, LossForecast, Point
-from tests.losscurve.reported import STEP, noisy, steps, told
+from tests.losscurve.reported import STEP, noisy, reported, steps
 
 LOSSES = st.lists(
     st.one_of(st.floats(-1e3, 1e3), st.sampled_from([math.nan, math.inf, 1e30])),
@@ -18,7 +18,7 @@ LOSSES = st.lists(
 
 
 def fitted(values: np.ndarray, better: Better = Better.LOWER) -> FittedForecast:
-    forecast = fit_forecast(told(values), better)
+    forecast = fit_forecast(reported(values), better)
     assert forecast is not None
     return forecast
 
@@ -35,15 +35,15 @@ def test_it_is_what_priorities_are_promised() -> None:
 
 @pytest.mark.parametrize("values", [[], [1.0, 2.0], [math.nan] * 9, [1.0, math.inf]])
 def test_without_three_usable_values_there_is_none(values: list[float]) -> None:
-    assert fit_forecast(told(values), Better.LOWER) is None
+    assert fit_forecast(reported(values), Better.LOWER) is None
 
 
 @given(LOSSES, st.sampled_from(Better))
 @settings(max_examples=60)
-def test_whatever_is_told_answers_are_numbers(
+def test_forecasts_are_numbers_for_any_values(
     values: list[float], better: Better
 ) -> None:
-    forecast = fit_forecast(told(values), better)
+    forecast = fit_forecast(reported(values), better)
     if forecast is None:
         return
 
@@ -56,7 +56,7 @@ def test_whatever_is_told_answers_are_numbers(
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_power_law_is_foretold_and_its_interval_holds_it(seed: int) -> None:
+def test_a_power_law_is_forecast_within_its_interval(seed: int) -> None:
     forecast = fitted(falling(seed))
 
     for count in (81, 160, 800):
@@ -177,7 +177,7 @@ def test_other_trainings_are_not_diverging(values: np.ndarray) -> None:
     assert not fitted(values).is_diverging
 
 
-def test_what_was_reached_was_reached_then() -> None:
+def test_a_value_that_was_reached_was_reached_then() -> None:
     forecast = fitted(np.array([4.0, 3.0, 2.0, 2.5, 2.2]))
 
     assert forecast.samples_to(3.0) == 2 * STEP
@@ -198,7 +198,7 @@ def test_what_is_never_expected_is_infinitely_far(never: float) -> None:
     assert fitted(falling()).samples_to(never) == math.inf
 
 
-def test_every_step_told_says_the_same_as_a_few() -> None:
+def test_a_value_at_every_step_says_the_same_as_a_few() -> None:
     """A hundred thousand noisy steps, and their evaluations without noise."""
     k = steps(100_000)
     truth = 0.5 + 2 * (k / 1000) ** -0.3

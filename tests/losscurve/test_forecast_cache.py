@@ -1,17 +1,19 @@
 """LossForecasts that are asked for again and again."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from freetrain.losscurve.fit import FittedForecast, LossForecasts, fit_forecast
-from freetrain.losscurve.forecast import Better
-from tests.losscurve.reported import STEP, noisy, steps, told
+from freetrain.losscurve.forecast import Better, Point
+from tests.losscurve.reported import STEP, noisy, reported, steps
 
-POINTS = told(noisy(0.5 + 2 * steps(120) ** -0.5, noise=0.02, seed=0))
+POINTS = reported(noisy(0.5 + 2 * steps(120) ** -0.5, noise=0.02, seed=0))
 
 
-def test_the_same_question_gets_the_same_object() -> None:
+def test_the_same_points_get_the_same_object() -> None:
     forecasts = LossForecasts()
 
     first = forecasts.update("a", POINTS[:50], Better.LOWER)
@@ -57,7 +59,7 @@ def test_a_refit_says_what_a_first_fit_would() -> None:
     assert kept.expected(200 * STEP) == fresh.expected(200 * STEP)
 
 
-def test_divergence_is_told_at_once() -> None:
+def test_divergence_is_reported_at_once() -> None:
     forecasts = LossForecasts()
     forecasts.update("a", POINTS[:100], Better.LOWER)
 
@@ -72,7 +74,7 @@ def test_divergence_is_told_at_once() -> None:
 def test_a_history_that_was_rewritten_is_read_anew() -> None:
     forecasts = LossForecasts()
     forecasts.update("a", POINTS[:100], Better.LOWER)
-    other = told(np.linspace(3.0, 1.0, 60))
+    other = reported(np.linspace(3.0, 1.0, 60))
 
     look = forecasts.update("a", other, Better.LOWER)
 
@@ -104,7 +106,7 @@ def test_a_restart_is_fitted_anew() -> None:
     assert look.expected(100 * STEP) == fresh.expected(100 * STEP)
 
 
-def test_trainers_do_not_share_what_they_told_and_may_be_forgotten() -> None:
+def test_trainers_share_no_points_and_may_be_forgotten() -> None:
     forecasts = LossForecasts()
     one = forecasts.update("a", POINTS[:50], Better.LOWER)
     two = forecasts.update("b", POINTS[:60], Better.LOWER)
@@ -114,7 +116,7 @@ def test_trainers_do_not_share_what_they_told_and_may_be_forgotten() -> None:
     assert forecasts.update("a", POINTS[:50], Better.LOWER) is not one
 
 
-def test_two_that_are_asked_the_same_answer_the_same() -> None:
+def test_two_caches_with_the_same_calls_forecast_the_same() -> None:
     first, second = LossForecasts(), LossForecasts()
     for count in range(3, 120, 5):
         one = first.update("a", POINTS[:count], Better.LOWER)
@@ -123,3 +125,47 @@ def test_two_that_are_asked_the_same_answer_the_same() -> None:
         assert one is not None
         assert two is not None
         assert one.expected(200 * STEP) == two.expected(200 * STEP)
+
+
+# Trainings whose values stop being numbers before a curve could be fitted
+
+
+def points(*values: float) -> list[Point]:
+    return [Point(float(n), 64.0 * n, value) for n, value in enumerate(values)]
+
+
+@pytest.mark.parametrize("before", [(), (2.3,), (2.3, 2.2)])
+def test_three_values_that_are_no_numbers_are_a_divergence(
+    before: tuple[float, ...],
+) -> None:
+    values = (*before, math.inf, math.nan, math.nan)
+
+    forecast = LossForecasts().update("a", points(*values), Better.LOWER)
+
+    assert forecast is not None
+    assert forecast.is_diverging
+    assert [point.value for point in forecast.points] == list(before)
+    assert forecast.samples_to(0.0) == math.inf
+    assert forecast.quality(1.0) == 0.0
+    assert forecast.expected(1e6).low == -math.inf
+
+
+@pytest.mark.parametrize(
+    "values", [(), (math.nan, math.nan), (math.nan, math.nan, math.nan, 2.3)]
+)
+def test_fewer_or_a_number_after_them_say_nothing_yet(
+    values: tuple[float, ...],
+) -> None:
+    assert LossForecasts().update("a", points(*values), Better.LOWER) is None
+
+
+def test_a_trainer_that_recovers_is_fitted_again() -> None:
+    forecasts = LossForecasts()
+    broken = [2.3, math.nan, math.nan, math.nan]
+    lost = forecasts.update("a", points(*broken), Better.LOWER)
+    back = forecasts.update("a", points(*broken, 2.2, 2.1, 2.0), Better.LOWER)
+
+    assert lost is not None
+    assert lost.is_diverging
+    assert back is not None
+    assert not back.is_diverging

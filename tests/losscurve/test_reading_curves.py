@@ -35,7 +35,7 @@ def test_a_curve_has_its_losses_and_its_validation_at_their_samples() -> None:
     np.testing.assert_array_equal(curve.validation.values, [0.5, np.nan])
 
 
-def test_nobody_changes_a_curve_by_mistake() -> None:
+def test_curves_are_read_only() -> None:
     curve = parse_curve(CURVE, file="small.csv")
 
     for series in (curve.loss, curve.validation):
@@ -129,7 +129,7 @@ def test_a_folder_without_curves_says_how_to_get_them(tmp_path: Path) -> None:
         load_from(tmp_path)
 
 
-def test_step_times_are_told_with_the_largest_share_first(tmp_path: Path) -> None:
+def test_step_times_have_the_largest_share_first(tmp_path: Path) -> None:
     curve = load_from(folder(tmp_path, step_times=STEP_TIMES))["small"]
 
     first, second = curve.step_times

@@ -225,7 +225,7 @@ def test_the_table_of_step_times_is_one_that_can_be_read() -> None:
     assert all(time.steps == 3 for time in times[QUICK])
 
 
-def test_shares_that_others_took_are_told() -> None:
+def test_shares_that_others_took_are_reported() -> None:
     table = replaced(STEP_TIMES, "25.1,100", "20,100")
 
     assert starved(STEP_TIMES) == []

@@ -37,26 +37,28 @@ def contender(name: str, **changes: object) -> Contender:
     return Contender(name=name, **(settings | changes))  # type: ignore[arg-type]
 
 
-def look(*contenders: Contender, nodes: int = 8, now_s: float = 1000.0) -> RatingInputs:
+def inputs_of(
+    *contenders: Contender, nodes: int = 8, now_s: float = 1000.0
+) -> RatingInputs:
     return RatingInputs(
         now_s=now_s, contenders=contenders, nodes=nodes, t_fwd_s=T_FWD_S
     )
 
 
-def problem_of(seen: RatingInputs, ratings: Sequence[Rating]) -> Problem:
+def problem_of(inputs: RatingInputs, ratings: Sequence[Rating]) -> Problem:
     """Return what the planner is asked, all nodes being alike."""
     trainers = [
         TrainerState(
             one.name, curve, (one.held,), one.grow_s, one.shrink_s, one.start_s
         )
-        for one, curve in zip(seen.contenders, planned_curves(ratings), strict=True)
+        for one, curve in zip(inputs.contenders, planned_curves(ratings), strict=True)
     ]
-    nodes = (NodeClass("idle", seen.nodes),)
-    return Problem(nodes, tuple(trainers), seen.t_fwd_s)
+    nodes = (NodeClass("idle", inputs.nodes),)
+    return Problem(nodes, tuple(trainers), inputs.t_fwd_s)
 
 
-def planned(seen: RatingInputs, ratings: Sequence[Rating]) -> dict[str, int]:
+def planned(inputs: RatingInputs, ratings: Sequence[Rating]) -> dict[str, int]:
     """Return the nodes that the planner gives, by trainer."""
-    plan = Planner().plan(problem_of(seen, ratings)).plan
-    names = [one.name for one in seen.contenders]
+    plan = Planner().plan(problem_of(inputs, ratings)).plan
+    names = [one.name for one in inputs.contenders]
     return {name: row[0] for name, row in zip(names, plan.counts, strict=True)}

@@ -14,7 +14,7 @@ from freetrain.priority.registry import (
     settings_of,
 )
 from tests.cli.worlds import run
-from tests.priority.inputs import contender, look
+from tests.priority.inputs import contender, inputs_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,13 +30,13 @@ class Flat:
         self._worth = worth
         self._curves = CurveCache()
 
-    def rate(self, look, memory, /):
+    def rate(self, inputs, memory, /):
         return RatingResult(tuple(
             Rating(
                 curve=self._curves.weighted(self._curves.speed_up(one), self._worth),
                 reason="flat",
             )
-            for one in look.contenders
+            for one in inputs.contenders
         ), {})
 
 NO_PRIORITY = 3
@@ -62,7 +62,7 @@ def _installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_priority_of_another_package_rates_with_its_own_settings() -> None:
-    rated = priority_named("flat", {"worth": 3.0}).rate(look(contender("a")), {})
+    rated = priority_named("flat", {"worth": 3.0}).rate(inputs_of(contender("a")), {})
 
     assert rated.ratings[0].reason == "flat"
     assert settings_of("flat") == ("worth", "hysteresis")

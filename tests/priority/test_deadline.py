@@ -5,7 +5,7 @@ import pytest
 from freetrain.errors import UsageError
 from freetrain.priority.base import Contender
 from freetrain.priority.deadline import Deadline, fewest_nodes
-from tests.priority.inputs import contender, look, planned
+from tests.priority.inputs import contender, inputs_of, planned
 
 NOW_S = 1000.0
 
@@ -22,8 +22,8 @@ def due(name: str, *, in_s: float, samples: float, **changes: object) -> Contend
 
 
 def test_a_trainer_gets_the_fewest_nodes_that_are_in_time() -> None:
-    seen = look(due("a", in_s=1000.0, samples=3e5), contender("b"))
-    first, second = Deadline(slack=0.0).rate(seen, {}).ratings
+    inputs = inputs_of(due("a", in_s=1000.0, samples=3e5), contender("b"))
+    first, second = Deadline(slack=0.0).rate(inputs, {}).ratings
     assert (first.floor, second.floor) == (4, 0)  # 268 a second on 3, 348 on 4
     assert "4 nodes" in first.reason
 
@@ -33,15 +33,15 @@ def test_slack_and_the_stop_of_a_rescale_are_time_that_is_not_there() -> None:
     growing = due("a", in_s=1000.0, samples=3.4e5, held=1, grow_s=50.0)
     assert fewest_nodes(one, 3.4e5, 1000.0) == 4
     assert fewest_nodes(growing, 3.4e5, 1000.0) == 5
-    assert Deadline(slack=0.1).rate(look(one), {}).ratings[0].floor == 5
+    assert Deadline(slack=0.1).rate(inputs_of(one), {}).ratings[0].floor == 5
 
 
 def test_the_earliest_deadline_is_served_first() -> None:
     late = due("late", in_s=2000.0, samples=8e5)
     early = due("early", in_s=1000.0, samples=4e5)
-    seen = look(late, early, nodes=8)
-    ratings = Deadline().rate(seen, {}).ratings
-    counts = planned(seen, ratings)
+    inputs = inputs_of(late, early, nodes=8)
+    ratings = Deadline().rate(inputs, {}).ratings
+    counts = planned(inputs, ratings)
     assert counts["early"] == 5
     assert counts["late"] == 3
     assert "5 nodes would meet its deadline; it can have 3 now" in ratings[0].reason
@@ -53,21 +53,24 @@ def test_a_deadline_that_earlier_ones_leave_no_node_for_is_not_called_hopeless()
 ):
     late = due("late", in_s=2000.0, samples=8e5)
     early = due("early", in_s=1000.0, samples=4e5)
-    first = Deadline().rate(look(late, early, nodes=5), {}).ratings[0]
+    first = Deadline().rate(inputs_of(late, early, nodes=5), {}).ratings[0]
     assert first.floor == 0
     assert first.reason == "5 nodes would meet its deadline; it can have none now"
 
 
-def test_a_hopeless_trainer_starves_nobody() -> None:
+def test_a_hopeless_trainer_starves_no_other() -> None:
     hopeless = due("hopeless", in_s=10.0, samples=1e9)
-    seen = look(hopeless, contender("b"))
-    assert planned(seen, Deadline().rate(seen, {}).ratings) == {"hopeless": 4, "b": 4}
-    assert "cannot be met" in Deadline().rate(seen, {}).ratings[0].reason
+    inputs = inputs_of(hopeless, contender("b"))
+    assert planned(inputs, Deadline().rate(inputs, {}).ratings) == {
+        "hopeless": 4,
+        "b": 4,
+    }
+    assert "cannot be met" in Deadline().rate(inputs, {}).ratings[0].reason
 
 
-def test_a_deadline_for_nobody_knows_how_much_is_no_floor() -> None:
+def test_a_deadline_for_an_unknown_amount_of_work_is_no_floor() -> None:
     one = contender("a", deadline_s=NOW_S + 100)
-    (rating,) = Deadline().rate(look(one), {}).ratings
+    (rating,) = Deadline().rate(inputs_of(one), {}).ratings
     assert rating.floor == 0
     assert "nobody knows" in rating.reason
 

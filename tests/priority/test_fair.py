@@ -11,40 +11,44 @@ from hypothesis import strategies as st
 from freetrain.errors import UsageError
 from freetrain.priority.base import Memory, RatingInputs
 from freetrain.priority.fair import Fair, level_nodes
-from tests.priority.inputs import contender, look, planned, speeds
+from tests.priority.inputs import contender, inputs_of, planned, speeds
 
 
 @settings(deadline=None)
 @given(st.integers(1, 6), st.integers(1, 40))
-def test_nobody_gets_two_nodes_more_than_another(trainers: int, nodes: int) -> None:
-    seen = look(
+def test_no_trainer_gets_two_nodes_more_than_another(trainers: int, nodes: int) -> None:
+    inputs = inputs_of(
         *[
             contender(f"t{k}", samples_per_s=speeds(8) ** (1 + k))
             for k in range(trainers)
         ],
         nodes=nodes,
     )
-    counts = planned(seen, Fair().rate(seen, {}).ratings).values()
+    counts = planned(inputs, Fair().rate(inputs, {}).ratings).values()
     assert max(counts) - min(counts) <= 1
     assert sum(counts) == min(nodes, 8 * trainers)
 
 
 def test_what_a_small_trainer_cannot_use_goes_to_the_others() -> None:
     small = contender("small", sizes=(1, 2), samples_per_s=speeds(2))
-    seen = look(small, contender("a"), contender("b"), nodes=12)
-    assert planned(seen, Fair().rate(seen, {}).ratings) == {"small": 2, "a": 5, "b": 5}
+    inputs = inputs_of(small, contender("a"), contender("b"), nodes=12)
+    assert planned(inputs, Fair().rate(inputs, {}).ratings) == {
+        "small": 2,
+        "a": 5,
+        "b": 5,
+    }
 
 
 def test_nodes_that_a_large_trainer_cannot_use_are_not_left_idle() -> None:
     large = contender("large", sizes=(16,), samples_per_s=speeds(16))
-    seen = look(large, contender("a"), nodes=8)
-    assert planned(seen, Fair().rate(seen, {}).ratings) == {"large": 0, "a": 8}
+    inputs = inputs_of(large, contender("a"), nodes=8)
+    assert planned(inputs, Fair().rate(inputs, {}).ratings) == {"large": 0, "a": 8}
 
 
-def test_a_newcomer_gets_its_share_from_who_holds_all() -> None:
+def test_a_newcomer_gets_its_share_from_a_trainer_that_holds_all() -> None:
     costs = {"grow_s": 5.0, "shrink_s": 5.0, "start_s": 10.0}
-    seen = look(contender("old", held=8, **costs), contender("new", **costs))
-    assert planned(seen, Fair().rate(seen, {}).ratings) == {"old": 4, "new": 4}
+    inputs = inputs_of(contender("old", held=8, **costs), contender("new", **costs))
+    assert planned(inputs, Fair().rate(inputs, {}).ratings) == {"old": 4, "new": 4}
 
 
 @pytest.mark.parametrize(
@@ -59,25 +63,25 @@ TURN_S = 600.0
 LOOK_S = 60.0
 
 
-def had_by(priority: Fair, seen: RatingInputs, looks: int) -> Counter[str]:
+def had_by(priority: Fair, inputs: RatingInputs, looks: int) -> Counter[str]:
     """Return how many looks long each held a node, memory going through JSON."""
     had: Counter[str] = Counter()
     memory: Memory = {}
     for _ in range(looks):
-        rated = priority.rate(seen, memory)
+        rated = priority.rate(inputs, memory)
         memory = json.loads(json.dumps(rated.memory))
-        counts = planned(seen, rated.ratings)
+        counts = planned(inputs, rated.ratings)
         had.update(name for name, nodes in counts.items() if nodes)
-        held = [replace(one, held=counts[one.name]) for one in seen.contenders]
-        seen = replace(seen, now_s=seen.now_s + LOOK_S, contenders=tuple(held))
+        held = [replace(one, held=counts[one.name]) for one in inputs.contenders]
+        inputs = replace(inputs, now_s=inputs.now_s + LOOK_S, contenders=tuple(held))
     return had
 
 
 def crowd(nodes: int) -> RatingInputs:
-    return look(*[contender(k, start_s=20.0) for k in "abcde"], nodes=nodes)
+    return inputs_of(*[contender(k, start_s=20.0) for k in "abcde"], nodes=nodes)
 
 
-def test_where_nodes_are_fewer_than_trainers_whoever_holds_one_keeps_it() -> None:
+def test_where_nodes_are_fewer_than_trainers_a_trainer_keeps_its_node() -> None:
     assert set(had_by(Fair(), crowd(2), looks=50).values()) == {50}
 
 
@@ -94,8 +98,8 @@ def test_a_turn_is_not_cut_short() -> None:
 
 
 def test_there_are_no_turns_where_there_are_nodes_for_all() -> None:
-    seen = crowd(5)
-    usual, turning = (Fair(turn_s=s).rate(seen, {}) for s in (0.0, TURN_S))
+    inputs = crowd(5)
+    usual, turning = (Fair(turn_s=s).rate(inputs, {}) for s in (0.0, TURN_S))
     assert [r.reason for r in turning.ratings] == [r.reason for r in usual.ratings]
     assert turning.memory == {}
 

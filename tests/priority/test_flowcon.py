@@ -141,9 +141,7 @@ def test_noise_is_no_growth() -> None:
     assert set(places(reported)[3:]) == {GrowthList.COMPLETING}
 
 
-def test_a_spell_of_divergence_neither_flattens_what_follows_nor_earns_anything() -> (
-    None
-):
+def test_a_spell_of_divergence_neither_hides_later_growth_nor_earns_anything() -> None:
     spell = [*FALLING[:2], (900, 1000, 800), FALLING[1], FALLING[2]]
     states = list(history({"a": spell, "b": FALLING}))
     growths = [state.tracks[0].growth for state in states]
@@ -159,7 +157,7 @@ def test_a_starved_trainer_does_not_explode() -> None:
     assert second.tracks[0].growth == pytest.approx(1 / LEAST_SHARE)
 
 
-def test_a_trainer_that_tells_nothing_gets_no_strike() -> None:
+def test_a_trainer_that_reports_nothing_gets_no_strike() -> None:
     assert places([*FALLING[:2], (), (), ()]) == [GrowthList.NEW] * 6
 
 
@@ -173,7 +171,7 @@ def test_a_newcomer_that_stays_silent_ends_with_an_equal_part() -> None:
     assert shares[-1] == pytest.approx(1 / 3 / (1 / 3 + 0.5 + 0.5))
 
 
-def test_where_all_are_completing_all_have_the_same_and_looks_get_rarer() -> None:
+def test_where_all_are_completing_all_have_the_same_and_updates_get_rarer() -> None:
     states = list(history({"a": FLAT, "b": FLAT}))
     gaps = [state.due_s - 10.0 * k for k, state in enumerate(states)]
     assert gaps == [10, 10, 10, 20, 40, 80]
@@ -188,7 +186,7 @@ def test_where_all_are_completing_a_little_growth_makes_no_difference() -> None:
     assert tracks["creeping"].share == tracks["flat"].share == 0.5
 
 
-def test_looks_get_rarer_only_so_far() -> None:
+def test_updates_get_rarer_only_so_far() -> None:
     state = FlowConState()
     for number in range(40):
         values = FLAT[0] if number == 1 else FLAT[1]
@@ -199,7 +197,7 @@ def test_looks_get_rarer_only_so_far() -> None:
     assert state.due_s - at_s == INTERVAL_S * 2**HOW.most_doublings
 
 
-def test_an_arrival_and_an_exit_are_looked_at_at_once_and_end_the_back_off() -> None:
+def test_an_arrival_and_an_exit_cause_an_update_and_end_the_back_off() -> None:
     *_, resting = history({"a": FLAT, "b": FLAT})
     assert not is_due(resting, ["a", "b"], 51.0)
     assert is_due(resting, ["a", "b", "c"], 51.0)
@@ -210,7 +208,7 @@ def test_an_arrival_and_an_exit_are_looked_at_at_once_and_end_the_back_off() -> 
     assert came.shares["c"] > 0.6  # 1 against 1/4 and 1/4
 
 
-def test_a_look_soon_after_another_measures_nothing() -> None:
+def test_an_update_soon_after_another_measures_nothing() -> None:
     *_, state = history({"a": FALLING[:2], "b": FALLING[:2]})
     soon_s = 20.0 + SHORTEST * INTERVAL_S - 0.1
     samples = [_seen("a", (9.0, 9.0), soon_s, 10.0), _seen("b", (), soon_s, 10.0)]
@@ -244,7 +242,7 @@ turns = st.lists(st.lists(values, max_size=5).map(tuple), min_size=1, max_size=6
 
 
 @given(st.dictionaries(st.sampled_from("abcd"), turns, min_size=1))
-def test_whatever_is_told_shares_are_parts_of_one_and_nobody_is_starved(
+def test_shares_sum_to_one_and_starve_no_trainer_for_any_values(
     losses: dict[str, list[Values]],
 ) -> None:
     for state in history(losses):
@@ -269,5 +267,5 @@ def test_state_survives_json(losses: dict[str, list[Values]]) -> None:
     "reported",
     [{}, {"tracks": 3}, {"tracks": [{"name": "a"}], "due_s": 1, "doublings": 0}],
 )
-def test_what_is_no_state_is_a_beginning(reported: dict[str, object]) -> None:
+def test_an_unreadable_state_is_a_new_state(reported: dict[str, object]) -> None:
     assert from_json(reported) == FlowConState()

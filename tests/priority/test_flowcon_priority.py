@@ -96,7 +96,7 @@ def best_division(rated: RatingResult) -> tuple[int, int]:
     )
 
 
-def test_the_one_that_still_grows_is_worth_more_nodes() -> None:
+def test_a_trainer_that_still_grows_is_worth_more_nodes() -> None:
     rated = rate_each_minute({"falling": told(*FALLING), "flat": told(*FLAT)})
     assert best_division(rated) == (6, 2)
 
@@ -128,7 +128,7 @@ def test_a_trainer_that_diverges_gets_what_the_others_leave() -> None:
     assert best_division(rated)[0] < NODES / 2
 
 
-def test_between_two_looks_nothing_changes_unless_somebody_comes_or_goes() -> None:
+def test_between_two_updates_nothing_changes_unless_a_trainer_comes_or_goes() -> None:
     forecasts = {"falling": told(*FALLING), "flat": told(*FLAT)}
     rated = rate_each_minute(forecasts)
     now_s = T_FWD_S * 4 + 5
@@ -141,14 +141,14 @@ def test_between_two_looks_nothing_changes_unless_somebody_comes_or_goes() -> No
     assert worths[2] > 2 * max(worths[:2])  # a newcomer is guessed to grow
 
 
-def test_memory_keeps_nothing_of_who_is_gone() -> None:
+def test_memory_keeps_nothing_of_trainers_that_are_gone() -> None:
     rated = rate_each_minute({"stays": told(*FALLING), "goes": told(*FLAT)})
     left = (contender("stays", forecast=told(*FALLING)),)
     after = FlowCon().rate(_look(T_FWD_S * 5, left), rated.memory)
     assert "goes" not in json.dumps(after.memory)
 
 
-def test_the_same_look_gets_the_same_answer() -> None:
+def test_the_same_inputs_get_the_same_ratings() -> None:
     one, other = (rate_each_minute({"a": told(*FALLING)}) for _ in range(2))
     assert one.memory == other.memory
     assert [r.reason for r in one.ratings] == [r.reason for r in other.ratings]

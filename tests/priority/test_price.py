@@ -22,8 +22,8 @@ def contender(speeds: list[float], *, weight: float = 1.0) -> Contender:
 
 
 def curve(one: Contender) -> list[float]:
-    look = RatingInputs(now_s=0.0, contenders=(one,), nodes=9, t_fwd_s=120.0)
-    (rating,) = Price(mu=0.5).rate(look, {}).ratings
+    inputs_of = RatingInputs(now_s=0.0, contenders=(one,), nodes=9, t_fwd_s=120.0)
+    (rating,) = Price(mu=0.5).rate(inputs_of, {}).ratings
     values: list[float] = rating.curve.value_per_s.tolist()
     return values
 
@@ -52,6 +52,6 @@ def test_users_weights_are_on_top() -> None:
     assert curve(heavy) == pytest.approx([4 * value for value in curve(plain)])
 
 
-def test_who_does_no_work_has_no_price() -> None:
+def test_a_trainer_that_does_no_work_has_no_price() -> None:
     with pytest.raises(MalformedProblemError, match="t does no work"):
         curve(contender([0.0, 0.0]))

@@ -8,7 +8,7 @@ from freetrain.errors import UsageError
 from freetrain.priority.base import Basis
 from freetrain.priority.registry import PRIORITIES, priority_named, settings_of
 from milp.problem import speed_up, throughput, weighted
-from tests.priority.inputs import contender, look, speeds
+from tests.priority.inputs import contender, inputs_of, speeds
 
 PAGE = Path(__file__).parents[2] / "docs" / "guide" / "priorities.md"
 PLAIN = ["throughput", "speedup", "weight"]
@@ -30,7 +30,7 @@ def test_the_plain_priorities_are_the_objectives_to_the_bit() -> None:
         "weight": weighted(speed_up(own, sizes), 0.7),
     }
     for name in PLAIN:
-        (rating,) = priority_named(name).rate(look(one), {}).ratings
+        (rating,) = priority_named(name).rate(inputs_of(one), {}).ratings
         bits = rating.curve.value_per_s.tobytes()
         assert bits == wanted[name].value_per_s.tobytes(), name
         assert rating.curve.sizes == sizes
@@ -40,8 +40,8 @@ def test_the_plain_priorities_are_the_objectives_to_the_bit() -> None:
 @pytest.mark.parametrize("name", PRIORITIES)
 def test_a_curve_stays_the_same_object_while_nothing_changed(name: str) -> None:
     priority = priority_named(name)
-    first = priority.rate(look(contender("a")), {}).ratings[0].curve
-    again = priority.rate(look(contender("a", samples_per_s=speeds(8))), {})
+    first = priority.rate(inputs_of(contender("a")), {}).ratings[0].curve
+    again = priority.rate(inputs_of(contender("a", samples_per_s=speeds(8))), {})
     assert again.ratings[0].curve is first
 
 
@@ -49,16 +49,16 @@ def test_a_curve_stays_the_same_object_while_nothing_changed(name: str) -> None:
 def test_another_speed_is_another_curve(name: str) -> None:
     priority = priority_named(name)
     two = priority.rate(
-        look(contender("a"), contender("b", samples_per_s=speeds(8) ** 0.5)), {}
+        inputs_of(contender("a"), contender("b", samples_per_s=speeds(8) ** 0.5)), {}
     )
     assert two.ratings[0].curve is not two.ratings[1].curve
 
 
 @pytest.mark.parametrize("name", PLAIN)
-def test_ratings_by_the_trainer_alone_know_no_hysteresis_unless_asked(
+def test_priorities_by_the_trainer_alone_have_no_hysteresis_by_default(
     name: str,
 ) -> None:
-    one = look(contender("a", held=4))
+    one = inputs_of(contender("a", held=4))
     plain, asked = priority_named(name), priority_named(name, {"hysteresis": 0.1})
     assert (plain.basis, asked.basis) == (Basis.TRAINER, Basis.MOMENT)
     before = plain.rate(one, {}).ratings[0].curve.value_per_s
@@ -67,8 +67,8 @@ def test_ratings_by_the_trainer_alone_know_no_hysteresis_unless_asked(
     assert [after[n] for n in (3, 5)] == [before[n] for n in (3, 5)]
 
 
-def test_others_have_five_percent_of_hysteresis_unless_told() -> None:
-    one = look(contender("a", held=4))
+def test_others_have_five_percent_of_hysteresis_by_default() -> None:
+    one = inputs_of(contender("a", held=4))
     usual = priority_named("fair").rate(one, {}).ratings[0].curve.value_per_s
     without = priority_named("fair", {"hysteresis": 0}).rate(one, {}).ratings[0]
     assert usual[4] == pytest.approx(1.05 * without.curve.value_per_s[4])

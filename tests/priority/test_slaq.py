@@ -20,7 +20,7 @@ from freetrain.priority.slaq import (
     qualities,
 )
 from tests.priority.fake_forecast import FakeForecast, exponential, flat, power_law
-from tests.priority.inputs import T_FWD_S, contender, look, planned, speeds
+from tests.priority.inputs import T_FWD_S, contender, inputs_of, planned, speeds
 
 BOTH = pytest.mark.parametrize("priority", [Slaq(), SlaqMin()])
 
@@ -40,12 +40,12 @@ def gentle(name: str = "gentle", **changes: object) -> Contender:
 
 def test_worth_is_the_share_of_its_way_expected_to_be_gained() -> None:
     one = steep(total_samples=4e5)
-    (rating,) = Slaq(horizon_s=1e3).rate(look(one, nodes=7), {}).ratings
+    (rating,) = Slaq(horizon_s=1e3).rate(inputs_of(one, nodes=7), {}).ratings
     assert one.forecast is not None
     told = len(one.forecast.points)
 
     def gained(n: int) -> float:
-        """What the forecast expects, and what is usual, by what it has told."""
+        """The expected gain and the usual gain, weighted by the values so far."""
         then = 1e5 + one.samples_per_s.item(n) * 1e3
         own = (LOSS(1e5) - LOSS(then)) / (LOSS(0) - LOSS(4e5))
         usual = math.exp(-1e5 / 4e5 / USUAL) - math.exp(-then / 4e5 / USUAL)
@@ -60,52 +60,54 @@ def test_the_horizon_is_half_of_the_work_on_an_equal_share_of_the_nodes() -> Non
     team = [contender(k, total_samples=6e5, samples_per_s=speeds(8)) for k in "ab"]
     for nodes, share in ((1, 1), (2, 1), (8, 4), (99, 8)):
         expected_s = 3e5 / speeds(8)[share]
-        assert horizons_s(look(*team, nodes=nodes)) == pytest.approx([expected_s] * 2)
+        assert horizons_s(inputs_of(*team, nodes=nodes)) == pytest.approx(
+            [expected_s] * 2
+        )
 
 
 def test_the_horizon_ends_with_the_training_but_not_before_the_look_ahead() -> None:
     near = contender("near", done_samples=5e5, total_samples=6e5)
     over = contender("over", done_samples=6e5, total_samples=6e5)
-    horizons = horizons_s(look(near, over, nodes=2))
+    horizons = horizons_s(inputs_of(near, over, nodes=2))
     assert horizons == pytest.approx([1e5 / speeds(1)[1], T_FWD_S])
 
 
 @pytest.mark.parametrize("done", [0.0, 1e5, 5e5])
 def test_a_trainer_alone_uses_all_nodes(done: float) -> None:
     forecast = FakeForecast(truth=LOSS, done=done)
-    alone = look(
+    alone = inputs_of(
         contender("a", done_samples=done, total_samples=6e5, forecast=forecast, held=1)
     )
     assert planned(alone, Slaq().rate(alone, {}).ratings) == {"a": 8}
 
 
 def test_of_newcomers_the_shorter_training_comes_first() -> None:
-    seen = look(
+    inputs = inputs_of(
         contender("long", done_samples=0.0, total_samples=1e7),
         contender("short", done_samples=0.0, total_samples=1e6),
         nodes=1,
     )
-    assert planned(seen, Slaq().rate(seen, {}).ratings) == {"long": 0, "short": 1}
+    assert planned(inputs, Slaq().rate(inputs, {}).ratings) == {"long": 0, "short": 1}
 
 
 def test_newcomers_are_taken_to_learn_as_is_usual_and_are_no_floor() -> None:
-    seen = look(contender("new", done_samples=0.0, total_samples=1e6), nodes=7)
-    (rating,) = Slaq().rate(seen, {}).ratings
+    inputs = inputs_of(contender("new", done_samples=0.0, total_samples=1e6), nodes=7)
+    (rating,) = Slaq().rate(inputs, {}).ratings
     assert rating.floor == 0
     assert "as trainings usually do" in rating.reason
 
 
-def test_who_has_told_nothing_by_half_of_its_work_counts_by_its_speed_up() -> None:
+def test_a_trainer_without_values_by_half_of_its_work_counts_by_its_speed_up() -> None:
     silent = contender("silent", done_samples=5e5, total_samples=1e6)
-    (rating,) = Slaq().rate(look(silent), {}).ratings
+    (rating,) = Slaq().rate(inputs_of(silent), {}).ratings
     assert rating.floor == 1
     assert "speed-up" in rating.reason
 
 
 @BOTH
 def test_the_steep_one_gets_more_than_the_gentle_one(priority: Slaq | SlaqMin) -> None:
-    seen = look(gentle(held=4), steep(held=4))
-    counts = planned(seen, priority.rate(seen, {}).ratings)
+    inputs = inputs_of(gentle(held=4), steep(held=4))
+    counts = planned(inputs, priority.rate(inputs, {}).ratings)
     assert counts["steep"] > 4 > counts["gentle"]
 
 
@@ -128,8 +130,10 @@ def test_higher_metrics_count_as_lower_ones_do() -> None:
     fall = power_law(at=1e5)
     rise = FakeForecast(truth=lambda s: -fall(s), done=1e5, better=Better.HIGHER)
     drop = FakeForecast(truth=fall, done=1e5)
-    seen = look(contender("rise", forecast=rise), contender("drop", forecast=drop))
-    first, second = Slaq().rate(seen, {}).ratings
+    inputs = inputs_of(
+        contender("rise", forecast=rise), contender("drop", forecast=drop)
+    )
+    first, second = Slaq().rate(inputs, {}).ratings
     assert first.curve.value_per_s == pytest.approx(second.curve.value_per_s)
 
 
@@ -138,7 +142,7 @@ def test_a_trainer_on_a_plateau_trains_on_what_is_left(
     priority: Slaq | SlaqMin,
 ) -> None:
     done = contender("done", forecast=FakeForecast(truth=flat(), done=1e5), held=8)
-    alone, beside = look(done), look(done, steep())
+    alone, beside = inputs_of(done), inputs_of(done, steep())
     assert planned(alone, priority.rate(alone, {}).ratings) == {"done": 8}
     counts = planned(beside, priority.rate(beside, {}).ratings)
     assert counts == {"done": 0, "steep": 8}
@@ -147,24 +151,26 @@ def test_a_trainer_on_a_plateau_trains_on_what_is_left(
 def test_a_diverging_trainer_comes_after_one_on_a_plateau() -> None:
     flat_one = FakeForecast(truth=flat(), done=1e5)
     broken = FakeForecast(truth=flat(), done=1e5, is_diverging=True)
-    seen = look(
+    inputs = inputs_of(
         contender("broken", forecast=broken), contender("flat", forecast=flat_one)
     )
-    assert planned(seen, Slaq().rate(seen, {}).ratings) == {"broken": 0, "flat": 8}
+    assert planned(inputs, Slaq().rate(inputs, {}).ratings) == {"broken": 0, "flat": 8}
 
 
 def test_a_rising_loss_is_worth_nothing_rather_than_less() -> None:
     rising = FakeForecast(truth=lambda s: abs(s - 1e5) / 1e5 + 0.1, done=1e5)
-    (rating,) = Slaq().rate(look(contender("a", forecast=rising), nodes=7), {}).ratings
+    (rating,) = (
+        Slaq().rate(inputs_of(contender("a", forecast=rising), nodes=7), {}).ratings
+    )
     assert rating.is_background
 
 
 @BOTH
-def test_who_has_told_too_little_gets_its_smallest_size_beside_steep_ones(
+def test_a_trainer_with_few_values_gets_its_smallest_size_beside_steep_ones(
     priority: Slaq | SlaqMin,
 ) -> None:
     told = FakeForecast(truth=power_law(), done=1e5, told=FEWEST_POINTS - 1)
-    seen = look(
+    inputs = inputs_of(
         steep(),
         gentle("a"),
         gentle("b"),
@@ -172,23 +178,23 @@ def test_who_has_told_too_little_gets_its_smallest_size_beside_steep_ones(
         contender("short", forecast=told),
         contender("silent", done_samples=1e9),
     )
-    counts = planned(seen, priority.rate(seen, {}).ratings)
+    counts = planned(inputs, priority.rate(inputs, {}).ratings)
     assert counts == {"steep": 5, "a": 0, "b": 0, "new": 1, "short": 1, "silent": 1}
 
 
 def test_a_gain_too_small_to_matter_is_a_plateau() -> None:
     forecast = FakeForecast(truth=exponential(at=2e4), done=1e5)  # 0.7 % to go
-    seen = look(contender("a", forecast=forecast), nodes=7)
-    (rating,) = Slaq().rate(seen, {}).ratings
+    inputs = inputs_of(contender("a", forecast=forecast), nodes=7)
+    (rating,) = Slaq().rate(inputs, {}).ratings
     assert rating.is_background
 
 
-def test_who_gains_nothing_within_the_horizon_still_gets_what_is_left() -> None:
+def test_a_trainer_without_gain_within_the_horizon_still_gets_what_is_left() -> None:
     late_step = FakeForecast(
         truth=lambda s: 1.0 - (s > 0) * 0.1 - (s > 1.9e5), done=1e5
     )
-    seen = look(contender("a", forecast=late_step))
-    assert planned(seen, Slaq().rate(seen, {}).ratings) == {"a": 8}
+    inputs = inputs_of(contender("a", forecast=late_step))
+    assert planned(inputs, Slaq().rate(inputs, {}).ratings) == {"a": 8}
 
 
 @BOTH
@@ -202,16 +208,16 @@ def test_a_plateau_is_not_believed_at_once(
 ) -> None:
     resting = FakeForecast(truth=flat(), done=1e5, told=told)
     doubtful = contender("a", forecast=resting, total_samples=total_samples, held=4)
-    seen, alone = look(doubtful, steep("b"), steep("c")), look(doubtful)
-    counts = planned(seen, priority.rate(seen, {}).ratings)
+    inputs, alone = inputs_of(doubtful, steep("b"), steep("c")), inputs_of(doubtful)
+    counts = planned(inputs, priority.rate(inputs, {}).ratings)
     assert 1 <= counts["a"] < min(counts["b"], counts["c"])
     assert planned(alone, priority.rate(alone, {}).ratings) == {"a": 8}
 
 
 def test_a_trainer_without_a_loss_counts_as_the_middle_one_of_the_others() -> None:
-    seen = look(steep(), gentle(), contender("silent"), nodes=12)
+    inputs = inputs_of(steep(), gentle(), contender("silent"), nodes=12)
     by_name = dict(
-        zip("sgn", Slaq().rate(seen, {}).ratings, strict=True),
+        zip("sgn", Slaq().rate(inputs, {}).ratings, strict=True),
     )
     first = {name: own.curve.value_per_s[1] for name, own in by_name.items()}
     assert first["s"] > first["n"] == 1.0 > first["g"]
@@ -219,44 +225,46 @@ def test_a_trainer_without_a_loss_counts_as_the_middle_one_of_the_others() -> No
 
 def test_work_beyond_the_end_of_the_training_is_worth_nothing() -> None:
     short = steep(total_samples=1e5 + 200 * T_FWD_S)
-    worth = Slaq().rate(look(short, nodes=7), {}).ratings[0].curve.value_per_s
+    worth = Slaq().rate(inputs_of(short, nodes=7), {}).ratings[0].curve.value_per_s
     assert worth[2] < worth[3] == worth[8]
 
 
 @BOTH
-def test_whoever_can_have_all_its_nodes_takes_them_though_half_gain_as_much(
+def test_a_trainer_with_room_takes_all_its_nodes_though_half_gain_as_much(
     priority: Slaq | SlaqMin,
 ) -> None:
     late = gentle(total_samples=1.01e6, held=4, grow_s=30.0)
     steady = WithHysteresis(priority)
-    assert planned(look(late), steady.rate(look(late), {}).ratings) == {"gentle": 8}
+    assert planned(inputs_of(late), steady.rate(inputs_of(late), {}).ratings) == {
+        "gentle": 8
+    }
 
 
-def test_who_can_have_all_its_nodes_leaves_the_rest_to_those_who_gain() -> None:
+def test_a_trainer_with_room_leaves_the_rest_to_those_that_gain() -> None:
     small = contender(
         "small",
         sizes=(1, 2),
         samples_per_s=speeds(2),
         forecast=FakeForecast(truth=flat(), done=1e5),
     )
-    seen = look(small, steep(), nodes=8)
-    ratings = Slaq().rate(seen, {}).ratings
+    inputs = inputs_of(small, steep(), nodes=8)
+    ratings = Slaq().rate(inputs, {}).ratings
     assert [rating.reason == ROOM for rating in ratings] == [True, False]
-    assert planned(seen, ratings) == {"small": 2, "steep": 6}
+    assert planned(inputs, ratings) == {"small": 2, "steep": 6}
 
 
-def test_room_for_all_is_no_reason_to_reward_who_diverges() -> None:
+def test_room_for_all_is_no_reason_to_reward_a_diverging_trainer() -> None:
     broken = FakeForecast(truth=flat(), done=1e5, is_diverging=True)
-    seen = look(contender("broken", forecast=broken), steep(), nodes=99)
-    lost, learning = Slaq().rate(seen, {}).ratings
+    inputs = inputs_of(contender("broken", forecast=broken), steep(), nodes=99)
+    lost, learning = Slaq().rate(inputs, {}).ratings
     assert lost.is_background
     assert learning.reason == ROOM
 
 
 def test_a_longer_horizon_sees_steep_ones_flatten() -> None:
-    seen = look(steep(), nodes=7)
-    near = Slaq(horizon_s=1.0).rate(seen, {}).ratings[0].curve.value_per_s
-    far = Slaq(horizon_s=1e5).rate(seen, {}).ratings[0].curve.value_per_s
+    inputs = inputs_of(steep(), nodes=7)
+    near = Slaq(horizon_s=1.0).rate(inputs, {}).ratings[0].curve.value_per_s
+    far = Slaq(horizon_s=1e5).rate(inputs, {}).ratings[0].curve.value_per_s
     assert far[8] / far[1] < 0.5 * near[8] / near[1]
 
 
@@ -268,9 +276,9 @@ def test_the_worst_trainer_comes_first_where_the_minimum_counts() -> None:
         )
 
     # Behind, and slower: it has gone 26 % of its way, the other 63 %.
-    seen = look(half_way("ahead", 1e5, 1e5), half_way("behind", 1.5e5, 5e5))
-    total = planned(seen, Slaq().rate(seen, {}).ratings)
-    worst = planned(seen, SlaqMin().rate(seen, {}).ratings)
+    inputs = inputs_of(half_way("ahead", 1e5, 1e5), half_way("behind", 1.5e5, 5e5))
+    total = planned(inputs, Slaq().rate(inputs, {}).ratings)
+    worst = planned(inputs, SlaqMin().rate(inputs, {}).ratings)
     assert worst["behind"] > total["behind"]
     assert worst["behind"] > worst["ahead"]
 

@@ -31,7 +31,7 @@ def test_any_chunking_gives_the_same_lines(content: bytes, data: st.DataObject) 
 
 @given(BYTES)
 @example(b"one\ntwo\n")
-def test_a_file_torn_at_any_byte_tells_a_prefix_of_its_lines(content: bytes) -> None:
+def test_a_file_torn_at_any_byte_gives_a_prefix_of_its_lines(content: bytes) -> None:
     whole = fed([content])
 
     for length in range(len(content)):

@@ -50,7 +50,7 @@ def same(value: float | None, other: float) -> bool:
     return value is not None and repr(value) == repr(other)
 
 
-def test_a_progress_line_of_freetrain_elastic_tells_everything() -> None:
+def test_a_progress_line_of_freetrain_elastic_has_all_fields() -> None:
     record = elastic(
         t=5.0, step=3, samples=96, epoch=0, generation=2, world_size=4, loss=0.5
     )
@@ -117,7 +117,7 @@ def test_the_pattern_of_the_documentation_reads_what_it_is_for() -> None:
     assert record == ProgressRecord(epoch=3.0, metrics={"loss": 0.015})
 
 
-def test_a_line_without_a_match_is_somebody_elses() -> None:
+def test_a_line_without_a_match_is_no_progress() -> None:
     assert by_pattern("loading data ...") == ()
 
 
@@ -166,7 +166,7 @@ def test_keys_of_json_lines_may_be_nested_or_have_dots_in_them() -> None:
     )
 
 
-def test_a_json_line_about_something_else_is_nobodys_progress() -> None:
+def test_a_json_line_without_the_keys_is_no_progress() -> None:
     assert by_json('{"event": "saved"}', step="iteration") == ()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,12 +19,19 @@ from freetrain.config.job import (
     WorkSettings,
 )
 from freetrain.progress.formats import work_is_done
-from freetrain.progress.reader import Reader, latest_progress
+from freetrain.progress.reader import (
+    BEGINNING,
+    Bookmark,
+    Reader,
+    bookmark_from,
+    latest_progress,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from freetrain.progress.formats import Progress as Latest
+    from freetrain.progress.formats import ProgressRecord
 
 PRINTED = ProgressSettings(
     form=ProgressFormat.PATTERN, pattern=r"step (?P<step>\S+) loss (?P<loss>\S+)"
@@ -39,7 +46,7 @@ class Stage:
     folder: Path
 
     @property
-    def told(self) -> Path:
+    def path(self) -> Path:
         return self.folder / "progress.jsonl"
 
     @property
@@ -52,8 +59,8 @@ class Stage:
     def latest(self, tail_bytes: int = 1 << 18) -> Latest | None:
         return latest_progress(self.job, self.folder, self.logs, tail_bytes=tail_bytes)
 
-    def tell(self, *lines: str) -> None:
-        with self.told.open("a") as file:
+    def report(self, *lines: str) -> None:
+        with self.path.open("a") as file:
             file.write("".join(f"{line}\n" for line in lines))
 
     def print(self, generation: int, text: str, name: str = ".log") -> None:
@@ -105,17 +112,17 @@ def test_each_record_comes_once(stage: Stage) -> None:
     reader = stage.reader()
     assert (steps(reader), reader.latest()) == ([], None)
 
-    stage.tell(line(1), line(2))
+    stage.report(line(1), line(2))
     assert steps(reader) == [1, 2]
-    stage.tell(line(3))
+    stage.report(line(3))
 
     assert steps(reader) == [3]
     assert steps(reader) == []
 
 
-def test_latest_tells_where_the_trainer_is_and_how_quick(stage: Stage) -> None:
-    stage.tell(line(1, t=50.0), line(2, t=100.0, generation=2))
-    stage.tell(line(12, t=110.0, generation=2, loss=0.25))
+def test_latest_has_the_last_values_and_the_speed(stage: Stage) -> None:
+    stage.report(line(1, t=50.0), line(2, t=100.0, generation=2))
+    stage.report(line(12, t=110.0, generation=2, loss=0.25))
     reader = stage.reader()
     reader.read()
 
@@ -129,7 +136,7 @@ def test_latest_tells_where_the_trainer_is_and_how_quick(stage: Stage) -> None:
 
 
 def test_a_restart_that_rewinds_is_where_it_went_back_to(stage: Stage) -> None:
-    stage.tell(line(9, t=9.0), line(3, t=10.0, generation=2))
+    stage.report(line(9, t=9.0), line(3, t=10.0, generation=2))
     reader = stage.reader()
     reader.read()
 
@@ -146,10 +153,10 @@ def test_a_line_torn_at_any_byte_waits_and_is_then_whole(
     content = line(11) + "\n" + line(12) + "\n"
     cut += len(line(11))
     reader = stage.reader()
-    stage.told.write_text(content[:cut])
+    stage.path.write_text(content[:cut])
     before = steps(reader)
 
-    with stage.told.open("a") as file:
+    with stage.path.open("a") as file:
         file.write(content[cut:])
 
     assert before + steps(reader) == [11, 12]
@@ -166,12 +173,12 @@ def test_any_growth_of_the_file_gives_the_same_records(
 ) -> None:
     junk = "\0\0" + line(2) + "\n{torn\n\n" + "é\n"
     content = (line(1) + "\n" + junk + line(3) + "\n").encode()
-    stage.told.unlink(missing_ok=True)
+    stage.path.unlink(missing_ok=True)
     reader = stage.reader()
     found: list[int | None] = []
 
     for cut in [*sorted(cuts), len(content)]:
-        with stage.told.open("ab") as file:
+        with stage.path.open("ab") as file:
             file.write(content[file.tell() : cut])
         reader.is_behind = True
         while reader.is_behind:
@@ -182,26 +189,26 @@ def test_any_growth_of_the_file_gives_the_same_records(
 
 
 def test_a_file_that_shrank_is_read_from_its_start(stage: Stage) -> None:
-    stage.tell(line(1), line(2))
+    stage.report(line(1), line(2))
     reader = stage.reader()
-    with stage.told.open("a") as file:
+    with stage.path.open("a") as file:
         file.write(line(3)[:20])
     reader.read()
 
-    stage.told.write_text(line(7) + "\n")
+    stage.path.write_text(line(7) + "\n")
 
     assert steps(reader) == [7]
     assert reader.bad_lines == 0
 
 
 def test_a_file_that_was_replaced_is_read_from_its_start(stage: Stage) -> None:
-    stage.tell(line(1))
+    stage.report(line(1))
     reader = stage.reader()
     reader.read()
 
     other = stage.folder / "other"
     other.write_text(line(7) + "\n" + line(8) + "\n" + line(9) + "\n")
-    other.rename(stage.told)
+    other.rename(stage.path)
 
     assert steps(reader) == [7, 8, 9]
 
@@ -209,24 +216,24 @@ def test_a_file_that_was_replaced_is_read_from_its_start(stage: Stage) -> None:
 def test_what_cannot_be_read_has_nothing_new(stage: Stage) -> None:
     reader = stage.reader()
 
-    stage.told.symlink_to("/dev/zero")
+    stage.path.symlink_to("/dev/zero")
     assert steps(reader) == []
     assert not reader.is_behind
     assert stage.latest() is None
-    stage.told.unlink()
+    stage.path.unlink()
 
-    os.mkfifo(stage.told)
+    os.mkfifo(stage.path)
 
     assert steps(reader) == []
     assert stage.latest() is None
-    stage.told.unlink()
-    stage.told.mkdir()
+    stage.path.unlink()
+    stage.path.mkdir()
     assert steps(reader) == []
     assert stage.latest() is None
 
 
 def test_bad_lines_are_counted_and_the_others_read(stage: Stage) -> None:
-    stage.tell(line(1), "{", "x" * 300_000, '{"step": -1}', line(2))
+    stage.report(line(1), "{", "x" * 300_000, '{"step": -1}', line(2))
     reader = stage.reader()
 
     assert steps(reader) == [1, 2]
@@ -234,7 +241,7 @@ def test_bad_lines_are_counted_and_the_others_read(stage: Stage) -> None:
 
 
 def test_one_call_reads_no_more_than_its_bound(stage: Stage) -> None:
-    stage.tell(*(line(step) for step in range(100)))
+    stage.report(*(line(step) for step in range(100)))
     reader = stage.reader()
 
     first = reader.read(most_bytes=1000)
@@ -285,14 +292,14 @@ def test_lines_without_a_time_get_that_of_reading_once_caught_up(
     assert [r.t for r in (*old, *reader.read())] == [None, 77.0]
 
 
-def test_a_metric_told_alone_does_not_hide_the_step(tmp_path: Path) -> None:
+def test_a_metric_reported_alone_does_not_hide_the_step(tmp_path: Path) -> None:
     told = ProgressSettings(
         form=ProgressFormat.JSON_LINES,
         file=tmp_path / "progress.jsonl",
         fields=(("step", "step"), ("loss", "loss"), ("accuracy", "accuracy")),
     )
     stage = Stage(trainer(tmp_path, told), tmp_path)
-    stage.tell('{"step": 3, "loss": 0.5}', '{"accuracy": 0.9}')
+    stage.report('{"step": 3, "loss": 0.5}', '{"accuracy": 0.9}')
 
     found = stage.latest()
 
@@ -309,7 +316,7 @@ def test_the_end_of_a_long_table_is_read_with_the_columns_of_its_beginning(
         fields=(("step", "iteration"), ("loss", "loss")),
     )
     stage = Stage(trainer(tmp_path, told), tmp_path)
-    stage.tell("loss,iteration", *(f"0.5,{step}" for step in range(20_000)))
+    stage.report("loss,iteration", *(f"0.5,{step}" for step in range(20_000)))
 
     found = stage.latest(tail_bytes=100)
 
@@ -318,10 +325,10 @@ def test_the_end_of_a_long_table_is_read_with_the_columns_of_its_beginning(
 
 
 @pytest.mark.parametrize("tail_bytes", range(150, 400, 7))
-def test_the_end_of_a_file_tells_the_same_wherever_it_is_cut(
+def test_the_end_of_a_file_gives_the_same_progress_wherever_it_is_cut(
     stage: Stage, tail_bytes: int
 ) -> None:
-    stage.tell(*(line(step) for step in range(9)))
+    stage.report(*(line(step) for step in range(9)))
 
     found = stage.latest(tail_bytes)
 
@@ -336,7 +343,7 @@ def test_half_a_row_is_no_row(tmp_path: Path) -> None:
         fields=(("step", "step"),),
     )
     stage = Stage(trainer(tmp_path, told), tmp_path)
-    stage.tell("step", "1234")
+    stage.report("step", "1234")
 
     assert stage.latest(tail_bytes=3) is None
 
@@ -348,8 +355,8 @@ def test_a_program_that_starts_over_unannounced_is_timed_anew(tmp_path: Path) ->
         fields=(("samples", "samples"), ("t", "t")),
     )
     stage = Stage(trainer(tmp_path, told), tmp_path)
-    stage.tell(*(f'{{"samples": {n}, "t": {t}}}' for n, t in ((0, 0), (900, 1))))
-    stage.tell(*(f'{{"samples": {n}, "t": {t}}}' for n, t in ((500, 70), (600, 80))))
+    stage.report(*(f'{{"samples": {n}, "t": {t}}}' for n, t in ((0, 0), (900, 1))))
+    stage.report(*(f'{{"samples": {n}, "t": {t}}}' for n, t in ((500, 70), (600, 80))))
 
     found = stage.latest()
 
@@ -369,7 +376,7 @@ def test_a_generation_that_printed_no_progress_does_not_hide_the_one_before(
     assert (found.generation, found.step) == (1, 4)
 
 
-def test_a_program_that_tells_nothing_has_no_progress(tmp_path: Path) -> None:
+def test_a_program_that_reports_nothing_has_no_progress(tmp_path: Path) -> None:
     job = TrainerJob(
         name="t",
         command=("x",),
@@ -396,12 +403,12 @@ def test_a_program_that_tells_nothing_has_no_progress(tmp_path: Path) -> None:
 def test_work_is_done_when_its_samples_are(
     stage: Stage, work: WorkSettings, *, is_done: bool
 ) -> None:
-    stage.tell(line(12))
+    stage.report(line(12))
 
     assert work_is_done(work, stage.latest()) is is_done
 
 
-def test_epochs_are_done_once_their_number_is_told(printing: Stage) -> None:
+def test_epochs_are_done_once_their_number_is_reported(printing: Stage) -> None:
     told = ProgressSettings(
         form=ProgressFormat.PATTERN, pattern=r"epoch (?P<epoch>\d+)"
     )
@@ -414,5 +421,156 @@ def test_epochs_are_done_once_their_number_is_told(printing: Stage) -> None:
     assert work_is_done(WorkSettings(epochs=90), stage.latest())
 
 
-def test_no_work_is_done_before_anything_was_told() -> None:
+def test_no_work_is_done_before_any_report() -> None:
     assert not work_is_done(WorkSettings(samples=1), None)
+
+
+# Reading on in another process: nothing twice, nothing left out
+
+TABLE = """\
+step,loss,accuracy
+1,0.5,0.1
+junk
+2,nan,-1e-3
+# accuracy,step,loss
+0.3,3,inf
+
+0.4,2,1e-1
+"""
+
+
+def table(folder: Path) -> TrainerJob:
+    """A program whose table changes its columns' order at its second start."""
+    return trainer(
+        folder,
+        ProgressSettings(
+            form=ProgressFormat.CSV,
+            file=folder / "told.csv",
+            fields=(("accuracy", "accuracy"), ("loss", "loss"), ("step", "step")),
+        ),
+    )
+
+
+def read_on(
+    job: TrainerJob, since: Bookmark, *, most_bytes: int = 1 << 20, now_s: float = 0.0
+) -> tuple[list[ProgressRecord], Bookmark]:
+    """Read as a process of its own does, with a bookmark that went through JSON."""
+    folder = job.directory
+    reader = Reader(
+        job, folder, folder / "logs", unix_s=lambda: now_s, since=again(since)
+    )
+    return list(reader.read(most_bytes=most_bytes)), reader.bookmark
+
+
+def again(bookmark: Bookmark) -> Bookmark:
+    return bookmark_from(json.loads(json.dumps(asdict(bookmark))))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    cuts=st.lists(st.integers(0, len(TABLE)), max_size=5),
+    most_bytes=st.integers(30, 200),
+)
+def test_readers_that_take_turns_find_what_a_single_one_does(
+    tmp_path: Path, cuts: list[int], most_bytes: int
+) -> None:
+    job = table(tmp_path)
+    path = tmp_path / "told.csv"
+    path.write_text("")
+    found, bookmark = [], BEGINNING
+
+    for cut in [*sorted(cuts), len(TABLE)]:
+        with path.open("a") as file:
+            file.write(TABLE[file.tell() : cut])
+        for _ in range(len(TABLE) // 10):
+            records, bookmark = read_on(job, bookmark, most_bytes=most_bytes)
+            found += records
+
+    told = [(r.step, *(str(r.metrics[m]) for m in ("loss", "accuracy"))) for r in found]
+    assert told == [
+        (1, "0.5", "0.1"),
+        (2, "nan", "-0.001"),
+        (3, "inf", "0.3"),
+        (2, "0.1", "0.4"),
+    ]
+    assert bookmark.bad_lines == 1
+
+
+def test_each_generation_is_read_once_by_any_number_of_readers(tmp_path: Path) -> None:
+    job = trainer(tmp_path, PRINTED)
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "0000000001.log").write_text("step 1 loss 9\nstep 2 lo")
+    first, bookmark = read_on(job, BEGINNING, now_s=5.0)
+    (logs / "0000000001.log").write_text("step 1 loss 9\nstep 2 loss 8\n")
+    (logs / "0000000002.log").write_text("step 2 loss 7\n")
+
+    second, bookmark = read_on(job, bookmark, now_s=6.0)
+    third, _ = read_on(job, bookmark)
+
+    told = [(r.generation, r.step, r.t) for r in (*first, *second)]
+    assert told == [(1, 1, None), (1, 2, 6.0), (2, 2, 6.0)]
+    assert third == []
+
+
+def test_a_file_that_the_bound_kept_from_being_read_is_read_on_later(
+    tmp_path: Path,
+) -> None:
+    job = trainer(tmp_path, PRINTED)
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    ranks = [logs / f"0000000001.{rank}.log" for rank in range(2)]
+    for step, rank in enumerate(ranks):
+        rank.write_text(f"step {step} loss 1\n")
+    _, bookmark = read_on(job, BEGINNING)
+    for rank in ranks:
+        with rank.open("a") as file:
+            file.write("step 7 loss 1\n")
+    found = []
+
+    for _ in range(3):
+        records, bookmark = read_on(job, bookmark, most_bytes=14)
+        found += records
+
+    assert [record.step for record in found] == [7, 7]
+
+
+def test_a_line_that_is_too_long_counts_once_for_any_number_of_readers(
+    tmp_path: Path,
+) -> None:
+    job = trainer(tmp_path, PRINTED)
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    log = logs / "0000000001.log"
+    bookmark, found = BEGINNING, []
+    for piece in ("x" * 400_000, "step 3 loss 1", "\nstep 4 loss 1\n"):
+        with log.open("a") as file:
+            file.write(piece)
+        records, bookmark = read_on(job, bookmark)
+        found += records
+
+    assert [record.step for record in found] == [4]
+    assert bookmark.bad_lines == 1
+
+
+def test_a_file_that_was_replaced_meanwhile_is_read_from_its_start(
+    tmp_path: Path,
+) -> None:
+    job = table(tmp_path)
+    path = tmp_path / "told.csv"
+    path.write_text("step,loss,accuracy\n1,0,0\n")
+    _, bookmark = read_on(job, BEGINNING)
+    other = tmp_path / "other"
+    other.write_text("loss,step,accuracy\n0,7,0\n0,8,0\n")
+    other.rename(path)
+
+    found, _ = read_on(job, bookmark)
+
+    assert [record.step for record in found] == [7, 8]
+
+
+def test_what_is_no_bookmark_is_refused() -> None:
+    with pytest.raises(KeyError):
+        bookmark_from({"generation": 1})
+    with pytest.raises(TypeError):
+        bookmark_from({"generation": 1, "marks": [{"name": "x", "colour": 3}]})

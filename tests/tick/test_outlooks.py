@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from freetrain.config.site import PlannerSettings
 from freetrain.losscurve.forecast import Better
 from freetrain.tick.progress import KeptLossForecasts
-from tests.losscurve.reported import noisy, steps, told
+from tests.losscurve.reported import noisy, reported, steps
 from tests.tick.tick_worlds import TickWorld, again, tell, tick_world
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from freetrain.losscurve.forecast import LossForecast
 
 LOSSES = noisy(0.5 + 2 * steps(40) ** -0.5, noise=0.01, seed=0).tolist()
-POINTS = told(LOSSES)
+POINTS = reported(LOSSES)
 PRIORITIES = ("slaq", "flowcon", "specon", "tradl")
 TICK = """
 import sys

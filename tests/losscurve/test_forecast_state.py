@@ -12,7 +12,7 @@ from freetrain.errors import BadDataError
 from freetrain.losscurve.fit import fingerprint, fit_forecast, from_state, to_state
 from freetrain.losscurve.forecast import Better
 from freetrain.losscurve.history import LossHistory
-from tests.losscurve.reported import STEP, noisy, steps, told
+from tests.losscurve.reported import STEP, noisy, reported, steps
 
 CURVES = {
     "learning": noisy(0.5 + 2 * steps(60) ** -0.5, noise=0.02, seed=0),
@@ -25,7 +25,7 @@ CURVES = {
 @pytest.mark.parametrize("name", CURVES)
 @pytest.mark.parametrize("better", Better)
 def test_what_is_kept_forecasts_what_was_fitted(name: str, better: Better) -> None:
-    points = told(CURVES[name])
+    points = reported(CURVES[name])
     fitted = fit_forecast(points, better)
     assert fitted is not None
 
@@ -54,7 +54,7 @@ def test_what_is_kept_forecasts_what_was_fitted(name: str, better: Better) -> No
     ],
 )
 def test_what_another_release_kept_is_refused(change: dict[str, object]) -> None:
-    fitted = fit_forecast(told(CURVES["learning"]), Better.LOWER)
+    fitted = fit_forecast(reported(CURVES["learning"]), Better.LOWER)
     assert fitted is not None
 
     with pytest.raises(BadDataError, match="fitted afresh"):
@@ -63,16 +63,16 @@ def test_what_another_release_kept_is_refused(change: dict[str, object]) -> None
 
 @settings(deadline=None)
 @given(st.lists(st.floats(), min_size=1, max_size=8), st.data())
-def test_any_change_of_what_was_told_shows(
+def test_any_change_of_the_points_changes_the_fingerprint(
     values: list[float], data: st.DataObject
 ) -> None:
-    points = told(values)
+    points = reported(values)
     at = data.draw(st.integers(0, len(values) - 1))
     other = [*values[:at], 0.5 if values[at] != 0.5 else 0.25, *values[at + 1 :]]
 
     print_ = fingerprint(points, Better.LOWER)
 
-    assert print_ == fingerprint(told(values), Better.LOWER)
-    assert print_ != fingerprint(told(other), Better.LOWER)
-    assert print_ != fingerprint(told([*values, 0.5]), Better.LOWER)
+    assert print_ == fingerprint(reported(values), Better.LOWER)
+    assert print_ != fingerprint(reported(other), Better.LOWER)
+    assert print_ != fingerprint(reported([*values, 0.5]), Better.LOWER)
     assert print_ != fingerprint(points, Better.HIGHER)
