@@ -1,4 +1,4 @@
-"""When ranks agree, and on what; and how seldom anybody looks for a file."""
+"""When ranks agree, and on what; and how seldom the stop file is looked for."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from freetrain.elastic import World
 
 
-class Hand:
-    """A clock that goes when it is told to."""
+class HandClock:
+    """A clock that goes on by hand."""
 
     def __init__(self) -> None:
         self.now_s = 50.0
@@ -29,7 +29,7 @@ class Hand:
 
 
 def steps_between_agreements(world: World, step_s: float, agreements: int) -> list[int]:
-    hand = Hand()
+    hand = HandClock()
     agreement = Agreement(world, hand.clock())
     counts: list[int] = []
     steps = 0
@@ -62,9 +62,9 @@ def test_the_slowest_rank_sets_the_pace_for_all_of_them() -> None:
     assert on_every_rank(3, work) == [[1, 5, 5]] * 3
 
 
-def test_one_rank_s_wish_is_everybody_s() -> None:
+def test_all_ranks_do_what_one_of_them_wants() -> None:
     def work(world: ThreadWorld) -> tuple[Stop, bool]:
-        agreement = Agreement(world, Hand().clock())
+        agreement = Agreement(world, HandClock().clock())
         wanted = (Stop.NO, Stop.RESCALE, Stop.FOR_GOOD)[world.rank]
         return agreement.agree(wanted, commit=world.rank == 0)
 
@@ -74,7 +74,7 @@ def test_one_rank_s_wish_is_everybody_s() -> None:
 def test_the_control_file_is_looked_for_no_more_often_than_asked(
     tmp_path: Path,
 ) -> None:
-    hand = Hand()
+    hand = HandClock()
     file = StopFile(tmp_path / "stop", every_s=0.1, clock=hand.clock())
     assert not file.is_there()
     (tmp_path / "stop").touch()
@@ -86,6 +86,6 @@ def test_the_control_file_is_looked_for_no_more_often_than_asked(
 
 
 def test_a_control_folder_that_is_missing_asks_for_nothing(tmp_path: Path) -> None:
-    file = StopFile(tmp_path / "none" / "stop", every_s=0, clock=Hand().clock())
+    file = StopFile(tmp_path / "none" / "stop", every_s=0, clock=HandClock().clock())
 
     assert not file.is_there()

@@ -24,7 +24,7 @@ from tests.elastic.launching import Stand, wait_until
 from tests.elastic.threads import on_every_rank
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.elastic.threads import ThreadWorld
@@ -32,12 +32,7 @@ if TYPE_CHECKING:
 AHEAD = {"FREETRAIN_GENERATION": "2", "FREETRAIN_AFTER": "1"}
 
 
-@pytest.fixture(autouse=True)
-def _old_handlers() -> Iterator[None]:
-    before = {s: signal.getsignal(s) for s in (signal.SIGTERM, signal.SIGUSR2)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
+pytestmark = pytest.mark.usefixtures("old_handlers")
 
 
 def ended(run: RunDir, ending: Ending, message: str = "") -> None:
@@ -89,46 +84,37 @@ def test_it_begins_when_the_generation_before_has_an_outcome(tmp_path: Path) -> 
     assert run.finished
 
 
-def test_it_begins_when_the_launcher_says_that_the_one_before_is_over(
+def test_it_begins_when_the_launcher_says_that_the_generation_before_is_over(
     tmp_path: Path,
 ) -> None:
-    folder = tmp_path / "run"
-
-    _, steps = train_after(folder, lambda run: run.over(1).touch())
+    _, steps = train_after(tmp_path / "run", lambda run: run.over(1).touch())
 
     assert steps == 3
 
 
-def test_a_stop_while_it_waits_ends_it_and_fences_nobody(tmp_path: Path) -> None:
+def _stop_file(run: RunDir) -> None:
+    run.stop_request(2).touch()
+
+
+def _stop_signal(_run: RunDir) -> None:
+    signal.raise_signal(signal.SIGUSR2)
+
+
+def _end_and_stop_file(run: RunDir) -> None:
+    ended(run, Ending.RESCALED)
+    _stop_file(run)
+
+
+@pytest.mark.parametrize("ask", [_stop_file, _stop_signal, _end_and_stop_file])
+def test_a_stop_while_it_waits_ends_it_and_fences_no_other(
+    tmp_path: Path, ask: Callable[[RunDir], None]
+) -> None:
     folder = tmp_path / "run"
 
-    _, steps = train_after(folder, lambda run: run.stop_request(2).touch())
+    _, steps = train_after(folder, ask)
 
     assert steps == 0
     assert outcome(folder)["outcome"] == "rescaled"
-    assert RunDir(folder).newest_generation() == 0
-
-
-def test_a_signal_while_it_waits_does_the_same(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-
-    _, steps = train_after(folder, lambda _: signal.raise_signal(signal.SIGUSR2))
-
-    assert steps == 0
-    assert outcome(folder)["outcome"] == "rescaled"
-    assert RunDir(folder).newest_generation() == 0
-
-
-def test_a_stop_counts_more_than_an_end_that_came_with_it(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-
-    def then(run: RunDir) -> None:
-        ended(run, Ending.RESCALED)
-        run.stop_request(2).touch()
-
-    _, steps = train_after(folder, then)
-
-    assert steps == 0
     assert RunDir(folder).newest_generation() == 0
 
 
@@ -184,7 +170,7 @@ def test_one_rank_s_signal_ends_the_wait_of_all(tmp_path: Path) -> None:
         {"FREETRAIN_AFTER": "x", "FREETRAIN_GENERATION": "2"},
     ],
 )
-def test_what_it_is_to_wait_for_must_be_an_earlier_generation(
+def test_it_may_wait_for_an_earlier_generation_only(
     environment: dict[str, str],
 ) -> None:
     with pytest.raises(elastic.LaunchError, match="FREETRAIN_AFTER"):

@@ -27,8 +27,9 @@ def test_the_function_join_is_not_hidden_by_a_module_of_its_name() -> None:
     assert _said(asked) == "True"
 
 
-def test_the_files_of_a_run_are_named_without_numpy() -> None:
-    asked = "import sys; import freetrain.elastic.files; print('numpy' in sys.modules)"
+@pytest.mark.parametrize("module", ["contract", "files", "rank"])
+def test_agents_and_launchers_import_what_they_need_without_numpy(module: str) -> None:
+    asked = f"import sys, freetrain.elastic.{module}; print('numpy' in sys.modules)"
 
     assert _said(asked) == "False"
 

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.long
 
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, float]]:
-    """The losses of a run of one process that nobody disturbed."""
+    """The losses of a run of one process that was left alone."""
     alone = Stand(tmp_path_factory.mktemp("alone"))
     assert alone.run(1, 1) == 0
     check_samples(alone)
@@ -93,7 +93,7 @@ def test_a_signal_while_the_process_ends_does_not_kill_it(stand: Stand) -> None:
     assert stand.launch(1, 1, "-c", late).wait() == 0
 
 
-def test_one_rank_s_giving_up_stops_all_of_them_for_good(mpi_stand: Stand) -> None:
+def test_one_rank_that_gives_up_stops_all_of_them_for_good(mpi_stand: Stand) -> None:
     assert mpi_stand.run(2, 1, TEST_GIVE_UP_AT="1:5") == 0
 
     outcome = mpi_stand.outcome(1)
@@ -137,10 +137,10 @@ def test_a_full_disk_stops_commits_and_not_the_training(
     )
 
     assert world.wait() == 0
-    told = world.log.read_text()
-    assert "could not be committed: [Errno 27]" in told
-    assert "training goes on" in told
-    assert "commits work again" in told
+    log = world.log.read_text()
+    assert "could not be committed: [Errno 27]" in log
+    assert "training goes on" in log
+    assert "commits work again" in log
     check_samples(stand)
     assert not list((stand.run_dir / "checkpoints").glob(".*"))
 
@@ -157,7 +157,7 @@ def test_importing_it_loads_numpy_and_nothing_else_of_ours() -> None:
     code = (
         "import sys, json; import freetrain.elastic; print(json.dumps([*sys.modules]))"
     )
-    told = subprocess.run(  # noqa: S603  # our own argv
+    done = subprocess.run(  # noqa: S603  # our own argv
         [sys.executable, "-c", code],
         capture_output=True,
         check=True,
@@ -165,8 +165,8 @@ def test_importing_it_loads_numpy_and_nothing_else_of_ours() -> None:
         env=clean_environment(),
     )
 
-    loaded = {name.split(".")[0] for name in json.loads(told.stdout)}
-    ours = {n for n in json.loads(told.stdout) if n.startswith("freetrain.")}
+    loaded = {name.split(".")[0] for name in json.loads(done.stdout)}
+    ours = {n for n in json.loads(done.stdout) if n.startswith("freetrain.")}
     heavy = {"typer", "rich", "pandas", "pulp", "jinja2", "plotly", "scipy"}
     heavy |= {"mpi4py", "sqlite3"}
     assert not loaded & (heavy | {"milp", "slurm", "logs"})

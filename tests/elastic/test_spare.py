@@ -116,7 +116,7 @@ def test_a_rank_dies_with_its_stub_and_with_the_spare(spare: Spare) -> None:
     assert ended(second) == 1
 
 
-def test_a_spare_that_is_told_to_end_makes_no_more_ranks_and_waits_for_those_it_made(
+def test_a_spare_that_is_to_end_makes_no_more_ranks_and_waits_for_those_it_made(
     spare: Spare,
 ) -> None:
     rank = waiting(spare)
@@ -132,7 +132,7 @@ def test_a_spare_that_is_told_to_end_makes_no_more_ranks_and_waits_for_those_it_
     assert spare.process.wait(60) == 0
 
 
-def test_whoever_has_helped_itself_gets_no_process(spare: Spare) -> None:
+def test_a_rank_that_became_the_program_itself_gets_no_process(spare: Spare) -> None:
     """It would print what the rank prints, and talk to the rank's PMI."""
     spare.process.send_signal(signal.SIGSTOP)
     late = spare.rank(*COMMAND, TEST_SAYS="late")

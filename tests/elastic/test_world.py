@@ -41,7 +41,7 @@ def test_a_world_of_mpi_ranks_keeps_the_contract(mpi_stand: Stand, size: int) ->
         {"WORLD_SIZE": "2"},
     ],
 )
-def test_a_launcher_that_started_more_ranks_than_we_see_is_refused(
+def test_a_launcher_that_started_more_ranks_than_there_are_is_refused(
     variables: dict[str, str],
 ) -> None:
     with pytest.raises(
@@ -69,9 +69,9 @@ def test_ranks_bound_to_another_mpi_refuse_to_train(mpi_stand: Stand) -> None:
     world = mpi_stand.launch(2, 1, FREETRAIN_WORLD_SIZE="4")
 
     assert world.wait() != 0
-    told = world.log.read_text()
-    assert "FREETRAIN_WORLD_SIZE=4" in told
-    assert "world of 2 (mpi4py with " in told
+    log = world.log.read_text()
+    assert "FREETRAIN_WORLD_SIZE=4" in log
+    assert "world of 2 (mpi4py with " in log
     assert not mpi_stand.checkpoints()
     assert mpi_stand.outcome(1)["outcome"] == "failed"
 

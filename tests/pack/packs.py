@@ -64,6 +64,12 @@ class Stage:
         """Wait for the end of *pack*; return what it printed."""
         return pack.communicate(timeout=PATIENCE_S)[0]
 
+    def run_to_end(self, text: str, **variables: str) -> tuple[int, str]:
+        """Run a pack of *text*; return its exit status and what it printed."""
+        pack = self.start(text, **variables)
+        printed = self.end(pack)
+        return pack.returncode, printed
+
     def record(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads((self.run.path / "pack.json").read_text())
         return found
