@@ -20,7 +20,7 @@ JOBS = sorted((REPOSITORY / "examples").glob("*/job.toml"))
 def test_the_job_file_of_an_example_names_a_program_beside_it(path: Path) -> None:
     job = read_job(path)
 
-    for one in members_of(job, home=None) or (job,):
-        assert (path.parent / one.command[1]).is_file()
-        assert one.elastic is (one.progress is None)
+    for trainer in members_of(job, home=None) or (job,):
+        assert (path.parent / trainer.command[1]).is_file()
+        assert trainer.elastic is (trainer.progress is None)
     assert job.name.replace("-", "_") == path.parent.name

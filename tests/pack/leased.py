@@ -55,19 +55,19 @@ with elastic.join(commit_every_s=1e6) as run:
     if run.finished:
         print("used", *state["used"], flush=True)
 """
-"""It commits when it is asked to stop, and never before: what is lost shows."""
+"""It commits when it is asked to stop, and never before: losses show."""
 
 FAILS = """
 import pathlib, sys
 sys.exit(0 if pathlib.Path({flag!r}).exists() else 3)
 """
-TELLS = """
+REPORTS = """
 import time
 for step in range(100_000):
     time.sleep(0.01)
     print("step", step, "loss", {loss}, flush=True)
 """
-TOLD = r"""
+PROGRESS = r"""
 [progress]
 format = "pattern"
 pattern = 'step (?P<step>\d+) loss (?P<loss>.*)'
@@ -127,8 +127,8 @@ class LeasedPack:
             now_s=now_s(),
         )
 
-    def ticks_until(self, what: str, happened: Callable[[], object]) -> None:
-        outside = real_environment(self.environ)
+    def ticks_until(self, event: str, happened: Callable[[], object]) -> None:
+        environment = real_environment(self.environ)
         due_s = 0.0
 
         def look() -> object:
@@ -136,10 +136,10 @@ class LeasedPack:
             if time.monotonic() >= due_s:
                 due_s = time.monotonic() + TICK_EVERY_S
                 with suppress(SlurmError, FreeTrainError):  # the next tries again
-                    tick(self.site, outside)
+                    tick(self.site, environment)
             return happened()
 
-        wait_for(what, look, limit_s=300.0)
+        wait_for(event, look, limit_s=300.0)
 
     def packer(self) -> int:
         """Return the process that is the world of the pack."""
@@ -167,16 +167,16 @@ class LeasedPack:
         logs = member_folder(self.trainer.run, member) / "logs"
         return {int(path.stem): path.read_text() for path in logs.glob("*.log")}
 
-    def shares_said(self, *, after: int) -> list[str]:
+    def share_lines(self, *, after: int) -> list[str]:
         """Return the lines on shares that packers printed after a generation."""
         logs = sorted(self.trainer.logs.glob("*.log"))
         later = [log.read_text() for log in logs if int(log.stem) > after]
-        return [line for said in later for line in said.splitlines() if "%" in line]
+        return [line for text in later for line in text.splitlines() if "%" in line]
 
     def used(self, member: str) -> set[int]:
         """Return how often samples were used, as a member that is finished says."""
-        (said,) = [t for t in self.printed(member).values() if "used" in t]
-        return set(map(int, said.partition("used")[2].split()))
+        (text,) = [t for t in self.printed(member).values() if "used" in t]
+        return set(map(int, text.partition("used")[2].split()))
 
     def ending(self, generation: int) -> GenerationEnding | None:
         return read_ending(self.trainer, generation)
@@ -216,7 +216,7 @@ def loses_its_lease_and_goes_on(
 
     Args:
         pack: Nothing of it is submitted yet.
-        take_away: Has somebody else need a node that is named.
+        take_away: Lets another user's job need a node that is named.
     """
     epochs = 60
     pack.submit(long_epochs=epochs)
@@ -229,9 +229,9 @@ def loses_its_lease_and_goes_on(
     assert first is not None
     assert first.ended is Ended.RESCALED, first
     assert pack.record.members["long"].end == "stopped"
-    said = read_outcome(pack.trainer.run, 1)
-    assert said is not None
-    assert said.committed_step >= before
+    outcome = read_outcome(pack.trainer.run, 1)
+    assert outcome is not None
+    assert outcome.committed_step >= before
 
     _goes_on_to_its_end(pack, epochs)
     assert list(pack.printed("short")) == [1]  # what was over is not started again
@@ -245,20 +245,20 @@ def shares_by_growth_in_every_lease(
 
     Args:
         pack: Nothing of it is submitted yet.
-        take_away: Has somebody else need a node that is named.
+        take_away: Lets another user's job need a node that is named.
     """
     for name, loss in (("falls", "0.999 ** step"), ("flat", "1.0 if step else 9.0")):
-        pack.stage.job(name, TELLS.format(loss=loss), more=TOLD)
+        pack.stage.job(name, REPORTS.format(loss=loss), more=PROGRESS)
     pack.submit_file('members = ["falls.toml", "flat.toml"]\n')
     pack.ticks_until("shares by growth", lambda: _is_by_growth(pack))
     before = pack.record.sharing
     take_away(pack.node())
     pack.ticks_until("generation 1 to be over", lambda: pack.ending(1))
 
-    pack.ticks_until("it to go on", lambda: pack.shares_said(after=1))
+    pack.ticks_until("it to go on", lambda: pack.share_lines(after=1))
 
     assert before["tracks"]
-    first, *_ = pack.shares_said(after=1)
+    first, *_ = pack.share_lines(after=1)
     assert "flat 25 % (completing" in first, "what was known of it is known there"
 
 

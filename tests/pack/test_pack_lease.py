@@ -27,7 +27,7 @@ pytestmark = pytest.mark.long
 
 
 @pytest.fixture
-def standin(tmp_path: Path) -> Iterator[StandIn]:
+def fake_slurm(tmp_path: Path) -> Iterator[StandIn]:
     folder = tmp_path / "slurm"
     folder.mkdir()
     with at_work(install(folder, now_s=now_s())) as made:
@@ -35,13 +35,13 @@ def standin(tmp_path: Path) -> Iterator[StandIn]:
 
 
 @pytest.fixture
-def pack(standin: StandIn, tmp_path: Path) -> LeasedPack:
-    path = f"{standin.path}:{os.environ.get('PATH', '')}"
+def pack(fake_slurm: StandIn, tmp_path: Path) -> LeasedPack:
+    path = f"{fake_slurm.path}:{os.environ.get('PATH', '')}"
     return leased_pack(tmp_path, {**os.environ, "PATH": path}, longest_s=240.0)
 
 
-def take_away(standin: StandIn, node: str) -> None:
-    """Let somebody else's job have *node* at once."""
+def take_away(fake_slurm: StandIn, node: str) -> None:
+    """Let another user's job have *node* at once."""
     theirs = Job(
         job_id=0,
         name="theirs",
@@ -53,20 +53,20 @@ def take_away(standin: StandIn, node: str) -> None:
         wanted=[node],
         run_s=600.0,
     )
-    standin.add([theirs])
+    fake_slurm.add([theirs])
 
 
 def test_members_of_a_pack_lose_nothing_with_a_lease(
-    standin: StandIn, pack: LeasedPack
+    fake_slurm: StandIn, pack: LeasedPack
 ) -> None:
-    loses_its_lease_and_goes_on(pack, partial(take_away, standin))
+    loses_its_lease_and_goes_on(pack, partial(take_away, fake_slurm))
 
 
 def test_flowcons_shares_hold_in_a_lease_and_go_to_the_next(
-    standin: StandIn, pack: LeasedPack
+    fake_slurm: StandIn, pack: LeasedPack
 ) -> None:
-    shares_by_growth_in_every_lease(pack, partial(take_away, standin))
+    shares_by_growth_in_every_lease(pack, partial(take_away, fake_slurm))
 
 
-def test_the_agent_sees_to_members_whose_packer_was_killed(pack: LeasedPack) -> None:
+def test_the_agent_ends_members_whose_packer_was_killed(pack: LeasedPack) -> None:
     goes_on_after_its_packer_was_killed(pack)

@@ -1,4 +1,4 @@
-"""A pack in leases of a real cluster, which somebody else's job takes away."""
+"""A pack in leases of a real cluster, which another user's job takes away."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_members_of_a_pack_lose_nothing_when_slurm_takes_their_lease(
     loses_its_lease_and_goes_on(pack, take_away)
 
 
-def test_a_lease_sees_to_members_whose_packer_was_killed(
+def test_a_lease_ends_members_whose_packer_was_killed(
     cluster: Cluster, folder: Path
 ) -> None:
     pack = leased_pack(folder, cluster.environ, longest_s=600.0)

@@ -35,14 +35,14 @@ while True:
     print("step", step, "loss", {loss}, flush=True)
     step += 1
 """
-TOLD = r"""
+PROGRESS = r"""
 [progress]
 format = "pattern"
 pattern = 'step (?P<step>\d+) loss (?P<loss>.*)'
 """
 CPUS = {ControllerName.AFFINITY: 2}  # whole ones; the others share one
 FLAT = tuple(f"flat{k}" for k in range(9))
-"""Those whose loss does not fall any more."""
+"""Trainers whose loss does not fall any more."""
 WEIGHT = {
     ControllerName.CGROUP_V1: "cpu.shares",
     ControllerName.CGROUP_V2: "cpu.weight",
@@ -54,9 +54,9 @@ ENOUGH_S = 1.5
 def stage(tmp_path: Path) -> Iterator[Stage]:
     """A pack of one trainer whose loss falls ever quicker, and of those."""
     found = Stage(tmp_path)
-    found.job("falls", TRAINS.format(loss="-(1.01**step)"), more=TOLD)
+    found.job("falls", TRAINS.format(loss="-(1.01**step)"), more=PROGRESS)
     for name in FLAT:
-        found.job(name, TRAINS.format(loss="10 if step < 5 else 1"), more=TOLD)
+        found.job(name, TRAINS.format(loss="10 if step < 5 else 1"), more=PROGRESS)
     yield found
     for pack in found.packs:
         pack.kill()
@@ -68,12 +68,12 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 @pytest.fixture(
     params=[name for name in ControllerName if name is not ControllerName.AUTO]
 )
-def means(request: pytest.FixtureRequest) -> ControllerName:
-    """A means that this machine has."""
+def controller(request: pytest.FixtureRequest) -> ControllerName:
+    """A controller that this machine has."""
     name = ControllerName(request.param)
     cpus = sorted(os.sched_getaffinity(0))[: CPUS.get(name, 1)]
     if len(cpus) < CPUS.get(name, 1):
-        pytest.skip(f"{name} needs two CPUs to tell anybody apart")
+        pytest.skip(f"{name} needs two CPUs to tell members apart")
     try:
         choose_controller(
             name,
@@ -89,17 +89,17 @@ def means(request: pytest.FixtureRequest) -> ControllerName:
 
 @pytest.mark.long
 def test_the_trainer_that_grows_is_given_most_of_the_cpus(
-    stage: Stage, means: ControllerName
+    stage: Stage, controller: ControllerName
 ) -> None:
     names = ("falls", *FLAT)
     members = ", ".join(f'"{name}.toml"' for name in names)
     stage.start(
-        f'members = [{members}]\nmeans = "{means}"\ncpus = {CPUS.get(means, 1)}\n'
-        'interval = "0.5s"'
+        f'members = [{members}]\nmeans = "{controller}"\ninterval = "0.5s"\n'
+        f"cpus = {CPUS.get(controller, 1)}\n"
     )
     until(lambda: shares(stage).get("falls", 0.0) > 0.5)
     kept, pids = stage.record(), processes(stage)
-    assert kept["means"] == means
+    assert kept["means"] == controller
     assert kept["sharing"]["tracks"]
     part = 1 / (2 * len(names))
     assert kept["shares"] == pytest.approx(
@@ -118,19 +118,19 @@ def test_the_trainer_that_grows_is_given_most_of_the_cpus(
         return sum(used().values()) > ENOUGH_S
 
     until(has_run)
-    assert shares(stage) == kept["shares"]  # nobody's changed meanwhile
-    is_held_by_the_kernel(stage, means, kept["shares"], pids)
-    assert any(stopped.values()) == (means is ControllerName.DUTY_CYCLE)
+    assert shares(stage) == kept["shares"]  # no share changed meanwhile
+    is_held_by_the_kernel(stage, controller, kept["shares"], pids)
+    assert any(stopped.values()) == (controller is ControllerName.DUTY_CYCLE)
     # Weights and turns divide what the machine leaves to the pack: eleven times as much
     # for one, less on a busy machine. A CPU of its own may be busy with other programs,
     # whatever is done here: there only the masks can be held, which they were above.
-    if means is not ControllerName.AFFINITY:
+    if controller is not ControllerName.AFFINITY:
         found = used()
         assert found["falls"] > 2 * max(found[name] for name in FLAT)
 
 
 def shares(stage: Stage) -> dict[str, float]:
-    """What the pack keeps; nothing before it kept any."""
+    """The shares that the pack keeps; none before it kept any."""
     if not (stage.run.path / "pack.json").exists():
         return {}
     found: dict[str, float] = stage.record()["shares"]
@@ -151,21 +151,21 @@ def is_stopped(pid: int) -> bool:
 
 def is_held_by_the_kernel(
     stage: Stage,
-    means: ControllerName,
+    controller: ControllerName,
     parts: Mapping[str, float],
     pids: Mapping[str, int],
 ) -> None:
     """Compare *parts* with what the kernel has; of turns it knows nothing."""
-    if means is ControllerName.AFFINITY:
+    if controller is ControllerName.AFFINITY:
         cpus = sorted(os.sched_getaffinity(0))[:2]
         dealt = {name: set(own) for name, own in whole_cpus(parts, cpus).items()}
         assert dealt["falls"].isdisjoint(dealt["flat0"])
         assert {name: os.sched_getaffinity(pid) for name, pid in pids.items()} == dealt
-    elif means in WEIGHT:
-        (place,) = (place for place in own_cgroups() if place.version is means)
-        (group,) = place.path.glob(f"{PREFIX}{pack_id(stage.run)}-*")
+    elif controller in WEIGHT:
+        (parent,) = (p for p in own_cgroups() if p.version is controller)
+        (group,) = parent.path.glob(f"{PREFIX}{pack_id(stage.run)}-*")
         found: dict[str, Any] = {
-            name: int((group / name / WEIGHT[means]).read_text()) for name in parts
+            name: int((group / name / WEIGHT[controller]).read_text()) for name in parts
         }
         assert found == {name: round(10_000 * part) for name, part in parts.items()}
         for name, pid in pids.items():
