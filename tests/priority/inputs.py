@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from freetrain.priority.base import Rating
+    from freetrain.priority.base import Priority, Rating
 
 T_FWD_S = 120.0
 
@@ -62,3 +62,8 @@ def planned(inputs: RatingInputs, ratings: Sequence[Rating]) -> dict[str, int]:
     plan = Planner().plan(problem_of(inputs, ratings)).plan
     names = [one.name for one in inputs.contenders]
     return {name: row[0] for name, row in zip(names, plan.counts, strict=True)}
+
+
+def planned_by(priority: Priority, given: RatingInputs) -> dict[str, int]:
+    """Return the nodes that the planner gives by the ratings of *priority*."""
+    return planned(given, priority.rate(given, {}).ratings)

@@ -8,7 +8,7 @@ from freetrain.priority.registry import WithHysteresis
 from freetrain.priority.speed import Throughput, Weight
 from milp.planner import Planner
 from milp.problem import NodeClass, Problem, TrainerState, custom
-from tests.priority.inputs import contender, inputs_of, planned, speeds
+from tests.priority.inputs import contender, inputs_of, planned_by, speeds
 
 ONE, OTHER, THIRD = (
     contender(name, samples_per_s=speeds(8, one_node=speed))
@@ -54,8 +54,8 @@ def test_nodes_move_only_for_more_than_the_set_gain(
     holding = contender("holding", sizes=sizes, held=4)
     waiting = contender("waiting", sizes=sizes, weight=more)
     inputs = inputs_of(holding, waiting, nodes=4)
-    plain = planned(inputs, Weight().rate(inputs, {}).ratings)
-    steady = planned(inputs, WithHysteresis(Weight()).rate(inputs, {}).ratings)
+    plain = planned_by(Weight(), inputs)
+    steady = planned_by(WithHysteresis(Weight()), inputs)
     assert plain == {"holding": 0, "waiting": 4}
     assert (steady == plain) is moves
 
@@ -63,12 +63,8 @@ def test_nodes_move_only_for_more_than_the_set_gain(
 def test_growth_by_less_than_the_gain_is_not_worth_a_rescale() -> None:
     one = contender("a", held=7)  # the eighth node brings 13 %
     inputs = inputs_of(one)
-    assert planned(
-        inputs, WithHysteresis(Throughput(), 0.12).rate(inputs, {}).ratings
-    ) == {"a": 8}
-    assert planned(
-        inputs, WithHysteresis(Throughput(), 0.14).rate(inputs, {}).ratings
-    ) == {"a": 7}
+    assert planned_by(WithHysteresis(Throughput(), 0.12), inputs) == {"a": 8}
+    assert planned_by(WithHysteresis(Throughput(), 0.14), inputs) == {"a": 7}
 
 
 def test_no_nodes_or_an_odd_count_has_no_bonus() -> None:

@@ -5,7 +5,7 @@ import pytest
 from freetrain.errors import UsageError
 from freetrain.priority.base import Contender
 from freetrain.priority.deadline import Deadline, fewest_nodes
-from tests.priority.inputs import contender, inputs_of, planned
+from tests.priority.inputs import contender, inputs_of, planned, planned_by
 
 NOW_S = 1000.0
 
@@ -61,7 +61,7 @@ def test_a_deadline_that_earlier_ones_leave_no_node_for_is_not_called_hopeless()
 def test_a_hopeless_trainer_starves_no_other() -> None:
     hopeless = due("hopeless", in_s=10.0, samples=1e9)
     inputs = inputs_of(hopeless, contender("b"))
-    assert planned(inputs, Deadline().rate(inputs, {}).ratings) == {
+    assert planned_by(Deadline(), inputs) == {
         "hopeless": 4,
         "b": 4,
     }

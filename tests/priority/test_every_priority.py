@@ -12,7 +12,7 @@ from freetrain.losscurve.forecast import Better
 from freetrain.priority.base import Basis, Memory, Rating, RatingInputs
 from freetrain.priority.registry import PRIORITIES, priority_named
 from tests.priority.fake_forecast import FakeForecast, power_law
-from tests.priority.inputs import contender, inputs_of, planned
+from tests.priority.inputs import contender, inputs_of, planned_by
 from tests.priority.scenes import looks
 
 EVERY = pytest.mark.parametrize("name", PRIORITIES)
@@ -121,7 +121,7 @@ def test_a_diverging_trainer_gets_nothing_that_another_wants(name: str) -> None:
         contender("sound", forecast=learning),
         contender("silent"),
     )
-    counts = planned(inputs, priority_named(name).rate(inputs, {}).ratings)
+    counts = planned_by(priority_named(name), inputs)
     assert counts["broken"] == 0
     assert counts["sound"] > 0
 
@@ -142,7 +142,7 @@ def test_a_trainer_without_a_loss_counts_by_its_speed_up_and_the_reason_says_so(
 @pytest.mark.parametrize("name", BY_LOSSES)
 def test_all_without_losses_share_as_by_speed_up(name: str) -> None:
     inputs = inputs_of(*[contender(k, done_samples=1e6) for k in "abc"], nodes=9)
-    counts = planned(inputs, priority_named(name).rate(inputs, {}).ratings)
+    counts = planned_by(priority_named(name), inputs)
     assert counts == {"a": 3, "b": 3, "c": 3}
 
 

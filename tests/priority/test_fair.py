@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from freetrain.errors import UsageError
 from freetrain.priority.base import Memory, RatingInputs
 from freetrain.priority.fair import Fair, level_nodes
-from tests.priority.inputs import contender, inputs_of, planned, speeds
+from tests.priority.inputs import contender, inputs_of, planned, planned_by, speeds
 
 
 @settings(deadline=None)
@@ -24,7 +24,7 @@ def test_no_trainer_gets_two_nodes_more_than_another(trainers: int, nodes: int) 
         ],
         nodes=nodes,
     )
-    counts = planned(inputs, Fair().rate(inputs, {}).ratings).values()
+    counts = planned_by(Fair(), inputs).values()
     assert max(counts) - min(counts) <= 1
     assert sum(counts) == min(nodes, 8 * trainers)
 
@@ -32,7 +32,7 @@ def test_no_trainer_gets_two_nodes_more_than_another(trainers: int, nodes: int) 
 def test_what_a_small_trainer_cannot_use_goes_to_the_others() -> None:
     small = contender("small", sizes=(1, 2), samples_per_s=speeds(2))
     inputs = inputs_of(small, contender("a"), contender("b"), nodes=12)
-    assert planned(inputs, Fair().rate(inputs, {}).ratings) == {
+    assert planned_by(Fair(), inputs) == {
         "small": 2,
         "a": 5,
         "b": 5,
@@ -42,13 +42,13 @@ def test_what_a_small_trainer_cannot_use_goes_to_the_others() -> None:
 def test_nodes_that_a_large_trainer_cannot_use_are_not_left_idle() -> None:
     large = contender("large", sizes=(16,), samples_per_s=speeds(16))
     inputs = inputs_of(large, contender("a"), nodes=8)
-    assert planned(inputs, Fair().rate(inputs, {}).ratings) == {"large": 0, "a": 8}
+    assert planned_by(Fair(), inputs) == {"large": 0, "a": 8}
 
 
 def test_a_newcomer_gets_its_share_from_a_trainer_that_holds_all() -> None:
     costs = {"grow_s": 5.0, "shrink_s": 5.0, "start_s": 10.0}
     inputs = inputs_of(contender("old", held=8, **costs), contender("new", **costs))
-    assert planned(inputs, Fair().rate(inputs, {}).ratings) == {"old": 4, "new": 4}
+    assert planned_by(Fair(), inputs) == {"old": 4, "new": 4}
 
 
 @pytest.mark.parametrize(

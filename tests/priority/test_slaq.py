@@ -20,7 +20,14 @@ from freetrain.priority.slaq import (
     qualities,
 )
 from tests.priority.fake_forecast import FakeForecast, exponential, flat, power_law
-from tests.priority.inputs import T_FWD_S, contender, inputs_of, planned, speeds
+from tests.priority.inputs import (
+    T_FWD_S,
+    contender,
+    inputs_of,
+    planned,
+    planned_by,
+    speeds,
+)
 
 BOTH = pytest.mark.parametrize("priority", [Slaq(), SlaqMin()])
 
@@ -78,7 +85,7 @@ def test_a_trainer_alone_uses_all_nodes(done: float) -> None:
     alone = inputs_of(
         contender("a", done_samples=done, total_samples=6e5, forecast=forecast, held=1)
     )
-    assert planned(alone, Slaq().rate(alone, {}).ratings) == {"a": 8}
+    assert planned_by(Slaq(), alone) == {"a": 8}
 
 
 def test_of_newcomers_the_shorter_training_comes_first() -> None:
@@ -87,7 +94,7 @@ def test_of_newcomers_the_shorter_training_comes_first() -> None:
         contender("short", done_samples=0.0, total_samples=1e6),
         nodes=1,
     )
-    assert planned(inputs, Slaq().rate(inputs, {}).ratings) == {"long": 0, "short": 1}
+    assert planned_by(Slaq(), inputs) == {"long": 0, "short": 1}
 
 
 def test_newcomers_are_taken_to_learn_as_is_usual_and_are_no_floor() -> None:
@@ -107,7 +114,7 @@ def test_a_trainer_without_values_by_half_of_its_work_counts_by_its_speed_up() -
 @BOTH
 def test_the_steep_one_gets_more_than_the_gentle_one(priority: Slaq | SlaqMin) -> None:
     inputs = inputs_of(gentle(held=4), steep(held=4))
-    counts = planned(inputs, priority.rate(inputs, {}).ratings)
+    counts = planned_by(priority, inputs)
     assert counts["steep"] > 4 > counts["gentle"]
 
 
@@ -143,8 +150,8 @@ def test_a_trainer_on_a_plateau_trains_on_what_is_left(
 ) -> None:
     done = contender("done", forecast=FakeForecast(truth=flat(), done=1e5), held=8)
     alone, beside = inputs_of(done), inputs_of(done, steep())
-    assert planned(alone, priority.rate(alone, {}).ratings) == {"done": 8}
-    counts = planned(beside, priority.rate(beside, {}).ratings)
+    assert planned_by(priority, alone) == {"done": 8}
+    counts = planned_by(priority, beside)
     assert counts == {"done": 0, "steep": 8}
 
 
@@ -154,7 +161,7 @@ def test_a_diverging_trainer_comes_after_one_on_a_plateau() -> None:
     inputs = inputs_of(
         contender("broken", forecast=broken), contender("flat", forecast=flat_one)
     )
-    assert planned(inputs, Slaq().rate(inputs, {}).ratings) == {"broken": 0, "flat": 8}
+    assert planned_by(Slaq(), inputs) == {"broken": 0, "flat": 8}
 
 
 def test_a_rising_loss_is_worth_nothing_rather_than_less() -> None:
@@ -178,7 +185,7 @@ def test_a_trainer_with_few_values_gets_its_smallest_size_beside_steep_ones(
         contender("short", forecast=told),
         contender("silent", done_samples=1e9),
     )
-    counts = planned(inputs, priority.rate(inputs, {}).ratings)
+    counts = planned_by(priority, inputs)
     assert counts == {"steep": 5, "a": 0, "b": 0, "new": 1, "short": 1, "silent": 1}
 
 
@@ -194,7 +201,7 @@ def test_a_trainer_without_gain_within_the_horizon_still_gets_what_is_left() -> 
         truth=lambda s: 1.0 - (s > 0) * 0.1 - (s > 1.9e5), done=1e5
     )
     inputs = inputs_of(contender("a", forecast=late_step))
-    assert planned(inputs, Slaq().rate(inputs, {}).ratings) == {"a": 8}
+    assert planned_by(Slaq(), inputs) == {"a": 8}
 
 
 @BOTH
@@ -209,9 +216,9 @@ def test_a_plateau_is_not_believed_at_once(
     resting = FakeForecast(truth=flat(), done=1e5, told=told)
     doubtful = contender("a", forecast=resting, total_samples=total_samples, held=4)
     inputs, alone = inputs_of(doubtful, steep("b"), steep("c")), inputs_of(doubtful)
-    counts = planned(inputs, priority.rate(inputs, {}).ratings)
+    counts = planned_by(priority, inputs)
     assert 1 <= counts["a"] < min(counts["b"], counts["c"])
-    assert planned(alone, priority.rate(alone, {}).ratings) == {"a": 8}
+    assert planned_by(priority, alone) == {"a": 8}
 
 
 def test_a_trainer_without_a_loss_counts_as_the_middle_one_of_the_others() -> None:
@@ -277,8 +284,8 @@ def test_the_worst_trainer_comes_first_where_the_minimum_counts() -> None:
 
     # Behind, and slower: it has gone 26 % of its way, the other 63 %.
     inputs = inputs_of(half_way("ahead", 1e5, 1e5), half_way("behind", 1.5e5, 5e5))
-    total = planned(inputs, Slaq().rate(inputs, {}).ratings)
-    worst = planned(inputs, SlaqMin().rate(inputs, {}).ratings)
+    total = planned_by(Slaq(), inputs)
+    worst = planned_by(SlaqMin(), inputs)
     assert worst["behind"] > total["behind"]
     assert worst["behind"] > worst["ahead"]
 

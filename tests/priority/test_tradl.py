@@ -5,7 +5,7 @@ import numpy as np
 from freetrain.priority.base import Contender, Target
 from freetrain.priority.tradl import FARTHEST, Tradl
 from tests.priority.fake_forecast import FakeForecast, exponential, power_law
-from tests.priority.inputs import contender, inputs_of, planned
+from tests.priority.inputs import contender, inputs_of, planned, planned_by
 
 DONE = 1e5
 LOSS = exponential(at=1e5, floor=0.0)  # .37 by now, .14 after as much again
@@ -19,7 +19,7 @@ def aiming(name: str, deliver: float, **changes: object) -> Contender:
 
 def test_a_trainer_near_its_delivery_gets_more_than_one_far_from_it() -> None:
     inputs = inputs_of(aiming("far", 0.02), aiming("near", 0.2))
-    counts = planned(inputs, Tradl().rate(inputs, {}).ratings)
+    counts = planned_by(Tradl(), inputs)
     assert counts["near"] > counts["far"]
 
 
@@ -67,7 +67,7 @@ def test_without_a_target_the_end_counts_as_delivery() -> None:
     inputs = inputs_of(
         contender("short", total_samples=DONE + 2e4), aiming("long", 0.37 * np.exp(-3))
     )
-    counts = planned(inputs, Tradl().rate(inputs, {}).ratings)
+    counts = planned_by(Tradl(), inputs)
     assert counts["short"] > counts["long"]
 
 
