@@ -7,15 +7,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from freetrain.errors import FreeTrainError
 from freetrain.text import one_line
-from slurm.errors import (
-    SlurmError,
-    SlurmUnavailableError,
-)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from freetrain.config.site import Site
@@ -23,10 +18,7 @@ if TYPE_CHECKING:
     from slurm.backend import SlurmBackend
     from slurm.runner import Runner
 
-
 UNAVAILABLE = 69
-
-
 MISCONFIGURED = 78
 
 
@@ -78,30 +70,6 @@ def bad(
 def skipped(name: str, why: str) -> Finding:
     """Return that nothing was looked at."""
     return Finding(name, Verdict.SKIPPED, why)
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """Something to look at.
-
-    Attributes:
-        name: For what it finds if it cannot look.
-        look: Looks; yields what it found.
-    """
-
-    name: str
-    look: Callable[[], Iterable[Finding]]
-
-    def findings(self) -> Iterator[Finding]:
-        """Yield what it finds; a failure is a finding too, and ends this check only."""
-        try:
-            yield from self.look()
-        except SlurmUnavailableError as error:
-            yield bad(self.name, str(error), "", exit_code=UNAVAILABLE)
-        except FreeTrainError as error:
-            yield bad(self.name, str(error), "", exit_code=error.exit_code)
-        except (SlurmError, OSError, ValueError) as error:
-            yield bad(self.name, str(error), "")
 
 
 def exit_code(findings: Iterable[Finding]) -> int:

@@ -12,8 +12,7 @@ import pytest
 
 import logs
 from freetrain.cli.app import LazyVerb
-from tests.cli.calls import lazy_verbs, verbs
-from tests.cli.worlds import run, written
+from tests.cli.commands import lazy_verbs, run, verbs, written
 
 SAMPLE = Path(logs.__path__[0]) / "samples" / "week-512.swf"
 

@@ -16,7 +16,7 @@ from slurm.errors import (
     SlurmUnavailableError,
     UnreadableOutputError,
 )
-from tests.cli.worlds import HOLES, JOBS, run, written
+from tests.cli.commands import HOLES, JOBS, run, written
 
 SWF = "; MaxNodes: 4\n1 0 0 10 1 -1 -1 1 20 -1 1 1 -1 -1 1 -1 -1 -1\n"
 

@@ -13,7 +13,7 @@ from freetrain.replay.settings import ReplaySettings
 from freetrain.replay.timeline import PoolTimeline
 from freetrain.replay.trainer_sets import builtin_trainers
 from logs.fragments import Fragments
-from tests.cli.worlds import run
+from tests.cli.commands import run
 from tests.logs.log_content import content
 from tests.report.comparisons import result
 

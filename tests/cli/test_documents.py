@@ -8,8 +8,7 @@ import pytest
 import typer
 
 import freetrain
-from tests.cli.calls import examples, options, parse, verbs
-from tests.cli.worlds import run
+from tests.cli.commands import examples, options, parse, run, verbs
 
 TOP = Path(__file__).resolve().parents[2]
 OF_EVERY_COMMAND = {"--help"}

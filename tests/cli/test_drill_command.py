@@ -13,8 +13,7 @@ from freetrain.state.files import Assigned, Ended, Member, create_assigned
 from slurm.batch import LeaseRequest
 from slurm.command_line import CommandLine
 from slurm.runner import SubprocessRunner
-from tests.cli.desk_files import at_home
-from tests.cli.worlds import Ran, run
+from tests.cli.commands import Ran, run
 from tests.client.client_states import NOW_S, assign, end
 from tests.client.test_drill import tell
 from tests.fakes.slurm.installing import USER, FakeSlurm, install
@@ -56,9 +55,7 @@ class Stage:
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Stage:
-    state = at_home(tmp_path)
-    assert run("submit", "job.toml", cwd=tmp_path).code == 0
+def stage(tmp_path: Path, digits: StateDir) -> Stage:
     folder = tmp_path / "fake-slurm"
     folder.mkdir()
     fake = install(folder)
@@ -85,10 +82,10 @@ def stage(tmp_path: Path) -> Stage:
         author="broker",
         reason="grow",
     )
-    assert create_assigned(state.trainer("digits"), first)
-    tell(state, 1, 0)
-    tell(state, 1, 40)
-    return Stage(tmp_path, state, fake, backend)
+    assert create_assigned(digits.trainer("digits"), first)
+    tell(digits, 1, 0)
+    tell(digits, 1, 40)
+    return Stage(tmp_path, digits, fake, backend)
 
 
 def test_a_drill_that_goes_well_exits_with_0(stage: Stage) -> None:

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cli.desk_files import run_json
-from tests.cli.worlds import Ran, run
+from tests.cli.commands import Ran, run, run_json
 from tests.fakes.slurm.installing import FakeSlurm, install
 from tests.fakes.slurm.state import Act
 

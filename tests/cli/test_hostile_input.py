@@ -17,8 +17,7 @@ from freetrain.state.database import open_store
 from freetrain.state.files import Assigned, Ended, Member, create_assigned
 from freetrain.state.tables import TrainerState, put_trainers
 from freetrain.tick.status_report import HoleLine, TrainerLine
-from tests.cli.desk_files import at_home
-from tests.cli.worlds import NOW_S, Ran, Terminal, run
+from tests.cli.commands import NOW_S, Ran, Terminal, at_home, run
 from tests.client.client_states import UID, a_page, end, put_page, rows
 
 if TYPE_CHECKING:
@@ -51,17 +50,6 @@ def check_harmless(ran: Ran, folder: Path) -> None:
     assert ran.stderr.count("\n") <= 1
     assert len(ran.stderr) < 5_000
     assert not list(folder.rglob("owned"))
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> StateDir:
-    return at_home(tmp_path)
-
-
-@pytest.fixture
-def digits(tmp_path: Path, state: StateDir) -> StateDir:
-    assert run("submit", "job.toml", cwd=tmp_path).code == 0
-    return state
 
 
 @pytest.mark.parametrize("verb", NAMED_VERBS)

@@ -5,25 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-import pytest
-
 from freetrain.state.files import Ended
 from freetrain.state.tables import TrainerState
-from tests.cli.desk_files import at_home, refused
-from tests.cli.worlds import Terminal, run
+from tests.cli.commands import Terminal, refused, run
 from tests.client.client_states import assign, end, put_state
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from freetrain.state.files import StateDir
-
-
-@pytest.fixture
-def digits(tmp_path: Path) -> StateDir:
-    state = at_home(tmp_path)
-    assert run("submit", "job.toml", cwd=tmp_path).code == 0
-    return state
 
 
 def print_to(state: StateDir, generation: int, text: str | bytes) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from freetrain.replay.loop_settings import IN_THE_LOOP
-from tests.cli.worlds import JOBS, run, written
+from tests.cli.commands import JOBS, run, written
 
 LOOP = (
     *("replay", "jobs.csv", "--trainers", "trainers.toml", "--parallel", "2"),

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.pack.record import MemberRecord, PackRecord, member_folder, write_record
-from tests.cli.desk_files import at_home, refused, run_json
-from tests.cli.worlds import run
+from tests.cli.commands import at_home, refused, run, run_json
 from tests.client.client_states import leave_checkpoint
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.worlds import run, written
+from tests.cli.commands import run, written
 
 REPLAY = ("replay", "holes.csv", "--trainers", "trainers.toml", "--policy", "freetrain")
 SWEEP = ("replay", "--pool", "4", "--trainers", "quality:2", "--seeds", "1")

@@ -10,7 +10,7 @@ import pytest
 
 from freetrain.cli.options import POLICY_NAMES, MethodName
 from logs.schedule import Method
-from tests.cli.worlds import JOBS, run, written
+from tests.cli.commands import JOBS, run, written
 from tests.replay.reference_keys import REFERENCE_KEYS
 
 REPLAY = ("replay", "holes.csv", "--trainers", "trainers.toml", "--parallel", "2")

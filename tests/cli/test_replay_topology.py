@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cli.worlds import TRAINERS, run
+from tests.cli.commands import TRAINERS, run
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.worlds import run, written
+from tests.cli.commands import run, written
 
 PRIORITIES = ("--priority", "weight", "--priority", "speedup")
 DRAWS = (*PRIORITIES, "--trainers", "quality:3", "--seeds", "2")

@@ -12,7 +12,7 @@ from freetrain.cli.app import main
 from freetrain.cli.trace_text import LABELS
 from logs.generate import SAMPLE_NAME, shipped_sample
 from logs.summary import IdleSummary, JobSummary
-from tests.cli.worlds import HOLES, JOBS, a_context, run
+from tests.cli.commands import HOLES, JOBS, a_context, run
 
 
 @pytest.fixture(autouse=True)

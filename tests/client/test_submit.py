@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import stat
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
 
-from freetrain.client.submit import Begin, OnLeftOver
+from freetrain.client.submit import Begin, OnLeftOver, preview, remarks
 from freetrain.client.trainers import left_over
-from freetrain.config.job import CheckpointSettings, NodeSettings, read_job
+from freetrain.config.job import (
+    CheckpointSettings,
+    LaunchSettings,
+    NodeSettings,
+    read_job,
+)
 from freetrain.errors import BadConfigurationError, TryLaterError, UsageError
 from freetrain.state.database import open_store
 from freetrain.state.files import (
@@ -26,6 +32,7 @@ from tests.client.client_states import (
     UID,
     a_job,
     a_state,
+    a_submission,
     assign,
     end,
     hold_leases,
@@ -34,9 +41,6 @@ from tests.client.client_states import (
     rows,
     submitted,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ENDED = (TrainerState.CANCELLED, TrainerState.FINISHED, TrainerState.FAILED)
 
@@ -300,3 +304,67 @@ def test_a_damaged_environment_is_refused(tmp_path: Path, content: str) -> None:
 
     with pytest.raises(UnreadableFileError, match=r"environment\.json"):
         read_environment(folder)
+
+
+@pytest.mark.parametrize(
+    ("launch", "program"),
+    [
+        ({"launcher": "mpirun"}, "mpirun"),
+        ({"launcher": "mpirun", "executable": "mpiexec.hydra"}, "mpiexec.hydra"),
+        ({"launcher": "torchrun"}, "torchrun"),
+        ({"launcher": "custom", "command": ("mpiexec", "-f", "{hostfile}")}, "mpiexec"),
+    ],
+)
+def test_a_launchers_program_that_is_missing_is_remarked_by_its_own_name(
+    tmp_path: Path, launch: dict[str, Any], program: str
+) -> None:
+    job = a_job(tmp_path, launch=LaunchSettings(**launch))
+    path = tmp_path / "bin"
+
+    missing = remarks(job, {"PATH": str(path)}, [], beside=path, mounts="")
+    path.mkdir()
+    (path / program).touch(mode=0o755)
+    there = remarks(job, {"PATH": str(path)}, [], beside=tmp_path, mounts="")
+
+    said = f'the launcher "{program}" is not on your PATH here'
+    assert [remark.startswith(said) for remark in missing] == [True]
+    assert there == ()
+
+
+def test_a_pack_needs_no_launchers_program(tmp_path: Path) -> None:
+    launch = LaunchSettings(launcher="pack", pack=Path("/p.toml"))
+    job = a_job(tmp_path, command=(), nodes=NodeSettings(max_nodes=1), launch=launch)
+
+    assert remarks(job, {"PATH": ""}, [], beside=tmp_path, mounts="") == ()
+
+
+def test_a_preview_makes_nothing(tmp_path: Path) -> None:
+    state = a_state(tmp_path)
+
+    told = preview(state, a_submission(state, a_job(tmp_path)), uid=UID)
+
+    assert told.begin is Begin.NEW
+    assert not state.path.exists()
+
+
+def test_a_directory_that_the_doctor_made_has_no_trainer_yet(tmp_path: Path) -> None:
+    state = a_state(tmp_path)
+    state.path.mkdir(mode=0o700)
+
+    told = preview(state, a_submission(state, a_job(tmp_path)), uid=UID)
+
+    assert told.begin is Begin.NEW
+    assert not list(state.path.iterdir())
+
+
+def test_a_preview_is_refused_where_the_submission_would_be(tmp_path: Path) -> None:
+    state, run_dir = a_state(tmp_path), tmp_path / "old run"
+    leave_checkpoint(run_dir, generation=41, step=1200)
+    job = a_job(tmp_path, checkpoint=CheckpointSettings(path=run_dir))
+
+    with pytest.raises(UsageError, match=r"of 1200 steps.*--go-on"):
+        preview(state, a_submission(state, job), uid=UID)
+
+    state.path.mkdir(mode=0o755)
+    with pytest.raises(BadConfigurationError, match="others can reach into"):
+        preview(state, a_submission(state, a_job(tmp_path)), uid=UID)

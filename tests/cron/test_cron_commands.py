@@ -6,7 +6,7 @@ import pytest
 
 from freetrain.cron.back_ends import Crontab, Found, Kind, Scrontab, Ticks
 from freetrain.cron.call import CronUnavailableError, Programs
-from tests.cli.worlds import Ran, run
+from tests.cli.commands import Ran, run
 from tests.cron.tables import FakeTable, a_call, install_fake
 
 MINE = b"# my own\nMAILTO=me\n5 4 * * * echo 50\\% # \xff\n"

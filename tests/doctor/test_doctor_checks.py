@@ -1,18 +1,22 @@
-"""The checks that touch this machine: state, imports, MPI, ticks, time."""
+"""What is found of a host, and what the answer of a compute node means."""
 
+import importlib.metadata
 import shutil
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import structs
 
 from freetrain.config.site import PlannerSettings
 from freetrain.doctor import host
+from freetrain.doctor.checks import findings_of
 from freetrain.doctor.cluster import look_at_clock
 from freetrain.doctor.findings import (
-    Check,
     Finding,
     Verdict,
     bad,
@@ -32,12 +36,10 @@ from freetrain.doctor.host import (
     look_at_state,
     look_at_ticks,
 )
+from freetrain.doctor.test_job import look_at_answer
 from freetrain.errors import CannotWriteError
 from freetrain.state.files import StateDir
-from slurm.errors import (
-    SlurmRefusedError,
-    SlurmUnavailableError,
-)
+from slurm.errors import SlurmRefusedError, SlurmUnavailableError
 from tests.cron.tables import install_fake
 from tests.doctor.subjects import a_subject, by_name
 
@@ -59,7 +61,7 @@ def failing(error: Exception) -> Iterator[Finding]:
 def test_a_check_that_fails_is_a_finding_and_not_the_end(
     error: Exception, code: int
 ) -> None:
-    findings = list(Check("name", lambda: failing(error)).findings())
+    findings = list(findings_of("name", lambda: failing(error)))
 
     assert [found.verdict for found in findings] == [Verdict.OK, Verdict.BAD]
     assert exit_code(findings) == code
@@ -91,9 +93,9 @@ def test_a_state_directory_is_made_tried_and_left_empty(tmp_path: Path) -> None:
 
 def test_a_state_directory_open_to_others_is_bad(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir(mode=0o755)
-    check = Check("state", lambda: look_at_state(a_subject(tmp_path, {})))
+    subject = a_subject(tmp_path, {})
 
-    (found,) = check.findings()
+    (found,) = findings_of("state", lambda: look_at_state(subject))
 
     assert (found.verdict, found.exit_code) == (Verdict.BAD, 78)
     assert "chmod 700" in found.seen
@@ -188,7 +190,7 @@ def test_an_mpirun_that_cannot_be_started_is_told_without_a_word_of_cron(
     program.chmod(0o755)
     subject = a_subject(tmp_path, {"PATH": str(tmp_path)})
 
-    (found,) = Check("MPI", lambda: look_at_mpi(subject)).findings()
+    (found,) = findings_of("MPI", lambda: look_at_mpi(subject))
 
     assert found.verdict is Verdict.BAD
     assert "cannot be started" in found.seen
@@ -254,3 +256,86 @@ def test_the_age_of_the_last_tick_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("here_s", "verdict"), [(1001.0, "ok"), (900.0, "warn")])
 def test_clocks_that_are_apart_are_told(here_s: float, verdict: str) -> None:
     assert look_at_clock(1000.0, here_s).verdict == verdict
+
+
+RANK = "doctor-rank told=2 found={}\n"
+GOOD: dict[str, object] = {
+    "started_s": 1001.0,
+    "ended_s": 1003.0,
+    "host": "h",
+    "node": "n1",
+    "python": ".".join(map(str, sys.version_info[:3])),
+    "freetrain": importlib.metadata.version("freetrain"),
+    "links": "ok",
+    "world_status": 0,
+    "world_said": "some warning\n" + 2 * RANK.format(2),
+    "agent_reached": True,
+    "agent_said": "",
+}
+
+
+def findings(answer: dict[str, object]) -> dict[str, Finding]:
+    return by_name(list(look_at_answer(answer, begun_s=1000.0, ended_s=1004.0)))
+
+
+def test_a_good_answer_is_well_in_all_respects() -> None:
+    found = findings(GOOD)
+
+    assert {one.verdict for one in found.values()} == {Verdict.OK}
+    assert "n1" in found["one-step run"].seen
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "verdict"),
+    [
+        ("versions there", {"python": "3.6.8"}, Verdict.BAD),
+        ("versions there", {"freetrain": "0.0.1"}, Verdict.BAD),
+        ("state directory there", {"links": "bad"}, Verdict.BAD),
+        ("clock there", {"started_s": 900.0}, Verdict.WARN),
+        ("clock there", {"ended_s": 1100.0}, Verdict.WARN),
+        ("clock there", {"ended_s": None}, Verdict.SKIPPED),
+        ("MPI there", {"world_failed": "there is no mpirun"}, Verdict.WARN),
+        ("MPI there", {"world_status": 1}, Verdict.BAD),
+        ("MPI there", {"world_status": None}, Verdict.BAD),
+        ("MPI there", {"world_said": 2 * RANK.format(1)}, Verdict.BAD),
+        ("MPI there", {"world_said": RANK.format(2)}, Verdict.BAD),
+        ("MPI there", {"world_said": 2 * RANK.format("none")}, Verdict.OK),
+        ("launch agent", {"agent_reached": False}, Verdict.BAD),
+        ("launch agent", {"agent_reached": "yes"}, Verdict.BAD),
+    ],
+)
+def test_each_thing_that_may_be_wrong_there_is_told(
+    name: str, changes: dict[str, object], verdict: Verdict
+) -> None:
+    found = findings(GOOD | changes)
+
+    assert found[name].verdict is verdict
+    assert all(one.verdict is Verdict.OK for one in found.values() if one.name != name)
+
+
+def test_ranks_that_are_worlds_of_one_are_told_apart_from_a_world() -> None:
+    found = findings(GOOD | {"world_said": 2 * RANK.format(1)})
+
+    assert "another MPI" in found["MPI there"].advice
+
+
+def test_without_a_world_there_is_no_agent_to_judge() -> None:
+    answer = {k: v for k, v in GOOD.items() if not k.startswith("agent")}
+
+    assert findings(answer)["launch agent"].verdict is Verdict.SKIPPED
+
+
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            key: st.none() | st.text() | st.integers() | st.lists(st.text())
+            for key in GOOD
+        },
+    )
+)
+def test_no_answer_whatever_it_holds_breaks_the_doctor(
+    answer: dict[str, object],
+) -> None:
+    for found in look_at_answer(answer, begun_s=0.0, ended_s=1.0):
+        assert found.name != "MPI there" or found.verdict is not Verdict.OK

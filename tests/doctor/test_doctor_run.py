@@ -17,7 +17,7 @@ from freetrain.doctor.cluster import observe
 from freetrain.doctor.findings import Verdict
 from freetrain.doctor.test_job import run_one_step
 from slurm.errors import SlurmRefusedError, SlurmUnavailableError
-from tests.cli.worlds import run
+from tests.cli.commands import run
 from tests.doctor.subjects import a_subject, by_name
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from freetrain.priority.registry import (
     priority_names,
     settings_of,
 )
-from tests.cli.worlds import run
+from tests.cli.commands import run
 from tests.priority.inputs import contender, inputs_of
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from freetrain.demo.fake_slurm import cluster as keeping
 from freetrain.demo.fake_slurm.cluster import Job, JobState
 from freetrain.state.files import Ended, create_ending
 from freetrain.state.tables import TrainerState, history_of
-from tests.cli.worlds import run
+from tests.cli.commands import run
 from tests.state.endings import an_ending
 from tests.tick.tick_worlds import TickWorld, lease_of, tell, tick_world
 

@@ -13,8 +13,7 @@ import pytest
 from msgspec import structs
 
 from slurm.hostlist import expand
-from tests.cli.desk_files import at_home
-from tests.cli.worlds import run
+from tests.cli.commands import at_home, run
 from tests.cluster.settings import Variant
 from tests.cluster.waiting import wait_for
 from tests.slurm_live.sites import Site

@@ -10,25 +10,13 @@ import pytest
 from freetrain.state.files import newest_assigned
 from freetrain.state.tables import TrainerState
 from freetrain.tick.status_report import TrainerLine
-from tests.cli.desk_files import JOB, at_home, refused, run_json
-from tests.cli.worlds import NOW_S, Terminal, run
+from tests.cli.commands import JOB, NOW_S, Terminal, at_home, refused, run, run_json
 from tests.client.client_states import a_page, assign, put_page, put_state
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from freetrain.state.files import StateDir
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> StateDir:
-    return at_home(tmp_path)
-
-
-@pytest.fixture
-def digits(tmp_path: Path, state: StateDir) -> StateDir:
-    assert run("submit", "job.toml", cwd=tmp_path).code == 0
-    return state
 
 
 def test_a_trainer_is_submitted_once(tmp_path: Path, state: StateDir) -> None:
@@ -269,3 +257,46 @@ def test_without_a_state_it_is_said_what_to_do_and_none_is_made(
 
     assert "Submit a trainer first" in refused(*words, cwd=tmp_path, code=66)
     assert not state.path.exists()
+
+
+@pytest.mark.parametrize(
+    ("work", "fields", "is_told"),
+    [
+        ("samples = 9", 'step = "s"', False),
+        ("samples = 9", 'samples = "s"', True),
+        ("epochs = 9", 'step = "s"', False),
+        ("epochs = 9", 'epoch = "s"', True),
+        ('time_limit = "1h"', 'step = "s"', True),
+    ],
+)
+def test_work_that_nobody_can_count_is_told_of(
+    tmp_path: Path, work: str, fields: str, *, is_told: bool
+) -> None:
+    told = f'[progress]\nformat = "csv"\nfile = "m.csv"\nfields = {{ {fields} }}\n'
+    at_home(tmp_path, f"elastic = false\n{JOB}[work]\n{work}\n{told}")
+
+    remarks = run_json("submit", "job.toml", "--dry-run", cwd=tmp_path)["remarks"]
+
+    said = f"[work] {work.partition(' ')[0]} ends nothing"
+    assert any(one.startswith(said) for one in remarks) != is_told
+
+
+@pytest.mark.parametrize(
+    ("deadline", "is_told"),
+    [
+        ("2020-01-01T00:00:00Z", True),
+        ("2020-01-01T01:00:00+01:00", True),
+        ("2999-01-01T00:00:00Z", False),
+        ('"1s"', False),
+    ],
+)
+def test_a_deadline_that_is_past_is_told_of_and_not_refused(
+    tmp_path: Path, deadline: str, *, is_told: bool
+) -> None:
+    at_home(tmp_path, f"deadline = {deadline}\n{JOB}")
+
+    shown = run_json("submit", "job.toml", cwd=tmp_path)
+
+    assert shown["began"] == "new"
+    said = "the deadline 2020-01-01T"
+    assert any(one.startswith(said) for one in shown["remarks"]) == is_told
