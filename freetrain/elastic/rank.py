@@ -30,11 +30,11 @@ LEASE = "FREETRAIN_LEASE"
 TAKEN = b"+"
 """A spare's answer once it has made a process."""
 
+STATUS = struct.Struct("!i")
+"""A spare's last message: how the process ended, as ``os.waitpid`` has it."""
+
 PMI_FILE = b"PMI_FD"
 """The variable by which MPICH's launchers name the open file that they talk over."""
-
-STATUS = struct.Struct("!i")
-"""Its last message: how the process ended, as ``os.waitpid`` has it."""
 
 _PASSED_ON = (
     signal.SIGTERM,

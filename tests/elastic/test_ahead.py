@@ -162,21 +162,6 @@ def test_one_rank_s_signal_ends_the_wait_of_all(tmp_path: Path) -> None:
     assert on_every_rank(3, on_rank) == [Stop.RESCALE] * 3
 
 
-@pytest.mark.parametrize(
-    "environment",
-    [
-        {"FREETRAIN_AFTER": "1"},
-        {"FREETRAIN_AFTER": "2", "FREETRAIN_GENERATION": "2"},
-        {"FREETRAIN_AFTER": "x", "FREETRAIN_GENERATION": "2"},
-    ],
-)
-def test_it_may_wait_for_an_earlier_generation_only(
-    environment: dict[str, str],
-) -> None:
-    with pytest.raises(elastic.LaunchError, match="FREETRAIN_AFTER"):
-        read_launch(environment)
-
-
 def test_a_world_launched_ahead_loses_no_step_of_the_one_that_trains(
     mpi_stand: Stand,
 ) -> None:
