@@ -1,4 +1,4 @@
-"""Priorities: how much nodes are worth to each trainer, told to the planner as curves.
+"""Priorities: how much nodes are worth to each trainer, as curves for the planner.
 
 ``base`` is the interface of a priority and ``registry`` finds priorities by name. Every
 other module is a priority, but ``losses``: it is shared by those that look at losses.
