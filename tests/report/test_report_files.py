@@ -5,9 +5,11 @@ import io
 import json
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from freetrain.replay.gaps import Gap
 from freetrain.report.figures import (
     completions_figure,
     pool_figure,
@@ -16,14 +18,17 @@ from freetrain.report.figures import (
 from freetrain.report.page import render_page, report_files
 from freetrain.report.summary import (
     HEADINGS,
+    LOSSES,
     VOLATILE,
     full_record,
+    gap_lines,
+    gap_words,
     lost_share,
     percent,
     steady_record,
     table_row,
 )
-from freetrain.text import scaled
+from freetrain.text import gap_percent, scaled
 from tests.report.comparisons import comparison, result
 
 
@@ -64,19 +69,10 @@ def test_steps_and_completions_read_back_row_by_row() -> None:
 def test_the_summary_holds_every_policy_and_no_step() -> None:
     summary = json.loads(report_files(comparison())["summary.json"])
 
-    assert [record["policy"] for record in summary["policies"]] == [
-        "freetrain",
-        "equal",
-        "scavenger",
-        "static",
-    ]
-    assert summary["policies"][0]["completion_s"].keys() == {
-        "p5",
-        "p25",
-        "p50",
-        "p75",
-        "p95",
-    }
+    policies = [record["policy"] for record in summary["policies"]]
+    assert policies == ["freetrain", "equal", "scavenger", "static"]
+    percentiles = summary["policies"][0]["completion_s"].keys()
+    assert percentiles == {"p5", "p25", "p50", "p75", "p95"}
     assert "steps" not in summary["policies"][0]
 
 
@@ -90,11 +86,11 @@ def test_the_page_asks_the_network_for_nothing() -> None:
     assert not re.search(r"<(?:script|img|link|iframe)[^>]+(?:src|href)=", own)
 
 
-@pytest.mark.parametrize(
-    "heading", ["Policies compared", "Pool against use", "Sizes of the trainers"]
-)
-def test_the_page_has_its_parts(heading: str) -> None:
-    assert heading in render_page(comparison())
+def test_the_page_has_its_parts() -> None:
+    page = render_page(comparison())
+
+    for heading in ("Policies compared", "Pool against use", "Sizes of the trainers"):
+        assert heading in page
 
 
 def test_what_a_log_is_called_cannot_change_the_page() -> None:
@@ -110,14 +106,12 @@ def test_what_a_log_is_called_cannot_change_the_page() -> None:
 
 
 def test_a_replay_in_which_nothing_happened_can_still_be_shown() -> None:
+    sums: dict[str, Any] = dict.fromkeys(
+        ("samples", "end_s", "pool_node_s", *LOSSES), 0.0
+    )
     nothing = replace(
         result(),
-        samples=0.0,
-        end_s=0.0,
-        pool_node_s=0.0,
-        rescale_samples=0.0,
-        preempt_samples=0.0,
-        start_samples=0.0,
+        **sums,
         efficiency=None,
         steps=(),
         completions=(),
@@ -229,3 +223,57 @@ def test_no_figure_however_large_widens_the_table() -> None:
 def test_a_row_has_a_cell_a_heading() -> None:
     assert len(table_row(result(), "n")) == len(HEADINGS)
     assert (percent(0.9301), percent(None)) == ("93.0 %", "-")
+
+
+SOME = Gap(mean=0.0008, high=0.002, most=0.0166, sampled=28, plans=6_925)
+WORST = "worst 1.66 % (28 of 6,925 plans)"
+
+
+@pytest.mark.parametrize(
+    ("gap", "said"),
+    [
+        (
+            SOME,
+            "mean 0.08 %, nine of ten at most 0.20 %, worst 1.66 % (28 of 6,925 plans)",
+        ),
+        (
+            replace(SOME, mean=1e-7, high=2e-7),
+            f"mean < 0.01 %, nine of ten at most 0.01 %, {WORST}",
+        ),
+        (Gap(0.0, 0.0, 0.0, 6_188, 6_188), "0, all 6,188 plans proven optimal"),
+    ],
+    ids=["of a sample", "too small to read", "none"],
+)
+def test_an_optimality_gap_is_told_with_the_plans_it_is_of(gap: Gap, said: str) -> None:
+    assert gap_words(gap) == said
+
+
+def test_a_policy_without_an_objective_has_no_line_on_gaps() -> None:
+    assert gap_lines([("equal", None), ("lookahead", SOME)]) == [
+        f"lookahead: {gap_words(SOME)}"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("gap", "said"),
+    [(0.0, "0.00 %"), (1e-7, "< 0.01 %"), (0.01, "1.00 %"), (2.0, "200.00 %")],
+)
+def test_a_gap_reads_as_0_only_where_it_is(gap: float, said: str) -> None:
+    assert gap_percent(gap) == said
+
+
+def test_the_page_and_json_tell_of_every_policy_that_plans() -> None:
+    ahead = replace(result("lookahead"), gap=SOME)
+    compared = replace(comparison(), results=(ahead, result("equal")))
+    page = render_page(compared)
+
+    assert f"lookahead: {gap_words(SOME)}" in page
+    assert "equal: " not in page
+    assert steady_record(ahead)["gap"] == {
+        "mean": 0.0008,
+        "high": 0.002,
+        "most": 0.0166,
+        "sampled": 28,
+        "plans": 6_925,
+    }
+    assert steady_record(result("equal"))["gap"] is None

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
 from freetrain.replay.loop import Stage, run_in_the_loop
+from freetrain.replay.loop_settings import LoopSettings
 from freetrain.replay.run import Caller
 from freetrain.replay.settings import ReplaySettings
 from freetrain.replay.timeline import DAY_S
 from logs.schedule import Method
 from logs.trace import Job, JobTrace
-from tests.replay.worlds import no_clock
+from tests.replay.worlds import no_clock, trainer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn
 
     from freetrain.replay.loop_result import LoopResult
-    from freetrain.replay.loop_settings import LoopSettings
     from freetrain.replay.trainers import TrainerSpec
 
 UNBOUND: dict[str, Any] = {"margin_s": None, "shortest_s": 0.0}
@@ -78,6 +78,21 @@ def play(
 ) -> LoopResult:
     settings = ReplaySettings(**choices)
     return run_in_the_loop(stage, trainers, settings, loop, Caller(no_clock))
+
+
+def looped(
+    jobs: Sequence[J],
+    until_s: float,
+    *,
+    nodes: int = 2,
+    team: Sequence[TrainerSpec] = (),
+    loop: LoopSettings | None = None,
+    **settings: Any,  # noqa: ANN401  any setting of a loop
+) -> LoopResult:
+    """Play one trainer, or *team*, among *jobs*; *settings* change those of *loop*."""
+    stage = stage_of(jobs, nodes, until_s=until_s)
+    chosen = replace(loop or LoopSettings(), **settings)
+    return play(stage, team or [trainer()], chosen)
 
 
 @st.composite
