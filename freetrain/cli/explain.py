@@ -38,7 +38,6 @@ from freetrain.cli.wording import (
 from freetrain.client.curves import TrainerCurves, curves_of
 from freetrain.client.status import (
     Doing,
-    GenerationRecord,
     Overview,
     TrainerStatus,
     generation_history,
@@ -46,7 +45,7 @@ from freetrain.client.status import (
 )
 from freetrain.lookahead.base import NodeForecast
 from freetrain.lookahead.promises import DelayInterval
-from freetrain.state.files import GenerationEnding, StateDir
+from freetrain.state.files import Assigned, GenerationEnding, StateDir
 from freetrain.state.tables import TrainerState
 from freetrain.text import gap_percent, one_line, per_cent
 from freetrain.tick.status_report import (
@@ -70,6 +69,9 @@ freetrain explain --json
 """,
 }
 
+
+Generations = Sequence[tuple[Assigned, GenerationEnding | None]]
+"""What was assigned to a trainer, the oldest first, and how it ended."""
 
 MOST_GENERATIONS = 12
 """Generations of a trainer that are shown, the newest ones."""
@@ -97,18 +99,18 @@ def explain(
     is_detailed = trainer is not None or as_json
     most = MOST_GENERATIONS if is_detailed else 0
     names = [standing.row.name for standing in view.standings]
-    chapters = {
+    generations = {
         name: generation_history(state.trainer(name), most=most) for name in names
     }
     curves = curves_of(state, name=trainer, uid=uid) if is_detailed else ()
     learned = {curve.name: curve for curve in curves}
     if as_json:
-        record = explain_record(view, chapters, learned)
+        record = explain_record(view, generations, learned)
         write_out(context, json_text(record, allow_nan=False))
         return
     for standing in view.standings:
         name = standing.row.name
-        lines = _trainer_lines(standing, view, chapters[name], learned.get(name))
+        lines = _trainer_lines(standing, view, generations[name], learned.get(name))
         print_out(context, _text([*lines]))
     if trainer is None:
         print_out(context, _holes_screen(view))
@@ -117,7 +119,7 @@ def explain(
 def _trainer_lines(
     trainer: TrainerStatus,
     view: Overview,
-    chapters: Sequence[GenerationRecord],
+    generations: Generations,
     curves: TrainerCurves | None,
 ) -> Iterator[str]:
     """Yield why *trainer* has what it has, and what became of it so far.
@@ -125,13 +127,15 @@ def _trainer_lines(
     Args:
         trainer: The trainer.
         view: All trainers and the last tick.
-        chapters: Its last generations.
+        generations: Its last ones.
         curves: What its progress lines say; None to leave that out.
     """
     yield from _state_lines(trainer, view)
     if curves is not None:
         yield from _learned_lines(curves)
-    happened = sorted(event for chapter in chapters for event in _events(chapter))
+    happened = sorted(
+        event for made, ending in generations for event in _events(made, ending)
+    )
     for at_s, generation, text in happened:
         when = f"{clock_text(at_s)} ({ago(at_s, view.now_s)})"
         yield f"{when}: generation {generation} {text}"
@@ -199,9 +203,10 @@ def _learned_lines(curves: TrainerCurves) -> Iterator[str]:
     yield from bad_line_lines(curves)
 
 
-def _events(chapter: GenerationRecord) -> Iterator[tuple[float, int, str]]:
+def _events(
+    made: Assigned, ending: GenerationEnding | None
+) -> Iterator[tuple[float, int, str]]:
     """Yield when a generation was made and when it ended: time, number and text."""
-    made, ending = chapter.assigned, chapter.ending
     where = nodes_named(member.node for member in made.members) or "no nodes"
     said = f"on {where}, by {maker_text(made.author)}: {made.reason}"
     yield made.created_s, made.generation, said
@@ -403,7 +408,7 @@ def _text(lines: Sequence[str]) -> Text:
 
 def explain_record(
     view: Overview,
-    chapters: Mapping[str, Sequence[GenerationRecord]],
+    generations: Mapping[str, Generations],
     learned: Mapping[str, TrainerCurves],
 ) -> dict[str, Any]:
     """Return what ``--json`` shows; what no tick reported is empty."""
@@ -433,8 +438,8 @@ def explain_record(
                 else forecast_record(known),
                 "pack": None if trainer.pack is None else pack_record(trainer.pack),
                 "generations": [
-                    _generation_record(chapter)
-                    for chapter in chapters[trainer.row.name]
+                    _generation_record(made, ending)
+                    for made, ending in generations[trainer.row.name]
                 ],
             }
             for trainer in view.standings
@@ -448,8 +453,9 @@ def explain_record(
     }
 
 
-def _generation_record(chapter: GenerationRecord) -> dict[str, Any]:
-    made, ending = chapter.assigned, chapter.ending
+def _generation_record(
+    made: Assigned, ending: GenerationEnding | None
+) -> dict[str, Any]:
     return {
         "generation": made.generation,
         "created_s": made.created_s,

@@ -121,7 +121,7 @@ def _table(idle: IdleNodes, *, each: bool) -> Table:
     table.add_column("because", overflow="fold")
     table.add_column("which", overflow="fold")
     for group in groups(idle):
-        for holes in [[hole] for hole in group.holes] if each else [group.holes]:
+        for holes in [[hole] for hole in group] if each else [group]:
             table.add_row(*map(Text, _row(holes, idle)))
     return table
 

@@ -53,23 +53,6 @@ class IdleNodes:
 
 
 @dataclass(frozen=True, slots=True)
-class HoleGroup:
-    """One or more holes that end together, and for one reason."""
-
-    holes: tuple[Hole, ...]
-
-    @property
-    def first(self) -> Hole:
-        """Any of them: they have everything but the node in common."""
-        return self.holes[0]
-
-    @property
-    def held(self) -> int:
-        """How many of them a lease of ours holds."""
-        return sum(bool(hole.held_by) for hole in self.holes)
-
-
-@dataclass(frozen=True, slots=True)
 class IdleStep:
     """How many nodes stay idle for the next ``length_s`` seconds."""
 
@@ -131,13 +114,13 @@ def idle_of(
     )
 
 
-def groups(idle: IdleNodes) -> tuple[HoleGroup, ...]:
-    """Return the holes that end together, those that last longest first."""
+def groups(idle: IdleNodes) -> tuple[tuple[Hole, ...], ...]:
+    """Return the holes that end together and for one reason, the longest first."""
     together: dict[tuple[object, ...], list[Hole]] = defaultdict(list)
     for hole in idle.holes:
         together[hole.end_s, hole.ends_by, hole.blocker].append(hole)
-    found = (HoleGroup(tuple(holes)) for holes in together.values())
-    return tuple(sorted(found, key=lambda g: (-_end_s(g.first), g.first.node)))
+    found = map(tuple, together.values())
+    return tuple(sorted(found, key=lambda holes: (-_end_s(holes[0]), holes[0].node)))
 
 
 def steps(

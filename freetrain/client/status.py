@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -361,36 +362,19 @@ def _that_ran(
 # Its generations
 
 
-@dataclass(frozen=True, slots=True)
-class GenerationRecord:
-    """One generation.
-
-    Attributes:
-        assigned: Its leases, its author and the reason for it.
-        ending: How it ended; None where it has not, or never ran.
-    """
-
-    assigned: Assigned
-    ending: GenerationEnding | None
-
-
 def generation_history(
     folder: TrainerDir, *, most: int
-) -> tuple[GenerationRecord, ...]:
+) -> tuple[tuple[Assigned, GenerationEnding | None], ...]:
     """Return the last *most* generations, the oldest first; damaged ones left out.
+
+    Each is what was assigned and how it ended; None where it has not, or never ran.
 
     Raises:
         OSError: A file cannot be read.
     """
-    numbers = generations(folder.assignments)[-most:] if most else ()
-    records = (_generation_record(folder, number) for number in numbers)
-    return tuple(record for record in records if record is not None)
-
-
-def _generation_record(folder: TrainerDir, number: int) -> GenerationRecord | None:
-    try:
-        return GenerationRecord(
-            read_assigned(folder, number), read_ending(folder, number)
-        )
-    except UnreadableFileError:
-        return None
+    found = []
+    for number in generations(folder.assignments)[-most:] if most else ():
+        with suppress(UnreadableFileError):
+            assigned = read_assigned(folder, number)
+            found.append((assigned, read_ending(folder, number)))
+    return tuple(found)

@@ -29,7 +29,7 @@ def idles(draw: st.DrawFn) -> IdleNodes:
 
 @given(idles())
 def test_every_hole_is_in_one_group(idle: IdleNodes) -> None:
-    grouped = [hole for group in groups(idle) for hole in group.holes]
+    grouped = [hole for group in groups(idle) for hole in group]
 
     assert sorted(hole.node for hole in grouped) == sorted(h.node for h in idle.holes)
 
