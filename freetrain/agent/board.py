@@ -49,8 +49,6 @@ _GENERATION = re.compile(r"([0-9]{10})\.json", re.ASCII)
 _NOTICE = re.compile(r"([0-9]{10})\.(.{1,100})-([0-9]{1,10})", re.ASCII)
 _MOST_REMEMBERED = 1_000
 _LONGEST_MESSAGE = 2_000
-
-
 _MOST_OPEN = 20  # generations that are not over, as far back as an agent looks
 
 

@@ -44,8 +44,6 @@ MOST_DAYS = 90.0
 
 
 MOST_DRAWN = 10_000
-
-
 WHY_LEFT_OUT = {
     Reason.NO_UNITS: "they needed no nodes",
     Reason.NEVER_RAN: "they never ran",

@@ -117,17 +117,9 @@ def _stays_s(every_s: int) -> int:
 
 
 _BEFORE_NEXT_S = 5
-
-
 MINUTE_S = 60
-
-
 HOUR_S = 3_600
-
-
 SHORTEST_S = 10
-
-
 LONGEST_S = HOUR_S
 
 

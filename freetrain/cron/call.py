@@ -51,8 +51,6 @@ LOG = "cron.log"
 
 
 MARK_CHARACTERS = 10
-
-
 _SECRET = "SLURM_JWT"  # noqa: S105 -- the name of a variable, and kept out
 
 

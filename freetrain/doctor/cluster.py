@@ -46,8 +46,6 @@ NEEDED = ("sbatch", "scancel", "scontrol", "sdiag", "sinfo", "squeue", "srun")
 
 _TIMEOUT_S = 60.0
 _SKEW_S = 5.0
-
-
 _ANSWER_CHARACTERS = 200
 
 
@@ -132,11 +130,7 @@ def _look_at_release(subject: Subject, config: ClusterConfig) -> Finding:
 
 
 _LONG_GRACE_S = 300.0
-
-
 _SMALL_ARRAY = 2
-
-
 _BOUND_BY_USER = ("bf_max_job_user", "bf_max_job_user_part", "bf_max_job_part")
 
 

@@ -113,11 +113,7 @@ class Subject:
 
 
 _NAME_WIDTH = 21
-
-
 _VERDICT_WIDTH = 8
-
-
 _WIDTH = 100
 
 

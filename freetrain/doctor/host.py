@@ -90,8 +90,6 @@ def is_bare(path: Path) -> bool:
 
 
 _LEAST_FREE_BYTES = 1 << 30
-
-
 _SKEW_S = 2.0
 _GIB = 1 << 30
 
@@ -189,11 +187,7 @@ _ASK = (
 
 
 _SHOWN = 60
-
-
 _OPEN_MPI = "Open MPI"
-
-
 _LIBRARIES = (
     (re.compile(r"Open MPI v?(\d+)"), "Open MPI"),
     (re.compile(r"Intel\(R\) MPI Library"), "Intel MPI"),
@@ -276,8 +270,6 @@ def family(kind: str) -> str:
 
 
 _OLD_S = 600.0
-
-
 _INSTALL = "Run `freetrain cron install` when you want it to work by itself."
 
 

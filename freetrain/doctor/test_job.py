@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 NAME = "one-step run"
 _SHOWN_CHARACTERS = 300
 _PRIVATE = 0o700
-
-
 _LOOKS_S = (10.0, 20.0, 30.0, 60.0)
 """How long to wait for the answer before Slurm is asked what became of the job."""
 
@@ -49,11 +47,7 @@ _PATIENCE_S = sum(_LOOKS_S)
 
 
 _BEAT_S = 0.2
-
-
 _MINUTE_S = 60.0
-
-
 _PASSED_ON = ("PATH", "HOME", "LD_LIBRARY_PATH")
 
 
@@ -226,11 +220,7 @@ def _end(subject: Subject, name: str) -> None:
 
 
 RANKS = 2
-
-
 _SKEW_S = 2.0
-
-
 _RANK = re.compile(r"doctor-rank told=(\S+) found=(\S+)")
 
 
