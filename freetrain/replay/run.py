@@ -1,4 +1,4 @@
-"""Replays one log under one policy."""
+"""Replays one log under one policy, and one yardstick of dedicated nodes."""
 
 from __future__ import annotations
 

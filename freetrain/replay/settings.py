@@ -29,27 +29,24 @@ class ReplaySettings:
 
     Attributes:
         policy: A name in ``POLICIES``.
-        priority: Who deserves nodes, a name in ``freetrain.priority.registry``; what
-            the policies that ask the planner go by.
-        priority_settings: Its own settings, by name; what is left out has its default.
-        forecaster: Who says how long nodes stay, a name in
-            ``freetrain.lookahead.registry``; what ``lookahead`` goes by.
-        accounting: How progress and costs are counted.
+        priority: A name in ``freetrain.priority.registry``, by which policies that ask
+            the planner rate trainers.
+        priority_settings: The priority's own settings, by name; others have defaults.
+        forecaster: A name in ``freetrain.lookahead.registry``; it tells ``lookahead``
+            how long nodes stay.
         parallel: Trainers admitted at a time; None for no limit.
         t_fwd_s: [T_fwd] The planner's look-ahead, seconds.
         cost_factor: What every rescale and start cost is multiplied by.
         requeue: Whether a finished trainer starts over at the end of the queue.
-        solver: What finds the planner's optimum.
-        solver_limit_s: How long one solver call may take, seconds.
-        look_every_s: How long the policy is left unasked at most, seconds; None for
-            a minute where ratings change with time, and for ever where they do not.
+        solver_limit_s: How long one solver call may take.
+        look_every_s: How long the policy is left unasked at most; None for a minute
+            if ratings change with time, and for ever if they do not.
         learns_speeds: Whether policies of ``RATED_POLICIES`` learn speeds by node count
             from what trainers do, instead of believing their users.
         record_steps: Whether the result lists every step.
-        record_forecasts: Whether a policy's forecasts are held against what came.
-        leaves: The leaf switch of each node that takes part, by index, for policies
-            that go by who leaves with whom; empty for those below none. Of no node
-            where it is not known.
+        record_forecasts: Whether a policy's forecasts are compared with what came.
+        leaves: By node index: the leaf switch, empty if there is none, for policies
+            that learn which nodes leave together; no entries if switches are unknown.
 
     Raises:
         UsageError: A number is outside its range.

@@ -21,13 +21,13 @@ DAY_S = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class PoolEvent:
-    """A moment at which an idle interval starts or ends.
+    """A time at which idle intervals start or end.
 
     Attributes:
         time_s: Seconds from the start of the replay.
-        joined: Nodes that are idle from now on, by index, ascending.
-        left: Nodes that were idle until now, by index, ascending. A node whose
-            intervals touch is in neither.
+        joined: Nodes that become idle, by index, ascending.
+        left: Nodes that are taken, by index, ascending. A node whose intervals touch
+            is in neither.
     """
 
     time_s: float
@@ -36,7 +36,7 @@ class PoolEvent:
 
 
 class PoolSource(Protocol):
-    """Where an engine's pool events come from: a log that is over, or a simulation."""
+    """Where an engine's pool events come from: a recorded log, or a simulation."""
 
     @property
     def node_names(self) -> Sequence[str]:
@@ -45,7 +45,7 @@ class PoolSource(Protocol):
 
     @property
     def horizon_s(self) -> float:
-        """Where the replay is to end, seconds from its start."""
+        """When the replay ends, seconds from its start."""
         ...
 
     def events(self) -> Iterator[PoolEvent]:
@@ -86,8 +86,8 @@ class PoolTimeline:
             changes because intervals touch.
         joined: Nodes that become idle, by event.
         left: Nodes that are taken, by event.
-        horizon_s: Where the replay is to end; the last event where the whole
-            log is replayed. At most one event lies after it.
+        horizon_s: When the replay ends: at the last event if the whole log is
+            replayed. At most one event lies after it.
     """
 
     node_names: tuple[str, ...]

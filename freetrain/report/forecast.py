@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 RELIABILITY_HEADINGS = ("said", "came", "off by", "answers", "departures")
 AGE_HEADINGS = ("nodes left", "idle for", *RELIABILITY_HEADINGS)
 PROMISE_HEADINGS = (
-    "told ahead",
+    "known ahead",
     "nodes",
     "early",
     "late",
@@ -37,7 +37,7 @@ FEW_DEPARTURES = 10
 TENTHS = 10
 """Fewer answers are less than one a tenth."""
 
-STRANGERS = "The same is said of any two nodes: all are strangers to each other."
+STRANGERS = "The forecaster says the same of any two nodes: it knows no pairs."
 
 MOST_BLOCKS = 12
 MOST_LETTERS = 24

@@ -1,4 +1,4 @@
-"""The page on forecasts: what was foretold of idle nodes, and what came."""
+"""The page on forecasts of idle nodes, and what came."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 FORECAST_PAGE = "forecast.html"
 """The page's file, beside that of the report."""
 
-TITLE = "What was foretold of idle nodes, and what came"
+TITLE = "Forecasts of idle nodes, and what came"
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +329,7 @@ def promises_figure(kinds: Sequence[DelayInterval]) -> go.Figure:
     figure = drawn([spans], height=130 + 34 * len(kinds))
     figure.add_vline(x=0.0, line={"color": NEUTRAL, "dash": "dash", "width": 1})
     figure.update_xaxes(title="minutes late; below 0 is early")
-    return figure.update_yaxes(title="told ahead", type="category")
+    return figure.update_yaxes(title="known ahead", type="category")
 
 
 def _minutes(time_s: float) -> float:

@@ -151,7 +151,7 @@ def test_a_map_on_which_all_pairs_are_alike_is_told_in_words() -> None:
 
     page = render_forecasts(ORIGIN, replace(drawn, affinity=shown), "learned")
 
-    assert "all are strangers to each other" in page
+    assert "it knows no pairs" in page
     assert 'id="draw-affinity"' not in page
     assert 'id="draw-affinity"' in render_forecasts(ORIGIN, drawn, "learned")
 
@@ -179,8 +179,10 @@ def test_promises_are_shown_where_there_were_any() -> None:
     page = render_forecasts(ORIGIN, record, "learned")
     (spans,) = promises_figure(kinds).data
 
-    assert "Promised and came" in page
-    assert "Promised and came" not in render_forecasts(ORIGIN, forecasts(), "learned")
+    assert "Planned starts, and when they came" in page
+    assert "Planned starts, and when they came" not in render_forecasts(
+        ORIGIN, forecasts(), "learned"
+    )
     assert promise_rows(kinds)[1] == (
         "10-30 min",
         "80",
