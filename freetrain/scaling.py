@@ -64,7 +64,7 @@ class Rescale(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ProgressMark:
     """A moment within a fragment, and what had been trained by then.
 
     Attributes:
@@ -77,7 +77,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fragment:
+class TrainedFragment:
     """One stretch of work on a fixed set of nodes, as far as it has got.
 
     Attributes:
@@ -99,7 +99,7 @@ class Fragment:
     last_step_s: float
     samples: float
     steps: int
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[ProgressMark, ...] = ()
     nodes_before: int = 0
     step_before_s: float | None = None
     follows_failure: bool = False
@@ -133,7 +133,7 @@ class RescaleCost:
     seconds: float
 
 
-def measured_speed(fragment: Fragment) -> MeasuredSpeed | None:
+def measured_speed(fragment: TrainedFragment) -> MeasuredSpeed | None:
     """Return the steady speed of *fragment*; None where it says nothing.
 
     The first intervals count as warm-up for as long as they are slower than the
@@ -163,7 +163,7 @@ def measured_speed(fragment: Fragment) -> MeasuredSpeed | None:
     return MeasuredSpeed(fragment.began_s, samples_per_s, trained_s)
 
 
-def rescale_cost(fragment: Fragment) -> tuple[Rescale, RescaleCost] | None:
+def rescale_cost(fragment: TrainedFragment) -> tuple[Rescale, RescaleCost] | None:
     """Return what coming to *fragment*'s nodes cost; None where it cannot be told.
 
     Restarts after a failure, and on as many nodes as before, are no rescales. The
@@ -186,7 +186,7 @@ def rescale_cost(fragment: Fragment) -> tuple[Rescale, RescaleCost] | None:
 
 
 def _intervals(
-    fragment: Fragment, first_step_s: float
+    fragment: TrainedFragment, first_step_s: float
 ) -> tuple[list[float], list[float]]:
     """Return lengths in seconds and speeds in samples/s of the sound intervals.
 
@@ -241,7 +241,7 @@ class LearnedScaling:
         default_factory=lambda: MappingProxyType({})
     )
 
-    def with_fragment(self, fragment: Fragment) -> LearnedScaling:
+    def with_fragment(self, fragment: TrainedFragment) -> LearnedScaling:
         """Return what is known with *fragment* too.
 
         A fragment that was added before is replaced, so that one under way may be
@@ -268,7 +268,7 @@ class LearnedScaling:
         return weighted_median(seconds, [1.0] * len(seconds))
 
 
-def _from_one(fragment: Fragment) -> LearnedScaling:
+def _from_one(fragment: TrainedFragment) -> LearnedScaling:
     seen, paid = measured_speed(fragment), rescale_cost(fragment)
     return LearnedScaling(
         {} if seen is None else {fragment.nodes: (seen,)},

@@ -19,7 +19,7 @@ import pulp
 from milp.errors import SolverFailedError
 from milp.exact import Limit, cells, corners, hull_of, node_price, price_sizes, search
 from milp.problem import SOLVER_TOLERANCE, Plan, scale_of
-from milp.solver import Found, Proposal, whole
+from milp.solver import Finding, Proposal, whole
 from milp.verify import constraint_violations, drop, gains, plan_gain
 
 if TYPE_CHECKING:
@@ -73,11 +73,11 @@ def plan_counts(
     prices, sizes = _relax(problem, rows, solver, limit_s=_part(limit_s, _PRICE_TIME))
     reduction = reduce(problem, rows, prices, sizes)
     if reduction.is_proof:
-        return Proposal(reduction.plan(proven=True), Found.OPTIMUM, _NO_SOLVER)
+        return Proposal(reduction.plan(proven=True), Finding.OPTIMUM, _NO_SOLVER)
     if len(problem.classes) == 1:
         reduction, is_proof = _search(problem, reduction, prices[0])
         if is_proof:
-            return Proposal(reduction.plan(proven=True), Found.OPTIMUM, _SEARCHED)
+            return Proposal(reduction.plan(proven=True), Finding.OPTIMUM, _SEARCHED)
     return _solve(problem, reduction, solver, limit_s=limit_s)
 
 
@@ -105,7 +105,7 @@ def _relax(
         for trainer, row in zip(problem.trainers, rows, strict=True)
     ]
     model = build(problem, options, category=pulp.LpContinuous)
-    if solver.solve(model.model, limit_s=limit_s) is not Found.OPTIMUM:
+    if solver.solve(model.model, limit_s=limit_s) is not Finding.OPTIMUM:
         return [0.0] * len(problem.classes), []
     return model.prices(), model.relaxed_sizes()
 
@@ -147,20 +147,20 @@ def _solve(
             break
         model = build(problem, options, category=pulp.LpInteger)
         found = solver.solve(model.model, limit_s=_part(limit_s, time))
-        if found is Found.INFEASIBLE:
+        if found is Finding.INFEASIBLE:
             return Proposal(None, found, "it has a plan, so the solver is wrong")
-        if found is not Found.NOTHING:
+        if found is not Finding.NOTHING:
             reduction = _with_point(problem, reduction, model.counts(), found)
-        if reduction.is_proof or (found is Found.OPTIMUM and reduction.gap <= within):
-            return Proposal(reduction.plan(proven=True), Found.OPTIMUM)
-    return Proposal(reduction.plan(proven=False), Found.INCUMBENT, _AT_LIMIT)
+        if reduction.is_proof or (found is Finding.OPTIMUM and reduction.gap <= within):
+            return Proposal(reduction.plan(proven=True), Finding.OPTIMUM)
+    return Proposal(reduction.plan(proven=False), Finding.INCUMBENT, _AT_LIMIT)
 
 
 def _with_point(
     problem: Problem,
     reduction: Reduction,
     counts: tuple[tuple[int, ...], ...],
-    found: Found,
+    found: Finding,
 ) -> Reduction:
     """Use the solver's point if it is sound and no worse than it should be.
 
@@ -173,7 +173,7 @@ def _with_point(
         raise SolverFailedError(f"the solver's point was refused: {'; '.join(broken)}.")
     gain = plan_gain(problem, counts)
     short = reduction.gain - gain
-    if found is Found.OPTIMUM and short > SOLVER_TOLERANCE * abs(reduction.gain):
+    if found is Finding.OPTIMUM and short > SOLVER_TOLERANCE * abs(reduction.gain):
         raise SolverFailedError(
             f"the solver calls a gain of {gain:g} optimal, but {reduction.gain:g} is "
             f"known to be possible. Its answer was not used."

@@ -49,7 +49,7 @@ class ExactSolver:
     """
 
     def __init__(self) -> None:
-        self._table = RowTable()
+        self._table = SizeTable()
         self._price = 0.0
 
     def solve(self, problem: Problem) -> Plan:
@@ -238,7 +238,7 @@ class Row(NamedTuple):
     priced: dict[float, Priced]
 
 
-class RowTable:
+class SizeTable:
     """Rows by trainer state, for one look-ahead at a time; bounded."""
 
     def __init__(self) -> None:

@@ -217,7 +217,7 @@ def _over_stock(
 
 
 @dataclass(frozen=True, slots=True)
-class Deadline:
+class SearchDeadline:
     """The moment at which planning must have an answer.
 
     Attributes:
@@ -236,11 +236,11 @@ class Deadline:
         """Tell whether no time is left."""
         return self.left_s() <= 0.0
 
-    def share(self, part: float) -> Deadline:
+    def share(self, part: float) -> SearchDeadline:
         """Return an earlier deadline, after *part* of the time that is left."""
         now_s = self.clock()
-        return Deadline(now_s + part * max(0.0, self.end_s - now_s), self.clock)
+        return SearchDeadline(now_s + part * max(0.0, self.end_s - now_s), self.clock)
 
 
-NEVER = Deadline(math.inf, float)
+NEVER = SearchDeadline(math.inf, float)
 """For callers with all the time there is."""

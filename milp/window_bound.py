@@ -2,8 +2,8 @@
 
 Nodes of class k cost λ_k each. At any prices λ >= 0 every trainer chooses its best size
 by itself, as if no other wanted the same nodes; what all gain then, and what the nodes
-cost, no plan exceeds. :class:`Pool` and :class:`SizeRows` hold the classes and every
-size of every trainer as arrays, :func:`relax` lets all trainers choose, and
+cost, no plan exceeds. :class:`BoundedClasses` and :class:`SizeRows` hold the classes
+and every size of every trainer as arrays, :func:`relax` lets all trainers choose, and
 :func:`first_bound` and :func:`tighten` look for prices that make the bound low.
 """
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from milp.window import Deadline, Holding, Window, WindowTrainer
+    from milp.window import Holding, SearchDeadline, Window, WindowTrainer
 
 Vector: TypeAlias = "NDArray[np.float64]"
 Places: TypeAlias = "NDArray[np.intp]"
 
 
-class Pool(NamedTuple):
+class BoundedClasses(NamedTuple):
     """The classes of a window as arrays.
 
     Attributes:
@@ -43,7 +43,7 @@ class Pool(NamedTuple):
     hits: Vector
 
     @classmethod
-    def of(cls, window: Window) -> Pool:
+    def of(cls, window: Window) -> BoundedClasses:
         """Return the classes of *window*, in the order of their numbers."""
         numbers = sorted(window.classes)
         nodes = np.array([_stock(window, k) for k in numbers], dtype=np.intp)
@@ -55,7 +55,7 @@ class Pool(NamedTuple):
             hits[place, len(row) :] = row[-1]
         return cls({k: place for place, k in enumerate(numbers)}, nodes, life_s, hits)
 
-    def merged(self, most: int) -> Pool:
+    def merged(self, most: int) -> BoundedClasses:
         """Return at most *most* classes, made of classes with similar lives.
 
         Each node of a merged class lives as long as the longest-lived, and is hit no
@@ -79,7 +79,7 @@ class Pool(NamedTuple):
             np.float64
         )
         place = {k: int(group[own]) for k, own in self.place.items()}
-        return Pool(place, nodes, life_s, hits)
+        return BoundedClasses(place, nodes, life_s, hits)
 
     def new_hit_share(self, trainer: WindowTrainer) -> Vector:
         """Return [s_jk] by place; of merged classes the least."""
@@ -130,7 +130,7 @@ class SizeRows(NamedTuple):
         slope: Gain of each node above them, at most.
     """
 
-    pool: Pool
+    pool: BoundedClasses
     kind: Places
     first: Places
     size: Places
@@ -187,7 +187,7 @@ _KindRows: TypeAlias = "tuple[Places, Places, Places, Vector, Vector]"
 """One kind's columns of :class:`SizeRows` from ``size`` on."""
 
 
-def size_rows(window: Window, pool: Pool) -> SizeRows:
+def size_rows(window: Window, pool: BoundedClasses) -> SizeRows:
     """Return all sizes of the trainers, each allowed whatever the others leave."""
     kinds: dict[object, int] = {}
     made: list[_KindRows] = []
@@ -211,7 +211,9 @@ def size_rows(window: Window, pool: Pool) -> SizeRows:
     return SizeRows(pool, numbered, first, size, least, room, base, slope)
 
 
-def _kind_rows(window: Window, pool: Pool, trainer: WindowTrainer) -> _KindRows:
+def _kind_rows(
+    window: Window, pool: BoundedClasses, trainer: WindowTrainer
+) -> _KindRows:
     size = np.array((0, *trainer.curve.sizes), dtype=np.intp)
     least, most = _ranges(pool, pool.row(trainer.held), size)
     held = sum(trainer.held.values())
@@ -231,7 +233,7 @@ def _kind_rows(window: Window, pool: Pool, trainer: WindowTrainer) -> _KindRows:
     return size, least, most - least, base, worth[:, None] * (each_s - loss_s * rise)
 
 
-def _ranges(pool: Pool, held: Places, size: Places) -> tuple[Places, Places]:
+def _ranges(pool: BoundedClasses, held: Places, size: Places) -> tuple[Places, Places]:
     """Return the nodes by class, at least and at most, that M4 leaves each size."""
     change = (size - held.sum())[:, None]
     least = np.where(change >= 0, held, np.maximum(0, held + change))
@@ -239,7 +241,7 @@ def _ranges(pool: Pool, held: Places, size: Places) -> tuple[Places, Places]:
     return least, np.maximum(most, least)
 
 
-def _rise(pool: Pool, least: Places, most: Places, worth: Vector) -> Vector:
+def _rise(pool: BoundedClasses, least: Places, most: Places, worth: Vector) -> Vector:
     """Return hits for each node above the least: never more than true in the gain.
 
     h is concave: over a range its chord lies below it, and the line through its first
@@ -318,7 +320,7 @@ _SHORTER = 0.6
 _PROGRESS = 1e-4
 
 
-def first_bound(rows: SizeRows, deadline: Deadline = NEVER) -> Dual:
+def first_bound(rows: SizeRows, deadline: SearchDeadline = NEVER) -> Dual:
     """Return a bound to begin from: the best prices in proportion to lives."""
     pool = rows.pool
     best = Dual(np.inf, np.zeros(len(pool.nodes)))
@@ -350,7 +352,7 @@ def tighten(
     *,
     reached: float,
     steps: int = _STEPS,
-    deadline: Deadline = NEVER,
+    deadline: SearchDeadline = NEVER,
 ) -> Dual:
     """Lower the bound by subgradients, with Polyak's steps towards *reached*.
 
@@ -446,7 +448,7 @@ def bound(window: Window, reached: float) -> float:
     most = loose_bound(window)
     if not window.classes or not window.trainers:
         return most
-    pool = Pool.of(window)
+    pool = BoundedClasses.of(window)
     sizes = sum([len(trainer.curve.sizes) + 1 for trainer in window.trainers])
     if sizes * len(pool.nodes) > _MOST_CELLS:
         if any(float(t.curve.value_per_s.min()) < 0.0 for t in window.trainers):

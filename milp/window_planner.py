@@ -18,11 +18,11 @@ import numpy as np
 
 from milp.answer import Outcome, gap
 from milp.problem import SOLVER_TOLERANCE
-from milp.window import Deadline, total_gain, violations
+from milp.window import SearchDeadline, total_gain, violations
 from milp.window_bound import (
+    BoundedClasses,
     BoundedPlan,
     Dual,
-    Pool,
     first_bound,
     loose_bound,
     relax,
@@ -103,7 +103,7 @@ def answer_window(
         solver: Runs the integer program where the window is small enough; None for
             CBC, which is loaded only if it is needed.
     """
-    deadline = Deadline(clock() + limit_s, clock)
+    deadline = SearchDeadline(clock() + limit_s, clock)
     plan = WindowPlanner().plan(
         window, starts, stop=deadline.share(_QUICK_SHARE).passed
     )
@@ -135,7 +135,7 @@ def _solved(
     searched: SearchResult,
     *,
     solver: ModelSolver | None,
-    deadline: Deadline,
+    deadline: SearchDeadline,
 ) -> BoundedPlan:
     """Improve on *known* by the integer program, or prove it, if that is small enough.
 
@@ -215,7 +215,7 @@ def improve(
     window: Window,
     holdings: Sequence[Holding],
     kept: Sequence[Holding],
-    deadline: Deadline,
+    deadline: SearchDeadline,
 ) -> SearchResult:
     """Return a plan no worse than *holdings*, and a bound, by *deadline*.
 
@@ -225,7 +225,7 @@ def improve(
         kept: The present plan, with all trainers on one of their sizes.
         deadline: When to stop.
     """
-    pool, most = Pool.of(window), loose_bound(window)
+    pool, most = BoundedClasses.of(window), loose_bound(window)
     sizes = sum([len(trainer.curve.sizes) + 1 for trainer in window.trainers])
     cells = sizes * len(pool.nodes)
     if not cells or deadline.passed():
@@ -241,10 +241,10 @@ def improve(
 
 def _improve_many(
     window: Window,
-    pool: Pool,
+    pool: BoundedClasses,
     plans: Sequence[Sequence[Holding]],
     most: float,
-    deadline: Deadline,
+    deadline: SearchDeadline,
 ) -> SearchResult:
     """Return the best of *plans* after exchanges, and a bound by merged classes.
 
@@ -285,7 +285,7 @@ class _Search:
         self.counts = counts
         self.dual = Dual(np.inf, np.zeros(len(rows.pool.nodes)))
 
-    def improve(self, kept: Places, deadline: Deadline) -> None:
+    def improve(self, kept: Places, deadline: SearchDeadline) -> None:
         """Search from the plan, from *kept*, and from the choices at prices."""
         rows = self._rows
         self._try(self.counts, deadline)
@@ -303,7 +303,7 @@ class _Search:
         self._take()
         self._tighten(_LAST_STEPS, deadline)
 
-    def _tighten(self, steps: int, deadline: Deadline) -> None:
+    def _tighten(self, steps: int, deadline: SearchDeadline) -> None:
         self.dual = tighten(
             self._rows,
             self.dual,
@@ -315,7 +315,7 @@ class _Search:
     def _is_done(self) -> bool:
         return self.dual.value - self._gain <= _CLOSE * abs(self._gain)
 
-    def _try(self, counts: Places, deadline: Deadline) -> None:
+    def _try(self, counts: Places, deadline: SearchDeadline) -> None:
         self._exchange.changes.load(counts)
         self._exchange.run(deadline)
         self._take()
@@ -347,7 +347,7 @@ class Columns(NamedTuple):
     life_s: Vector
 
     @classmethod
-    def of(cls, pool: Pool) -> Columns:
+    def of(cls, pool: BoundedClasses) -> Columns:
         """Return the columns of *pool*."""
         lengths = pool.nodes + 1
         first = np.concatenate(([0], np.cumsum(lengths)[:-1])).astype(np.intp)
@@ -368,7 +368,7 @@ class ChangeTable:
         takes: The same for taking, from the free nodes or another trainer.
     """
 
-    def __init__(self, window: Window, pool: Pool, columns: Columns) -> None:
+    def __init__(self, window: Window, pool: BoundedClasses, columns: Columns) -> None:
         trainers, weight = window.trainers, window.change_weight
         self._pool, self._columns = pool, columns
         self._held = pool.rows([trainer.held for trainer in trainers])
@@ -506,7 +506,7 @@ class Exchange:
     none, takes any number of these and of the free ones.
     """
 
-    def __init__(self, window: Window, pool: Pool) -> None:
+    def __init__(self, window: Window, pool: BoundedClasses) -> None:
         self._pool, self._columns = pool, Columns.of(pool)
         self.changes = ChangeTable(window, pool, self._columns)
 
@@ -515,7 +515,7 @@ class Exchange:
         free: Places = self._pool.nodes - self.changes.counts.sum(axis=0)
         return free
 
-    def run(self, deadline: Deadline) -> int:
+    def run(self, deadline: SearchDeadline) -> int:
         """Move until nothing improves the plan; return how many moves that took."""
         changes, free, moves = self.changes, self.free(), 0
         if not changes.gives.size:
@@ -644,7 +644,7 @@ def repair(
     dual: Dual,
     *,
     rounds: int,
-    deadline: Deadline,
+    deadline: SearchDeadline,
 ) -> int:
     """Let few trainers at a time give the nodes that they took and choose anew.
 

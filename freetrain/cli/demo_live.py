@@ -22,8 +22,8 @@ from freetrain.cli.output import check_folder, json_text, write_folder, write_ou
 from freetrain.demo.live import (
     TRAINERS,
     DemoEnvironment,
+    DemoMoment,
     History,
-    Moment,
     find_mpirun,
     losses_alone,
     play,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from freetrain.cli.output import CliContext
-    from freetrain.demo.fake_slurm.cluster import Cluster
+    from freetrain.demo.fake_slurm.cluster import FakeCluster
 
 NOT_ALL_WELL = 1
 """Exit code where a trainer did not finish, or was not rescaled, or lost its way."""
@@ -155,14 +155,14 @@ _STEPS_PER_EPOCH = 20
 
 
 @contextmanager
-def _watching(context: CliContext) -> Iterator[Callable[[Moment], None]]:
+def _watching(context: CliContext) -> Iterator[Callable[[DemoMoment], None]]:
     """Give what shows a moment: a live table, or a line now and then in a log."""
     if not context.is_terminal:
         yield _Lines(context).show
         return
     with Live(console=context.err(), auto_refresh=False, transient=True) as live:
 
-        def show(moment: Moment) -> None:
+        def show(moment: DemoMoment) -> None:
             live.update(moment_view(moment), refresh=True)
 
         yield show
@@ -175,7 +175,7 @@ class _Lines:
         self._stderr = context.stderr
         self._due_s = 0.0
 
-    def show(self, moment: Moment) -> None:
+    def show(self, moment: DemoMoment) -> None:
         if moment.now_s < self._due_s and not moment.is_over:
             return
         self._due_s = moment.now_s + QUIET_EVERY_S
@@ -183,7 +183,7 @@ class _Lines:
         self._stderr.flush()
 
 
-def line_of(moment: Moment) -> str:
+def line_of(moment: DemoMoment) -> str:
     """Return one moment as a line."""
     counts = Counter(owners(moment).values())
     trainers = "; ".join(
@@ -198,7 +198,7 @@ def line_of(moment: Moment) -> str:
     )
 
 
-def moment_view(moment: Moment) -> Group:
+def moment_view(moment: DemoMoment) -> Group:
     """Return one moment as tables: nodes, and trainers."""
     passed_s = moment.now_s - moment.begin_s
     head = Text(f"{passed_s:3.0f} s  Eight nodes, other people's jobs, three trainers")
@@ -206,9 +206,9 @@ def moment_view(moment: Moment) -> Group:
     return Group(head, _node_table(moment), _trainer_table(moment), problem)
 
 
-def owners(moment: Moment) -> dict[str, str]:
+def owners(moment: DemoMoment) -> dict[str, str]:
     """Return who has each node now: a trainer, ``others``, ``lease``, or ``""``."""
-    cluster: Cluster = moment.cluster
+    cluster: FakeCluster = moment.cluster
     owner_of = dict.fromkeys(cluster.nodes, "")
     for job in cluster.jobs:
         if job.holds_nodes:
@@ -224,7 +224,7 @@ def owners(moment: Moment) -> dict[str, str]:
     return owner_of
 
 
-def _node_table(moment: Moment) -> Table:
+def _node_table(moment: DemoMoment) -> Table:
     owner_of = owners(moment)
     styles = {t.name: c for t, c in zip(TRAINERS, _COLOURS, strict=True)}
     styles |= {"others": "bright_black", "lease": "dim", "": "dim"}
@@ -234,7 +234,7 @@ def _node_table(moment: Moment) -> Table:
     return table
 
 
-def _trainer_table(moment: Moment) -> Table:
+def _trainer_table(moment: DemoMoment) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False)
     for heading in ("trainer", "steps", "loss", "nodes so far", "rescales"):
         table.add_column(heading, justify="left" if heading == "trainer" else "right")

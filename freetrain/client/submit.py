@@ -83,7 +83,7 @@ if TYPE_CHECKING:
     from freetrain.config.site import Site
     from freetrain.launch.request import WorldPlan
     from freetrain.state.files import TrainerDir
-    from freetrain.tick.environment import Environment
+    from freetrain.tick.environment import TickEnvironment
 
 
 NOTHING_LEFT = LeftOver()
@@ -802,7 +802,9 @@ class Preview:
     problem: str = ""
 
 
-def preview_of(submission: Submission, site: Site, environment: Environment) -> Preview:
+def preview_of(
+    submission: Submission, site: Site, environment: TickEnvironment
+) -> Preview:
     """Return what would be run for *submission*; the launcher's version is asked.
 
     Raises:
@@ -840,7 +842,9 @@ def _lease_argv(submission: Submission, site: Site) -> tuple[str, ...]:
         ) from error
 
 
-def _world(submission: Submission, site: Site, environment: Environment) -> WorldPlan:
+def _world(
+    submission: Submission, site: Site, environment: TickEnvironment
+) -> WorldPlan:
     job = submission.job
     head = HeadNode(
         environment={"PATH": environment.path},

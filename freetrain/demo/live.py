@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from freetrain.client.submit import SubmitRequest, submit_file
 from freetrain.config.site import HoleSettings, LeaseSettings, PlannerSettings, Site
-from freetrain.demo.fake_slurm.cluster import NODES, Job
+from freetrain.demo.fake_slurm.cluster import NODES, FakeJob
 from freetrain.demo.fake_slurm.install import StandIn, at_work, install
 from freetrain.errors import FreeTrainError
 from freetrain.state.files import (
@@ -37,7 +37,7 @@ from slurm.errors import SlurmError
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
-    from freetrain.demo.fake_slurm.cluster import Cluster
+    from freetrain.demo.fake_slurm.cluster import FakeCluster
     from freetrain.state.files import TrainerDir
 
 
@@ -47,7 +47,7 @@ _DONE = {Ended.FINISHED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingSegment:
+class DemoSegment:
     """One generation that trained, on one set of nodes.
 
     Attributes:
@@ -106,11 +106,11 @@ class History:
 
     name: str
     reported: Reported
-    segments: tuple[TrainingSegment, ...]
+    segments: tuple[DemoSegment, ...]
     is_finished: bool
 
     @property
-    def rescales(self) -> tuple[TrainingSegment, ...]:
+    def rescales(self) -> tuple[DemoSegment, ...]:
         """The generations that trained on after another."""
         return self.segments[1:]
 
@@ -172,9 +172,9 @@ def read_reported(path: Path) -> Reported:
 
 def _segment(
     folder: TrainerDir, generation: int, times: tuple[float, float, float]
-) -> TrainingSegment:
+) -> DemoSegment:
     assigned = read_assigned(folder, generation)
-    return TrainingSegment(
+    return DemoSegment(
         generation=generation,
         nodes=tuple(member.node for member in assigned.members),
         is_brokers=assigned.author == BROKER,
@@ -244,10 +244,10 @@ def others_jobs(*, seconds: float, seed: int) -> tuple[OthersJob, ...]:
     return tuple(sorted(found, key=lambda stay: stay.start_s))
 
 
-def as_jobs(found: tuple[OthersJob, ...], *, begin_s: float) -> list[Job]:
+def as_jobs(found: tuple[OthersJob, ...], *, begin_s: float) -> list[FakeJob]:
     """Return *found* as jobs of the stand-in, from the Unix time *begin_s* on."""
     return [
-        Job(
+        FakeJob(
             job_id=0,
             name=f"theirs-{number}",
             user="others",
@@ -398,7 +398,7 @@ class DemoEnvironment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
+class DemoMoment:
     """What there is to see now and then.
 
     Attributes:
@@ -411,7 +411,7 @@ class Moment:
 
     begin_s: float
     now_s: float
-    cluster: Cluster
+    cluster: FakeCluster
     histories: tuple[History, ...]
     problem: str = ""
 
@@ -428,7 +428,7 @@ def play(
     seconds: float,
     seed: int,
     longest_s: float = LONGEST_S,
-) -> Generator[Moment]:
+) -> Generator[DemoMoment]:
     """Run the demo in *folder*, and yield what there is to see, the end included.
 
     However it ends, nothing that it started is left when the iterator is closed.
@@ -504,7 +504,7 @@ def _submit(folder: Path, site: Site, environment: DemoEnvironment) -> None:
 
 def _ticks(
     standin: StandIn, site: Site, environment: DemoEnvironment, begin_s: float
-) -> Iterator[Moment]:
+) -> Iterator[DemoMoment]:
     path = f"{standin.path}:{environment.environ.get('PATH', '')}"
     outside = real_environment({**environment.environ, "PATH": path})
     state = StateDir(site.state_directory)
@@ -523,9 +523,9 @@ def _ticks(
 
 def _look(
     standin: StandIn, state: StateDir, begin_s: float, now_s: float, problem: str
-) -> Moment:
+) -> DemoMoment:
     names = (trainer.name for trainer in TRAINERS)
-    return Moment(
+    return DemoMoment(
         begin_s=begin_s,
         now_s=now_s,
         cluster=standin.look(),

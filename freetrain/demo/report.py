@@ -16,7 +16,7 @@ from freetrain.text import per_cent
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from freetrain.demo.fake_slurm.cluster import Cluster, Job
+    from freetrain.demo.fake_slurm.cluster import FakeCluster, FakeJob
     from freetrain.demo.live import History
 
 
@@ -129,7 +129,7 @@ def is_same(difference: float | None) -> bool:
 def figures_of(
     histories: Sequence[History],
     alone: Mapping[str, Mapping[int, float]],
-    jobs: Iterable[Job],
+    jobs: Iterable[FakeJob],
     *,
     nodes: int,
     begin_s: float,
@@ -194,14 +194,14 @@ def _trainer(history: History, alone: Mapping[int, float]) -> TrainerFigures:
     )
 
 
-def _busy_s(job: Job, begin_s: float, end_s: float) -> float:
+def _busy_s(job: FakeJob, begin_s: float, end_s: float) -> float:
     if job.start_s is None:
         return 0.0
     until_s = end_s if job.end_s is None else min(job.end_s, end_s)
     return len(job.nodes) * max(0.0, until_s - max(job.start_s, begin_s))
 
 
-def _others(theirs: Sequence[Job]) -> OthersFigures:
+def _others(theirs: Sequence[FakeJob]) -> OthersFigures:
     delays_s = [
         job.start_s - job.due_s
         for job in theirs
@@ -458,7 +458,7 @@ class Played:
 
     figures: Figures
     histories: tuple[History, ...]
-    cluster: Cluster
+    cluster: FakeCluster
     begin_s: float
     command: str
     version: str
@@ -509,7 +509,7 @@ def _held(played: Played) -> Iterator[Bar]:
             )
 
 
-def _job_words(job: Job) -> str:
+def _job_words(job: FakeJob) -> str:
     if job.run_s is None:
         return f"lease {job.display_id}: {job.state}"
     notice_s = (job.due_s or 0.0) - job.submit_s

@@ -25,7 +25,7 @@ LEAST_MEAN = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class AffinityBlock:
     """Nodes that leave together more often than not.
 
     Attributes:
@@ -55,7 +55,7 @@ class AffinityMap:
     nodes_left: int
     cells: tuple[tuple[str, ...], ...]
     affinity: tuple[tuple[float | None, ...], ...]
-    blocks: tuple[Block, ...]
+    blocks: tuple[AffinityBlock, ...]
 
 
 def affinity_map(
@@ -121,7 +121,7 @@ def _cells(pairs: NDArray[np.float64]) -> tuple[tuple[float | None, ...], ...]:
 
 def _blocks(
     pairs: NDArray[np.float64], block_of: NDArray[np.int32], names: Sequence[str]
-) -> tuple[Block, ...]:
+) -> tuple[AffinityBlock, ...]:
     changes = (np.flatnonzero(np.diff(block_of)) + 1).tolist()
     edges = [0, *changes, len(names)]
     return tuple(_block(pairs, names, a, b) for a, b in pairwise(edges))
@@ -129,13 +129,13 @@ def _blocks(
 
 def _block(
     pairs: NDArray[np.float64], names: Sequence[str], first: int, end: int
-) -> Block:
+) -> AffinityBlock:
     nodes = end - first
     inner = pairs[first:end, first:end]
     among = float(inner.sum() - inner.trace())
     across = float(pairs[first:end].sum() - inner.sum())
     others = nodes * (len(names) - nodes)
-    return Block(
+    return AffinityBlock(
         nodes=tuple(names[first:end]),
         within=among / (nodes * (nodes - 1)) if nodes > 1 else None,
         outside=across / others if others else None,

@@ -58,7 +58,7 @@ class Arrivals(NamedTuple):
 
 
 @dataclass(slots=True)
-class Cluster:
+class NodeCluster:
     """Idle nodes that became idle together, or beside each other.
 
     Attributes:
@@ -117,7 +117,7 @@ class LearnedForecaster:
         kept = state or {"hazard": None, "lineup": None, "lived_s": 0.0}
         self._hazard = Hazard(kept["hazard"])
         self._fading = Fading(kept["lived_s"])
-        self._clusters: dict[int, Cluster] = {}
+        self._clusters: dict[int, NodeCluster] = {}
         self._cluster_of: dict[int, int] = {}
         self._prospects: dict[tuple[int, float, float], Prospect] = {}
         self._numbers = 0
@@ -183,13 +183,13 @@ class LearnedForecaster:
         if max(self._clusters, default=-1) >= self._numbers:
             raise ValueError("a cluster with a number that is not in use yet")
 
-    def _cluster_from(self, row: Sequence[Any]) -> Cluster:
+    def _cluster_from(self, row: Sequence[Any]) -> NodeCluster:
         _, since_s, counted_s, nodes = row
         age_s = self._now_s - amount(since_s)
         if not nodes or not amount(counted_s) <= age_s:
             raise ValueError(f"a cluster that cannot be at {self._now_s}: {row}")
         meter = self._hazard.meter(len(nodes), counted_s)
-        return Cluster(members(nodes), since_s, meter)
+        return NodeCluster(members(nodes), since_s, meter)
 
     def idle(self) -> Collection[int]:
         """Return all idle nodes."""
@@ -325,7 +325,7 @@ class LearnedForecaster:
 
     def _found(self, nodes: set[int], arrivals: Arrivals | None = None) -> None:
         meter = self._hazard.meter(len(nodes), 0.0)
-        cluster = Cluster(nodes, self._now_s, meter, arrivals=arrivals)
+        cluster = NodeCluster(nodes, self._now_s, meter, arrivals=arrivals)
         self._clusters[self._numbers] = cluster
         self._cluster_of.update(dict.fromkeys(nodes, self._numbers))
         self._numbers += 1

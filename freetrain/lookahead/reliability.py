@@ -230,7 +230,7 @@ _BINS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ScorePart:
     """Some of all forecasts against outcomes; its fields are keys of published JSON.
 
     Attributes:
@@ -264,7 +264,7 @@ class AgePart:
     to_s: float | None
     from_nodes: int
     to_nodes: int | None
-    part: Part
+    part: ScorePart
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +276,7 @@ class Reliability:
         by_age: By nodes left, then age; classes without forecasts are left out.
     """
 
-    deciles: tuple[Part, ...]
+    deciles: tuple[ScorePart, ...]
     by_age: tuple[AgePart, ...]
 
     @property
@@ -345,6 +345,6 @@ def _age_part(sums: NDArray[np.float64], size: int, age: int) -> AgePart | None:
     )
 
 
-def _part(sums: NDArray[np.float64]) -> Part:
+def _part(sums: NDArray[np.float64]) -> ScorePart:
     said, came, count, departures = sums.tolist()
-    return Part(said / count, came / count, count, departures)
+    return ScorePart(said / count, came / count, count, departures)

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from freetrain.replay.trainers import TrainerSpec
     from logs.schedule import Method
     from logs.schedule.machine import Guests
-    from logs.schedule.simulation import Moment, Simulation
+    from logs.schedule.simulation import ScheduleMoment, Simulation
     from logs.timeline import UnitSet
     from logs.trace import JobTrace
 
@@ -98,7 +98,7 @@ class Stage:
         self.end_s = last_s if days is None else start_s + days * DAY_S
         self.nodes = NodeUnits(prepared.layout)
         self.names = prepared.layout.names
-        self.moment: Moment | None = None
+        self.moment: ScheduleMoment | None = None
         self._simulation = prepared.simulation
         self._begun: set[int] = set()
         self._submitted = {
@@ -373,7 +373,7 @@ class LoopSource:
             if event.joined or event.left:
                 yield event
 
-    def _moments(self, moments: Iterable[Moment]) -> None:
+    def _moments(self, moments: Iterable[ScheduleMoment]) -> None:
         for moment in moments:
             for started in moment.started:
                 self.starts_s[started.job] = started.start_s

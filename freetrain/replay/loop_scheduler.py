@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from freetrain.replay.loop_leases import Leases, NodeUnits
     from freetrain.replay.loop_settings import LoopSettings
     from logs.schedule.machine import Machine
-    from logs.schedule.simulation import Moment, Simulation
+    from logs.schedule.simulation import ScheduleMoment, Simulation
     from logs.timeline import UnitSet
 
 PROTECT_AGAIN_S = 300.0
@@ -82,7 +82,7 @@ class UnseenLeases:
     def __init__(self) -> None:
         self.units: UnitSet = 0
 
-    def watch(self, moment: Moment) -> None:
+    def watch(self, moment: ScheduleMoment) -> None:
         """Take note of nothing."""
 
     def waited_s(self, starts_s: Mapping[int, float]) -> dict[int, float]:
@@ -90,17 +90,19 @@ class UnseenLeases:
         del starts_s
         return {}
 
-    def yield_claimed(self, now_s: float) -> tuple[Sequence[int], Sequence[Moment]]:
+    def yield_claimed(
+        self, now_s: float
+    ) -> tuple[Sequence[int], Sequence[ScheduleMoment]]:
         """Give up nothing: jobs take what they need."""
         del now_s
         return (), ()
 
-    def hand_over(self, now_s: float) -> Sequence[Moment]:
+    def hand_over(self, now_s: float) -> Sequence[ScheduleMoment]:
         """Tell nothing."""
         del now_s
         return ()
 
-    def give_all_back(self, now_s: float) -> Sequence[Moment]:
+    def give_all_back(self, now_s: float) -> Sequence[ScheduleMoment]:
         """Have nothing to give back."""
         del now_s
         return ()
@@ -137,7 +139,7 @@ class LeaseJobs:
         self._could_s: dict[int, float] = {}
         self._spans: dict[int, LeaseSpan] = {}
 
-    def watch(self, moment: Moment) -> None:
+    def watch(self, moment: ScheduleMoment) -> None:
         """Note which jobs would have started but for leases."""
         for job in moment.put_off:
             self._could_s.setdefault(job, moment.time_s)
@@ -153,7 +155,9 @@ class LeaseJobs:
         waits = ((job, starts_s[job] - s) for job, s in self._could_s.items())
         return {job: wait_s for job, wait_s in waits if wait_s > 0}
 
-    def yield_claimed(self, now_s: float) -> tuple[Sequence[int], Sequence[Moment]]:
+    def yield_claimed(
+        self, now_s: float
+    ) -> tuple[Sequence[int], Sequence[ScheduleMoment]]:
         """Give up what waiting jobs have a claim to, and lease none of it.
 
         Returns:
@@ -169,7 +173,7 @@ class LeaseJobs:
         self._forget()
         return given, self._release(self._nodes.units(given) & self.units, now_s)
 
-    def hand_over(self, now_s: float) -> Sequence[Moment]:
+    def hand_over(self, now_s: float) -> Sequence[ScheduleMoment]:
         """Give back what is not leased any more, and let new leases be jobs.
 
         Returns:
@@ -191,7 +195,9 @@ class LeaseJobs:
         held = self._leases.nodes
         self._spans = {node: span for node, span in self._spans.items() if node in held}
 
-    def _lease(self, until_s: float, nodes: Sequence[int], now_s: float) -> Moment:
+    def _lease(
+        self, until_s: float, nodes: Sequence[int], now_s: float
+    ) -> ScheduleMoment:
         """Let new leases of *nodes* be jobs with a limit."""
         self._leases.limit(nodes, until_s)
         end_s = until_s + self._start_s
@@ -200,11 +206,11 @@ class LeaseJobs:
         self.units |= units
         return self._simulation.lease(units, until_s=end_s, now_s=now_s)
 
-    def give_all_back(self, now_s: float) -> Sequence[Moment]:
+    def give_all_back(self, now_s: float) -> Sequence[ScheduleMoment]:
         """Let all leases end; return what the scheduler did then."""
         return self._release(self.units, now_s)
 
-    def _release(self, units: UnitSet, now_s: float) -> Sequence[Moment]:
+    def _release(self, units: UnitSet, now_s: float) -> Sequence[ScheduleMoment]:
         if not units:
             return ()
         self.units &= ~units

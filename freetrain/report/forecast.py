@@ -14,9 +14,9 @@ from slurm.hostlist import collapse
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from freetrain.lookahead.affinity_map import AffinityMap, Block
+    from freetrain.lookahead.affinity_map import AffinityBlock, AffinityMap
     from freetrain.lookahead.promises import DelayInterval
-    from freetrain.lookahead.reliability import AgePart, ForecastRecord, Part
+    from freetrain.lookahead.reliability import AgePart, ForecastRecord, ScorePart
     from freetrain.replay.result import ReplayResult
 
 RELIABILITY_HEADINGS = ("said", "came", "off by", "answers", "departures")
@@ -79,7 +79,7 @@ def _forecasts(record: ForecastRecord) -> dict[str, object]:
     }
 
 
-def _part(part: Part) -> dict[str, object]:
+def _part(part: ScorePart) -> dict[str, object]:
     return {
         "said": part.said,
         "came": part.came,
@@ -106,7 +106,7 @@ def _map(shown: AffinityMap) -> dict[str, object]:
     }
 
 
-def _block(block: Block) -> dict[str, object]:
+def _block(block: AffinityBlock) -> dict[str, object]:
     return {
         "count": len(block.nodes),
         "nodes": listed(block.nodes),
@@ -118,7 +118,7 @@ def _block(block: Block) -> dict[str, object]:
 # As people read them.
 
 
-def reliability_row(part: Part) -> tuple[str, ...]:
+def reliability_row(part: ScorePart) -> tuple[str, ...]:
     """Return *part* as cells under ``RELIABILITY_HEADINGS``."""
     return (
         percent(part.said),
@@ -152,7 +152,7 @@ def age_words(part: AgePart) -> str:
     return f"{from_min}-{to_min}" if part.from_s else f"< {to_min}"
 
 
-def block_rows(blocks: Sequence[Block]) -> list[tuple[str, ...]]:
+def block_rows(blocks: Sequence[AffinityBlock]) -> list[tuple[str, ...]]:
     """Return the largest of *blocks* as rows under ``BLOCK_HEADINGS``."""
     largest = sorted(blocks, key=lambda block: -len(block.nodes))[:MOST_BLOCKS]
     return [

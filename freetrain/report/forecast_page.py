@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import plotly.graph_objects as go
 
-from freetrain.lookahead.reliability import NODES_LEFT, Part
+from freetrain.lookahead.reliability import NODES_LEFT, ScorePart
 from freetrain.report.figures import NEUTRAL, POLICY_COLOURS, POOL_FILL, drawn
 from freetrain.report.forecast import (
     AGE_HEADINGS,
@@ -172,7 +172,7 @@ WITHIN = 5.0
 _ROOM = 4.0
 _BEHIND = "<br>%{customdata[0]:,} answers, %{customdata[1]:,} departures"
 _EDGE = {"width": 0}
-_NOTHING = Part(said=math.nan, came=math.nan, count=0.0, departures=0.0)
+_NOTHING = ScorePart(said=math.nan, came=math.nan, count=0.0, departures=0.0)
 
 
 def reliability_figure(record: ForecastRecord) -> go.Figure:
@@ -298,7 +298,7 @@ def affinity_figure(shown: AffinityMap) -> go.Figure:
     return figure.update_yaxes(title="the same nodes", autorange="reversed", **axis)
 
 
-def _symbol(part: Part) -> str:
+def _symbol(part: ScorePart) -> str:
     return "circle-open" if part.departures < FEW_DEPARTURES else "circle"
 
 

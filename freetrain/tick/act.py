@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from freetrain.tick.context import TickContext
     from freetrain.tick.observe import Observed
     from freetrain.tick.plan import Decided
-    from freetrain.tick.trainers import ObservedTrainer
+    from freetrain.tick.trainers import TickTrainer
 
 
 @dataclass(slots=True)
@@ -174,7 +174,7 @@ def _assign(
 
 def _assigned(
     assignment: Assignment,
-    trainer: ObservedTrainer,
+    trainer: TickTrainer,
     leases: Mapping[LeaseKey, Lease],
 ) -> Assigned:
     """Return the content of the file of *assignment*.
@@ -217,7 +217,7 @@ def _member(lease: Lease) -> Member:
     )
 
 
-def _reason(trainer: ObservedTrainer, before: int, after: int) -> str:
+def _reason(trainer: TickTrainer, before: int, after: int) -> str:
     if after == 0:
         outcome = trainer.outcome
         state = trainer.row.state if outcome is None else outcome.state
@@ -537,7 +537,7 @@ def _remove_lease_files(context: TickContext, lease: OldLease, before_s: float) 
 
 
 def _remove_generations(
-    context: TickContext, trainers: Iterable[ObservedTrainer], before_s: float
+    context: TickContext, trainers: Iterable[TickTrainer], before_s: float
 ) -> None:
     left = _MOST_GENERATIONS
     for trainer in trainers:
@@ -553,7 +553,7 @@ def _remove_generations(
 
 
 def _old_generations(
-    folder: TrainerDir, trainer: ObservedTrainer, before_s: float
+    folder: TrainerDir, trainer: TickTrainer, before_s: float
 ) -> list[int]:
     """Return the generations of which no lease can be left, the oldest first.
 
@@ -571,7 +571,7 @@ def _old_generations(
 
 
 def _remove_generation(
-    folder: TrainerDir, generation: int, trainer: ObservedTrainer
+    folder: TrainerDir, generation: int, trainer: TickTrainer
 ) -> None:
     """Remove a generation's files, last the one by which it is found.
 

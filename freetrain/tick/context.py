@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from freetrain.config.site import Site
     from freetrain.state.leader import LeaderLock
-    from freetrain.tick.environment import Environment
+    from freetrain.tick.environment import TickEnvironment
     from slurm.backend import SlurmBackend
 
 TURN_S = 600.0
@@ -63,7 +63,7 @@ class TickContext:
     """
 
     site: Site
-    environment: Environment
+    environment: TickEnvironment
     folder: StateDir
     state: sqlite3.Connection
     backend: SlurmBackend
@@ -97,7 +97,7 @@ class TickContext:
 
 @contextmanager
 def opened(
-    site: Site, environment: Environment, *, dry_run: bool
+    site: Site, environment: TickEnvironment, *, dry_run: bool
 ) -> Iterator[TickContext]:
     """Take both locks, and open the state; a dry run opens a copy in memory.
 
@@ -127,7 +127,7 @@ def opened(
 
 @contextmanager
 def _locked(
-    folder: StateDir, environment: Environment
+    folder: StateDir, environment: TickEnvironment
 ) -> Iterator[tuple[sqlite3.Connection, LeaderLock]]:
     """Open the state while no other process ticks, on this host or another."""
     prepare_directory(folder.path, uid=environment.uid)
@@ -162,7 +162,7 @@ def _copied(folder: StateDir, uid: int) -> Iterator[tuple[sqlite3.Connection, No
 
 
 @contextmanager
-def _effect(environment: Environment, name: str) -> Iterator[None]:
+def _effect(environment: TickEnvironment, name: str) -> Iterator[None]:
     environment.reached(f"before {name}")
     yield
     environment.reached(f"after {name}")

@@ -1,6 +1,6 @@
 """All through which a tick touches the world: clocks, Slurm, files it writes, hooks.
 
-``Environment`` holds the parts that tests replace; ``real_environment`` makes the one
+``TickEnvironment`` holds the parts that tests replace; ``real_environment`` makes that
 of this process. No other module of the tick starts processes.
 """
 
@@ -63,7 +63,7 @@ def _refuse_hook(call: HookCall) -> str:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Environment:
+class TickEnvironment:
     """Where a tick takes its time, its random names and its Slurm from.
 
     Attributes:
@@ -101,9 +101,9 @@ class Environment:
     reached: Callable[[str], None] = lambda _: None
 
 
-def real_environment(environ: Mapping[str, str]) -> Environment:
+def real_environment(environ: Mapping[str, str]) -> TickEnvironment:
     """Return the environment of this process, with the Slurm that *environ* names."""
-    return Environment(
+    return TickEnvironment(
         now_s=time.time,  # noqa: TID251 - this is the edge
         clock=time.monotonic,
         process=TickProcess(os.uname().nodename, os.getpid(), _boot_id()),

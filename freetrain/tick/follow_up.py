@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from freetrain.config.site import Site
-    from freetrain.tick.environment import Environment
+    from freetrain.tick.environment import TickEnvironment
     from freetrain.tick.tick import TickReport
 
 _POLL_S = 0.25
@@ -40,7 +40,7 @@ _AT_ONCE_S = 2.0
 
 def tick_and_follow_up(
     site: Site,
-    environment: Environment,
+    environment: TickEnvironment,
     *,
     within_s: float,
     wait: Callable[[float], None],
@@ -74,7 +74,7 @@ def tick_and_follow_up(
 def _has_agents(
     report: TickReport,
     folder: StateDir,
-    environment: Environment,
+    environment: TickEnvironment,
     end_s: float,
     wait: Callable[[float], None],
 ) -> bool:
@@ -112,7 +112,7 @@ class _TimedTick:
         return self.began_s + cycles.next_poll_s(rest_s=rest_s, lead_s=lead_s)
 
 
-def _timed_tick(site: Site, environment: Environment) -> _TimedTick:
+def _timed_tick(site: Site, environment: TickEnvironment) -> _TimedTick:
     began_s = environment.clock()
     report = tick(site, environment)
     return _TimedTick(report, began_s, environment.clock() - began_s)
@@ -120,7 +120,7 @@ def _timed_tick(site: Site, environment: Environment) -> _TimedTick:
 
 def _before_cycles(
     site: Site,
-    environment: Environment,
+    environment: TickEnvironment,
     last: _TimedTick,
     *,
     end_s: float,
@@ -156,7 +156,9 @@ def _before_cycles(
         raise failed
 
 
-def _has_queue_changed(site: Site, environment: Environment, last: _TimedTick) -> bool:
+def _has_queue_changed(
+    site: Site, environment: TickEnvironment, last: _TimedTick
+) -> bool:
     """Tell whether other users' jobs changed so that a tick may have to make room."""
     cycles = last.report.cycles
     since_s = environment.clock() - last.began_s

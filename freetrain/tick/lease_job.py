@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from freetrain.broker.lease import Intent
     from freetrain.config.site import Site
     from freetrain.state.files import StateDir
-    from freetrain.tick.environment import Environment
+    from freetrain.tick.environment import TickEnvironment
     from slurm.records import Requirement
 
 OUTPUT = "lease-%j.out"
@@ -82,7 +82,7 @@ def _output_pattern(folder: str) -> str:
     return f"{folder.replace('%', '%%')}/{OUTPUT}"
 
 
-def lease_script(environment: Environment, site: Site) -> str:
+def lease_script(environment: TickEnvironment, site: Site) -> str:
     """Return the text of the batch script; its arguments are uuid, minutes, grace.
 
     The agent runs under the script, not as a step: at preemption every process of every

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from freetrain.state.files import Heartbeat, StateDir
     from freetrain.tick.context import TickContext
     from freetrain.tick.progress import TrainerProgress
-    from freetrain.tick.trainers import ObservedTrainer
+    from freetrain.tick.trainers import TickTrainer
     from slurm.config import ClusterConfig
     from slurm.records import JobRecord, Partition
     from slurm.snapshot import Snapshot
@@ -87,7 +87,7 @@ class Observed:
     is_plan_known: bool
     pace: Pace
     heartbeats: Heartbeats
-    trainers: tuple[ObservedTrainer, ...]
+    trainers: tuple[TickTrainer, ...]
     progress: Mapping[str, TrainerProgress]
     deliveries: Mapping[tuple[str, float], Delivery]
 
@@ -177,7 +177,7 @@ def _find_jobs(
 
 
 def _read_progress(
-    context: TickContext, trainers: Sequence[ObservedTrainer], *, now_s: float
+    context: TickContext, trainers: Sequence[TickTrainer], *, now_s: float
 ) -> dict[str, TrainerProgress]:
     if not trainers:
         return {}
@@ -193,8 +193,8 @@ def _refused_array(intent: Intent) -> bool:
 
 
 def _finished_at_target(
-    trainer: ObservedTrainer, progress: TrainerProgress | None
-) -> ObservedTrainer:
+    trainer: TickTrainer, progress: TrainerProgress | None
+) -> TickTrainer:
     """Return *trainer*, finished where its final target has been reached."""
     if progress is None or progress.history.final is None or not trainer.is_wanted:
         return trainer

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from freetrain.tick.context import TickContext
     from freetrain.tick.lookahead import NodeForecasts
     from freetrain.tick.observe import Observed
-    from freetrain.tick.trainers import ObservedTrainer
+    from freetrain.tick.trainers import TickTrainer
     from slurm.records import JobRecord, Requirement
 from freetrain.tick.holes import Finder, not_tried, shape_name
 
@@ -223,7 +223,7 @@ def _trainer(
     site: Site,
     observed: Observed,
     job: TrainerJob,
-    trainer: ObservedTrainer,
+    trainer: TickTrainer,
     ratings: Ratings,
 ) -> Trainer:
     name, newest = trainer.row.name, trainer.newest

@@ -23,7 +23,7 @@ from freetrain.losscurve.fit import (
 from freetrain.losscurve.fit import to_state as loss_forecast_to_state
 from freetrain.losscurve.history import LossHistory
 from freetrain.progress.reader import BEGINNING, Bookmark, Reader, bookmark_from
-from freetrain.scaling import Fragment, Mark, to_state
+from freetrain.scaling import ProgressMark, TrainedFragment, to_state
 from freetrain.state.files import (
     Ended,
     UnreadableFileError,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from freetrain.state.files import TrainerDir
     from freetrain.tick.context import TickContext
     from freetrain.tick.history import TrainingSegment
-    from freetrain.tick.trainers import ObservedTrainer
+    from freetrain.tick.trainers import TickTrainer
 
 
 MOST_BYTES = 1 << 22
@@ -85,7 +85,7 @@ class TrainerProgress:
 
 
 def read_progress(
-    context: TickContext, trainers: Sequence[ObservedTrainer], *, now_s: float
+    context: TickContext, trainers: Sequence[TickTrainer], *, now_s: float
 ) -> dict[str, TrainerProgress]:
     """Return the progress of the trainers that train, or may train again, by name.
 
@@ -114,7 +114,7 @@ def read_progress(
     return progress
 
 
-def _known_before(context: TickContext, trainer: ObservedTrainer) -> TrainerProgress:
+def _known_before(context: TickContext, trainer: TickTrainer) -> TrainerProgress:
     """Return what was known at the last tick; nothing where it cannot be read."""
     name, submitted_s = trainer.row.name, trainer.row.submitted_s
     kept = history_of(context.state, name, submitted_s=submitted_s)
@@ -137,7 +137,7 @@ def _known_before(context: TickContext, trainer: ObservedTrainer) -> TrainerProg
 
 def _read_on(
     context: TickContext,
-    trainer: ObservedTrainer,
+    trainer: TickTrainer,
     job: TrainerJob,
     known: TrainerProgress,
     now_s: float,
@@ -168,7 +168,7 @@ def _read_on(
 
 
 def _numbered(
-    records: Iterable[ProgressRecord], trainer: ObservedTrainer
+    records: Iterable[ProgressRecord], trainer: TickTrainer
 ) -> Iterator[ProgressRecord]:
     """Yield *records*; those in a file of all generations are of the newest."""
     newest = trainer.newest
@@ -186,7 +186,7 @@ _FAILURES = {Ended.FAILED, Ended.KILLED}
 
 def _fragment(
     folder: TrainerDir, segment: TrainingSegment, previous: TrainingSegment | None
-) -> Fragment | None:
+) -> TrainedFragment | None:
     """Return the fragment of *segment*; None where its files are gone.
 
     Raises:
@@ -203,14 +203,16 @@ def _fragment(
         return None
     (first_s, first_work, first_step), *between = rows
     last_s, last_work, last_step = rows[-1]
-    return Fragment(
+    return TrainedFragment(
         nodes=len(assigned.members),
         began_s=assigned.created_s,
         first_step_s=first_s,
         last_step_s=last_s,
         samples=last_work - first_work,
         steps=int(last_step - first_step),
-        marks=tuple(Mark(t_s, work - first_work) for t_s, work, _ in between[:-1]),
+        marks=tuple(
+            ProgressMark(t_s, work - first_work) for t_s, work, _ in between[:-1]
+        ),
         nodes_before=nodes_before,
         step_before_s=None if previous is None else previous.last_s,
         follows_failure=has_failed,

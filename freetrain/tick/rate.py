@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from freetrain.tick.observe import Observed
     from freetrain.tick.progress import TrainerProgress
     from freetrain.tick.speeds import Speeds
-    from freetrain.tick.trainers import ObservedTrainer
+    from freetrain.tick.trainers import TickTrainer
 
     Fitter = Callable[[str, Sequence[Point], Better], LossForecast | None]
 
@@ -93,7 +93,7 @@ def ratings_of(
 
 
 def contender_of(
-    trainer: ObservedTrainer,
+    trainer: TickTrainer,
     job: TrainerJob,
     progress: TrainerProgress | None,
     *,

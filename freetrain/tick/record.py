@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from freetrain.tick.observe import Observed
     from freetrain.tick.plan import Decided
     from freetrain.tick.progress import TrainerProgress
-    from freetrain.tick.trainers import ObservedTrainer
+    from freetrain.tick.trainers import TickTrainer
 
 
 KEPT_S = 30 * 86_400.0
@@ -147,7 +147,7 @@ def _has_failed(lease: Lease, observed: Observed, *, was_heard: bool) -> bool:
 
 
 def _new_generations(
-    context: TickContext, trainer: ObservedTrainer
+    context: TickContext, trainer: TickTrainer
 ) -> tuple[int, list[Event]]:
     """Return the newest generation that has a file, and events of those not recorded.
 
@@ -175,7 +175,7 @@ def _new_generations(
 
 
 def _record_outcome(
-    state: sqlite3.Connection, trainer: ObservedTrainer, now_s: float
+    state: sqlite3.Connection, trainer: TickTrainer, now_s: float
 ) -> None:
     outcome = trainer.outcome
     if outcome is None:
@@ -286,7 +286,7 @@ def _trainer_lines(observed: Observed, decided: Decided) -> Iterator[TrainerLine
         yield line
 
 
-def _trainer_line(trainer: ObservedTrainer, observed: Observed) -> TrainerLine:
+def _trainer_line(trainer: TickTrainer, observed: Observed) -> TrainerLine:
     """Return what a trainer's files tell, without the plan."""
     row, newest, outcome = trainer.row, trainer.newest, trainer.outcome
     members = () if newest is None else newest.members

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from freetrain.config.site import Site
     from freetrain.tick.act import ActionResults
     from freetrain.tick.context import TickContext
-    from freetrain.tick.environment import Environment
+    from freetrain.tick.environment import TickEnvironment
     from freetrain.tick.observe import Observed
     from freetrain.tick.status_report import StatusReport
     from slurm.batch import LeaseRequest
@@ -62,7 +62,9 @@ class TickReport:
     queue: QueueDigest = EMPTY_DIGEST
 
 
-def tick(site: Site, environment: Environment, *, dry_run: bool = False) -> TickReport:
+def tick(
+    site: Site, environment: TickEnvironment, *, dry_run: bool = False
+) -> TickReport:
     """Run one tick; a dry run plans and reports, and writes nothing at all.
 
     Raises:
@@ -172,7 +174,9 @@ def _report_failure(context: TickContext, error: Exception) -> None:
         add_to_counters(state, {Counter.FAILED_TICKS: 1.0, Counter.REQUESTS: requests})
 
 
-def poll_queue(site: Site, environment: Environment, *, now_s: float) -> QueueDigest:
+def poll_queue(
+    site: Site, environment: TickEnvironment, *, now_s: float
+) -> QueueDigest:
     """Return other users' jobs from one ``squeue`` call, counted like a tick's calls.
 
     Args:

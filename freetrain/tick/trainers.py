@@ -55,7 +55,7 @@ class TrainerOutcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ObservedTrainer:
+class TickTrainer:
     """A trainer as the store and its files describe it.
 
     Attributes:
@@ -79,7 +79,7 @@ class ObservedTrainer:
         return is_asked_for and self.job is not None and self.outcome is None
 
 
-def read_trainer(state: StateDir, row: TrainerRow) -> ObservedTrainer:
+def read_trainer(state: StateDir, row: TrainerRow) -> TickTrainer:
     """Return the trainer of *row*; an unreadable file becomes its problem.
 
     A trainer that is over has its outcome in its row: past trainers must cost ticks
@@ -94,8 +94,8 @@ def read_trainer(state: StateDir, row: TrainerRow) -> ObservedTrainer:
         newest = newest_assigned(folder)
         outcome = None if row.state in _OVER else _outcome(folder, job, newest)
     except (UnreadableFileError, BadConfigurationError) as error:
-        return ObservedTrainer(row=row, problem=str(error))
-    return ObservedTrainer(row=row, job=job, newest=newest, outcome=outcome)
+        return TickTrainer(row=row, problem=str(error))
+    return TickTrainer(row=row, job=job, newest=newest, outcome=outcome)
 
 
 def _outcome(

@@ -208,7 +208,7 @@ def _reason(job: Job, method: Method, layout: Layout) -> Reason | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class ScheduleMoment:
     """The events of one time, and what can be seen of the machine afterwards.
 
     Attributes:
@@ -261,7 +261,7 @@ class Simulation:
         due = [(placer.arrives_s(jobs[index]), index) for index in admitted]
         self._arrivals = sorted(due, reverse=True)
 
-    def __iter__(self) -> Iterator[Moment]:
+    def __iter__(self) -> Iterator[ScheduleMoment]:
         """Step until the end."""
         while (moment := self.step()) is not None:
             yield moment
@@ -273,7 +273,7 @@ class Simulation:
         other._machine.guests = guests or NoGuests()  # noqa: SLF001 - the same class
         return other
 
-    def step(self) -> Moment | None:
+    def step(self) -> ScheduleMoment | None:
         """Go to the next moment, or return None where there is none."""
         machine = self._machine
         now_s = self.next_s
@@ -284,7 +284,7 @@ class Simulation:
         arrived = self._admit_due()
         return self._pass(ended, arrived, changed=bool(ended))
 
-    def lease(self, units: UnitSet, *, until_s: float, now_s: float) -> Moment:
+    def lease(self, units: UnitSet, *, until_s: float, now_s: float) -> ScheduleMoment:
         """Lease *units*, all free, as a job that asked for them until *until_s*.
 
         Not before the last moment, and not after the next. They are held until
@@ -294,7 +294,7 @@ class Simulation:
         self._machine.lease(units, until_s)
         return self._pass((), (), changed=True)
 
-    def release(self, units: UnitSet, *, now_s: float) -> Moment:
+    def release(self, units: UnitSet, *, now_s: float) -> ScheduleMoment:
         """Give leased *units* back now; the placer makes a pass."""
         self._machine.now_s = now_s
         self._machine.release(units)
@@ -302,7 +302,7 @@ class Simulation:
 
     def _pass(
         self, ended: tuple[int, ...], arrived: tuple[int, ...], *, changed: bool
-    ) -> Moment:
+    ) -> ScheduleMoment:
         machine = self._machine
         would_start = self._unhindered(changed=changed, arrived=bool(arrived))
         self._placer.place(machine, ended=changed, arrived=bool(arrived))
@@ -346,8 +346,8 @@ class Simulation:
 
 def _seen(
     machine: Machine, placer: Placer, ended: tuple[int, ...], arrived: tuple[int, ...]
-) -> Moment:
-    return Moment(
+) -> ScheduleMoment:
+    return ScheduleMoment(
         time_s=machine.now_s,
         ended=ended,
         arrived=arrived,
@@ -408,7 +408,7 @@ class PlanWatcher:
         self._plan: tuple[PlannedJob, ...] = ()
         self._free: UnitSet = 0
 
-    def watch(self, moment: Moment) -> None:
+    def watch(self, moment: ScheduleMoment) -> None:
         """Note the plan of *moment*."""
         if moment.plan is self._plan and moment.free == self._free:
             return
@@ -427,7 +427,7 @@ class PlanWatcher:
         return PlannedStarts(layout, tuple(self._times_s), tuple(self._promises))
 
 
-def _promises(moment: Moment) -> Promises:
+def _promises(moment: ScheduleMoment) -> Promises:
     unpromised = moment.free
     promises = []
     for planned in sorted(moment.plan, key=lambda job: job.start_s):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from milp.answer import gap
 from milp.count import plan_counts
-from milp.exact import ExactSolver, Limit, RowTable, search_all
+from milp.exact import ExactSolver, Limit, SizeTable, search_all
 from milp.solver import COUNT_OPTIONS, Cbc
 from milp.verify import violations
 from tests.bench.planner_cases import (
@@ -113,7 +113,7 @@ def _exact_calls() -> Iterator[str]:
 
 def _dense(problem: Problem) -> None:
     """The same without pruning: all sizes of all trainers, all pools (E1)."""
-    table = RowTable()
+    table = SizeTable()
     priced = table.priced(table.rows_of(problem), 0.0)
     everything = Limit(math.inf, 0.0, problem.classes[0].nodes)
     search_all([one.within(math.inf) for one in priced], everything)

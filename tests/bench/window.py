@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from milp.answer import Outcome, gap
 from milp.errors import SolverUnavailableError
-from milp.window import Deadline
-from milp.window_bound import Pool, first_bound, size_rows, tighten
+from milp.window import SearchDeadline
+from milp.window_bound import BoundedClasses, first_bound, size_rows, tighten
 from milp.window_planner import Exchange, WindowAnswer, answer_window, repair
 from milp.window_search import WindowPlanner
 from tests.bench.window_cases import small_windows, tick_windows
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import pulp
 
-    from milp.solver import Found
+    from milp.solver import Finding
     from milp.window import Holding, Window
 
 LIMIT_S = 2.0
@@ -33,7 +33,7 @@ LONG_S = 6.0
 class _NoSolver:
     """Is not there, so that the search stands alone."""
 
-    def solve(self, _: pulp.LpProblem, *, limit_s: float | None) -> Found:
+    def solve(self, _: pulp.LpProblem, *, limit_s: float | None) -> Finding:
         raise SolverUnavailableError(f"no solver, though it had {limit_s} s.")
 
 
@@ -94,11 +94,11 @@ def _best_known(
     window: Window, answer: WindowAnswer, kept: tuple[Holding, ...]
 ) -> float:
     """Return what a much longer search finds from the answer and what is *kept*."""
-    pool = Pool.of(window)
+    pool = BoundedClasses.of(window)
     options = size_rows(window, pool)
     dual = tighten(options, first_bound(options), reached=answer.gain, steps=200)
     exchange, best = Exchange(window, pool), answer.gain
-    end = Deadline(process_time() + LONG_S, process_time)
+    end = SearchDeadline(process_time() + LONG_S, process_time)
     for plan in (answer.holdings, kept):
         exchange.changes.load(pool.rows(plan))
         exchange.run(end)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from freetrain.demo.fake_slurm.cluster import Cluster, Job, JobState
-from freetrain.demo.live import History, Reported, TrainingSegment
+from freetrain.demo.fake_slurm.cluster import FakeCluster, FakeJob, FakeJobState
+from freetrain.demo.live import DemoSegment, History, Reported
 from freetrain.demo.report import Played, figures_of
 
 BEGIN_S = 1_795_250_000.0
@@ -12,9 +12,9 @@ HOSTILE = "</title><script>alert(1)</script>&\"'"
 
 def segment(
     generation: int, at_s: float, nodes: str, *, by: str = "broker"
-) -> TrainingSegment:
+) -> DemoSegment:
     """Ten seconds of training from *at_s* on, the first step being done at once."""
-    return TrainingSegment(
+    return DemoSegment(
         generation=generation,
         nodes=tuple(nodes.split()),
         is_brokers=by == "broker",
@@ -41,9 +41,9 @@ def history(name: str = "ada", *, is_finished: bool = True) -> History:
     )
 
 
-def jobs() -> list[Job]:
+def jobs() -> list[FakeJob]:
     """Theirs, half a second late because of a lease; and that lease."""
-    theirs = Job(
+    theirs = FakeJob(
         job_id=1,
         name=HOSTILE,
         user="others",
@@ -53,20 +53,20 @@ def jobs() -> list[Job]:
         due_s=BEGIN_S + 10,
         wanted=["n3", "n4"],
         run_s=10,
-        state=JobState.COMPLETED,
+        state=FakeJobState.COMPLETED,
         nodes=["n3", "n4"],
         start_s=BEGIN_S + 10.5,
         end_s=BEGIN_S + 20.5,
         has_preempted=True,
     )
-    lease = Job(
+    lease = FakeJob(
         job_id=2,
         name="freetrain-x",
         user="me",
         partition="freetrain",
         limit_s=600,
         submit_s=BEGIN_S,
-        state=JobState.RUNNING,
+        state=FakeJobState.RUNNING,
         nodes=["n1"],
         start_s=BEGIN_S + 1,
     )
@@ -76,7 +76,9 @@ def jobs() -> list[Job]:
 def played(*histories: History) -> Played:
     alone = {one.name: one.reported.losses for one in histories}
     figures = figures_of(histories, alone, jobs(), nodes=8, begin_s=BEGIN_S)
-    cluster = Cluster(user="me", uid=1, since_s=BEGIN_S, planned_s=BEGIN_S, jobs=jobs())
+    cluster = FakeCluster(
+        user="me", uid=1, since_s=BEGIN_S, planned_s=BEGIN_S, jobs=jobs()
+    )
     return Played(
         figures=figures,
         histories=histories,

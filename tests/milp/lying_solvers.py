@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from milp.errors import SolverFailedError, SolverUnavailableError
 from milp.problem import custom
-from milp.solver import Cbc, Found
+from milp.solver import Cbc, Finding
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pulp
 
-Spoil: TypeAlias = "Callable[[pulp.LpProblem, Found], Found]"
+Spoil: TypeAlias = "Callable[[pulp.LpProblem, Finding], Finding]"
 
 RAGGED_CURVES = [
     custom([0, 3, 7, 8, 30, 31, 47, 50], [2, 4, 6]),
@@ -39,7 +39,7 @@ class FakeSolver:
     def calls(self) -> int:
         return len(self.limits_s)
 
-    def solve(self, model: pulp.LpProblem, *, limit_s: float | None) -> Found:
+    def solve(self, model: pulp.LpProblem, *, limit_s: float | None) -> Finding:
         self.limits_s.append(limit_s)
         found = Cbc().solve(model, limit_s=limit_s)
         return found if self.calls <= self._good_calls else self._spoil(model, found)
@@ -50,51 +50,51 @@ def set_all(model: pulp.LpProblem, value: float | None) -> None:
         variable.varValue = value
 
 
-def tell_the_truth(_: pulp.LpProblem, found: Found) -> Found:
+def tell_the_truth(_: pulp.LpProblem, found: Finding) -> Finding:
     return found
 
 
-def return_fractions(model: pulp.LpProblem, found: Found) -> Found:
+def return_fractions(model: pulp.LpProblem, found: Finding) -> Finding:
     set_all(model, 0.5)
     return found
 
 
-def return_nan(model: pulp.LpProblem, found: Found) -> Found:
+def return_nan(model: pulp.LpProblem, found: Finding) -> Finding:
     set_all(model, float("nan"))
     return found
 
 
-def lose_the_values(model: pulp.LpProblem, found: Found) -> Found:
+def lose_the_values(model: pulp.LpProblem, found: Finding) -> Finding:
     set_all(model, None)
     return found
 
 
-def return_everything(model: pulp.LpProblem, found: Found) -> Found:
+def return_everything(model: pulp.LpProblem, found: Finding) -> Finding:
     for variable in model.variables():
         variable.varValue = variable.upBound
     return found
 
 
-def claim_infeasible(model: pulp.LpProblem, _: Found) -> Found:
+def claim_infeasible(model: pulp.LpProblem, _: Finding) -> Finding:
     set_all(model, None)
-    return Found.INFEASIBLE
+    return Finding.INFEASIBLE
 
 
-def crash(_: pulp.LpProblem, __: Found) -> Found:
+def crash(_: pulp.LpProblem, __: Finding) -> Finding:
     raise SolverFailedError("CBC failed: killed.")
 
 
-def be_missing(_: pulp.LpProblem, __: Found) -> Found:
+def be_missing(_: pulp.LpProblem, __: Finding) -> Finding:
     raise SolverUnavailableError("CBC cannot be run.")
 
 
-def find_nothing(model: pulp.LpProblem, _: Found) -> Found:
+def find_nothing(model: pulp.LpProblem, _: Finding) -> Finding:
     set_all(model, None)
-    return Found.NOTHING
+    return Finding.NOTHING
 
 
-def time_out_with_the_point(_: pulp.LpProblem, __: Found) -> Found:
-    return Found.INCUMBENT
+def time_out_with_the_point(_: pulp.LpProblem, __: Finding) -> Finding:
+    return Finding.INCUMBENT
 
 
 OUTRIGHT_LIES = (

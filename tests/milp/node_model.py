@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pulp
 
 from milp.problem import Plan
-from milp.solver import Found, Proposal, whole
+from milp.solver import Finding, Proposal, whole
 from milp.verify import loose_bound, plan_gain
 
 if TYPE_CHECKING:
@@ -43,11 +43,11 @@ def plan_nodes(
     """
     built = _build(problem)
     found = solver.solve(built.model, limit_s=limit_s)
-    if found not in (Found.OPTIMUM, Found.INCUMBENT):
+    if found not in (Finding.OPTIMUM, Finding.INCUMBENT):
         return Proposal(None, found)
     counts = tuple([_counts(row, built.nodes, problem) for row in built.x])
     gain = plan_gain(problem, counts)
-    bound = gain if found is Found.OPTIMUM else max(gain, loose_bound(problem))
+    bound = gain if found is Finding.OPTIMUM else max(gain, loose_bound(problem))
     return Proposal(Plan(counts, gain, bound), found)
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from milp.errors import MalformedProblemError
-from milp.exact import ExactSolver, Limit, RowTable, search_all
+from milp.exact import ExactSolver, Limit, SizeTable, search_all
 from milp.problem import Curve, NodeClass, Problem, TrainerState, custom
 from milp.verify import gain, plan_gain
 from tests.milp.planning_problems import one_class_problems
@@ -64,7 +64,7 @@ def test_exact_gives_each_trainer_the_count_of_the_plain_dynamic_program(
 def test_the_search_by_arrays_without_a_limit_is_the_plain_dynamic_program(
     problem: Problem,
 ) -> None:
-    table = RowTable()
+    table = SizeTable()
     priced = table.priced(table.rows_of(problem), 0.0)
     everything = Limit(math.inf, 0.0, problem.classes[0].nodes)
 

@@ -10,7 +10,7 @@ from milp.count import build, feasible_gains, plan_counts
 from milp.exact import ExactSolver
 from milp.planner import Planner, SolverName
 from milp.problem import NodeClass, Plan, Problem, TrainerState, custom
-from milp.solver import COUNT_OPTIONS, Cbc, Found, Highs
+from milp.solver import COUNT_OPTIONS, Cbc, Finding, Highs
 from milp.verify import constraint_violations, keep, plan_gain, violations
 from tests.milp.node_model import plan_nodes
 from tests.milp.planning_problems import many_class_problems, one_class_problems
@@ -25,14 +25,14 @@ def is_same(gain: float, other: float) -> bool:
 
 def node_optimum(problem: Problem) -> Plan:
     proposal = plan_nodes(problem, Cbc(), limit_s=60.0)
-    assert proposal.found is Found.OPTIMUM
+    assert proposal.found is Finding.OPTIMUM
     assert proposal.plan is not None
     return proposal.plan
 
 
 def count_optimum(problem: Problem) -> Plan:
     proposal = plan_counts(problem, Cbc(options=COUNT_OPTIONS), limit_s=60.0)
-    assert proposal.found is Found.OPTIMUM
+    assert proposal.found is Finding.OPTIMUM
     assert proposal.plan is not None
     return proposal.plan
 
@@ -46,7 +46,7 @@ def model_gain(problem: Problem) -> float:
     if not options:  # CBC crashes on a model without variables
         return 0.0
     model = build(problem, options, category=pulp.LpInteger)
-    assert Cbc().solve(model.model, limit_s=60.0) is Found.OPTIMUM
+    assert Cbc().solve(model.model, limit_s=60.0) is Finding.OPTIMUM
     assert constraint_violations(problem, model.counts()) == ()
     return plan_gain(problem, model.counts())
 

@@ -12,7 +12,7 @@ from milp.answer import Answer, Outcome
 from milp.errors import MalformedProblemError
 from milp.planner import Planner, SolverName
 from milp.problem import Curve, NodeClass, Problem, TrainerState, custom
-from milp.solver import Found
+from milp.solver import Finding
 from milp.verify import keep, violations
 from tests.milp.lying_solvers import (
     OUTRIGHT_LIES,
@@ -37,7 +37,7 @@ HARD = Problem(
 )
 
 
-def return_too_much_of_one_class(model: pulp.LpProblem, found: Found) -> Found:
+def return_too_much_of_one_class(model: pulp.LpProblem, found: Finding) -> Finding:
     # Sizes stay allowed, but all nodes come out of the first class.
     for variable in model.variables():
         if variable.name.startswith("x_"):
@@ -46,12 +46,12 @@ def return_too_much_of_one_class(model: pulp.LpProblem, found: Found) -> Found:
     return found
 
 
-def call_the_present_plan_optimal(model: pulp.LpProblem, _: Found) -> Found:
+def call_the_present_plan_optimal(model: pulp.LpProblem, _: Finding) -> Finding:
     for variable in model.variables():
         if variable.name.startswith("x_"):
             trainer, k = map(int, variable.name.split("_")[1:])
             variable.varValue = float(HARD.trainers[trainer].held[k])
-    return Found.OPTIMUM
+    return Finding.OPTIMUM
 
 
 def answer(fake: FakeSolver) -> Answer:
@@ -105,7 +105,7 @@ def test_a_limit_without_an_incumbent_gives_the_greedy_plan_never_an_empty_one()
 
 
 def test_spoiled_prices_cost_time_and_nothing_else() -> None:
-    def spoil_first(model: pulp.LpProblem, found: Found) -> Found:
+    def spoil_first(model: pulp.LpProblem, found: Finding) -> Finding:
         if fake.calls == 1:
             set_all(model, float("nan"))
             for row in model.constraints():

@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 from milp.problem import custom
 from milp.verify import constraint_violations
 from milp.window import Holding, Window, WindowClass, WindowTrainer, total_gain
-from milp.window_bound import Pool, bound, first_bound, size_rows, tighten, window_gap
+from milp.window_bound import (
+    BoundedClasses,
+    bound,
+    first_bound,
+    size_rows,
+    tighten,
+    window_gap,
+)
 from milp.window_search import WindowPlanner
 from tests.milp.windows import rows_of, whole_problem, windows
 
@@ -33,7 +40,7 @@ def test_no_plan_gains_more_than_the_bound_of_merged_classes(
 ) -> None:
     if not window.trainers:
         return
-    pool = Pool.of(window)
+    pool = BoundedClasses.of(window)
     options = size_rows(window, pool.merged(most))
     best = WindowPlanner().plan(window).gain
 

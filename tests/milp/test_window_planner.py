@@ -11,18 +11,25 @@ from hypothesis import strategies as st
 
 from milp.answer import Outcome
 from milp.problem import custom
-from milp.solver import Found
+from milp.solver import Finding
 from milp.verify import constraint_violations
 from milp.window import (
     NEVER,
-    Deadline,
+    SearchDeadline,
     Window,
     WindowClass,
     WindowTrainer,
     gain,
     total_gain,
 )
-from milp.window_bound import Dual, Pool, first_bound, relax, size_rows, tighten
+from milp.window_bound import (
+    BoundedClasses,
+    Dual,
+    first_bound,
+    relax,
+    size_rows,
+    tighten,
+)
 from milp.window_planner import Exchange, WindowAnswer, answer_window, repair, rounded
 from milp.window_search import WindowPlanner
 from tests.milp.lying_solvers import (
@@ -46,7 +53,7 @@ from tests.milp.windows import (
 
 
 def loaded(window: Window) -> Exchange:
-    pool = Pool.of(window)
+    pool = BoundedClasses.of(window)
     exchange = Exchange(window, pool)
     exchange.changes.load(pool.rows(present(window)))
     return exchange
@@ -107,7 +114,7 @@ def test_exchanging_never_lowers_the_gain_and_breaks_no_constraint(
 @given(windows())
 def test_what_prices_and_mending_make_breaks_no_constraint(window: Window) -> None:
     exchange = loaded(window)
-    options = size_rows(window, Pool.of(window)) if window.trainers else None
+    options = size_rows(window, BoundedClasses.of(window)) if window.trainers else None
     if options is None:
         return
     dual = tighten(
@@ -132,7 +139,7 @@ def test_what_trainers_choose_alone_at_prices_is_within_the_nodes_there_are(
 ) -> None:
     if not window.trainers:
         return
-    options = size_rows(window, Pool.of(window))
+    options = size_rows(window, BoundedClasses.of(window))
     asked = relax(options, first_bound(options).prices)
 
     takes = asked.takes[asked.chosen]
@@ -149,8 +156,8 @@ def improvable() -> Window:
 
 def test_when_time_is_up_nothing_is_exchanged_or_mended() -> None:
     window = improvable()
-    over = Deadline(-1.0, float)
-    options = size_rows(window, Pool.of(window))
+    over = SearchDeadline(-1.0, float)
+    options = size_rows(window, BoundedClasses.of(window))
     dual = first_bound(options)
 
     assert loaded(window).run(over) == 0
@@ -160,11 +167,13 @@ def test_when_time_is_up_nothing_is_exchanged_or_mended() -> None:
 
 
 def test_when_time_is_up_the_bound_takes_one_step_more() -> None:
-    options = size_rows(improvable(), Pool.of(improvable()))
+    options = size_rows(improvable(), BoundedClasses.of(improvable()))
     prices = np.array([1000.0, 0.0])
     start = Dual(relax(options, prices).value, prices)
 
-    late = tighten(options, start, reached=0.0, steps=50, deadline=Deadline(-1, float))
+    late = tighten(
+        options, start, reached=0.0, steps=50, deadline=SearchDeadline(-1, float)
+    )
 
     assert late.value == start.value
     assert tighten(options, start, reached=0.0, steps=50).value < start.value
@@ -202,7 +211,7 @@ def test_an_answer_is_no_worse_than_the_plan_of_a_replay(window: Window) -> None
 
 
 def test_a_deadline_is_shared_out_of_what_is_left() -> None:
-    deadline = Deadline(10.0, ticking(1.0))
+    deadline = SearchDeadline(10.0, ticking(1.0))
 
     assert deadline.share(0.5).end_s == pytest.approx(5.0)
     assert deadline.left_s() == pytest.approx(9.0)
@@ -234,7 +243,7 @@ HARD = Window(
 )
 
 
-def call_nothing_optimal(model: pulp.LpProblem, _: Found) -> Found:
+def call_nothing_optimal(model: pulp.LpProblem, _: Finding) -> Finding:
     # Every trainer waits: sound, and worse than what was known.
     set_all(model, 0.0)
     for variable in model.variables():
@@ -246,7 +255,7 @@ def call_nothing_optimal(model: pulp.LpProblem, _: Found) -> Found:
                 if one.name.startswith(f"z_{place}_")
             )
             variable.varValue = float(row == first)
-    return Found.OPTIMUM
+    return Finding.OPTIMUM
 
 
 def answer(fake: FakeSolver, *, limit_s: float = 100.0) -> WindowAnswer:

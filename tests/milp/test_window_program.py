@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from milp.problem import Curve, custom
-from milp.solver import Cbc, Found
+from milp.solver import Cbc, Finding
 from milp.verify import constraint_violations
 from milp.window import Holding, Window, WindowClass, WindowTrainer, total_gain
-from milp.window_bound import Pool, SizeRows, bound, size_rows
+from milp.window_bound import BoundedClasses, SizeRows, bound, size_rows
 from milp.window_planner import answer_window
 from milp.window_program import Program, build
 from milp.window_segments import MOST_ERROR, Segments, variables
@@ -26,7 +26,7 @@ def every_row(options: SizeRows) -> list[list[int]]:
 
 
 def whole_program(window: Window) -> Program:
-    options = size_rows(window, Pool.of(window))
+    options = size_rows(window, BoundedClasses.of(window))
     return build(window, options, every_row(options))
 
 
@@ -72,10 +72,10 @@ def test_the_programs_optimum_is_that_of_trying_everything(window: Window) -> No
     best = best_of_all(window)
     program = whole_program(window)
     kept = present(window)
-    program.begin(Pool.of(window).rows(kept).tolist())
+    program.begin(BoundedClasses.of(window).rows(kept).tolist())
     assert program.value() == pytest.approx(total_gain(window, kept), abs=1e-6)
 
-    assert Cbc().solve(program.model, limit_s=None) is Found.OPTIMUM
+    assert Cbc().solve(program.model, limit_s=None) is Finding.OPTIMUM
 
     found = [_holding(sorted(window.classes), tuple(row)) for row in program.counts()]
     assert constraint_violations(whole_problem(window), program.counts()) == ()
@@ -96,7 +96,7 @@ def test_the_program_has_as_many_variables_as_are_counted_beforehand(
     signed = [replace(one, curve=times(one.curve, sign)) for one in window.trainers]
     stays = {k: one._replace(hit=hits * one.hit) for k, one in window.classes.items()}
     window = replace(window, classes=stays, trainers=tuple(signed))
-    options = size_rows(window, Pool.of(window))
+    options = size_rows(window, BoundedClasses.of(window))
     rows = every_row(options)
 
     written = build(window, options, rows).model.variables()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.demo.fake_slurm.cluster import Job
+from freetrain.demo.fake_slurm.cluster import FakeJob
 from freetrain.demo.fake_slurm.install import StandIn, at_work, install
 from tests.pack.leased import (
     LeasedPack,
@@ -42,7 +42,7 @@ def pack(fake_slurm: StandIn, tmp_path: Path) -> LeasedPack:
 
 def take_away(fake_slurm: StandIn, node: str) -> None:
     """Let another user's job have *node* at once."""
-    theirs = Job(
+    theirs = FakeJob(
         job_id=0,
         name="theirs",
         user="others",

@@ -1,14 +1,19 @@
 """Made-up forecasts for tests of what is shown of them."""
 
-from freetrain.lookahead.affinity_map import AffinityMap, Block
-from freetrain.lookahead.reliability import AgePart, ForecastRecord, Part, Reliability
+from freetrain.lookahead.affinity_map import AffinityBlock, AffinityMap
+from freetrain.lookahead.reliability import (
+    AgePart,
+    ForecastRecord,
+    Reliability,
+    ScorePart,
+)
 
 NODES = ("n1", "n2", "n3", "x7")
 
 
-def part(said: float, came: float, departures: float = 50.0) -> Part:
+def part(said: float, came: float, departures: float = 50.0) -> ScorePart:
     """A hundred forecasts."""
-    return Part(said=said, came=came, count=100.0, departures=departures)
+    return ScorePart(said=said, came=came, count=100.0, departures=departures)
 
 
 def ages() -> tuple[AgePart, ...]:
@@ -33,7 +38,10 @@ def affinity(names: tuple[str, ...] = NODES) -> AffinityMap:
             )
             for a in range(4)
         ),
-        blocks=(Block(names[:3], near, far), Block(names[3:], None, far)),
+        blocks=(
+            AffinityBlock(names[:3], near, far),
+            AffinityBlock(names[3:], None, far),
+        ),
     )
 
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from freetrain.lookahead.affinity_map import Block
+from freetrain.lookahead.affinity_map import AffinityBlock
 from freetrain.lookahead.promises import DelayInterval
-from freetrain.lookahead.reliability import ForecastRecord, Part, Reliability
+from freetrain.lookahead.reliability import ForecastRecord, Reliability, ScorePart
 from freetrain.report.comparison import Comparison
 from freetrain.report.forecast import (
     BLOCK_HEADINGS,
@@ -124,7 +124,7 @@ def test_the_page_says_whose_forecasts_they_are_and_where_others_are() -> None:
 def test_too_few_answers_are_told_in_words_and_not_drawn(
     answers: float, departures: float
 ) -> None:
-    some = Part(said=0.67, came=1.0, count=answers, departures=departures)
+    some = ScorePart(said=0.67, came=1.0, count=answers, departures=departures)
     told = replace(forecasts(), reliability=Reliability((some,) * 10, ages()))
     enough = replace(some, count=1.0, departures=1.0)
     telling = replace(told, reliability=Reliability((enough,) * 10, ages()))
@@ -146,7 +146,7 @@ def test_a_map_on_which_all_pairs_are_alike_is_told_in_words() -> None:
         tuple(None if one is None else far for one in row)
         for row in drawn.affinity.affinity
     )
-    blocks = tuple(Block((name,), None, far) for name in NODES)
+    blocks = tuple(AffinityBlock((name,), None, far) for name in NODES)
     shown = replace(drawn.affinity, affinity=alike, blocks=blocks)
 
     page = render_forecasts(ORIGIN, replace(drawn, affinity=shown), "learned")

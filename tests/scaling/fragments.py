@@ -7,12 +7,12 @@ from typing import TypeVar
 from hypothesis import strategies as st
 
 from freetrain.scaling import (
-    Fragment,
     LearnedScaling,
-    Mark,
     MeasuredSpeed,
+    ProgressMark,
     Rescale,
     RescaleCost,
+    TrainedFragment,
 )
 
 _Kept = TypeVar("_Kept", bound=MeasuredSpeed | RescaleCost)
@@ -22,10 +22,10 @@ WIDE = st.floats(1e-3, 1e18)
 
 def steady(
     nodes: int, samples_per_s: float, *, began_s: float = 0.0, trained_s: float = 600.0
-) -> Fragment:
+) -> TrainedFragment:
     """A fragment of one speed from its first step on, marked ten times."""
     first_s = began_s + 10.0
-    return Fragment(
+    return TrainedFragment(
         nodes=nodes,
         began_s=began_s,
         first_step_s=first_s,
@@ -33,19 +33,23 @@ def steady(
         samples=samples_per_s * trained_s,
         steps=1000,
         marks=tuple(
-            Mark(first_s + trained_s * k / 10, samples_per_s * trained_s * k / 10)
+            ProgressMark(
+                first_s + trained_s * k / 10, samples_per_s * trained_s * k / 10
+            )
             for k in range(1, 10)
         ),
     )
 
 
-def at_speeds(nodes: int, speeds: list[float], *, every_s: float = 10.0) -> Fragment:
+def at_speeds(
+    nodes: int, speeds: list[float], *, every_s: float = 10.0
+) -> TrainedFragment:
     """A fragment that goes at each of *speeds* for a while."""
     marks, samples = [], 0.0
     for k, speed in enumerate(speeds, start=1):
         samples += speed * every_s
-        marks.append(Mark(100.0 + k * every_s, samples))
-    return Fragment(
+        marks.append(ProgressMark(100.0 + k * every_s, samples))
+    return TrainedFragment(
         nodes=nodes,
         began_s=90.0,
         first_step_s=100.0,
@@ -56,7 +60,7 @@ def at_speeds(nodes: int, speeds: list[float], *, every_s: float = 10.0) -> Frag
     )
 
 
-def learned_from(*fragments: Fragment) -> LearnedScaling:
+def learned_from(*fragments: TrainedFragment) -> LearnedScaling:
     learned = LearnedScaling()
     for fragment in fragments:
         learned = learned.with_fragment(fragment)
@@ -64,11 +68,13 @@ def learned_from(*fragments: Fragment) -> LearnedScaling:
 
 
 @st.composite
-def fragments(draw: st.DrawFn) -> Fragment:
+def fragments(draw: st.DrawFn) -> TrainedFragment:
     """Anything a program may tell, clocks that go back and work undone included."""
     times = st.floats(-1e9, 1e10)
-    marks = draw(st.lists(st.builds(Mark, times, st.floats(-1e18, 1e18)), max_size=6))
-    return Fragment(
+    marks = draw(
+        st.lists(st.builds(ProgressMark, times, st.floats(-1e18, 1e18)), max_size=6)
+    )
+    return TrainedFragment(
         nodes=draw(st.integers(1, 80)),
         began_s=draw(times),
         first_step_s=draw(st.none() | times),

@@ -21,14 +21,14 @@ from freetrain.scaling import (
 from tests.scaling.fragments import fragments, learned_from, steady
 
 if TYPE_CHECKING:
-    from freetrain.scaling import Fragment
+    from freetrain.scaling import TrainedFragment
 
 ALL_NODES = slice(1, None)
 
 
 @given(st.lists(fragments(), max_size=12), st.integers(1, 80))
 def test_nothing_is_told_quicker_than_it_seems_and_nothing_as_standing_still(
-    told: list[Fragment], most: int
+    told: list[TrainedFragment], most: int
 ) -> None:
     known = estimate(learned_from(*told), most, now_s=1e9)
 

@@ -7,16 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from freetrain.scaling import (
-    Fragment,
     MeasuredSpeed,
     Rescale,
+    TrainedFragment,
     measured_speed,
     rescale_cost,
 )
 from tests.scaling.fragments import at_speeds, steady
 
 
-def seen(fragment: Fragment) -> MeasuredSpeed:
+def seen(fragment: TrainedFragment) -> MeasuredSpeed:
     found = measured_speed(fragment)
     assert found is not None
     return found

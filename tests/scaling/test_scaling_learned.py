@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from freetrain.errors import BadDataError
 from freetrain.scaling import (
     HALF_LIFE_S,
-    Fragment,
     LearnedScaling,
     Prior,
     Profiling,
     Rescale,
     RescaleCost,
     Stake,
+    TrainedFragment,
     curve_values,
     estimate,
     from_state,
@@ -35,7 +35,7 @@ from tests.scaling.fragments import (
 
 @given(st.lists(fragments(), max_size=12), st.integers(1, 80))
 def test_estimates_are_finite_and_above_0_whatever_programs_tell(
-    told: list[Fragment], most: int
+    told: list[TrainedFragment], most: int
 ) -> None:
     learned = learned_from(*told)
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 from logs.schedule import Method, SlurmParameters, schedule
 from logs.schedule.machine import PlannedJob
-from logs.schedule.simulation import Moment, prepare
+from logs.schedule.simulation import ScheduleMoment, prepare
 from logs.trace import JobTrace
 from tests.schedule.instances import traces
 
@@ -16,7 +16,7 @@ QUICK = SlurmParameters(bf_interval_s=3, bf_resolution_s=4)
 SIMULATED = pytest.mark.parametrize("method", [Method.EASY, Method.SLURM])
 
 
-def moments(trace: JobTrace, method: Method) -> list[Moment]:
+def moments(trace: JobTrace, method: Method) -> list[ScheduleMoment]:
     return list(prepare(trace, method, slurm=QUICK).simulation)
 
 

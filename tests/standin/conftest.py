@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.demo.fake_slurm.cluster import FREETRAIN, MAIN, Job
+from freetrain.demo.fake_slurm.cluster import FREETRAIN, MAIN, FakeJob
 from freetrain.demo.fake_slurm.install import StandIn, at_work, install
 from slurm.runner import SubprocessRunner
 from tests.cluster.waiting import wait_for
@@ -50,7 +50,7 @@ class Desk:
     def others(self, nodes: list[str], *, in_s: float, run_s: float) -> None:
         """Have somebody's job come now, planned on *nodes* in *in_s*."""
         now_s = time.time()  # noqa: TID251 - the programs go by the machine's clock
-        job = Job(
+        job = FakeJob(
             job_id=0,
             name="theirs",
             user="bob",

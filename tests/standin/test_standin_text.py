@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from freetrain.demo.fake_slurm import commands as telling
 from freetrain.demo.fake_slurm.cluster import (
-    Cluster,
-    Job,
-    JobState,
+    FakeCluster,
+    FakeJob,
+    FakeJobState,
     Process,
     clock,
     from_json,
@@ -40,11 +40,11 @@ clear = texts.map(lambda text: "x" + text.strip() + "x")  # never one of "nothin
 
 
 @st.composite
-def jobs(draw: st.DrawFn, *, job_id: int) -> Job:
-    state = draw(st.sampled_from(JobState))
-    ran = state is not JobState.PENDING
+def jobs(draw: st.DrawFn, *, job_id: int) -> FakeJob:
+    state = draw(st.sampled_from(FakeJobState))
+    ran = state is not FakeJobState.PENDING
     planned = not ran and draw(st.booleans())
-    return Job(
+    return FakeJob(
         job_id=job_id,
         name=draw(clear),
         comment=draw(clear),
@@ -58,16 +58,16 @@ def jobs(draw: st.DrawFn, *, job_id: int) -> Job:
         state=state,
         nodes=["n3"] if ran else [],
         start_s=draw(moments) if ran else None,
-        end_s=NOW_S if ran and state is not JobState.RUNNING else None,
+        end_s=NOW_S if ran and state is not FakeJobState.RUNNING else None,
         supervisor=draw(st.sampled_from([None, Process(5, 6)])),
         steps=[Process(7, 8)],
-        ends_as=draw(st.sampled_from([None, JobState.TIMEOUT])),
+        ends_as=draw(st.sampled_from([None, FakeJobState.TIMEOUT])),
     )
 
 
 @st.composite
-def clusters(draw: st.DrawFn) -> Cluster:
-    return Cluster(
+def clusters(draw: st.DrawFn) -> FakeCluster:
+    return FakeCluster(
         user="alice",
         uid=1000,
         since_s=NOW_S - 100,
@@ -78,7 +78,7 @@ def clusters(draw: st.DrawFn) -> Cluster:
 
 
 @given(clusters())
-def test_the_queue_is_read_as_it_is(cluster: Cluster) -> None:
+def test_the_queue_is_read_as_it_is(cluster: FakeCluster) -> None:
     argv = squeue_argv(all_states=True)[1:]
 
     found = parse_squeue(telling.squeue(cluster, argv, NOW_S))
@@ -99,7 +99,7 @@ def test_the_queue_is_read_as_it_is(cluster: Cluster) -> None:
 
 
 @given(clusters())
-def test_nodes_are_read_as_they_are(cluster: Cluster) -> None:
+def test_nodes_are_read_as_they_are(cluster: FakeCluster) -> None:
     found = parse_nodes(telling.scontrol(cluster, ["show", "nodes"], NOW_S))
 
     assert [node.name for node in found] == NODES
@@ -113,7 +113,7 @@ def test_nodes_are_read_as_they_are(cluster: Cluster) -> None:
 
 
 @given(clusters())
-def test_the_rest_is_read_as_it_is(cluster: Cluster) -> None:
+def test_the_rest_is_read_as_it_is(cluster: FakeCluster) -> None:
     main, ours = parse_partitions(telling.scontrol(cluster, ["show", "partitions"], 0))
     config = parse_config(telling.scontrol(cluster, ["show", "config"], NOW_S))
     statistics = parse_sdiag(telling.sdiag(cluster, NOW_S))
@@ -130,7 +130,7 @@ def test_the_rest_is_read_as_it_is(cluster: Cluster) -> None:
 
 
 @given(clusters())
-def test_what_is_kept_is_read_back_as_it_was(cluster: Cluster) -> None:
+def test_what_is_kept_is_read_back_as_it_was(cluster: FakeCluster) -> None:
     assert from_json(to_json(cluster)) == cluster
 
 

@@ -15,7 +15,7 @@ from freetrain.broker.pool import Refusal
 from freetrain.broker.yielding import NO_CLAIMS, Claims
 from freetrain.config.site import LeaseMode
 from freetrain.demo.fake_slurm import cluster as keeping
-from freetrain.demo.fake_slurm.cluster import JobState
+from freetrain.demo.fake_slurm.cluster import FakeJobState
 from freetrain.lookahead.affinity import RecentAffinity
 from freetrain.lookahead.live import LiveForecast, PoolSnapshot
 from freetrain.planning.rating import Ratings
@@ -132,7 +132,7 @@ def test_nobody_gets_nodes_beside_leases_that_just_leave_for_somebody(
     running(world, most=6)
     with keeping.opened(world.slurm.folder) as cluster:
         for job in cluster.jobs[:2]:
-            job.state, job.end_s = JobState.CANCELLED, world.now_s
+            job.state, job.end_s = FakeJobState.CANCELLED, world.now_s
             job.is_completing = True
     everywhere = [f"n{k}" for k in range(1, 9)]
     late_s = world.now_s + 20_000.0

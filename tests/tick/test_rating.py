@@ -25,7 +25,7 @@ from freetrain.tick.history import TrainerHistory
 from freetrain.tick.progress import TrainerProgress
 from freetrain.tick.rate import contender_of, priority_of
 from freetrain.tick.speeds import StatedSpeeds
-from freetrain.tick.trainers import ObservedTrainer
+from freetrain.tick.trainers import TickTrainer
 from tests.tick.tick_worlds import tell, tick_world
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def contender(
     one: TrainerJob, *told: ProgressRecord, fit: Fitter | None = None
 ) -> Contender:
     row = TrainerRow("a", "", "/r", TrainerState.WANTED, 100.0, 100.0)
-    trainer = ObservedTrainer(row=row, job=one)
+    trainer = TickTrainer(row=row, job=one)
     return contender_of(trainer, one, known(one, *told), speeds=StatedSpeeds(), fit=fit)
 
 

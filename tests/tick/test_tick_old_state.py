@@ -18,7 +18,7 @@ from freetrain.config.document import Places
 from freetrain.config.job import render_job
 from freetrain.config.site import parse_site
 from freetrain.demo.fake_slurm import cluster as keeping
-from freetrain.demo.fake_slurm.cluster import Job, JobState
+from freetrain.demo.fake_slurm.cluster import FakeJob, FakeJobState
 from freetrain.state.files import Ended, create_ending
 from freetrain.state.tables import TrainerState, history_of
 from tests.cli.commands import run
@@ -79,8 +79,8 @@ def inode(state: Path, trainer: str) -> str:
     return str(told.stat().st_ino)
 
 
-def a_job(record: Mapping[str, Any]) -> Job:
-    return Job(**{**record, "state": JobState(record["state"])})
+def a_job(record: Mapping[str, Any]) -> FakeJob:
+    return FakeJob(**{**record, "state": FakeJobState(record["state"])})
 
 
 def members(world: TickWorld, name: str) -> tuple[int, set[str]]:

@@ -10,7 +10,7 @@ import pytest
 
 from freetrain.config.site import LeaseMode, LeaseSettings
 from freetrain.demo.fake_slurm import cluster as keeping
-from freetrain.demo.fake_slurm.cluster import JobState
+from freetrain.demo.fake_slurm.cluster import FakeJobState
 from freetrain.state.files import AgentState, lease_name
 from freetrain.state.tables import TrainerState, pace
 from freetrain.tick.lease_job import MODE
@@ -157,7 +157,7 @@ def test_leases_that_never_answer_count_as_failed_starts_and_make_it_pause(
         with keeping.opened(world.slurm.folder) as cluster:
             for job in cluster.jobs:
                 if job.is_running:
-                    job.state, job.end_s = JobState.COMPLETED, world.now_s
+                    job.state, job.end_s = FakeJobState.COMPLETED, world.now_s
 
     status = world.status()
 

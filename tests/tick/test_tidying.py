@@ -11,7 +11,7 @@ import pytest
 
 from freetrain.config.site import Caps
 from freetrain.demo.fake_slurm import cluster as keeping
-from freetrain.demo.fake_slurm.cluster import JobState
+from freetrain.demo.fake_slurm.cluster import FakeJobState
 from freetrain.state.files import (
     Assigned,
     Ended,
@@ -65,7 +65,7 @@ def ended_leases(world: TickWorld) -> list[LeaseKey]:
     world.set_state("a", TrainerState.CANCELLED)
     with keeping.opened(world.slurm.folder) as cluster:
         for job in cluster.jobs:
-            job.state, job.end_s = JobState.COMPLETED, world.now_s
+            job.state, job.end_s = FakeJobState.COMPLETED, world.now_s
     world.tick()
     return keys
 

@@ -22,7 +22,7 @@ from freetrain.config.document import Places
 from freetrain.config.job import parse_job, render_job
 from freetrain.config.site import Site
 from freetrain.demo.fake_slurm import commands as programs
-from freetrain.demo.fake_slurm.cluster import ComplaintError, Job
+from freetrain.demo.fake_slurm.cluster import ComplaintError, FakeJob
 from freetrain.elastic.checkpoint import Checkpoint, Position, write_checkpoint
 from freetrain.state.database import open_store, read_store, transaction
 from freetrain.state.files import (
@@ -44,7 +44,7 @@ from freetrain.state.tables import (
     put_trainers,
     trainers,
 )
-from freetrain.tick.environment import Environment
+from freetrain.tick.environment import TickEnvironment
 from freetrain.tick.tick import tick
 from slurm.command_line import CommandLine
 from slurm.errors import SlurmRefusedError, SlurmUnavailableError
@@ -130,8 +130,8 @@ class TickWorld:
     beats: itertools.count[int] = field(default_factory=itertools.count)
 
     @property
-    def environment(self) -> Environment:
-        return Environment(
+    def environment(self) -> TickEnvironment:
+        return TickEnvironment(
             now_s=lambda: self.now_s + self.skew_s,
             clock=itertools.count().__next__,
             process=TickProcess("host", os.getpid(), "boot"),
@@ -238,7 +238,7 @@ class TickWorld:
 
     # Leases.
 
-    def live(self) -> list[Job]:
+    def live(self) -> list[FakeJob]:
         """Our jobs that wait or run."""
         return [job for job in self.slurm.jobs() if job.is_pending or job.is_running]
 
@@ -288,13 +288,13 @@ class TickWorld:
         return found
 
 
-def lease_of(job: Job) -> LeaseKey:
+def lease_of(job: FakeJob) -> LeaseKey:
     return LeaseKey(uuid_in(job.name) or "", max(job.task, 0))
 
 
-def theirs(world: TickWorld, **changes: object) -> Job:
+def theirs(world: TickWorld, **changes: object) -> FakeJob:
     """Return a job of another user, for a minute."""
-    made = Job(
+    made = FakeJob(
         job_id=0,
         name="theirs",
         user="bob",

@@ -32,7 +32,7 @@ NODES = tuple(f"n{number}" for number in range(1, 9))
 MINUTE_S = 60.0
 
 
-class JobState(StrEnum):
+class FakeJobState(StrEnum):
     """A job's base state, in Slurm's own words."""
 
     PENDING = "PENDING"
@@ -59,7 +59,7 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ClusterPart:
     """A partition.
 
     Attributes:
@@ -79,12 +79,12 @@ class Part:
     is_preemptable: bool = True
 
 
-MAIN = Part("main", tier=10, max_time_s=86_400, is_default=True)
-FREETRAIN = Part("freetrain", tier=1, grace_s=10)
+MAIN = ClusterPart("main", tier=10, max_time_s=86_400, is_default=True)
+FREETRAIN = ClusterPart("freetrain", tier=1, grace_s=10)
 
 
 @dataclass(slots=True, kw_only=True)
-class Job:
+class FakeJob:
     """A job, or one task of an array; somebody else's where ``run_s`` is given.
 
     Attributes:
@@ -145,7 +145,7 @@ class Job:
     wanted: list[str] = field(default_factory=list)
     excluded: list[str] = field(default_factory=list)
     run_s: float | None = None
-    state: JobState = JobState.PENDING
+    state: FakeJobState = FakeJobState.PENDING
     is_completing: bool = False
     reason: str = "Priority"
     nodes: list[str] = field(default_factory=list)
@@ -153,7 +153,7 @@ class Job:
     end_s: float | None = None
     notice_s: float | None = None
     term_s: float | None = None
-    ends_as: JobState | None = None
+    ends_as: FakeJobState | None = None
     supervisor: Process | None = None
     batch: Process | None = None
     steps: list[Process] = field(default_factory=list)
@@ -168,12 +168,12 @@ class Job:
     @property
     def is_pending(self) -> bool:
         """Whether it waits."""
-        return self.state is JobState.PENDING
+        return self.state is FakeJobState.PENDING
 
     @property
     def is_running(self) -> bool:
         """Whether it runs."""
-        return self.state is JobState.RUNNING
+        return self.state is FakeJobState.RUNNING
 
     @property
     def holds_nodes(self) -> bool:
@@ -182,7 +182,7 @@ class Job:
 
 
 @dataclass(slots=True, kw_only=True)
-class Cluster:
+class FakeCluster:
     """Everything that the programs know.
 
     Attributes:
@@ -205,7 +205,7 @@ class Cluster:
     user: str
     uid: int
     nodes: list[str] = field(default_factory=lambda: list(NODES))
-    parts: list[Part] = field(default_factory=lambda: [MAIN, FREETRAIN])
+    parts: list[ClusterPart] = field(default_factory=lambda: [MAIN, FREETRAIN])
     leaves: dict[str, list[str]] = field(default_factory=dict)
     runs_jobs: bool = True
     keeper: Process | None = None
@@ -214,13 +214,13 @@ class Cluster:
     planned_s: float
     next_id: int = 1
     cycles: int = 0
-    jobs: list[Job] = field(default_factory=list)
+    jobs: list[FakeJob] = field(default_factory=list)
 
-    def part(self, name: str) -> Part | None:
+    def part(self, name: str) -> ClusterPart | None:
         """Return the partition *name*; None where there is none."""
         return next((part for part in self.parts if part.name == name), None)
 
-    def holder(self, node: str) -> Job | None:
+    def holder(self, node: str) -> FakeJob | None:
         """Return the job that holds *node*; None where it is idle."""
         return next((j for j in self.jobs if j.holds_nodes and node in j.nodes), None)
 
@@ -237,7 +237,7 @@ _LOCK = "lock"
 
 
 @contextmanager
-def opened(folder: Path) -> Iterator[Cluster]:
+def opened(folder: Path) -> Iterator[FakeCluster]:
     """Read the state, and write it back when the block ends; one at a time.
 
     Where the block raises, nothing of it is kept.
@@ -252,7 +252,7 @@ def opened(folder: Path) -> Iterator[Cluster]:
         write(folder, cluster)
 
 
-def read(folder: Path) -> Cluster:
+def read(folder: Path) -> FakeCluster:
     """Return the state as it was last written; without the lock, for looking only.
 
     Raises:
@@ -261,7 +261,7 @@ def read(folder: Path) -> Cluster:
     return from_json((folder / _STATE).read_text(encoding="utf-8"))
 
 
-def write(folder: Path, cluster: Cluster) -> None:
+def write(folder: Path, cluster: FakeCluster) -> None:
     """Replace the state, whole.
 
     Raises:
@@ -272,18 +272,18 @@ def write(folder: Path, cluster: Cluster) -> None:
     path.replace(folder / _STATE)
 
 
-def to_json(cluster: Cluster) -> str:
+def to_json(cluster: FakeCluster) -> str:
     """Return *cluster* as text; ``asdict`` would take three times as long."""
     return json.dumps(cluster, default=_fields)
 
 
-def from_json(text: str) -> Cluster:
+def from_json(text: str) -> FakeCluster:
     """Return the cluster that ``to_json`` wrote."""
     kept = json.loads(text)
     kept["jobs"] = [_job(fields) for fields in kept["jobs"]]
-    kept["parts"] = [Part(**fields) for fields in kept["parts"]]
+    kept["parts"] = [ClusterPart(**fields) for fields in kept["parts"]]
     kept["keeper"] = _process(kept["keeper"])
-    return Cluster(**kept)
+    return FakeCluster(**kept)
 
 
 def _fields(record: object) -> dict[str, Any]:
@@ -291,13 +291,13 @@ def _fields(record: object) -> dict[str, Any]:
     return {name: getattr(record, name) for name in names}
 
 
-def _job(fields: dict[str, Any]) -> Job:
-    fields["state"] = JobState(fields["state"])
-    fields["ends_as"] = JobState(fields["ends_as"]) if fields["ends_as"] else None
+def _job(fields: dict[str, Any]) -> FakeJob:
+    fields["state"] = FakeJobState(fields["state"])
+    fields["ends_as"] = FakeJobState(fields["ends_as"]) if fields["ends_as"] else None
     fields["supervisor"] = _process(fields["supervisor"])
     fields["batch"] = _process(fields["batch"])
     fields["steps"] = [Process(**step) for step in fields["steps"]]
-    return Job(**fields)
+    return FakeJob(**fields)
 
 
 def _process(fields: dict[str, int] | None) -> Process | None:
@@ -326,12 +326,12 @@ class Order:
     """
 
     deed: Deed
-    job: Job
+    job: FakeJob
     signal: str = ""
 
 
 def advance(
-    cluster: Cluster, now_s: float, *, exits: Mapping[int, int]
+    cluster: FakeCluster, now_s: float, *, exits: Mapping[int, int]
 ) -> tuple[Order, ...]:
     """Bring *cluster* to *now_s* and return what is to be done about it.
 
@@ -354,12 +354,12 @@ def advance(
     return tuple(orders)
 
 
-def is_planned(job: Job, now_s: float) -> bool:
+def is_planned(job: FakeJob, now_s: float) -> bool:
     """Tell whether backfill tells a planned start for *job*."""
     return job.is_pending and job.due_s is not None and job.submit_s <= now_s
 
 
-def end(job: Job, state: JobState, now_s: float) -> tuple[Order, ...]:
+def end(job: FakeJob, state: FakeJobState, now_s: float) -> tuple[Order, ...]:
     """End *job* as *state*, at once; return what its processes get."""
     has_processes = job.supervisor is not None and not job.is_completing
     job.is_completing = has_processes or job.is_completing
@@ -367,7 +367,7 @@ def end(job: Job, state: JobState, now_s: float) -> tuple[Order, ...]:
     return (Order(Deed.SIGNAL_ALL, job, "KILL"),) if has_processes else ()
 
 
-def terminate(job: Job, state: JobState, now_s: float) -> tuple[Order, ...]:
+def terminate(job: FakeJob, state: FakeJobState, now_s: float) -> tuple[Order, ...]:
     """Ask *job* to end as *state*, KILL coming later; at once where nothing runs."""
     if job.supervisor is None:
         return end(job, state, now_s)
@@ -376,12 +376,12 @@ def terminate(job: Job, state: JobState, now_s: float) -> tuple[Order, ...]:
     return (cont, term)
 
 
-def _plans(cluster: Cluster, now_s: float) -> frozenset[int]:
+def _plans(cluster: FakeCluster, now_s: float) -> frozenset[int]:
     return frozenset(j.job_id for j in cluster.jobs if is_planned(j, now_s))
 
 
 def _end_or_warn(
-    cluster: Cluster, job: Job, now_s: float, exits: Mapping[int, int]
+    cluster: FakeCluster, job: FakeJob, now_s: float, exits: Mapping[int, int]
 ) -> tuple[Order, ...]:
     if job.supervisor is not None and job.job_id in exits:
         _finish(job, exits[job.job_id], now_s)
@@ -389,37 +389,37 @@ def _end_or_warn(
         return ()
     started_s = job.start_s or 0.0
     if job.run_s is not None and now_s >= started_s + job.run_s:
-        return end(job, JobState.COMPLETED, started_s + job.run_s)
+        return end(job, FakeJobState.COMPLETED, started_s + job.run_s)
     if job.term_s is not None:
         is_over = now_s >= job.term_s + cluster.kill_wait_s
-        return end(job, job.ends_as or JobState.CANCELLED, now_s) if is_over else ()
+        return end(job, job.ends_as or FakeJobState.CANCELLED, now_s) if is_over else ()
     if now_s >= started_s + job.limit_s:
-        return terminate(job, JobState.TIMEOUT, now_s)
+        return terminate(job, FakeJobState.TIMEOUT, now_s)
     if job.notice_s is not None and now_s >= job.notice_s + _grace_s(cluster, job):
-        return terminate(job, JobState.PREEMPTED, now_s)
+        return terminate(job, FakeJobState.PREEMPTED, now_s)
     return ()
 
 
-def _grace_s(cluster: Cluster, job: Job) -> float:
+def _grace_s(cluster: FakeCluster, job: FakeJob) -> float:
     part = cluster.part(job.partition)
     return 0.0 if part is None else float(part.grace_s)
 
 
-def _finish(job: Job, status: int, now_s: float) -> None:
+def _finish(job: FakeJob, status: int, now_s: float) -> None:
     """Take note that no process of *job* is left."""
     job.is_completing = False
     job.supervisor, job.steps = None, []
     if job.is_running:
-        by_itself = JobState.FAILED if status else JobState.COMPLETED
+        by_itself = FakeJobState.FAILED if status else FakeJobState.COMPLETED
         job.state, job.end_s, job.reason = job.ends_as or by_itself, now_s, "None"
 
 
-def _others_due(cluster: Cluster, now_s: float) -> Iterator[Job]:
+def _others_due(cluster: FakeCluster, now_s: float) -> Iterator[FakeJob]:
     due = (j for j in cluster.jobs if is_planned(j, now_s) and (j.due_s or 0) <= now_s)
     return iter(sorted(due, key=lambda job: (job.due_s or 0.0, job.job_id)))
 
 
-def _start_or_preempt(cluster: Cluster, job: Job, now_s: float) -> list[Order]:
+def _start_or_preempt(cluster: FakeCluster, job: FakeJob, now_s: float) -> list[Order]:
     """Start a job on the nodes it was planned on, or take them from leases."""
     holders = [cluster.holder(node) for node in job.wanted]
     if not any(holders):
@@ -429,27 +429,27 @@ def _start_or_preempt(cluster: Cluster, job: Job, now_s: float) -> list[Order]:
     orders: list[Order] = []
     for holder in holders:
         if holder is not None and _may_preempt(cluster, job, holder):
-            holder.notice_s, holder.ends_as = now_s, JobState.PREEMPTED
+            holder.notice_s, holder.ends_as = now_s, FakeJobState.PREEMPTED
             job.has_preempted = True
             orders += _notice(holder, now_s)
     return orders
 
 
-def _may_preempt(cluster: Cluster, job: Job, holder: Job) -> bool:
+def _may_preempt(cluster: FakeCluster, job: FakeJob, holder: FakeJob) -> bool:
     mine, theirs = cluster.part(job.partition), cluster.part(holder.partition)
     if mine is None or theirs is None or not holder.is_running:
         return False
     return holder.notice_s is None and theirs.is_preemptable and mine.tier > theirs.tier
 
 
-def _notice(holder: Job, now_s: float) -> tuple[Order, ...]:
+def _notice(holder: FakeJob, now_s: float) -> tuple[Order, ...]:
     """Tell steps, which hear of it first; the batch script only at the end."""
     if holder.supervisor is None:
-        return end(holder, JobState.PREEMPTED, now_s)
+        return end(holder, FakeJobState.PREEMPTED, now_s)
     return (Order(Deed.SIGNAL_STEPS, holder, "TERM"),)
 
 
-def _waiting_leases(cluster: Cluster, now_s: float) -> list[Job]:
+def _waiting_leases(cluster: FakeCluster, now_s: float) -> list[FakeJob]:
     waiting = (
         j
         for j in cluster.jobs
@@ -458,9 +458,11 @@ def _waiting_leases(cluster: Cluster, now_s: float) -> list[Job]:
     return sorted(waiting, key=lambda job: (job.nice, job.submit_s))
 
 
-def _start_or_drop(cluster: Cluster, job: Job, now_s: float) -> tuple[Order, ...]:
+def _start_or_drop(
+    cluster: FakeCluster, job: FakeJob, now_s: float
+) -> tuple[Order, ...]:
     if job.deadline_s is not None and now_s + job.limit_s > job.deadline_s:
-        job.state, job.end_s = JobState.DEADLINE, now_s
+        job.state, job.end_s = FakeJobState.DEADLINE, now_s
         job.reason = "DeadLine"
         return ()
     part = cluster.part(job.partition)
@@ -475,7 +477,7 @@ def _start_or_drop(cluster: Cluster, job: Job, now_s: float) -> tuple[Order, ...
     return (Order(Deed.START, job),) if cluster.runs_jobs else ()
 
 
-def _fits(cluster: Cluster, job: Job, node: str, now_s: float) -> bool:
+def _fits(cluster: FakeCluster, job: FakeJob, node: str, now_s: float) -> bool:
     """Tell whether *job* can be on *node* until its limit and delay nobody."""
     planned_s = (
         other.due_s or 0.0
@@ -486,14 +488,14 @@ def _fits(cluster: Cluster, job: Job, node: str, now_s: float) -> bool:
     return is_free and all(now_s + job.limit_s <= start_s for start_s in planned_s)
 
 
-def _start(cluster: Cluster, job: Job, nodes: list[str], now_s: float) -> None:
+def _start(cluster: FakeCluster, job: FakeJob, nodes: list[str], now_s: float) -> None:
     is_last = not any(
         j.is_pending and j.array_id == job.array_id and j is not job
         for j in cluster.jobs
     )
     if job.array_id and not is_last:  # the last one keeps the array's number
         job.job_id = cluster.take_id()
-    job.state, job.start_s, job.reason = JobState.RUNNING, now_s, "None"
+    job.state, job.start_s, job.reason = FakeJobState.RUNNING, now_s, "None"
     job.nodes = list(nodes)
 
 

@@ -19,8 +19,8 @@ from freetrain.demo.fake_slurm.cluster import (
     MINUTE_S,
     ComplaintError,
     Deed,
-    Job,
-    JobState,
+    FakeJob,
+    FakeJobState,
     Order,
     Process,
     advance,
@@ -50,7 +50,7 @@ from freetrain.demo.fake_slurm.processes import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from freetrain.demo.fake_slurm.cluster import Cluster, Part
+    from freetrain.demo.fake_slurm.cluster import ClusterPart, FakeCluster
 
 
 NAMES = ("sbatch", "scancel", "scontrol", "sdiag", "sinfo", "squeue", "srun")
@@ -121,7 +121,7 @@ def command(folder: Path, program: str) -> list[str]:
 
 
 def _do(
-    folder: Path, cluster: Cluster, program: str, argv: Sequence[str], now_s: float
+    folder: Path, cluster: FakeCluster, program: str, argv: Sequence[str], now_s: float
 ) -> str:
     match program:
         case "sbatch":
@@ -156,7 +156,9 @@ def _run_step(folder: Path, argv: Sequence[str]) -> int:
         raise ComplaintError(f"srun: error: {words[0]}: {error.strerror}") from error
 
 
-def _cancel(folder: Path, cluster: Cluster, argv: Sequence[str], now_s: float) -> None:
+def _cancel(
+    folder: Path, cluster: FakeCluster, argv: Sequence[str], now_s: float
+) -> None:
     try:
         orders = scancel(cluster, argv, now_s)
     except PartlyDoneError as partly:
@@ -182,7 +184,7 @@ def control(folder: Path) -> int:
         time.sleep(_TICK_S)
 
 
-def bring_to(folder: Path, cluster: Cluster, now_s: float) -> None:
+def bring_to(folder: Path, cluster: FakeCluster, now_s: float) -> None:
     """Bring *cluster* to *now_s*, and processes to what it says."""
     lost = _lost(cluster)  # first: a supervisor reports, then goes
     exits = supervising.exits(folder)
@@ -192,7 +194,7 @@ def bring_to(folder: Path, cluster: Cluster, now_s: float) -> None:
     carry_out(folder, cluster, advance(cluster, now_s, exits=lost | exits))
 
 
-def carry_out(folder: Path, cluster: Cluster, orders: Sequence[Order]) -> None:
+def carry_out(folder: Path, cluster: FakeCluster, orders: Sequence[Order]) -> None:
     """Start and signal processes.
 
     The state is written before anything is signalled: scancel may be part of the
@@ -225,7 +227,7 @@ def _signal(folder: Path, order: Order) -> None:
         signal_marked(mark_of(folder, order.job), number)
 
 
-def _lost(cluster: Cluster) -> dict[int, int]:
+def _lost(cluster: FakeCluster) -> dict[int, int]:
     """Return the jobs whose supervisor was killed: nobody will report their end."""
     return {
         job.job_id: 1
@@ -270,7 +272,9 @@ class PartlyDoneError(ComplaintError):
         self.orders = orders
 
 
-def scancel(cluster: Cluster, argv: Sequence[str], now_s: float) -> tuple[Order, ...]:
+def scancel(
+    cluster: FakeCluster, argv: Sequence[str], now_s: float
+) -> tuple[Order, ...]:
     """End or signal jobs; return what their processes get.
 
     Raises:
@@ -295,7 +299,7 @@ def scancel(cluster: Cluster, argv: Sequence[str], now_s: float) -> tuple[Order,
     return tuple(orders)
 
 
-def _matches(job: Job, options: Mapping[str, str]) -> bool:
+def _matches(job: FakeJob, options: Mapping[str, str]) -> bool:
     told = {
         "name": job.name,
         "user": job.user,
@@ -308,11 +312,13 @@ def _matches(job: Job, options: Mapping[str, str]) -> bool:
     return _is_alive(job) and bool(named) and all(named)
 
 
-def _is_alive(job: Job) -> bool:
+def _is_alive(job: FakeJob) -> bool:
     return job.is_pending or job.is_running
 
 
-def _meant(cluster: Cluster, word: str, options: Mapping[str, str]) -> list[Job] | None:
+def _meant(
+    cluster: FakeCluster, word: str, options: Mapping[str, str]
+) -> list[FakeJob] | None:
     """Return the jobs that scancel takes *word* for; None where it is none."""
     alive = [job for job in cluster.jobs if _is_alive(job)]
     meant = [job for job in alive if job.display_id == word]
@@ -328,13 +334,13 @@ def _meant(cluster: Cluster, word: str, options: Mapping[str, str]) -> list[Job]
     return meant or None
 
 
-def _only_ended_by(options: Mapping[str, str], meant: Sequence[Job]) -> bool:
+def _only_ended_by(options: Mapping[str, str], meant: Sequence[FakeJob]) -> bool:
     signals = options.get("signal", "KILL") not in {"KILL", "9"}
     return signals and any(job.is_pending for job in meant)
 
 
 def _apply(
-    meant: Sequence[Job], options: Mapping[str, str], now_s: float
+    meant: Sequence[FakeJob], options: Mapping[str, str], now_s: float
 ) -> tuple[Order, ...]:
     orders: list[Order] = []
     name = options.get("signal", "").removeprefix("SIG")
@@ -342,7 +348,7 @@ def _apply(
         if not name:
             orders += _cancel_job(job, now_s)
         elif name in {"KILL", "9"}:
-            orders += end(job, JobState.CANCELLED, now_s)
+            orders += end(job, FakeJobState.CANCELLED, now_s)
         else:
             job.signals.append(name)
             deed = Deed.SIGNAL_ALL if "full" in options else Deed.SIGNAL_STEPS
@@ -350,10 +356,10 @@ def _apply(
     return tuple(orders)
 
 
-def _cancel_job(job: Job, now_s: float) -> tuple[Order, ...]:
+def _cancel_job(job: FakeJob, now_s: float) -> tuple[Order, ...]:
     if job.is_pending:
-        return end(job, JobState.CANCELLED, now_s)
-    return terminate(job, JobState.CANCELLED, now_s)
+        return end(job, FakeJobState.CANCELLED, now_s)
+    return terminate(job, FakeJobState.CANCELLED, now_s)
 
 
 # srun: a step of a running job, from within it or from anywhere.
@@ -373,7 +379,7 @@ _SRUN_FAILED = "srun: error: Unable to create step for job "
 
 
 def step(
-    cluster: Cluster,
+    cluster: FakeCluster,
     folder: Path,
     argv: Sequence[str],
     *,
@@ -402,7 +408,7 @@ def step(
     return command, kept | told, options.get("chdir", "")
 
 
-def _running(cluster: Cluster, wanted: str) -> Job:
+def _running(cluster: FakeCluster, wanted: str) -> FakeJob:
     for job in cluster.jobs:
         if job.is_running and str(job.job_id) == wanted and job.supervisor is not None:
             return job
@@ -426,7 +432,12 @@ _NONE = ("tres-per-node", "tres-per-job")
 
 
 def queue_text(
-    jobs: Sequence[Job], form: str, cluster: Cluster, now_s: float, *, together: bool
+    jobs: Sequence[FakeJob],
+    form: str,
+    cluster: FakeCluster,
+    now_s: float,
+    *,
+    together: bool,
 ) -> str:
     """Return the table of *jobs*.
 
@@ -464,8 +475,8 @@ def _cells(
         yield (value[:width].ljust(width) if width else value) + behind.encode()
 
 
-def _groups(jobs: Sequence[Job], *, together: bool) -> list[list[Job]]:
-    groups: dict[str, list[Job]] = {}
+def _groups(jobs: Sequence[FakeJob], *, together: bool) -> list[list[FakeJob]]:
+    groups: dict[str, list[FakeJob]] = {}
     for job in jobs:
         is_together = together and job.is_pending and job.array_id
         key = f"{job.array_id}_[]" if is_together else job.display_id
@@ -473,7 +484,7 @@ def _groups(jobs: Sequence[Job], *, together: bool) -> list[list[Job]]:
     return list(groups.values())
 
 
-def _row(group: list[Job], cluster: Cluster, now_s: float) -> dict[str, str]:
+def _row(group: list[FakeJob], cluster: FakeCluster, now_s: float) -> dict[str, str]:
     job = group[0]
     return {
         "Name": job.name,
@@ -493,7 +504,7 @@ def _row(group: list[Job], cluster: Cluster, now_s: float) -> dict[str, str]:
     }
 
 
-def _ids(group: list[Job]) -> dict[str, str]:
+def _ids(group: list[FakeJob]) -> dict[str, str]:
     job = group[0]
     if len(group) > 1:
         tasks = ",".join(str(one.task) for one in group)
@@ -510,7 +521,7 @@ def _ids(group: list[Job]) -> dict[str, str]:
     }
 
 
-def _times(job: Job, now_s: float) -> dict[str, str]:
+def _times(job: FakeJob, now_s: float) -> dict[str, str]:
     start_s = job.due_s if is_planned(job, now_s) else job.start_s
     end_s = job.end_s
     if end_s is None and job.start_s is not None:
@@ -524,7 +535,7 @@ def _times(job: Job, now_s: float) -> dict[str, str]:
     }
 
 
-def _node_cells(job: Job, now_s: float) -> dict[str, str]:
+def _node_cells(job: FakeJob, now_s: float) -> dict[str, str]:
     count = len(job.nodes or job.wanted) or 1
     return {
         "NumNodes": str(count),
@@ -535,9 +546,9 @@ def _node_cells(job: Job, now_s: float) -> dict[str, str]:
     }
 
 
-def _state(job: Job) -> str:
+def _state(job: FakeJob) -> str:
     """Return the one word that squeue has for a state: the flag, where it is set."""
-    is_completing = job.is_completing and job.state is not JobState.RUNNING
+    is_completing = job.is_completing and job.state is not FakeJobState.RUNNING
     return "COMPLETING" if is_completing else str(job.state)
 
 
@@ -579,7 +590,7 @@ _CONFIG = {
 }
 
 
-def squeue(cluster: Cluster, argv: Sequence[str], now_s: float) -> str:
+def squeue(cluster: FakeCluster, argv: Sequence[str], now_s: float) -> str:
     """Tell the jobs asked for, in the columns asked for.
 
     Raises:
@@ -602,7 +613,7 @@ def squeue(cluster: Cluster, argv: Sequence[str], now_s: float) -> str:
     return queue_text(jobs, options["--Format"], cluster, now_s, together=together)
 
 
-def scontrol(cluster: Cluster, argv: Sequence[str], now_s: float) -> str:
+def scontrol(cluster: FakeCluster, argv: Sequence[str], now_s: float) -> str:
     """Tell nodes, reservations, partitions, the configuration or the topology.
 
     Raises:
@@ -622,7 +633,7 @@ def scontrol(cluster: Cluster, argv: Sequence[str], now_s: float) -> str:
     return tell[asked[1]]()
 
 
-def sdiag(cluster: Cluster, now_s: float) -> str:
+def sdiag(cluster: FakeCluster, now_s: float) -> str:
     """Tell the statistics, taken now."""
     waiting = sum(job.is_pending and job.submit_s <= now_s for job in cluster.jobs)
     rule = "*" * 55
@@ -650,11 +661,11 @@ def sinfo(argv: Sequence[str]) -> str:
     return f"slurm-standin {RELEASE}\n"
 
 
-def _is_remembered(job: Job, now_s: float) -> bool:
+def _is_remembered(job: FakeJob, now_s: float) -> bool:
     return job.end_s is None or now_s - job.end_s <= MIN_JOB_AGE_S
 
 
-def _node(cluster: Cluster, name: str, now_s: float) -> str:
+def _node(cluster: FakeCluster, name: str, now_s: float) -> str:
     holder = cluster.holder(name)
     cpus = 0 if holder is None else CPUS
     parts = ",".join(part.name for part in cluster.parts)
@@ -668,14 +679,16 @@ def _node(cluster: Cluster, name: str, now_s: float) -> str:
     )
 
 
-def _node_state(cluster: Cluster, name: str, holder: Job | None, now_s: float) -> str:
+def _node_state(
+    cluster: FakeCluster, name: str, holder: FakeJob | None, now_s: float
+) -> str:
     if holder is not None:
         return "ALLOCATED+COMPLETING" if holder.is_completing else "ALLOCATED"
     planned = (job for job in cluster.jobs if is_planned(job, now_s))
     return "IDLE+PLANNED" if any(name in job.wanted for job in planned) else "IDLE"
 
 
-def _part(cluster: Cluster, part: Part) -> str:
+def _part(cluster: FakeCluster, part: ClusterPart) -> str:
     count = len(cluster.nodes)
     return (
         f"PartitionName={part.name} AllowGroups=ALL "
@@ -687,7 +700,7 @@ def _part(cluster: Cluster, part: Part) -> str:
     )
 
 
-def _topology(cluster: Cluster) -> str:
+def _topology(cluster: FakeCluster) -> str:
     """Tell leaf switches below one more; nothing at all where there are none."""
     if not cluster.leaves:
         return ""
@@ -701,7 +714,7 @@ def _topology(cluster: Cluster) -> str:
     )
 
 
-def _config(cluster: Cluster, now_s: float) -> str:
+def _config(cluster: FakeCluster, now_s: float) -> str:
     settings = _CONFIG | {
         "KillWait": f"{cluster.kill_wait_s:.0f} sec",
         "TopologyPlugin": f"topology/{'tree' if cluster.leaves else 'none'}",
@@ -737,7 +750,7 @@ _PART = re.compile(rf"([^][,]+)(?:\[({_SPAN}(?:,{_SPAN})*)\])?(?:,|$)", re.ASCII
 
 
 def sbatch(
-    cluster: Cluster,
+    cluster: FakeCluster,
     argv: Sequence[str],
     now_s: float,
     *,
@@ -764,10 +777,10 @@ def sbatch(
 
 
 def _job(
-    cluster: Cluster, options: Mapping[str, str], words: Sequence[str], now_s: float
-) -> Job:
+    cluster: FakeCluster, options: Mapping[str, str], words: Sequence[str], now_s: float
+) -> FakeJob:
     deadline = options.get("deadline", "")
-    return Job(
+    return FakeJob(
         job_id=0,
         name=options.get("job-name", words[0].rpartition("/")[2]),
         comment=options.get("comment", ""),
@@ -784,7 +797,9 @@ def _job(
     )
 
 
-def _check(cluster: Cluster, options: Mapping[str, str], words: Sequence[str]) -> None:
+def _check(
+    cluster: FakeCluster, options: Mapping[str, str], words: Sequence[str]
+) -> None:
     if not words:
         raise ComplaintError(f"{_SBATCH_FAILED}this stand-in needs a script in a file")
     if cluster.part(_partition(cluster, options)) is None:
@@ -822,7 +837,7 @@ def _numbered(prefix: str, ranges: str) -> list[str]:
     return names
 
 
-def _partition(cluster: Cluster, options: Mapping[str, str]) -> str:
+def _partition(cluster: FakeCluster, options: Mapping[str, str]) -> str:
     default = next(part.name for part in cluster.parts if part.is_default)
     return options.get("partition", default)
 

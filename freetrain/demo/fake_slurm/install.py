@@ -17,9 +17,9 @@ from freetrain.demo.fake_slurm import processes as supervising
 from freetrain.demo.fake_slurm.cluster import (
     FREETRAIN,
     MAIN,
-    Cluster,
-    Job,
-    JobState,
+    FakeCluster,
+    FakeJob,
+    FakeJobState,
     end,
     opened,
     read,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from freetrain.demo.fake_slurm.cluster import Part
+    from freetrain.demo.fake_slurm.cluster import ClusterPart
 
 
 _PATIENCE_S = 10.0
@@ -59,7 +59,7 @@ class StandIn:
         """What to put first on the PATH."""
         return str(self.folder / "bin")
 
-    def look(self) -> Cluster:
+    def look(self) -> FakeCluster:
         """Return the state as the last program left it.
 
         Raises:
@@ -67,7 +67,7 @@ class StandIn:
         """
         return read(self.folder)
 
-    def add(self, jobs: Sequence[Job]) -> None:
+    def add(self, jobs: Sequence[FakeJob]) -> None:
         """Have other people's *jobs* come when their time does; numbers are given.
 
         Raises:
@@ -105,7 +105,7 @@ class StandIn:
         with opened(self.folder) as cluster:
             for job in cluster.jobs:
                 if job.is_pending or job.is_running:
-                    orders = end(job, JobState.CANCELLED, now_s)
+                    orders = end(job, FakeJobState.CANCELLED, now_s)
                     carry_out(self.folder, cluster, orders)
                 if job.is_completing:
                     signal_marked(mark_of(self.folder, job), signal.SIGKILL)
@@ -120,7 +120,7 @@ def install(
     now_s: float,
     runs_jobs: bool = True,
     user: str = "",
-    parts: Sequence[Part] = (MAIN, FREETRAIN),
+    parts: Sequence[ClusterPart] = (MAIN, FREETRAIN),
 ) -> StandIn:
     """Write the programs into *folder*, which must exist; nothing runs yet.
 
@@ -135,7 +135,7 @@ def install(
         OSError: They cannot be written.
     """
     folder = folder.resolve()
-    cluster = Cluster(
+    cluster = FakeCluster(
         user=user or pwd.getpwuid(os.getuid()).pw_name,
         uid=os.getuid(),
         parts=list(parts),

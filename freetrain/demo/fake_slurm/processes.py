@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from freetrain.demo.fake_slurm.cluster import Cluster, Job
+    from freetrain.demo.fake_slurm.cluster import FakeCluster, FakeJob
 
 
 # Processes: started, looked at, signalled, and found.
@@ -129,7 +129,7 @@ def _marked(mark: str) -> Iterator[int]:
 # The environment that batch scripts and steps find.
 
 
-def mark_of(folder: Path, job: Job) -> str:
+def mark_of(folder: Path, job: FakeJob) -> str:
     """Return what marks the processes of *job*."""
     return f"{folder}:{job.job_id}"
 
@@ -140,7 +140,7 @@ def bare(user: str, home: str) -> dict[str, str]:
     return {"HOME": home, "USER": user, "LOGNAME": user, "PATH": path}
 
 
-def of_job(folder: Path, job: Job) -> dict[str, str]:
+def of_job(folder: Path, job: FakeJob) -> dict[str, str]:
     """Return the variables that tell a batch script of its job."""
     start_s = job.start_s or 0.0
     told = {
@@ -166,7 +166,7 @@ def of_job(folder: Path, job: Job) -> dict[str, str]:
     return {name: str(value) for name, value in told.items()}
 
 
-def of_step(folder: Path, job: Job, number: int) -> dict[str, str]:
+def of_step(folder: Path, job: FakeJob, number: int) -> dict[str, str]:
     """Return the variables that tell a step of itself."""
     told = {
         "SLURM_STEP_ID": number,
@@ -229,7 +229,7 @@ def supervise(folder: Path, job_id: int) -> None:
         (folder / _EXITS / f"{job_id}-{abs(code)}").touch()
 
 
-def _wait(folder: Path, cluster: Cluster, script: int) -> int | None:
+def _wait(folder: Path, cluster: FakeCluster, script: int) -> int | None:
     """Return the script's wait status; None where the stand-in went first."""
     while True:
         ended = reap()
@@ -255,7 +255,7 @@ def _signal_left(mark: str, number: int) -> int:
     return signal_descendants(number) + signal_marked(mark, number)
 
 
-def _ours(cluster: Cluster, job_id: int) -> Job | None:
+def _ours(cluster: FakeCluster, job_id: int) -> FakeJob | None:
     """Return the job that this very process supervises; None where it is over."""
     for job in cluster.jobs:
         if job.job_id == job_id and job.is_running and job.supervisor is not None:
@@ -263,7 +263,7 @@ def _ours(cluster: Cluster, job_id: int) -> Job | None:
     return None
 
 
-def _start(cluster: Cluster, job: Job, told: dict[str, str]) -> int:
+def _start(cluster: FakeCluster, job: FakeJob, told: dict[str, str]) -> int:
     """Start the script in a session of its own, and return its number."""
     home = os.path.expanduser("~")  # noqa: PTH111 - Path.home needs another import
     environ = bare(cluster.user, home) | job.environment | told
@@ -284,7 +284,7 @@ def _start(cluster: Cluster, job: Job, told: dict[str, str]) -> int:
         os._exit(_NOT_STARTED)
 
 
-def _output(job: Job) -> str:
+def _output(job: FakeJob) -> str:
     """Return where the output goes, with what ``%j`` and the like stand for."""
     values = {
         "%%": "%",

@@ -16,9 +16,9 @@ from freetrain.replay.policies.base import Foretelling
 from freetrain.replay.trainers import Costs, Scaling
 from freetrain.scaling import (
     DEVIATIONS,
-    Fragment,
     LearnedScaling,
-    Mark,
+    ProgressMark,
+    TrainedFragment,
     measured_speed,
     pool,
     shown_by,
@@ -264,7 +264,7 @@ def is_same(ours: NDArray[np.float64], theirs: NDArray[np.float64]) -> bool:
     return bool((np.abs(ours - theirs) <= _SAME * theirs).all())
 
 
-def _fragment(course: Course) -> Fragment | None:
+def _fragment(course: Course) -> TrainedFragment | None:
     """Return the fragment under way; None where it does not show a speed yet.
 
     When training began is not told in a replay. It follows from the speed later on:
@@ -275,27 +275,27 @@ def _fragment(course: Course) -> Fragment | None:
     if not course.nodes or len(marks) <= 1:
         return None
     (first_s, first), (last_s, last) = marks[0], marks[-1]
-    later = Fragment(
+    later = TrainedFragment(
         nodes=course.nodes,
         began_s=begin_s,
         first_step_s=first_s,
         last_step_s=last_s,
         samples=last - first,
         steps=_MANY_STEPS,
-        marks=tuple(Mark(t_s, done - first) for t_s, done in marks[1:-1]),
+        marks=tuple(ProgressMark(t_s, done - first) for t_s, done in marks[1:-1]),
     )
     seen = measured_speed(later)
     if seen is None:
         return None
     stalled_s = first_s - begin_s - (first - begun) / seen.samples_per_s
-    return Fragment(
+    return TrainedFragment(
         nodes=course.nodes,
         began_s=begin_s,
         first_step_s=begin_s + max(0.0, stalled_s),
         last_step_s=last_s,
         samples=last - begun,
         steps=_MANY_STEPS,
-        marks=tuple(Mark(t_s, done - begun) for t_s, done in marks[:-1]),
+        marks=tuple(ProgressMark(t_s, done - begun) for t_s, done in marks[:-1]),
         nodes_before=course.nodes_before,
         step_before_s=begin_s,
     )

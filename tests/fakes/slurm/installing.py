@@ -17,7 +17,7 @@ from slurm.hostlist import expand
 from tests.fakes.slurm.state import opened
 
 if TYPE_CHECKING:
-    from freetrain.demo.fake_slurm.cluster import Job
+    from freetrain.demo.fake_slurm.cluster import FakeJob
     from tests.fakes.slurm.state import Act
 
 USER = "alice"
@@ -55,7 +55,7 @@ class FakeSlurm:
         with opened(self.folder) as script:
             return [call[1:] for call in script.calls if call[0] == program]
 
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> list[FakeJob]:
         """Return all jobs, ended ones included."""
         return self.standin.look().jobs
 
