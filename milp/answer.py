@@ -94,4 +94,5 @@ class Answer:
     @property
     def gap(self) -> float:
         """How far it is below the bound at most, by that objective; see ``gap``."""
-        return gap(self.judged.gain, self.judged.bound)
+        judged = self.judged
+        return gap(judged.gain, judged.bound)

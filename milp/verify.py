@@ -207,11 +207,12 @@ def _misshapen(problem: Problem, counts: Sequence[Sequence[int]]) -> Iterator[st
 
 def _trainer_violations(trainer: TrainerState, row: Sequence[int]) -> list[str]:
     broken = []
-    nodes, held = sum(row), sum(trainer.held)
+    nodes = sum(row)
     if nodes != 0 and not is_size(nodes, trainer.curve.sizes):
         broken.append(f"M2: {trainer.name}: {nodes} nodes is not a size it can use")
     if row == trainer.held and trainer.usable is None:
         return broken  # most trainers keep what they hold; a replay plans often
+    held = sum(trainer.held)
     for index, (count, before) in enumerate(zip(row, trainer.held, strict=True)):
         if (nodes >= held and count < before) or (nodes <= held and count > before):
             broken.append(
@@ -269,7 +270,7 @@ def _faults(problem: Problem) -> Iterator[str]:
 
 def _held_fault(trainer: TrainerState, classes: int) -> str:
     held = trainer.held
-    if len(held) != classes or min(held, default=0) < 0:
+    if len(held) != classes or (held and min(held) < 0):
         return f"{trainer.name} holds {held} of {classes} classes"
     if sum(held) >= len(trainer.curve.value_per_s):
         return f"{trainer.name} holds more nodes than its curve reaches"

@@ -36,8 +36,9 @@ class Equal:
     def _plan(self, request: Request) -> Planned:
         if not request.trainers:
             return Planned(holdings=(), judged=Judged(0.0, 0.0, is_m0=True))
-        nodes = sum(request.free.values())
-        nodes += sum(sum(trainer.held.values()) for trainer in request.trainers)
+        nodes = 0
+        for k, free in request.free.items():
+            nodes += free + sum([t.held.get(k, 0) for t in request.trainers])
         shares = equal_counts([t.curve.sizes for t in request.trainers], nodes)
         if not self._verifies and len(request.free) == 1:
             (k,) = request.free
@@ -104,16 +105,23 @@ def equal_counts(sizes: Sequence[Sequence[int]], pool_nodes: int) -> list[int]:
         sizes: By trainer: node counts above 0 that it can run on, ascending.
         pool_nodes: Nodes to spread.
     """
-    top = max(own[-1] for own in sizes)
-    over = bisect_left(
-        range(1, top + 1), 1, key=lambda n: sum(_at_level(sizes, n)) > pool_nodes
-    )
-    counts = _at_level(sizes, over)
+    top = max([own[-1] for own in sizes])
+    # Nobody gets more than the level: this one fits, and often the next does not.
+    level = min(top, pool_nodes // len(sizes))
+    counts, lifted = _at_level(sizes, level), _at_level(sizes, level + 1)
+    if level < top and sum(lifted) <= pool_nodes:
+        level = bisect_left(
+            range(1, top + 1),
+            1,
+            lo=level + 1,
+            key=lambda n: sum(_at_level(sizes, n)) > pool_nodes,
+        )
+        counts, lifted = _at_level(sizes, level), _at_level(sizes, level + 1)
     left = pool_nodes - sum(counts)
-    for place, lifted in enumerate(_at_level(sizes, over + 1)):
-        more = lifted - counts[place]
+    for place, nodes in enumerate(lifted):
+        more = nodes - counts[place]
         if 0 < more <= left:
-            counts[place] = lifted
+            counts[place] = nodes
             left -= more
     return counts
 

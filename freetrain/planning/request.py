@@ -211,30 +211,29 @@ class Tools:
     verifies: bool = True
 
 
-class TrainerStates:
-    """Makes trainers for the solver; those of the last request again if unchanged."""
+_MOST_STATES = 1_000
+
+
+class TrainerStates(dict[PlanTrainer, TrainerState]):
+    """Makes trainers for the solver, each once for as long as the classes stay."""
 
     def __init__(self) -> None:
-        self._trainers: Sequence[PlanTrainer] = ()
+        super().__init__()
         self._classes: tuple[int, ...] = ()
-        self._states: tuple[TrainerState, ...] = ()
 
     def of(
         self, trainers: Sequence[PlanTrainer], classes: tuple[int, ...]
     ) -> tuple[TrainerState, ...]:
         """Return *trainers*, with what they hold of *classes*."""
-        if classes != self._classes or len(trainers) != len(self._trainers):
-            self._states = tuple([_state(one, classes) for one in trainers])
-        elif trainers != self._trainers:
-            same = zip(trainers, self._trainers, self._states, strict=True)
-            self._states = tuple(
-                [
-                    state if one is before else _state(one, classes)
-                    for one, before, state in same
-                ]
-            )
-        self._trainers, self._classes = trainers, classes
-        return self._states
+        if classes != self._classes or len(self) > _MOST_STATES:
+            self.clear()
+            self._classes = classes
+        return tuple([self[trainer] for trainer in trainers])
+
+    def __missing__(self, trainer: PlanTrainer) -> TrainerState:
+        """Make a trainer."""
+        made = self[trainer] = _state(trainer, self._classes)
+        return made
 
 
 def problem_of(request: Request, states: TrainerStates | None = None) -> Problem:
@@ -245,7 +244,9 @@ def problem_of(request: Request, states: TrainerStates | None = None) -> Problem
         states: Keeps trainers from one request to the next.
     """
     free = request.free
-    trainers = (states or TrainerStates()).of(request.trainers, tuple(free))
+    if states is None:
+        states = TrainerStates()
+    trainers = states.of(request.trainers, tuple(free))
     classes = [
         NodeClass(f"{k}", nodes + sum([trainer.held[place] for trainer in trainers]))
         for place, (k, nodes) in enumerate(free.items())

@@ -41,7 +41,7 @@ class Static:
         All nodes are of one class.
         """
         ((k, free),) = request.free.items()
-        nodes = free + sum(trainer.held.get(k, 0) for trainer in request.trainers)
+        nodes = free + sum([trainer.held.get(k, 0) for trainer in request.trainers])
         curves = [trainer.curve for trainer in request.trainers]
         for curve in curves:
             self._curves.setdefault(curve, len(self._curves))

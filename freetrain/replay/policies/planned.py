@@ -90,7 +90,8 @@ class PlannedPolicy:
         self._policy = policy
         self._curves = curves
         self._t_fwd_s = t_fwd_s
-        self._trainers: dict[int, tuple[int, PlanTrainer]] = {}
+        self._asked: tuple[Sequence[TrainerView], Sequence[Curve]] = ((), ())
+        self._trainers: list[_BySize] = []
 
     def decide(self, view: View) -> Sequence[Change]:
         """Plan for the pool as it is and turn the plan into changes."""
@@ -106,25 +107,41 @@ class PlannedPolicy:
         return changes_to([own.get(0, 0) for own in planned.holdings], view)
 
     def _known(self, view: View) -> list[PlanTrainer]:
-        """Return the trainers; few have changed since the last event."""
-        before, self._trainers = self._trainers, {}
-        curves = self._curves.curves(view)
-        for trainer, curve in zip(view.trainers, curves, strict=True):
-            held = len(trainer.held)
-            known = before.get(trainer.serial)
-            if known is None or known[0] != held or known[1].curve is not curve:
-                known = held, _plan_trainer(trainer, curve, held)
-            self._trainers[trainer.serial] = known
-        return [trainer for _, trainer in self._trainers.values()]
+        """Return the trainers; at most events they are those of the last one."""
+        asked = list(view.trainers), list(self._curves.curves(view))
+        if asked != self._asked:
+            known = {by_size.made_of: by_size for by_size in self._trainers}
+            self._trainers = [
+                known.get(made_of) or _BySize(*made_of)
+                for made_of in zip(*asked, strict=True)
+            ]
+            self._asked = asked
+        return [
+            by_size[len(trainer.held)]
+            for trainer, by_size in zip(view.trainers, self._trainers, strict=True)
+        ]
 
 
-def _plan_trainer(trainer: TrainerView, curve: Curve, held: int) -> PlanTrainer:
-    costs = trainer.spec.costs
-    return PlanTrainer(
-        name=trainer.spec.name,
-        curve=curve,
-        held={0: held} if held else {},
-        up_s=costs.grow_s,
-        down_s=costs.shrink_s,
-        start_s=costs.start_s,
-    )
+class _BySize(dict[int, PlanTrainer]):
+    """A trainer by the number of nodes that it holds.
+
+    Trainers come back to the same few numbers, and making one anew costs the policy
+    what it has derived from it, too.
+    """
+
+    def __init__(self, trainer: TrainerView, curve: Curve) -> None:
+        super().__init__()
+        self.made_of = trainer, curve
+
+    def __missing__(self, held: int) -> PlanTrainer:
+        trainer, curve = self.made_of
+        costs = trainer.spec.costs
+        made = self[held] = PlanTrainer(
+            name=trainer.spec.name,
+            curve=curve,
+            held={0: held} if held else {},
+            up_s=costs.grow_s,
+            down_s=costs.shrink_s,
+            start_s=costs.start_s,
+        )
+        return made

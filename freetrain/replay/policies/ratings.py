@@ -38,15 +38,23 @@ class Unrated:
 
     def __init__(self) -> None:
         self._curves: dict[Scaling, Curve] = {}
+        self._asked: Sequence[TrainerView] = ()
+        self._answer: Sequence[Curve] = ()
 
     def curves(self, view: View) -> Sequence[Curve]:
         """Return the curve of each trainer."""
-        known = self._curves
-        for trainer in view.trainers:
-            scaling = trainer.spec.scaling
-            if scaling not in known:
-                known[scaling] = Curve(scaling.samples_per_s, scaling.sizes)
-        return [known[trainer.spec.scaling] for trainer in view.trainers]
+        asked = list(view.trainers)
+        if asked != self._asked:
+            self._asked = asked
+            self._answer = [self._curve(trainer.spec.scaling) for trainer in asked]
+        return self._answer
+
+    def _curve(self, scaling: Scaling) -> Curve:
+        known = self._curves.get(scaling)
+        if known is None:
+            known = Curve(scaling.samples_per_s, scaling.sizes)
+            self._curves[scaling] = known
+        return known
 
 
 class RatedOnce:
