@@ -202,8 +202,8 @@ class WorkloadModel:
     Source:
         U. Lublin and D. G. Feitelson, "The workload on parallel supercomputers:
         modeling the characteristics of rigid jobs", Journal of Parallel and
-        Distributed Computing 63(11), 2003. docs/generator.md says which values
-        could be verified, and which are ours.
+        Distributed Computing 63(11), 2003. docs/reference/generator.md says which
+        values could be verified, and which are ours.
     """
 
     nodes: int
@@ -380,7 +380,7 @@ def _job(number: int, submit_s: int, draft: _Draft, model: WorkloadModel) -> Job
 def _comments(model: WorkloadModel) -> tuple[str, ...]:
     return (
         "Synthetic: no machine and no person is in this log.",
-        "Model: Lublin and Feitelson 2003; limits and users as docs/generator.md says",
+        "Model: Lublin and Feitelson 2003; limits: docs/reference/generator.md",
         f"Generator: FreeTrain logs.generate, version {GENERATOR_VERSION}",
         f"Seed: {model.seed}",
         f"Offered load: {model.load:g} of {model.nodes} nodes, {model.days:g} days",

@@ -67,7 +67,7 @@ class Answer:
     """A plan that has been verified.
 
     Attributes:
-        plan: Breaks no constraint of docs/model.md.
+        plan: Breaks no constraint of docs/reference/model.md.
         outcome: Proven optimal, the best found, or the present plan because nothing
             better could be trusted.
         reason: Why, where there is more to say; for people.

@@ -1,4 +1,4 @@
-"""From counts to node sets, without migration (docs/model.md, M4)."""
+"""From counts to node sets, without migration (docs/reference/model.md, M4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The count MILP: node classes and whole counts (docs/model.md, "Class by class").
+"""The count MILP, whole counts by class (docs/reference/model.md, "Class by class").
 
 Nodes of one class are interchangeable, so a variable counts them instead of naming
 them. :func:`plan_counts` first prices the nodes by a relaxation, which bounds the gain
@@ -445,7 +445,7 @@ class _Stock:
         ]
 
 
-# The model in PuLP (docs/model.md, M1 to M6 by class).
+# The model in PuLP (docs/reference/model.md, M1 to M6 by class).
 
 
 class CountModel(NamedTuple):

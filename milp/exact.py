@@ -1,4 +1,4 @@
-"""The exact optimum for one node class, without a solver (docs/model.md, "One class").
+"""The exact optimum for one node class (docs/reference/model.md, "One class").
 
 The dense dynamic program looks at every count of every trainer for every size of the
 pool. Almost all of that is ruled out once a bound and a good plan are known. So the
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _ROUNDING = 1e-9
 """Rounding of a sum of gains is far below this share of their magnitude; losses this
-small are never pruned, so that ties survive (docs/model.md, R5)."""
+small are never pruned, so that ties survive (docs/reference/model.md, R5)."""
 
 _LOSSLESS_FIRST = 4.0
 """Roundings that the first search may lose: in two of three calls of a replay the best
@@ -153,7 +153,7 @@ def _gain_after_filling(case: _Case) -> float:
     return value
 
 
-# The linear relaxation in closed form (docs/model.md, R1 to R3).
+# The linear relaxation in closed form (docs/reference/model.md, R1 to R3).
 
 
 class Hull(NamedTuple):
@@ -309,7 +309,7 @@ class Options(NamedTuple):
 
 
 class Priced(NamedTuple):
-    """The loss of each size of a trainer at a price (docs/model.md, R3).
+    """The loss of each size of a trainer at a price (docs/reference/model.md, R3).
 
     Attributes:
         best: Largest gain net of the price of its nodes.
@@ -372,7 +372,7 @@ def price_sizes(row_gains: NDArray[np.float64], price: float) -> Priced:
     )
 
 
-# The search among plans whose loss against the bound is small (docs/model.md, R4).
+# The search among plans that lose little against the bound (R4 of the model).
 
 CountsAndGain = tuple["Sequence[int]", float]
 _NO_PLAN: CountsAndGain = ((), -math.inf)

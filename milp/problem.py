@@ -1,7 +1,7 @@
 """The planning problem, its answer, and curves of a trainer's worth by node count.
 
 Every solver takes a :class:`Problem` and returns a :class:`Plan`. Symbols in brackets
-are those of docs/model.md.
+are those of docs/reference/model.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The gain of a plan, the plan that changes nothing, and checks of both.
 
 The checks are plain Python, whatever a solver claimed: they share with the solvers
-nothing but the objective's definition. The numbers are those of docs/model.md.
+nothing but the objective's definition. Numbers are those of docs/reference/model.md.
 """
 
 from __future__ import annotations
@@ -149,8 +149,8 @@ _RELATIVE_ROUNDING = 1e-9
 def violations(problem: Problem, plan: Plan) -> tuple[str, ...]:
     """Return what is wrong with *plan*, one sentence for each broken constraint.
 
-    Every constraint of docs/model.md is checked: whole counts (M1), sizes (M2),
-    capacity (M3), no migration (M4), usable classes (M5), and the claimed gain
+    Every constraint of docs/reference/model.md is checked: whole counts (M1), sizes
+    (M2), capacity (M3), no migration (M4), usable classes (M5), and the claimed gain
     and bound (M6).
 
     Returns:

@@ -1,8 +1,8 @@
 """Planning by expected lives: the problem, its objective, and checks of its plans.
 
 Nodes that are expected to leave together form a class; a plan says how many nodes of
-which class each trainer has. W0 to W2 are in docs/lookahead.md, M1 to M5 in
-docs/model.md.
+which class each trainer has. W0 to W2 are in docs/notes/lookahead.md, M1 to M5 in
+docs/reference/model.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How much any plan of a window can gain at most (docs/model.md, W3).
+"""How much any plan of a window can gain at most (docs/reference/model.md, W3).
 
 Nodes of class k cost λ_k each. At any prices λ >= 0 every trainer chooses its best size
 by itself, as if no other wanted the same nodes; what all gain then, and what the nodes

@@ -6,7 +6,7 @@ hands small windows to an integer program (``window_program``) for a better plan
 proof. The longer search repeats three things: the prices are made better, the trainers'
 choices at them are rounded to a plan (:func:`rounded`), and nodes change hands until
 nothing improves it (:class:`Exchange`); at last few trainers at a time choose anew
-(:func:`repair`). docs/model.md, "Windows", has the reasons.
+(:func:`repair`). docs/reference/model.md, "Windows", has the reasons.
 """
 
 from __future__ import annotations

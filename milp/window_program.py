@@ -1,4 +1,4 @@
-"""W0 as an integer program in PuLP (docs/model.md, W4 to W8), its answer verified."""
+"""W0 as a verified integer program in PuLP (docs/reference/model.md, W4 to W8)."""
 
 from __future__ import annotations
 

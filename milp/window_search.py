@@ -6,7 +6,7 @@ class back, or what it took goes to another trainer. :class:`WindowPlanner` is t
 front. The rest, from the inside out: what is derived once from curves and shares
 (:class:`TermCache`), one trainer's nodes under search (:class:`TrainerHolding`), what
 all plans of a window share (:class:`Survival`), a plan (:class:`PlanState`), and the
-moves (:class:`HillClimb`). docs/lookahead.md, "Search", has the reasons.
+moves (:class:`HillClimb`). docs/notes/lookahead.md, "Search", has the reasons.
 """
 
 from __future__ import annotations

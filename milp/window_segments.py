@@ -1,4 +1,4 @@
-"""What an integer program of a window would look like (docs/model.md, W5).
+"""What an integer program of a window would look like (docs/reference/model.md, W5).
 
 :func:`rows_within` says which sizes it needs, :class:`Segments` cuts the hits of a
 class into straight pieces, and :func:`variables` counts its variables, so that PuLP is

@@ -5,7 +5,7 @@
     python -m examples.record_curves curves --out freetrain/losscurve/curves
     python -m examples.record_curves steps --out freetrain/losscurve/step_times.csv
 
-Run it in the repository's top folder. docs/recorded-curves.md says what for.
+Run it in the repository's top folder. docs/notes/recorded-curves.md says what for.
 """
 
 from __future__ import annotations

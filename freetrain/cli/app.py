@@ -261,7 +261,7 @@ def _show_version(ctx: typer.Context, value: bool) -> None:  # noqa: FBT001 - Ty
 def main(
     argv: Sequence[str] | None = None, *, context: CliContext | None = None
 ) -> int:
-    """Run one command and return its exit code; docs/commands.md lists them.
+    """Run one command and return its exit code; docs/guide/commands.md lists them.
 
     Args:
         argv: Words after the program's name; None for those of this process.

@@ -107,7 +107,7 @@ Priorities = Annotated[
         "--priority",
         metavar="NAME",
         help="Who deserves nodes: throughput, speedup, weight, fair, slaq and others "
-        "(docs/quality.md); repeat to compare.",
+        "(docs/reference/priorities.md); repeat to compare.",
         show_default=DEFAULT_PRIORITY,
     ),
 ]

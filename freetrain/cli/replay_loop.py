@@ -159,7 +159,7 @@ def _files(
 
 
 def _loop_record(result: LoopResult, loop: LoopSettings) -> dict[str, object]:
-    """Return the figures of docs/replay.md by name that only loops have."""
+    """Return the figures of docs/notes/replay.md by name that only loops have."""
     return {
         "loop": {
             "mode": loop.mode,
@@ -207,7 +207,7 @@ coverage:   idle node-time spent on training that lasted, of all idle node-time
 met:        jobs that had to wait for us to go; waited: how long, in seconds
 later:      jobs that started later than without us, however little, and sooner;
             median, mean, worst: by how many seconds, over all jobs"""
-"""What the columns mean; docs/replay.md has the formulas."""
+"""What the columns mean; docs/notes/replay.md has the formulas."""
 
 
 def _loop_text(

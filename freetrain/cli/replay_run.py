@@ -329,7 +329,7 @@ efficiency: training speed over that of as many dedicated nodes ("static")
 coverage:   idle node-time spent on training that lasted, of all idle node-time
 lost:       training not done because of rescales, preemptions and starts
 slowdown:   arrival to finish, queueing included, over running alone at best"""
-"""What the columns mean; docs/replay.md has the formulas."""
+"""What the columns mean; docs/notes/replay.md has the formulas."""
 
 
 QUALITY_LEGEND = """\
@@ -497,7 +497,7 @@ ABREAST = 3
 
 SWEEP_LEGEND = """\
 Changes in % against the same trainers on the same nodes: the mean over the seeds,
-then the best and the worst seed. docs/replay.md defines every figure."""
+then the best and the worst seed. docs/notes/replay.md defines every figure."""
 
 
 def sweep_text(scores: Sequence[Score], context: CliContext, *, against: str) -> str:

@@ -56,7 +56,9 @@ def submit(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     job: Annotated[
         Path,
         typer.Argument(
-            metavar="JOB.TOML", readable=False, help="The trainer; docs/job-file.md."
+            metavar="JOB.TOML",
+            readable=False,
+            help="The trainer; docs/guide/job-file.md.",
         ),
     ],
     *,

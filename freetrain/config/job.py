@@ -1,4 +1,4 @@
-"""Job files: what a user submits, one trainer a file; docs/job-file.md.
+"""Job files: what a user submits, one trainer a file; docs/guide/job-file.md.
 
 The structs below are the file: their fields are its keys, with types, limits and
 defaults, in the order in which they are written. ``_check`` says which of them cannot
@@ -464,7 +464,7 @@ FILE = FileKind(
     what="job file ",
     most_bytes=2**20,
     consequence="Nothing was submitted.",
-    advice="Name a TOML file as docs/job-file.md describes it.",
+    advice="Name a TOML file as docs/guide/job-file.md describes it.",
 )
 
 

@@ -1,8 +1,8 @@
 """freetrain.toml: what a site, or a user there, sets once for all trainers.
 
 The structs below are the file: their fields are its keys, with types, limits and
-defaults, in the order in which they are written; docs/job-file.md explains them. The
-defaults work for a plain user, who needs no file. ``find_site`` looks for one where
+defaults, in the order in which they are written; docs/guide/job-file.md explains them.
+The defaults work for a plain user, who needs no file. ``find_site`` looks for one where
 such files are kept, and refuses files that other users could have written.
 """
 

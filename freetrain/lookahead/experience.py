@@ -1,7 +1,8 @@
 """The weights of losses and changes in W0 [κ, η], learned from how trainers fared.
 
-The objective W0 (docs/lookahead.md) cannot know two things from nodes alone. Clusters
-that a trainer holds are often hit at one event, which costs it once: so one more of
+The objective W0 (docs/notes/lookahead.md) cannot know two things from nodes alone.
+Clusters that a trainer holds are often hit at one event, which costs it once: so one
+more of
 them adds less than its own hits. And plans do not last as long as the horizon: a
 trainer that is changed again soon gained little by the change before.
 """

@@ -1,7 +1,7 @@
 """The policy ``lookahead``: plans by how long nodes are expected to stay idle.
 
-docs/lookahead.md has the objective, W0. The search for a plan starts from the present
-one and from the counts of the published plan.
+docs/notes/lookahead.md has the objective, W0. The search for a plan starts from the
+present one and from the counts of the published plan.
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ class Policy(Protocol):
     """
 
     def plan(self, request: Request) -> Planned:
-        """Return a plan that breaks no constraint of docs/model.md.
+        """Return a plan that breaks no constraint of docs/reference/model.md.
 
         Raises:
             MalformedProblemError: The request contradicts itself.

@@ -1,4 +1,4 @@
-"""How progress and costs of a replay are counted; docs/replay.md has the rules in full.
+"""How progress and costs of a replay are counted; rules are in docs/notes/replay.md.
 
 The engine tells an accountant what happens to the runs under way; the accountant keeps
 their speeds, their losses and the sums.
@@ -74,7 +74,7 @@ class Run:
 
 @dataclass(slots=True)
 class Tally:
-    """Sums over a replay; docs/replay.md defines each.
+    """Sums over a replay; docs/notes/replay.md defines each.
 
     Attributes:
         wasted_node_s: Node-seconds held by trainers that were paused, or whose

@@ -110,7 +110,7 @@ def _median(values: list[float]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class HoleFigures:
-    """Holes and their use; docs/replay.md defines each.
+    """Holes and their use; docs/notes/replay.md defines each.
 
     Attributes:
         holes: How many there were.

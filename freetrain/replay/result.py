@@ -1,4 +1,4 @@
-"""What a replay found out; every figure is defined in docs/replay.md."""
+"""What a replay found out; every figure is defined in docs/notes/replay.md."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def run_replay(
         on_progress: Called now and then with the fraction that is done.
 
     Returns:
-        The figures of docs/replay.md; ``wall_s`` and ``peak_rss_bytes`` are 0,
+        The figures of docs/notes/replay.md; ``wall_s`` and ``peak_rss_bytes`` are 0,
         for the caller to fill in.
 
     Raises:

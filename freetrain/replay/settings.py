@@ -16,7 +16,7 @@ LOOK_EVERY_S = 60.0
 
 
 class Accounting(StrEnum):
-    """How progress and costs are counted (docs/replay.md)."""
+    """How progress and costs are counted (docs/notes/replay.md)."""
 
     REAL = "real"
     PUBLISHED = "published"

@@ -1,4 +1,4 @@
-"""Trainers files of replays, and the curve files that they name; docs/trainers.md.
+"""Trainers files of replays, and curve files they name; docs/reference/trainers.md.
 
 A trainers file is TOML with one ``[[trainer]]`` table a kind of trainer; a curve file
 is CSV with a header, samples and metrics.

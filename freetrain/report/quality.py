@@ -1,6 +1,6 @@
 """How soon models became good: figures of quality over time and of waits.
 
-Definitions are in docs/replay.md. Waits count from a trainer's arrival.
+Definitions are in docs/notes/replay.md. Waits count from a trainer's arrival.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class WaitFigures:
 
 @dataclass(frozen=True, slots=True)
 class QualityFigures:
-    """The figures of one replay; docs/replay.md defines each.
+    """The figures of one replay; docs/notes/replay.md defines each.
 
     Attributes:
         under_way: Mean over time of the mean over trainers under way.

@@ -33,7 +33,7 @@ LOSSES = ("rescale_samples", "preempt_samples", "start_samples")
 def steady_record(result: ReplayResult) -> dict[str, object]:
     """Return every figure that the same replay always gives, by name.
 
-    The names are those of ``ReplayResult`` (docs/replay.md), with the completion
+    The names are those of ``ReplayResult`` (docs/notes/replay.md), with the completion
     distribution as percentiles: of the time from arrival to finish in seconds,
     and of the slowdown, over the trainers that finished; None where none did.
     Settings of the priority are those that were given, by name.

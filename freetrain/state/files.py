@@ -350,7 +350,7 @@ def read_heartbeat(path: Path) -> Heartbeat | None:
 
 
 # ----------------------------------------------------------------------
-# Where files are in the state directory; docs/operating.md says the same
+# Where files are in the state directory; docs/guide/operating.md says the same
 
 _PRIVATE = 0o700
 

@@ -1,7 +1,7 @@
 """Three ways to place jobs: as the log recorded it, EASY backfill, and Slurm's.
 
-docs/schedule.md argues every boundary. Sources of EASY: D. Lifka, "The ANL/IBM SP
-scheduling system", JSSPP 1995; A. Mu'alem and D. Feitelson, "Utilization,
+docs/reference/schedule.md argues every boundary. Sources of EASY: D. Lifka, "The
+ANL/IBM SP scheduling system", JSSPP 1995; A. Mu'alem and D. Feitelson, "Utilization,
 predictability, workloads, and user runtime estimates in scheduling the IBM SP2 with
 backfilling", IEEE TPDS 12(6), 2001.
 """

@@ -112,7 +112,7 @@ def schedule(
 
     Args:
         trace: The log.
-        method: How; docs/schedule.md has every rule.
+        method: How; docs/reference/schedule.md has every rule.
         units: The machine's size in the log's allocation units; None takes the
             trace's.
         slurm: Parameters of the ``slurm`` method; None takes Slurm's defaults.

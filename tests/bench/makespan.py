@@ -1,7 +1,7 @@
 """How much sooner than under ``fair`` any plan at all could have finished.
 
-The draws are those of docs/quality.md for ``specon``, whose published claim is a
-makespan 24.7 % shorter: 24 trainers on eight nodes that nobody takes away.
+The draws are those of docs/notes/priorities.md for ``specon``, whose published claim is
+a makespan 24.7 % shorter: 24 trainers on eight nodes that nobody takes away.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""docs/job-file.md says what the structs say: every key, and every default."""
+"""docs/guide/job-file.md says what the structs say: every key, and every default."""
 
 import re
 from pathlib import Path

@@ -53,7 +53,7 @@ class Played:
     Attributes:
         samples: In thousand millions.
         work: The same, each sample over its trainer's speed on one node: node-days.
-        efficiency: U of docs/replay.md.
+        efficiency: U of docs/notes/replay.md.
     """
 
     samples: float

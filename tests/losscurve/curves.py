@@ -68,7 +68,7 @@ def real_curves(shared: Path) -> Iterator[WholeCurve]:
 def recorded_curves() -> Iterator[WholeCurve]:
     """Yield the recorded losses and validations that stay finite.
 
-    Two of the constants, as docs/loss-curves.md says, were chosen by looking at them.
+    Two of the constants were chosen by looking at them (docs/notes/loss-curves.md).
     """
     for name, curve in sorted(recorded.load().items()):
         for group, series in (("loss", curve.loss), ("validation", curve.validation)):

@@ -110,7 +110,7 @@ def _places(curve: WholeCurve, cut: Cut) -> tuple[int, int]:
 
 
 def lines(shared: Path) -> Iterator[str]:
-    """Yield the tables of docs/loss-curves.md."""
+    """Yield the tables of docs/notes/loss-curves.md."""
     curves = tuple(real_curves(shared))
     groups = {"../shared/curves": curves}
     for curve in (*curves, *recorded_curves()):

@@ -1,4 +1,4 @@
-"""How well real curves are foretold; figures are in docs/loss-curves.md."""
+"""How well real curves are foretold; figures are in docs/notes/loss-curves.md."""
 
 from pathlib import Path
 

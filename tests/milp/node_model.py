@@ -1,4 +1,4 @@
-"""The published node-level MILP: the yardstick (docs/model.md, "Node by node").
+"""The published node-level MILP: a yardstick (docs/reference/model.md, "Node by node").
 
 One binary for each trainer and node, as the authors coded it. The curve is one
 binary for each size instead of SOS2 weights: between measured points the curve

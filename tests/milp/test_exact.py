@@ -13,7 +13,7 @@ from tests.milp.planning_problems import one_class_problems
 
 
 def plain_best(problem: Problem) -> tuple[list[int], float]:
-    """The textbook dynamic program, one cell at a time (docs/model.md, E1).
+    """The textbook dynamic program, one cell at a time (docs/reference/model.md, E1).
 
     Each trainer in order takes the smallest count that is best for the pool
     that is left; written out without NumPy so that it shares nothing with the

@@ -1,8 +1,8 @@
 """What ticks learn from a workload of others that went by before.
 
 A cluster that is set up for a measurement has no past, and for the first hour of looks
-ticks plan by speed alone (docs/lookahead.md). So the looks of two hours before are made
-up: another workload of the same kind, on as many nodes, as the scheduler of
+ticks plan by speed alone (docs/notes/lookahead.md). So two hours of looks before it are
+made up: another workload of the same kind, on as many nodes, as the scheduler of
 ``logs.schedule`` places it. The past is in the state directory when the first tick of
 the measurement begins, as it is where ticks have run for a day.
 """
