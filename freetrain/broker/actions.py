@@ -77,11 +77,11 @@ class EndLeases:
     """End leases for one reason, with one command.
 
     Attributes:
-        display_ids: What scancel calls them; never empty.
-        leases: The leases among them; none for second jobs.
-        why: Why.
-        is_gentle: Only tell them: commit and leave by yourself. Otherwise Slurm's
-            kill wait runs.
+        display_ids: Their names for scancel; never empty.
+        leases: The leases among them; none for duplicate jobs.
+        why: The reason.
+        by_notice: Send the notice to commit and leave; otherwise scancel, with
+            Slurm's KillWait.
     """
 
     display_ids: tuple[str, ...]

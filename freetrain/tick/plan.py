@@ -18,6 +18,7 @@ from freetrain.planning.rating import Ratings
 from freetrain.planning.registry import make_policy
 from freetrain.planning.request import Tools
 from freetrain.planning.settings import HORIZON_S, POLICIES
+from freetrain.tick.holes import Finder, not_tried, shape_name
 from milp.planner import Planner, SolverName
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from freetrain.tick.observe import Observed
     from freetrain.tick.trainers import TickTrainer
     from slurm.records import JobRecord, Requirement
-from freetrain.tick.holes import Finder, not_tried, shape_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
