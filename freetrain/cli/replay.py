@@ -1,8 +1,8 @@
 """``freetrain replay``: what a log's holes would have trained.
 
 Here are its options, and from them the request. ``replay_run`` replays it under several
-policies, ``replay_loop`` with the broker in the loop, ``replay_sweep`` over seeds and
-loads; they are imported when they are called, so that ``-h`` does without NumPy.
+policies, or over seeds and loads; ``replay_loop`` with the broker in the loop. Both are
+imported when they are called, so that ``-h`` does without NumPy.
 """
 
 from dataclasses import replace

@@ -58,7 +58,7 @@ def pool_of(
     """Return the pool over time, and what was not used of its log.
 
     Raises:
-        FreeTrainError, LogError: See ``load``.
+        FreeTrainError, LogError: See ``load_trace``.
     """
     if request.log is None:
         days = MOST_DAYS if request.days is None else request.days

@@ -51,7 +51,7 @@ def rate(
     *,
     background: Collection[str] | None = None,
 ) -> Ratings:
-    """Return what *priority* says of the trainers in *look*.
+    """Return what *priority* says of the trainers in *inputs*.
 
     Args:
         inputs: The trainers at this moment.

@@ -1,4 +1,4 @@
-"""Every policy by the name that users call it."""
+"""Makes the policy of a name; names are listed in ``freetrain.planning.settings``."""
 
 from __future__ import annotations
 
