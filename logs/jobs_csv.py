@@ -64,7 +64,7 @@ class JobsCsv(LogFormat[JobTrace]):
         """
         head = read_head(content, needed=_NEEDED, optional=_OPTIONAL)
         tolerance = Tolerance(content.source, skip_bad)
-        parser = _JobParser(head.columns)
+        parser = _TableParser(head.columns)
         jobs = by_submission(
             parse_lines(data_lines(content, head), parser.parse, tolerance)
         )
@@ -98,7 +98,7 @@ class JobsCsv(LogFormat[JobTrace]):
             stream.write(",".join(fields) + "\n")
 
 
-class _JobParser:
+class _TableParser:
     """Parses lines, and remembers the jobs it saw."""
 
     def __init__(self, columns: tuple[str, ...]) -> None:

@@ -108,7 +108,7 @@ class Swf(LogFormat[JobTrace]):
             UnreadableLogError: A line cannot be read, or there is no job.
         """
         tolerance = Tolerance(content.source, skip_bad)
-        parser = _JobParser()
+        parser = _SwfParser()
         jobs = by_submission(parse_lines(content.lines(), parser.parse, tolerance))
         for number, bad in parser.orphans():
             tolerance.spend(number, bad)
@@ -153,7 +153,7 @@ class Swf(LogFormat[JobTrace]):
             stream.write(" ".join(fields) + "\n")
 
 
-class _JobParser:
+class _SwfParser:
     """Parses lines, and remembers comments, jobs and partial executions."""
 
     def __init__(self) -> None:

@@ -40,7 +40,7 @@ def gap(gain: float, bound: float) -> float:
     return missing / scale if missing > _ROUNDING * scale else 0.0
 
 
-class Outcome(StrEnum):
+class PlanStatus(StrEnum):
     """How far an answer can be trusted to be the best one."""
 
     PROVEN = "proven optimal"
@@ -77,7 +77,7 @@ class Answer:
     """
 
     plan: Plan
-    outcome: Outcome
+    outcome: PlanStatus
     reason: str = ""
     by_own: Judged | None = None
 

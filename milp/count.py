@@ -19,7 +19,7 @@ import pulp
 from milp.errors import SolverFailedError
 from milp.exact import Limit, cells, corners, hull_of, node_price, price_sizes, search
 from milp.problem import SOLVER_TOLERANCE, Plan, scale_of
-from milp.solver import Finding, Proposal, whole
+from milp.solver import Proposal, SolverStatus, whole
 from milp.verify import constraint_violations, drop, gains, plan_gain
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from milp.problem import Problem, TrainerState
+    from milp.problem import Problem, ProblemTrainer
     from milp.solver import ModelSolver
 
 _STAGES = ((1 / 16, 0.25), (1.0, 0.5))
@@ -73,11 +73,13 @@ def plan_counts(
     prices, sizes = _relax(problem, rows, solver, limit_s=_part(limit_s, _PRICE_TIME))
     reduction = reduce(problem, rows, prices, sizes)
     if reduction.is_proof:
-        return Proposal(reduction.plan(proven=True), Finding.OPTIMUM, _NO_SOLVER)
+        return Proposal(reduction.plan(proven=True), SolverStatus.OPTIMUM, _NO_SOLVER)
     if len(problem.classes) == 1:
         reduction, is_proof = _search(problem, reduction, prices[0])
         if is_proof:
-            return Proposal(reduction.plan(proven=True), Finding.OPTIMUM, _SEARCHED)
+            return Proposal(
+                reduction.plan(proven=True), SolverStatus.OPTIMUM, _SEARCHED
+            )
     return _solve(problem, reduction, solver, limit_s=limit_s)
 
 
@@ -105,7 +107,7 @@ def _relax(
         for trainer, row in zip(problem.trainers, rows, strict=True)
     ]
     model = build(problem, options, category=pulp.LpContinuous)
-    if solver.solve(model.model, limit_s=limit_s) is not Finding.OPTIMUM:
+    if solver.solve(model.model, limit_s=limit_s) is not SolverStatus.OPTIMUM:
         return [0.0] * len(problem.classes), []
     return model.prices(), model.relaxed_sizes()
 
@@ -147,20 +149,22 @@ def _solve(
             break
         model = build(problem, options, category=pulp.LpInteger)
         found = solver.solve(model.model, limit_s=_part(limit_s, time))
-        if found is Finding.INFEASIBLE:
+        if found is SolverStatus.INFEASIBLE:
             return Proposal(None, found, "it has a plan, so the solver is wrong")
-        if found is not Finding.NOTHING:
+        if found is not SolverStatus.NOTHING:
             reduction = _with_point(problem, reduction, model.counts(), found)
-        if reduction.is_proof or (found is Finding.OPTIMUM and reduction.gap <= within):
-            return Proposal(reduction.plan(proven=True), Finding.OPTIMUM)
-    return Proposal(reduction.plan(proven=False), Finding.INCUMBENT, _AT_LIMIT)
+        if reduction.is_proof or (
+            found is SolverStatus.OPTIMUM and reduction.gap <= within
+        ):
+            return Proposal(reduction.plan(proven=True), SolverStatus.OPTIMUM)
+    return Proposal(reduction.plan(proven=False), SolverStatus.INCUMBENT, _AT_LIMIT)
 
 
 def _with_point(
     problem: Problem,
     reduction: Reduction,
     counts: tuple[tuple[int, ...], ...],
-    found: Finding,
+    found: SolverStatus,
 ) -> Reduction:
     """Use the solver's point if it is sound and no worse than it should be.
 
@@ -173,7 +177,7 @@ def _with_point(
         raise SolverFailedError(f"the solver's point was refused: {'; '.join(broken)}.")
     gain = plan_gain(problem, counts)
     short = reduction.gain - gain
-    if found is Finding.OPTIMUM and short > SOLVER_TOLERANCE * abs(reduction.gain):
+    if found is SolverStatus.OPTIMUM and short > SOLVER_TOLERANCE * abs(reduction.gain):
         raise SolverFailedError(
             f"the solver calls a gain of {gain:g} optimal, but {reduction.gain:g} is "
             f"known to be possible. Its answer was not used."
@@ -280,7 +284,7 @@ def feasible_gains(problem: Problem) -> list[NDArray[np.float64]]:
 
 
 def node_costs(
-    trainer: TrainerState, problem: Problem, prices: Sequence[float]
+    trainer: ProblemTrainer, problem: Problem, prices: Sequence[float]
 ) -> NDArray[np.float64]:
     """Least price of 0 .. max nodes for *trainer* without migration (M4, M5).
 
@@ -519,7 +523,7 @@ def _scale(options: Sequence[Mapping[int, float]]) -> float:
 
 def _add_counts(
     model: pulp.LpProblem,
-    numbered: tuple[int, TrainerState],
+    numbered: tuple[int, ProblemTrainer],
     z: Mapping[int, pulp.LpVariable],
     problem: Problem,
     *,
@@ -546,7 +550,7 @@ def _add_counts(
     return x
 
 
-def _may_use(trainer: TrainerState, k: int) -> bool:
+def _may_use(trainer: ProblemTrainer, k: int) -> bool:
     return trainer.usable is None or k in trainer.usable
 
 

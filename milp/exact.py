@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from milp.problem import Curve, Problem, TrainerState
+    from milp.problem import Curve, Problem, ProblemTrainer
 
 _ROUNDING = 1e-9
 """Rounding of a sum of gains is far below this share of their magnitude; losses this
@@ -259,7 +259,7 @@ class SizeTable:
         self._rows: dict[_Key, Row] = {}
         self._sizes = 0
 
-    def _row(self, trainer: TrainerState) -> Row:
+    def _row(self, trainer: ProblemTrainer) -> Row:
         usable = trainer.usable is None or 0 in trainer.usable
         key = (
             trainer.curve,

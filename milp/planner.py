@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from milp.answer import Answer, Outcome
+from milp.answer import Answer, PlanStatus
 from milp.errors import SolverFailedError, SolverUnavailableError
 from milp.exact import ExactSolver
 from milp.verify import check_problem, keep, violations
@@ -77,7 +77,7 @@ class Planner:
         if self._verifies:
             check_problem(problem)
         if self._exact is not None and len(problem.classes) == 1:
-            answer = Answer(self._exact.solve(problem), Outcome.PROVEN)
+            answer = Answer(self._exact.solve(problem), PlanStatus.PROVEN)
             return _checked(problem, answer) if self._verifies else answer
         try:
             proposal = self._propose(problem)
@@ -104,7 +104,7 @@ def _answer(problem: Problem, proposal: Proposal) -> Answer:
     plan = proposal.plan
     if plan is None:
         return _kept(problem, f"the solver claims: {proposal.found}; {proposal.reason}")
-    outcome = Outcome.PROVEN if proposal.is_optimum else Outcome.INCUMBENT
+    outcome = PlanStatus.PROVEN if proposal.is_optimum else PlanStatus.INCUMBENT
     return _checked(problem, Answer(plan, outcome, proposal.reason))
 
 
@@ -116,4 +116,4 @@ def _checked(problem: Problem, answer: Answer) -> Answer:
 
 
 def _kept(problem: Problem, why: str) -> Answer:
-    return Answer(keep(problem), Outcome.KEPT, f"{why} The present plan stays.")
+    return Answer(keep(problem), PlanStatus.KEPT, f"{why} The present plan stays.")

@@ -54,7 +54,7 @@ class NodeClass:
 
 
 @dataclass(frozen=True, slots=True)
-class TrainerState:
+class ProblemTrainer:
     """A trainer as the planner sees it.
 
     Attributes:
@@ -87,7 +87,7 @@ class Problem:
     """
 
     classes: tuple[NodeClass, ...]
-    trainers: tuple[TrainerState, ...]
+    trainers: tuple[ProblemTrainer, ...]
     t_fwd_s: float
 
 

@@ -34,7 +34,7 @@ _INTEGRALITY = 1e-5
 """A value further than this from a whole number is no rounding of one."""
 
 
-class Finding(StrEnum):
+class SolverStatus(StrEnum):
     """What a solver claims to have found."""
 
     OPTIMUM = "optimum"
@@ -54,13 +54,13 @@ class Proposal:
     """
 
     plan: Plan | None
-    found: Finding
+    found: SolverStatus
     reason: str = ""
 
     @property
     def is_optimum(self) -> bool:
         """Whether the plan is claimed to be optimal."""
-        return self.found is Finding.OPTIMUM
+        return self.found is SolverStatus.OPTIMUM
 
 
 class ModelSolver(Protocol):
@@ -70,7 +70,7 @@ class ModelSolver(Protocol):
     on ``OPTIMUM`` and ``INCUMBENT`` the model's variables carry values.
     """
 
-    def solve(self, model: pulp.LpProblem, *, limit_s: float | None) -> Finding:
+    def solve(self, model: pulp.LpProblem, *, limit_s: float | None) -> SolverStatus:
         """Solve *model*; None is no limit.
 
         Raises:
@@ -103,7 +103,7 @@ class Cbc:
         self._path = str(pulp.PULP_CBC_CMD.pulp_cbc_path) if path is None else path
         self._warm = warm
 
-    def solve(self, model: pulp.LpProblem, *, limit_s: float | None) -> Finding:
+    def solve(self, model: pulp.LpProblem, *, limit_s: float | None) -> SolverStatus:
         """Solve *model* by a CBC process; see :class:`ModelSolver`."""
         path = pulp.COIN_CMD.executable(self._path) or pulp.COIN_CMD.executable("cbc")
         if path is None:
@@ -142,7 +142,7 @@ class Highs:
                 "`pip install 'freetrain[highs]'`, or choose another solver."
             )
 
-    def solve(self, model: pulp.LpProblem, *, limit_s: float | None) -> Finding:
+    def solve(self, model: pulp.LpProblem, *, limit_s: float | None) -> SolverStatus:
         """Solve *model* in this process; see :class:`ModelSolver`."""
         # HiGHS calls a gap of 1e-4 optimal unless set otherwise.
         solver = pulp.HiGHS(
@@ -151,7 +151,7 @@ class Highs:
         return _run(model, solver)
 
 
-def _run(model: pulp.LpProblem, solver: pulp.LpSolver) -> Finding:
+def _run(model: pulp.LpProblem, solver: pulp.LpSolver) -> SolverStatus:
     try:
         model.solve(solver)
     except Exception as error:  # PuLP raises whatever reading an answer raises
@@ -163,12 +163,12 @@ def _run(model: pulp.LpProblem, solver: pulp.LpSolver) -> Finding:
     # `status` says "Optimal" for any incumbent at a limit; `sol_status` tells,
     # but not that CBC found the integer program infeasible.
     if model.status == pulp.LpStatusInfeasible:
-        return Finding.INFEASIBLE
+        return SolverStatus.INFEASIBLE
     claims = {
-        pulp.LpSolutionOptimal: Finding.OPTIMUM,
-        pulp.LpSolutionIntegerFeasible: Finding.INCUMBENT,
+        pulp.LpSolutionOptimal: SolverStatus.OPTIMUM,
+        pulp.LpSolutionIntegerFeasible: SolverStatus.INCUMBENT,
     }
-    return claims.get(model.sol_status, Finding.NOTHING)
+    return claims.get(model.sol_status, SolverStatus.NOTHING)
 
 
 def whole(values: Iterable[pulp.LpVariable]) -> list[int]:

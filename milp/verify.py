@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from milp.problem import Problem, TrainerState
+    from milp.problem import Problem, ProblemTrainer
 
 
-def gain(trainer: TrainerState, nodes: int, t_fwd_s: float) -> float:
+def gain(trainer: ProblemTrainer, nodes: int, t_fwd_s: float) -> float:
     """Return the gain of *trainer* over the look-ahead by running on *nodes*.
 
     The trainer earns its steady worth for the whole look-ahead and pays for a
@@ -54,7 +54,7 @@ def gain(trainer: TrainerState, nodes: int, t_fwd_s: float) -> float:
     return value - trainer.start_s * worth.item(nodes) if held == 0 else value
 
 
-def gains(trainer: TrainerState, t_fwd_s: float) -> NDArray[np.float64]:
+def gains(trainer: ProblemTrainer, t_fwd_s: float) -> NDArray[np.float64]:
     """Return the gain at every node count, ``-inf`` where it is not allowed.
 
     The same as :func:`gain` to the last bit. A trainer that may use no class is
@@ -118,7 +118,7 @@ def loose_bound(problem: Problem) -> float:
     return total([float(gains(t, problem.t_fwd_s).max()) for t in problem.trainers])
 
 
-def _kept(trainer: TrainerState, lives_s: Sequence[float]) -> tuple[int, ...]:
+def _kept(trainer: ProblemTrainer, lives_s: Sequence[float]) -> tuple[int, ...]:
     usable = range(len(lives_s)) if trainer.usable is None else trainer.usable
     kept = [n if index in usable else 0 for index, n in enumerate(trainer.held)]
     fitting = [size for size in trainer.curve.sizes if size <= sum(kept)]
@@ -205,7 +205,7 @@ def _misshapen(problem: Problem, counts: Sequence[Sequence[int]]) -> Iterator[st
                 yield f"M1: {trainer.name}: {count!r} is not a whole number of nodes"
 
 
-def _trainer_violations(trainer: TrainerState, row: Sequence[int]) -> list[str]:
+def _trainer_violations(trainer: ProblemTrainer, row: Sequence[int]) -> list[str]:
     broken = []
     nodes = sum(row)
     if nodes != 0 and not is_size(nodes, trainer.curve.sizes):
@@ -268,7 +268,7 @@ def _faults(problem: Problem) -> Iterator[str]:
             yield f"class {node_class.name}: {held} of {node_class.nodes} nodes held"
 
 
-def _held_fault(trainer: TrainerState, classes: int) -> str:
+def _held_fault(trainer: ProblemTrainer, classes: int) -> str:
     held = trainer.held
     if len(held) != classes or (held and min(held) < 0):
         return f"{trainer.name} holds {held} of {classes} classes"
@@ -277,7 +277,7 @@ def _held_fault(trainer: TrainerState, classes: int) -> str:
     return ""
 
 
-def _cost_fault(trainer: TrainerState) -> str:
+def _cost_fault(trainer: ProblemTrainer) -> str:
     up_s, down_s, start_s = trainer.up_s, trainer.down_s, trainer.start_s
     if (
         0.0 <= up_s < math.inf

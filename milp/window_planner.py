@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from milp.answer import Outcome, gap
+from milp.answer import PlanStatus, gap
 from milp.problem import SOLVER_TOLERANCE
 from milp.window import SearchDeadline, total_gain, violations
 from milp.window_bound import (
@@ -74,7 +74,7 @@ class WindowAnswer:
     gain: float
     kept_gain: float
     bound: float
-    outcome: Outcome
+    outcome: PlanStatus
     reason: str = ""
 
     @property
@@ -121,7 +121,7 @@ def answer_window(
     # The same holdings may add up to another last digit in another order.
     least = min(plan.kept_gain, known.gain)
     most = max(known.bound, known.gain)
-    outcome = Outcome.PROVEN if _is_proven(known) else Outcome.INCUMBENT
+    outcome = PlanStatus.PROVEN if _is_proven(known) else PlanStatus.INCUMBENT
     return WindowAnswer(known.holdings, known.gain, least, most, outcome, known.reason)
 
 
@@ -168,7 +168,7 @@ def _kept(window: Window, plan: WindowPlan, why: Sequence[str]) -> WindowAnswer:
     gain = plan.kept_gain
     most = max(gain, loose_bound(window))
     reason = f"the search's plan was refused: {'; '.join(why)}. The present plan stays."
-    return WindowAnswer(plan.kept, gain, gain, most, Outcome.KEPT, reason)
+    return WindowAnswer(plan.kept, gain, gain, most, PlanStatus.KEPT, reason)
 
 
 # The longer search.

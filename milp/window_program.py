@@ -9,7 +9,7 @@ import pulp
 
 from milp.errors import SolverFailedError, SolverUnavailableError
 from milp.problem import SOLVER_TOLERANCE, scale_of
-from milp.solver import Cbc, Finding, whole
+from milp.solver import Cbc, SolverStatus, whole
 from milp.window import total_gain, violations
 from milp.window_bound import BoundedPlan
 from milp.window_segments import Segments
@@ -54,7 +54,7 @@ def prove(
 
 
 def _judged(
-    window: Window, known: BoundedPlan, program: Program, found: Finding
+    window: Window, known: BoundedPlan, program: Program, found: SolverStatus
 ) -> BoundedPlan:
     """Use the solver's answer if it is sound and no worse than it should be.
 
@@ -62,16 +62,19 @@ def _judged(
         SolverFailedError: It breaks a constraint, or is called optimal though a
             better plan is known.
     """
-    if found is Finding.INFEASIBLE:
+    if found is SolverStatus.INFEASIBLE:
         raise SolverFailedError("It has a plan, but the solver calls it infeasible.")
-    if found is Finding.NOTHING:
+    if found is SolverStatus.NOTHING:
         return known._replace(reason="searched; the solver found nothing in its time")
     holdings = program.rows.pool.holdings(program.counts())
     broken = violations(window, holdings, claimed=0.0, least=-np.inf)
     if broken:
         raise SolverFailedError(f"the solver's point was refused: {'; '.join(broken)}.")
     gain, slack = total_gain(window, holdings), SOLVER_TOLERANCE * abs(known.gain)
-    if found is Finding.OPTIMUM and max(gain, program.value()) < known.gain - slack:
+    if (
+        found is SolverStatus.OPTIMUM
+        and max(gain, program.value()) < known.gain - slack
+    ):
         raise SolverFailedError(
             f"the solver calls a gain of {gain:g} optimal, but {known.gain:g} is known "
             f"to be possible. Its answer was not used."
@@ -79,7 +82,7 @@ def _judged(
     better = known
     if gain > known.gain:
         better = BoundedPlan(holdings, gain, known.bound, "")
-    if found is not Finding.OPTIMUM:
+    if found is not SolverStatus.OPTIMUM:
         return better._replace(reason="the best of the search and the solver in time")
     most = max(program.value(), better.gain) + slack
     return better._replace(bound=min(known.bound, most), reason="")

@@ -54,7 +54,7 @@ from freetrain.tick.status_report import (
     StatusReport,
     TrainerLine,
 )
-from milp.answer import Outcome
+from milp.answer import PlanStatus
 
 if TYPE_CHECKING:
     from freetrain.cli.output import CliContext
@@ -294,10 +294,10 @@ def plan_lines(page: StatusReport) -> Iterator[str]:
         return
     lives = "by how long nodes are expected to stay"
     counted = f"counted {lives if page.is_by_lives else 'as if every node stayed'}"
-    if page.planner == Outcome.PROVEN:
+    if page.planner == PlanStatus.PROVEN:
         yield f"The plan is proven to be the best, {counted}."
     else:
-        stays = " that stays" if page.planner == Outcome.KEPT else ""
+        stays = " that stays" if page.planner == PlanStatus.KEPT else ""
         most = gap_percent(page.planner_gap)
         yield f"The plan{stays} is at most {most} below the best, {counted}."
     if page.planner_reason:

@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
 from freetrain.planning.request import Planned, checked, plan_in_order
-from milp.answer import Judged, Outcome
+from milp.answer import Judged, PlanStatus
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -46,7 +46,7 @@ class Equal:
         return checked(
             request,
             _shared_out(request, shares),
-            outcome=Outcome.INCUMBENT,
+            outcome=PlanStatus.INCUMBENT,
             reason="equal shares",
         )
 

@@ -17,8 +17,8 @@ from freetrain.planning.request import (
     plan_in_order,
     problem_of,
 )
-from milp.answer import Judged, Outcome
-from milp.problem import NodeClass, Problem, TrainerState
+from milp.answer import Judged, PlanStatus
+from milp.problem import NodeClass, Problem, ProblemTrainer
 from milp.verify import constraint_violations
 from milp.window import Window, WindowTrainer
 from milp.window_search import WindowPlanner
@@ -111,7 +111,7 @@ class Lookahead:
         outcomes = {part.outcome for part in found}
         return Planned(
             holdings=holdings,
-            outcome=outcomes.pop() if len(outcomes) == 1 else Outcome.INCUMBENT,
+            outcome=outcomes.pop() if len(outcomes) == 1 else PlanStatus.INCUMBENT,
             reason="; ".join(part.reason for part in found if part.reason),
             # By expected lives; how far it is from the best by M0 is not worked out.
             judged=_sum([part.judged for part in found]),
@@ -192,7 +192,7 @@ class KnownTrainer(NamedTuple):
     """
 
     holder: WindowTrainer
-    state: TrainerState
+    state: ProblemTrainer
     kind: int
 
 
@@ -230,7 +230,7 @@ class KnownTrainers:
                 start_s=start_s,
                 loss_s=trainer.loss_s,
             ),
-            TrainerState(
+            ProblemTrainer(
                 name=trainer.name,
                 curve=curve,
                 held=(held,),
@@ -273,7 +273,7 @@ class Starts:
         )
         counts = tuple([row[0] for row in answer.plan.counts])
         # What a solver was stopped at may be better the next time.
-        if answer.outcome is Outcome.PROVEN:
+        if answer.outcome is PlanStatus.PROVEN:
             if len(self._known) >= _MOST_COUNTS:
                 self._known.clear()
             self._known[asked] = counts

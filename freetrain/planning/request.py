@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from milp.answer import Answer, Judged, Outcome, gap
-from milp.problem import NodeClass, Plan, Problem, TrainerState
+from milp.answer import Answer, Judged, PlanStatus, gap
+from milp.problem import NodeClass, Plan, Problem, ProblemTrainer
 from milp.verify import keep, loose_bound, plan_gain, violations
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class Planned:
     """
 
     holdings: Sequence[Holding]
-    outcome: Outcome = Outcome.INCUMBENT
+    outcome: PlanStatus = PlanStatus.INCUMBENT
     reason: str = ""
     judged: Judged | None = None
 
@@ -214,7 +214,7 @@ class Tools:
 _MOST_STATES = 1_000
 
 
-class TrainerStates(dict[PlanTrainer, TrainerState]):
+class TrainerStates(dict[PlanTrainer, ProblemTrainer]):
     """Makes trainers for the solver, each once for as long as the classes stay."""
 
     def __init__(self) -> None:
@@ -223,14 +223,14 @@ class TrainerStates(dict[PlanTrainer, TrainerState]):
 
     def of(
         self, trainers: Sequence[PlanTrainer], classes: tuple[int, ...]
-    ) -> tuple[TrainerState, ...]:
+    ) -> tuple[ProblemTrainer, ...]:
         """Return *trainers*, with what they hold of *classes*."""
         if classes != self._classes or len(self) > _MOST_STATES:
             self.clear()
             self._classes = classes
         return tuple([self[trainer] for trainer in trainers])
 
-    def __missing__(self, trainer: PlanTrainer) -> TrainerState:
+    def __missing__(self, trainer: PlanTrainer) -> ProblemTrainer:
         """Make a trainer."""
         made = self[trainer] = _state(trainer, self._classes)
         return made
@@ -254,9 +254,9 @@ def problem_of(request: Request, states: TrainerStates | None = None) -> Problem
     return Problem(tuple(classes), trainers, request.t_fwd_s)
 
 
-def _state(trainer: PlanTrainer, classes: Sequence[int]) -> TrainerState:
+def _state(trainer: PlanTrainer, classes: Sequence[int]) -> ProblemTrainer:
     usable = trainer.usable
-    return TrainerState(
+    return ProblemTrainer(
         name=trainer.name,
         curve=trainer.curve,
         held=tuple([trainer.held.get(k, 0) for k in classes]),
@@ -303,7 +303,7 @@ def checked(
     request: Request,
     holdings: Sequence[Holding],
     *,
-    outcome: Outcome,
+    outcome: PlanStatus,
     reason: str = "",
     judged: Judged | None = None,
 ) -> Planned:
@@ -323,7 +323,7 @@ def checked(
     broken = violations(problem, Plan(counts, gain, bound))
     if broken:
         why = f"the plan was refused: {'; '.join(broken)} The present plan stays."
-        return planned_by(Answer(keep(problem), Outcome.KEPT, why), request)
+        return planned_by(Answer(keep(problem), PlanStatus.KEPT, why), request)
     return Planned(
         holdings=holdings,
         outcome=outcome,
@@ -351,7 +351,7 @@ def plan_in_order(plan: Callable[[Request], Planned], request: Request) -> Plann
     normal = plan(_normal(request, last))
     rest = _rest(request, last, normal)
     behind = plan(rest)
-    worst = max(normal, behind, key=lambda part: list(Outcome).index(part.outcome))
+    worst = max(normal, behind, key=lambda part: list(PlanStatus).index(part.outcome))
     planned = checked(
         request,
         _merged(last, normal.holdings, behind.holdings),
@@ -359,10 +359,10 @@ def plan_in_order(plan: Callable[[Request], Planned], request: Request) -> Plann
         reason=worst.reason,
         judged=_together(normal.judged, behind.judged),
     )
-    if planned.outcome is not Outcome.KEPT:
+    if planned.outcome is not PlanStatus.KEPT:
         return planned
     # Trainers that lose nodes to others must not grow elsewhere at the same time.
-    kept = planned_by(Answer(keep(problem_of(rest)), Outcome.KEPT), rest)
+    kept = planned_by(Answer(keep(problem_of(rest)), PlanStatus.KEPT), rest)
     return checked(
         request,
         _merged(last, normal.holdings, kept.holdings),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from freetrain.planning.request import Planned
-from milp.problem import NodeClass, Problem, TrainerState
+from milp.problem import NodeClass, Problem, ProblemTrainer
 
 if TYPE_CHECKING:
     from freetrain.planning.request import Request, Solver, Tools
@@ -64,7 +64,9 @@ class Static:
         if known is not None:
             return known
         trainers = tuple(
-            TrainerState(name=str(place), curve=curve, held=(0,), up_s=0.0, down_s=0.0)
+            ProblemTrainer(
+                name=str(place), curve=curve, held=(0,), up_s=0.0, down_s=0.0
+            )
             for place, curve in enumerate(curves)
         )
         pool = (NodeClass("dedicated", nodes),)

@@ -19,7 +19,7 @@ from freetrain.lookahead.promises import DelayInterval
 from freetrain.state.files import UnreadableFileError
 from freetrain.state.tables import Counter, TrainerState
 from freetrain.text import gap_percent
-from milp.answer import Outcome
+from milp.answer import PlanStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -334,7 +334,7 @@ def summary_line(report: StatusReport) -> str:
 
 
 def _plan(report: StatusReport) -> list[str]:
-    if report.planner_gap is None or report.planner == Outcome.PROVEN:
+    if report.planner_gap is None or report.planner == PlanStatus.PROVEN:
         return []
     return [f"plan at most {gap_percent(report.planner_gap)} below the best"]
 
@@ -388,7 +388,7 @@ def _gauges(
     yield (
         "planner_outcome",
         "1 for how far the last plan can be trusted.",
-        _labelled("outcome", {str(o): float(o == report.planner) for o in Outcome}),
+        _labelled("outcome", {str(o): float(o == report.planner) for o in PlanStatus}),
     )
     if report.planner_gap is not None:
         yield (

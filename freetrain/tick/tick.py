@@ -30,7 +30,7 @@ from freetrain.tick.status_report import (
     summary_line,
     utc,
 )
-from milp.answer import Outcome
+from milp.answer import PlanStatus
 from slurm.errors import SlurmError, UnreadableOutputError
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def _increments(status: StatusReport, last_s: float) -> dict[Counter, float]:
         Counter.TICKS: 1.0,
         Counter.REQUESTS: float(status.requests),
         Counter.LEASES_ASKED: float(status.done["leases asked for"]),
-        Counter.KEPT_PLANS: float(status.planner == Outcome.KEPT),
+        Counter.KEPT_PLANS: float(status.planner == PlanStatus.KEPT),
         Counter.IDLE_NODE_S: counted_s * len(status.holes),
         Counter.LEASED_NODE_S: counted_s * leased,
         Counter.TRAINING_NODE_S: counted_s * training,

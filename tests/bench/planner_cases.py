@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from milp.exact import ExactSolver
-from milp.problem import NodeClass, Problem, TrainerState, custom, throughput
+from milp.problem import NodeClass, Problem, ProblemTrainer, custom, throughput
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,7 +87,7 @@ def _problem(
         curve = curves[index % len(curves)]
         mine = None if usable is None else usable[index]
         held = _hold(rng, curve, free, sorted(mine or range(len(nodes))))
-        states.append(TrainerState(f"t{index}", curve, held, 18.0, 12.0, usable=mine))
+        states.append(ProblemTrainer(f"t{index}", curve, held, 18.0, 12.0, usable=mine))
     classes = tuple(NodeClass(f"c{k}", n) for k, n in enumerate(nodes))
     return Problem(classes, tuple(states), 120.0)
 
@@ -127,7 +127,7 @@ def replay_like(*, trainers: int, nodes: int, calls: int, seed: int) -> list[Pro
             index = rng.randrange(trainers)
             held[index], mine[index] = 0, rng.choice(curves)
         states = tuple(
-            TrainerState(f"t{k}", mine[k], (held[k],), 18.0, 12.0)
+            ProblemTrainer(f"t{k}", mine[k], (held[k],), 18.0, 12.0)
             for k in range(trainers)
         )
         problems.append(Problem((NodeClass("idle", pool),), states, 120.0))

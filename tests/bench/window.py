@@ -8,7 +8,7 @@ from __future__ import annotations
 from time import process_time
 from typing import TYPE_CHECKING
 
-from milp.answer import Outcome, gap
+from milp.answer import PlanStatus, gap
 from milp.errors import SolverUnavailableError
 from milp.window import SearchDeadline
 from milp.window_bound import BoundedClasses, first_bound, size_rows, tighten
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import pulp
 
-    from milp.solver import Finding
+    from milp.solver import SolverStatus
     from milp.window import Holding, Window
 
 LIMIT_S = 2.0
@@ -33,7 +33,7 @@ LONG_S = 6.0
 class _NoSolver:
     """Is not there, so that the search stands alone."""
 
-    def solve(self, _: pulp.LpProblem, *, limit_s: float | None) -> Finding:
+    def solve(self, _: pulp.LpProblem, *, limit_s: float | None) -> SolverStatus:
         raise SolverUnavailableError(f"no solver, though it had {limit_s} s.")
 
 
@@ -76,7 +76,7 @@ def _against_program() -> Iterator[str]:
         proven, seconds = _timed(window, 10.0 * LIMIT_S)
         missing = gap(alone.gain, proven.gain)
         told = str(proven.outcome)
-        if proven.outcome is not Outcome.PROVEN:
+        if proven.outcome is not PlanStatus.PROVEN:
             told += f", gap {proven.gap:.2%}"
         yield f"{name:29s}  {alone_s:8.2f}  {missing:13.3%}  {seconds:9.2f}  {told}"
 

@@ -16,7 +16,7 @@ from freetrain.broker.pool import Refusal, request_of
 from freetrain.lookahead.base import Prospect
 from freetrain.lookahead.promises import Promise
 from freetrain.planning.request import counts_of, problem_of
-from milp.answer import Outcome
+from milp.answer import PlanStatus
 from milp.verify import plan_gain
 from tests.broker.broker_records import NOW_S, hole, key
 from tests.broker.foretold import (
@@ -113,7 +113,7 @@ def test_trainers_of_other_kinds_of_node_are_planned_each_with_its_own() -> None
     assert found.planned.judged is not None
     assert found.planned.judged[:2] == pytest.approx((worth, worth), rel=1e-5)
     assert not found.planned.is_by_m0
-    assert found.planned.outcome is Outcome.PROVEN
+    assert found.planned.outcome is PlanStatus.PROVEN
     assert found.planned.gap == pytest.approx(0.0, abs=1e-5)
 
 
@@ -147,7 +147,7 @@ def test_a_plan_without_time_is_a_plan_all_the_same() -> None:
 
     plan = decided(two, holes, *range(8), by=foresight(watched()), limit_s=0.0)
 
-    assert plan.planned.outcome in Outcome
+    assert plan.planned.outcome in PlanStatus
     assert plan.planned.is_by_m0 is False
     assert 0.0 < plan.planned.gap < 1.0
     assert plan.wanted.trainers[0].planned_nodes >= 2

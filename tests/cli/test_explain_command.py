@@ -15,7 +15,7 @@ from freetrain.lookahead.promises import DelayInterval
 from freetrain.state.files import Ended
 from freetrain.state.tables import TrainerState
 from freetrain.tick.status_report import HoleLine, LeaseOutcome, TrainerLine
-from milp.answer import Outcome
+from milp.answer import PlanStatus
 from tests.cli.commands import NOW_S, at_home, refused, run, run_json
 from tests.client.client_states import a_page, assign, end, put_page
 
@@ -404,13 +404,13 @@ ONE = (TrainerLine(name="a", state=str(TrainerState.WANTED)),)
     ("outcome", "gap", "by_lives", "said"),
     [
         (
-            Outcome.PROVEN,
+            PlanStatus.PROVEN,
             0.0,
             False,
             "The plan is proven to be the best, counted as if every node stayed.",
         ),
         (
-            Outcome.INCUMBENT,
+            PlanStatus.INCUMBENT,
             0.0082,
             True,
             (
@@ -419,7 +419,7 @@ ONE = (TrainerLine(name="a", state=str(TrainerState.WANTED)),)
             ),
         ),
         (
-            Outcome.KEPT,
+            PlanStatus.KEPT,
             0.5,
             False,
             (
@@ -430,7 +430,7 @@ ONE = (TrainerLine(name="a", state=str(TrainerState.WANTED)),)
     ],
 )
 def test_a_plan_is_held_against_the_best_by_its_own_objective(
-    outcome: Outcome,
+    outcome: PlanStatus,
     gap: float,
     by_lives: bool,  # noqa: FBT001
     said: str,
@@ -445,7 +445,7 @@ def test_a_plan_is_held_against_the_best_by_its_own_objective(
 def test_why_a_plan_is_no_better_follows_as_a_sentence() -> None:
     page = a_page(
         trainers=ONE,
-        planner=str(Outcome.INCUMBENT),
+        planner=str(PlanStatus.INCUMBENT),
         planner_gap=0.1,
         planner_reason="x",
     )
@@ -461,7 +461,7 @@ def test_nothing_is_said_of_a_plan_that_nobody_wanted_or_told() -> None:
 def test_explain_tells_it_to_people_and_to_programs(tmp_path: Path) -> None:
     page = a_page(
         trainers=ONE,
-        planner=str(Outcome.INCUMBENT),
+        planner=str(PlanStatus.INCUMBENT),
         planner_gap=0.0082,
         planner_reason="why",
         is_by_lives=True,

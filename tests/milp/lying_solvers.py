@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from milp.errors import SolverFailedError, SolverUnavailableError
 from milp.problem import custom
-from milp.solver import Cbc, Finding
+from milp.solver import Cbc, SolverStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pulp
 
-Spoil: TypeAlias = "Callable[[pulp.LpProblem, Finding], Finding]"
+Spoil: TypeAlias = "Callable[[pulp.LpProblem, SolverStatus], SolverStatus]"
 
 RAGGED_CURVES = [
     custom([0, 3, 7, 8, 30, 31, 47, 50], [2, 4, 6]),
@@ -39,7 +39,7 @@ class FakeSolver:
     def calls(self) -> int:
         return len(self.limits_s)
 
-    def solve(self, model: pulp.LpProblem, *, limit_s: float | None) -> Finding:
+    def solve(self, model: pulp.LpProblem, *, limit_s: float | None) -> SolverStatus:
         self.limits_s.append(limit_s)
         found = Cbc().solve(model, limit_s=limit_s)
         return found if self.calls <= self._good_calls else self._spoil(model, found)
@@ -50,51 +50,51 @@ def set_all(model: pulp.LpProblem, value: float | None) -> None:
         variable.varValue = value
 
 
-def tell_the_truth(_: pulp.LpProblem, found: Finding) -> Finding:
+def tell_the_truth(_: pulp.LpProblem, found: SolverStatus) -> SolverStatus:
     return found
 
 
-def return_fractions(model: pulp.LpProblem, found: Finding) -> Finding:
+def return_fractions(model: pulp.LpProblem, found: SolverStatus) -> SolverStatus:
     set_all(model, 0.5)
     return found
 
 
-def return_nan(model: pulp.LpProblem, found: Finding) -> Finding:
+def return_nan(model: pulp.LpProblem, found: SolverStatus) -> SolverStatus:
     set_all(model, float("nan"))
     return found
 
 
-def lose_the_values(model: pulp.LpProblem, found: Finding) -> Finding:
+def lose_the_values(model: pulp.LpProblem, found: SolverStatus) -> SolverStatus:
     set_all(model, None)
     return found
 
 
-def return_everything(model: pulp.LpProblem, found: Finding) -> Finding:
+def return_everything(model: pulp.LpProblem, found: SolverStatus) -> SolverStatus:
     for variable in model.variables():
         variable.varValue = variable.upBound
     return found
 
 
-def claim_infeasible(model: pulp.LpProblem, _: Finding) -> Finding:
+def claim_infeasible(model: pulp.LpProblem, _: SolverStatus) -> SolverStatus:
     set_all(model, None)
-    return Finding.INFEASIBLE
+    return SolverStatus.INFEASIBLE
 
 
-def crash(_: pulp.LpProblem, __: Finding) -> Finding:
+def crash(_: pulp.LpProblem, __: SolverStatus) -> SolverStatus:
     raise SolverFailedError("CBC failed: killed.")
 
 
-def be_missing(_: pulp.LpProblem, __: Finding) -> Finding:
+def be_missing(_: pulp.LpProblem, __: SolverStatus) -> SolverStatus:
     raise SolverUnavailableError("CBC cannot be run.")
 
 
-def find_nothing(model: pulp.LpProblem, _: Finding) -> Finding:
+def find_nothing(model: pulp.LpProblem, _: SolverStatus) -> SolverStatus:
     set_all(model, None)
-    return Finding.NOTHING
+    return SolverStatus.NOTHING
 
 
-def time_out_with_the_point(_: pulp.LpProblem, __: Finding) -> Finding:
-    return Finding.INCUMBENT
+def time_out_with_the_point(_: pulp.LpProblem, __: SolverStatus) -> SolverStatus:
+    return SolverStatus.INCUMBENT
 
 
 OUTRIGHT_LIES = (

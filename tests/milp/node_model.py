@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import pulp
 
 from milp.problem import Plan
-from milp.solver import Finding, Proposal, whole
+from milp.solver import Proposal, SolverStatus, whole
 from milp.verify import loose_bound, plan_gain
 
 if TYPE_CHECKING:
-    from milp.problem import Problem, TrainerState
+    from milp.problem import Problem, ProblemTrainer
     from milp.solver import ModelSolver
 
 
@@ -43,11 +43,11 @@ def plan_nodes(
     """
     built = _build(problem)
     found = solver.solve(built.model, limit_s=limit_s)
-    if found not in (Finding.OPTIMUM, Finding.INCUMBENT):
+    if found not in (SolverStatus.OPTIMUM, SolverStatus.INCUMBENT):
         return Proposal(None, found)
     counts = tuple([_counts(row, built.nodes, problem) for row in built.x])
     gain = plan_gain(problem, counts)
-    bound = gain if found is Finding.OPTIMUM else max(gain, loose_bound(problem))
+    bound = gain if found is SolverStatus.OPTIMUM else max(gain, loose_bound(problem))
     return Proposal(Plan(counts, gain, bound), found)
 
 
@@ -93,7 +93,7 @@ def _expand(problem: Problem) -> list[_Node]:
 
 def _add_trainer(
     model: pulp.LpProblem,
-    numbered: tuple[int, TrainerState],
+    numbered: tuple[int, ProblemTrainer],
     nodes: list[_Node],
     t_fwd_s: float,
 ) -> tuple[dict[int, pulp.LpVariable], pulp.LpAffineExpression]:
@@ -121,7 +121,7 @@ def _add_trainer(
 
 
 def _worth(
-    trainer: TrainerState,
+    trainer: ProblemTrainer,
     z: dict[int, pulp.LpVariable],
     flags: tuple[pulp.LpVariable, pulp.LpVariable],
     t_fwd_s: float,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
-from milp.problem import Curve, NodeClass, Problem, TrainerState, custom
+from milp.problem import Curve, NodeClass, Problem, ProblemTrainer, custom
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +53,7 @@ def problems(
         mine = draw(_usable(len(pools))) if usable else None
         up_s, down_s, start_s = draw(st.tuples(_COST_S, _COST_S, _COST_S))
         trainers.append(
-            TrainerState(f"t{index}", curve, held, up_s, down_s, start_s, mine)
+            ProblemTrainer(f"t{index}", curve, held, up_s, down_s, start_s, mine)
         )
     return Problem(classes, tuple(trainers), draw(_T_FWD_S))
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from milp.errors import MalformedProblemError
 from milp.exact import ExactSolver, Limit, SizeTable, search_all
-from milp.problem import Curve, NodeClass, Problem, TrainerState, custom
+from milp.problem import Curve, NodeClass, Problem, ProblemTrainer, custom
 from milp.verify import gain, plan_gain
 from tests.milp.planning_problems import one_class_problems
 
@@ -83,7 +83,7 @@ def test_ragged_and_repeated_curves_leave_the_same_ties_to_tell_apart(
     several: list[Curve], held: list[int], free: int
 ) -> None:
     states = tuple(
-        TrainerState(f"t{k}", several[k % len(several)], (n,), 18.0, 12.0)
+        ProblemTrainer(f"t{k}", several[k % len(several)], (n,), 18.0, 12.0)
         for k, n in enumerate(held)
     )
     problem = Problem((NodeClass("idle", sum(held) + free),), states, 120.0)
@@ -116,7 +116,7 @@ def big_problem(nodes: int, trainers: int, held: int) -> Problem:
     """Identical trainers on a piecewise-linear curve: ties wherever one looks."""
     curve = custom([min(n, 8) * 10.0 + max(0, n - 8) * 7.0 for n in range(65)])
     states = tuple(
-        TrainerState(f"t{index}", curve, (held if index % 3 else 0,), 18.0, 12.0)
+        ProblemTrainer(f"t{index}", curve, (held if index % 3 else 0,), 18.0, 12.0)
         for index in range(trainers)
     )
     return Problem((NodeClass("idle", nodes),), states, 120.0)
@@ -140,7 +140,7 @@ def test_ties_of_identical_trainers_are_told_apart_as_by_the_plain_program(
 
 def test_a_trainer_that_may_use_no_class_gets_nothing() -> None:
     curve = custom([0.0, 5.0])
-    barred = TrainerState("t", curve, (0,), 1.0, 1.0, usable=frozenset())
+    barred = ProblemTrainer("t", curve, (0,), 1.0, 1.0, usable=frozenset())
 
     plan = ExactSolver().solve(Problem((NodeClass("idle", 4),), (barred,), 10.0))
 
@@ -148,7 +148,7 @@ def test_a_trainer_that_may_use_no_class_gets_nothing() -> None:
 
 
 def test_a_solver_tells_a_barred_trainer_from_one_like_it_that_is_not() -> None:
-    free = TrainerState("t", custom([0.0, 5.0]), (0,), 1.0, 1.0)
+    free = ProblemTrainer("t", custom([0.0, 5.0]), (0,), 1.0, 1.0)
     barred = replace(free, usable=frozenset())
     one = (NodeClass("idle", 4),)
     solver = ExactSolver()

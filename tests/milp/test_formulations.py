@@ -5,12 +5,12 @@ import math
 import pulp
 from hypothesis import given, settings
 
-from milp.answer import Outcome
+from milp.answer import PlanStatus
 from milp.count import build, feasible_gains, plan_counts
 from milp.exact import ExactSolver
 from milp.planner import Planner, SolverName
-from milp.problem import NodeClass, Plan, Problem, TrainerState, custom
-from milp.solver import COUNT_OPTIONS, Cbc, Finding, Highs
+from milp.problem import NodeClass, Plan, Problem, ProblemTrainer, custom
+from milp.solver import COUNT_OPTIONS, Cbc, Highs, SolverStatus
 from milp.verify import constraint_violations, keep, plan_gain, violations
 from tests.milp.node_model import plan_nodes
 from tests.milp.planning_problems import many_class_problems, one_class_problems
@@ -25,14 +25,14 @@ def is_same(gain: float, other: float) -> bool:
 
 def node_optimum(problem: Problem) -> Plan:
     proposal = plan_nodes(problem, Cbc(), limit_s=60.0)
-    assert proposal.found is Finding.OPTIMUM
+    assert proposal.found is SolverStatus.OPTIMUM
     assert proposal.plan is not None
     return proposal.plan
 
 
 def count_optimum(problem: Problem) -> Plan:
     proposal = plan_counts(problem, Cbc(options=COUNT_OPTIONS), limit_s=60.0)
-    assert proposal.found is Finding.OPTIMUM
+    assert proposal.found is SolverStatus.OPTIMUM
     assert proposal.plan is not None
     return proposal.plan
 
@@ -46,7 +46,7 @@ def model_gain(problem: Problem) -> float:
     if not options:  # CBC crashes on a model without variables
         return 0.0
     model = build(problem, options, category=pulp.LpInteger)
-    assert Cbc().solve(model.model, limit_s=60.0) is Finding.OPTIMUM
+    assert Cbc().solve(model.model, limit_s=60.0) is SolverStatus.OPTIMUM
     assert constraint_violations(problem, model.counts()) == ()
     return plan_gain(problem, model.counts())
 
@@ -74,9 +74,9 @@ def test_in_several_classes_count_and_node_agree(problem: Problem) -> None:
 
 def test_a_shrinking_trainer_does_not_move_to_another_class() -> None:
     # Moving "a" to the slow node would free both fast ones for "b" at no loss.
-    a = TrainerState("a", custom([0.0, 9.0, 10.0]), (2, 0), 0.0, 0.0)
+    a = ProblemTrainer("a", custom([0.0, 9.0, 10.0]), (2, 0), 0.0, 0.0)
     pair = custom([0.0, 0.0, 6.0], [2])
-    b = TrainerState("b", pair, (0, 0), 0.0, 0.0, usable=frozenset({0}))
+    b = ProblemTrainer("b", pair, (0, 0), 0.0, 0.0, usable=frozenset({0}))
     problem = Problem((NodeClass("fast", 2), NodeClass("slow", 1)), (a, b), 1.0)
 
     assert count_optimum(problem).counts == ((2, 0), (0, 0))
@@ -101,5 +101,5 @@ def test_highs_finds_what_cbc_finds_and_never_less_than_keeping(
 def test_the_planner_proves_its_answer_on_small_problems(problem: Problem) -> None:
     answer = Planner(SolverName.EXACT).plan(problem)
 
-    assert answer.outcome is Outcome.PROVEN
+    assert answer.outcome is PlanStatus.PROVEN
     assert violations(problem, answer.plan) == ()

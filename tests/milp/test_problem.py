@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from milp.answer import gap
 from milp.errors import MalformedProblemError
-from milp.problem import Problem, TrainerState, custom, speed_up, throughput, weighted
+from milp.problem import Problem, ProblemTrainer, custom, speed_up, throughput, weighted
 from milp.verify import gain, gains
 from tests.milp.planning_problems import one_class_problems
 
@@ -96,13 +96,13 @@ CURVE = custom([0.0, 10.0, 15.0, 30.0], [1, 3])
 def test_gain_is_worth_over_the_look_ahead_less_the_cost_of_change(
     held: int, nodes: int, worth: float
 ) -> None:
-    trainer = TrainerState("t", CURVE, (held,), 18.0, 12.0, 5.0)
+    trainer = ProblemTrainer("t", CURVE, (held,), 18.0, 12.0, 5.0)
 
     assert gain(trainer, nodes, 100.0) == worth
 
 
 def test_a_trainer_holds_the_sum_over_classes() -> None:
-    trainer = TrainerState("t", CURVE, (1, 2), 18.0, 12.0)
+    trainer = ProblemTrainer("t", CURVE, (1, 2), 18.0, 12.0)
 
     assert gain(trainer, 3, 100.0) == 3000.0
 

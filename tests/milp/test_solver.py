@@ -6,7 +6,7 @@ import pulp
 import pytest
 
 from milp.errors import SolverFailedError, SolverUnavailableError
-from milp.solver import COUNT_OPTIONS, Cbc, Finding, Highs, ModelSolver, whole
+from milp.solver import COUNT_OPTIONS, Cbc, Highs, ModelSolver, SolverStatus, whole
 
 SOLVERS = [Cbc(), Cbc(options=COUNT_OPTIONS), Cbc(warm=True), Highs()]
 
@@ -27,7 +27,7 @@ def test_an_optimum_is_called_one_and_its_values_are_there(
 ) -> None:
     model, taken = knapsack(5.0)
 
-    assert solver.solve(model, limit_s=10.0) is Finding.OPTIMUM
+    assert solver.solve(model, limit_s=10.0) is SolverStatus.OPTIMUM
     assert whole(taken) == [0, 1, 1]
 
 
@@ -38,7 +38,7 @@ def test_a_model_without_a_solution_is_called_infeasible(solver: ModelSolver) ->
     model, taken = knapsack(5.0)
     model += pulp.lpSum(taken) >= 4
 
-    assert solver.solve(model, limit_s=None) is Finding.INFEASIBLE
+    assert solver.solve(model, limit_s=None) is SolverStatus.INFEASIBLE
 
 
 def test_a_warm_solver_keeps_what_it_began_from_where_nothing_is_better() -> None:
@@ -46,7 +46,7 @@ def test_a_warm_solver_keeps_what_it_began_from_where_nothing_is_better() -> Non
     for variable, value in zip(taken, (0, 1, 1), strict=True):
         variable.setInitialValue(value)
 
-    assert Cbc(warm=True).solve(model, limit_s=10.0) is Finding.OPTIMUM
+    assert Cbc(warm=True).solve(model, limit_s=10.0) is SolverStatus.OPTIMUM
     assert whole(taken) == [0, 1, 1]
 
 
@@ -80,7 +80,7 @@ def test_where_pulps_wheel_has_no_cbc_the_one_on_the_path_runs(
     monkeypatch.setenv("PATH", str(tmp_path))
     model, taken = knapsack(5.0)
 
-    assert Cbc(path="/elsewhere/cbc").solve(model, limit_s=10.0) is Finding.OPTIMUM
+    assert Cbc(path="/elsewhere/cbc").solve(model, limit_s=10.0) is SolverStatus.OPTIMUM
     assert whole(taken) == [0, 1, 1]
 
 
@@ -128,7 +128,7 @@ def test_a_status_nobody_knows_is_no_solution(tmp_path: Path) -> None:
     odd.chmod(0o755)
     model, _ = knapsack(5.0)
 
-    assert Cbc(path=str(odd)).solve(model, limit_s=1.0) is Finding.NOTHING
+    assert Cbc(path=str(odd)).solve(model, limit_s=1.0) is SolverStatus.NOTHING
 
 
 @pytest.mark.parametrize("value", [0.5, 0.999, None, float("nan"), float("inf")])

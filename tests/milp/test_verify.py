@@ -10,14 +10,14 @@ from hypothesis import given
 from milp.count import feasible_gains, greedy, reduce
 from milp.errors import MalformedProblemError
 from milp.exact import ExactSolver
-from milp.problem import NodeClass, Plan, Problem, TrainerState, custom
+from milp.problem import NodeClass, Plan, Problem, ProblemTrainer, custom
 from milp.verify import check_problem, keep, loose_bound, plan_gain, violations
 from tests.milp.planning_problems import many_class_problems, one_class_problems
 
 CURVE = custom([0.0, 10.0, 15.0, 30.0, 31.0], [1, 2, 3])
 # Two classes; "a" holds one node of each, "b" may use the second class only.
-A = TrainerState("a", CURVE, (1, 1), 18.0, 12.0)
-B = TrainerState("b", CURVE, (0, 0), 18.0, 12.0, usable=frozenset({1}))
+A = ProblemTrainer("a", CURVE, (1, 1), 18.0, 12.0)
+B = ProblemTrainer("b", CURVE, (0, 0), 18.0, 12.0, usable=frozenset({1}))
 PROBLEM = Problem((NodeClass("fast", 3), NodeClass("slow", 2)), (A, B), 100.0)
 SOUND = Plan(((1, 1), (0, 1)), 1500.0 + 1000.0, 2500.0)
 
@@ -105,7 +105,7 @@ def test_the_kept_plan_breaks_nothing(problem: Problem) -> None:
 
 def test_what_is_held_stays_as_it_is() -> None:
     curve = custom([0.0, 1.0, 2.0, 3.0])
-    trainer = TrainerState("t", curve, (1, 2), 1.0, 1.0)
+    trainer = ProblemTrainer("t", curve, (1, 2), 1.0, 1.0)
     problem = Problem((NodeClass("a", 5), NodeClass("b", 5)), (trainer,), 10.0)
 
     assert keep(problem).counts == ((1, 2),)
@@ -113,7 +113,7 @@ def test_what_is_held_stays_as_it_is() -> None:
 
 def test_a_trainer_off_its_sizes_gives_up_the_shortest_lived_nodes() -> None:
     curve = custom([0.0, 1.0, 2.0, 3.0, 4.0], [2, 4])
-    trainer = TrainerState("t", curve, (1, 2), 1.0, 1.0)
+    trainer = ProblemTrainer("t", curve, (1, 2), 1.0, 1.0)
     classes = (NodeClass("long", 5, 900.0), NodeClass("short", 5, 60.0))
 
     assert keep(Problem(classes, (trainer,), 10.0)).counts == ((1, 1),)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from milp.answer import Outcome
+from milp.answer import PlanStatus
 from milp.problem import custom
-from milp.solver import Finding
+from milp.solver import SolverStatus
 from milp.verify import constraint_violations
 from milp.window import (
     NEVER,
@@ -193,7 +193,7 @@ def test_an_answer_breaks_no_constraint_gains_what_it_says_and_no_more_than_its_
     answer = answer_window(window, limit_s=1.0, clock=ticking(by_s))
 
     plan = answer.holdings
-    assert answer.outcome is not Outcome.KEPT
+    assert answer.outcome is not PlanStatus.KEPT
     assert constraint_violations(whole_problem(window), rows_of(window, plan)) == ()
     assert wrong_gain(window, plan, answer.gain) == ""
     assert answer.kept_gain <= answer.gain <= answer.bound
@@ -223,7 +223,7 @@ def test_without_trainers_or_nodes_the_answer_is_proven() -> None:
 
     answer = answer_window(window, limit_s=1.0, clock=standing_still)
 
-    assert answer.outcome is Outcome.PROVEN
+    assert answer.outcome is PlanStatus.PROVEN
     assert answer.gap == 0.0
     assert total_gain(window, answer.holdings) == 0.0
 
@@ -243,7 +243,7 @@ HARD = Window(
 )
 
 
-def call_nothing_optimal(model: pulp.LpProblem, _: Finding) -> Finding:
+def call_nothing_optimal(model: pulp.LpProblem, _: SolverStatus) -> SolverStatus:
     # Every trainer waits: sound, and worse than what was known.
     set_all(model, 0.0)
     for variable in model.variables():
@@ -255,7 +255,7 @@ def call_nothing_optimal(model: pulp.LpProblem, _: Finding) -> Finding:
                 if one.name.startswith(f"z_{place}_")
             )
             variable.varValue = float(row == first)
-    return Finding.OPTIMUM
+    return SolverStatus.OPTIMUM
 
 
 def answer(fake: FakeSolver, *, limit_s: float = 100.0) -> WindowAnswer:
@@ -276,9 +276,9 @@ def test_the_hard_window_is_proven_by_the_program_alone() -> None:
 
     proven = answer(fake)
 
-    assert alone.outcome is Outcome.INCUMBENT
+    assert alone.outcome is PlanStatus.INCUMBENT
     assert alone.gap > 1e-3
-    assert proven.outcome is Outcome.PROVEN
+    assert proven.outcome is PlanStatus.PROVEN
     assert alone.gain <= proven.gain <= proven.bound <= alone.bound
     assert proven.gap <= 1e-5
     assert is_sound(proven)
@@ -288,7 +288,7 @@ def test_the_hard_window_is_proven_by_the_program_alone() -> None:
 def test_without_a_solver_given_cbc_proves_it() -> None:
     proven = answer_window(HARD, limit_s=100.0, clock=standing_still)
 
-    assert proven.outcome is Outcome.PROVEN
+    assert proven.outcome is PlanStatus.PROVEN
 
 
 @pytest.mark.parametrize("spoil", [*OUTRIGHT_LIES, call_nothing_optimal, find_nothing])
@@ -297,7 +297,7 @@ def test_a_solver_that_lies_or_dies_leaves_the_searchs_plan_and_says_why(
 ) -> None:
     found = answer(FakeSolver(spoil))
 
-    assert found.outcome is Outcome.INCUMBENT
+    assert found.outcome is PlanStatus.INCUMBENT
     assert found.holdings == searched().holdings
     assert found.bound == searched().bound
     assert found.reason
@@ -307,7 +307,7 @@ def test_a_solver_that_lies_or_dies_leaves_the_searchs_plan_and_says_why(
 def test_a_point_at_the_limit_is_used_and_not_called_proven() -> None:
     found = answer(FakeSolver(time_out_with_the_point))
 
-    assert found.outcome is Outcome.INCUMBENT
+    assert found.outcome is PlanStatus.INCUMBENT
     assert found.gain >= searched().gain
     assert found.bound == searched().bound
     assert "in time" in found.reason

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from milp.problem import Curve, custom
-from milp.solver import Cbc, Finding
+from milp.solver import Cbc, SolverStatus
 from milp.verify import constraint_violations
 from milp.window import Holding, Window, WindowClass, WindowTrainer, total_gain
 from milp.window_bound import BoundedClasses, SizeRows, bound, size_rows
@@ -75,7 +75,7 @@ def test_the_programs_optimum_is_that_of_trying_everything(window: Window) -> No
     program.begin(BoundedClasses.of(window).rows(kept).tolist())
     assert program.value() == pytest.approx(total_gain(window, kept), abs=1e-6)
 
-    assert Cbc().solve(program.model, limit_s=None) is Finding.OPTIMUM
+    assert Cbc().solve(program.model, limit_s=None) is SolverStatus.OPTIMUM
 
     found = [_holding(sorted(window.classes), tuple(row)) for row in program.counts()]
     assert constraint_violations(whole_problem(window), program.counts()) == ()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
-from milp.problem import NodeClass, Problem, TrainerState
+from milp.problem import NodeClass, Problem, ProblemTrainer
 from milp.window import Window, WindowClass, WindowTrainer, total_gain
 from milp.window_search import WindowPlanner
 from tests.milp.planning_problems import curves
@@ -97,7 +97,7 @@ def whole_problem(window: Window) -> Problem:
     """Return *window* as the published planner's problem, every class told apart."""
     classes = tuple(NodeClass(str(k), stay.nodes) for k, stay in window.classes.items())
     trainers = tuple(
-        TrainerState(
+        ProblemTrainer(
             name=f"t{place}",
             curve=one.curve,
             held=tuple(one.held.get(k, 0) for k in window.classes),

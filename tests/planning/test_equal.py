@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from freetrain.planning.equal import Equal, equal_counts
 from freetrain.planning.request import plan_in_order
-from milp.answer import Judged, Outcome, gap
-from milp.problem import NodeClass, Problem, TrainerState, throughput
+from milp.answer import Judged, PlanStatus, gap
+from milp.problem import NodeClass, Problem, ProblemTrainer, throughput
 from milp.verify import loose_bound, plan_gain, violations
 from tests.milp.planning_problems import problems
 from tests.planning.requests import plan_of, request_from
@@ -62,7 +62,7 @@ def test_equal_shares_break_no_constraint_and_are_held_against_the_best(
 
     plan = plan_of(planned, request, problem)
     assert violations(problem, plan) == ()
-    assert planned.outcome is not Outcome.KEPT
+    assert planned.outcome is not PlanStatus.KEPT
     bound = max(plan.gain, loose_bound(problem))
     assert planned.gap == gap(plan_gain(problem, plan.counts), bound)
 
@@ -102,7 +102,7 @@ def test_the_background_takes_nothing_from_the_others(
     alone = Equal().plan(request_from(replace(problem, trainers=first)))
 
     assert violations(problem, plan_of(planned, request, problem)) == ()
-    if planned.outcome is not Outcome.KEPT:
+    if planned.outcome is not PlanStatus.KEPT:
         own = zip(names, planned.holdings, strict=True)
         assert [sum(held.values()) for name, held in own if name not in last] == [
             sum(held.values()) for held in alone.holdings
@@ -122,7 +122,7 @@ def by_lives_where_two(request: Request) -> Planned:
 
 def test_the_background_counts_by_what_the_others_left_it() -> None:
     classes = (NodeClass("any", 6),)
-    team = tuple(TrainerState(name, CURVE, (0,), 1.0, 1.0) for name in "abc")
+    team = tuple(ProblemTrainer(name, CURVE, (0,), 1.0, 1.0) for name in "abc")
     problem = Problem(classes, team, 100.0)
     request = request_from(problem, background=frozenset({"c"}))
 
@@ -138,7 +138,7 @@ def test_the_background_counts_by_what_the_others_left_it() -> None:
 
 
 def test_plans_of_the_published_objective_stay_so_with_a_background() -> None:
-    team = tuple(TrainerState(name, CURVE, (0,), 1.0, 1.0) for name in "abc")
+    team = tuple(ProblemTrainer(name, CURVE, (0,), 1.0, 1.0) for name in "abc")
     problem = Problem((NodeClass("any", 6),), team, 100.0)
     request = request_from(problem, background=frozenset({"c"}))
 

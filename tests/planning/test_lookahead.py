@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from freetrain.planning.lookahead import KnownTrainers, Starts
 from freetrain.planning.request import PlanTrainer
-from milp.answer import Answer, Outcome
+from milp.answer import Answer, PlanStatus
 from milp.planner import Planner
 from milp.problem import NodeClass, Problem, custom
 
@@ -43,7 +43,7 @@ class Stopped(Counting):
     """Proves nothing."""
 
     def plan(self, problem: Problem) -> Answer:
-        return replace(super().plan(problem), outcome=Outcome.INCUMBENT)
+        return replace(super().plan(problem), outcome=PlanStatus.INCUMBENT)
 
 
 def known(trainers: KnownTrainers, team: Team) -> list[KnownTrainer]:

@@ -9,7 +9,7 @@ import numpy as np
 from freetrain.planning.rating import planned_curves
 from freetrain.priority.base import Contender, RatingInputs
 from milp.planner import Planner
-from milp.problem import NodeClass, Problem, TrainerState
+from milp.problem import NodeClass, Problem, ProblemTrainer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +48,7 @@ def inputs_of(
 def problem_of(inputs: RatingInputs, ratings: Sequence[Rating]) -> Problem:
     """Return what the planner is asked, all nodes being alike."""
     trainers = [
-        TrainerState(
+        ProblemTrainer(
             one.name, curve, (one.held,), one.grow_s, one.shrink_s, one.start_s
         )
         for one, curve in zip(inputs.contenders, planned_curves(ratings), strict=True)

@@ -7,7 +7,7 @@ from freetrain.priority.base import CurveCache, Rating
 from freetrain.priority.registry import WithHysteresis
 from freetrain.priority.speed import Throughput, Weight
 from milp.planner import Planner
-from milp.problem import NodeClass, Problem, TrainerState, custom
+from milp.problem import NodeClass, Problem, ProblemTrainer, custom
 from tests.priority.inputs import contender, inputs_of, planned_by, speeds
 
 ONE, OTHER, THIRD = (
@@ -84,7 +84,7 @@ FLAT = custom([0.0, 1.0, 2.0, 2.5, 2.6])
 def counts(*ratings: Rating, nodes: int = 4) -> list[int]:
     """Plan for trainers that hold nothing and whose changes are free."""
     trainers = tuple(
-        TrainerState(name=str(k), curve=curve, held=(0,), up_s=0.0, down_s=0.0)
+        ProblemTrainer(name=str(k), curve=curve, held=(0,), up_s=0.0, down_s=0.0)
         for k, curve in enumerate(planned_curves(ratings))
     )
     problem = Problem((NodeClass("idle", nodes),), trainers, 120.0)

@@ -14,7 +14,7 @@ from freetrain.replay.policies.speeds import GivenSpeeds
 from freetrain.replay.settings import Accounting, ReplaySettings
 from freetrain.replay.timeline import PoolTimeline
 from freetrain.replay.trainers import Costs, Scaling, TrainerSpec
-from milp.answer import Answer, Outcome
+from milp.answer import Answer, PlanStatus
 from milp.problem import Problem
 from milp.verify import keep
 from tests.replay.worlds import linear, no_clock, replay, trace_of, trainer
@@ -217,7 +217,7 @@ class GivesUp:
     """A planner that never has anything better than what there is."""
 
     def plan(self, problem: Problem) -> Answer:
-        return Answer(keep(problem), Outcome.KEPT, "too slow")
+        return Answer(keep(problem), PlanStatus.KEPT, "too slow")
 
 
 def test_a_solver_without_an_answer_keeps_what_runs_and_is_counted() -> None:

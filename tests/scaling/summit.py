@@ -30,7 +30,7 @@ from freetrain.scaling import Profiling, deviations_for
 from logs.read import read_trace
 from logs.trace import IdleTrace
 from milp.planner import Planner, SolverName
-from milp.problem import NodeClass, Problem, TrainerState, speed_up, throughput
+from milp.problem import NodeClass, Problem, ProblemTrainer, speed_up, throughput
 from tests.scaling.mixed import MIXED, AssumedSpeeds
 
 if TYPE_CHECKING:
@@ -93,9 +93,9 @@ class PlannedPolicy:
         answer = self._planner.plan(Problem(pool, tuple(states), T_FWD_S))
         return changes_to([row[0] for row in answer.plan.counts], view)
 
-    def _state(self, trainer: TrainerView, curve: Curve) -> TrainerState:
+    def _state(self, trainer: TrainerView, curve: Curve) -> ProblemTrainer:
         costs = self._costs(trainer)
-        return TrainerState(
+        return ProblemTrainer(
             name=trainer.spec.name,
             curve=curve,
             held=(len(trainer.held),),

@@ -19,7 +19,7 @@ from freetrain.tick.status_report import (
     read_status_report,
     summary_line,
 )
-from milp.answer import Outcome
+from milp.answer import PlanStatus
 from tests.client.client_states import a_page
 from tests.tick.tick_worlds import TickWorld, lease_of, running, theirs, tick_world
 
@@ -259,10 +259,10 @@ def test_where_no_trainer_wants_nodes_the_line_tells_of_no_brake(
 
 
 def test_the_line_tells_of_a_plan_that_is_not_proven_where_one_is_wanted() -> None:
-    some = a_page(planner=str(Outcome.INCUMBENT), planner_gap=0.0082, done=DONE)
+    some = a_page(planner=str(PlanStatus.INCUMBENT), planner_gap=0.0082, done=DONE)
     wants = TrainerLine(name="a", state=str(TrainerState.WANTED))
     wanted = replace(some, trainers=(wants,))
 
     assert "; plan at most 0.82 % below the best; " in summary_line(wanted)
     assert "plan" not in summary_line(some)
-    assert "plan" not in summary_line(replace(wanted, planner=str(Outcome.PROVEN)))
+    assert "plan" not in summary_line(replace(wanted, planner=str(PlanStatus.PROVEN)))

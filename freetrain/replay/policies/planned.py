@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from freetrain.planning.request import PlanTrainer, Request
 from freetrain.replay.gaps import GapSampler
 from freetrain.replay.policies.base import changes_to
-from milp.answer import Outcome
+from milp.answer import PlanStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -67,7 +67,7 @@ class MeasuredSolver:
         answer = self._solver.plan(problem)
         self._use.calls += 1
         self._use.spent_s += self._clock() - began_s
-        self._use.fallbacks += answer.outcome is Outcome.KEPT
+        self._use.fallbacks += answer.outcome is PlanStatus.KEPT
         if not self._is_start:
             self._use.gaps.know(answer.gap)
         return answer
