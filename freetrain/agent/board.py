@@ -17,8 +17,7 @@ from freetrain.broker.lease import LeaseKey
 from freetrain.config.job import WorkSettings, read_job
 from freetrain.elastic.contract import read_outcome
 from freetrain.launch.request import logs_of, run_dir_of
-from freetrain.progress.formats import work_is_done
-from freetrain.progress.reader import Reader
+from freetrain.progress import Reader, work_is_done
 from freetrain.state.files import (
     Ended,
     UnreadableFileError,

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from freetrain.agent.observation import Patience
     from freetrain.config.job import TrainerJob
     from freetrain.launch.local import LocalLauncher
-    from freetrain.state.files import Assigned, Member
+    from freetrain.state.files import Assigned, AssignedLease
     from slurm.backend import SlurmBackend
 
 
@@ -158,7 +158,7 @@ class Environment:
         if self._own_job is not None:
             self._cancel(self._own_job)
 
-    def end_lease(self, member: Member) -> None:
+    def end_lease(self, member: AssignedLease) -> None:
         """Begin to end the job of a silent lease; does not wait for it."""
         key = JobKey(member.job_id, member.display_id)
         Thread(target=self._cancel, args=(key,), daemon=True).start()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from freetrain.broker.lease import LeaseKey
     from freetrain.config.job import TrainerJob
-    from freetrain.state.files import Assigned, Heartbeat, Member
+    from freetrain.state.files import Assigned, AssignedLease, Heartbeat
 
 
 _LONGEST_REASON = 300
@@ -420,7 +420,7 @@ class Observation:
             return Peer(has_beaten=True)
         return self.peers.get(key, Peer())
 
-    def is_lost(self, member: Member) -> bool:
+    def is_lost(self, member: AssignedLease) -> bool:
         """Tell whether *member* is silent; this lease itself never is."""
         return member.key != self.me and self.peer(member.key).is_lost(self.patience)
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         Patience,
     )
     from freetrain.broker.lease import LeaseKey
-    from freetrain.state.files import Member
+    from freetrain.state.files import AssignedLease
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class WriteEnding:
 class EndLease:
     """End the job of a lease that fell silent: it may be frozen, its node with it."""
 
-    member: Member
+    member: AssignedLease
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +294,9 @@ def _are_up(observed: Observation, trainer: ObservedTrainer) -> bool:
     )
 
 
-def _is_up(observed: Observation, trainer: ObservedTrainer, member: Member) -> bool:
+def _is_up(
+    observed: Observation, trainer: ObservedTrainer, member: AssignedLease
+) -> bool:
     if observed.is_leaving(trainer, trainer.newest, member.key):
         return False
     if member.key == observed.me:
@@ -606,7 +608,7 @@ def succession(
 
 def _survivors(
     observed: Observation, trainer: ObservedTrainer, *, reason: SuccessionReason
-) -> tuple[Member, ...]:
+) -> tuple[AssignedLease, ...]:
     """Return the members that stay, in their order.
 
     Where a member is lost, others that have been silent for half as long are taken
@@ -624,7 +626,9 @@ def _survivors(
     )
 
 
-def _is_doubtful(observed: Observation, member: Member, doubtful_s: float) -> bool:
+def _is_doubtful(
+    observed: Observation, member: AssignedLease, doubtful_s: float
+) -> bool:
     peer = observed.peer(member.key)
     return peer.beat is not None and peer.silent_s >= doubtful_s
 
@@ -632,7 +636,7 @@ def _is_doubtful(observed: Observation, member: Member, doubtful_s: float) -> bo
 def _delay_s(
     observed: Observation,
     trainer: ObservedTrainer,
-    survivors: tuple[Member, ...],
+    survivors: tuple[AssignedLease, ...],
     *,
     cause: SuccessionCause,
 ) -> float | None:

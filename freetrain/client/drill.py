@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from freetrain.client.status import Doing
 from freetrain.errors import TryLaterError, UsageError
 from freetrain.launch.request import logs_of, run_dir_of
-from freetrain.progress.reader import Reader
+from freetrain.progress import Reader
 from freetrain.state.files import (
     AgentState,
     UnreadableFileError,
@@ -29,8 +29,13 @@ from freetrain.text import closest, shown
 if TYPE_CHECKING:
     from freetrain.client.status import TrainerStatus
     from freetrain.config.job import TrainerJob
-    from freetrain.progress.formats import ProgressRecord
-    from freetrain.state.files import Assigned, GenerationEnding, Member, StateDir
+    from freetrain.progress import ProgressRecord
+    from freetrain.state.files import (
+        Assigned,
+        AssignedLease,
+        GenerationEnding,
+        StateDir,
+    )
 
 
 class DrillMark(StrEnum):
@@ -62,7 +67,7 @@ class Drill:
     state: StateDir
     job: TrainerJob
     assigned: Assigned
-    member: Member
+    member: AssignedLease
 
     @property
     def generation(self) -> int:
@@ -109,7 +114,7 @@ def _has_ended(status: TrainerStatus) -> bool:
     return has_ended or status.row.state in _ENDED
 
 
-def _member(assigned: Assigned, named: str) -> Member:
+def _member(assigned: Assigned, named: str) -> AssignedLease:
     known = {lease_name(member.key): member for member in assigned.members}
     known |= {member.node: member for member in assigned.members}
     if named in known:

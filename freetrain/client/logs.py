@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from freetrain.errors import UsageError
-from freetrain.progress.reader import GrowingFile, log_files
+from freetrain.progress import GrowingFile, log_files
 from freetrain.state.files import (
     UnreadableFileError,
     generations,

@@ -19,7 +19,7 @@ from freetrain.client.trainers import LIVE, find_trainer, job_of, left_over
 from freetrain.elastic.files import RunDir
 from freetrain.launch.request import logs_of
 from freetrain.pack.record import read_record
-from freetrain.progress.reader import latest_progress
+from freetrain.progress import latest_progress
 from freetrain.state.database import read_store
 from freetrain.state.files import (
     USER,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from freetrain.broker.lease import LeaseState
     from freetrain.config.job import TrainerJob
     from freetrain.pack.record import PackRecord
-    from freetrain.progress.formats import Progress
+    from freetrain.progress import Progress
     from freetrain.state.files import (
         Assigned,
         GenerationEnding,

@@ -58,7 +58,7 @@ from freetrain.state.files import (
     MPI_TUNING,
     USER,
     Assigned,
-    Member,
+    AssignedLease,
     StateDir,
     create_assigned,
     render_environment,
@@ -865,7 +865,9 @@ def _world(
 
 def _assigned(trainer: str, nodes: int, now_s: float) -> Assigned:
     members = tuple(
-        Member(key=LeaseKey(UUID, n), job_id=n, display_id=str(n), node=f"node{n}")
+        AssignedLease(
+            key=LeaseKey(UUID, n), job_id=n, display_id=str(n), node=f"node{n}"
+        )
         for n in range(1, nodes + 1)
     )
     return Assigned(

@@ -16,17 +16,6 @@ from typing import Annotated
 from msgspec import Meta, Struct, field
 
 from freetrain.config.document import (
-    FileKind,
-    Form,
-    MismatchError,
-    Places,
-    Table,
-    key_name,
-    parse_document,
-    read_limited,
-    render_record,
-)
-from freetrain.config.values import (
     MOST_NODES,
     AbsolutePath,
     Argument,
@@ -34,13 +23,22 @@ from freetrain.config.values import (
     Command,
     Cpus,
     Features,
+    FileKind,
+    Form,
     GenericResources,
     MemoryMib,
+    MismatchError,
     Partition,
+    Places,
     Positive,
+    Table,
     TrainerName,
     curve,
+    key_name,
     named,
+    parse_document,
+    read_limited,
+    render_record,
     seconds,
     sizes,
 )

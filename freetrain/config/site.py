@@ -18,30 +18,28 @@ from msgspec import Meta, Struct
 
 from freetrain.config.document import (
     NOT_A_KEY,
-    FileKind,
-    Form,
-    MismatchError,
-    Places,
-    Table,
-    key_name,
-    parse_document,
-    read_limited,
-    read_value,
-)
-from freetrain.config.job import NodeSettings
-from freetrain.config.values import (
     AbsolutePath,
     Account,
     Cpus,
     Features,
+    FileKind,
+    Form,
     GenericResources,
     MemoryMib,
+    MismatchError,
     Partition,
+    Places,
     Qos,
+    Table,
     choice,
+    key_name,
     named,
+    parse_document,
+    read_limited,
+    read_value,
     seconds,
 )
+from freetrain.config.job import NodeSettings
 from freetrain.errors import BadConfigurationError, MissingInputError, UsageError
 from freetrain.lookahead.registry import DEFAULT_FORECASTER, check_forecaster
 from freetrain.planning.settings import DEFAULT_T_FWD_S, LIVE_POLICIES, Solver

@@ -20,14 +20,15 @@ from freetrain.launch.request import CannotLaunchError
 from freetrain.lookahead.registry import DEFAULT_FORECASTER
 from freetrain.state.database import (
     JournalMode,
+    Locking,
     StoreBusyError,
     connect,
     is_local,
+    local_lock,
     prepare_directory,
     read_mounts,
 )
 from freetrain.state.files import StateDir
-from freetrain.state.leader import Locking, local_lock
 from freetrain.text import render_duration
 
 if TYPE_CHECKING:

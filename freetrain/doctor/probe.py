@@ -24,7 +24,7 @@ from freetrain.elastic.files import replaced
 from freetrain.errors import FreeTrainError
 from freetrain.launch.local import LocalLauncher, this_node
 from freetrain.launch.request import CannotLaunchError
-from freetrain.state.files import Assigned, Member, StateDir
+from freetrain.state.files import Assigned, AssignedLease, StateDir
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,7 +62,7 @@ def main() -> None:
 def _launch(folder: Path, environ: Mapping[str, str]) -> dict[str, object]:
     """Start a world of two ranks as an agent does, then the launch agent by itself."""
     state = StateDir(folder)
-    member = Member(
+    member = AssignedLease(
         key=LeaseKey(folder.name, 0),
         job_id=int(environ.get("SLURM_JOB_ID", "0")),
         display_id=environ.get("SLURM_JOB_ID", ""),
@@ -101,7 +101,7 @@ def _wait(session: Session) -> int | None:
     return status
 
 
-def _try_agent(state: StateDir, member: Member) -> dict[str, object]:
+def _try_agent(state: StateDir, member: AssignedLease) -> dict[str, object]:
     """Call the launch agent as mpirun would for another node; it starts a step."""
     agent = state.trainer(TRAINER).world(_GENERATION) / "agent"
     try:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from freetrain.config.job import LaunchSettings, TrainerJob
     from freetrain.launch.request import HeadNode, WorldRequest
-    from freetrain.state.files import Member
+    from freetrain.state.files import AssignedLease
 
 
 _STARTER = Path(starter.__file__).resolve()
@@ -273,7 +273,7 @@ export {LEASE_MARK} {WORLD_MARK}
 """
 
 
-def _case(member: Member) -> str:
+def _case(member: AssignedLease) -> str:
     lease = shlex.quote(f"{member.key.uuid}-{member.key.task}")
     return f"""\
 {shlex.quote(member.node)})

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from signal import Signals
 
     from freetrain.config.job import TrainerJob
-    from freetrain.state.files import Assigned, Member, TrainerDir
+    from freetrain.state.files import Assigned, AssignedLease, TrainerDir
 
 LEASE_MARK = "FREETRAIN_LEASE"
 """The variable that names the lease that a process belongs to, ``UUID-TASK``."""
@@ -114,7 +114,7 @@ class WorldRequest:
     port: int = 0
 
     @property
-    def members(self) -> tuple[Member, ...]:
+    def members(self) -> tuple[AssignedLease, ...]:
         """The generation's leases, the head first, fit to be launched on.
 
         Raises:
@@ -184,7 +184,7 @@ class WorldRequest:
         """The file that names the nodes to the launcher."""
         return self.world_folder / "hosts"
 
-    def marks(self, member: Member) -> dict[str, str]:
+    def marks(self, member: AssignedLease) -> dict[str, str]:
         """Return the variables by which agents know what to sweep."""
         world = f"{self.assigned.trainer}/{self.assigned.generation}"
         return {LEASE_MARK: lease_name(member.key), WORLD_MARK: world}

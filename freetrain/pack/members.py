@@ -29,7 +29,7 @@ from freetrain.pack.processes import (
     used_s,
 )
 from freetrain.pack.record import MemberEnd, member_folder
-from freetrain.progress.reader import Reader, read_tail
+from freetrain.progress import Reader, read_tail
 from freetrain.state.files import generation_name
 from freetrain.text import one_line
 from slurm.runner import KEPT

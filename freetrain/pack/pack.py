@@ -11,16 +11,21 @@ from typing import Annotated
 from msgspec import Struct
 
 from freetrain.config.document import (
+    PATH,
+    AbsolutePath,
+    Cpus,
     FileKind,
     Form,
     MismatchError,
     Places,
+    Positive,
     key_name,
+    named,
     parse_document,
     read_limited,
+    seconds,
 )
 from freetrain.config.job import TrainerJob, read_job
-from freetrain.config.values import PATH, AbsolutePath, Cpus, Positive, named, seconds
 from freetrain.errors import BadConfigurationError, FreeTrainError
 from freetrain.losscurve.forecast import Better
 from freetrain.pack.cpu_controllers import ControllerName

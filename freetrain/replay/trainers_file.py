@@ -16,13 +16,18 @@ from msgspec import Meta, Struct
 
 from freetrain.config.document import (
     FileKind,
+    Positive,
     Table,
+    TrainerName,
+    curve,
     key_name,
     keys_of,
+    named,
     parse_document,
     read_limited,
+    seconds,
+    sizes,
 )
-from freetrain.config.values import Positive, TrainerName, curve, named, seconds, sizes
 from freetrain.errors import BadDataError
 from freetrain.losscurve.forecast import Better
 from freetrain.priority.base import Target

@@ -1,8 +1,8 @@
 """The files by which broker, agents and commands talk to each other.
 
 An assignment file says which leases make up one generation of a trainer; it is created
-exclusively, so that whoever creates generation g + 1 first wins. An ending says that a
-generation is over. A heartbeat is an agent's file about itself. ``StateDir``,
+exclusively, so that the first process to create generation g + 1 wins. An ending says
+that a generation is over. A heartbeat is an agent's file about itself. ``StateDir``,
 ``TrainerDir`` and ``LeaseDir`` say where each file is.
 """
 
@@ -50,7 +50,7 @@ GAVE_UP = "failed too often"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class AssignedLease:
     """One lease of a generation, with all that is needed to reach its node.
 
     Attributes:
@@ -82,13 +82,13 @@ class Assigned:
 
     trainer: str
     generation: int
-    members: tuple[Member, ...]
+    members: tuple[AssignedLease, ...]
     created_s: float
     author: str
     reason: str
 
     @property
-    def head(self) -> Member | None:
+    def head(self) -> AssignedLease | None:
         """The lease whose agent launches; None where nothing runs."""
         return self.members[0] if self.members else None
 
@@ -147,7 +147,7 @@ def read_assigned(folder: TrainerDir, generation: int) -> Assigned:
     try:
         fields = json.loads(path.read_bytes())
         members = tuple(
-            Member(**{**member, "key": LeaseKey(**member["key"])})
+            AssignedLease(**{**member, "key": LeaseKey(**member["key"])})
             for member in fields.pop("members")
         )
         return Assigned(members=members, **fields)
@@ -520,7 +520,7 @@ class StateDir:
         return self.path / "metrics.prom"
 
     def trainer(self, name: str) -> TrainerDir:
-        """The folder of the trainer *name*, a checked ``config.values.TrainerName``."""
+        """The folder of the trainer *name*, a checked ``TrainerName``."""
         return TrainerDir(self.trainers / name)
 
     def lease(self, key: LeaseKey) -> LeaseDir:

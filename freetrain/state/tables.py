@@ -1,8 +1,8 @@
 """The tables of the state: what each keeps, and how its rows are written and read.
 
-Functions that write (``put_…``, ``add_…``, ``forget_…``) do so inside the caller's
-transaction (``database.writing``); those that read raise a ``StoreError`` where the
-state cannot be read. Which columns there are says ``database.STEPS``.
+Functions that write (``put_…``, ``add_…``, ``forget_…``) need the caller's transaction
+(``database.writing``); those that read raise a ``StoreError`` where the state cannot be
+read. ``database.STEPS`` defines the columns.
 """
 
 from __future__ import annotations
@@ -297,24 +297,13 @@ def _lease(row: dict[str, Any]) -> Lease:
     return Lease(key=key, state=state, ended=end, **row)
 
 
-@dataclass(frozen=True, slots=True)
-class OldLease:
-    """A lease that is over, and whose job Slurm has removed.
-
-    Attributes:
-        job_id: Raw number of its job; None where it never had a number of its own.
-    """
-
-    key: LeaseKey
-    job_id: int | None
-
-
 def old_leases(
     connection: sqlite3.Connection, *, before_s: float, most: int
-) -> tuple[OldLease, ...]:
-    """Return up to *most* leases that are gone, the oldest deadline first.
+) -> dict[LeaseKey, int | None]:
+    """Return up to *most* leases whose jobs Slurm has removed, with their job numbers.
 
-    Only those whose deadline was before *before_s*, Unix time.
+    They are gone, and their deadline was before *before_s*, Unix time; the oldest
+    deadline first. The number is None for a job that never had one of its own.
     """
     order = (
         "SELECT uuid, task, job_id FROM leases WHERE state = ? AND deadline_s < ? "
@@ -322,7 +311,7 @@ def old_leases(
     )
     with translated():
         rows = connection.execute(order, (LeaseState.GONE, before_s, most)).fetchall()
-    return tuple(OldLease(LeaseKey(uuid, task), job_id) for uuid, task, job_id in rows)
+    return {LeaseKey(uuid, task): job_id for uuid, task, job_id in rows}
 
 
 def forget_leases(connection: sqlite3.Connection, keys: Iterable[LeaseKey]) -> None:
@@ -369,7 +358,7 @@ def seen_heartbeats(connection: sqlite3.Connection) -> dict[LeaseKey, SeenHeartb
 
 
 # ----------------------------------------------------------------------
-# Events, for the caps over time and for whoever opens the database
+# Events, counted by the caps over time, and for people who open the database
 
 
 class EventKind(StrEnum):
@@ -550,7 +539,7 @@ class HistoryRow:
     Attributes:
         trainer: Its name.
         submitted_s: Which of its submissions it belongs to.
-        bookmark: How far its progress was read (``progress.bookmark``).
+        bookmark: How far its progress was read (``progress.Bookmark``).
         history: What it reported (``tick.history``).
         scaling: What it showed of its speed (``scaling``).
     """

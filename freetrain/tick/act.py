@@ -27,7 +27,7 @@ from freetrain.broker.pool import Refusal
 from freetrain.state.files import (
     BROKER,
     Assigned,
-    Member,
+    AssignedLease,
     create_assigned,
     generation_name,
     generations,
@@ -72,7 +72,6 @@ if TYPE_CHECKING:
     from freetrain.broker.decide import Look
     from freetrain.broker.lease import Assignment, Intent, Lease, LeaseKey
     from freetrain.state.files import TrainerDir
-    from freetrain.state.tables import OldLease
     from freetrain.tick.context import TickContext
     from freetrain.tick.observe import Observed
     from freetrain.tick.plan import Decided
@@ -205,10 +204,10 @@ def _longest_first(
     return sorted(keys, key=lambda key: (-(leases[key].end_s or 0.0), key))
 
 
-def _member(lease: Lease) -> Member:
+def _member(lease: Lease) -> AssignedLease:
     if lease.job_id is None:  # Slurm reports node and number together
         raise ValueError(f"lease {lease.key} runs without a number")
-    return Member(
+    return AssignedLease(
         key=lease.key,
         job_id=lease.job_id,
         display_id=lease.display_id,
@@ -514,23 +513,25 @@ def tidy(context: TickContext, observed: Observed) -> str:
 
 def _remove_leases(context: TickContext, before_s: float) -> None:
     old = old_leases(context.state, before_s=before_s, most=_MOST_LEASES)
-    for lease in old:
+    for key, job_id in old.items():
         with context.effect("removing a lease's files"):
-            _remove_lease_files(context, lease, before_s)
+            _remove_lease_files(context, key, job_id, before_s)
     has_rows = (has_old_intents, has_old_histories)
     if not old and not any(has(context.state, before_s=before_s) for has in has_rows):
         return
     with context.writing("what is forgotten") as state:
-        forget_leases(state, [lease.key for lease in old])
+        forget_leases(state, old)
         forget_intents(state, before_s=before_s)
         forget_histories(state, before_s=before_s)
 
 
-def _remove_lease_files(context: TickContext, lease: OldLease, before_s: float) -> None:
-    _remove_folder(context.folder.lease(lease.key).path)
-    if lease.job_id is None:
+def _remove_lease_files(
+    context: TickContext, key: LeaseKey, job_id: int | None, before_s: float
+) -> None:
+    _remove_folder(context.folder.lease(key).path)
+    if job_id is None:
         return
-    output = output_of(context.folder, lease.job_id)
+    output = output_of(context.folder, job_id)
     with suppress(FileNotFoundError):
         if output.stat().st_mtime < before_s:  # numbers of jobs are used again
             output.unlink()

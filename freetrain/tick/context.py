@@ -15,21 +15,19 @@ from typing import TYPE_CHECKING
 from freetrain.errors import CannotWriteError
 from freetrain.state.database import (
     DATABASE,
+    LOCK,
     StoreError,
+    local_lock,
     migrate,
     open_store,
     prepare_directory,
     read_store,
-    transaction,
-)
-from freetrain.state.files import StateDir
-from freetrain.state.leader import (
-    LOCK,
-    local_lock,
     release_leader_lock,
     take_leader_lock,
+    transaction,
     writing,
 )
+from freetrain.state.files import StateDir
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from freetrain.config.site import Site
-    from freetrain.state.leader import LeaderLock
+    from freetrain.state.database import LeaderLock
     from freetrain.tick.environment import TickEnvironment
     from slurm.backend import SlurmBackend
 

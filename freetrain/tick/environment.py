@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from freetrain.agent.observation import PATIENCE_VARIABLE as PATIENCE
 from freetrain.elastic.files import replaced
-from freetrain.state.leader import TickProcess
+from freetrain.state.database import TickProcess
 from freetrain.text import one_line
 from slurm.backend import connect
 from slurm.runner import SubprocessRunner, scrubbed, user_name

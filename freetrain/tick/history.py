@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from freetrain.config.job import QualitySettings, TargetSettings, TrainerJob
     from freetrain.losscurve.forecast import Better
-    from freetrain.progress.formats import ProgressRecord
+    from freetrain.progress import ProgressRecord
 
 Row = list[float]
 

@@ -22,7 +22,7 @@ from freetrain.losscurve.fit import (
 )
 from freetrain.losscurve.fit import to_state as loss_forecast_to_state
 from freetrain.losscurve.history import LossHistory
-from freetrain.progress.reader import BEGINNING, Bookmark, Reader, bookmark_from
+from freetrain.progress import BEGINNING, Bookmark, Reader, bookmark_from
 from freetrain.scaling import ProgressMark, TrainedFragment, to_state
 from freetrain.state.files import (
     Ended,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from freetrain.config.job import TrainerJob
     from freetrain.losscurve.forecast import Better, LossForecast, Point
-    from freetrain.progress.formats import ProgressRecord
+    from freetrain.progress import ProgressRecord
     from freetrain.state.files import TrainerDir
     from freetrain.tick.context import TickContext
     from freetrain.tick.history import TrainingSegment

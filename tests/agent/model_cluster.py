@@ -16,7 +16,7 @@ from freetrain.agent.environment import Environment, Mark, MarkedProcess
 from freetrain.agent.observation import Patience
 from freetrain.broker.lease import LeaseKey
 from freetrain.config.job import NodeSettings, StopSettings, TrainerJob
-from freetrain.state.files import BROKER, AgentState, Assigned, Ended, Member
+from freetrain.state.files import BROKER, AgentState, Assigned, AssignedLease, Ended
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -385,9 +385,9 @@ class ModelCluster:
         job = job or a_job()
         self.board.jobs[job.name] = job
 
-    def member(self, key: LeaseKey) -> Member:
+    def member(self, key: LeaseKey) -> AssignedLease:
         node = f"n{key.task}"
-        return Member(key=key, job_id=key.task + 100, display_id="1", node=node)
+        return AssignedLease(key=key, job_id=key.task + 100, display_id="1", node=node)
 
     def assign(self, *keys: LeaseKey, trainer: str = TRAINER) -> bool:
         """Do what the broker does: make the next generation."""
@@ -542,7 +542,7 @@ class ModelEnvironment(Environment):
     def send(self, process: MarkedProcess, number: Signals) -> None:
         self.cluster.worlds[process.mark.world].hear(process.mark.lease, number)
 
-    def end_lease(self, member: Member) -> None:
+    def end_lease(self, member: AssignedLease) -> None:
         self.cluster.log.append(f"{self.cluster.now_s:.1f} end lease {member.key.task}")
         self.cluster.end_lease(member.key)
 

@@ -16,10 +16,10 @@ from freetrain.elastic.contract import Outcome, write_outcome
 from freetrain.state.files import (
     AgentState,
     Assigned,
+    AssignedLease,
     Ended,
     GenerationEnding,
     Heartbeat,
-    Member,
     StateDir,
     UnreadableFileError,
 )
@@ -51,7 +51,7 @@ def board(tmp_path: Path) -> Board:
 
 
 def assigned(generation: int) -> Assigned:
-    member = Member(key=KEY, job_id=1, display_id="1", node="n1")
+    member = AssignedLease(key=KEY, job_id=1, display_id="1", node="n1")
     return Assigned(
         trainer="t",
         generation=generation,

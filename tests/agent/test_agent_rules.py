@@ -27,7 +27,13 @@ from freetrain.agent.rules import (
 )
 from freetrain.broker.lease import LeaseKey
 from freetrain.config.job import CheckpointSettings, RestartSettings
-from freetrain.state.files import GAVE_UP, Assigned, Ended, GenerationEnding, Member
+from freetrain.state.files import (
+    GAVE_UP,
+    Assigned,
+    AssignedLease,
+    Ended,
+    GenerationEnding,
+)
 from tests.agent.model_cluster import TRAINER, a_job, training_on
 from tests.state.endings import an_ending
 
@@ -35,7 +41,9 @@ ME, OTHER = LeaseKey("me", 0), LeaseKey("other", 0)
 
 
 def generation(number: int, *keys: LeaseKey) -> ObservedGeneration:
-    members = tuple(Member(key=k, job_id=1, display_id="1", node="n") for k in keys)
+    members = tuple(
+        AssignedLease(key=k, job_id=1, display_id="1", node="n") for k in keys
+    )
     return ObservedGeneration(
         assigned=Assigned(
             trainer="t",

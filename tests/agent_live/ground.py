@@ -25,7 +25,7 @@ from freetrain.config.job import (
 )
 from freetrain.state.files import (
     Assigned,
-    Member,
+    AssignedLease,
     create_assigned,
     generations,
     read_ending,
@@ -89,7 +89,7 @@ class Ground:
         )
         path.chmod(0o700)
 
-    def leases(self, count: int, *, limit_min: int = 30) -> tuple[Member, ...]:
+    def leases(self, count: int, *, limit_min: int = 30) -> tuple[AssignedLease, ...]:
         """Submit leases as one array, and wait until their agents beat."""
         uuid = str(uuid4())
         request = LeaseRequest(
@@ -116,7 +116,7 @@ class Ground:
         running = [j for j in self._jobs(uuid) if j.states == {JobState.RUNNING}]
         return min(len(list(beats)), len(running))
 
-    def is_over(self, member: Member) -> bool:
+    def is_over(self, member: AssignedLease) -> bool:
         """Tell whether Slurm says that the lease's job has ended."""
         jobs = self._jobs(member.key.uuid)
         return all(
@@ -125,7 +125,7 @@ class Ground:
             if job.job_id == member.job_id
         )
 
-    def assign(self, *members: Member) -> int:
+    def assign(self, *members: AssignedLease) -> int:
         """Make the next generation, and return its number."""
         found = generations(self.trainer.assignments)
         number = found[-1] + 1 if found else 1
@@ -182,7 +182,7 @@ class Ground:
         wait_for(f"{path}", path.exists)
         return int(path.read_text(encoding="ascii"))
 
-    def pid_of_agent(self, member: Member) -> int:
+    def pid_of_agent(self, member: AssignedLease) -> int:
         beat = read_heartbeat(self.state.lease(member.key).heartbeat)
         assert beat is not None
         return beat.pid
@@ -215,7 +215,7 @@ class Ground:
         mark = read_mark(self.environ(pid))
         return None if mark is None else mark.lease
 
-    def tell(self, member: Member) -> None:
+    def tell(self, member: AssignedLease) -> None:
         """Send TERM to the steps of a lease, as Slurm does when it preempts it."""
         self.site.cluster.run("scancel", "--signal=TERM", member.display_id)
 
@@ -249,9 +249,9 @@ def a_live_job(folder: Path, **environment: str) -> TrainerJob:
     )
 
 
-def _member(job: JobRecord) -> Member:
+def _member(job: JobRecord) -> AssignedLease:
     name = job.name.removeprefix("freetrain-")
-    return Member(
+    return AssignedLease(
         key=LeaseKey(name, job.array_task_id or 0),
         job_id=job.job_id,
         display_id=job.display_id,

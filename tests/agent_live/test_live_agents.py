@@ -14,7 +14,7 @@ from slurm.records import JobKey
 from tests.cluster.waiting import wait_for
 
 if TYPE_CHECKING:
-    from freetrain.state.files import Member
+    from freetrain.state.files import AssignedLease
     from tests.agent_live.ground import Ground
 
 pytestmark = pytest.mark.slurm
@@ -168,11 +168,11 @@ def _steps(ground: Ground) -> list[int]:
     return [line["step"] for line in lines if "loss" in line]
 
 
-def _key(member: Member) -> JobKey:
+def _key(member: AssignedLease) -> JobKey:
     return JobKey(member.job_id, member.display_id)
 
 
-def _remote(ground: Ground, what: str, member: Member) -> int:
+def _remote(ground: Ground, what: str, member: AssignedLease) -> int:
     """Return the process of *what* on the node of *member*."""
     found = [
         pid

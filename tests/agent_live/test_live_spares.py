@@ -15,13 +15,13 @@ from tests.agent_live.ground import a_live_job
 from tests.cluster.waiting import wait_for
 
 if TYPE_CHECKING:
-    from freetrain.state.files import Member
+    from freetrain.state.files import AssignedLease
     from tests.agent_live.ground import Ground
 
 pytestmark = pytest.mark.slurm
 
 
-def forked(ground: Ground) -> tuple[tuple[Member, ...], int]:
+def forked(ground: Ground) -> tuple[tuple[AssignedLease, ...], int]:
     """Return three leases, and the generation of forks in which two of them train."""
     job = a_live_job(ground.state.path)
     ground.prepare(structs.replace(job, launch=structs.replace(job.launch, spare=True)))
@@ -80,7 +80,7 @@ def test_a_spare_that_is_killed_costs_a_generation_and_no_lease(
     assert ground.newest().keys == {lease.key for lease in leases[:2]}
 
 
-def _listening(leases: tuple[Member, ...]) -> bool:
+def _listening(leases: tuple[AssignedLease, ...]) -> bool:
     sockets = Path("/proc/net/unix").read_text(encoding="utf-8")
     return all(f"freetrain-spare-{lease_name(one.key)}" in sockets for one in leases)
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from freetrain.client.trainers import job_of
-from freetrain.progress.formats import ProgressRecord
-from freetrain.progress.reader import Bookmark
+from freetrain.progress import Bookmark, ProgressRecord
 from freetrain.scaling import LearnedScaling, MeasuredSpeed, to_state
 from freetrain.state.database import open_store, transaction
 from freetrain.state.tables import (

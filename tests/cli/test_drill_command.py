@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.broker.lease import LeaseKey, job_name
-from freetrain.state.files import Assigned, Ended, Member, create_assigned
+from freetrain.state.files import Assigned, AssignedLease, Ended, create_assigned
 from slurm.batch import LeaseRequest
 from slurm.command_line import CommandLine
 from slurm.runner import SubprocessRunner
@@ -71,7 +71,7 @@ def stage(tmp_path: Path, digits: StateDir) -> Stage:
         script=str(script),
     )
     number = backend.submit(request).job_id
-    member = Member(
+    member = AssignedLease(
         key=LeaseKey("u1", 0), job_id=number, display_id=str(number), node="n1"
     )
     first = Assigned(

@@ -14,7 +14,7 @@ from freetrain.broker.lease import LeaseKey
 from freetrain.config.document import Places, toml_value
 from freetrain.config.job import parse_job, render_job
 from freetrain.state.database import open_store
-from freetrain.state.files import Assigned, Ended, Member, create_assigned
+from freetrain.state.files import Assigned, AssignedLease, Ended, create_assigned
 from freetrain.state.tables import TrainerState, put_trainers
 from freetrain.tick.status_report import HoleLine, TrainerLine
 from tests.cli.commands import NOW_S, Ran, Terminal, at_home, run
@@ -167,7 +167,9 @@ def _let_everything_say(state: StateDir, texts: list[str]) -> None:
     """Let every file and row that people are shown hold one of *texts*."""
     reason, author, node, message, metric, problem, blocker, row_message = texts
     folder = state.trainer("digits")
-    member = Member(key=LeaseKey("u1", 0), job_id=1, display_id="1", node=node or "n")
+    member = AssignedLease(
+        key=LeaseKey("u1", 0), job_id=1, display_id="1", node=node or "n"
+    )
     assigned = Assigned(
         trainer="digits",
         generation=1,

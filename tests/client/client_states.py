@@ -14,8 +14,8 @@ from freetrain.state.database import open_store, transaction
 from freetrain.state.files import (
     BROKER,
     Assigned,
+    AssignedLease,
     Ended,
-    Member,
     StateDir,
     create_assigned,
     create_ending,
@@ -93,7 +93,9 @@ def assign(  # noqa: PLR0913 - one fact each
 ) -> Assigned:
     """Create a generation of *name* on nodes n1 and so on."""
     members = tuple(
-        Member(key=LeaseKey(f"u{n}", 0), job_id=n, display_id=str(n), node=f"n{n}")
+        AssignedLease(
+            key=LeaseKey(f"u{n}", 0), job_id=n, display_id=str(n), node=f"n{n}"
+        )
         for n in range(1, nodes + 1)
     )
     assigned = Assigned(

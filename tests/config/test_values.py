@@ -9,14 +9,17 @@ from hypothesis import strategies as st
 from msgspec import Meta
 
 from freetrain.config.document import (
+    GRES,
+    MEMORY,
     ROOT,
     MismatchError,
     Table,
     read_value,
+    seconds,
+    sizes,
     toml_text,
     toml_value,
 )
-from freetrain.config.values import GRES, MEMORY, seconds, sizes
 from freetrain.errors import BadConfigurationError
 from slurm.records import Gres
 

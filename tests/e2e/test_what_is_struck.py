@@ -9,7 +9,7 @@ import pytest
 
 from freetrain.broker.lease import LeaseKey
 from freetrain.elastic.files import RunDir
-from freetrain.state.files import Assigned, Member, TrainerDir, create_assigned
+from freetrain.state.files import Assigned, AssignedLease, TrainerDir, create_assigned
 from tests.e2e.faults import Kind, kinds_of
 from tests.e2e.outcome import (
     Rescales,
@@ -54,7 +54,7 @@ def trainer(tmp_path: Path) -> tuple[TrainerDir, RunDir]:
 
 def generation(folder: TrainerDir, number: int, nodes: int, author: str) -> None:
     members = tuple(
-        Member(key=LeaseKey("u", n), job_id=n, display_id=str(n), node=f"n{n}")
+        AssignedLease(key=LeaseKey("u", n), job_id=n, display_id=str(n), node=f"n{n}")
         for n in range(nodes)
     )
     create_assigned(

@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.config.job import read_job
-from freetrain.progress.formats import work_is_done
-from freetrain.progress.reader import Reader, latest_progress
+from freetrain.progress import Reader, latest_progress, work_is_done
 from tests.elastic.launching import REPOSITORY, clean_environment, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from freetrain.progress.formats import ProgressRecord
+    from freetrain.progress import ProgressRecord
 
 FOLDER = REPOSITORY / "examples" / "legacy"
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from freetrain.broker.lease import LeaseKey
 from freetrain.config.job import LaunchSettings, NodeSettings, StopSettings, TrainerJob
 from freetrain.launch.request import HeadNode, WorldRequest
-from freetrain.state.files import Assigned, Member, TrainerDir
+from freetrain.state.files import Assigned, AssignedLease, TrainerDir
 
 if TYPE_CHECKING:
     from freetrain.launch.local import Session
@@ -19,8 +19,8 @@ FOLDER = Path("/state/trainers/digits")
 PACK = Path("/home/ada/$(touch x); *")
 
 
-def member(node: str, job_id: int = 7) -> Member:
-    return Member(
+def member(node: str, job_id: int = 7) -> AssignedLease:
+    return AssignedLease(
         key=LeaseKey(f"uuid-{node}", 0),
         job_id=job_id,
         display_id=str(job_id),

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from freetrain.state.files import Member
+    from freetrain.state.files import AssignedLease
     from tests.cluster.cluster import Cluster
 
 
 @pytest.fixture(scope="module")
 def leases(
     cluster_of: Callable[..., Cluster], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Cluster, tuple[Member, ...]]]:
+) -> Iterator[tuple[Cluster, tuple[AssignedLease, ...]]]:
     """Three one-node jobs, held as long as the module's tests run."""
     cluster = cluster_of()
     yield cluster, take_leases(cluster, tmp_path_factory.mktemp("leases"))
@@ -27,7 +27,9 @@ def leases(
 
 
 @pytest.fixture
-def trio(leases: tuple[Cluster, tuple[Member, ...]], tmp_path: Path) -> Iterator[Trio]:
+def trio(
+    leases: tuple[Cluster, tuple[AssignedLease, ...]], tmp_path: Path
+) -> Iterator[Trio]:
     """The leases, with a state directory of the test's own."""
     made = Trio(*leases[:1], tmp_path, leases[1])
     yield made

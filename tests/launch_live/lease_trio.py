@@ -26,7 +26,7 @@ from freetrain.config.job import (
 )
 from freetrain.launch.local import LocalLauncher, this_node
 from freetrain.launch.request import WORLD_MARK
-from freetrain.state.files import Assigned, Member, StateDir
+from freetrain.state.files import Assigned, AssignedLease, StateDir
 from tests.cluster.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Trio:
 
     cluster: Cluster
     folder: Path
-    members: tuple[Member, ...]
+    members: tuple[AssignedLease, ...]
     short: tempfile.TemporaryDirectory[str] = field(
         default_factory=lambda: tempfile.TemporaryDirectory(prefix="ft")
     )
@@ -112,7 +112,7 @@ class Trio:
         a_job: TrainerJob,
         generation: int = 1,
         *,
-        members: tuple[Member, ...] | None = None,
+        members: tuple[AssignedLease, ...] | None = None,
     ) -> Session:
         self.seen.mkdir(exist_ok=True)
         assigned = Assigned(
@@ -208,7 +208,7 @@ def _environs() -> list[tuple[int, list[bytes]]]:
     return found
 
 
-def take_leases(cluster: Cluster, folder: Path) -> tuple[Member, ...]:
+def take_leases(cluster: Cluster, folder: Path) -> tuple[AssignedLease, ...]:
     """Hold three whole nodes, each by a job of its own."""
     script = folder / "lease.sh"
     script.write_text("#!/bin/sh\nexec sleep 3600\n")
@@ -218,7 +218,7 @@ def take_leases(cluster: Cluster, folder: Path) -> tuple[Member, ...]:
         for _ in range(3)
     ]
 
-    def held() -> tuple[Member, ...]:
+    def held() -> tuple[AssignedLease, ...]:
         told = cluster.run("squeue", "-h", "-tR", "-o%A %N", f"-j{','.join(ids)}")
         lines = [line.split() for line in told.splitlines()]
         return tuple(_member(job_id, node) for job_id, node in sorted(lines))
@@ -226,6 +226,6 @@ def take_leases(cluster: Cluster, folder: Path) -> tuple[Member, ...]:
     return wait_for("three leases", lambda: held() if len(held()) == 3 else None) or ()
 
 
-def _member(job_id: str, node: str) -> Member:
+def _member(job_id: str, node: str) -> AssignedLease:
     key = LeaseKey(f"uuid-of-{node}", 0)
-    return Member(key=key, job_id=int(job_id), display_id=job_id, node=node)
+    return AssignedLease(key=key, job_id=int(job_id), display_id=job_id, node=node)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from freetrain.progress.reader import LONGEST_LINE_BYTES, Lines
+from freetrain.progress import LONGEST_LINE_BYTES, Lines
 
 BYTES = st.lists(
     st.sampled_from([b"\n", b"\r", b"\r\n", b"\0", b"\xff", b"a", b"{}", "é".encode()])

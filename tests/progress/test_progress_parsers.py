@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from freetrain.config.job import ProgressFormat, ProgressSettings
-from freetrain.progress.formats import (
+from freetrain.progress import (
     LONGEST_PATTERN_LINE,
     ProgressRecord,
     UnreadableLineError,

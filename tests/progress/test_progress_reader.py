@@ -18,20 +18,20 @@ from freetrain.config.job import (
     TrainerJob,
     WorkSettings,
 )
-from freetrain.progress.formats import work_is_done
-from freetrain.progress.reader import (
+from freetrain.progress import (
     BEGINNING,
     Bookmark,
     Reader,
     bookmark_from,
     latest_progress,
+    work_is_done,
 )
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from freetrain.progress.formats import Progress as Latest
-    from freetrain.progress.formats import ProgressRecord
+    from freetrain.progress import Progress as Latest
+    from freetrain.progress import ProgressRecord
 
 PRINTED = ProgressSettings(
     form=ProgressFormat.PATTERN, pattern=r"step (?P<step>\S+) loss (?P<loss>\S+)"

@@ -11,8 +11,8 @@ from freetrain.broker.lease import LeaseKey
 from freetrain.elastic.files import RunDir
 from freetrain.state.files import (
     Assigned,
+    AssignedLease,
     Ended,
-    Member,
     TrainerDir,
     create_assigned,
     create_ending,
@@ -51,7 +51,7 @@ def test_a_cluster_that_is_never_idle_has_nothing_to_cover() -> None:
 
 def assign(folder: TrainerDir, generation: int, nodes: Sequence[str]) -> None:
     members = tuple(
-        Member(key=LeaseKey("u", n), job_id=n, display_id=str(n), node=node)
+        AssignedLease(key=LeaseKey("u", n), job_id=n, display_id=str(n), node=node)
         for n, node in enumerate(nodes)
     )
     create_assigned(

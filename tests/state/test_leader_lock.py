@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.state.database import StoreBusyError
-from freetrain.state.leader import (
+from freetrain.state.database import (
     LeaderLock,
     Locking,
+    StoreBusyError,
     TickProcess,
     local_lock,
     release_leader_lock,
@@ -32,7 +32,7 @@ LOCKER = """
 import sys
 from pathlib import Path
 from freetrain.state.database import StoreBusyError
-from freetrain.state.leader import local_lock
+from freetrain.state.database import local_lock
 try:
     with local_lock(Path(sys.argv[1])):
         print("mine", flush=True)

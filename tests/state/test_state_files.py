@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from freetrain.broker.lease import LeaseKey
 from freetrain.state.files import (
     Assigned,
+    AssignedLease,
     Ended,
     Heartbeat,
-    Member,
     StateDir,
     TrainerDir,
     UnreadableFileError,
@@ -36,7 +36,7 @@ _TEXT = st.text(max_size=40)
 
 
 def _assigned(generation: int, *, author: str = "broker") -> Assigned:
-    member = Member(key=LeaseKey("u", 1), job_id=7, display_id="6_1", node="n1")
+    member = AssignedLease(key=LeaseKey("u", 1), job_id=7, display_id="6_1", node="n1")
     return Assigned(
         trainer="digits",
         generation=generation,
@@ -58,7 +58,7 @@ def test_what_an_assignment_says_is_read_again(
     tmp_path_factory: pytest.TempPathFactory, reason: str, end_s: float | None
 ) -> None:
     folder = _folder(tmp_path_factory.mktemp("state"))
-    member = Member(
+    member = AssignedLease(
         key=LeaseKey("u", 0), job_id=7, display_id="7", node="n1", end_s=end_s
     )
     said = Assigned(

@@ -18,8 +18,7 @@ from freetrain.config.job import (
 )
 from freetrain.config.site import PlannerSettings
 from freetrain.errors import BadConfigurationError
-from freetrain.progress.formats import ProgressRecord
-from freetrain.progress.reader import BEGINNING
+from freetrain.progress import BEGINNING, ProgressRecord
 from freetrain.state.tables import TrainerRow, TrainerState
 from freetrain.tick.history import TrainerHistory
 from freetrain.tick.progress import TrainerProgress

@@ -12,8 +12,15 @@ import pytest
 from freetrain.cli.output import exit_code
 from freetrain.config.site import Caps
 from freetrain.errors import CannotWriteError
-from freetrain.state.database import StoreBusyError, StoreUnwritableError, open_store
-from freetrain.state.leader import LOCK, TickProcess, local_lock, take_leader_lock
+from freetrain.state.database import (
+    LOCK,
+    StoreBusyError,
+    StoreUnwritableError,
+    TickProcess,
+    local_lock,
+    open_store,
+    take_leader_lock,
+)
 from freetrain.state.tables import Counter, counters
 from freetrain.tick.environment import MOST_EVIDENCE, append_line, keep_evidence
 from slurm.errors import SlurmError, SlurmUnavailableError, UnreadableOutputError

@@ -24,19 +24,18 @@ from freetrain.config.site import Site
 from freetrain.demo.fake_slurm import commands as programs
 from freetrain.demo.fake_slurm.cluster import ComplaintError, FakeJob
 from freetrain.elastic.checkpoint import Checkpoint, Position, write_checkpoint
-from freetrain.state.database import open_store, read_store, transaction
+from freetrain.state.database import TickProcess, open_store, read_store, transaction
 from freetrain.state.files import (
     AgentState,
     Assigned,
+    AssignedLease,
     Heartbeat,
-    Member,
     StateDir,
     create_assigned,
     newest_assigned,
     render_environment,
     write_heartbeat,
 )
-from freetrain.state.leader import TickProcess
 from freetrain.state.tables import (
     TrainerRow,
     TrainerState,
@@ -396,7 +395,7 @@ def commit(run_dir: RunDir, step: int, *, generation: int = 1) -> Path:
 def assigned(folder: TrainerDir, generation: int, nodes: int, *, at_s: float) -> None:
     """Make a generation of a trainer, so long after ``NOW_S``."""
     members = tuple(
-        Member(key=LeaseKey("u", n), job_id=n, display_id=str(n), node=f"n{n}")
+        AssignedLease(key=LeaseKey("u", n), job_id=n, display_id=str(n), node=f"n{n}")
         for n in range(1, nodes + 1)
     )
     made = Assigned(
