@@ -1,4 +1,4 @@
-"""What can go wrong between us and Slurm, by what the caller should do next.
+"""Failures between us and Slurm, by what the caller should do next.
 
 SlurmError
 ├── SlurmUnavailableError    no answer: try again at the next tick
@@ -18,7 +18,7 @@ class SlurmError(Exception):
 
 
 class SlurmUnavailableError(SlurmError):
-    """Slurm did not answer; what was asked may or may not have happened."""
+    """Slurm did not answer; the request may or may not have had its effect."""
 
 
 class SlurmMissingError(SlurmUnavailableError):

@@ -11,6 +11,7 @@ import json
 import math
 from typing import TYPE_CHECKING, TypeVar
 
+from slurm.backend import Dialect, Question
 from slurm.errors import SlurmRefusedError, UnreadableOutputError
 from slurm.records import (
     JobRecord,
@@ -324,3 +325,17 @@ def _present(value: T | None, key: str) -> T:
 
 def _unreadable(kind: str, record: int, answer: str, why: str) -> UnreadableOutputError:
     return UnreadableOutputError(f"{kind} as JSON", record, answer, why)
+
+
+JSON = Dialect(
+    nodes=Question(("scontrol", "--all", "--json", "show", "nodes"), parse_nodes_json),
+    jobs=Question(("squeue", "--all", "--local", "--json"), parse_jobs_json),
+    reservations=Question(
+        ("scontrol", "--all", "--json", "show", "reservations"),
+        parse_reservations_json,
+    ),
+    partitions=Question(
+        ("scontrol", "--all", "--json", "show", "partitions"), parse_partitions_json
+    ),
+)
+"""Large and slow; from 23.02 on, before which scontrol knows no ``--json``."""

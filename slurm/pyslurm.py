@@ -1,16 +1,18 @@
 """pyslurm as a back end: nodes, jobs and partitions without starting a program.
 
-pyslurm binds libslurm, and must match the installed Slurm; ``slurm.backend.connect``
-finds whether one does and hands the module in, so that nothing here imports it. What
-pyslurm cannot do, or does otherwise than Slurm's programs, goes through those.
+pyslurm binds libslurm and must match the installed Slurm, hence the first part:
+``find_pyslurm`` imports it only where both agree. Calls that pyslurm lacks, or answers
+otherwise than Slurm's programs, go through those. Then come the back end, the reading
+of pyslurm's objects, and the writing of a lease request as pyslurm's.
 
-First the back end, then how pyslurm's objects become our records, then how a lease
-request becomes pyslurm's. pyslurm counts minutes where Slurm does, times are Unix
-seconds, and its None stands for 0, for unset and for unknown alike.
+pyslurm counts minutes where Slurm does, times are Unix seconds, and its None stands
+for 0, for unset and for unknown alike.
 """
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import math
 import re
 from dataclasses import replace
@@ -18,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from slurm.batch import SubmittedJob, sbatch_argv, scancel_argv
 from slurm.errors import SlurmRefusedError, SlurmUnavailableError, UnreadableOutputError
+from slurm.holes import Snapshot
 from slurm.records import (
     ENDED,
     Gres,
@@ -27,17 +30,62 @@ from slurm.records import (
     job_states,
     node_states,
 )
-from slurm.snapshot import Snapshot
 from slurm.text import text_or_empty, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import ModuleType
 
+    from slurm.backend import CommandLine
     from slurm.batch import LeaseRequest
-    from slurm.command_line import CommandLine
-    from slurm.config import ClusterConfig, Leaf, Release
-    from slurm.records import JobKey
+    from slurm.records import ClusterConfig, JobKey, Leaf, Release
+
+
+def matching_backend(programs: CommandLine) -> Pyslurm | None:
+    """Return the back end for the Slurm of *programs*; None where no pyslurm fits."""
+    module, _ = find_pyslurm(programs.release())
+    return None if module is None else Pyslurm(module, programs)
+
+
+def find_pyslurm(
+    release: Release, *, is_allowed: bool = True
+) -> tuple[ModuleType | None, str]:
+    """Return the pyslurm that suits a Slurm of *release*, if any, and the reason.
+
+    Args:
+        release: Slurm's own release.
+        is_allowed: False where the user wants the command line in any case.
+    """
+    if not is_allowed:
+        return None, "pyslurm is switched off"
+    if importlib.util.find_spec("pyslurm") is None:
+        return None, "pyslurm is not installed, and not needed"
+    try:
+        module = importlib.import_module("pyslurm")
+    except Exception as error:  # noqa: BLE001 -- a broken build raises anything
+        return None, f"pyslurm cannot be imported: {error}"
+    is_fit, reason = fits(str(getattr(module, "__version__", "")), release)
+    return (module if is_fit else None), reason
+
+
+_VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
+_OLDEST = (22, 5, 2)
+"""Before it there were no Jobs, Nodes and JobSubmitDescription."""
+
+
+def fits(version: str, release: Release) -> tuple[bool, str]:
+    """Return whether a pyslurm of *version* fits *release*, and the reason."""
+    found = _VERSION.match(version)
+    if found is None:
+        return False, f"pyslurm does not tell a version ({version[:20]!r})"
+    built = tuple(map(int, found.groups()))
+    if built[:2] != release.series:
+        why = f"pyslurm {version} is not for Slurm {release}: both must agree in X.Y"
+        return False, why
+    if built < _OLDEST:
+        return False, f"pyslurm {version} is older than 22.5.2"
+    return True, f"pyslurm {version} matches Slurm {release}"
+
 
 _GONE = frozenset({2017, 2021})
 """Slurm's numbers for a job that it does not know, and one that has ended."""

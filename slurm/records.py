@@ -1,20 +1,25 @@
-"""What Slurm says about nodes, jobs, reservations, partitions and itself, typed.
+"""Records of Slurm's answers: nodes, jobs, partitions, reservations, configuration.
 
 Times are Unix seconds, None where Slurm does not know; durations are seconds,
 ``math.inf`` where unlimited. Lists of nodes stay hostlist expressions as Slurm
-wrote them: spelled out, the plans of a busy machine would be millions of names.
+wrote them: written out, the plans of a busy machine would be millions of names.
+``expand`` and ``collapse``, at the end, translate them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+import re
+from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import product
+from math import prod
 from typing import TYPE_CHECKING
 
-from slurm.errors import SlurmRefusedError
+from slurm.errors import SlurmRefusedError, UnreadableOutputError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
 
 class NodeState(StrEnum):
@@ -98,7 +103,7 @@ ENDED = frozenset(
         JobState.TIMEOUT,
     }
 )
-"""Base states of jobs that do not run any more, but for what COMPLETING cleans up."""
+"""Base states of jobs that do not run any more; with COMPLETING, not cleaned up yet."""
 
 _NODE_STATES = {str(state): state for state in NodeState}
 _JOB_STATES = {str(state): state for state in JobState}
@@ -132,12 +137,9 @@ def job_states(names: list[str]) -> tuple[frozenset[JobState], frozenset[str]]:
 
 @dataclass(frozen=True, slots=True)
 class Gres:
-    """Generic resources of one kind, for example two ``gpu:a100``.
+    """Generic resources, for example two ``gpu`` of kind ``a100``.
 
-    Attributes:
-        name: For example ``gpu``.
-        kind: For example ``a100``; empty where the site names no types.
-        count: How many.
+    The kind is empty where the site names no types.
     """
 
     name: str
@@ -150,14 +152,10 @@ class Node:
     """A compute node.
 
     Attributes:
-        name: NodeName.
         states: Base state and flags.
         unknown_states: Words in its state that this version does not know.
         features: Active features.
-        gres: Configured generic resources.
-        cpus: CPUs as Slurm counts them.
-        memory_mib: Configured memory.
-        partitions: Names of the partitions it is in.
+        gres, cpus, memory_mib: As configured; CPUs as Slurm counts them.
         reason: Why it is drained or down, empty otherwise. Hostile text.
         comment: An administrator's remark. Hostile text.
         allocated_cpus: CPUs that jobs hold.
@@ -178,15 +176,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirement:
-    """What a lease asks of its node.
-
-    Attributes:
-        partition: Name of the partition that leases are submitted to.
-        features: Features that the node must have, all of them.
-        gres: Generic resources it must have; an empty ``kind`` takes any.
-        memory_mib: Memory it must have at least.
-        cpus: CPUs it must have at least.
-    """
+    """A lease's demands on its node; an empty ``kind`` in ``gres`` takes any."""
 
     partition: str
     features: frozenset[str] = frozenset()
@@ -241,27 +231,22 @@ class JobRecord:
         array_job_id: Raw number of the whole array, None outside of arrays.
         array_task_id: Index in the array, None where tasks wait together.
         array_tasks: The waiting tasks as Slurm wrote them, perhaps shortened.
-        name: Job name. Hostile text, perhaps cut.
-        comment: Remark given at submission. Hostile text, perhaps cut.
+        name, comment: Hostile text, perhaps cut.
         partitions: One, or while pending the several it asked for.
         states: Base state and flags.
         unknown_states: Words in its state that this version does not know.
         reason: Why it waits, in Slurm's word, perhaps cut.
         priority: Slurm's number; 0 is held.
-        nice: How much it was asked to be lowered.
         eligible_s: From when on it may start; ``--begin`` shows here.
         start_s: When it started; while pending an expectation, or ``--begin``.
         end_s: When it ended or must end.
-        limit_s: Its time limit.
         planned_nodes: Nodes that backfill has planned for it, a hostlist, empty
             for no plan; None where this source does not have them.
         nodes: Nodes that it holds, a hostlist.
         requested_nodes: Nodes that it insists on, a hostlist.
-        node_count: Nodes that it holds or asks for at least.
-        cpu_count: CPUs that it holds or asks for at least.
+        node_count, cpu_count: Held, or asked for at least.
         features: Feature expression it asks for. Hostile text, perhaps cut.
-        gres_per_node: Generic resources asked for on each node, as Slurm wrote.
-        gres_per_job: The same for the whole job.
+        gres_per_node, gres_per_job: Generic resources asked for, as Slurm wrote.
         dependency: What it waits for, empty for nothing. Perhaps cut.
         reservation: Reservation it runs in, empty for none.
         qos: Quality of service, empty where none is configured.
@@ -336,7 +321,6 @@ class Reservation:
     """Nodes that are set aside for a while.
 
     Attributes:
-        name: ReservationName.
         start_s: First second; where it floats, as if it began now.
         end_s: First second after, None where Slurm does not say.
         nodes: A hostlist, empty where it reserves licences only.
@@ -361,7 +345,6 @@ class Partition:
     """A partition.
 
     Attributes:
-        name: PartitionName.
         nodes: A hostlist.
         is_up: Whether it takes and starts jobs.
         max_time_s: The longest time limit, ``math.inf`` for any.
@@ -440,3 +423,296 @@ class Sdiag:
     bf_cycles: int
     bf_last_cycle_s: float | None
     bf_last_took_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A release of Slurm, ordered by age.
+
+    Attributes:
+        major: For example 22.
+        minor: For example 5.
+        micro: For example ``8``, or ``0rc1``.
+    """
+
+    major: int
+    minor: int
+    micro: str
+
+    @property
+    def series(self) -> tuple[int, int]:
+        """Major and minor number: what back ends and formats depend on."""
+        return self.major, self.minor
+
+    def __str__(self) -> str:
+        """Write it as Slurm does, for example ``22.05.8``."""
+        return f"{self.major}.{self.minor:02d}.{self.micro}"
+
+
+_MINUTE_S = 60.0
+_DEFAULT_WINDOW_MIN = 1440
+_DEFAULT_RESOLUTION_S = 60
+_DEFAULT_INTERVAL_S = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterConfig:
+    """The settings of Slurm that FreeTrain needs.
+
+    Attributes:
+        select_type: For example ``select/cons_tres``.
+        select_type_parameters: For example ``CR_CPU_MEMORY``.
+        scheduler_type: For example ``sched/backfill``.
+        scheduler_parameters: SchedulerParameters by name; empty for a bare word.
+        priority_type: For example ``priority/multifactor``.
+        preempt_type: For example ``preempt/partition_prio``.
+        preempt_mode: For example ``CANCEL``.
+        private_data: Kinds of records of which users see only their own.
+        kill_wait_s: Between a job's TERM and its KILL.
+        complete_wait_s: How long ending jobs hold up the schedulers.
+        over_time_limit_s: How long jobs may overrun their limit.
+        has_epilog: Whether an epilog runs on the nodes.
+        max_array_size: One more than the largest index of a job array.
+        topology_plugin: For example ``topology/tree``; empty where Slurm omits it.
+    """
+
+    cluster: str
+    release: Release
+    select_type: str
+    select_type_parameters: str
+    scheduler_type: str
+    scheduler_parameters: Mapping[str, str] = field(hash=False)
+    priority_type: str
+    preempt_type: str
+    preempt_mode: str
+    private_data: tuple[str, ...]
+    kill_wait_s: float
+    complete_wait_s: float
+    over_time_limit_s: float
+    has_epilog: bool
+    max_array_size: int
+    topology_plugin: str = ""
+
+    @property
+    def bf_window_s(self) -> float:
+        """How far ahead backfill plans; infinite where it does not."""
+        if self.scheduler_type != "sched/backfill":
+            return math.inf
+        return _MINUTE_S * self._number("bf_window", _DEFAULT_WINDOW_MIN)
+
+    @property
+    def bf_resolution_s(self) -> float:
+        """The grain of planned starts."""
+        return float(self._number("bf_resolution", _DEFAULT_RESOLUTION_S))
+
+    @property
+    def bf_interval_s(self) -> float:
+        """The pause between two backfill cycles."""
+        return float(self._number("bf_interval", _DEFAULT_INTERVAL_S))
+
+    def overrun_s(self, partition: Partition, *, epilog_s: float) -> float:
+        """Return how long after its limit a job may still hold its node.
+
+        Args:
+            partition: The job's partition.
+            epilog_s: How long the epilog takes, where there is one.
+        """
+        allowed_s = partition.over_time_limit_s
+        if allowed_s is None:
+            allowed_s = self.over_time_limit_s
+        return allowed_s + self.kill_wait_s + (epilog_s if self.has_epilog else 0.0)
+
+    def _number(self, name: str, default: int) -> int:
+        text = self.scheduler_parameters.get(name, "")
+        return int(text) if text.isdecimal() else default
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A leaf switch, or a block: the smallest group of nodes that the site names.
+
+    Attributes:
+        name: The switch's or the block's.
+        nodes: Its nodes, as a hostlist expression.
+    """
+
+    name: str
+    nodes: str
+
+
+_WITH_LEAVES = frozenset({"topology/tree", "topology/block"})
+
+_FIRST_WITH_YAML = (25, 5)
+"""From it on topology.yaml counts, and the configuration says topology/flat all the
+same (seen on 26.05.5)."""
+
+
+def must_have_leaves(config: ClusterConfig) -> bool:
+    """Tell whether an answer without leaves is a failed query."""
+    return config.topology_plugin in _WITH_LEAVES
+
+
+def may_have_leaves(config: ClusterConfig) -> bool:
+    """Tell whether it is worth asking for the topology."""
+    return must_have_leaves(config) or config.release.series >= _FIRST_WITH_YAML
+
+
+def leaf_by_node(leaves: Iterable[Leaf]) -> dict[str, str]:
+    """Return the name of each node's leaf; the first where there are several.
+
+    Raises:
+        UnreadableOutputError: A list of nodes is unreadable.
+    """
+    found: dict[str, str] = {}
+    for leaf in leaves:
+        for node in expand(leaf.nodes):
+            found.setdefault(node, leaf.name)
+    return found
+
+
+# Hostlist expressions, both ways: ``n[1-3,07],m05`` and the names it means. A name may
+# hold several brackets (``r[1-2]c[01-04]``) and text after the last one; the width of a
+# range's first number is kept (``[08-11]`` is 08, 09, 10, 11). Source: scontrol(1),
+# "show hostlist" and "show hostnames".
+
+MAX_NAMES = 200_000
+"""Names that one expression may mean; the largest machines have 160,000 nodes."""
+
+_NOTHING = frozenset({"", "(null)", "None assigned"})
+_RANGE = re.compile(r"([0-9]{1,15})(?:-([0-9]{1,15}))?", re.ASCII)
+_TERM = re.compile(r"(?:[^\[\],\s]+|\[[^\[\]\s]*\])+")
+_PART = re.compile(r"[^\[\]]+|\[([^\[\]]*)\]")
+_NUMBERED = re.compile(r"(.*?)([0-9]{1,15})([^0-9]*)", re.ASCII | re.DOTALL)
+
+
+def expand(expression: str, *, limit: int = MAX_NAMES) -> tuple[str, ...]:
+    """Return the names that *expression* means, in its order, repeats included.
+
+    Args:
+        expression: For example ``n[1-3,7],m05``; empty and ``(null)`` mean none.
+        limit: Names to give at most; counted before any is made, so that a
+            hostile range costs nothing.
+
+    Raises:
+        UnreadableOutputError: Not a hostlist expression, or above *limit*.
+    """
+    text = expression.strip()
+    if text in _NOTHING:
+        return ()
+    if not any(mark in text for mark in "[], \t\n"):
+        return (text,)
+    names: list[str] = []
+    for term in _terms(text):
+        names.extend(_expand_term(term, text, limit - len(names)))
+    return tuple(names)
+
+
+def collapse(names: Iterable[str]) -> str:
+    """Return one expression for *names*, each once, runs of numbers as ranges.
+
+    Raises:
+        ValueError: A name is empty or holds a character that hostlists use.
+    """
+    terms: list[str] = []
+    groups: dict[tuple[str, str], list[str]] = {}
+    for name in sorted(set(names)):
+        _check_name(name)
+        found = _NUMBERED.fullmatch(name)
+        if found:
+            groups.setdefault((found[1], found[3]), []).append(found[2])
+        else:
+            terms.append(name)
+    terms += (
+        before + _ranges(group) + after for (before, after), group in groups.items()
+    )
+    return ",".join(terms)
+
+
+def _terms(text: str) -> Iterator[str]:
+    """Cut *text* at the commas outside of brackets."""
+    at = 0
+    while True:
+        found = _TERM.match(text, at)
+        if found is None:
+            raise _unreadable(text, f"no host name at character {at + 1}")
+        yield found.group()
+        at = found.end()
+        if at == len(text):
+            return
+        if text[at] != ",":
+            raise _unreadable(text, f"unexpected character at {at + 1}")
+        at += 1
+
+
+def _expand_term(term: str, text: str, limit: int) -> Iterator[str]:
+    """Return the names of one comma-free term, of which *limit* are allowed."""
+    if "[" not in term:
+        parts = [[(term, term)]]
+    else:
+        parts = [_bounds(found, text) for found in _PART.finditer(term)]
+    count = prod(sum(_length(bound) for bound in part) for part in parts)
+    if count > limit:
+        raise _unreadable(text, f"more than {MAX_NAMES} names are not believed")
+    choices = [[word for bound in part for word in _words(bound)] for part in parts]
+    return ("".join(words) for words in product(*choices))
+
+
+def _bounds(found: re.Match[str], text: str) -> list[tuple[str, str]]:
+    """Return the ranges, first and last number as written, of one part."""
+    inside = found.group(1)
+    if inside is None:
+        return [(found.group(), found.group())]
+    bounds = []
+    for item in inside.split(","):
+        numbers = _RANGE.fullmatch(item)
+        if numbers is None:
+            raise _unreadable(text, f"[{item}] is not a number or a range")
+        first, last = numbers.group(1), numbers.group(2) or numbers.group(1)
+        if int(last) < int(first):
+            raise _unreadable(text, f"[{item}] counts down")
+        bounds.append((first, last))
+    return bounds
+
+
+def _length(bound: tuple[str, str]) -> int:
+    first, last = bound
+    return 1 if first == last else int(last) - int(first) + 1
+
+
+def _words(bound: tuple[str, str]) -> Iterator[str]:
+    first, last = bound
+    if first == last:
+        return iter((first,))
+    width = len(first)
+    return (f"{number:0{width}d}" for number in range(int(first), int(last) + 1))
+
+
+def _check_name(name: str) -> None:
+    if not name or name in _NOTHING or any(c in "[]," or c.isspace() for c in name):
+        raise ValueError(f"{name!r} is not a host name")
+
+
+def _ranges(numbers: list[str]) -> str:
+    """Write *numbers*, digits each, as ``[1-3,7]``; a single one stays as it is."""
+    runs: list[list[str]] = []
+    for number in sorted(numbers, key=lambda text: (int(text), len(text))):
+        if runs and _follows(runs[-1], number):
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    if len(numbers) == 1:
+        return numbers[0]
+    return (
+        "["
+        + ",".join(run[0] if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+        + "]"
+    )
+
+
+def _follows(run: list[str], number: str) -> bool:
+    """Tell whether a range that starts as *run* does would write *number* next."""
+    return number == f"{int(run[-1]) + 1:0{len(run[0])}d}"
+
+
+def _unreadable(text: str, why: str) -> UnreadableOutputError:
+    return UnreadableOutputError("hostlist", 1, text, why)

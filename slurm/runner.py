@@ -1,4 +1,4 @@
-"""How Slurm's programs are run: in a clean environment, bounded in time and size.
+"""Runs Slurm's programs in a clean environment, bounded in time and size.
 
 A command's answer comes back whole or not at all.
 """
@@ -29,7 +29,7 @@ KEPT = frozenset({"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT"})
 """Slurm's variables that say how to reach it; all its others change its answers."""
 
 FIXED = (("LC_ALL", "C"), ("TZ", "UTC"))
-"""What parsers rely on: English words, and times in UTC."""
+"""Parsers rely on English words and times in UTC."""
 
 _SCRUBBED_PREFIXES = (
     "SLURM_",  # SLURM_TIME_FORMAT, SLURM_CLUSTERS, a surrounding job's SLURM_JOB_ID
@@ -111,7 +111,7 @@ _UNREACHABLE = (
 )
 
 _UNCONFIGURED = ("could not establish a configuration source", "s_p_parse_file: ")
-"""What programs print that find no slurm.conf. Where SLURM_CONF names a missing one,
+"""Messages of programs that find no slurm.conf. Where SLURM_CONF names a missing one,
 they wait for it for up to a minute, as it may be being replaced."""
 
 _NO_CONFIGURATION = (
@@ -126,26 +126,15 @@ class SubprocessRunner:
     def __init__(
         self, environ: Mapping[str, str], *, max_output_bytes: int = MAX_OUTPUT_BYTES
     ) -> None:
-        """Take the environment that commands get (``scrubbed``).
-
-        Args:
-            environ: All of it; nothing is inherited.
-            max_output_bytes: A longer answer is refused.
-        """
+        """Take the whole environment of commands (``scrubbed``), and a limit."""
         self._environ = dict(environ)
         self._max_output_bytes = max_output_bytes
 
     def run(self, argv: Sequence[str], *, timeout_s: float) -> str:
-        """Run *argv* without a shell and return its standard output.
+        """Run *argv* as ``Runner.run`` says.
 
         The command is the leader of a process group, which is killed whole when
         the time is up.
-
-        Raises:
-            SlurmUnavailableError: No answer within *timeout_s*, no such command,
-                or the command could not reach Slurm.
-            SlurmRefusedError: The command exited with a status other than 0.
-            UnreadableOutputError: The answer is larger than any honest one.
         """
         deadline_s = time.monotonic() + timeout_s
         process = self._start(argv)
@@ -214,10 +203,10 @@ def _watch(
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Leave nothing behind: kill the whole group of a command that was given up.
+    """Kill the whole group of a command that was given up.
 
-    Its leader is not waited for before, so that its number is still its own, even
-    where it has ended and left a child that keeps the pipes open.
+    Its leader was not waited for before, so its number is still its own, even where
+    it has ended and left a child that keeps the pipes open.
     """
     if process.returncode is None:
         with suppress(ProcessLookupError):

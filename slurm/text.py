@@ -2,7 +2,8 @@
 
 First values (times, durations, sizes), then records of ``Key=value`` pairs as
 ``scontrol -o show …`` writes them, with nodes, partitions and reservations; then
-``sdiag``; then ``squeue``, whose columns are cut by their width in bytes.
+``sdiag``; then ``squeue``, whose columns are cut by their width in bytes; last the
+release, the configuration and the topology of the cluster.
 """
 
 from __future__ import annotations
@@ -14,12 +15,16 @@ from typing import TYPE_CHECKING, TypeVar
 
 from slurm.errors import UnreadableOutputError
 from slurm.records import (
+    ClusterConfig,
     Gres,
     JobRecord,
+    Leaf,
     Node,
     Partition,
+    Release,
     Reservation,
     Sdiag,
+    expand,
     job_states,
     node_states,
 )
@@ -524,3 +529,123 @@ def _unreadable(output: bytes, at: int, number: int, why: str) -> UnreadableOutp
     end = output.find(b"\n", at)
     line = output[at : end if end >= 0 else len(output)]
     return UnreadableOutputError("squeue", number, _text(line), why)
+
+
+VERSION_ARGV = ("sinfo", "--version")
+"""Shows the release of the installed programs."""
+
+_VERSION = re.compile(r"slurm\S* (\d+)\.(\d+)\.(\S+)")
+
+
+def parse_version(text: str) -> Release:
+    """Return the release that ``sinfo --version`` printed.
+
+    Raises:
+        UnreadableOutputError: Not such an answer.
+    """
+    found = _VERSION.match(text.strip())
+    if found is None:
+        raise UnreadableOutputError("sinfo --version", 1, text, "no release in it")
+    return Release(int(found[1]), int(found[2]), found[3])
+
+
+CONFIG_ARGV = ("scontrol", "show", "config")
+"""Shows the configuration."""
+
+_SETTING = re.compile(r"^(\S+)\s*= ?(.*)$", re.MULTILINE)
+
+
+def parse_config(text: str) -> ClusterConfig:
+    """Return the configuration that ``scontrol show config`` printed.
+
+    Raises:
+        UnreadableOutputError: Not such an answer, or a setting is missing.
+    """
+    command = "scontrol show config"
+    check_whole(text, command)
+    settings = {key: value.strip() for key, value in reversed(_SETTING.findall(text))}
+    try:
+        return _config(settings)
+    except KeyError as error:
+        why = f"the setting {error.args[0]} is missing"
+        raise UnreadableOutputError(command, 0, text, why) from error
+    except ValueError as error:
+        raise UnreadableOutputError(command, 0, text, str(error)) from error
+
+
+def _config(settings: dict[str, str]) -> ClusterConfig:
+    return ClusterConfig(
+        cluster=settings["ClusterName"],
+        release=parse_version(f"slurm {settings['SLURM_VERSION']}"),
+        select_type=settings["SelectType"],
+        select_type_parameters=settings["SelectTypeParameters"],
+        scheduler_type=settings["SchedulerType"],
+        scheduler_parameters=_parameters(settings["SchedulerParameters"]),
+        priority_type=settings["PriorityType"],
+        preempt_type=settings["PreemptType"],
+        preempt_mode=settings["PreemptMode"],
+        private_data=_private(settings["PrivateData"]),
+        kill_wait_s=_seconds(settings["KillWait"]),
+        complete_wait_s=_seconds(settings["CompleteWait"]),
+        over_time_limit_s=_seconds(settings["OverTimeLimit"]),
+        has_epilog=_has_epilog(settings),
+        max_array_size=int(settings["MaxArraySize"]),
+        topology_plugin=text_or_empty(settings.get("TopologyPlugin", "")),
+    )
+
+
+def _parameters(text: str) -> dict[str, str]:
+    if text in NOTHING:
+        return {}
+    pairs = (word.partition("=") for word in text.split(","))
+    return {name.strip(): value for name, _, value in pairs if name.strip()}
+
+
+def _private(text: str) -> tuple[str, ...]:
+    return () if text == "none" else tuple(text_or_empty(text).split(","))
+
+
+def _seconds(text: str) -> float:
+    return duration_s(text) or 0.0
+
+
+def _has_epilog(settings: dict[str, str]) -> bool:
+    """Tell whether an Epilog is set; 23.11 and later number several of them."""
+    return any(
+        re.fullmatch(r"Epilog(\[\d+\])?", key) and value not in NOTHING
+        for key, value in settings.items()
+    )
+
+
+TOPOLOGY_ARGV = ("scontrol", "--oneliner", "show", "topology")
+"""Shows switches or blocks."""
+
+_TOPOLOGY = "scontrol show topology"
+_PAIR = re.compile(r"(?:^| )([A-Za-z]+)=(\S*)")
+
+
+def parse_topology(text: str) -> tuple[Leaf, ...]:
+    """Return the leaves that ``scontrol show topology`` printed, in its order.
+
+    Switches above others and blocks made of blocks are left out, and so are leaves
+    without nodes, and other kinds that a newer Slurm may know (rings).
+
+    Raises:
+        UnreadableOutputError: Not such an answer, or cut short.
+    """
+    if not text.strip():
+        return ()
+    check_whole(text, _TOPOLOGY)
+    return tuple(_leaves(text))
+
+
+def _leaves(text: str) -> Iterator[Leaf]:
+    for number, line in enumerate(text.splitlines(), start=1):
+        pairs = _PAIR.findall(line)
+        if not pairs or not line.startswith(f"{pairs[0][0]}="):
+            why = "expected SwitchName=… or BlockName=…"
+            raise UnreadableOutputError(_TOPOLOGY, number, line, why)
+        (kind, name), fields = pairs[0], dict(reversed(pairs))
+        is_leaf = kind in {"SwitchName", "BlockName"} and "Switches" not in fields
+        if is_leaf and name and expand(fields.get("Nodes", "")):
+            yield Leaf(name, fields["Nodes"])

@@ -34,23 +34,22 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from slurm.command_line import JSON, TEXT
-from slurm.config import (
-    CONFIG_ARGV,
-    TOPOLOGY_ARGV,
-    VERSION_ARGV,
-    parse_topology,
-    parse_version,
-)
+from slurm.backend import TEXT
 from slurm.errors import SlurmError, SlurmRefusedError, UnreadableOutputError
+from slurm.json import JSON
 from slurm.records import JobState, NodeState
 from slurm.runner import SubprocessRunner, scrubbed
 from slurm.text import (
+    CONFIG_ARGV,
     FREE_WIDTH_COLUMNS,
     NOTHING,
     SDIAG_ARGV,
+    TOPOLOGY_ARGV,
     TYPED_WIDTHS,
+    VERSION_ARGV,
     check_whole,
+    parse_topology,
+    parse_version,
     read_records,
     remark,
     squeue_rows,

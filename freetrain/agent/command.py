@@ -27,7 +27,7 @@ from freetrain.broker.lease import LeaseKey
 from freetrain.errors import FreeTrainError, UsageError
 from freetrain.launch.local import LocalLauncher, this_node
 from freetrain.state.files import AgentState, StateDir
-from slurm.command_line import CommandLine
+from slurm.backend import CommandLine
 from slurm.records import JobKey
 from slurm.runner import (
     SubprocessRunner,

@@ -20,16 +20,15 @@ from freetrain.broker.lease import (
     submitted_leases,
     uuid_in,
 )
-from slurm.hostlist import expand
-from slurm.records import JobState
+from slurm.records import JobState, expand
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from freetrain.broker.lease import Intent
     from freetrain.broker.limits import Limits
+    from slurm.holes import Snapshot
     from slurm.records import JobRecord
-    from slurm.snapshot import Snapshot
 
 _BOTH = 2
 """Only where both queries were answered does a job count as missed."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from freetrain.broker.lease import uuid_in
 from slurm.errors import UnreadableOutputError
-from slurm.hostlist import expand
+from slurm.records import expand
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

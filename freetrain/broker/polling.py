@@ -16,8 +16,7 @@ from freetrain.broker.eligible import could_start, is_lease
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from slurm.config import ClusterConfig
-    from slurm.records import JobRecord, Sdiag
+    from slurm.records import ClusterConfig, JobRecord, Sdiag
 
 LEAD_S = 5.0
 """How long before a cycle to poll. A tick, the commit and the end of a lease take 1 to

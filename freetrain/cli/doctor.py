@@ -13,7 +13,7 @@ from freetrain.cron.call import Programs
 from freetrain.doctor.checks import examine
 from freetrain.doctor.findings import Subject, exit_code, finding_text, summary_text
 from freetrain.errors import UsageError
-from slurm.command_line import CommandLine
+from slurm.backend import CommandLine
 from slurm.runner import SubprocessRunner, scrubbed, user_name
 
 EXAMPLES = {

@@ -17,8 +17,7 @@ from freetrain.client.holes import IdleNodes, groups, idle_of, steps, why_it_end
 from freetrain.text import one_line, render_duration
 from freetrain.tick.environment import slurm_connector
 from slurm.backend import SlurmBackend
-from slurm.holes import Hole
-from slurm.snapshot import Snapshot
+from slurm.holes import Hole, Snapshot
 
 EXAMPLES = {
     "holes": """

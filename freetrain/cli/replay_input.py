@@ -29,8 +29,9 @@ from logs.read import read_trace
 from logs.schedule import Method, Schedule, schedule
 from logs.schedule.simulation import Reason, holes
 from logs.trace import IdleTrace, JobTrace, Trace
-from slurm.config import leaf_by_node, parse_topology
 from slurm.errors import UnreadableOutputError
+from slurm.records import leaf_by_node
+from slurm.text import parse_topology
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

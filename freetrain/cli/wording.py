@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from freetrain.state.files import BROKER, USER
 from freetrain.text import counted, one_line
-from slurm.hostlist import collapse
+from slurm.records import collapse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

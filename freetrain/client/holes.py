@@ -18,10 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from freetrain.config.site import Site
-    from slurm.config import ClusterConfig
-    from slurm.holes import Hole
-    from slurm.records import JobRecord
-    from slurm.snapshot import Snapshot
+    from slurm.holes import Hole, Snapshot
+    from slurm.records import ClusterConfig, JobRecord
 
 
 LENGTHS_S = (120.0, 600.0, 1_800.0, 3_600.0, 14_400.0, 43_200.0, 86_400.0)

@@ -14,23 +14,27 @@ from freetrain.broker.limits import Mode
 from freetrain.text import render_duration
 from freetrain.tick.environment import PYSLURM
 from freetrain.tick.observe import mode_of
-from slurm.backend import choose
 from slurm.batch import LeaseRequest, gres_argument, sbatch_argv
-from slurm.command_line import JSON
-from slurm.config import leaf_by_node, may_have_leaves, must_have_leaves
 from slurm.errors import (
     SlurmError,
     SlurmRefusedError,
 )
-from slurm.records import Requirement, named_or_default
+from slurm.json import JSON
+from slurm.pyslurm import find_pyslurm
+from slurm.records import (
+    Requirement,
+    leaf_by_node,
+    may_have_leaves,
+    must_have_leaves,
+    named_or_default,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from freetrain.config.site import Site
-    from slurm.config import ClusterConfig
-    from slurm.records import Partition
-    from slurm.snapshot import Snapshot
+    from slurm.holes import Snapshot
+    from slurm.records import ClusterConfig, Partition
 from freetrain.doctor.findings import (
     UNAVAILABLE,
     Finding,
@@ -79,8 +83,10 @@ def look_at_programs(subject: Subject) -> Iterator[Finding]:
     release = subject.backend.release()
     found = subject.programs.find("sbatch")
     yield ok("Slurm programs", f"Slurm {release} in {found.parent if found else '?'}")
-    choice = choose(release, is_allowed=subject.environ.get(PYSLURM) != "off")
-    yield ok("back end", f"{choice.name}: {choice.reason}")
+    is_allowed = subject.environ.get(PYSLURM) != "off"
+    module, reason = find_pyslurm(release, is_allowed=is_allowed)
+    name = "command line" if module is None else "pyslurm"
+    yield ok("back end", f"{name}: {reason}")
 
 
 def has_slurm(subject: Subject) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from freetrain.lookahead.promises import LEADS_S
 from freetrain.report.summary import MINUTE_S, csv_text, percent
 from freetrain.text import UNKNOWN, counted, render_duration
-from slurm.hostlist import collapse
+from slurm.records import collapse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

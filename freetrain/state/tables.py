@@ -23,7 +23,7 @@ from freetrain.broker.lease import (
 from freetrain.broker.limits import Pace
 from freetrain.lookahead.base import Departure
 from freetrain.state.database import translated
-from slurm.snapshot import BackfillPlans, HiddenPlan, PlannedStart
+from slurm.holes import BackfillPlans, HiddenPlan, PlannedStart
 
 if TYPE_CHECKING:
     import sqlite3

@@ -60,8 +60,7 @@ from slurm.errors import (
     SlurmError,
     SlurmRefusedError,
 )
-from slurm.hostlist import collapse
-from slurm.records import JobKey
+from slurm.records import JobKey, collapse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

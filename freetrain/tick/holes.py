@@ -17,11 +17,11 @@ from freetrain.tick.observe import margin_s
 from slurm.batch import gres_argument
 from slurm.errors import SlurmRefusedError
 from slurm.holes import HoleEnd, find_holes
-from slurm.hostlist import expand
 from slurm.records import (
     JobState,
     NodeState,
     Requirement,
+    expand,
 )
 
 if TYPE_CHECKING:

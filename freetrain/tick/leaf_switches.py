@@ -6,14 +6,14 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from slurm.config import Leaf, leaf_by_node, may_have_leaves, must_have_leaves
 from slurm.errors import SlurmError
+from slurm.records import Leaf, leaf_by_node, may_have_leaves, must_have_leaves
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from slurm.backend import SlurmBackend
-    from slurm.config import ClusterConfig
+    from slurm.records import ClusterConfig
 
 
 ASKED_EVERY_S = 3_600.0

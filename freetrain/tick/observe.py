@@ -31,9 +31,8 @@ from freetrain.state.tables import (
 )
 from freetrain.tick.status_report import read_status_report, utc
 from freetrain.tick.trainers import TrainerOutcome, read_trainer
-from slurm.hostlist import expand
-from slurm.records import choose_partition
-from slurm.snapshot import carry_plans, plans_of
+from slurm.holes import carry_plans, plans_of
+from slurm.records import choose_partition, expand
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -46,9 +45,8 @@ if TYPE_CHECKING:
     from freetrain.tick.context import TickContext
     from freetrain.tick.progress import TrainerProgress
     from freetrain.tick.trainers import TickTrainer
-    from slurm.config import ClusterConfig
-    from slurm.records import JobRecord, Partition
-    from slurm.snapshot import Snapshot
+    from slurm.holes import Snapshot
+    from slurm.records import ClusterConfig, JobRecord, Partition
 
 REMEMBERED_S = 3_600.0
 """Jobs are gone from Slurm long before an hour after their deadline."""

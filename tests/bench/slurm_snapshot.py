@@ -16,10 +16,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from slurm.holes import find_holes
-from slurm.hostlist import collapse
-from slurm.records import Requirement
-from slurm.snapshot import Snapshot
+from slurm.holes import Snapshot, find_holes
+from slurm.records import Requirement, collapse
 from slurm.text import (
     parse_nodes,
     parse_partitions,

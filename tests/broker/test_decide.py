@@ -22,8 +22,8 @@ from freetrain.broker.reconcile import Brake
 from freetrain.planning.published import Published
 from milp.planner import Planner
 from milp.problem import throughput
+from slurm.holes import BackfillPlans, HiddenPlan, carry_plans
 from slurm.records import NodeState
-from slurm.snapshot import BackfillPlans, HiddenPlan, carry_plans
 from tests.broker.broker_records import NOW_S, generation, hole, key, lease
 from tests.slurm_library.clusters import NOW_S as LOOK_S
 from tests.slurm_library.clusters import node, statistics

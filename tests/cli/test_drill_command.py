@@ -10,8 +10,8 @@ import pytest
 
 from freetrain.broker.lease import LeaseKey, job_name
 from freetrain.state.files import Assigned, AssignedLease, Ended, create_assigned
+from slurm.backend import CommandLine
 from slurm.batch import LeaseRequest
-from slurm.command_line import CommandLine
 from slurm.runner import SubprocessRunner
 from tests.cli.commands import Ran, run
 from tests.client.client_states import NOW_S, assign, end

@@ -12,7 +12,7 @@ import pytest
 
 from freetrain.demo.fake_slurm.install import StandIn, at_work
 from freetrain.demo.fake_slurm.install import install as install_standin
-from slurm.command_line import CommandLine
+from slurm.backend import CommandLine
 from slurm.runner import SubprocessRunner
 from tests.cluster.settings import NODES, Variant
 from tests.contract.pyslurm_worlds import PyslurmWorld, pyslurm_world

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurm.backend import choose
-from slurm.command_line import CommandLine
-from slurm.pyslurm import Pyslurm
+from slurm.backend import CommandLine
+from slurm.pyslurm import Pyslurm, find_pyslurm
 from slurm.runner import SubprocessRunner
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ def pyslurm_world(
     # libslurm reads it when pyslurm is first imported, and never again
     monkeypatch.setenv("SLURM_CONF", str(cluster.conf))
     world = PyslurmWorld(cluster, os)
-    choice = choose(world.programs.release())
-    if choice.pyslurm is None:
-        pytest.skip(choice.reason)
-    return PyslurmWorld(cluster, choice.pyslurm)
+    module, reason = find_pyslurm(world.programs.release())
+    if module is None:
+        pytest.skip(reason)
+    return PyslurmWorld(cluster, module)

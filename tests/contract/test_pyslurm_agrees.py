@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from slurm.backend import SlurmBackend
+    from slurm.holes import Snapshot
     from slurm.records import JobRecord
-    from slurm.snapshot import Snapshot
     from tests.contract.pyslurm_worlds import PyslurmWorld
 
 pytestmark = pytest.mark.slurm

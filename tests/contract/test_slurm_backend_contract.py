@@ -7,11 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurm.command_line import SNAPSHOT_REQUESTS
-from slurm.config import leaf_by_node, must_have_leaves
+from slurm.backend import SNAPSHOT_REQUESTS
 from slurm.errors import RequestsSpentError, SlurmRefusedError
 from slurm.holes import find_holes
-from slurm.records import JobKey, JobState, NodeState, Requirement
+from slurm.records import (
+    JobKey,
+    JobState,
+    NodeState,
+    Requirement,
+    leaf_by_node,
+    must_have_leaves,
+)
 
 if TYPE_CHECKING:
     from slurm.backend import SlurmBackend

@@ -8,13 +8,12 @@ from uuid import uuid4
 import pytest
 
 from freetrain.demo.fake_slurm.cluster import iso
+from slurm.backend import CommandLine
 from slurm.batch import LeaseRequest
-from slurm.command_line import CommandLine
 from slurm.errors import SlurmRefusedError, SlurmUnavailableError, UnreadableOutputError
-from slurm.holes import HoleEnd, find_holes
+from slurm.holes import HoleEnd, carry_plans, find_holes, plans_of
 from slurm.records import JobKey, Requirement
 from slurm.runner import SubprocessRunner
-from slurm.snapshot import carry_plans, plans_of
 from tests.fakes.slurm.installing import USER
 from tests.fakes.slurm.state import Act
 

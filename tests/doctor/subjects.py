@@ -9,7 +9,7 @@ from pathlib import Path
 from freetrain.config.site import LeaseSettings, Site
 from freetrain.cron.call import Programs
 from freetrain.doctor.findings import Finding, Subject
-from slurm.command_line import CommandLine
+from slurm.backend import CommandLine
 from slurm.runner import SubprocessRunner
 
 NOW_S = 1_900_000_000.0

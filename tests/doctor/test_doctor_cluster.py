@@ -10,8 +10,8 @@ from msgspec import structs
 from freetrain.config.site import Caps, HoleSettings, LeaseMode, LeaseSettings, Site
 from freetrain.doctor import cluster
 from freetrain.doctor.findings import Finding, Verdict
-from slurm.config import ClusterConfig, parse_config
-from slurm.records import Partition
+from slurm.records import ClusterConfig, Partition
+from slurm.text import parse_config
 from tests.slurm_library.clusters import recorded
 
 SITE = Site(state_directory=Path("/s"), lease=LeaseSettings(partition="freetrain"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from slurm.hostlist import expand
+from slurm.records import expand
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

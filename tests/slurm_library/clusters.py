@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
+from slurm.holes import Snapshot
 from slurm.records import (
     JobRecord,
     JobState,
@@ -12,7 +13,6 @@ from slurm.records import (
     Reservation,
     Sdiag,
 )
-from slurm.snapshot import Snapshot
 from slurm.text import (
     parse_nodes,
     parse_partitions,

@@ -14,19 +14,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm.command_line import JSON
-from slurm.config import parse_config, parse_version
 from slurm.errors import SlurmRefusedError, UnreadableOutputError
-from slurm.holes import Hole, HoleEnd, find_holes
-from slurm.hostlist import expand
-from slurm.records import NodeState, Requirement
-from slurm.snapshot import Snapshot
+from slurm.holes import Hole, HoleEnd, Snapshot, find_holes
+from slurm.json import JSON
+from slurm.records import NodeState, Requirement, expand
 from slurm.text import (
+    parse_config,
     parse_nodes,
     parse_partitions,
     parse_reservations,
     parse_sdiag,
     parse_squeue,
+    parse_version,
 )
 from tests.fakes.slurm.installing import FakeSlurm, install
 from tests.fakes.slurm.state import Act

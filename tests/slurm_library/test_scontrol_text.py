@@ -7,18 +7,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm.config import CONFIG_ARGV, VERSION_ARGV, parse_config, parse_version
 from slurm.errors import SlurmError, SlurmRefusedError, UnreadableOutputError
 from slurm.records import Gres, Node, NodeState, choose_partition
 from slurm.text import (
+    CONFIG_ARGV,
     NODES_ARGV,
     PARTITIONS_ARGV,
     RESERVATIONS_ARGV,
     SDIAG_ARGV,
+    VERSION_ARGV,
+    parse_config,
     parse_nodes,
     parse_partitions,
     parse_reservations,
     parse_sdiag,
+    parse_version,
 )
 from tests.slurm_library.clusters import SCENARIOS, recorded
 from tests.slurm_library.rendering import scontrol_text

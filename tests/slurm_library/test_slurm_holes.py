@@ -11,8 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm.errors import SlurmRefusedError, UnreadableOutputError
-from slurm.holes import Hole, HoleEnd, find_holes, find_idle
-from slurm.hostlist import expand
+from slurm.holes import (
+    Hole,
+    HoleEnd,
+    Snapshot,
+    carry_plans,
+    find_holes,
+    find_idle,
+    plans_of,
+)
 from slurm.records import (
     Gres,
     JobRecord,
@@ -21,8 +28,8 @@ from slurm.records import (
     NodeState,
     Requirement,
     Reservation,
+    expand,
 )
-from slurm.snapshot import Snapshot, carry_plans, plans_of
 from tests.slurm_library.clusters import (
     HOUR_S,
     NOW_S,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm.errors import UnreadableOutputError
-from slurm.hostlist import collapse, expand
+from slurm.records import collapse, expand
 
 HOSTS = st.from_regex(
     re.compile(r"[a-z]{1,2}(-?[0-9]{1,3}){0,2}[a-z]{0,2}", re.ASCII), fullmatch=True

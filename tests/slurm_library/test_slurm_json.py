@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm.errors import SlurmError, SlurmRefusedError, UnreadableOutputError
-from slurm.hostlist import expand
 from slurm.json import (
     minutes_s,
     number,
@@ -21,7 +20,7 @@ from slurm.json import (
     time_s,
     whole,
 )
-from slurm.records import JobState, NodeState
+from slurm.records import JobState, NodeState, expand
 
 PARSERS = {
     "jobs": parse_jobs_json,

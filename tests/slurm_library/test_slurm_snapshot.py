@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm.records import JobRecord, NodeState, Sdiag
-from slurm.snapshot import (
+from slurm.holes import (
     BackfillPlans,
     HiddenPlan,
     PlannedStart,
@@ -15,6 +14,7 @@ from slurm.snapshot import (
     is_torn,
     plans_of,
 )
+from slurm.records import JobRecord, NodeState, Sdiag
 from tests.slurm_library.clusters import (
     HOUR_S,
     NOW_S,

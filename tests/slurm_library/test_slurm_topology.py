@@ -8,17 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm.config import (
-    TOPOLOGY_ARGV,
+from slurm.errors import UnreadableOutputError
+from slurm.records import (
     Leaf,
+    collapse,
+    expand,
     leaf_by_node,
     may_have_leaves,
     must_have_leaves,
-    parse_config,
-    parse_topology,
 )
-from slurm.errors import UnreadableOutputError
-from slurm.hostlist import collapse, expand
+from slurm.text import TOPOLOGY_ARGV, parse_config, parse_topology
 from tests.record_slurm import RECORDED, Pseudonyms
 from tests.slurm_library.clusters import RECORDINGS, recorded
 

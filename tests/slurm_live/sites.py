@@ -9,8 +9,8 @@ from shlex import quote
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from slurm.backend import CommandLine
 from slurm.batch import LeaseRequest
-from slurm.command_line import CommandLine
 from slurm.holes import Hole, find_holes
 from slurm.records import Requirement
 from slurm.runner import SubprocessRunner
@@ -19,8 +19,8 @@ from tests.cluster.waiting import wait_for
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from slurm.holes import Snapshot
     from slurm.records import JobRecord
-    from slurm.snapshot import Snapshot
     from tests.cluster.cluster import Cluster
 
 OTHER_USER = "games"  # 26.05 refuses nobody by name

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurm.command_line import JSON, CommandLine
+from slurm.backend import CommandLine
+from slurm.json import JSON
 from slurm.runner import SubprocessRunner
 from tests.cluster.settings import NODES
 from tests.cluster.waiting import wait_for
 
 if TYPE_CHECKING:
-    from slurm.snapshot import Snapshot
+    from slurm.holes import Snapshot
     from tests.slurm_live.sites import Site
 
 pytestmark = pytest.mark.slurm

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurm.holes import HoleEnd
-from slurm.hostlist import expand
-from slurm.records import JobState
-from slurm.snapshot import carry_plans, plans_of
+from slurm.holes import HoleEnd, carry_plans, plans_of
+from slurm.records import JobState, expand
 from tests.cluster.settings import NODES
 from tests.cluster.waiting import wait_for
 from tests.slurm_live.sites import LEASES

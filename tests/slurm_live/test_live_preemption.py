@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurm.errors import SlurmError
+from slurm.holes import is_torn
 from slurm.records import JobState
-from slurm.snapshot import is_torn
 from tests.cluster.cluster import restart_controller
 from tests.cluster.waiting import wait_for
 from tests.slurm_live.sites import LEASES
 
 if TYPE_CHECKING:
+    from slurm.holes import Snapshot
     from slurm.records import JobRecord
-    from slurm.snapshot import Snapshot
     from tests.slurm_live.sites import Site
 
 pytestmark = pytest.mark.slurm

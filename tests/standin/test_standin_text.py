@@ -19,15 +19,16 @@ from freetrain.demo.fake_slurm.cluster import (
     read_iso,
     to_json,
 )
-from slurm.config import parse_config, parse_version
 from slurm.records import NodeState
 from slurm.text import (
     duration_s,
+    parse_config,
     parse_nodes,
     parse_partitions,
     parse_reservations,
     parse_sdiag,
     parse_squeue,
+    parse_version,
     squeue_argv,
     unix_time,
 )

@@ -19,7 +19,7 @@ from freetrain.state.tables import (
     TrainerRow,
     TrainerState,
 )
-from slurm.snapshot import BackfillPlans, HiddenPlan, PlannedStart
+from slurm.holes import BackfillPlans, HiddenPlan, PlannedStart
 
 UUIDS = st.uuids().map(str)
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from slurm.backend import SlurmBackend
-    from slurm.config import ClusterConfig
+    from slurm.records import ClusterConfig
 
 
 class Elsewhere(TickWorld):

@@ -15,9 +15,10 @@ from freetrain.tick.leaf_switches import (
     LeafSwitches,
     leaf_switches_of,
 )
-from slurm.command_line import CommandLine
-from slurm.config import ClusterConfig, Leaf, parse_config
+from slurm.backend import CommandLine
 from slurm.errors import SlurmUnavailableError
+from slurm.records import ClusterConfig, Leaf
+from slurm.text import parse_config
 from tests.fakes.slurm.state import Act
 from tests.slurm_library.clusters import RECORDINGS, recorded
 from tests.tick.test_looking_ahead import pass_by, taken

@@ -21,8 +21,8 @@ from freetrain.errors import BadConfigurationError
 from freetrain.tick.holes import shape_name
 from freetrain.tick.lease_job import lease_script, write_lease_script
 from freetrain.tick.observe import grace_s, limits_of, margin_s, mode_of
-from slurm.config import parse_config
 from slurm.records import Gres, Partition, Requirement
+from slurm.text import parse_config
 from tests.slurm_library.clusters import recorded
 from tests.tick.tick_worlds import tick_world
 

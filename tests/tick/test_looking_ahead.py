@@ -19,7 +19,7 @@ from freetrain.state.tables import (
 )
 from freetrain.tick.act import with_short_wait
 from freetrain.tick.lookahead import MOST_ENDED
-from slurm.hostlist import expand
+from slurm.records import expand
 from tests.broker.broker_records import NOW_S, intent
 from tests.tick.tick_worlds import TickWorld, theirs, tick_world
 

@@ -27,7 +27,7 @@ from freetrain.tick.lookahead import NodeForecasts
 from freetrain.tick.plan import Decided
 from freetrain.tick.tick import tick
 from slurm.batch import MAX_VALUE_BYTES
-from slurm.hostlist import expand
+from slurm.records import expand
 from tests.broker.broker_records import NOW_S, hole
 from tests.broker.test_decide import decided, look, trainer
 from tests.tick.tick_worlds import TickWorld, lease_of, running, theirs

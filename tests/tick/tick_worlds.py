@@ -45,7 +45,7 @@ from freetrain.state.tables import (
 )
 from freetrain.tick.environment import TickEnvironment
 from freetrain.tick.tick import tick
-from slurm.command_line import CommandLine
+from slurm.backend import CommandLine
 from slurm.errors import SlurmRefusedError, SlurmUnavailableError
 from slurm.runner import SubprocessRunner
 from tests.fakes.slurm.installing import USER, FakeSlurm, install

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec import structs
 
-from slurm.hostlist import expand
+from slurm.records import expand
 from tests.cli.commands import at_home, run
 from tests.cluster.settings import Variant
 from tests.cluster.waiting import wait_for

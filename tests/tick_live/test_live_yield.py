@@ -20,7 +20,7 @@ from freetrain.state.database import read_store
 from freetrain.state.files import Ended, newest_assigned, read_ending
 from freetrain.state.tables import EventKind, intents
 from freetrain.tick.follow_up import tick_and_follow_up
-from slurm.command_line import CommandLine
+from slurm.backend import CommandLine
 from slurm.runner import SubprocessRunner, user_name
 from tests.agent_live.ground import MPIRUN, TRAINER, a_live_job
 from tests.cluster.settings import Variant

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from freetrain.demo.fake_slurm import cluster as keeping
 from freetrain.demo.fake_slurm import install as installing
 from freetrain.demo.fake_slurm.cluster import read_iso
-from slurm.hostlist import expand
+from slurm.records import expand
 from tests.fakes.slurm.state import opened
 
 if TYPE_CHECKING:
