@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from milp.errors import MalformedProblemError
-from milp.problem import Plan
-from milp.verify import gains, total
+from milp.answer import MalformedProblemError, Plan
+from milp.problem import gains, total
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -18,26 +18,28 @@ import numpy as np
 
 from milp.answer import PlanStatus, gap
 from milp.problem import SOLVER_TOLERANCE
-from milp.window import SearchDeadline, total_gain, violations
-from milp.window_bound import (
+from milp.window import (
     BoundedClasses,
     BoundedPlan,
     Dual,
+    SearchDeadline,
     first_bound,
     loose_bound,
     relax,
+    rows_within,
     size_rows,
     tighten,
+    total_gain,
+    variables,
+    violations,
 )
 from milp.window_search import WindowPlanner
-from milp.window_segments import rows_within, variables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from milp.solver import ModelSolver
-    from milp.window import Holding, Window
-    from milp.window_bound import Places, SizeRows, Vector
+    from milp.program import ModelSolver
+    from milp.window import Holding, Places, SizeRows, Vector, Window
     from milp.window_search import WindowPlan
 
 _QUICK_SHARE = 0.1
@@ -158,9 +160,9 @@ def _solved(
     if deadline.left_s() < _LEAST_S:
         return known._replace(reason="searched; no time was left for a program")
     # PuLP takes 0.1 s to import, which a tick with nothing to prove is spared.
-    from milp.window_program import build, prove  # noqa: PLC0415
+    from milp.program import prove, window_program  # noqa: PLC0415
 
-    program = build(window, rows, chosen)
+    program = window_program(window, rows, chosen)
     return prove(window, program, known, solver=solver, deadline=deadline)
 
 

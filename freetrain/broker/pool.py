@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from freetrain.planning.request import ClassForecast, PlanTrainer, Request
-from milp.assign import assign
+from milp.answer import assign
 from milp.problem import NodeClass
 from milp.window import WindowClass
 

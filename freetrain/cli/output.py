@@ -29,7 +29,7 @@ from freetrain.errors import (
 )
 from freetrain.text import one_line
 from logs.trace import LogError, UnreadableLogError
-from milp.errors import MilpError, SolverUnavailableError
+from milp.answer import MilpError, SolverUnavailableError
 from slurm.errors import (
     SlurmError,
     SlurmMissingError,

@@ -18,8 +18,7 @@ from freetrain.planning.request import (
     problem_of,
 )
 from milp.answer import Judged, PlanStatus
-from milp.problem import NodeClass, Problem, ProblemTrainer
-from milp.verify import constraint_violations
+from milp.problem import NodeClass, Problem, ProblemTrainer, constraint_violations
 from milp.window import Window, WindowTrainer
 from milp.window_search import WindowPlanner
 

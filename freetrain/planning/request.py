@@ -9,9 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from milp.answer import Answer, Judged, PlanStatus, gap
-from milp.problem import NodeClass, Plan, Problem, ProblemTrainer
-from milp.verify import keep, loose_bound, plan_gain, violations
+from milp.answer import Answer, Judged, Plan, PlanStatus, gap
+from milp.problem import (
+    NodeClass,
+    Problem,
+    ProblemTrainer,
+    keep,
+    loose_bound,
+    plan_gain,
+    violations,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from freetrain.priority.base import Basis, CurveCache, Rating, RatingResult
-from milp.errors import MalformedProblemError
+from milp.answer import MalformedProblemError
 
 if TYPE_CHECKING:
     from freetrain.priority.base import Contender, Memory, RatingInputs

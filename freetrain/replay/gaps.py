@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from milp.window_bound import window_gap
+from milp.window import window_gap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

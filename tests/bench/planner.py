@@ -10,10 +10,10 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from milp.answer import gap
-from milp.count import plan_counts
 from milp.exact import ExactSolver, Limit, SizeTable, search_all
-from milp.solver import COUNT_OPTIONS, Cbc
-from milp.verify import violations
+from milp.planner import plan_counts
+from milp.problem import violations
+from milp.program import COUNT_OPTIONS, Cbc
 from tests.bench.planner_cases import (
     many_classes,
     one_class,
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from milp.problem import Curve, Plan, Problem
+    from milp.answer import Plan
+    from milp.problem import Curve, Problem
 
 NODE_LIMIT_S = 60.0
 COUNT_LIMIT_S = 2.0
@@ -60,7 +61,7 @@ def _against_node() -> Iterator[str]:
         runs = [_count(problem) for _ in range(3)]
         count, how, count_s = min(runs, key=itemgetter(2))
         begin = perf_counter()
-        node = plan_nodes(problem, Cbc(), limit_s=NODE_LIMIT_S).plan
+        node = plan_nodes(problem, Cbc(), limit_s=NODE_LIMIT_S)
         node_s = perf_counter() - begin
         better = "(no plan)"
         if node is not None:
@@ -90,11 +91,11 @@ def _count(problem: Problem) -> tuple[Plan, str, float]:
     """Return the plan, how far it is proven, and the seconds that took."""
     begin = perf_counter()
     solver = Cbc(options=COUNT_OPTIONS)
-    proposal = plan_counts(problem, solver, limit_s=COUNT_LIMIT_S)
+    answer = plan_counts(problem, solver, limit_s=COUNT_LIMIT_S)
     seconds = perf_counter() - begin
-    if proposal.plan is None or violations(problem, proposal.plan):
+    if violations(problem, answer.plan):
         raise SystemExit("the count formulation returned no sound plan")
-    return proposal.plan, proposal.reason or proposal.found, seconds
+    return answer.plan, answer.reason or answer.outcome, seconds
 
 
 def _exact_calls() -> Iterator[str]:

@@ -8,10 +8,8 @@ from __future__ import annotations
 from time import process_time
 from typing import TYPE_CHECKING
 
-from milp.answer import PlanStatus, gap
-from milp.errors import SolverUnavailableError
-from milp.window import SearchDeadline
-from milp.window_bound import BoundedClasses, first_bound, size_rows, tighten
+from milp.answer import PlanStatus, SolverUnavailableError, gap
+from milp.window import BoundedClasses, SearchDeadline, first_bound, size_rows, tighten
 from milp.window_planner import Exchange, WindowAnswer, answer_window, repair
 from milp.window_search import WindowPlanner
 from tests.bench.window_cases import small_windows, tick_windows
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
 
     import pulp
 
-    from milp.solver import SolverStatus
+    from milp.answer import SolverStatus
     from milp.window import Holding, Window
 
 LIMIT_S = 2.0

@@ -17,7 +17,7 @@ from freetrain.lookahead.base import Prospect
 from freetrain.lookahead.promises import Promise
 from freetrain.planning.request import counts_of, problem_of
 from milp.answer import PlanStatus
-from milp.verify import plan_gain
+from milp.problem import plan_gain
 from tests.broker.broker_records import NOW_S, hole, key
 from tests.broker.foretold import (
     HORIZON_S,

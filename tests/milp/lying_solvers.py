@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from milp.errors import SolverFailedError, SolverUnavailableError
+from milp.answer import SolverFailedError, SolverStatus, SolverUnavailableError
 from milp.problem import custom
-from milp.solver import Cbc, SolverStatus
+from milp.program import Cbc
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pulp
 
-from milp.problem import Plan
-from milp.solver import Proposal, SolverStatus, whole
-from milp.verify import loose_bound, plan_gain
+from milp.answer import Plan, SolverStatus
+from milp.problem import loose_bound, plan_gain
+from milp.program import whole
 
 if TYPE_CHECKING:
     from milp.problem import Problem, ProblemTrainer
-    from milp.solver import ModelSolver
+    from milp.program import ModelSolver
 
 
 class _Node(NamedTuple):
@@ -34,8 +34,8 @@ class _NodeModel(NamedTuple):
 
 def plan_nodes(
     problem: Problem, solver: ModelSolver, *, limit_s: float | None
-) -> Proposal:
-    """Plan with one binary variable for each trainer and node.
+) -> Plan | None:
+    """Plan with one binary variable for each trainer and node; its bound if optimal.
 
     Raises:
         SolverFailedError: The solver crashed or returned no usable point.
@@ -44,11 +44,11 @@ def plan_nodes(
     built = _build(problem)
     found = solver.solve(built.model, limit_s=limit_s)
     if found not in (SolverStatus.OPTIMUM, SolverStatus.INCUMBENT):
-        return Proposal(None, found)
+        return None
     counts = tuple([_counts(row, built.nodes, problem) for row in built.x])
     gain = plan_gain(problem, counts)
     bound = gain if found is SolverStatus.OPTIMUM else max(gain, loose_bound(problem))
-    return Proposal(Plan(counts, gain, bound), found)
+    return Plan(counts, gain, bound)
 
 
 def _counts(

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milp.assign import assign
-from milp.errors import MalformedProblemError
+from milp.answer import MalformedProblemError, assign
 from milp.exact import ExactSolver
 from milp.problem import Problem
 from tests.milp.planning_problems import one_class_problems

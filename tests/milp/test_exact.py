@@ -5,10 +5,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from milp.errors import MalformedProblemError
+from milp.answer import MalformedProblemError
 from milp.exact import ExactSolver, Limit, SizeTable, search_all
-from milp.problem import Curve, NodeClass, Problem, ProblemTrainer, custom
-from milp.verify import gain, plan_gain
+from milp.problem import (
+    Curve,
+    NodeClass,
+    Problem,
+    ProblemTrainer,
+    custom,
+    gain,
+    plan_gain,
+)
 from tests.milp.planning_problems import one_class_problems
 
 

@@ -2,16 +2,22 @@
 
 import math
 
-import pulp
 from hypothesis import given, settings
 
-from milp.answer import PlanStatus
-from milp.count import build, feasible_gains, plan_counts
+from milp.answer import Plan, PlanStatus, SolverStatus
 from milp.exact import ExactSolver
-from milp.planner import Planner, SolverName
-from milp.problem import NodeClass, Plan, Problem, ProblemTrainer, custom
-from milp.solver import COUNT_OPTIONS, Cbc, Highs, SolverStatus
-from milp.verify import constraint_violations, keep, plan_gain, violations
+from milp.planner import Planner, SolverName, feasible_gains, plan_counts
+from milp.problem import (
+    NodeClass,
+    Problem,
+    ProblemTrainer,
+    constraint_violations,
+    custom,
+    keep,
+    plan_gain,
+    violations,
+)
+from milp.program import COUNT_OPTIONS, Cbc, Highs, count_model
 from tests.milp.node_model import plan_nodes
 from tests.milp.planning_problems import many_class_problems, one_class_problems
 
@@ -24,17 +30,16 @@ def is_same(gain: float, other: float) -> bool:
 
 
 def node_optimum(problem: Problem) -> Plan:
-    proposal = plan_nodes(problem, Cbc(), limit_s=60.0)
-    assert proposal.found is SolverStatus.OPTIMUM
-    assert proposal.plan is not None
-    return proposal.plan
+    plan = plan_nodes(problem, Cbc(), limit_s=60.0)
+    assert plan is not None
+    assert plan.bound == plan.gain
+    return plan
 
 
 def count_optimum(problem: Problem) -> Plan:
-    proposal = plan_counts(problem, Cbc(options=COUNT_OPTIONS), limit_s=60.0)
-    assert proposal.found is SolverStatus.OPTIMUM
-    assert proposal.plan is not None
-    return proposal.plan
+    answer = plan_counts(problem, Cbc(options=COUNT_OPTIONS), limit_s=60.0)
+    assert answer.outcome is PlanStatus.PROVEN
+    return answer.plan
 
 
 def model_gain(problem: Problem) -> float:
@@ -45,7 +50,7 @@ def model_gain(problem: Problem) -> float:
     ]
     if not options:  # CBC crashes on a model without variables
         return 0.0
-    model = build(problem, options, category=pulp.LpInteger)
+    model = count_model(problem, options)
     assert Cbc().solve(model.model, limit_s=60.0) is SolverStatus.OPTIMUM
     assert constraint_violations(problem, model.counts()) == ()
     return plan_gain(problem, model.counts())
@@ -88,12 +93,11 @@ def test_a_shrinking_trainer_does_not_move_to_another_class() -> None:
 def test_highs_finds_what_cbc_finds_and_never_less_than_keeping(
     problem: Problem,
 ) -> None:
-    proposal = plan_counts(problem, Highs(), limit_s=60.0)
+    plan = plan_counts(problem, Highs(), limit_s=60.0).plan
 
-    assert proposal.plan is not None
-    assert violations(problem, proposal.plan) == ()
-    assert is_same(proposal.plan.gain, count_optimum(problem).gain)
-    assert proposal.plan.gain >= keep(problem).gain
+    assert violations(problem, plan) == ()
+    assert is_same(plan.gain, count_optimum(problem).gain)
+    assert plan.gain >= keep(problem).gain
 
 
 @settings(max_examples=50, deadline=None)

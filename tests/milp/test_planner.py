@@ -8,12 +8,17 @@ import pulp
 import pytest
 from hypothesis import given, settings
 
-from milp.answer import Answer, PlanStatus
-from milp.errors import MalformedProblemError
+from milp.answer import Answer, MalformedProblemError, PlanStatus, SolverStatus
 from milp.planner import Planner, SolverName
-from milp.problem import Curve, NodeClass, Problem, ProblemTrainer, custom
-from milp.solver import SolverStatus
-from milp.verify import keep, violations
+from milp.problem import (
+    Curve,
+    NodeClass,
+    Problem,
+    ProblemTrainer,
+    custom,
+    keep,
+    violations,
+)
 from tests.milp.lying_solvers import (
     OUTRIGHT_LIES,
     RAGGED_CURVES,

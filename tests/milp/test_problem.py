@@ -9,10 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milp.answer import gap
-from milp.errors import MalformedProblemError
-from milp.problem import Problem, ProblemTrainer, custom, speed_up, throughput, weighted
-from milp.verify import gain, gains
+from milp.answer import MalformedProblemError, gap
+from milp.problem import (
+    Problem,
+    ProblemTrainer,
+    custom,
+    gain,
+    gains,
+    speed_up,
+    throughput,
+    weighted,
+)
 from tests.milp.planning_problems import one_class_problems
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pulp
 import pytest
 
-from milp.errors import SolverFailedError, SolverUnavailableError
-from milp.solver import COUNT_OPTIONS, Cbc, Highs, ModelSolver, SolverStatus, whole
+from milp.answer import SolverFailedError, SolverStatus, SolverUnavailableError
+from milp.program import COUNT_OPTIONS, Cbc, Highs, ModelSolver, whole
 
 SOLVERS = [Cbc(), Cbc(options=COUNT_OPTIONS), Cbc(warm=True), Highs()]
 

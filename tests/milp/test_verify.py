@@ -7,11 +7,20 @@ from typing import cast
 import pytest
 from hypothesis import given
 
-from milp.count import feasible_gains, greedy, reduce
-from milp.errors import MalformedProblemError
+from milp.answer import MalformedProblemError, Plan
 from milp.exact import ExactSolver
-from milp.problem import NodeClass, Plan, Problem, ProblemTrainer, custom
-from milp.verify import check_problem, keep, loose_bound, plan_gain, violations
+from milp.planner import feasible_gains, greedy, reduce
+from milp.problem import (
+    NodeClass,
+    Problem,
+    ProblemTrainer,
+    check_problem,
+    custom,
+    keep,
+    loose_bound,
+    plan_gain,
+    violations,
+)
 from tests.milp.planning_problems import many_class_problems, one_class_problems
 
 CURVE = custom([0.0, 10.0, 15.0, 30.0, 31.0], [1, 2, 3])

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milp.problem import custom
-from milp.verify import constraint_violations
+from milp.problem import constraint_violations, custom
 from milp.window import (
     Holding,
     Window,

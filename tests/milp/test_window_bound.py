@@ -5,15 +5,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milp.problem import custom
-from milp.verify import constraint_violations
-from milp.window import Holding, Window, WindowClass, WindowTrainer, total_gain
-from milp.window_bound import (
+from milp.problem import constraint_violations, custom
+from milp.window import (
     BoundedClasses,
+    Holding,
+    Window,
+    WindowClass,
+    WindowTrainer,
     bound,
     first_bound,
     size_rows,
     tighten,
+    total_gain,
     window_gap,
 )
 from milp.window_search import WindowPlanner

@@ -9,26 +9,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from milp.answer import PlanStatus
-from milp.problem import custom
-from milp.solver import SolverStatus
-from milp.verify import constraint_violations
+from milp.answer import PlanStatus, SolverStatus
+from milp.problem import constraint_violations, custom
 from milp.window import (
     NEVER,
+    BoundedClasses,
+    Dual,
     SearchDeadline,
     Window,
     WindowClass,
     WindowTrainer,
-    gain,
-    total_gain,
-)
-from milp.window_bound import (
-    BoundedClasses,
-    Dual,
     first_bound,
+    gain,
     relax,
     size_rows,
     tighten,
+    total_gain,
 )
 from milp.window_planner import Exchange, WindowAnswer, answer_window, repair, rounded
 from milp.window_search import WindowPlanner

@@ -7,14 +7,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from milp.problem import Curve, custom
-from milp.solver import Cbc, SolverStatus
-from milp.verify import constraint_violations
-from milp.window import Holding, Window, WindowClass, WindowTrainer, total_gain
-from milp.window_bound import BoundedClasses, SizeRows, bound, size_rows
+from milp.answer import SolverStatus
+from milp.problem import Curve, constraint_violations, custom
+from milp.program import Cbc, WindowProgram, window_program
+from milp.window import (
+    MOST_ERROR,
+    BoundedClasses,
+    Holding,
+    Segments,
+    SizeRows,
+    Window,
+    WindowClass,
+    WindowTrainer,
+    bound,
+    size_rows,
+    total_gain,
+    variables,
+)
 from milp.window_planner import answer_window
-from milp.window_program import Program, build
-from milp.window_segments import MOST_ERROR, Segments, variables
 from tests.milp.windows import present, standing_still, whole_problem, windows
 
 
@@ -25,9 +35,9 @@ def every_row(options: SizeRows) -> list[list[int]]:
     ]
 
 
-def whole_program(window: Window) -> Program:
+def whole_program(window: Window) -> WindowProgram:
     options = size_rows(window, BoundedClasses.of(window))
-    return build(window, options, every_row(options))
+    return window_program(window, options, every_row(options))
 
 
 def times(curve: Curve, factor: float) -> Curve:
@@ -99,7 +109,7 @@ def test_the_program_has_as_many_variables_as_are_counted_beforehand(
     options = size_rows(window, BoundedClasses.of(window))
     rows = every_row(options)
 
-    written = build(window, options, rows).model.variables()
+    written = window_program(window, options, rows).model.variables()
 
     assert variables(window, options, rows, enough=5_000) == len(written)
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milp.problem import custom
-from milp.verify import constraint_violations
+from milp.problem import constraint_violations, custom
 from milp.window import Holding, Window, WindowClass, WindowTrainer, gain, total_gain
 from milp.window_search import HillClimb, PlanState, Survival, TermCache
 from tests.milp.windows import rows_of, whole_problem, windows

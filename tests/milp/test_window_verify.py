@@ -2,8 +2,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from milp.problem import custom
-from milp.verify import constraint_violations
+from milp.problem import constraint_violations, custom
 from milp.window import Holding, Window, WindowClass, WindowTrainer, violations
 from tests.milp.windows import rows_of, whole_problem, windows
 

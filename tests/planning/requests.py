@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from freetrain.planning.request import PlanTrainer, Request, counts_of
-from milp.problem import Plan
-from milp.verify import plan_gain
+from milp.answer import Plan
+from milp.problem import plan_gain
 
 if TYPE_CHECKING:
     from freetrain.planning.request import Planned

@@ -12,8 +12,15 @@ from hypothesis import strategies as st
 from freetrain.planning.equal import Equal, equal_counts
 from freetrain.planning.request import plan_in_order
 from milp.answer import Judged, PlanStatus, gap
-from milp.problem import NodeClass, Problem, ProblemTrainer, throughput
-from milp.verify import loose_bound, plan_gain, violations
+from milp.problem import (
+    NodeClass,
+    Problem,
+    ProblemTrainer,
+    loose_bound,
+    plan_gain,
+    throughput,
+    violations,
+)
 from tests.milp.planning_problems import problems
 from tests.planning.requests import plan_of, request_from
 

@@ -15,7 +15,7 @@ from freetrain.planning.request import Tools
 from freetrain.planning.settings import LIVE_POLICIES, POLICIES, Solver
 from freetrain.tick.plan import tools_for
 from milp.planner import Planner, SolverName
-from milp.verify import violations
+from milp.problem import violations
 from tests.milp.planning_problems import problems
 from tests.planning.requests import plan_of, request_from
 

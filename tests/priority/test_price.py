@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from freetrain.priority.base import Contender, RatingInputs
 from freetrain.priority.speed import Price
-from milp.errors import MalformedProblemError
+from milp.answer import MalformedProblemError
 
 SPEEDS = st.lists(st.floats(0.1, 1e4), min_size=1, max_size=8)
 

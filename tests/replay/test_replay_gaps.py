@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from freetrain.replay.gaps import Gap, GapSampler
 from freetrain.replay.settings import Accounting
-from milp.window import Window
-from milp.window_bound import window_gap
+from milp.window import Window, window_gap
 from milp.window_search import WindowPlan, WindowPlanner
 from tests.replay.test_lookahead_policy import decisions
 from tests.replay.test_replay_golden import COSTS, generated_pool

@@ -15,8 +15,7 @@ from freetrain.replay.settings import Accounting, ReplaySettings
 from freetrain.replay.timeline import PoolTimeline
 from freetrain.replay.trainers import Costs, Scaling, TrainerSpec
 from milp.answer import Answer, PlanStatus
-from milp.problem import Problem
-from milp.verify import keep
+from milp.problem import Problem, keep
 from tests.replay.worlds import linear, no_clock, replay, trace_of, trainer
 
 COMMITS_RARELY = Costs(
