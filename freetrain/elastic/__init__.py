@@ -24,8 +24,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from freetrain.elastic.batches import Batch, Chunk
     from freetrain.elastic.checkpoint import Checkpoint, Position, read_checkpoint
-    from freetrain.elastic.errors import (
+    from freetrain.elastic.contract import (
         ChangedTrainingError,
         CheckpointError,
         ElasticError,
@@ -36,9 +37,7 @@ if TYPE_CHECKING:
         StateError,
         WorldMismatchError,
     )
-    from freetrain.elastic.fragment import Fragment
-    from freetrain.elastic.joining import join
-    from freetrain.elastic.sampler import Batch, Chunk
+    from freetrain.elastic.fragment import Fragment, join
     from freetrain.elastic.world import World
 
 __all__ = [
@@ -62,11 +61,10 @@ __all__ = [
 ]
 
 _HOMES = {
+    "batches": ("Batch", "Chunk"),
     "checkpoint": ("Checkpoint", "Position", "read_checkpoint"),
-    "errors": tuple(name for name in __all__ if name.endswith("Error")),
-    "fragment": ("Fragment",),
-    "joining": ("join",),
-    "sampler": ("Batch", "Chunk"),
+    "contract": tuple(name for name in __all__ if name.endswith("Error")),
+    "fragment": ("Fragment", "join"),
     "world": ("World",),
 }
 

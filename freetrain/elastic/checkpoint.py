@@ -1,10 +1,9 @@
-"""Checkpoints: what is in one, its file, and the two newest that a run keeps.
+"""Checkpoints: their content, their files, and the two newest that a run keeps.
 
-A file is an .npz archive whose last 64 bytes are its SHA-256:
-``numpy.load(path, allow_pickle=False)`` reads the arrays of one; the digest sits in
-the archive's comment, and is that of the file with those 64 bytes as zeros (the
-character). See docs/reference/run-directory.md. Nothing is pickled, so that no code of
-a file can run.
+A file is an .npz archive whose last 64 bytes are a SHA-256:
+``numpy.load(path, allow_pickle=False)`` reads its arrays. The digest sits in the
+archive's comment; it is that of the file with the character 0 in those 64 places. See
+docs/reference/run-directory.md. Nothing is pickled, so that no code of a file can run.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from freetrain.elastic.errors import (
+from freetrain.elastic.contract import (
     CheckpointError,
     GenerationTakenError,
     LaunchError,
@@ -53,7 +52,7 @@ _DATE = (1980, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far a training is; everything the sampler needs to go on.
+    """How far a training is; all that the sampler needs to go on.
 
     Attributes:
         step: Steps done since the training began, over all generations.
@@ -75,7 +74,7 @@ class Checkpoint:
     Attributes:
         generation: The fragment that committed it.
         position: How far the training was.
-        training: What must not change between fragments: seed, samples, batch.
+        training: Numbers that must not change between fragments: seed, samples, batch.
         state: The program's own values.
     """
 
@@ -90,7 +89,7 @@ def write_checkpoint(checkpoint: Checkpoint, file: IO[bytes]) -> None:
 
     Raises:
         StateError: The state holds something that cannot be kept.
-        OSError: The file cannot be written; what is in it is worthless.
+        OSError: The file cannot be written; its content is worthless.
     """
     tree, arrays = flatten(checkpoint.state)
     header = {
@@ -145,7 +144,7 @@ def read_checkpoint(content: bytes) -> Checkpoint:
         )
     except CheckpointError:
         raise
-    # Whatever zipfile, json or NumPy raise on a crafted file, it is not used.
+    # A crafted file makes zipfile, json or NumPy raise anything; it is not used.
     except Exception as error:
         raise CheckpointError(f"it cannot be read: {error!r:.200}") from error
 
@@ -170,7 +169,7 @@ def copy_checked(source: IO[bytes], target: IO[bytes]) -> None:
 
     Args:
         source: A whole checkpoint file, seekable.
-        target: Where to write; worthless unless this returns.
+        target: Gets the copy; worthless unless this returns.
 
     Raises:
         CheckpointError: It is torn or corrupt.
@@ -229,7 +228,7 @@ def _read_array(member: bytes) -> NDArray[Any]:
         shape, fortran, dtype = np.lib.format.read_array_header_2_0(stream)
     if dtype.hasobject:
         raise CheckpointError("it holds Python objects, which are never loaded")
-    # A copy, because what is made from bytes cannot be written to.
+    # A copy, because an array over bytes cannot be written to.
     flat = np.frombuffer(member, dtype, offset=stream.tell()).copy()
     return flat.reshape(shape, order="F" if fortran else "C")
 
@@ -250,8 +249,8 @@ def flatten(state: Mapping[str, Any]) -> tuple[Node, Arrays]:
     """Return *state* as a tree that JSON can hold, and its arrays by path.
 
     A state holds NumPy arrays and scalars, numbers, strings, booleans, None,
-    ``numpy.random.Generator`` objects, and dicts, lists and tuples of these. What
-    Python's ``random.getstate()`` and a bit generator's ``state`` return fits.
+    ``numpy.random.Generator`` objects, and dicts, lists and tuples of these; so also
+    the results of ``random.getstate()`` and a bit generator's ``state``.
 
     Raises:
         StateError: It holds something else; the message names the place.
@@ -326,7 +325,7 @@ def unflatten(tree: object, arrays: Arrays) -> State:
     """
     try:
         state = _build(tree, arrays)
-    # Whatever NumPy or Python raise on a crafted tree, it is not used.
+    # A crafted tree makes NumPy or Python raise anything; it is not used.
     except Exception as error:
         raise CheckpointError(f"its tree of values cannot be read: {error}") from error
     if not isinstance(state, dict):
@@ -392,7 +391,7 @@ class CheckpointStore:
         self._remove_leftovers()
 
     def is_superseded(self) -> bool:
-        """Tell whether a later generation exists, so that this one may not commit.
+        """Tell whether a later generation exists; then this one may not commit.
 
         Raises:
             OSError: The folder of generations cannot be read.
@@ -408,8 +407,8 @@ class CheckpointStore:
         Raises:
             OSError: It could not be written; the older ones are untouched.
             StateError: The state cannot be kept.
-            GenerationTakenError: The generation could not be claimed before now,
-                and meanwhile another world has started it.
+            GenerationTakenError: The generation could not be claimed before, and
+                meanwhile another world has started it.
         """
         if self.is_superseded():
             return False

@@ -1,10 +1,22 @@
-"""What a launcher and a training program tell each other.
+"""The contract between a launcher and a training program.
 
-The launcher sets variables (``read_launch``). Later it asks for a stop, by a signal
-or a file in the run directory (``StopSignals``, ``StopFile``). The program says how it
-ended in a file that is written once (``write_outcome``). The page
-docs/reference/run-directory.md has all of it; a program must do with any variable
-missing. Agents and launchers import this module, so it needs no NumPy.
+The launcher sets variables (``read_launch``). Later it asks for a stop, by a signal or
+by a file in the run directory (``StopSignals``, ``StopFile``). At its end the program
+writes an outcome file, once (``write_outcome``). The page
+docs/reference/run-directory.md has the whole contract; a program must work with any of
+the variables missing. Agents and launchers import this module, so it needs no NumPy.
+
+The errors of the package, by what to do next:
+
+ElasticError
+├── LaunchError            the launch is wrong: nothing was trained, launch anew
+│   ├── WorldMismatchError     the world is not the one that the launcher announced
+│   └── GenerationTakenError   another world runs, or has followed, this one
+├── ProgramError           the training program is wrong: correct it
+│   ├── StateError             a value that a checkpoint cannot hold
+│   └── ChangedTrainingError   seed, samples or batch differ from the checkpoint's
+├── CheckpointError        this file cannot be used; an older one may be
+└── NotCommittedError      training ended, its last steps could not be kept
 """
 
 from __future__ import annotations
@@ -19,7 +31,6 @@ from enum import IntEnum, StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from freetrain.elastic.errors import LaunchError
 from freetrain.elastic.files import create_once
 
 if TYPE_CHECKING:
@@ -27,6 +38,43 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from freetrain.elastic.files import Clock, RunDir
+
+
+class ElasticError(Exception):
+    """Something the person or program that launched the run can act on."""
+
+
+class LaunchError(ElasticError):
+    """The launch is wrong; nothing was trained."""
+
+
+class WorldMismatchError(LaunchError):
+    """The world is not the one that the launcher announced."""
+
+
+class GenerationTakenError(LaunchError):
+    """This generation was started before, or a later one exists."""
+
+
+class ProgramError(ElasticError):
+    """The training program asks for something impossible."""
+
+
+class StateError(ProgramError):
+    """A value in the state cannot be kept in a checkpoint."""
+
+
+class ChangedTrainingError(ProgramError):
+    """The program's seed, samples or global batch are not the checkpoint's."""
+
+
+class CheckpointError(ElasticError):
+    """A checkpoint file is torn, corrupt, or of an unknown version."""
+
+
+class NotCommittedError(ElasticError):
+    """The training is over, but its last steps could not be kept."""
+
 
 # The variables that a launcher sets.
 
@@ -53,10 +101,10 @@ class Launch:
 
     Attributes:
         run_dir: The folder of the run; None where the launcher names none.
-        generation: The fragment's number, from 1 on; None where the program is to
-            take the next one by itself.
-        after: The earlier generation whose end is waited for; None for none.
-        world_size: How many ranks the launcher started; None where it says nothing.
+        generation: The fragment's number, from 1 on; None where the program takes
+            the next free one.
+        after: The earlier generation to wait for; None where there is none.
+        world_size: How many ranks the launcher started; None where it is unknown.
         stop_signals: The signals that ask for a stop.
         commit_every_s: Time between two commits; None leaves it to the program.
         progress_every_s: Least time between two progress lines; None likewise.
@@ -75,7 +123,7 @@ def read_launch(environment: Mapping[str, str]) -> Launch:
     """Read the launcher's variables.
 
     Raises:
-        LaunchError: A variable is not what docs/reference/run-directory.md says.
+        LaunchError: A variable breaks the rules of docs/reference/run-directory.md.
     """
     folder = environment.get(RUN_DIR)
     generation, after = _count(environment, GENERATION), _count(environment, AFTER)
@@ -138,7 +186,7 @@ def _wrong(name: str, text: str, expected: str) -> LaunchError:
 # Requests to stop.
 
 STOP_FILE_EVERY_S = 0.1
-"""How often a program looks for its stop file: what a request waits at the most."""
+"""How often a program looks for its stop file: the longest wait of a request."""
 
 
 class Stop(IntEnum):
@@ -153,8 +201,8 @@ class Stop(IntEnum):
 class StopSignals:
     """Notes that a stop signal came; puts the old handlers back when closed.
 
-    The handler only sets a flag: checkpointing inside a handler meets a training in
-    the middle of anything (Lightning issue 21406).
+    The handler only sets a flag: a checkpoint made inside a handler would meet the
+    training in the middle of any statement (Lightning issue 21406).
     """
 
     def __init__(self, signals: Sequence[signal.Signals]) -> None:
@@ -166,9 +214,9 @@ class StopSignals:
         self.came = True
 
     def ignore(self) -> None:
-        """Let no such signal do anything any more.
+        """Ignore these signals from now on.
 
-        Python's own end would undo a handler before the process is gone.
+        Python's shutdown would remove a handler before the process is gone.
         """
         for number in self._old:
             signal.signal(number, signal.SIG_IGN)
@@ -211,7 +259,7 @@ class StopFile:
 
 
 class Ending(StrEnum):
-    """What the launcher is to make of a fragment's end."""
+    """How a fragment ended, by what the launcher does next."""
 
     RESCALED = "rescaled"  # asked to stop: launch the next generation
     FINISHED = "finished"  # the training is over
@@ -225,13 +273,13 @@ class Outcome:
     """One fragment's end.
 
     Attributes:
-        ending: What the launcher is to make of it.
+        ending: How it ended.
         generation: The fragment's number.
         step: Steps done since the training began.
-        committed_step: Steps that the newest checkpoint of this fragment has, or
-            the one it restored; the next generation goes on from there.
-        message: Why, for people; may be empty.
-        t: When, in Unix seconds.
+        committed_step: Steps in the newest checkpoint that this fragment committed or
+            restored; the next generation goes on from there.
+        message: The reason, for people; may be empty.
+        t: The time of the end, in Unix seconds.
     """
 
     ending: Ending
@@ -246,7 +294,7 @@ def write_outcome(run_dir: RunDir, outcome: Outcome) -> bool:
     """Write *outcome* unless this generation has one.
 
     Returns:
-        Whether this call wrote it; the first of several ranks that fail does.
+        Whether this call wrote it: of several failing ranks, the first does.
 
     Raises:
         OSError: It could not be written.
@@ -259,10 +307,10 @@ def write_outcome(run_dir: RunDir, outcome: Outcome) -> bool:
 
 
 def read_outcome(run_dir: RunDir, generation: int) -> Outcome | None:
-    """Return how *generation* says that it ended; what it leaves out is 0 or empty.
+    """Return the outcome of *generation*; missing fields are 0 or empty.
 
     Returns:
-        None where there is no outcome, or one that makes no sense.
+        None where there is no outcome, or an unreadable one.
 
     Raises:
         OSError: It cannot be read now.

@@ -1,6 +1,6 @@
-"""Clocks, warnings, durable files, and where things are in a run directory.
+"""Clocks, warnings, files that survive a crash, and the paths of a run directory.
 
-Broker, agents and launchers use it, too, so it needs no NumPy.
+The broker, agents and launchers use it too, so it needs no NumPy.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The two clocks that the runtime reads, and how it lets time pass.
+    """The two clocks that the runtime reads, and its sleep.
 
     Attributes:
-        unix_s: Seconds since 1970, for what people and other machines read.
+        unix_s: Seconds since 1970, for people and other machines.
         elapsed_s: Seconds that never run backwards, for intervals.
         sleep: Does nothing for so many seconds.
     """
@@ -35,7 +35,7 @@ class Clock:
 
 
 def warn(message: str) -> None:
-    """Say that something is not as it should be, and what follows from it.
+    """Log a warning: what is wrong, and what follows from it.
 
     Without a handler of the program's own, logging writes warnings to stderr.
     """
@@ -105,20 +105,14 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-# docs/reference/run-directory.md has all of a run directory.
+# The run directory; docs/reference/run-directory.md describes it.
 
 _COMMITTED = re.compile(r"([0-9]{10})-([0-9]{15})\.npz", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A checkpoint's file, which may be torn.
-
-    Attributes:
-        path: Where it is; its name is its generation and its step.
-        generation: The generation that committed it.
-        step: Steps done when it was committed.
-    """
+    """A checkpoint's file, which may be torn; its name is its generation and step."""
 
     path: Path
     generation: int
@@ -127,11 +121,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class RunDir:
-    """The folder that launcher and program share, on a file system all ranks see.
-
-    Attributes:
-        path: The folder itself.
-    """
+    """The folder that launcher and program share, on a file system all ranks see."""
 
     path: Path
 
@@ -142,12 +132,12 @@ class RunDir:
 
     @property
     def generations(self) -> Path:
-        """The folder whose file names say which generations exist."""
+        """The folder whose file names are the generations that exist."""
         return self.path / "generations"
 
     @property
     def control(self) -> Path:
-        """The folder in which the launcher asks for things."""
+        """The folder of the launcher's requests, and of worlds that are ready."""
         return self.path / "control"
 
     @property
@@ -161,31 +151,31 @@ class RunDir:
         return self.path / "progress.jsonl"
 
     def claim(self, generation: int) -> Path:
-        """The file that says that *generation* was started."""
+        """The file that is there once *generation* was started."""
         return self.generations / f"{generation:010d}.started"
 
     def stop_request(self, generation: int) -> Path:
-        """The file whose being there asks *generation* to commit and stop."""
+        """The file that asks *generation* to commit and stop."""
         return self.control / f"{generation:010d}.stop"
 
     def ready(self, generation: int) -> Path:
-        """The file that says that *generation*, launched ahead, waits to begin."""
+        """The file that is there once *generation*, launched ahead, waits to begin."""
         return self.control / f"{generation:010d}.ready"
 
     def over(self, generation: int) -> Path:
-        """The file that says that *generation* is over, with an outcome or without."""
+        """The file that is there once *generation* is over, even without an outcome."""
         return self.control / f"{generation:010d}.over"
 
     def outcome(self, generation: int) -> Path:
-        """The file that says how *generation* ended."""
+        """The file that tells how *generation* ended."""
         return self.outcomes / f"{generation:010d}.json"
 
     def checkpoint(self, generation: int, step: int) -> Path:
-        """The file of what *generation* committed after *step* steps."""
+        """The checkpoint that *generation* committed after *step* steps."""
         return self.checkpoints / f"{generation:010d}-{step:015d}.npz"
 
     def committed(self) -> tuple[Committed, ...]:
-        """The checkpoints that there are, by generation and step, newest last.
+        """The checkpoints by generation and step, newest last.
 
         Raises:
             OSError: The folder cannot be listed.
@@ -200,7 +190,7 @@ class RunDir:
         )
 
     def create(self) -> None:
-        """Create what is missing of the folders, open to their owner only.
+        """Create the missing folders, open to their owner only.
 
         Raises:
             OSError: They cannot be created.

@@ -1,8 +1,10 @@
-"""A fragment: one stretch of training on a fixed set of ranks.
+"""One fragment: a stretch of training on a fixed set of ranks, from join to outcome.
 
-The program restores, goes through batches, adds up over the ranks and ends each step.
-At the end of some steps the ranks agree, by one small allreduce, to commit or to stop;
-rank 0 commits and writes progress lines.
+``join`` finds the world of this process, waits until the generation before has
+committed, claims its own generation and restores. The program then goes through batches
+and ends each step (``Fragment``). After some steps the ranks agree, by one small
+allreduce, to commit or to stop; rank 0 commits and writes progress lines. At the end
+``join`` commits the last steps and writes how the fragment ended.
 """
 
 from __future__ import annotations
@@ -10,34 +12,297 @@ from __future__ import annotations
 import json
 import math
 import os
-from contextlib import suppress
+import sys
+import traceback
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from enum import IntEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from freetrain.elastic.checkpoint import Checkpoint, Position, flatten
-from freetrain.elastic.contract import Stop, StopFile
-from freetrain.elastic.errors import (
-    ChangedTrainingError,
-    GenerationTakenError,
-    ProgramError,
+from freetrain.elastic.batches import Sampler, sum_exactly, sum_quickly
+from freetrain.elastic.checkpoint import (
+    Checkpoint,
+    CheckpointStore,
+    Position,
+    flatten,
+    read_checkpoint,
 )
-from freetrain.elastic.files import warn
-from freetrain.elastic.sampler import Plan, Sampler
-from freetrain.elastic.sums import sum_exactly, sum_quickly
+from freetrain.elastic.contract import (
+    SPARE,
+    ChangedTrainingError,
+    Ending,
+    GenerationTakenError,
+    LaunchError,
+    NotCommittedError,
+    Outcome,
+    ProgramError,
+    Stop,
+    StopFile,
+    StopSignals,
+    read_launch,
+    read_outcome,
+    write_outcome,
+)
+from freetrain.elastic.files import Clock, RunDir, warn
+from freetrain.elastic.world import find_world
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from freetrain.elastic.checkpoint import CheckpointStore, State
-    from freetrain.elastic.contract import StopSignals
-    from freetrain.elastic.files import Clock, RunDir
-    from freetrain.elastic.sampler import Batch, Chunk
+    from freetrain.elastic.batches import Batch, Chunk
+    from freetrain.elastic.checkpoint import State
+    from freetrain.elastic.contract import Launch
     from freetrain.elastic.world import World
+
+_DEFAULT_RUN_DIR = "freetrain-run"
+_CLOCK = Clock()
+
+
+@contextmanager
+def join(  # noqa: PLR0913  # all of them have defaults
+    *,
+    run_dir: str | os.PathLike[str] = _DEFAULT_RUN_DIR,
+    commit_every_s: float = 60.0,
+    progress_every_s: float = 1.0,
+    world: World | None = None,
+    environment: Mapping[str, str] = os.environ,
+    clock: Clock = _CLOCK,
+) -> Iterator[Fragment]:
+    """Join the run that the launcher set up, or train alone; collective.
+
+    A clean end of the block commits the last steps and writes the outcome; an
+    exception writes the outcome "failed" and ends every rank. Call it on the main
+    thread, where Python lets signals be handled. The launcher's variables override
+    the first three arguments.
+
+    Args:
+        run_dir: Folder of checkpoints and progress.
+        commit_every_s: Time between two commits, the most work that a crash
+            costs. 0 commits every step.
+        progress_every_s: Least time between two progress lines.
+        world: The ranks, where they are not connected by MPI.
+        environment: The process' variables.
+        clock: The clocks to go by.
+
+    Raises:
+        LaunchError: The launch is wrong; nothing was trained.
+        NotCommittedError: The training is over, but its end could not be kept.
+    """
+    if environment.get(SPARE) and environment is os.environ:
+        # A spare goes on only in the ranks that it becomes. No other process needs it.
+        from freetrain.elastic.spare import become_a_rank  # noqa: PLC0415
+
+        become_a_rank(os.environ)
+    launch = read_launch(environment)
+    run = RunDir(Path(launch.run_dir or run_dir).absolute())
+    if launch.commit_every_s is not None:
+        commit_every_s = launch.commit_every_s
+    if launch.progress_every_s is not None:
+        progress_every_s = launch.progress_every_s
+    ranks, fragment = world, None
+    try:
+        ranks = find_world(launch, environment, given=world)
+        with _stop_signals(launch) as signals:
+            stop, why = wait_for_predecessor(launch, run, ranks, signals, clock)
+            if stop:
+                # Nothing is read and nothing claimed: the generation before may
+                # still commit.
+                generation, restored, store = launch.generation or 0, None, None
+            else:
+                generation, restored, store = _claim_and_restore(launch, run, ranks)
+            fragment = Fragment(
+                world=ranks,
+                run=run,
+                generation=generation,
+                restored=restored,
+                store=store,
+                signals=signals,
+                commit_every_s=commit_every_s,
+                progress_every_s=progress_every_s,
+                clock=clock,
+                stop=stop,
+                gave_up=why if ranks.rank == 0 else "",
+            )
+            try:
+                yield fragment
+            except SystemExit as leaving:
+                if leaving.code:
+                    raise
+                _end(run, fragment, clock)
+                raise
+            _end(run, fragment, clock)
+    except BaseException as error:
+        if not isinstance(error, SystemExit) or error.code:
+            failed = fragment.generation if fragment else launch.generation
+            write_failure(run, failed, error, clock=clock, fragment=fragment)
+            _abort_all(ranks, error)
+        raise
+
+
+@contextmanager
+def _stop_signals(launch: Launch) -> Iterator[StopSignals]:
+    signals = StopSignals(launch.stop_signals)
+    try:
+        yield signals
+    finally:
+        # Under a launcher the process is about to end, and a late signal must not
+        # kill it on its way out.
+        if launch.generation is None:
+            signals.close()
+        else:
+            signals.ignore()
+
+
+# Waiting for the generation before. The new world starts up and connects while the old
+# one still trains, so a rescale takes no longer than to agree, commit and restore.
+
+# The ranks sleep between two rounds, so that the waiting world leaves the cores to the
+# training one; a rescale waits for half of this time on average.
+_ROUND_S = 0.02
+
+
+class _Vote(IntEnum):
+    """One rank's wish in a round of waiting; the ranks do the largest of all."""
+
+    WAIT = 0
+    GO = 1
+    STOP = 2
+    GAVE_UP = 3
+
+
+def wait_for_predecessor(
+    launch: Launch, run: RunDir, world: World, signals: StopSignals, clock: Clock
+) -> tuple[Stop, str]:
+    """Wait until the generation named by FREETRAIN_AFTER is over; collective.
+
+    Rank 0 writes ``control/G.ready`` when every rank is connected, and looks for the
+    earlier generation's outcome, or its ``control/A.over``.
+
+    Returns:
+        ``Stop.NO`` to train. Else nothing may be claimed, as the earlier generation may
+        still commit: ``Stop.RESCALE`` where this world was asked to stop meanwhile,
+        ``Stop.FOR_GOOD`` and the reason where the training was given up.
+    """
+    after, generation = launch.after, launch.generation
+    if after is None or generation is None:
+        return Stop.NO, ""
+    _agree(world, _Vote.WAIT)  # returns when every rank is connected
+    if world.rank == 0:
+        _write_ready(run, generation)
+    while True:
+        vote = _Vote.WAIT
+        if world.rank == 0:
+            vote = _vote_by_files(run, after, generation)
+        if signals.came:
+            vote = max(vote, _Vote.STOP)
+        agreed = _agree(world, vote)
+        if agreed is _Vote.GO:
+            return Stop.NO, ""
+        if agreed is _Vote.STOP:
+            return Stop.RESCALE, ""
+        if agreed is _Vote.GAVE_UP:
+            outcome = _outcome_of(run, after)
+            reason = (outcome.message if outcome else "") or "no reason given"
+            return Stop.FOR_GOOD, f"generation {after} gave up: {reason}"
+        clock.sleep(_ROUND_S)
+
+
+def _agree(world: World, vote: _Vote) -> _Vote:
+    return _Vote(int(world.maxima(np.array([vote], dtype=np.int64))[0]))
+
+
+def _write_ready(run: RunDir, generation: int) -> None:
+    try:
+        run.create()
+        run.ready(generation).touch()
+    except OSError as error:
+        warn(
+            f"{run.ready(generation)} could not be written: {error}. The launcher does "
+            f"not learn that this world is ready, and the rescale takes longer."
+        )
+
+
+def _vote_by_files(run: RunDir, after: int, generation: int) -> _Vote:
+    control = _names_in(run.control)
+    if run.stop_request(generation).name in control:
+        return _Vote.STOP
+    if run.outcome(after).name in _names_in(run.outcomes):
+        outcome = _outcome_of(run, after)
+        gave_up = outcome is not None and outcome.ending is Ending.DO_NOT_RESTART
+        return _Vote.GAVE_UP if gave_up else _Vote.GO
+    return _Vote.GO if run.over(after).name in control else _Vote.WAIT
+
+
+def _names_in(folder: Path) -> set[str]:
+    """List *folder*: NFS remembers that a file was not there, but not in a listing."""
+    try:
+        return {entry.name for entry in folder.iterdir()}
+    except OSError:
+        return set()
+
+
+def _outcome_of(run: RunDir, generation: int) -> Outcome | None:
+    with suppress(OSError):
+        return read_outcome(run, generation)
+    return None
+
+
+# Claiming the generation and restoring.
+
+_GENERATION_BYTES = 8
+
+
+def _claim_and_restore(
+    launch: Launch, run: RunDir, world: World
+) -> tuple[int, Checkpoint | None, CheckpointStore | None]:
+    """Claim this generation and read the newest checkpoint; collective.
+
+    Rank 0 alone reads the run directory and sends its checkpoint to the others: all
+    begin from the same state, even where a file system shows them different files.
+
+    Returns:
+        The generation; the checkpoint, if there is one; the store, on rank 0 alone.
+
+    Raises:
+        GenerationTakenError: Another world runs, or has followed, this one.
+        LaunchError: The run directory cannot be read, or none of its checkpoints.
+    """
+    if world.rank > 0:
+        received = world.broadcast(b"")
+        content = received[_GENERATION_BYTES:]
+        restored = read_checkpoint(content) if content else None
+        return int.from_bytes(received[:_GENERATION_BYTES]), restored, None
+    try:
+        generation = launch.generation or run.newest_generation() + 1
+        store = CheckpointStore(run, generation=generation)
+        _claim(run, store)
+        newest = store.newest()
+    except OSError as error:
+        raise LaunchError(
+            f"the run directory {run.path} cannot be read: {error}. Nothing "
+            f"was trained, since what was committed there would be passed over."
+        ) from error
+    content, restored = newest or (b"", None)
+    world.broadcast(generation.to_bytes(_GENERATION_BYTES) + content)
+    return generation, restored, store
+
+
+def _claim(run: RunDir, store: CheckpointStore) -> None:
+    try:
+        store.claim()
+    except OSError as error:
+        warn(
+            f"{run.path} cannot be written: {error}. Training begins all the "
+            f"same, but nothing of it is kept until the directory can be written."
+        )
+
+
+# Training.
 
 
 class Fragment:
@@ -50,8 +315,8 @@ class Fragment:
         generation: The fragment's number, from 1 on.
         run_dir: The run's directory; the program may keep files of its own in it.
         position: How far the training is.
-        gave_up: What this rank gave to :meth:`stop_for_good`; empty if it did not.
-        stop: What the ranks agreed on; ``Stop.NO`` while training goes on.
+        gave_up: The reason that this rank gave to :meth:`stop_for_good`, if it did.
+        stop: Why the ranks agreed to stop; ``Stop.NO`` while training goes on.
     """
 
     def __init__(  # noqa: PLR0913  # only join() calls it
@@ -93,7 +358,7 @@ class Fragment:
                 clock=clock,
             )
             self._progress.start(self.position)
-        self._plan: Plan | None = None
+        self._sampler: Sampler | None = None
         self._batch: Batch | None = None
         self._state: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None = None
 
@@ -110,7 +375,8 @@ class Fragment:
     @property
     def finished(self) -> bool:
         """Whether every epoch is done: evaluate and export only then."""
-        return self._plan is not None and self.position.epoch >= self._plan.epochs
+        sampler = self._sampler
+        return sampler is not None and self.position.epoch >= sampler.epochs
 
     def restore(self, initial: Mapping[str, Any]) -> State:
         """Return the last committed state, or *initial* where there is none.
@@ -120,7 +386,7 @@ class Fragment:
                 strings, random generators, and dicts, lists, tuples of these.
 
         Returns:
-            A new dict; arrays of a restored one belong to the caller.
+            A new dict; the caller may write to the arrays of a restored state.
 
         Raises:
             StateError: *initial* holds something that no checkpoint can hold.
@@ -155,10 +421,17 @@ class Fragment:
             ChangedTrainingError: The checkpoint was made with other numbers.
             ProgramError: A number is too small, or a batch was not ended.
         """
-        plan = Plan(samples, global_batch, epochs, seed, chunks)
-        self._check_unchanged(plan)
-        self._plan = plan
-        sampler = Sampler(plan, rank=self.rank, size=self.size)
+        sampler = Sampler(
+            samples=samples,
+            global_batch=global_batch,
+            epochs=epochs,
+            seed=seed,
+            chunks=chunks,
+            rank=self.rank,
+            size=self.size,
+        )
+        self._check_unchanged(sampler.unchanging())
+        self._sampler = sampler
         while not self.stop:
             self._batch = sampler.batch_at(self.position)
             if self._batch is None:
@@ -181,7 +454,7 @@ class Fragment:
         """Sum over a batch what *sums_of* returns for its chunks; collective.
 
         Args:
-            batch: From :meth:`batches`.
+            batch: A batch of :meth:`batches`.
             sums_of: Returns floats and float arrays, each summed over the chunk's
                 samples, of the same shapes for every chunk; has no side effect.
             exact: The same to the last bit in every world; False is one plain
@@ -205,9 +478,9 @@ class Fragment:
 
         Args:
             state: All that the next step depends on, the same on every rank; rank
-                0's is kept. A function is called, on every rank, only when
-                something is to be committed: it may gather what is spread.
-            **metrics: The loss and whatever else is to be reported.
+                0's is kept. A function is called, on every rank, only when a
+                commit is due: it may gather a state that is spread over ranks.
+            **metrics: The loss and other values to report.
 
         Raises:
             ProgramError: There is no batch to end, or a metric's name is taken.
@@ -227,7 +500,7 @@ class Fragment:
         """Give up: stop soon, and have this training never launched again.
 
         One rank is enough. It takes effect when the ranks next agree, within 64
-        steps; what was done until then is committed.
+        steps; all steps until then are committed.
 
         Args:
             reason: For people; goes into the outcome.
@@ -255,12 +528,12 @@ class Fragment:
         if given is None:
             return
         state = given() if callable(given) else given
-        plan = self._plan
+        sampler = self._sampler
         self._committer.commit(
             Checkpoint(
                 generation=self.generation,
                 position=self.position,
-                training=plan.unchanging() if plan else {},
+                training=sampler.unchanging() if sampler else {},
                 state=dict(state),
             )
         )
@@ -271,23 +544,22 @@ class Fragment:
         return self._committer.committed_step
 
     def commit_last(self) -> tuple[int, bool]:
-        """Commit what is not committed yet; for :func:`join` at its end; collective.
+        """Commit the steps not committed yet, at the end of :func:`join`; collective.
 
         Returns:
-            The steps committed, and whether a later generation exists.
+            The number of committed steps, and whether a later generation exists.
         """
         self._commit()
         facts = [self._committer.committed_step, self._committer.superseded]
         committed, superseded = self.world.maxima(np.array(facts, dtype=np.int64))
         return int(committed), bool(superseded)
 
-    def _check_unchanged(self, plan: Plan) -> None:
+    def _check_unchanged(self, now: dict[str, int]) -> None:
         if not self._state_given:
             raise ProgramError(
                 "batches() came before restore(). Nothing was trained: a committed "
                 "state would have been passed over. Call restore(initial) first."
             )
-        now = plan.unchanging()
         before = self._restored.training if self._restored else now
         changed = [
             f"{k} {before.get(k)} → {v}" for k, v in now.items() if v != before.get(k)
@@ -301,10 +573,9 @@ class Fragment:
         self._restored = None
 
 
-# A stop waits at most this long for the next agreement, as long as steps take what
-# they took.
+# The longest wait for the next agreement, while steps take as long as the last ones.
 _WITHIN_S = 0.05
-# Bounds the wait where steps suddenly take longer than they took.
+# Bounds the wait where steps suddenly take longer.
 _MOST_STEPS = 64
 _NS = 1e9
 
@@ -332,11 +603,11 @@ class Agreement:
         """Agree with every rank; collective.
 
         Args:
-            stop: What this rank wants; the largest of all ranks' is done.
-            commit: Whether this rank wants a commit; one is enough.
+            stop: This rank's wish; the ranks do the largest of all.
+            commit: Whether this rank wants a commit; one rank is enough.
 
         Returns:
-            Whether all stop, and why; whether all commit.
+            Why all ranks stop, or ``Stop.NO``; whether all commit.
         """
         now_s = self._clock.elapsed_s()
         step_ns = int((now_s - self._since_s) / self._interval * _NS)
@@ -349,13 +620,13 @@ class Agreement:
 
 
 class _Committer:
-    """Commits where that is due: rank 0's; that of other ranks has no store.
+    """Commits on rank 0, which has the store; on other ranks it does nothing.
 
     A commit that fails is reported, and training goes on.
 
     Attributes:
         committed_step: Steps in the newest checkpoint, restored or committed.
-        superseded: Whether a later generation was met.
+        superseded: Whether a commit found that a later generation exists.
     """
 
     def __init__(
@@ -380,7 +651,7 @@ class _Committer:
         return self._store is not None and elapsed_s >= self._every_s
 
     def commit(self, checkpoint: Checkpoint) -> None:
-        """Commit, unless a successor exists.
+        """Commit, unless a later generation exists.
 
         Raises:
             StateError: The state holds something that no checkpoint can hold.
@@ -394,10 +665,10 @@ class _Committer:
         except OSError as error:
             self._warn_of_failure(error, checkpoint.position.step)
         else:
-            self._take_note(checkpoint.position.step)
+            self._note_success(checkpoint.position.step)
         self._since_s = self._clock.elapsed_s()
 
-    def _take_note(self, step: int) -> None:
+    def _note_success(self, step: int) -> None:
         if self.superseded:
             warn(
                 f"a later generation of this run exists, so step {step} was not "
@@ -466,10 +737,10 @@ class _ProgressLog:
         self._append(line, position)
 
     def step(self, batch: Batch, metrics: Mapping[str, float]) -> None:
-        """Write where training is, unless the last line is too young.
+        """Write the position and the metrics, unless the last line is too young.
 
-        The last step of an epoch is always written: that is where programs
-        measure what they report once an epoch.
+        The last step of an epoch is always written: programs measure there what they
+        report once an epoch.
 
         Raises:
             ProgramError: A metric has the name of one of the line's own fields.
@@ -547,3 +818,100 @@ def _finite(metrics: Mapping[str, float]) -> dict[str, Any]:
     }
     odd = {name: str(v) for name, v in values.items() if not math.isfinite(v)}
     return {**line, "nonfinite": odd} if odd else line
+
+
+# The end: the last commit and the outcome, or the failure of all ranks.
+
+_LONGEST_MESSAGE = 2000
+
+
+def _end(run: RunDir, fragment: Fragment, clock: Clock) -> None:
+    """Commit the last steps, agree on the ending and write it; collective.
+
+    Raises:
+        NotCommittedError: The training is over, but its end could not be kept.
+    """
+    committed_step, is_superseded = fragment.commit_last()
+    if is_superseded:
+        ending = Ending.SUPERSEDED
+    elif fragment.stop is Stop.FOR_GOOD:
+        ending = Ending.DO_NOT_RESTART
+    elif fragment.stop is Stop.RESCALE and not fragment.finished:
+        ending = Ending.RESCALED
+    else:
+        ending = Ending.FINISHED
+    lost = fragment.position.step - committed_step
+    if ending is Ending.FINISHED and lost:
+        raise NotCommittedError(
+            f"the training is over, but its last {lost} steps could not be kept. "
+            f"{run.path} has the checkpoint of step {committed_step}. Make "
+            f"room there, and run the program again: it goes on from that step."
+        )
+    message = f"the last {lost} steps were not committed" if lost else ""
+    # Every rank that gave up writes its reason; the first outcome stays.
+    if fragment.gave_up or (fragment.rank == 0 and ending is not Ending.DO_NOT_RESTART):
+        _write(
+            run,
+            Outcome(
+                ending=ending,
+                generation=fragment.generation,
+                step=fragment.position.step,
+                committed_step=committed_step,
+                message=fragment.gave_up or message,
+                t=clock.unix_s(),
+            ),
+        )
+
+
+def write_failure(
+    run: RunDir,
+    generation: int | None,
+    error: BaseException,
+    *,
+    clock: Clock,
+    fragment: Fragment | None = None,
+) -> None:
+    """Write the outcome "failed", unless the generation is another world's.
+
+    Args:
+        run: The run.
+        generation: The generation that failed; None where it has no number yet.
+        error: The reason.
+        clock: The clocks to go by.
+        fragment: The fragment; None where it had not begun.
+    """
+    if not generation or isinstance(error, GenerationTakenError):
+        return
+    _write(
+        run,
+        Outcome(
+            ending=Ending.FAILED,
+            generation=generation,
+            step=fragment.position.step if fragment else 0,
+            committed_step=fragment.committed_step if fragment else 0,
+            message=f"{type(error).__name__}: {error}"[:_LONGEST_MESSAGE],
+            t=clock.unix_s(),
+        ),
+    )
+
+
+def _abort_all(world: World | None, error: BaseException) -> None:
+    """Print the traceback and end all ranks of a world of more than one.
+
+    It does not return then: the others may wait for this rank for ever.
+    """
+    if world is not None and world.size > 1:
+        traceback.print_exception(error)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        world.abort(1)
+
+
+def _write(run: RunDir, outcome: Outcome) -> None:
+    try:
+        write_outcome(run, outcome)
+    except OSError as error:
+        warn(
+            f"the outcome {outcome.ending!s} of generation {outcome.generation} could "
+            f"not be written: {error}. The launcher has only the exit code to go by."
+        )

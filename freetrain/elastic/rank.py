@@ -1,13 +1,13 @@
-"""What a launcher starts as a rank where a spare may be there to do its work.
+"""The stub that a launcher starts as a rank where a spare may be listening.
 
 Run as a file of its own, ``python -I -S rank.py COMMAND…``: it asks the spare of this
-node's lease for a process, and hands over all that makes a rank this one: variables,
-folder, masks, what it reads from and writes to. Then it stands for that process: it
-passes signals on, and ends as it ends. Where there is no spare, or none that answers,
-it becomes COMMAND itself. What the spare does is ``freetrain.elastic.spare``.
+node's lease (``freetrain.elastic.spare``) for a process, and hands over all that makes
+that process this rank: variables, folder, masks, standard files. Then it stands for the
+process: it passes signals on, and ends as the process ends. Without an answer from a
+spare it becomes COMMAND itself.
 
-Every launch waits for it once a rank, so it imports little: dataclasses, typing and
-json would double the time that it takes.
+Every launch waits for one stub a rank, so it imports little: dataclasses, typing and
+json would double its time.
 """
 
 from __future__ import annotations
@@ -57,12 +57,11 @@ class ClosedError(Exception):
 
 
 class RankRequest:
-    """What makes a process the rank that it is to be, but for its open files.
+    """All that makes a process a certain rank, but for its open files.
 
     Attributes:
         variables: All variables.
         folder: Its working directory.
-        umask: Its mask of permissions.
         blocked: Signals that are blocked, by number.
         processors: Processors that it may use.
     """
@@ -78,7 +77,7 @@ class RankRequest:
         blocked: Sequence[int],
         processors: Sequence[int],
     ) -> None:
-        """Take all of it; a dataclass would cost time, as said above."""
+        """Take all fields; a dataclass would cost start-up time."""
         self.variables = variables
         self.folder = folder
         self.umask = umask
@@ -87,16 +86,16 @@ class RankRequest:
 
 
 def spare_address(lease: str) -> str:
-    """Return where the spare of *lease* listens.
+    """Return the address at which the spare of *lease* listens.
 
     An abstract name: it is gone with the process, and is this node's alone. Any user
-    may take it or connect to it, so both ends check whose the other one is.
+    may take it or connect to it, so both ends check the other's user.
     """
     return f"\0freetrain-spare-{lease}"
 
 
 def is_spare_listening(lease: str) -> bool:
-    """Tell whether a spare of *lease* can be asked on this node."""
+    """Tell whether a spare of *lease* listens on this node."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as spare:
         spare.settimeout(_ANSWER_S)
         with suppress(OSError):
@@ -130,11 +129,11 @@ def send_request(peer: socket.socket, request: RankRequest) -> None:
 
 
 def receive_request(peer: socket.socket) -> tuple[RankRequest, tuple[int, ...]]:
-    """Return what was sent, and the numbers that its files have here, in order.
+    """Return the request, and the numbers that its files have here, in order.
 
     Raises:
         ClosedError: The other end is gone.
-        OSError, ValueError: It is no such message.
+        OSError, ValueError: The message is no request.
     """
     room = socket.CMSG_SPACE(_MOST_FILES * _FILE.size)
     head, rights, _, _ = peer.recvmsg(_SIZE.size, room)
@@ -142,7 +141,7 @@ def receive_request(peer: socket.socket) -> tuple[RankRequest, tuple[int, ...]]:
     files = tuple(file for (file,) in here)
     try:
         if len(head) < _SIZE.size:
-            raise ClosedError  # noqa: TRY301 - what came with it is closed below
+            raise ClosedError  # noqa: TRY301 - the files are closed below
         return _parsed(_exactly(peer, _SIZE.unpack(head)[0])), files
     except BaseException:
         for file in files:
@@ -195,13 +194,13 @@ class Stub:
         self._before = {number: signal.getsignal(number) for number in _PASSED_ON}
 
     def keep_signals(self) -> None:
-        """Keep signals for the process from now on; those blocked stay so."""
+        """Keep signals for the process from now on; blocked ones stay blocked."""
         signal.set_wakeup_fd(self._wakes.fileno(), warn_on_full_buffer=False)
         for number in _PASSED_ON:
             signal.signal(number, lambda *_: None)
 
     def restore_signals(self) -> None:
-        """Let signals do what they did before, those that came meanwhile included."""
+        """Put the old handlers back, and send the signals that came meanwhile again."""
         signal.set_wakeup_fd(-1)
         for passed_on, before in self._before.items():
             signal.signal(passed_on, before)
@@ -211,11 +210,10 @@ class Stub:
                 os.kill(os.getpid(), number)
 
     def wait(self) -> int:
-        """Pass signals on until the process has ended; return how it did.
+        """Pass signals on until the process has ended; return its wait status.
 
         Raises:
-            ClosedError: The spare is gone, and with it the process.
-            OSError: Likewise.
+            ClosedError, OSError: The spare is gone, and with it the process.
         """
         status = b""
         while len(status) < STATUS.size:
@@ -229,7 +227,7 @@ class Stub:
 
 
 def _ask_spare() -> Stub | None:
-    """Return the stub of a process that a spare made; None where none did."""
+    """Return the stub of a process that a spare made; None where no spare did."""
     spare = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     spare.settimeout(_ANSWER_S)
     try:
@@ -237,7 +235,7 @@ def _ask_spare() -> Stub | None:
     except (OSError, KeyError):
         return None
     stub = Stub(spare)
-    stub.keep_signals()  # before there is a process that they are for
+    stub.keep_signals()  # from before the process exists
     with suppress(OSError):
         if is_of_this_user(spare):
             send_request(spare, _this_process())
@@ -262,7 +260,7 @@ def _this_process() -> RankRequest:
 
 
 def _end_as(status: int) -> int:
-    """Return the exit status of a process that ended so, or end as it did."""
+    """Return the exit status in *status*, or end by the same signal."""
     if not os.WIFSIGNALED(status):
         return os.waitstatus_to_exitcode(status)
     number = os.WTERMSIG(status)
@@ -274,7 +272,7 @@ def _end_as(status: int) -> int:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Be the rank that *argv* names, by its spare or by itself."""
+    """Be the rank that *argv* names: as the stub of a spare's process, or itself."""
     command = list(argv[1:])
     stub = _ask_spare()
     if stub is None:

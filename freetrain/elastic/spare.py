@@ -1,8 +1,9 @@
-"""A process that waits in ``join`` with all imports done, and becomes ranks by forking.
+"""A spare: a process that waits in ``join`` with all imports done, and forks ranks.
 
-The next world's ranks begin where it waits: what a program does before it joins, its
-imports and its data above all, was done while the last world trained. What asks for a
-rank is ``freetrain.elastic.rank``, which the launcher started in its place.
+The next world's ranks begin where the spare waits: everything that a program does
+before it joins, its imports and its data above all, was done while the last world
+trained. The stub ``freetrain.elastic.rank``, which the launcher starts as a rank, asks
+the spare for the fork.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ WORLD = "FREETRAIN_WORLD"
 """Names the generation that a process belongs to, ``TRAINER/G``."""
 
 UNFIT = 69
-"""The exit status of one that cannot be a spare."""
+"""The exit status of a process that cannot be a spare."""
 
 _STANDARD = 2  # files up to here are replaced by a rank's own
 _REQUEST_WITHIN_S = 2.0
@@ -54,14 +55,14 @@ _ENV_START, _ENV_END = 47, 48  # fields of stat(5) after the name, from 0
 
 
 def become_a_rank(variables: MutableMapping[str, str]) -> None:
-    """Wait; return in each process that is to be a rank, as that rank.
+    """Wait, and return in each forked rank.
 
-    The spare itself never returns: nothing that the program does after it joined,
-    or on its way out, is for it to do.
+    The spare itself never returns: it must not run the rest of the program, nor its
+    exit handlers.
 
     Args:
-        variables: This process' own variables, ``os.environ``; the rank's when it
-            returns.
+        variables: This process' own variables, ``os.environ``; replaced by the
+            rank's before the return.
     """
     why = _why_unfit()
     if why:
@@ -72,13 +73,13 @@ def become_a_rank(variables: MutableMapping[str, str]) -> None:
         )
         _leave(UNFIT)
     try:
-        mark_environ(variables[WORLD])  # as ranks will have to
+        mark_environ(variables[WORLD])  # ranks will have to do it too
         spare = _Spare(variables[LEASE], variables[WORLD])
     except (OSError, ValueError, KeyError) as error:
         warn(f"this process cannot be a spare: {error!r}. Ranks start without one.")
         _leave(UNFIT)
-    _flush()  # else ranks would say it again
-    # Ranks share its memory until somebody writes there, and the collector does.
+    _flush()  # else ranks would print the same text again
+    # Ranks share its memory until it is written to, and the garbage collector writes.
     gc.freeze()
     request = spare.wait()
     if request is None:
@@ -89,7 +90,7 @@ def become_a_rank(variables: MutableMapping[str, str]) -> None:
 
 
 def _why_unfit() -> str:
-    """Return what the program did that does not survive a fork; empty for nothing."""
+    """Return what the program did that does not survive a fork; empty if nothing."""
     mpi, torch = sys.modules.get("mpi4py.MPI"), sys.modules.get("torch")
     if mpi is not None and mpi.Is_initialized():
         return "MPI was started, as importing mpi4py.MPI does,"
@@ -101,7 +102,7 @@ def _why_unfit() -> str:
 
 
 def _shared_files() -> Iterator[str]:
-    """Name open files whose position all ranks that are made here would share."""
+    """Name open files whose position all forked ranks would share."""
     for entry in Path("/proc/self/fd").iterdir():
         with suppress(OSError):
             where = str(entry.readlink())
@@ -128,7 +129,7 @@ class _Spare:
         self._selector = selectors.DefaultSelector()
 
     def wait(self) -> RankRequest | None:
-        """Make ranks; return in each what it is to be, None in the spare at its end."""
+        """Fork ranks; return its request in each, and None in the spare at its end."""
         signal.set_wakeup_fd(self._wakes.fileno(), warn_on_full_buffer=False)
         before = {
             number: signal.signal(number, lambda *_: None)
@@ -157,7 +158,7 @@ class _Spare:
         return None
 
     def _admit(self) -> RankRequest | None:
-        """Make a rank for the stub that came; return in it what it is to be."""
+        """Fork a rank for the stub that connects; return its request in the rank."""
         with suppress(OSError):
             peer, _ = self._listener.accept()
             peer.settimeout(_REQUEST_WITHIN_S)
@@ -200,7 +201,7 @@ class _Spare:
             peer.sendall(TAKEN)
 
     def _pass_on(self, peer: object) -> None:
-        """Give a rank the signals that came for it; kill it where its stub is gone."""
+        """Send a rank the signals of its stub; kill it where the stub is gone."""
         if not isinstance(peer, socket.socket) or peer not in self._ranks:
             return  # it has ended among these events
         try:
@@ -242,7 +243,7 @@ class _Spare:
         """Make this fork the rank of *request*, but for its variables."""
         peer, files = connection
         try:
-            os.setpgid(0, 0)  # what is done to its group is not done to the spare
+            os.setpgid(0, 0)  # a signal to its group must not reach the spare
             signal.set_wakeup_fd(-1)
             _die_with(spare)
             self._selector.close()
@@ -262,7 +263,7 @@ def _is_waiting(peer: socket.socket) -> bool:
 
 
 def _die_with(spare: int) -> None:
-    """Have this process killed when the spare is: nothing would watch it any more."""
+    """Have the kernel kill this process with the spare, which watches it."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != spare:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -287,14 +288,14 @@ def _world(request: RankRequest) -> str:
     return os.fsdecode(request.variables.get(WORLD.encode(), b""))
 
 
-# The variable by which agents know whose a process is, as the kernel shows it.
+# The variable by which agents know the owner of a process, as the kernel shows it.
 
 
 def mark_environ(world: str) -> None:
-    """Have ``/proc/PID/environ`` show *world*, with zeros to fill the room.
+    """Have ``/proc/PID/environ`` show *world*, padded with zeros.
 
-    The kernel shows the memory in which a process got its variables when it was
-    started, so that a fork still shows those of the process that it was made of.
+    The kernel shows the memory that a process got its variables in when it was
+    started, so that a fork still shows its parent's.
 
     Args:
         world: A trainer and one of its generations, ``TRAINER/G``.

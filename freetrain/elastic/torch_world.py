@@ -8,8 +8,8 @@ does, and passes the world on::
     with torch_world() as world, elastic.join(world=world) as run:
         model = DistributedDataParallel(model)
 
-The process group is there from the first line of the block on, for DDP and for
-whatever else PyTorch makes of it.
+The process group exists from the first line of the block on, for DDP and all else in
+PyTorch that needs one.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from freetrain.elastic.contract import read_launch
-from freetrain.elastic.errors import LaunchError
+from freetrain.elastic.contract import LaunchError, read_launch
 from freetrain.elastic.world import find_world
 
 if TYPE_CHECKING:
@@ -40,8 +39,8 @@ if TYPE_CHECKING:
 # env:// needs all of them.
 _TORCHRUN_VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _ADDRESS = "MASTER_ADDR"
-# gloo's threads let go of what they sent within microseconds of sending it; how much
-# of it is watched, and how long, only bounds an end on a very busy machine.
+# gloo's threads let go of a tensor within microseconds of sending it; these numbers only
+# bound the end on a very busy machine.
 _WATCHED = 64
 _SETTLED_WITHIN_S = 5.0
 
@@ -49,8 +48,8 @@ _SETTLED_WITHIN_S = 5.0
 class TorchWorld:
     """The ranks of PyTorch's default process group.
 
-    What is exchanged lies in main memory, so the group needs a backend for it: gloo,
-    which PyTorch sets up beside NCCL unless told otherwise.
+    Its arrays lie in main memory, so the group needs a backend for that: gloo, which
+    PyTorch sets up beside NCCL by default.
     """
 
     def __init__(self) -> None:
@@ -90,7 +89,7 @@ class TorchWorld:
     def gather_everywhere(
         self, part: NDArray[np.float64], sizes: Sequence[int]
     ) -> NDArray[np.float64]:
-        """All ranks' parts, by one allgather of the longest: gloo wants them even."""
+        """All ranks' parts, by one allgather, padded: gloo wants equal lengths."""
         padded = np.zeros(max(sizes), dtype=np.float64)
         padded[: len(part)] = part
         rows = [self._tensor(np.empty_like(padded)) for _ in sizes]
@@ -123,7 +122,7 @@ class TorchWorld:
         return tensor
 
     def settle(self) -> None:
-        """Wait until gloo's threads have let go of everything that was sent.
+        """Wait until gloo's threads have let go of all tensors that were sent.
 
         A thread that is the last to let go of a tensor needs Python's lock for it.
         Where a model wrapped in DDP outlives the group, as it does in most programs,
@@ -152,7 +151,7 @@ def torch_world(
         environment: The process' variables.
 
     Yields:
-        What ``elastic.join(world=...)`` takes.
+        The world for ``elastic.join(world=...)``.
 
     Raises:
         LaunchError: There is no PyTorch here, or the ranks did not find each other.

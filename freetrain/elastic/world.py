@@ -1,4 +1,4 @@
-"""The ranks of one fragment: how a process finds them, and what they do together."""
+"""The ranks of one fragment: how a process finds them, and their collective calls."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from freetrain.elastic.contract import WORLD_SIZE
-from freetrain.elastic.errors import LaunchError, WorldMismatchError
+from freetrain.elastic.contract import WORLD_SIZE, LaunchError, WorldMismatchError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,7 +22,7 @@ _BROADCAST_BYTES = 1 << 26
 
 
 class World(Protocol):
-    """What the runtime needs of a communicator.
+    """The communicator that the runtime needs.
 
     Every method but ``abort`` is collective: all ranks call it, in the same order.
     Contract, checked for every implementation by ``tests/elastic``.
@@ -44,7 +43,7 @@ class World(Protocol):
         ...
 
     def broadcast(self, payload: bytes) -> bytes:
-        """Rank 0's *payload*, on every rank; that of the others does not matter."""
+        """Rank 0's *payload*, on every rank; the others' are ignored."""
         ...
 
     def exchange(
@@ -65,16 +64,16 @@ class World(Protocol):
         ...
 
     def total(self, part: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The sum of all ranks' *part*, in whatever order is quickest."""
+        """The sum of all ranks' *part*, in the quickest order."""
         ...
 
     def abort(self, exit_code: int) -> None:
-        """End every rank now, whatever it is waiting for."""
+        """End every rank now, also those that wait for another."""
         ...
 
 
 class LoneWorld:
-    """A world of one, without MPI."""
+    """A world of one rank, without MPI."""
 
     rank = 0
     size = 1
@@ -183,13 +182,13 @@ _SIZE_VARIABLES = (
 def find_world(
     launch: Launch, environment: Mapping[str, str], *, given: World | None = None
 ) -> World:
-    """Return the world of this process, checked against what was announced.
+    """Return the world of this process, checked against the announced size.
 
     MPI is not even imported unless an MPI launcher started the process: its
     start costs a second, and fails where MPI is half installed.
 
     Args:
-        launch: What FreeTrain's launcher announced.
+        launch: The launch, as FreeTrain's launcher announced it.
         environment: The process' environment variables.
         given: The program's own world, for communicators other than MPI.
 

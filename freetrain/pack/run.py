@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from freetrain.elastic.checkpoint import CheckpointStore
 from freetrain.elastic.contract import (
+    ElasticError,
     Ending,
     Outcome,
     Stop,
@@ -26,9 +27,8 @@ from freetrain.elastic.contract import (
     read_launch,
     write_outcome,
 )
-from freetrain.elastic.errors import ElasticError
 from freetrain.elastic.files import Clock, RunDir
-from freetrain.elastic.joining import wait_for_predecessor, write_failure
+from freetrain.elastic.fragment import wait_for_predecessor, write_failure
 from freetrain.elastic.world import LoneWorld
 from freetrain.errors import FreeTrainError
 from freetrain.losscurve.forecast import Better

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from freetrain.elastic.checkpoint import copy_checked
-from freetrain.elastic.errors import CheckpointError
+from freetrain.elastic.contract import CheckpointError
 from freetrain.elastic.files import RunDir, replaced
 from freetrain.state.files import UnreadableFileError, read_environment
 from freetrain.state.tables import (

@@ -17,12 +17,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from freetrain.elastic import Checkpoint, Position, read_checkpoint
+from freetrain.elastic.batches import (
+    Sampler,
+    order_of_epoch,
+    sum_exactly,
+    sum_quickly,
+)
 from freetrain.elastic.checkpoint import CheckpointStore
 from freetrain.elastic.contract import Stop, StopFile, read_launch
 from freetrain.elastic.files import Clock, RunDir
 from freetrain.elastic.fragment import Agreement
-from freetrain.elastic.sampler import Plan, Sampler, order_of_epoch
-from freetrain.elastic.sums import sum_exactly, sum_quickly
 from freetrain.elastic.world import find_world
 
 if TYPE_CHECKING:
@@ -57,9 +61,15 @@ def agreeing(world: World) -> None:
 
 
 def adding_up(world: World) -> None:
-    batch = Sampler(
-        Plan(64, 64, 1, chunks=CHUNKS), rank=world.rank, size=world.size
-    ).batch_at(Position())
+    sampler = Sampler(
+        samples=64,
+        global_batch=64,
+        epochs=1,
+        chunks=CHUNKS,
+        rank=world.rank,
+        size=world.size,
+    )
+    batch = sampler.batch_at(Position())
     assert batch is not None
     for length in VECTOR_LENGTHS:
         ready = np.ones(length)

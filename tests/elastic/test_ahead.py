@@ -18,7 +18,7 @@ from freetrain.elastic.contract import (
     write_outcome,
 )
 from freetrain.elastic.files import Clock, RunDir
-from freetrain.elastic.joining import wait_for_predecessor
+from freetrain.elastic.fragment import wait_for_predecessor
 from tests.elastic.history import check_samples
 from tests.elastic.launching import Stand, wait_until
 from tests.elastic.threads import on_every_rank
