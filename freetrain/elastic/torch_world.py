@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 # env:// needs all of them.
 _TORCHRUN_VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _ADDRESS = "MASTER_ADDR"
-# gloo's threads let go of a tensor within microseconds of sending it; these numbers only
-# bound the end on a very busy machine.
+# gloo's threads let go of a tensor within microseconds of sending it; these numbers
+# only bound the end on a very busy machine.
 _WATCHED = 64
 _SETTLED_WITHIN_S = 5.0
 
