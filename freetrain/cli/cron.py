@@ -8,8 +8,7 @@ import typer
 
 from freetrain.cli import options
 from freetrain.cli.output import CliContext, write_out
-from freetrain.cron.back_ends import Found, Kind, Ticks, ticks_of
-from freetrain.cron.call import CronUnavailableError, Programs
+from freetrain.cron import CronUnavailableError, Found, Kind, Programs, Ticks, ticks_of
 from freetrain.errors import FreeTrainError
 from freetrain.state.database import prepare_directory
 

@@ -9,7 +9,7 @@ import typer
 
 from freetrain.cli import options
 from freetrain.cli.output import CliContext, json_text, write_out
-from freetrain.cron.call import Programs
+from freetrain.cron import Programs
 from freetrain.doctor.checks import examine
 from freetrain.doctor.findings import Subject, exit_code, finding_text, summary_text
 from freetrain.errors import UsageError

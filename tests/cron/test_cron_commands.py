@@ -4,8 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from freetrain.cron.back_ends import Crontab, Found, Kind, Scrontab, Ticks
-from freetrain.cron.call import CronUnavailableError, Programs
+from freetrain.cron import (
+    Crontab,
+    CronUnavailableError,
+    Found,
+    Kind,
+    Programs,
+    Scrontab,
+    Ticks,
+)
 from tests.cli.commands import Ran, run
 from tests.cron.tables import FakeTable, a_call, install_fake
 

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.cron.back_ends import (
-    Block,
+from freetrain.cron import (
+    TableBlock,
     Crontab,
+    CronUnfitError,
+    CronUnreadableError,
     Scrontab,
     Systemd,
     lines_between,
@@ -19,7 +21,6 @@ from freetrain.cron.back_ends import (
     start_times,
     without,
 )
-from freetrain.cron.call import CronUnfitError, CronUnreadableError
 from tests.cron.tables import a, a_call
 
 NAMES = st.text(
@@ -180,8 +181,8 @@ def test_a_scrontab_takes_no_less_than_a_minute_and_no_dollar() -> None:
         a(Scrontab, a_call(Path("/s/$HOME"))).block(every_s=60)
 
 
-BLOCK = Block("abc123", ("* * * * * /bin/true",))
-OTHER = Block("fff999", ("@daily /bin/false",))
+BLOCK = TableBlock("abc123", ("* * * * * /bin/true",))
+OTHER = TableBlock("fff999", ("@daily /bin/false",))
 LINES = st.lists(
     st.one_of(
         st.binary(max_size=30).map(lambda line: line.replace(b"\n", b" ")),
@@ -204,7 +205,7 @@ def test_removing_leaves_what_was_there_to_the_byte(
 def test_installing_again_in_other_words_replaces_our_lines_only(
     before: bytes, after: bytes
 ) -> None:
-    new = Block(BLOCK.mark, ("*/5 * * * * /bin/echo", "# é"))
+    new = TableBlock(BLOCK.mark, ("*/5 * * * * /bin/echo", "# é"))
 
     assert put(before + bytes(BLOCK) + after, new) == before + bytes(new) + after
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from freetrain.config.site import LeaseSettings, Site
-from freetrain.cron.call import Programs
+from freetrain.cron import Programs
 from freetrain.doctor.findings import Finding, Subject
 from slurm.backend import CommandLine
 from slurm.runner import SubprocessRunner

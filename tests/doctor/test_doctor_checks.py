@@ -13,12 +13,22 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from freetrain.config.site import PlannerSettings
-from freetrain.doctor import host
-from freetrain.doctor.checks import findings_of
-from freetrain.doctor.cluster import look_at_clock
+from freetrain.doctor import one_step_run
+from freetrain.doctor.checks import (
+    PACKAGES,
+    compare,
+    findings_of,
+    kind_of,
+    look_at_clock,
+    look_at_imports,
+    look_at_mpi,
+    look_at_python,
+    look_at_state,
+    look_at_ticks,
+)
 from freetrain.doctor.findings import (
+    CheckVerdict,
     Finding,
-    Verdict,
     bad,
     exit_code,
     finding_text,
@@ -26,17 +36,7 @@ from freetrain.doctor.findings import (
     summary_text,
     warn,
 )
-from freetrain.doctor.host import (
-    PACKAGES,
-    compare,
-    kind_of,
-    look_at_imports,
-    look_at_mpi,
-    look_at_python,
-    look_at_state,
-    look_at_ticks,
-)
-from freetrain.doctor.test_job import look_at_answer
+from freetrain.doctor.one_step_run import look_at_answer
 from freetrain.errors import CannotWriteError
 from freetrain.state.files import StateDir
 from slurm.errors import SlurmRefusedError, SlurmUnavailableError
@@ -63,7 +63,7 @@ def test_a_check_that_fails_is_a_finding_and_not_the_end(
 ) -> None:
     findings = list(findings_of("name", lambda: failing(error)))
 
-    assert [found.verdict for found in findings] == [Verdict.OK, Verdict.BAD]
+    assert [found.verdict for found in findings] == [CheckVerdict.OK, CheckVerdict.BAD]
     assert exit_code(findings) == code
 
 
@@ -85,8 +85,9 @@ def test_a_finding_is_shown_with_what_to_do_and_nothing_that_moves_the_cursor() 
 def test_a_state_directory_is_made_tried_and_left_empty(tmp_path: Path) -> None:
     found = by_name(list(look_at_state(a_subject(tmp_path, {}))))
 
-    assert {one.verdict for one in found.values()} <= {Verdict.OK, Verdict.WARN}
-    assert found["link(2)"].verdict is Verdict.OK
+    verdicts = {each.verdict for each in found.values()}
+    assert verdicts <= {CheckVerdict.OK, CheckVerdict.WARN}
+    assert found["link(2)"].verdict is CheckVerdict.OK
     assert list((tmp_path / "state").iterdir()) == []
     assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
 
@@ -97,22 +98,22 @@ def test_a_state_directory_open_to_others_is_bad(tmp_path: Path) -> None:
 
     (found,) = findings_of("state", lambda: look_at_state(subject))
 
-    assert (found.verdict, found.exit_code) == (Verdict.BAD, 78)
+    assert (found.verdict, found.exit_code) == (CheckVerdict.BAD, 78)
     assert "chmod 700" in found.seen
 
 
 def test_a_file_system_without_links_is_bad(tmp_path: Path) -> None:
     (tmp_path / "link-target").mkdir()  # stands for a refusal
 
-    found = host.look_at_links(tmp_path)
+    found = one_step_run.look_at_links(tmp_path)
 
-    assert found.verdict is Verdict.BAD
+    assert found.verdict is CheckVerdict.BAD
 
 
 def test_our_own_packages_come_from_one_place() -> None:
     found = by_name(list(look_at_python()))
 
-    assert found["imports"].verdict is Verdict.OK
+    assert found["imports"].verdict is CheckVerdict.OK
 
 
 def packages(folder: Path, text: str = '"""Doc."""\n') -> dict[str, Path | None]:
@@ -127,10 +128,10 @@ def test_packages_from_several_places_are_told_apart(tmp_path: Path) -> None:
 
     found = look_at_imports(ours | {"slurm": others["slurm"]})
 
-    assert found.verdict is Verdict.BAD
+    assert found.verdict is CheckVerdict.BAD
     assert "pipx" in found.advice
-    assert look_at_imports(ours).verdict is Verdict.OK
-    assert look_at_imports(ours | {"logs": None}).verdict is Verdict.BAD
+    assert look_at_imports(ours).verdict is CheckVerdict.OK
+    assert look_at_imports(ours | {"logs": None}).verdict is CheckVerdict.BAD
 
 
 def test_a_package_that_was_written_over_is_noticed(tmp_path: Path) -> None:
@@ -145,16 +146,16 @@ def test_a_package_that_was_written_over_is_noticed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("flavour", "library", "verdict"),
     [
-        ("Open MPI 5", "Open MPI v5.0.11, package: x", Verdict.OK),
-        ("Open MPI 4", "Open MPI v5.0.11", Verdict.WARN),
-        ("MPICH", "Open MPI v4.1.4", Verdict.BAD),
-        ("Open MPI 4", "MPICH Version: 4.0.2", Verdict.BAD),
-        ("MPICH", "Intel(R) MPI Library 2021.13", Verdict.OK),
-        ("MPICH", "somebody's MPI", Verdict.BAD),
+        ("Open MPI 5", "Open MPI v5.0.11, package: x", CheckVerdict.OK),
+        ("Open MPI 4", "Open MPI v5.0.11", CheckVerdict.WARN),
+        ("MPICH", "Open MPI v4.1.4", CheckVerdict.BAD),
+        ("Open MPI 4", "MPICH Version: 4.0.2", CheckVerdict.BAD),
+        ("MPICH", "Intel(R) MPI Library 2021.13", CheckVerdict.OK),
+        ("MPICH", "somebody's MPI", CheckVerdict.BAD),
     ],
 )
 def test_mpirun_and_mpi4py_must_be_of_one_mpi(
-    flavour: str, library: str, verdict: Verdict
+    flavour: str, library: str, verdict: CheckVerdict
 ) -> None:
     assert compare(flavour, version="4.1", library=library).verdict is verdict
 
@@ -179,7 +180,7 @@ def test_an_mpirun_is_found_by_what_it_says(tmp_path: Path) -> None:
 
 
 def test_an_mpirun_that_nobody_knows_is_warned_of(tmp_path: Path) -> None:
-    assert mpirun(tmp_path, "HAL 9000")["mpirun"].verdict is Verdict.WARN
+    assert mpirun(tmp_path, "HAL 9000")["mpirun"].verdict is CheckVerdict.WARN
 
 
 def test_an_mpirun_that_cannot_be_started_is_told_without_a_word_of_cron(
@@ -192,7 +193,7 @@ def test_an_mpirun_that_cannot_be_started_is_told_without_a_word_of_cron(
 
     (found,) = findings_of("MPI", lambda: look_at_mpi(subject))
 
-    assert found.verdict is Verdict.BAD
+    assert found.verdict is CheckVerdict.BAD
     assert "cannot be started" in found.seen
     assert "--kind" not in found.seen
 
@@ -208,29 +209,29 @@ def test_ticks_that_nothing_starts_are_warned_of_until_something_does(
     crontab.act("forbid")
     closed = by_name(list(look_at_ticks(subject)))
 
-    assert before["regular ticks"].verdict is Verdict.WARN
-    assert before["last tick"].verdict is Verdict.SKIPPED
+    assert before["regular ticks"].verdict is CheckVerdict.WARN
+    assert before["last tick"].verdict is CheckVerdict.SKIPPED
     assert "not allowed" in closed["regular ticks"].seen
 
 
 @pytest.mark.parametrize(
     ("planner", "verdict", "seen"),
     [
-        (PlannerSettings(), Verdict.OK, 'policy "freetrain", priority "weight"'),
+        (PlannerSettings(), CheckVerdict.OK, 'policy "freetrain", priority "weight"'),
         (
             PlannerSettings(policy="lookahead", forecaster="life-table"),
-            Verdict.OK,
+            CheckVerdict.OK,
             'policy "lookahead", priority "weight", forecaster "life-table"',
         ),
         (
             PlannerSettings(forecaster="life-table"),
-            Verdict.WARN,
+            CheckVerdict.WARN,
             'the policy "freetrain" asks no forecaster, and "life-table" is named',
         ),
     ],
 )
 def test_a_forecaster_that_nobody_asks_is_warned_of(
-    tmp_path: Path, planner: PlannerSettings, verdict: Verdict, seen: str
+    tmp_path: Path, planner: PlannerSettings, verdict: CheckVerdict, seen: str
 ) -> None:
     subject = a_subject(tmp_path, {"PATH": "/nowhere"})
     site = structs.replace(subject.site, planner=planner)
@@ -248,8 +249,8 @@ def test_the_age_of_the_last_tick_is_told(tmp_path: Path) -> None:
 
     found = by_name(list(look_at_ticks(subject)))
 
-    assert found["last tick"].verdict is Verdict.OK
-    assert found["regular ticks"].verdict is Verdict.SKIPPED
+    assert found["last tick"].verdict is CheckVerdict.OK
+    assert found["regular ticks"].verdict is CheckVerdict.SKIPPED
     shutil.rmtree(log.parent)
 
 
@@ -281,36 +282,38 @@ def findings(answer: dict[str, object]) -> dict[str, Finding]:
 def test_a_good_answer_is_well_in_all_respects() -> None:
     found = findings(GOOD)
 
-    assert {one.verdict for one in found.values()} == {Verdict.OK}
+    assert {one.verdict for one in found.values()} == {CheckVerdict.OK}
     assert "n1" in found["one-step run"].seen
 
 
 @pytest.mark.parametrize(
     ("name", "changes", "verdict"),
     [
-        ("versions there", {"python": "3.6.8"}, Verdict.BAD),
-        ("versions there", {"freetrain": "0.0.1"}, Verdict.BAD),
-        ("state directory there", {"links": "bad"}, Verdict.BAD),
-        ("clock there", {"started_s": 900.0}, Verdict.WARN),
-        ("clock there", {"ended_s": 1100.0}, Verdict.WARN),
-        ("clock there", {"ended_s": None}, Verdict.SKIPPED),
-        ("MPI there", {"world_failed": "there is no mpirun"}, Verdict.WARN),
-        ("MPI there", {"world_status": 1}, Verdict.BAD),
-        ("MPI there", {"world_status": None}, Verdict.BAD),
-        ("MPI there", {"world_said": 2 * RANK.format(1)}, Verdict.BAD),
-        ("MPI there", {"world_said": RANK.format(2)}, Verdict.BAD),
-        ("MPI there", {"world_said": 2 * RANK.format("none")}, Verdict.OK),
-        ("launch agent", {"agent_reached": False}, Verdict.BAD),
-        ("launch agent", {"agent_reached": "yes"}, Verdict.BAD),
+        ("versions there", {"python": "3.6.8"}, CheckVerdict.BAD),
+        ("versions there", {"freetrain": "0.0.1"}, CheckVerdict.BAD),
+        ("state directory there", {"links": "bad"}, CheckVerdict.BAD),
+        ("clock there", {"started_s": 900.0}, CheckVerdict.WARN),
+        ("clock there", {"ended_s": 1100.0}, CheckVerdict.WARN),
+        ("clock there", {"ended_s": None}, CheckVerdict.SKIPPED),
+        ("MPI there", {"world_failed": "there is no mpirun"}, CheckVerdict.WARN),
+        ("MPI there", {"world_status": 1}, CheckVerdict.BAD),
+        ("MPI there", {"world_status": None}, CheckVerdict.BAD),
+        ("MPI there", {"world_said": 2 * RANK.format(1)}, CheckVerdict.BAD),
+        ("MPI there", {"world_said": RANK.format(2)}, CheckVerdict.BAD),
+        ("MPI there", {"world_said": 2 * RANK.format("none")}, CheckVerdict.OK),
+        ("launch agent", {"agent_reached": False}, CheckVerdict.BAD),
+        ("launch agent", {"agent_reached": "yes"}, CheckVerdict.BAD),
     ],
 )
 def test_each_thing_that_may_be_wrong_there_is_told(
-    name: str, changes: dict[str, object], verdict: Verdict
+    name: str, changes: dict[str, object], verdict: CheckVerdict
 ) -> None:
     found = findings(GOOD | changes)
 
     assert found[name].verdict is verdict
-    assert all(one.verdict is Verdict.OK for one in found.values() if one.name != name)
+    assert all(
+        one.verdict is CheckVerdict.OK for one in found.values() if one.name != name
+    )
 
 
 def test_ranks_that_are_worlds_of_one_are_told_apart_from_a_world() -> None:
@@ -322,7 +325,7 @@ def test_ranks_that_are_worlds_of_one_are_told_apart_from_a_world() -> None:
 def test_without_a_world_there_is_no_agent_to_judge() -> None:
     answer = {k: v for k, v in GOOD.items() if not k.startswith("agent")}
 
-    assert findings(answer)["launch agent"].verdict is Verdict.SKIPPED
+    assert findings(answer)["launch agent"].verdict is CheckVerdict.SKIPPED
 
 
 @given(
@@ -338,4 +341,4 @@ def test_no_answer_whatever_it_holds_breaks_the_doctor(
     answer: dict[str, object],
 ) -> None:
     for found in look_at_answer(answer, begun_s=0.0, ended_s=1.0):
-        assert found.name != "MPI there" or found.verdict is not Verdict.OK
+        assert found.name != "MPI there" or found.verdict is not CheckVerdict.OK

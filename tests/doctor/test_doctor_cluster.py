@@ -8,8 +8,8 @@ import pytest
 from msgspec import structs
 
 from freetrain.config.site import Caps, HoleSettings, LeaseMode, LeaseSettings, Site
-from freetrain.doctor import cluster
-from freetrain.doctor.findings import Finding, Verdict
+from freetrain.doctor import checks
+from freetrain.doctor.findings import CheckVerdict, Finding
 from slurm.records import ClusterConfig, Partition
 from slurm.text import parse_config
 from tests.slurm_library.clusters import recorded
@@ -32,27 +32,27 @@ def config(**changes: object) -> ClusterConfig:
 
 
 def scheduling(parameters: Mapping[str, str]) -> list[Finding]:
-    return list(cluster.look_at_backfill(config(scheduler_parameters=parameters)))
+    return list(checks.look_at_backfill(config(scheduler_parameters=parameters)))
 
 
 def mode(**changes: object) -> list[Finding]:
     ours = replace(OURS, **changes)  # type: ignore[arg-type] # its own fields
-    return list(cluster.look_at_mode(SITE, CONFIG, ours, (MAIN, ours)))
+    return list(checks.look_at_mode(SITE, CONFIG, ours, (MAIN, ours)))
 
 
 def test_the_partition_is_the_one_named_or_the_default() -> None:
     default = replace(MAIN, is_default=True)
     unnamed = structs.replace(SITE, lease=LeaseSettings())
 
-    assert cluster.partition_of(SITE, (default, OURS)) == OURS
-    assert cluster.partition_of(unnamed, (default, OURS)) == default
-    assert cluster.partition_of(unnamed, (MAIN, OURS)) is None
+    assert checks.partition_of(SITE, (default, OURS)) == OURS
+    assert checks.partition_of(unnamed, (default, OURS)) == default
+    assert checks.partition_of(unnamed, (MAIN, OURS)) is None
 
 
 def test_no_partition_is_bad_and_the_others_are_named() -> None:
-    found = cluster.look_at_partition(SITE, None, (MAIN,))
+    found = checks.look_at_partition(SITE, None, (MAIN,))
 
-    assert found.verdict is Verdict.BAD
+    assert found.verdict is CheckVerdict.BAD
     assert "'freetrain'" in found.seen
     assert "main" in found.seen
 
@@ -61,17 +61,17 @@ def test_no_partition_is_bad_and_the_others_are_named() -> None:
 def test_a_partition_that_takes_no_leases_is_bad(change: dict[str, object]) -> None:
     ours = replace(OURS, **change)  # type: ignore[arg-type] # its own fields
 
-    found = cluster.look_at_partition(SITE, ours, (ours,))
+    found = checks.look_at_partition(SITE, ours, (ours,))
 
-    assert found.verdict is Verdict.BAD
+    assert found.verdict is CheckVerdict.BAD
     assert found.advice
-    assert cluster.look_at_partition(SITE, OURS, (OURS,)).verdict is Verdict.OK
+    assert checks.look_at_partition(SITE, OURS, (OURS,)).verdict is CheckVerdict.OK
 
 
 def test_leases_that_slurm_takes_away_with_a_grace_time_are_well() -> None:
     (found, grace) = mode()
 
-    assert (found.verdict, grace.verdict) == (Verdict.OK, Verdict.OK)
+    assert (found.verdict, grace.verdict) == (CheckVerdict.OK, CheckVerdict.OK)
     assert "preempt" in found.seen
 
 
@@ -79,13 +79,13 @@ def test_leases_that_slurm_takes_away_with_a_grace_time_are_well() -> None:
 def test_a_grace_time_of_nothing_or_of_an_hour_is_warned_of(grace_s: float) -> None:
     (_, grace) = mode(grace_time_s=grace_s)
 
-    assert grace.verdict is Verdict.WARN
+    assert grace.verdict is CheckVerdict.WARN
 
 
 def test_giving_way_by_ourselves_costs_others_a_tick() -> None:
     (found,) = mode(preempt_mode="OFF")
 
-    assert found.verdict is Verdict.WARN
+    assert found.verdict is CheckVerdict.WARN
     assert "yield" in found.seen
     assert "one tick" in found.advice
 
@@ -95,7 +95,7 @@ def test_a_mode_that_was_asked_for_is_the_mode() -> None:
         SITE, lease=structs.replace(SITE.lease, mode=LeaseMode.YIELD)
     )
 
-    (found,) = cluster.look_at_mode(asked, CONFIG, OURS, (MAIN, OURS))
+    (found,) = checks.look_at_mode(asked, CONFIG, OURS, (MAIN, OURS))
 
     assert "mode = yield" in found.seen
 
@@ -103,27 +103,27 @@ def test_a_mode_that_was_asked_for_is_the_mode() -> None:
 def test_complete_wait_with_an_epilog_is_told_with_what_it_cost_others() -> None:
     both = config(complete_wait_s=20.0, has_epilog=True)
 
-    found = cluster.look_at_endings(SITE, both)
+    found = checks.look_at_endings(SITE, both)
 
-    assert found.verdict is Verdict.WARN
+    assert found.verdict is CheckVerdict.WARN
     assert "7.6 s" in found.advice
     assert "churn_per_hour" in found.advice
     waiting = config(complete_wait_s=20.0, has_epilog=False)
-    assert cluster.look_at_endings(SITE, waiting).verdict is Verdict.OK
+    assert checks.look_at_endings(SITE, waiting).verdict is CheckVerdict.OK
 
 
 def test_an_epilog_of_unknown_length_is_asked_for() -> None:
-    found = cluster.look_at_endings(SITE, config(has_epilog=True))
+    found = checks.look_at_endings(SITE, config(has_epilog=True))
     known = structs.replace(SITE, holes=HoleSettings(epilog_s=8.0))
 
     assert "[holes] epilog" in found.advice
-    assert cluster.look_at_endings(known, config(has_epilog=True)).advice == ""
+    assert checks.look_at_endings(known, config(has_epilog=True)).advice == ""
 
 
 def test_without_backfill_there_are_no_ends_of_holes() -> None:
-    (found,) = cluster.look_at_backfill(config(scheduler_type="sched/builtin"))
+    (found,) = checks.look_at_backfill(config(scheduler_type="sched/builtin"))
 
-    assert found.verdict is Verdict.WARN
+    assert found.verdict is CheckVerdict.WARN
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_without_backfill_there_are_no_ends_of_holes() -> None:
 def test_parameters_that_hide_plans_are_named(parameters: dict[str, str]) -> None:
     (_, found) = scheduling(parameters)
 
-    assert found.verdict is Verdict.WARN
+    assert found.verdict is CheckVerdict.WARN
     assert next(iter(parameters)) in found.seen
 
 
@@ -148,45 +148,45 @@ def test_parameters_that_hide_plans_are_named(parameters: dict[str, str]) -> Non
 def test_parameters_that_hide_nothing_are_no_matter(parameters: dict[str, str]) -> None:
     (_, found) = scheduling(parameters)
 
-    assert found.verdict is Verdict.OK
+    assert found.verdict is CheckVerdict.OK
 
 
 def test_hidden_jobs_are_warned_of() -> None:
-    hidden = cluster.look_at_privacy(config(private_data=("jobs", "usage")))
+    hidden = checks.look_at_privacy(config(private_data=("jobs", "usage")))
 
-    assert hidden.verdict is Verdict.WARN
-    assert cluster.look_at_privacy(config(private_data=("usage",))).verdict == "ok"
+    assert hidden.verdict is CheckVerdict.WARN
+    assert checks.look_at_privacy(config(private_data=("usage",))).verdict == "ok"
 
 
 def test_small_arrays_mean_more_requests() -> None:
-    assert cluster.look_at_arrays(SITE, config(max_array_size=1)).verdict == "warn"
-    several = cluster.look_at_arrays(SITE, config(max_array_size=10))
+    assert checks.look_at_arrays(SITE, config(max_array_size=1)).verdict == "warn"
+    several = checks.look_at_arrays(SITE, config(max_array_size=10))
     assert "several arrays" in several.seen
     few = structs.replace(SITE, caps=Caps(requests_per_tick=5))
-    assert cluster.look_at_arrays(few, config(max_array_size=10)).seen == "10"
+    assert checks.look_at_arrays(few, config(max_array_size=10)).seen == "10"
 
 
 def test_a_partitions_own_overrun_counts_before_the_clusters() -> None:
     lax = config(over_time_limit_s=600.0)
 
-    assert cluster.look_at_overrun(lax, OURS).verdict is Verdict.WARN
+    assert checks.look_at_overrun(lax, OURS).verdict is CheckVerdict.WARN
     strict = replace(OURS, over_time_limit_s=0.0)
-    assert cluster.look_at_overrun(lax, strict).verdict is Verdict.OK
+    assert checks.look_at_overrun(lax, strict).verdict is CheckVerdict.OK
 
 
 def test_leases_that_share_nodes_must_say_how_many_processors() -> None:
     shared = structs.replace(SITE, lease=structs.replace(SITE.lease, exclusive=False))
     sized = structs.replace(shared, lease=structs.replace(shared.lease, cpus=4))
 
-    assert "--mem=0" in cluster.look_at_nodes(SITE, CONFIG).seen
-    assert cluster.look_at_nodes(shared, CONFIG).verdict is Verdict.WARN
-    assert cluster.look_at_nodes(sized, CONFIG).verdict is Verdict.OK
+    assert "--mem=0" in checks.look_at_nodes(SITE, CONFIG).seen
+    assert checks.look_at_nodes(shared, CONFIG).verdict is CheckVerdict.WARN
+    assert checks.look_at_nodes(sized, CONFIG).verdict is CheckVerdict.OK
 
 
 def test_a_nice_that_fair_share_outweighs_is_warned_of() -> None:
     fair = config(priority_type="priority/multifactor")
     nicer = structs.replace(SITE, lease=structs.replace(SITE.lease, nice=1_000_000))
 
-    assert cluster.look_at_priority(SITE, CONFIG, OURS).verdict is Verdict.OK
-    assert cluster.look_at_priority(SITE, fair, OURS).verdict is Verdict.WARN
-    assert cluster.look_at_priority(nicer, fair, OURS).verdict is Verdict.OK
+    assert checks.look_at_priority(SITE, CONFIG, OURS).verdict is CheckVerdict.OK
+    assert checks.look_at_priority(SITE, fair, OURS).verdict is CheckVerdict.WARN
+    assert checks.look_at_priority(nicer, fair, OURS).verdict is CheckVerdict.OK

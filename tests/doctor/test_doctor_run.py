@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.demo.fake_slurm.install import StandIn, at_work, install
-from freetrain.doctor.checks import examine
-from freetrain.doctor.cluster import observe
-from freetrain.doctor.findings import Verdict
-from freetrain.doctor.test_job import run_one_step
+from freetrain.doctor.checks import examine, observe
+from freetrain.doctor.findings import CheckVerdict
+from freetrain.doctor.one_step_run import run_one_step
 from slurm.errors import SlurmRefusedError, SlurmUnavailableError
 from tests.cli.commands import run
 from tests.doctor.subjects import a_subject, by_name
@@ -65,10 +64,10 @@ def test_a_job_runs_reports_and_leaves_nothing(
 
     found = by_name(list(run_one_step(subject, observe(subject))))
 
-    assert found["one-step run"].verdict is Verdict.OK, found
-    assert found["versions there"].verdict is Verdict.OK
-    assert found["state directory there"].verdict is Verdict.OK
-    assert found["launch agent"].verdict is not Verdict.BAD, found["launch agent"]
+    assert found["one-step run"].verdict is CheckVerdict.OK, found
+    assert found["versions there"].verdict is CheckVerdict.OK
+    assert found["state directory there"].verdict is CheckVerdict.OK
+    assert found["launch agent"].verdict is not CheckVerdict.BAD, found["launch agent"]
     assert is_clean(subject)
 
 
@@ -77,7 +76,7 @@ def test_asked_for_no_run_there_is_none(standin: StandIn, tmp_path: Path) -> Non
 
     (found,) = run_one_step(subject, observe(subject))
 
-    assert found.verdict is Verdict.SKIPPED
+    assert found.verdict is CheckVerdict.SKIPPED
     assert "--no-run" in found.seen
     assert standin.look().jobs == []
 
@@ -89,7 +88,7 @@ def test_without_an_idle_node_there_is_none(standin: StandIn, tmp_path: Path) ->
 
     (found,) = run_one_step(subject, busy)
 
-    assert found.verdict is Verdict.SKIPPED
+    assert found.verdict is CheckVerdict.SKIPPED
     assert "is idle for a minute" in found.seen
 
 
@@ -106,7 +105,7 @@ def test_a_job_that_cannot_see_our_python_is_told_and_removed(
     (found,) = run_one_step(subject, observe(subject))
 
     assert found.name == "one-step run"
-    assert found.verdict is Verdict.BAD
+    assert found.verdict is CheckVerdict.BAD
     assert "FAILED" in found.seen
     assert is_clean(subject)
 
@@ -166,9 +165,9 @@ def test_a_whole_examination_on_the_stand_in_names_each_thing_once(
 ) -> None:
     found = by_name(list(examine(subject_on(standin, tmp_path, may_run=False))))
 
-    assert found["mode"].verdict is Verdict.OK
-    assert found["right to submit"].verdict is Verdict.OK, found["right to submit"]
-    assert found["one-step run"].verdict is Verdict.SKIPPED
+    assert found["mode"].verdict is CheckVerdict.OK
+    assert found["right to submit"].verdict is CheckVerdict.OK, found["right to submit"]
+    assert found["one-step run"].verdict is CheckVerdict.SKIPPED
     assert found["topology"].seen.startswith("no leaf switches")
 
 
@@ -179,7 +178,7 @@ def test_leaf_switches_are_told_with_the_nodes_below_them(
 
     found = by_name(list(examine(subject_on(standin, tmp_path, may_run=False))))
 
-    assert found["topology"].verdict is Verdict.OK
+    assert found["topology"].verdict is CheckVerdict.OK
     assert "2 leaf switches or blocks, of 3 nodes" in found["topology"].seen
 
 
@@ -194,10 +193,10 @@ def test_on_a_real_cluster_all_is_proven_and_nothing_is_left(
 
     found = by_name(list(examine(subject)))
 
-    assert found["one-step run"].verdict is Verdict.OK, found
-    assert found["launch agent"].verdict is Verdict.OK, found["launch agent"]
-    assert found["MPI there"].verdict is not Verdict.BAD, found["MPI there"]
-    assert found["right to submit"].verdict is Verdict.OK
+    assert found["one-step run"].verdict is CheckVerdict.OK, found
+    assert found["launch agent"].verdict is CheckVerdict.OK, found["launch agent"]
+    assert found["MPI there"].verdict is not CheckVerdict.BAD, found["MPI there"]
+    assert found["right to submit"].verdict is CheckVerdict.OK
     assert list(subject.site.state_directory.iterdir()) == []
     cluster.clear()
 

@@ -1,40 +1,198 @@
-"""The regular ticks of a site, and the back ends that keep them.
+"""Regular ticks of a site, kept by crontab, systemd or scrontab.
 
-``ticks_of`` returns what ``freetrain cron`` asks. A back end is one class, found by its
-``Kind`` in ``BACK_ENDS``: it says what it writes where, and how it replaces and removes
-it.
+``ticks_of`` returns what ``freetrain cron`` uses: the command of a tick (``TickCall``)
+and the back ends. A back end is one class, found by its ``Kind`` in ``BACK_ENDS``: it
+says what it writes where, and how it replaces and removes it.
+
+FreeTrainError
+├── CronUnavailableError 69  the program is not there, or is not allowed to us
+├── CronChangedError     75  the table changed meanwhile; ask again
+├── CronUnreadableError  65  our own marks in the table are torn; mend it by hand
+└── CronUnfitError       78  a path or an interval that this kind cannot hold
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shlex
+import shutil
+import subprocess
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from freetrain.cron.call import (
-    Answer,
-    CronChangedError,
-    CronUnavailableError,
-    CronUnfitError,
-    CronUnreadableError,
-    Programs,
-    TickCall,
+from freetrain.errors import (
+    BadConfigurationError,
+    BadDataError,
+    CannotWriteError,
+    FreeTrainError,
+    TryLaterError,
 )
-from freetrain.errors import CannotWriteError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from freetrain.config.site import Site
 
 
+class CronUnavailableError(FreeTrainError):
+    """The program that keeps the table is missing, refuses us, or does not answer."""
+
+    exit_code = 69
+
+
+class CronChangedError(TryLaterError):
+    """The table changed while we were about to write it."""
+
+
+class CronUnreadableError(BadDataError):
+    """The table has our marks in an order that we never wrote."""
+
+
+class CronUnfitError(BadConfigurationError):
+    """A path, or an interval, that cannot be written into such a table."""
+
+
+TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramOutput:
+    """The exit status of a program, its standard output, and its standard error."""
+
+    status: int
+    out: bytes
+    complaint: str
+
+
+class Programs:
+    """Finds and runs the programs of this machine."""
+
+    def __init__(
+        self, environ: Mapping[str, str], *, timeout_s: float = TIMEOUT_S
+    ) -> None:
+        """Take the environment of programs; its PATH says where they are."""
+        self._environ = dict(environ)
+        self._timeout_s = timeout_s
+
+    def find(self, name: str) -> Path | None:
+        """Return where the program *name* is, None where it is not."""
+        found = shutil.which(name, path=self._environ.get("PATH", ""))
+        return Path(found).absolute() if found else None
+
+    def run(self, argv: Sequence[str], *, given: bytes = b"") -> ProgramOutput:
+        """Run *argv* without a shell, with *given* as its input, to its end.
+
+        Raises:
+            CronUnavailableError: It cannot be started or does not end.
+        """
+        program = str(self.find(argv[0]) or argv[0])
+        try:
+            done = subprocess.run(  # noqa: S603 -- a list, never a shell
+                [program, *argv[1:]],
+                input=given,
+                capture_output=True,
+                check=False,
+                env=self._environ | {"LC_ALL": "C"},
+                timeout=self._timeout_s,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise CronUnavailableError(
+                f"`{argv[0]}` did not end within {self._timeout_s:g} s and was killed; "
+                f"whether it had an effect is unknown. Look with `freetrain cron show`."
+            ) from error
+        except OSError as error:
+            raise CronUnavailableError(
+                f"`{argv[0]}` cannot be started: {error.strerror}. Nothing was "
+                f"changed; see whether you may execute it."
+            ) from error
+        complaint = done.stderr.decode("utf-8", "replace")
+        return ProgramOutput(done.returncode, done.stdout, complaint)
+
+
+LOG = "cron.log"
+"""The file of the state directory that ticks print to."""
+
+MARK_CHARACTERS = 10
+_SECRET = "SLURM_JWT"  # noqa: S105 -- the name of a variable, and kept out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TickCall:
+    """The command that starts a tick, with all paths and variables spelled out.
+
+    Attributes:
+        python: Absolute path of the Python that has FreeTrain.
+        state: The state directory.
+        config: The configuration's file; None for the defaults.
+        variables: The whole environment, PATH and HOME among it.
+    """
+
+    python: Path
+    state: Path
+    config: Path | None
+    variables: tuple[tuple[str, str], ...]
+    uid: int
+
+    @property
+    def mark(self) -> str:
+        """Ten letters that distinguish the entries of this state directory."""
+        digest = hashlib.sha256(bytes(self.state)).hexdigest()
+        return digest[:MARK_CHARACTERS]
+
+    @property
+    def log(self) -> Path:
+        """Where its output is appended."""
+        return self.state / LOG
+
+    def jitter_s(self, every_s: int) -> int:
+        """Return this user's own second within *every_s*, always the same.
+
+        Cron starts the commands of all users in the same second; so many requests at
+        once would be hard on slurmctld.
+        """
+        digest = hashlib.sha256(f"{self.uid}:".encode() + bytes(self.state)).digest()
+        return int.from_bytes(digest[:4]) % every_s
+
+    def argv(self, *, stays_s: int, delay_s: int = 0) -> tuple[str, ...]:
+        """Return the words of the command, which sleeps *delay_s* first.
+
+        It gets nothing of its caller's environment: a crontab may set SHELL, PATH or
+        HOME before our line to anything at all. For *stays_s* it may follow itself up.
+
+        Raises:
+            CronUnfitError: A path holds what no table can.
+        """
+        follow_up = ("--follow-up", f"{stays_s}s")
+        tick = [str(self.python), "-P", "-m", "freetrain", "tick", *follow_up]
+        if self.config is not None:
+            tick += ["--config", str(self.config)]
+        wait = f"sleep {delay_s}; " if delay_s else ""
+        inner = f"{wait}exec {shlex.join(tick)} >>{shlex.quote(str(self.log))} 2>&1"
+        pairs = [f"{name}={value}" for name, value in self.variables if name != _SECRET]
+        words = ("/usr/bin/env", "-i", *pairs, "/bin/sh", "-c", inner)
+        for word in words:
+            _check_word(word)
+        return words
+
+
+def _check_word(word: str) -> None:
+    """Refuse characters that end a line, or that crons and shells read differently."""
+    if not word.isprintable() or "\\" in word or "!" in word:
+        raise CronUnfitError(
+            f"{word[:200]!a} cannot stand in a table of regular commands: it holds a "
+            f"backslash, an exclamation mark, or a character that cannot be printed. "
+            f"Nothing was installed; choose other paths, or run `freetrain tick` by "
+            f"other means."
+        )
+
+
 class Kind(StrEnum):
-    """Which back end starts the ticks."""
+    """The name of a back end."""
 
     CRONTAB = "crontab"
     SYSTEMD = "systemd"
@@ -42,7 +200,7 @@ class Kind(StrEnum):
 
 
 class Found(StrEnum):
-    """What is installed, compared with what would be."""
+    """How the installed entry compares with the one that ``install`` would write."""
 
     NOTHING = "nothing"
     SAME = "the same"
@@ -50,23 +208,19 @@ class Found(StrEnum):
 
 
 class BackEnd(ABC):
-    """One way of having ticks run: what it writes where, and how it takes it back.
-
-    Attributes:
-        program: The program that it needs.
-    """
+    """Writes the entry that makes ticks run, and removes it; needs one ``program``."""
 
     program: str
 
     def __init__(self, call: TickCall, programs: Programs, units: Path) -> None:
-        """Take the tick, what runs programs, and the folder of systemd's user units."""
+        """Take the tick's command, programs, and the folder of systemd's user units."""
         self._call = call
         self._programs = programs
         self._units = units
 
     @abstractmethod
     def preview(self, *, every_s: int) -> str:
-        """Return what ``install`` would write, and change nothing.
+        """Return the text that ``install`` would write; change nothing.
 
         Raises:
             CronUnfitError: The interval or a path does not fit.
@@ -74,7 +228,7 @@ class BackEnd(ABC):
 
     @abstractmethod
     def install(self, *, every_s: int) -> bool:
-        """Write the entry, in place of an earlier one; tell whether it is new.
+        """Write the entry, in place of an earlier one; return whether it is new.
 
         Raises:
             FreeTrainError: It could not be written; the message says how far it is.
@@ -82,15 +236,15 @@ class BackEnd(ABC):
 
     @abstractmethod
     def remove(self) -> bool:
-        """Take the entry out again; tell whether there was one.
+        """Remove the entry; return whether there was one.
 
         Raises:
-            FreeTrainError: It could not be taken out.
+            FreeTrainError: It could not be removed.
         """
 
     @abstractmethod
     def installed(self) -> tuple[str, ...]:
-        """Return the lines that are installed, none where there is no entry.
+        """Return the lines that are installed; none without an entry.
 
         Raises:
             FreeTrainError: They cannot be read.
@@ -98,10 +252,10 @@ class BackEnd(ABC):
 
     @abstractmethod
     def is_same(self, *, every_s: int) -> bool:
-        """Tell whether what is installed is what ``install`` would write."""
+        """Return whether the installed entry is the one ``install`` would write."""
 
     def compare(self, *, every_s: int) -> Found:
-        """Compare what is installed with what ``install`` would write.
+        """Compare the installed entry with the one that ``install`` would write.
 
         Raises:
             FreeTrainError: The table cannot be read, or the interval does not fit.
@@ -111,12 +265,210 @@ class BackEnd(ABC):
         return Found.SAME if self.is_same(every_s=every_s) else Found.OTHER
 
 
+_BEFORE_NEXT_S = 5
+
+
 def _stays_s(every_s: int) -> int:
     """Return for how long a tick follows itself up: until shortly before the next."""
     return every_s - _BEFORE_NEXT_S
 
 
-_BEFORE_NEXT_S = 5
+_NO_TABLE = re.compile(r"no crontab for|can't open .*No such file", re.IGNORECASE)
+_SHOWN_CHARACTERS = 300
+
+
+class _Table(BackEnd):
+    """One of the user's tables, kept by a program such as ``crontab``."""
+
+    @abstractmethod
+    def block(self, *, every_s: int) -> TableBlock:
+        """Return the block for this table.
+
+        Raises:
+            CronUnfitError: The interval, a path or the length does not fit.
+        """
+
+    def preview(self, *, every_s: int) -> str:
+        """Return what ``install`` would write."""
+        return bytes(self.block(every_s=every_s)).decode("utf-8", "surrogateescape")
+
+    def install(self, *, every_s: int) -> bool:
+        """Put the block into the table."""
+        block = self.block(every_s=every_s)
+        return self._change(lambda table: put(table, block))
+
+    def remove(self) -> bool:
+        """Take the block out of the table."""
+        block = TableBlock(self._call.mark)
+        return self._change(lambda table: without(table, block))
+
+    def installed(self) -> tuple[str, ...]:
+        """Return the lines of our block."""
+        return lines_between(self.read(), self._call.mark)
+
+    def is_same(self, *, every_s: int) -> bool:
+        """Compare the lines of our block."""
+        return self.installed() == self.block(every_s=every_s).lines
+
+    def read(self) -> bytes:
+        """Return the table as it is, empty where there is none.
+
+        Raises:
+            CronUnavailableError: It cannot be read: no program, not allowed.
+        """
+        answer = self._run("-l")
+        if answer.status == 0:
+            return answer.out
+        # scrontab says so on its standard output, cron on its standard error
+        if _NO_TABLE.search(answer.complaint + answer.out.decode("utf-8", "replace")):
+            return b""
+        raise self._refused(answer)
+
+    def _change(self, edit: Callable[[bytes], bytes]) -> bool:
+        """Replace the table by what *edit* returns; return whether it changed.
+
+        Raises:
+            CronUnavailableError: The table cannot be read or replaced.
+            CronChangedError: It was changed by another program in between.
+        """
+        before = self.read()
+        after = edit(before)
+        if after == before:
+            return False
+        if self.read() != before:
+            raise CronChangedError(
+                f"your {self.program} changed while it was being edited. Nothing was "
+                f"written; ask again."
+            )
+        self._write(after)
+        if self.read() != after:
+            raise CronChangedError(
+                f"your {self.program} is not what was just written: somebody else "
+                f"wrote it too, or the program changed it. Look at it with "
+                f"`{self.program} -l`, and ask again."
+            )
+        return True
+
+    def _write(self, table: bytes) -> None:
+        answer = self._run("-", given=table) if table else self._run("-r")
+        if answer.status != 0:
+            raise self._refused(answer)
+
+    def _run(self, *words: str, given: bytes = b"") -> ProgramOutput:
+        if self._programs.find(self.program) is None:
+            raise CronUnavailableError(
+                f"there is no program `{self.program}` on the PATH; nothing was "
+                f"changed. Choose another --kind, or ask for cron on this host."
+            )
+        return self._programs.run((self.program, *words), given=given)
+
+    def _refused(self, answer: ProgramOutput) -> CronUnavailableError:
+        words = " ".join(
+            (answer.complaint or answer.out.decode("utf-8", "replace")).split()
+        )
+        shown = words[:_SHOWN_CHARACTERS] or "it said nothing"
+        return CronUnavailableError(
+            f"`{self.program}` refused: {shown}. "
+            f"Nothing was changed. Where cron is closed to you (cron.allow), ask for "
+            f"it or choose another --kind."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TableBlock:
+    """The lines of one state directory in a table, between two comments.
+
+    Attributes:
+        mark: ``TickCall.mark``; the blocks of other state directories have others.
+        lines: The lines between the comments, without line ends.
+    """
+
+    mark: str
+    lines: tuple[str, ...] = ()
+
+    @property
+    def first(self) -> bytes:
+        """The comment before."""
+        return (
+            f"# >>> freetrain {self.mark}: from `freetrain cron install` >>>".encode()
+        )
+
+    @property
+    def last(self) -> bytes:
+        """The comment after."""
+        return f"# <<< freetrain {self.mark} <<<".encode()
+
+    def __bytes__(self) -> bytes:
+        """Return the block as bytes, with line ends."""
+        inside = (line.encode("utf-8", "surrogateescape") for line in self.lines)
+        return b"".join(line + b"\n" for line in (self.first, *inside, self.last))
+
+
+def put(table: bytes, block: TableBlock) -> bytes:
+    """Return *table* with *block* in place of an earlier one, or at its end.
+
+    Raises:
+        CronUnreadableError: Its marks are torn.
+    """
+    found = _spans(table, block)
+    if not found:
+        joint = b"" if not table or table.endswith(b"\n") else b"\n"
+        return table + joint + bytes(block)
+    start, end = found[0]
+    rest = without(table[end:], block)
+    return table[:start] + bytes(block) + rest
+
+
+def without(table: bytes, block: TableBlock) -> bytes:
+    """Return *table* without any block of the same mark.
+
+    Raises:
+        CronUnreadableError: Its marks are torn.
+    """
+    kept, at = [], 0
+    for start, end in _spans(table, block):
+        kept.append(table[at:start])
+        at = end
+    return b"".join((*kept, table[at:]))
+
+
+def lines_between(table: bytes, mark: str) -> tuple[str, ...]:
+    """Return the lines of the block *mark*, none where there is no such block.
+
+    Raises:
+        CronUnreadableError: Its marks are torn.
+    """
+    for start, end in _spans(table, TableBlock(mark)):
+        inside = table[start:end].decode("utf-8", "surrogateescape").splitlines()
+        return tuple(inside[1:-1])
+    return ()
+
+
+def _spans(table: bytes, block: TableBlock) -> list[tuple[int, int]]:
+    """Return where the block begins and ends; several spans only if it was copied."""
+    marks = re.compile(
+        rb"^(?:(%s)|%s)(?:\n|\Z)" % (re.escape(block.first), re.escape(block.last)),
+        re.MULTILINE,
+    )
+    spans, start = [], None
+    for found in marks.finditer(table):
+        if (found[1] is not None) != (start is None):
+            break
+        if start is None:
+            start = found.start()
+        else:
+            spans.append((start, found.end()))
+            start = None
+    else:
+        if start is None:
+            return spans
+    raise CronUnreadableError(
+        f"the lines of FreeTrain in your table begin or end without their other mark "
+        f"({block.last.decode()}). Nothing was changed; remove them by hand (for "
+        f"example with `crontab -e`), then ask again."
+    )
+
+
 MINUTE_S = 60
 HOUR_S = 3_600
 SHORTEST_S = 10
@@ -161,204 +513,6 @@ def _check_interval(is_good: object, every_s: int) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
-    """The lines of one state directory, between two comments.
-
-    Attributes:
-        mark: What tells it from the blocks of other state directories.
-        lines: What stands between, without line ends.
-    """
-
-    mark: str
-    lines: tuple[str, ...] = ()
-
-    @property
-    def first(self) -> bytes:
-        """The comment before."""
-        return (
-            f"# >>> freetrain {self.mark}: from `freetrain cron install` >>>".encode()
-        )
-
-    @property
-    def last(self) -> bytes:
-        """The comment after."""
-        return f"# <<< freetrain {self.mark} <<<".encode()
-
-    def __bytes__(self) -> bytes:
-        """Write it whole, with line ends."""
-        inside = (line.encode("utf-8", "surrogateescape") for line in self.lines)
-        return b"".join(line + b"\n" for line in (self.first, *inside, self.last))
-
-
-def put(table: bytes, block: Block) -> bytes:
-    """Return *table* with *block* in place of an earlier one, or at its end.
-
-    Raises:
-        CronUnreadableError: Its marks are torn.
-    """
-    found = _spans(table, block)
-    if not found:
-        joint = b"" if not table or table.endswith(b"\n") else b"\n"
-        return table + joint + bytes(block)
-    start, end = found[0]
-    rest = without(table[end:], block)
-    return table[:start] + bytes(block) + rest
-
-
-def without(table: bytes, block: Block) -> bytes:
-    """Return *table* without any block of the same mark.
-
-    Raises:
-        CronUnreadableError: Its marks are torn.
-    """
-    kept, at = [], 0
-    for start, end in _spans(table, block):
-        kept.append(table[at:start])
-        at = end
-    return b"".join((*kept, table[at:]))
-
-
-def lines_between(table: bytes, mark: str) -> tuple[str, ...]:
-    """Return the lines of the block *mark*, none where there is no such block.
-
-    Raises:
-        CronUnreadableError: Its marks are torn.
-    """
-    for start, end in _spans(table, Block(mark)):
-        inside = table[start:end].decode("utf-8", "surrogateescape").splitlines()
-        return tuple(inside[1:-1])
-    return ()
-
-
-def _spans(table: bytes, block: Block) -> list[tuple[int, int]]:
-    """Return where the block begins and ends; more than once only if it was copied."""
-    marks = re.compile(
-        rb"^(?:(%s)|%s)(?:\n|\Z)" % (re.escape(block.first), re.escape(block.last)),
-        re.MULTILINE,
-    )
-    spans, start = [], None
-    for found in marks.finditer(table):
-        if (found[1] is not None) != (start is None):
-            break
-        if start is None:
-            start = found.start()
-        else:
-            spans.append((start, found.end()))
-            start = None
-    else:
-        if start is None:
-            return spans
-    raise CronUnreadableError(
-        f"the lines of FreeTrain in your table begin or end without their other mark "
-        f"({block.last.decode()}). Nothing was changed; remove them by hand (for "
-        f"example with `crontab -e`), then ask again."
-    )
-
-
-_NO_TABLE = re.compile(r"no crontab for|can't open .*No such file", re.IGNORECASE)
-
-
-_SHOWN_CHARACTERS = 300
-
-
-class _Table(BackEnd):
-    """One of the user's tables, kept by a program such as ``crontab``."""
-
-    @abstractmethod
-    def block(self, *, every_s: int) -> Block:
-        """Return the block for this table.
-
-        Raises:
-            CronUnfitError: The interval, a path or the length does not fit.
-        """
-
-    def preview(self, *, every_s: int) -> str:
-        """Return what ``install`` would write."""
-        return bytes(self.block(every_s=every_s)).decode("utf-8", "surrogateescape")
-
-    def install(self, *, every_s: int) -> bool:
-        """Put the block into the table."""
-        block = self.block(every_s=every_s)
-        return self._change(lambda table: put(table, block))
-
-    def remove(self) -> bool:
-        """Take the block out of the table."""
-        block = Block(self._call.mark)
-        return self._change(lambda table: without(table, block))
-
-    def installed(self) -> tuple[str, ...]:
-        """Return the lines of our block."""
-        return lines_between(self.read(), self._call.mark)
-
-    def is_same(self, *, every_s: int) -> bool:
-        """Compare the lines of our block."""
-        return self.installed() == self.block(every_s=every_s).lines
-
-    def read(self) -> bytes:
-        """Return the table as it is, empty where there is none.
-
-        Raises:
-            CronUnavailableError: It cannot be read: no program, not allowed.
-        """
-        answer = self._run("-l")
-        if answer.status == 0:
-            return answer.out
-        # scrontab says so on its standard output, cron on its standard error
-        if _NO_TABLE.search(answer.complaint + answer.out.decode("utf-8", "replace")):
-            return b""
-        raise self._refused(answer)
-
-    def _change(self, edit: Callable[[bytes], bytes]) -> bool:
-        """Replace the table by what *edit* makes of it; tell whether it changed.
-
-        Raises:
-            CronUnavailableError: The table cannot be read or replaced.
-            CronChangedError: It was changed by another program in between.
-        """
-        before = self.read()
-        after = edit(before)
-        if after == before:
-            return False
-        if self.read() != before:
-            raise CronChangedError(
-                f"your {self.program} changed while it was being edited. Nothing was "
-                f"written; ask again."
-            )
-        self._write(after)
-        if self.read() != after:
-            raise CronChangedError(
-                f"your {self.program} is not what was just written: somebody else "
-                f"wrote it too, or the program changed it. Look at it with "
-                f"`{self.program} -l`, and ask again."
-            )
-        return True
-
-    def _write(self, table: bytes) -> None:
-        answer = self._run("-", given=table) if table else self._run("-r")
-        if answer.status != 0:
-            raise self._refused(answer)
-
-    def _run(self, *words: str, given: bytes = b"") -> Answer:
-        if self._programs.find(self.program) is None:
-            raise CronUnavailableError(
-                f"there is no program `{self.program}` on the PATH; nothing was "
-                f"changed. Choose another --kind, or ask for cron on this host."
-            )
-        return self._programs.run((self.program, *words), given=given)
-
-    def _refused(self, answer: Answer) -> CronUnavailableError:
-        words = " ".join(
-            (answer.complaint or answer.out.decode("utf-8", "replace")).split()
-        )
-        shown = words[:_SHOWN_CHARACTERS] or "it said nothing"
-        return CronUnavailableError(
-            f"`{self.program}` refused: {shown}. "
-            f"Nothing was changed. Where cron is closed to you (cron.allow), ask for "
-            f"it or choose another --kind."
-        )
-
-
 LONGEST_COMMAND_BYTES = 990
 """Vixie's cron, which Debian and others ship, takes commands of up to 998 bytes."""
 
@@ -368,7 +522,7 @@ class Crontab(_Table):
 
     program = "crontab"
 
-    def block(self, *, every_s: int) -> Block:
+    def block(self, *, every_s: int) -> TableBlock:
         """Return a line for each start in a minute, or one line."""
         call, lines = self._call, []
         for fields, delay_s in start_times(every_s, jitter_s=call.jitter_s(every_s)):
@@ -383,7 +537,7 @@ class Crontab(_Table):
                     f"systemd, or shorter paths."
                 )
             lines.append(f"{fields} {command}")
-        return Block(call.mark, tuple(lines))
+        return TableBlock(call.mark, tuple(lines))
 
 
 class Scrontab(_Table):
@@ -394,7 +548,7 @@ class Scrontab(_Table):
     stays_s = 20
     """A tick that is a job holds a part of a node, which others may wait for."""
 
-    def block(self, *, every_s: int) -> Block:
+    def block(self, *, every_s: int) -> TableBlock:
         """Return the options of a small job, and its line."""
         call = self._call
         if every_s < MINUTE_S:
@@ -415,7 +569,7 @@ class Scrontab(_Table):
             "#SCRON --job-name=freetrain-tick --nodes=1 --ntasks=1",
             f"#SCRON --time={self.limit_min} --output=/dev/null",
         )
-        return Block(call.mark, (*options, f"{fields} {command}"))
+        return TableBlock(call.mark, (*options, f"{fields} {command}"))
 
 
 class Systemd(BackEnd):
@@ -578,7 +732,6 @@ class Ticks:
     """The regular ticks of one state directory.
 
     Attributes:
-        call: The command of a tick.
         programs: Runs ``crontab`` and its like.
         units: The folder of the user's systemd units.
     """
@@ -617,18 +770,14 @@ class Ticks:
 
 
 _SLURM_PROGRAMS = ("sbatch", "squeue", "scancel", "scontrol", "sdiag", "sinfo", "srun")
-
-
 _SYSTEM_FOLDERS = ("/usr/local/bin", "/usr/bin", "/bin")
-
-
 _KEPT_VARIABLES = (
     "LD_LIBRARY_PATH",
     "SLURM_CONF",
     "SLURM_CONF_SERVER",
     "FREETRAIN_PYSLURM",
 )
-"""What Slurm and Python may need to start at all, and which back end is used."""
+"""Variables that Slurm and Python may need, and the choice of Slurm's back end."""
 
 
 def ticks_of(
@@ -641,12 +790,8 @@ def ticks_of(
 ) -> Ticks:
     """Return the regular ticks of *site*.
 
-    Args:
-        site: Which state directory and which configuration.
-        python: The Python that has us.
-        environ: The user's variables: HOME, and what Slurm needs.
-        uid: The user's number.
-        programs: Finds Slurm's programs, and runs those that keep tables.
+    *python* is the one that has FreeTrain; *environ* gives HOME and the variables that
+    Slurm needs; *programs* finds Slurm's programs.
 
     Raises:
         CronUnfitError: HOME is not set.

@@ -1,7 +1,10 @@
-"""A one-minute job that proves that leases can train: run, waited for, and judged.
+"""The one-step run: a job of one minute that proves that leases can train.
 
-Its node runs ``probe``, which writes an answer into a folder; nothing in the answer is
-trusted.
+``run_one_step`` submits it, waits for its answer and judges it; nothing in the answer
+is trusted. ``main`` is what the job runs on its compute node, called as ``python -m
+freetrain.doctor FOLDER`` as a step of the job: it starts a small world as an agent does
+and writes what it saw into the folder. Whatever goes wrong there is part of the answer;
+only a folder that cannot be written is an error.
 """
 
 from __future__ import annotations
@@ -12,62 +15,99 @@ import os
 import re
 import shlex
 import shutil
+import socket
+import subprocess
 import sys
+import time
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import SystemRandom
 from typing import TYPE_CHECKING
 
-from freetrain.doctor.cluster import LIMIT_MIN, lease_request, requirement
-from freetrain.doctor.findings import Verdict, bad, ok, skipped, warn
-from freetrain.doctor.probe import RESULT, TRAINER
-from freetrain.state.files import StateDir
+from freetrain.broker.lease import LeaseKey
+from freetrain.config.job import read_job
+from freetrain.doctor.findings import CheckVerdict, bad, ok, skipped, warn
+from freetrain.elastic.files import replaced
+from freetrain.errors import FreeTrainError
+from freetrain.launch.local import LocalLauncher, this_node
+from freetrain.launch.request import CannotLaunchError
+from freetrain.state.files import Assigned, AssignedLease, StateDir
 from freetrain.text import one_line
-from slurm.errors import (
-    SlurmError,
-)
+from slurm.batch import LeaseRequest, gres_argument
+from slurm.errors import SlurmError
 from slurm.holes import find_holes
+from slurm.records import Requirement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
-    from freetrain.doctor.cluster import Observation
+    from freetrain.config.site import Site
     from freetrain.doctor.findings import Finding, Subject
-    from slurm.records import JobRecord, Partition
+    from freetrain.launch.local import Session
+    from slurm.holes import Snapshot
+    from slurm.records import ClusterConfig, JobRecord, Partition
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmAnswers:
+    """Slurm's settings, its queue and nodes, and the partition that leases go to."""
+
+    config: ClusterConfig
+    snapshot: Snapshot
+    partition: Partition | None
+
+
+LIMIT_MIN = 1
+
+
+def lease_request(
+    site: Site, partition: str, *, name: str, script: str
+) -> LeaseRequest:
+    """Return the request for one node of *partition* for a minute.
+
+    The rest is as the leases of *site*; *script* is an absolute path.
+    """
+    lease = site.lease
+    return LeaseRequest(
+        name=name,
+        comment="one-step run of freetrain doctor",
+        partition=partition,
+        limit_min=LIMIT_MIN,
+        nice=lease.nice,
+        script=script,
+        exclusive=lease.exclusive,
+        memory_mib=lease.memory_mib or 0,
+        cpus=lease.cpus or 0,
+        qos=lease.qos,
+        account=lease.account,
+        features="&".join(lease.features),
+        gres=",".join(gres_argument(gres) for gres in lease.gres),
+    )
+
+
+def requirement(site: Site, partition: str) -> Requirement:
+    """Return the requirement of such a job, to find holes by."""
+    lease = site.lease
+    return Requirement(
+        partition=partition,
+        features=frozenset(lease.features),
+        gres=lease.gres,
+        memory_mib=lease.memory_mib or 0,
+        cpus=lease.cpus or 0,
+    )
 
 
 NAME = "one-step run"
-_SHOWN_CHARACTERS = 300
-_PRIVATE = 0o700
 _LOOKS_S = (10.0, 20.0, 30.0, 60.0)
 """How long to wait for the answer before Slurm is asked what became of the job."""
 
-
 _PATIENCE_S = sum(_LOOKS_S)
-
-
-_BEAT_S = 0.2
 _MINUTE_S = 60.0
-_PASSED_ON = ("PATH", "HOME", "LD_LIBRARY_PATH")
 
 
-_TUNING = ("OMPI_", "PRTE_", "PMIX_", "UCX_", "FI_", "I_MPI_")
-
-
-_JOB = """\
-name = "{trainer}"
-command = {command}
-elastic = false
-[nodes]
-min = 1
-max = 1
-[launch]
-processes_per_node = 2
-"""
-
-
-def run_one_step(subject: Subject, seen: Observation | None) -> Iterator[Finding]:
-    """Run the job if that is wanted and a node is idle, and tell what it found."""
+def run_one_step(subject: Subject, seen: SlurmAnswers | None) -> Iterator[Finding]:
+    """Run the job if that is wanted and a node is idle; yield its findings."""
     why = _why_not(subject, seen)
     if why or seen is None or seen.partition is None:
         yield skipped(NAME, why or "Slurm was not seen")
@@ -79,7 +119,7 @@ def run_one_step(subject: Subject, seen: Observation | None) -> Iterator[Finding
     yield from leftovers
 
 
-def _why_not(subject: Subject, seen: Observation | None) -> str:
+def _why_not(subject: Subject, seen: SlurmAnswers | None) -> str:
     if not subject.may_run:
         return "not asked for (--no-run); MPI and the launch agent are not proven"
     if seen is None or seen.partition is None:
@@ -124,6 +164,24 @@ def _run(
     yield _no_answer(jobs, said=_tail(folder / "output"))
 
 
+_PRIVATE = 0o700
+_PASSED_ON = ("PATH", "HOME", "LD_LIBRARY_PATH")
+_TUNING = ("OMPI_", "PRTE_", "PMIX_", "UCX_", "FI_", "I_MPI_")
+_JOB = """\
+name = "{trainer}"
+command = {command}
+elastic = false
+[nodes]
+min = 1
+max = 1
+[launch]
+processes_per_node = 2
+"""
+
+TRAINER = "doctor"
+RESULT = "result.json"
+
+
 def _prepare(subject: Subject, folder: Path) -> None:
     """Write the job's script, and a trainer as submitting one does."""
     trainer = StateDir(folder).trainer(TRAINER)
@@ -158,8 +216,11 @@ def _script(subject: Subject, folder: Path) -> str:
     )
 
 
+_BEAT_S = 0.2
+
+
 def _wait(subject: Subject, path: Path, patience_s: float) -> dict[str, object] | None:
-    """Return what stands in *path* once it is there; no Slurm command is run."""
+    """Return the content of *path* once it is there; no Slurm command is run."""
     deadline_s = subject.clock() + patience_s
     while True:
         try:
@@ -174,8 +235,11 @@ def _wait(subject: Subject, path: Path, patience_s: float) -> dict[str, object] 
         subject.sleep(_BEAT_S)
 
 
+_SHOWN_CHARACTERS = 300
+
+
 def _no_answer(jobs: Sequence[JobRecord], *, said: str) -> Finding:
-    """Return why there is none, from Slurm's last word and the job's."""
+    """Return why there is no answer, from the job's state and its output."""
     if any(job.is_pending for job in jobs):
         reason = next((job.reason for job in jobs if job.reason), "no reason told")
         return skipped(NAME, f"the job did not start in {_PATIENCE_S:g} s: {reason}")
@@ -197,7 +261,7 @@ def _tail(path: Path) -> str:
 
 @contextmanager
 def _cleaned(subject: Subject, name: str, folder: Path) -> Iterator[list[Finding]]:
-    """Leave neither job nor folder behind; yields what could not be removed."""
+    """Remove job and folder at the end; yields a warning for a job that may be left."""
     leftovers: list[Finding] = []
     try:
         yield leftovers
@@ -219,6 +283,105 @@ def _end(subject: Subject, name: str) -> None:
         subject.backend.cancel(live)
 
 
+_GENERATION = 1
+_WORLD_S = 25.0
+_AGENT_S = 15.0
+_SHOWN = 400
+
+
+def main() -> None:
+    """Start the world and write the answer, on the compute node."""
+    folder = Path(sys.argv[1])
+    started_s = time.time()  # noqa: TID251 -- the clock of this node is what is asked
+    found = {
+        "started_s": started_s,
+        "host": socket.gethostname(),
+        "node": os.environ.get("SLURMD_NODENAME", ""),
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "freetrain": importlib.metadata.version("freetrain"),
+        "links": look_at_links(folder).verdict,
+        **_launch(folder, os.environ),
+    }
+    found["ended_s"] = time.time()  # noqa: TID251 -- as above
+    path = folder / RESULT
+    with replaced(path, temporary=path.with_suffix(".new")) as file:
+        file.write(json.dumps(found).encode())
+
+
+def _launch(folder: Path, environ: Mapping[str, str]) -> dict[str, object]:
+    """Start a world of two ranks as an agent does, then the launch agent by itself."""
+    state = StateDir(folder)
+    member = AssignedLease(
+        key=LeaseKey(folder.name, 0),
+        job_id=int(environ.get("SLURM_JOB_ID", "0")),
+        display_id=environ.get("SLURM_JOB_ID", ""),
+        node=environ.get("SLURMD_NODENAME", ""),
+    )
+    assigned = Assigned(
+        trainer=TRAINER,
+        generation=_GENERATION,
+        members=(member,),
+        created_s=0.0,
+        author=TRAINER,
+        reason="one-step run",
+    )
+    try:
+        job = read_job(state.trainer(TRAINER).job)
+        launcher = LocalLauncher(state, this_node(environ), SystemRandom())
+        session = launcher.launch(job, assigned)
+    except (FreeTrainError, CannotLaunchError, OSError) as error:
+        return {"world_failed": str(error)}
+    status = _wait_for_world(session)
+    log = state.trainer(TRAINER).logs / f"{_GENERATION:010d}.log"
+    return {
+        "world_status": status,
+        "world_said": log.read_text("utf-8", "replace")[-_SHOWN:],
+        **_try_agent(state, member),
+    }
+
+
+def _wait_for_world(session: Session) -> int | None:
+    """Return the launcher's status; None where it took too long and was killed."""
+    deadline_s = time.monotonic() + _WORLD_S
+    while session.poll() is None and time.monotonic() < deadline_s:
+        time.sleep(_BEAT_S)
+    status = session.poll()
+    session.kill()
+    return status
+
+
+def _try_agent(state: StateDir, member: AssignedLease) -> dict[str, object]:
+    """Call the launch agent as mpirun would for another node; it starts a step."""
+    agent = state.trainer(TRAINER).world(_GENERATION) / "agent"
+    try:
+        done = subprocess.run(  # noqa: S603 -- our own script and fixed words
+            [str(agent), member.node, "echo reached-$FREETRAIN_LEASE"],
+            capture_output=True,
+            check=False,
+            timeout=_AGENT_S,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return {"agent_failed": str(error)}
+    said = (done.stdout + done.stderr).decode("utf-8", "replace")
+    return {"agent_reached": f"reached-{member.key.uuid}-" in said, "agent_said": said}
+
+
+def look_at_links(folder: Path) -> Finding:
+    """Find whether link(2) makes a name once: assignments depend on it."""
+    source, target = folder / "link-source", folder / "link-target"
+    source.touch()
+    try:
+        os.link(source, target)
+    except OSError as error:
+        advice = "Name a state_directory on another file system."
+        return bad("link(2)", f"refused: {error.strerror}", advice)
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        return ok("link(2)", "a name is made once, and a second time is refused")
+    return bad("link(2)", "one name was made twice", "Use another file system.")
+
+
 RANKS = 2
 _SKEW_S = 2.0
 _RANK = re.compile(r"doctor-rank told=(\S+) found=(\S+)")
@@ -227,12 +390,10 @@ _RANK = re.compile(r"doctor-rank told=(\S+) found=(\S+)")
 def look_at_answer(
     answer: Mapping[str, object], *, begun_s: float, ended_s: float
 ) -> Iterator[Finding]:
-    """Yield what a compute node said of itself.
+    """Yield the findings in the *answer* of a compute node.
 
-    Args:
-        answer: What the job wrote.
-        begun_s: This host's time before the job was submitted.
-        ended_s: This host's time when the answer was read.
+    *begun_s* is this host's time before the job was submitted, *ended_s* when the
+    answer was read.
     """
     node = _text(answer, "node") or _text(answer, "host")
     yield ok("one-step run", f"ran on {node}, {ended_s - begun_s:.1f} s in all")
@@ -258,7 +419,7 @@ def _look_at_versions(answer: Mapping[str, object], node: str) -> Finding:
 
 def _look_at_state(answer: Mapping[str, object], node: str) -> Finding:
     name = "state directory there"
-    if _text(answer, "links") != Verdict.OK:
+    if _text(answer, "links") != CheckVerdict.OK:
         advice = "Assignments need link(2) on compute nodes: use another file system."
         return bad(name, f"{node} sees it, but link(2) does not work there", advice)
     return ok(name, f"{node} sees it and can write; link(2) works")
@@ -267,7 +428,7 @@ def _look_at_state(answer: Mapping[str, object], node: str) -> Finding:
 def _look_at_clock(
     answer: Mapping[str, object], node: str, *, begun_s: float, ended_s: float
 ) -> Finding:
-    """Compare clocks: the job began after we submitted and ended before we read."""
+    """Compare clocks: the job ran after its submission and before its answer."""
     name = "clock there"
     started, ended = answer.get("started_s"), answer.get("ended_s")
     if not isinstance(started, float) or not isinstance(ended, float):
@@ -280,7 +441,7 @@ def _look_at_clock(
 
 
 def _look_at_world(answer: Mapping[str, object]) -> Finding:
-    """Find whether mpirun, started as agents do, made one world of its ranks."""
+    """Find whether mpirun, started as agents start it, made one world of its ranks."""
     name = "MPI there"
     failed = _text(answer, "world_failed")
     if failed:
