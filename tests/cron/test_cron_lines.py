@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from freetrain.cron import (
-    TableBlock,
     Crontab,
     CronUnfitError,
     CronUnreadableError,
     Scrontab,
     Systemd,
+    TableBlock,
     lines_between,
     put,
     start_times,
