@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         WantedTrainer,
     )
     from freetrain.broker.reconcile import Brake
-    from freetrain.planning.request import Planned, Policy
+    from freetrain.planning.policy import Planned, Policy
     from slurm.holes import Hole
 
 

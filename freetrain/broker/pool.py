@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from freetrain.planning.request import ClassForecast, PlanTrainer, Request
+from freetrain.planning.policy import ClassForecast, PlanTrainer, Request
 from milp.answer import assign
 from milp.problem import NodeClass
 from milp.window import WindowClass

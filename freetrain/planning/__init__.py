@@ -1,6 +1,6 @@
-"""From trainers and idle nodes to a plan: rating, learned speeds, and the policies.
+"""From trainers and idle nodes to a plan: speeds, ratings, and the policies.
 
-Pure, and below both the live broker and the replay: both build records of what they
-know (:mod:`~freetrain.planning.request`), and both turn a plan by node class into
-what they act on, leases or nodes.
+Pure, and below both the live broker and the replay: both ask a policy by the request of
+:mod:`~freetrain.planning.policy`, and both turn its plan by node class into leases or
+nodes.
 """

@@ -5,29 +5,20 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
-from freetrain.planning.request import Planned, checked, plan_in_order
+from freetrain.planning.policy import Planned, checked, plan_in_order
 from milp.answer import Judged, PlanStatus
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from freetrain.planning.request import PlanTrainer, Request, Tools
-
-
-def make(tools: Tools) -> Equal:
-    """Return the policy."""
-    return Equal(verifies=tools.verifies)
+    from freetrain.planning.policy import PlanTrainer, Request, Tools
 
 
 class Equal:
-    """Spreads the nodes evenly, whatever the trainers are worth.
+    """Spreads the nodes evenly, whatever the trainers are worth."""
 
-    Args:
-        verifies: Whether plans are checked, and held against what all could gain.
-    """
-
-    def __init__(self, *, verifies: bool = True) -> None:
-        self._verifies = verifies
+    def __init__(self, tools: Tools) -> None:
+        self._verifies = tools.verifies
 
     def plan(self, request: Request) -> Planned:
         """Return equal shares, of nodes already held where there are such."""
@@ -52,7 +43,7 @@ class Equal:
 
 
 def _shared_out(request: Request, shares: Sequence[int]) -> list[dict[int, int]]:
-    """Return nodes by class: of those held first, then of the free ones, in order."""
+    """Return nodes by class: each trainer's own first, then free ones, in order."""
     free = dict(request.free)
     for trainer in request.trainers:
         for k, nodes in trainer.held.items():
@@ -95,10 +86,10 @@ def _grow(
 def equal_counts(sizes: Sequence[Sequence[int]], pool_nodes: int) -> list[int]:
     """Return each trainer's equal share of *pool_nodes*.
 
-    The share is the largest level at which everybody can have the largest of
-    its sizes that is at most the level; what remains lifts the first trainers,
-    in order, to the next level, where it is enough for them. Where every size
-    from 1 on is allowed, this is the pool over the trainers, and one node more
+    At a level, each trainer gets its largest size of at most that many nodes. The
+    share is the largest level for which the pool is enough. The rest lifts the first
+    trainers, in order, to the next level, where it is enough for them. Where every
+    size from 1 on is allowed, this is the pool over the trainers, and one node more
     for the first ones.
 
     Args:
@@ -106,7 +97,7 @@ def equal_counts(sizes: Sequence[Sequence[int]], pool_nodes: int) -> list[int]:
         pool_nodes: Nodes to spread.
     """
     top = max([own[-1] for own in sizes])
-    # Nobody gets more than the level: this one fits, and often the next does not.
+    # No trainer gets more than the level: this one fits, and often the next does not.
     level = min(top, pool_nodes // len(sizes))
     counts, lifted = _at_level(sizes, level), _at_level(sizes, level + 1)
     if level < top and sum(lifted) <= pool_nodes:

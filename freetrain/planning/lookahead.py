@@ -10,8 +10,8 @@ from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
-from freetrain.planning.published import Published
-from freetrain.planning.request import (
+from freetrain.planning.freetrain import FreeTrain
+from freetrain.planning.policy import (
     Planned,
     counts_of,
     plan_in_order,
@@ -25,12 +25,11 @@ from milp.window_search import WindowPlanner
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from freetrain.planning.request import (
+    from freetrain.planning.policy import (
         ClassForecast,
         PlanTrainer,
+        ProblemSolver,
         Request,
-        Search,
-        Solver,
         Tools,
     )
     from milp.problem import Curve
@@ -43,38 +42,14 @@ _MOST_COUNTS = 10_000
 """A few hundred bytes each."""
 
 
-def make(tools: Tools) -> Lookahead:
-    """Return the policy."""
-    return Lookahead(
-        Published(tools.solver()),
-        Starts(tools.start_solver()),
-        tools.search(),
-        verifies=tools.verifies,
-    )
-
-
 class Lookahead:
-    """Plans by forecasts; as ``freetrain`` where there are none.
+    """Plans by forecasts; as ``freetrain`` where there are none, or none that fit."""
 
-    Args:
-        published: Plans where forecasts are missing, or cannot be planned by.
-        starts: Counts that the search starts from.
-        search: Finds plans.
-        verifies: Whether plans are checked by the count model's constraints too.
-    """
-
-    def __init__(
-        self,
-        published: Published,
-        starts: Starts,
-        search: Search,
-        *,
-        verifies: bool = True,
-    ) -> None:
-        self._published = published
-        self._starts = starts
-        self._search = search
-        self._verifies = verifies
+    def __init__(self, tools: Tools) -> None:
+        self._published = FreeTrain(tools)
+        self._starts = Starts(tools.start_solver())
+        self._search = tools.search()
+        self._verifies = tools.verifies
         self._trainers = KnownTrainers()
 
     def plan(self, request: Request) -> Planned:
@@ -112,12 +87,12 @@ class Lookahead:
             holdings=holdings,
             outcome=outcomes.pop() if len(outcomes) == 1 else PlanStatus.INCUMBENT,
             reason="; ".join(part.reason for part in found if part.reason),
-            # By expected lives; how far it is from the best by M0 is not worked out.
+            # By expected lives; its distance from the best by M0 is not worked out.
             judged=_sum([part.judged for part in found]),
         )
 
     def _instead(self, request: Request, why: str) -> Planned:
-        """Return the published plan, and say that it is one."""
+        """Return the published plan; its reason says so."""
         planned = self._published.plan(request)
         reason = f"Looking ahead was left out: {why}. {planned.reason}".strip()
         return replace(planned, reason=reason)
@@ -135,7 +110,7 @@ class Lookahead:
         own = frozenset(classes)
         free = {k: nodes for k, nodes in request.free.items() if nodes and k in own}
         held = {k for trainer in trainers for k in trainer.held}
-        holders = [one.holder for one in known]
+        holders = [trainer.holder for trainer in known]
         if forecast.groups:
             holders = [
                 replace(holder, new_hit_share=forecast.fresh(holder.held, free))
@@ -148,25 +123,26 @@ class Lookahead:
             hit_weight=forecast.hit_weight,
             change_weight=forecast.change_weight,
         )
-        nodes = sum(free.values()) + sum(one.state.held[0] for one in known)
+        nodes = sum(free.values()) + sum(trainer.state.held[0] for trainer in known)
         start = self._starts.counts(known, nodes, forecast.reach_s)
         return self._search.find(window, start)
 
 
 def _sum(judged: Sequence[Judged | None]) -> Judged:
-    known = [one for one in judged if one is not None]
-    return Judged(sum(one.gain for one in known), sum(one.bound for one in known))
+    known = [part for part in judged if part is not None]
+    return Judged(sum(part.gain for part in known), sum(part.bound for part in known))
 
 
 def _parts(
     request: Request, every: frozenset[int]
 ) -> list[tuple[Sequence[int], Sequence[int]]] | None:
-    """Split trainers by what they may use: places, and classes; None if these overlap.
+    """Split trainers by the classes that they may use: places and classes by part.
 
-    The window knows no unusable classes (M5), so each part must have its own.
+    The window knows no unusable classes (M5), so that each part must have its own:
+    None where parts overlap.
 
     Args:
-        request: What is to be planned.
+        request: The request.
         every: All classes.
     """
     by: dict[frozenset[int], list[int]] = {}
@@ -182,12 +158,12 @@ def _parts(
 
 
 class KnownTrainer(NamedTuple):
-    """What is derived from a trainer.
+    """A trainer in the forms that planners take.
 
     Attributes:
         holder: For the planner that looks ahead.
         state: For the published planner, all nodes alike.
-        kind: A number that those share whom the published planner cannot tell apart.
+        kind: The same number for trainers that the published planner cannot tell apart.
     """
 
     holder: WindowTrainer
@@ -196,7 +172,7 @@ class KnownTrainer(NamedTuple):
 
 
 class KnownTrainers:
-    """Derives what planners take from trainers, once for each."""
+    """Brings trainers into the forms that planners take, each once."""
 
     def __init__(self) -> None:
         self._known: dict[PlanTrainer, KnownTrainer] = {}
@@ -204,7 +180,7 @@ class KnownTrainers:
         self._numbers = count()
 
     def of(self, trainers: Sequence[PlanTrainer]) -> list[KnownTrainer]:
-        """Return what is derived from *trainers*."""
+        """Return *trainers*, known ones as they were."""
         before = self._known
         known = [before.get(trainer) or self._made(trainer) for trainer in trainers]
         self._known = dict(zip(trainers, known, strict=True))
@@ -245,16 +221,16 @@ class Starts:
     """Published counts, as if all nodes were alike, that a search starts from.
 
     The published planner counts nodes and does not tell them apart, so that its answer
-    follows from the number of nodes and from who holds how many: on two days of Summit
-    the same at one event of eight with 10 trainers at a time, at one of ten with 40. So
-    what it proved is not asked again. In another order it may choose another of several
-    best plans.
+    follows from the number of nodes and of those that each trainer holds: on two days
+    of Summit the same at one event of eight with 10 trainers at a time, at one of ten
+    with 40. So a proven answer is kept. For trainers in another order it may be another
+    of several best plans.
 
     Args:
         solver: The published planner.
     """
 
-    def __init__(self, solver: Solver) -> None:
+    def __init__(self, solver: ProblemSolver) -> None:
         self._solver = solver
         self._known: dict[tuple[float, ...], Sequence[int]] = {}
 
@@ -262,16 +238,16 @@ class Starts:
         self, trainers: Sequence[KnownTrainer], nodes: int, t_fwd_s: float
     ) -> Sequence[int]:
         """Return nodes by trainer."""
-        asked = (t_fwd_s, nodes, *[one.kind for one in trainers])
+        asked = (t_fwd_s, nodes, *[trainer.kind for trainer in trainers])
         known = self._known.get(asked)
         if known is not None:
             return known
-        states = tuple([one.state for one in trainers])
+        states = tuple([trainer.state for trainer in trainers])
         answer = self._solver.plan(
             Problem((NodeClass("alike", nodes),), states, t_fwd_s)
         )
         counts = tuple([row[0] for row in answer.plan.counts])
-        # What a solver was stopped at may be better the next time.
+        # A plan at which the solver was stopped may be better the next time.
         if answer.outcome is PlanStatus.PROVEN:
             if len(self._known) >= _MOST_COUNTS:
                 self._known.clear()
@@ -280,20 +256,15 @@ class Starts:
 
 
 class QuickSearch:
-    """Finds good plans in milliseconds and proves nothing; what a replay needs.
+    """Finds good plans in milliseconds and proves nothing; for replays.
 
     Args:
-        note: Takes each window and what its plan gains, to tell later how far from the
-            best that is.
-        planner: Searches.
+        note: Takes each window and the gain of its plan, by which the distance from
+            the best is measured later.
     """
 
-    def __init__(
-        self,
-        note: Callable[[Window, float], None] | None = None,
-        planner: WindowPlanner | None = None,
-    ) -> None:
-        self._planner = planner or WindowPlanner()
+    def __init__(self, note: Callable[[Window, float], None] | None = None) -> None:
+        self._planner = WindowPlanner()
         self._note = note
 
     def begin(self) -> None:
@@ -308,7 +279,7 @@ class QuickSearch:
 
 
 class ProvingSearch:
-    """Finds plans, and how far from the best they are at most; what a tick needs.
+    """Finds plans, and how far from the best they are at most; for ticks.
 
     Args:
         limit_s: Seconds that planning may take.

@@ -1,4 +1,8 @@
-"""Rate trainers by a priority, and make its ratings curves for the planner."""
+"""What nodes are worth to each trainer: speeds from its past, rated by a priority.
+
+``learned_speeds`` turns what a trainer showed into speeds and costs. ``rate`` asks a
+priority, and works floors and the background into curves, as the planner knows neither.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from freetrain.scaling import (
+    ASSUMED_RESCALE_S,
+    ASSUMED_START_S,
+    Rescale,
+    Stake,
+    cautious,
+    curve_values,
+    estimate,
+)
 from milp.problem import custom, weighted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from freetrain.priority.base import (
         Contender,
@@ -19,12 +34,84 @@ if TYPE_CHECKING:
         Rating,
         RatingInputs,
     )
+    from freetrain.scaling import LearnedScaling, Prior, Profiling
     from milp.problem import Curve
+
+
+RescaleCostsS = tuple[float, float, float]
+"""Seconds without training at growing, at shrinking and at starting."""
+
+
+ASSUMED_COSTS_S: RescaleCostsS = (ASSUMED_RESCALE_S, ASSUMED_RESCALE_S, ASSUMED_START_S)
+
+
+_KINDS = (Rescale.GROW, Rescale.SHRINK, Rescale.START)
+
+
+def learned_costs_s(
+    known: LearnedScaling, assumed_s: RescaleCostsS = ASSUMED_COSTS_S
+) -> RescaleCostsS:
+    """Return the costs of rescales: as seen, or *assumed_s*."""
+    grow_s, shrink_s, start_s = (
+        known.cost_s(kind, assumed_s=cost_s)
+        for kind, cost_s in zip(_KINDS, assumed_s, strict=True)
+    )
+    return grow_s, shrink_s, start_s
+
+
+def learned_speeds(  # noqa: PLR0913 - one fact each
+    known: LearnedScaling,
+    sizes: Sequence[int],
+    *,
+    held: int,
+    now_s: float,
+    prior: Prior,
+    deviations: float,
+    profiling: Profiling | None = None,
+    remaining_samples: float,
+    costs_s: RescaleCostsS,
+    node_per_s: float = 0.0,
+    stated: Mapping[int, float] | None = None,
+) -> NDArray[np.float64]:
+    """Return samples/s at 0 .. the largest of *sizes*, for the planner.
+
+    The estimate from the trainer's past. Where the trainer waits it is lowered by its
+    uncertainty; where the trainer is to try a size it is raised.
+
+    Args:
+        known: What the trainer showed.
+        sizes: Node counts that it can use, ascending.
+        held: Nodes that it holds now.
+        now_s: On the clock of *known*.
+        prior: What is expected of trainers here.
+        deviations: By how many standard deviations speeds of a trainer that waits are
+            lowered.
+        profiling: How eager trainers are to try sizes; None for not at all.
+        remaining_samples: Work until it is finished; inf where that is not known.
+        costs_s: Costs of its rescales.
+        node_per_s: Samples a second that a node brings elsewhere.
+        stated: Samples a second by node count, as its user says.
+
+    Returns:
+        Shape (largest size + 1,), float64, read-only; entry 0 is 0.
+    """
+    curve = estimate(known, sizes[-1], now_s=now_s, prior=prior, user=stated)
+    curve = cautious(curve, held=held, deviations=deviations)
+    grow_s, shrink_s, _ = costs_s
+    stake = Stake(
+        remaining_samples=remaining_samples,
+        # The trainer that gives nodes up for a trial and takes them back pays, too.
+        rescale_s=2.0 * (grow_s + shrink_s),
+        held=held,
+        smallest=sizes[0],
+        node_per_s=node_per_s,
+    )
+    return curve_values(curve, profiling=profiling, stake=stake)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Ratings:
-    """What a priority says of trainers, each by its name.
+    """A priority's ratings of trainers, each by its name.
 
     Attributes:
         priority: The priority's name.
@@ -33,7 +120,7 @@ class Ratings:
         reasons: Why, for people.
         background: Names of trainers that get only what the others leave; none where
             that is worked into the curves.
-        memory: What the priority is to be given next time.
+        memory: For the next call of the priority.
     """
 
     priority: str
@@ -51,16 +138,16 @@ def rate(
     *,
     background: Collection[str] | None = None,
 ) -> Ratings:
-    """Return what *priority* says of the trainers in *inputs*.
+    """Return the ratings of the trainers in *inputs* by *priority*.
 
     Args:
         inputs: The trainers at this moment.
-        priority: What rates.
-        memory: What the last rating returned; empty at the first.
+        priority: The priority.
+        memory: The memory of the last rating; empty at the first.
         background: Names of trainers that are in the background whatever their
-            rating, where the background is planned after the others, as in ticks: it
-            then needs no lower curves, and keeps its order. None where all trainers
-            are planned together, as in replays: curves then say who comes last.
+            rating, where the background is planned after the others, as in ticks: its
+            curves are then not lowered. None where all trainers are planned together,
+            as in replays: then the curves of the background are lowered.
 
     Raises:
         MalformedProblemError: A trainer's speeds make no sense.
@@ -97,16 +184,16 @@ def _curves_apart(
     return curves
 
 
-# Floors and the background as curves: the planner knows neither
-
 BACKGROUND = 1e-4
 """The most that a node is worth to a trainer in the background, over the most that it
 is worth to another: so the background gets nodes that others hardly use."""
+
 
 FLOOR = 4.0
 """The worth of a node below a floor, over the most that a node is worth above it. Above
 1 floors come first; much above 1, a trainer that holds its floor would never be changed
 again, because the planner counts a change in seconds of the present worth."""
+
 
 LEFTOVER = 1e-6
 """The least that a node is worth, over the most: idle nodes go also to a trainer that

@@ -1,4 +1,4 @@
-"""What configuration and command line may say of planning.
+"""Names and defaults of planning, for configuration and command line.
 
 Imports nothing heavy, so that reading a file or a command line loads no planner.
 """
@@ -21,7 +21,7 @@ days of Summit."""
 
 
 class Solver(StrEnum):
-    """What finds the planner's optimum; the names of ``milp.planner.SolverName``."""
+    """The names of ``milp.planner.SolverName``."""
 
     EXACT = "exact"
     CBC = "cbc"
@@ -30,17 +30,17 @@ class Solver(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyEntry:
-    """A policy as the registry knows it.
+    """How a policy is made, and how it plans.
 
     Attributes:
-        module: Module whose function ``make`` makes it.
+        made_by: Its class, as ``module:class``.
         is_live: Whether ticks offer it; the others are yardsticks of replays.
-        by_worth: Whether it goes by what trainers are worth, as a priority says.
-        looks_ahead: Whether it goes by forecasts of how long nodes stay.
-        names_nodes: Whether it chooses nodes itself, in a replay, and not counts.
+        by_worth: Whether it follows the ratings of a priority.
+        looks_ahead: Whether it uses forecasts of how long nodes stay.
+        names_nodes: Whether it chooses single nodes, in a replay, and not counts.
     """
 
-    module: str
+    made_by: str
     is_live: bool = False
     by_worth: bool = False
     looks_ahead: bool = False
@@ -50,24 +50,29 @@ class PolicyEntry:
 POLICIES: Mapping[str, PolicyEntry] = MappingProxyType(
     {
         "freetrain": PolicyEntry(
-            module="freetrain.planning.published", is_live=True, by_worth=True
+            made_by="freetrain.planning.freetrain:FreeTrain",
+            is_live=True,
+            by_worth=True,
         ),
-        "equal": PolicyEntry(module="freetrain.planning.equal", is_live=True),
+        "equal": PolicyEntry(made_by="freetrain.planning.equal:Equal", is_live=True),
         "scavenger": PolicyEntry(
-            module="freetrain.replay.policies.scavenger", names_nodes=True
+            made_by="freetrain.replay.policies.scavenger:ScavengerPolicy",
+            names_nodes=True,
         ),
-        "static": PolicyEntry(module="freetrain.planning.static", by_worth=True),
+        "static": PolicyEntry(
+            made_by="freetrain.planning.freetrain:Static", by_worth=True
+        ),
         "lookahead": PolicyEntry(
-            module="freetrain.planning.lookahead",
+            made_by="freetrain.planning.lookahead:Lookahead",
             is_live=True,
             by_worth=True,
             looks_ahead=True,
         ),
     }
 )
-"""Every policy by the name that users call it. To add one, write its module and name it
+"""Every policy by its name in options and files. A new one is a module and a line
 here."""
 
 LIVE_POLICIES = tuple(name for name, entry in POLICIES.items() if entry.is_live)
 RATED_POLICIES = tuple(name for name in LIVE_POLICIES if POLICIES[name].by_worth)
-"""The policies that follow each priority; ``static`` takes the first's."""
+"""Policies that are replayed once a priority; ``static`` once, with the first."""

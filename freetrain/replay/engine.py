@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from freetrain.replay.accounting import Accountant
-    from freetrain.replay.policies.base import Change, Policy
+    from freetrain.replay.policies.base import Change, ReplayPolicy
     from freetrain.replay.settings import ReplaySettings
     from freetrain.replay.timeline import PoolSource
     from freetrain.replay.trainers import QualityTruth, Scaling, TrainerSpec
@@ -46,7 +46,7 @@ class Engine:
         timeline: PoolSource,
         trainers: Sequence[TrainerSpec],
         *,
-        policy: Policy,
+        policy: ReplayPolicy,
         accountant: Accountant,
         settings: ReplaySettings,
     ) -> None:
@@ -172,7 +172,7 @@ class Engine:
         """Make *changes*, all drops before all takes; return the runs that changed.
 
         Raises:
-            ValueError: They break the contract of ``Policy``.
+            ValueError: They break the contract of ``ReplayPolicy``.
             IndexError: There is no such trainer.
         """
         runs = [self._running[change.trainer] for change in changes]

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from freetrain.replay.loop_settings import LoopSettings
-    from freetrain.replay.policies.base import Policy
+    from freetrain.replay.policies.base import ReplayPolicy
     from freetrain.replay.run import Caller, Clock
     from freetrain.replay.settings import ReplaySettings
     from freetrain.replay.trainers import TrainerSpec
@@ -237,7 +237,7 @@ def _policy(
     clock: Clock,
     use: SolverUse,
     leases: Leases | None,
-) -> Policy:
+) -> ReplayPolicy:
     """Return the policy; ``lookahead`` uses planned starts that *leases* knows."""
     if leases is None or not POLICIES[settings.policy].looks_ahead:
         return policy_for(settings, clock, use)

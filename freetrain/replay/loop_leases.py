@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from freetrain.lookahead.promises import DelayInterval
     from freetrain.replay.loop_result import HoleUse
     from freetrain.replay.loop_settings import LoopSettings
-    from freetrain.replay.policies.base import Policy, View
+    from freetrain.replay.policies.base import ReplayPolicy, View
     from logs.schedule.machine import Layout
     from logs.timeline import UnitSet
 
@@ -193,7 +193,7 @@ class TickedPolicy:
         tick_s: The time of the tick that is due.
     """
 
-    def __init__(self, policy: Policy, leases: Leases, use: HoleUse) -> None:
+    def __init__(self, policy: ReplayPolicy, leases: Leases, use: HoleUse) -> None:
         self.name = policy.name
         self.tick_s = -math.inf
         self._policy = policy

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from freetrain.lookahead.reliability import ForecastRecord
     from freetrain.replay.accounting import Accountant, Run
-    from freetrain.replay.policies.base import Policy
+    from freetrain.replay.policies.base import ReplayPolicy
     from freetrain.replay.result import Step
     from freetrain.replay.settings import ReplaySettings
     from freetrain.replay.trainers import TrainerSpec
@@ -184,7 +184,9 @@ def _play(
     )
 
 
-def forecasts_of(policy: Policy, node_names: Sequence[str]) -> ForecastRecord | None:
+def forecasts_of(
+    policy: ReplayPolicy, node_names: Sequence[str]
+) -> ForecastRecord | None:
     """Return the forecasts of *policy* and what came, if they are recorded."""
     watched = policy.forecasts if isinstance(policy, Foretelling) else None
     return None if watched is None else watched.record(node_names)

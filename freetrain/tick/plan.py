@@ -14,9 +14,8 @@ from freetrain.broker.lease import uuid_in
 from freetrain.broker.pool import Trainer
 from freetrain.config.job import NodeSettings
 from freetrain.config.site import requirement_of
+from freetrain.planning.policy import Tools, make_policy
 from freetrain.planning.rating import Ratings
-from freetrain.planning.registry import make_policy
-from freetrain.planning.request import Tools
 from freetrain.planning.settings import HORIZON_S, POLICIES
 from freetrain.tick.holes import Finder, not_tried, shape_name
 from milp.planner import Planner, SolverName
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from freetrain.broker.yielding import Claims
     from freetrain.config.job import TrainerJob
     from freetrain.config.site import PlannerSettings, Site
-    from freetrain.planning.request import Search
+    from freetrain.planning.policy import Search
     from freetrain.state.tables import LossForecastRow
     from freetrain.tick.context import TickContext
     from freetrain.tick.lookahead import NodeForecasts

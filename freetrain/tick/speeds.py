@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from freetrain.planning.speeds import (
+from freetrain.planning.rating import (
     ASSUMED_COSTS_S,
     learned_costs_s,
     learned_speeds,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from freetrain.config.job import RescaleCosts, TrainerJob
-    from freetrain.planning.speeds import RescaleCostsS
+    from freetrain.planning.rating import RescaleCostsS
     from freetrain.scaling import Prior, Profiling
 
 

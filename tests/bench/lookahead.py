@@ -19,8 +19,8 @@ from freetrain.broker.pool import (
     request_of,
 )
 from freetrain.lookahead.base import Prospect
-from freetrain.planning.lookahead import Lookahead, ProvingSearch, Starts
-from freetrain.planning.published import Published
+from freetrain.planning.lookahead import Lookahead, ProvingSearch
+from freetrain.planning.policy import Tools
 from freetrain.planning.settings import HORIZON_S
 from milp.planner import Planner
 from milp.problem import throughput
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from freetrain.planning.request import Planned
+    from freetrain.planning.policy import Planned
 
 _HIT_WEIGHT, _CHANGE_WEIGHT = 0.4, 1.3
 """About what is learned on Summit."""
@@ -88,8 +88,13 @@ def _plan(groups: int, chance: random.Random) -> tuple[int, Planned]:
         hit_weight=_HIT_WEIGHT,
         change_weight=_CHANGE_WEIGHT,
     )
-    search = ProvingSearch(_LIMIT_S, time.monotonic)
-    policy = Lookahead(Published(Planner()), Starts(Planner()), search)
+    policy = Lookahead(
+        Tools(
+            solver=Planner,
+            start_solver=Planner,
+            search=lambda: ProvingSearch(_LIMIT_S, time.monotonic),
+        )
+    )
     classes, expected = classify_by(foresight, pool, now_s=0.0)
     request = request_of(trainers, classes, t_fwd_s=120.0, forecast=expected)
     return len(classes.classes), policy.plan(request)

@@ -11,8 +11,8 @@ from freetrain.broker.limits import Limits
 from freetrain.broker.pool import Foresight, Trainer
 from freetrain.lookahead.base import Prospect
 from freetrain.lookahead.live import LiveForecast, PoolSnapshot
-from freetrain.planning.lookahead import Lookahead, ProvingSearch, Starts
-from freetrain.planning.published import Published
+from freetrain.planning.lookahead import Lookahead, ProvingSearch
+from freetrain.planning.policy import Tools
 from milp.planner import Planner
 from milp.problem import throughput
 from tests.broker.broker_records import NOW_S, generation, lease
@@ -59,8 +59,13 @@ def foresight(forecast: Forecast, **changes: float) -> Foresight:
 
 def lookahead(*, limit_s: float = 60.0) -> Lookahead:
     """Return the policy, as a tick makes it."""
-    search = ProvingSearch(limit_s, lambda: 0.0)
-    return Lookahead(Published(Planner()), Starts(Planner()), search)
+    return Lookahead(
+        Tools(
+            solver=Planner,
+            start_solver=Planner,
+            search=lambda: ProvingSearch(limit_s, lambda: 0.0),
+        )
+    )
 
 
 def watched(*, promised: Mapping[str, Promise] | None = None) -> LiveForecast:

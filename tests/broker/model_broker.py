@@ -21,15 +21,15 @@ from freetrain.broker.lease import (
 )
 from freetrain.broker.limits import Limits, Mode
 from freetrain.broker.yielding import NO_CLAIMS, Claims, find_claims
-from freetrain.planning.published import Published
-from milp.planner import Planner
+from freetrain.planning.freetrain import FreeTrain
 from slurm.records import Node
 from tests.broker.model_slurm import UID, ModelSlurm
+from tests.planning.requests import TOOLS
 
 if TYPE_CHECKING:
     from freetrain.broker.actions import Action
     from freetrain.broker.pool import Trainer
-    from freetrain.planning.request import Policy
+    from freetrain.planning.policy import Policy
     from slurm.records import JobRecord
 
 SHAPE = "any"
@@ -67,7 +67,7 @@ class ModelBroker:
     intents: dict[str, Intent] = field(default_factory=dict)
     leases: dict[LeaseKey, Lease] = field(default_factory=dict)
     assignments: dict[str, Assignment] = field(default_factory=dict)
-    policy: Policy = field(default_factory=lambda: Published(Planner()))
+    policy: Policy = field(default_factory=lambda: FreeTrain(TOOLS))
     steps_left: int | None = None
     answer: Answer = Answer.GOOD
     submitted: int = 0

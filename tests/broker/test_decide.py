@@ -19,12 +19,12 @@ from freetrain.broker.decide import (
 from freetrain.broker.limits import Limits, Pace
 from freetrain.broker.pool import Refusal, Trainer
 from freetrain.broker.reconcile import Brake
-from freetrain.planning.published import Published
-from milp.planner import Planner
+from freetrain.planning.freetrain import FreeTrain
 from milp.problem import throughput
 from slurm.holes import BackfillPlans, HiddenPlan, carry_plans
 from slurm.records import NodeState
 from tests.broker.broker_records import NOW_S, generation, hole, key, lease
+from tests.planning.requests import TOOLS
 from tests.slurm_library.clusters import NOW_S as LOOK_S
 from tests.slurm_library.clusters import node, statistics
 from tests.slurm_library.clusters import snapshot_of as cluster
@@ -53,7 +53,7 @@ def look(holes: tuple[Hole, ...], *trainers: Trainer, **changes: object) -> Look
 
 
 def decided(seen: Look, limits: Limits | None = None) -> Decision:
-    return decide(seen, Published(Planner()), limits or Limits(), t_fwd_s=1_000.0)
+    return decide(seen, FreeTrain(TOOLS), limits or Limits(), t_fwd_s=1_000.0)
 
 
 def reasons(seen: Look, decision: Decision) -> list[TrainerReason]:

@@ -15,7 +15,7 @@ from freetrain.broker.limits import Limits
 from freetrain.broker.pool import Refusal, request_of
 from freetrain.lookahead.base import Prospect
 from freetrain.lookahead.promises import Promise
-from freetrain.planning.request import counts_of, problem_of
+from freetrain.planning.policy import counts_of, problem_of
 from milp.answer import PlanStatus
 from milp.problem import plan_gain
 from tests.broker.broker_records import NOW_S, hole, key

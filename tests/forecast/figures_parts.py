@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from freetrain.lookahead.base import LEAST_WATCHED_S, Prospect
 from freetrain.lookahead.learned import LearnedForecaster
-from freetrain.planning.lookahead import Lookahead, QuickSearch, Starts
-from freetrain.planning.published import Published
+from freetrain.planning.freetrain import FreeTrain
+from freetrain.planning.lookahead import Lookahead, QuickSearch
+from freetrain.planning.policy import Tools
 from freetrain.priority.registry import priority_named
 from freetrain.replay.accounting import PublishedAccountant, Tally
 from freetrain.replay.engine import Engine
@@ -65,6 +66,14 @@ class Part:
     at_once: bool = True
 
 
+_TOOLS = Tools(
+    solver=Planner,
+    start_solver=lambda: Planner(verifies=False),
+    search=QuickSearch,
+    verifies=False,
+)
+
+
 class Everlasting(LearnedForecaster):
     """Knows who leaves with whom, and believes that nobody leaves."""
 
@@ -75,8 +84,7 @@ class Everlasting(LearnedForecaster):
 
 def lookahead() -> Lookahead:
     """Return the policy, as replays make it."""
-    starts = Starts(Planner(verifies=False))
-    return Lookahead(Published(Planner()), starts, QuickSearch(), verifies=False)
+    return Lookahead(_TOOLS)
 
 
 def play_part(part: Part) -> float:
@@ -198,7 +206,7 @@ def _events_s(day: float, parallel: int, *, ours: bool = True) -> list[float]:
         builtin_trainers("hps"),
         policy=LookaheadPolicy(forecaster, lookahead(), worth, Weights())
         if ours
-        else PlannedPolicy("freetrain", Published(Planner()), worth, t_fwd_s=120.0),
+        else PlannedPolicy("freetrain", FreeTrain(_TOOLS), worth, t_fwd_s=120.0),
         accountant=PublishedAccountant(Tally(), notices_at_once=True),
         settings=ReplaySettings(parallel=parallel, record_steps=False),
     )

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from freetrain.planning.request import PlanTrainer, Request, counts_of
+from freetrain.planning.lookahead import QuickSearch
+from freetrain.planning.policy import PlanTrainer, Request, Tools, counts_of
 from milp.answer import Plan
+from milp.planner import Planner
 from milp.problem import plan_gain
 
 if TYPE_CHECKING:
-    from freetrain.planning.request import Planned
+    from freetrain.planning.policy import Planned
     from milp.problem import Problem
+
+TOOLS = Tools(solver=Planner, start_solver=Planner, search=QuickSearch)
 
 
 def request_from(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from freetrain.planning.equal import Equal, equal_counts
-from freetrain.planning.request import plan_in_order
+from freetrain.planning.policy import plan_in_order
 from milp.answer import Judged, PlanStatus, gap
 from milp.problem import (
     NodeClass,
@@ -22,10 +22,10 @@ from milp.problem import (
     violations,
 )
 from tests.milp.planning_problems import problems
-from tests.planning.requests import plan_of, request_from
+from tests.planning.requests import TOOLS, plan_of, request_from
 
 if TYPE_CHECKING:
-    from freetrain.planning.request import Planned, Request
+    from freetrain.planning.policy import Planned, Request
 
 CURVE = throughput([0.0, 1.0, 2.0])
 
@@ -65,7 +65,7 @@ def test_equal_shares_break_no_constraint_and_are_held_against_the_best(
 ) -> None:
     request = request_from(problem)
 
-    planned = Equal().plan(request)
+    planned = Equal(TOOLS).plan(request)
 
     plan = plan_of(planned, request, problem)
     assert violations(problem, plan) == ()
@@ -88,7 +88,8 @@ def test_equal_shares_of_one_kind_of_node_are_alike_in_ticks_and_replays(
     )
 
     tick, replay = (
-        Equal(verifies=verifies).plan(request_from(alike)) for verifies in (True, False)
+        Equal(replace(TOOLS, verifies=verifies)).plan(request_from(alike))
+        for verifies in (True, False)
     )
 
     assert list(tick.holdings) == list(replay.holdings)
@@ -105,8 +106,8 @@ def test_the_background_takes_nothing_from_the_others(
     first = tuple(t for t in problem.trainers if t.name not in last)
     request = request_from(problem, background=last)
 
-    planned = Equal().plan(request)
-    alone = Equal().plan(request_from(replace(problem, trainers=first)))
+    planned = Equal(TOOLS).plan(request)
+    alone = Equal(TOOLS).plan(request_from(replace(problem, trainers=first)))
 
     assert violations(problem, plan_of(planned, request, problem)) == ()
     if planned.outcome is not PlanStatus.KEPT:
@@ -118,13 +119,13 @@ def test_the_background_takes_nothing_from_the_others(
 
 def by_lives(request: Request) -> Planned:
     """Return equal shares, said to gain 8 of 10 by an objective of their own."""
-    planned = Equal().plan(request)
+    planned = Equal(TOOLS).plan(request)
     return replace(planned, judged=Judged(8.0, 10.0))
 
 
 def by_lives_where_two(request: Request) -> Planned:
     two = len(request.trainers) == 2
-    return by_lives(request) if two else Equal().plan(request)
+    return by_lives(request) if two else Equal(TOOLS).plan(request)
 
 
 def test_the_background_counts_by_what_the_others_left_it() -> None:
@@ -149,5 +150,5 @@ def test_plans_of_the_published_objective_stay_so_with_a_background() -> None:
     problem = Problem((NodeClass("any", 6),), team, 100.0)
     request = request_from(problem, background=frozenset({"c"}))
 
-    for plan, is_m0 in ((Equal().plan, True), (by_lives, False)):
+    for plan, is_m0 in ((Equal(TOOLS).plan, True), (by_lives, False)):
         assert plan_in_order(plan, request).is_by_m0 is is_m0

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from freetrain.planning.lookahead import KnownTrainers, Starts
-from freetrain.planning.request import PlanTrainer
+from freetrain.planning.policy import PlanTrainer
 from milp.answer import Answer, PlanStatus
 from milp.planner import Planner
 from milp.problem import NodeClass, Problem, custom

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from freetrain.config.site import PlannerSettings
 from freetrain.planning.lookahead import ProvingSearch, QuickSearch
-from freetrain.planning.registry import make_policy
-from freetrain.planning.request import Tools
+from freetrain.planning.policy import Tools, make_policy
 from freetrain.planning.settings import LIVE_POLICIES, POLICIES, Solver
 from freetrain.tick.plan import tools_for
 from milp.planner import Planner, SolverName

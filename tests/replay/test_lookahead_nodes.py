@@ -5,7 +5,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from freetrain.lookahead.base import Prospect
-from freetrain.planning.request import PlanTrainer
+from freetrain.planning.policy import PlanTrainer
 from freetrain.replay.accounting import Run
 from freetrain.replay.policies.base import Change, View
 from freetrain.replay.policies.lookahead import changes_to_holdings

@@ -7,12 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from freetrain.lookahead.learned import LearnedForecaster
-from freetrain.planning.lookahead import Lookahead, QuickSearch, Starts
-from freetrain.planning.published import Published
+from freetrain.planning.lookahead import Lookahead, QuickSearch
+from freetrain.planning.policy import Tools
 from freetrain.priority.speed import Throughput
 from freetrain.replay.accounting import PublishedAccountant, Tally
 from freetrain.replay.engine import Engine
-from freetrain.replay.gaps import GapSampler
 from freetrain.replay.policies.base import Change, View
 from freetrain.replay.policies.lookahead import LookaheadPolicy, Weights
 from freetrain.replay.policies.ratings import RatedOnce
@@ -24,7 +23,6 @@ from freetrain.replay.timeline import PoolTimeline
 from freetrain.replay.trainers import Costs, Scaling, TrainerSpec
 from milp.planner import Planner
 from milp.window import Window
-from milp.window_search import WindowPlan, WindowPlanner
 from tests.replay.worlds import (
     linear,
     no_clock,
@@ -47,14 +45,17 @@ class Recorded:
 
     def __init__(
         self,
-        windows: WindowPlanner | None = None,
+        note: Callable[[Window, float], None] | None = None,
         *,
         learns_s: float = 0.0,
-        gaps: GapSampler | None = None,
     ) -> None:
-        search = QuickSearch(None if gaps is None else gaps.keep, windows)
         policy = Lookahead(
-            Published(Planner()), Starts(Planner()), search, verifies=False
+            Tools(
+                solver=Planner,
+                start_solver=Planner,
+                search=lambda: QuickSearch(note),
+                verifies=False,
+            )
         )
         curves = RatedOnce(Throughput(), GivenSpeeds(), t_fwd_s=120.0)
         forecaster = LearnedForecaster(Weights().horizon_s, learns_s=learns_s)
@@ -71,11 +72,10 @@ def decisions(
     pool: Pool,
     team: Sequence[TrainerSpec],
     *,
-    windows: WindowPlanner | None = None,
+    note: Callable[[Window, float], None] | None = None,
     learns_s: float = 0.0,
-    gaps: GapSampler | None = None,
 ) -> list[tuple[float, tuple[Change, ...]]]:
-    recorded = Recorded(windows, learns_s=learns_s, gaps=gaps)
+    recorded = Recorded(note, learns_s=learns_s)
     Engine(
         PoolTimeline.from_trace(trace_of(pool, nodes=6)),
         team,
@@ -208,34 +208,20 @@ def test_a_replay_learns_for_an_hour_before_it_goes_by_what_leaves(
     assert [used[t] for t in (3_600.0, 3_900.0)] == [1, 1]
 
 
-class Weighed(WindowPlanner):
-    """Notes down what losses and changes count for in the windows that it plans."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weights: list[tuple[float, float]] = []
-
-    def plan(
-        self,
-        window: Window,
-        starts: Sequence[Sequence[int]] = (),
-        *,
-        stop: Callable[[], bool] | None = None,
-    ) -> WindowPlan:
-        self.weights.append((window.hit_weight, window.change_weight))
-        return super().plan(window, starts, stop=stop)
-
-
 def test_what_changes_count_for_is_learned_and_told_after_an_hour() -> None:
     pool: Pool = {
         0: [(0.0, 9_000.0)],
         1: [(float(t), t + 100.0) for t in range(0, 9_000, 200)],
     }
-    windows = Weighed()
+    windows: list[Window] = []
 
-    decisions(pool, [trainer("a", samples=1e9)], windows=windows, learns_s=3_600.0)
+    decisions(
+        pool,
+        [trainer("a", samples=1e9)],
+        note=lambda window, _: windows.append(window),
+        learns_s=3_600.0,
+    )
 
-    early = [change for _, change in windows.weights[:30]]
-    assert early == [1.0] * 30
-    assert windows.weights[-1][1] > 1.5
-    assert {hit for hit, _ in windows.weights} != {0.25}, "hits come one by one"
+    assert [window.change_weight for window in windows[:30]] == [1.0] * 30
+    assert windows[-1].change_weight > 1.5
+    assert {window.hit_weight for window in windows} != {0.25}, "hits come one by one"

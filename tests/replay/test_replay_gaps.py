@@ -11,14 +11,11 @@ from hypothesis import strategies as st
 from freetrain.replay.gaps import Gap, GapSampler
 from freetrain.replay.settings import Accounting
 from milp.window import Window, window_gap
-from milp.window_search import WindowPlan, WindowPlanner
 from tests.replay.test_lookahead_policy import decisions
 from tests.replay.test_replay_golden import COSTS, generated_pool
 from tests.replay.worlds import linear, replay, trainer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from freetrain.replay.result import ReplayResult
 
 EMPTY = Window({}, {}, (), 0.5, 1.0)
@@ -55,24 +52,6 @@ def test_who_plans_by_no_objective_has_no_gap(policy: str) -> None:
     assert replayed(policy).gap is None
 
 
-class Remembers(WindowPlanner):
-    """Plans as ever, and keeps every plan."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.plans: list[WindowPlan] = []
-
-    def plan(
-        self,
-        window: Window,
-        starts: Sequence[Sequence[int]] = (),
-        *,
-        stop: Callable[[], bool] | None = None,
-    ) -> WindowPlan:
-        self.plans.append(super().plan(window, starts, stop=stop))
-        return self.plans[-1]
-
-
 class LooksAtOnce(GapSampler):
     """Looks at every plan when it is made, too."""
 
@@ -85,27 +64,25 @@ class LooksAtOnce(GapSampler):
         self.found.append(window_gap(window, gain))
 
 
-def planned(gaps: GapSampler | None) -> tuple[list[WindowPlan], object]:
+def decided(gaps: GapSampler | None) -> object:
     team = [
         trainer(f"t{k}", scaling=linear(10.0, 6), samples=1e6, costs=COSTS)
         for k in range(3)
     ]
     pool = {node: own for node, own in generated_pool().items() if node < 6}
-    planner = Remembers()
-    decided = decisions(pool, team, windows=planner, gaps=gaps)
-    return planner.plans, decided
+    return decisions(pool, team, note=None if gaps is None else gaps.keep)
 
 
-def test_to_be_looked_at_changes_no_plan_and_no_decision() -> None:
+def test_to_be_looked_at_changes_no_decision() -> None:
     watched = LooksAtOnce()
 
-    assert planned(watched) == planned(None)
+    assert decided(watched) == decided(None)
     assert len(watched.found) > 16
 
 
 def test_what_is_looked_at_in_the_end_is_what_was_there_when_it_was_planned() -> None:
     watched = LooksAtOnce()
-    planned(watched)
+    decided(watched)
 
     gap = watched.summary()
 

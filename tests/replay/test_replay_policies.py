@@ -3,7 +3,9 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from freetrain.errors import UsageError
-from freetrain.planning.published import Published
+from freetrain.planning.freetrain import FreeTrain
+from freetrain.planning.lookahead import QuickSearch
+from freetrain.planning.policy import Tools
 from freetrain.priority.registry import priority_named
 from freetrain.replay.accounting import RealAccountant, Run, Tally
 from freetrain.replay.engine import BrokenPolicyError, Engine
@@ -221,11 +223,16 @@ class GivesUp:
 
 def test_a_solver_without_an_answer_keeps_what_runs_and_is_counted() -> None:
     use = SolverUse()
+    tools = Tools(
+        solver=lambda: MeasuredSolver(GivesUp(), use, no_clock),
+        start_solver=GivesUp,
+        search=QuickSearch,
+    )
     held = Run(0, trainer(), [], 0.0, held={1, 2})
     waits = Run(1, trainer("w"), [], 0.0)
     policy = PlannedPolicy(
         "freetrain",
-        Published(MeasuredSolver(GivesUp(), use, no_clock)),
+        FreeTrain(tools),
         RatedOnce(priority_named("throughput"), GivenSpeeds(), t_fwd_s=120.0),
         t_fwd_s=120.0,
     )

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from freetrain.replay.accounting import PublishedAccountant, RealAccountant, Tally
 from freetrain.replay.engine import Engine
-from freetrain.replay.policies.base import Change, Policy, View
+from freetrain.replay.policies.base import Change, ReplayPolicy, View
 from freetrain.replay.policies.planned import SolverUse
 from freetrain.replay.policies.registry import policy_for
 from freetrain.replay.run import run_replay
@@ -32,7 +32,7 @@ Pool = dict[int, list[tuple[float, float]]]
 class Watching:
     """Holds what the engine shows a policy against the pool it was given."""
 
-    def __init__(self, watched: Policy, pool: Pool) -> None:
+    def __init__(self, watched: ReplayPolicy, pool: Pool) -> None:
         self.name = watched.name
         self._watched = watched
         self._pool = pool

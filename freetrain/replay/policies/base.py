@@ -157,7 +157,7 @@ class Foretelling(Protocol):
         ...
 
 
-class Policy(Protocol):
+class ReplayPolicy(Protocol):
     """Decides who gets which node.
 
     Contract, checked by the engine at every event: at most one change a

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from freetrain.lookahead.affinity import close_to_each_other
 from freetrain.lookahead.experience import Experience
 from freetrain.lookahead.reliability import ScoredForecaster
-from freetrain.planning.request import ClassForecast, PlanTrainer, Request
+from freetrain.planning.policy import ClassForecast, PlanTrainer, Request
 from freetrain.planning.settings import DEFAULT_T_FWD_S, HORIZON_S
 from freetrain.replay.policies.base import Change
 from milp.window import WindowClass
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from freetrain.lookahead.base import Prospects
-    from freetrain.planning.request import Policy
+    from freetrain.planning.policy import Policy
     from freetrain.replay.policies.base import TrainerView, View
-    from freetrain.replay.policies.ratings import TrainerCurves
+    from freetrain.replay.policies.ratings import CurveSource
     from freetrain.replay.trainers import Costs
     from milp.problem import Curve
     from milp.window import Holding
@@ -68,7 +68,7 @@ class LookaheadPolicy:
         self,
         forecaster: Prospects,
         policy: Policy,
-        curves: TrainerCurves,
+        curves: CurveSource,
         weights: Weights,
         *,
         regroups: bool = False,

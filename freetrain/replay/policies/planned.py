@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from freetrain.planning.request import PlanTrainer, Request
+from freetrain.planning.policy import PlanTrainer, Request
 from freetrain.replay.gaps import GapSampler
 from freetrain.replay.policies.base import changes_to
 from milp.answer import PlanStatus
@@ -13,9 +13,9 @@ from milp.answer import PlanStatus
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from freetrain.planning.request import Policy, Solver
+    from freetrain.planning.policy import Policy, ProblemSolver
     from freetrain.replay.policies.base import Change, TrainerView, View
-    from freetrain.replay.policies.ratings import TrainerCurves
+    from freetrain.replay.policies.ratings import CurveSource
     from milp.answer import Answer
     from milp.problem import Curve, Problem
 
@@ -50,7 +50,7 @@ class MeasuredSolver:
 
     def __init__(
         self,
-        solver: Solver,
+        solver: ProblemSolver,
         use: SolverUse,
         clock: Callable[[], float],
         *,
@@ -84,7 +84,7 @@ class PlannedPolicy:
     """
 
     def __init__(
-        self, name: str, policy: Policy, curves: TrainerCurves, *, t_fwd_s: float
+        self, name: str, policy: Policy, curves: CurveSource, *, t_fwd_s: float
     ) -> None:
         self.name = name
         self._policy = policy

@@ -25,7 +25,7 @@ _MOST_CURVES = 10_000
 """A few hundred bytes each."""
 
 
-class TrainerCurves(Protocol):
+class CurveSource(Protocol):
     """Says what trainers' work is worth, by node count."""
 
     def curves(self, view: View) -> Sequence[Curve]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from freetrain.lookahead.affinity import BoundedAffinity, LeafAffinity, line_order
@@ -10,8 +9,7 @@ from freetrain.lookahead.base import LEAST_WATCHED_S
 from freetrain.lookahead.registry import forecaster_named
 from freetrain.lookahead.reliability import ScoredForecaster
 from freetrain.planning.lookahead import QuickSearch
-from freetrain.planning.registry import make_policy
-from freetrain.planning.request import Tools
+from freetrain.planning.policy import Tools, class_of, make_policy
 from freetrain.planning.settings import HORIZON_S, POLICIES, RATED_POLICIES
 from freetrain.priority.base import Basis
 from freetrain.priority.registry import priority_named
@@ -27,9 +25,9 @@ if TYPE_CHECKING:
 
     from freetrain.lookahead.base import Forecaster, Prospects
     from freetrain.losscurve.fit import LossForecasts
-    from freetrain.replay.policies.base import Policy
+    from freetrain.replay.policies.base import ReplayPolicy
     from freetrain.replay.policies.planned import SolverUse
-    from freetrain.replay.policies.ratings import TrainerCurves
+    from freetrain.replay.policies.ratings import CurveSource
     from freetrain.replay.policies.speeds import Speeds
     from freetrain.replay.settings import ReplaySettings
 
@@ -53,7 +51,7 @@ def forecaster_for(settings: ReplaySettings) -> Forecaster:
 
 def policy_for(
     settings: ReplaySettings, clock: Callable[[], float], use: SolverUse
-) -> Policy:
+) -> ReplayPolicy:
     """Return the policy that *settings* name.
 
     Args:
@@ -68,11 +66,11 @@ def policy_for(
     if entry.looks_ahead:
         return lookahead_by(forecaster_for(settings), settings, clock, use)
     if entry.names_nodes:
-        policy: Policy = import_module(entry.module).make()
+        policy: ReplayPolicy = class_of(entry)()
         return policy
     planning = make_policy(name, tools_for(settings, clock, use))
 
-    def planned(curves: TrainerCurves) -> Policy:
+    def planned(curves: CurveSource) -> ReplayPolicy:
         return PlannedPolicy(name, planning, curves, t_fwd_s=settings.t_fwd_s)
 
     if name in RATED_POLICIES:
@@ -87,7 +85,7 @@ def lookahead_by(
     use: SolverUse,
     *,
     regroups: bool = False,
-) -> Policy:
+) -> ReplayPolicy:
     """Return the policy ``lookahead`` with *forecaster*, whose horizon is ours."""
     policy = make_policy("lookahead", tools_for(settings, clock, use))
     weights = Weights(t_fwd_s=min(settings.t_fwd_s, HORIZON_S))
@@ -123,8 +121,8 @@ def tools_for(
 
 
 def _learning(
-    settings: ReplaySettings, make: Callable[[TrainerCurves], Policy]
-) -> Policy:
+    settings: ReplaySettings, make: Callable[[CurveSource], ReplayPolicy]
+) -> ReplayPolicy:
     """Return the policy that *make* makes, with speeds as users gave or as learned."""
     if not settings.learns_speeds:
         return make(_curves(settings, GivenSpeeds()))
@@ -133,7 +131,7 @@ def _learning(
     return WatchedPolicy(make(_curves(settings, speeds)), speeds)
 
 
-def _curves(settings: ReplaySettings, speeds: Speeds) -> TrainerCurves:
+def _curves(settings: ReplaySettings, speeds: Speeds) -> CurveSource:
     own, t_fwd_s = dict(settings.priority_settings), settings.t_fwd_s
     priority = priority_named(settings.priority, own)
     if priority.basis is Basis.TRAINER:

@@ -12,11 +12,6 @@ if TYPE_CHECKING:
     from freetrain.replay.policies.base import View
 
 
-def make() -> ScavengerPolicy:
-    """Return the policy."""
-    return ScavengerPolicy()
-
-
 class ScavengerPolicy:
     """First come first served; each trainer is a job of its ``fixed_nodes``.
 

@@ -1,7 +1,7 @@
 """What policies of a replay know of trainers' speeds: all, or what trainers showed.
 
 What differs from a tick is the history: a replay sees samples done at each event, and
-a tick reads what programs report. From there on both go through ``planning.speeds``.
+a tick reads what programs report. From there on both go through ``planning.rating``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from freetrain.planning.speeds import learned_costs_s, learned_speeds
+from freetrain.planning.rating import learned_costs_s, learned_speeds
 from freetrain.replay.policies.base import Foretelling
 from freetrain.replay.trainers import Costs, Scaling
 from freetrain.scaling import (
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from freetrain.lookahead.reliability import ScoredForecaster
-    from freetrain.replay.policies.base import Change, Policy, TrainerView, View
+    from freetrain.replay.policies.base import Change, ReplayPolicy, TrainerView, View
     from freetrain.scaling import Prior, Profiling, Shown
 
 
@@ -241,7 +241,7 @@ class LearnedSpeeds:
 class WatchedPolicy:
     """A policy whose decisions learned speeds take note of."""
 
-    def __init__(self, policy: Policy, speeds: LearnedSpeeds) -> None:
+    def __init__(self, policy: ReplayPolicy, speeds: LearnedSpeeds) -> None:
         self.name = policy.name
         self._policy = policy
         self._speeds = speeds

@@ -1,26 +1,45 @@
-"""The policy ``static``: the published plan of nodes that never leave, a yardstick.
+"""The policy ``freetrain``, and its yardstick ``static``: plans of the most gain.
 
-Changes cost nothing on such nodes, so that a plan follows from who is there.
+Both ask a solver for the best plan by the published objective (docs/reference/model.md,
+M0). ``freetrain`` plans for the nodes that are idle now; ``static`` for as many nodes
+that never leave, on which changes cost nothing.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from freetrain.planning.request import Planned
+from freetrain.planning.policy import (
+    Planned,
+    TrainerStates,
+    plan_in_order,
+    planned_by,
+    problem_of,
+)
 from milp.problem import NodeClass, Problem, ProblemTrainer
 
 if TYPE_CHECKING:
-    from freetrain.planning.request import Request, Solver, Tools
+    from freetrain.planning.policy import Request, Tools
     from milp.problem import Curve
 
 _MOST_PLANS = 10_000
 """About 5 MB; a year of a busy machine asks for a few thousand different ones."""
 
 
-def make(tools: Tools) -> Static:
-    """Return the policy."""
-    return Static(tools.solver())
+class FreeTrain:
+    """Asks a solver, which verifies its plans."""
+
+    def __init__(self, tools: Tools) -> None:
+        self._solver = tools.solver()
+        self._states = TrainerStates()
+
+    def plan(self, request: Request) -> Planned:
+        """Return a verified plan; the present one where there is no better."""
+        return plan_in_order(self._plan, request)
+
+    def _plan(self, request: Request) -> Planned:
+        answer = self._solver.plan(problem_of(request, self._states))
+        return planned_by(answer, request)
 
 
 class Static:
@@ -30,26 +49,23 @@ class Static:
     few of them are different.
     """
 
-    def __init__(self, solver: Solver) -> None:
-        self._solver = solver
-        self._curves: dict[Curve, int] = {}
+    def __init__(self, tools: Tools) -> None:
+        self._solver = tools.solver()
+        self._numbers: dict[Curve, int] = {}
         self._plans: dict[tuple[int, tuple[Curve, ...]], tuple[int, ...]] = {}
 
     def plan(self, request: Request) -> Planned:
-        """Give every trainer what the plan for those who are there gives it.
-
-        All nodes are of one class.
-        """
+        """Return the plan for these trainers and all nodes, which are of one class."""
         ((k, free),) = request.free.items()
         nodes = free + sum([trainer.held.get(k, 0) for trainer in request.trainers])
         curves = [trainer.curve for trainer in request.trainers]
         for curve in curves:
-            self._curves.setdefault(curve, len(self._curves))
+            self._numbers.setdefault(curve, len(self._numbers))
         order = sorted(
-            range(len(curves)), key=lambda place: self._curves[curves[place]]
+            range(len(curves)), key=lambda place: self._numbers[curves[place]]
         )
         planned = self._counts(
-            tuple(curves[place] for place in order), nodes, request.t_fwd_s
+            tuple([curves[place] for place in order]), nodes, request.t_fwd_s
         )
         counts = [0] * len(curves)
         for place, given in zip(order, planned, strict=True):

@@ -1,14 +1,17 @@
-"""What a policy is asked, and what it answers: nodes by class, in both directions.
+"""The interface of a policy: a request in, a plan out, both in nodes by class.
 
 A tick and a replay build the same :class:`Request`. Nodes that a policy need not tell
 apart form a class, which has a number; a *holding* says how many nodes of which class.
+``make_policy`` makes the policy of a name.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol
 
+from freetrain.planning.settings import POLICIES
 from milp.answer import Answer, Judged, Plan, PlanStatus, gap
 from milp.problem import (
     NodeClass,
@@ -23,12 +26,13 @@ from milp.problem import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from freetrain.planning.settings import PolicyEntry
     from milp.problem import Curve
     from milp.window import Holding, Window, WindowClass
 
 
-# The three records that are made at every event of a replay are not frozen: to make a
-# frozen one takes 1.5 us in place of 0.5. None of them is changed once it is made.
+# Records that are made at every event of a replay are not frozen: a frozen one takes
+# 1.5 us to make in place of 0.5. None of them is changed once it is made.
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -64,7 +68,7 @@ class ClassForecast:
     """How long the nodes of each class are expected to stay idle.
 
     Attributes:
-        stays: What is expected, by class.
+        stays: The stay of the nodes, by class.
         reach_s: How far plans reach, seconds.
         hit_weight: [κ] What a foreseeable loss counts.
         change_weight: [η] What a change counts.
@@ -81,10 +85,10 @@ class ClassForecast:
     def fresh(
         self, held: Mapping[int, int], free: Mapping[int, int]
     ) -> dict[int, float]:
-        """Return what share of the hits on classes is new to a trainer, where not all.
+        """Return the share of hits on a class that are new to a trainer, if not all.
 
-        A hit on a group counts once: on its later classes only as far as it spares
-        the earlier ones, those nodes that the trainer holds and those that are free.
+        A hit on a group counts once: on a later class only as far as it spares the
+        earlier ones, of which nodes count that the trainer holds or that are free.
 
         Args:
             held: Its nodes by class.
@@ -101,7 +105,7 @@ class ClassForecast:
         return fresh
 
     def of_nodes(self, nodes: Mapping[int, int]) -> ClassForecast:
-        """Return the same of fewer nodes: as many leave at once, and fewer are hit."""
+        """Return the forecast for fewer nodes: groups leave as before, fewer hit."""
         stays = {
             k: stay
             if nodes[k] == stay.nodes
@@ -113,10 +117,10 @@ class ClassForecast:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Request:
-    """Which trainer gets how many nodes of which class.
+    """The question: which trainer gets how many nodes of which class.
 
     Attributes:
-        trainers: Those that want nodes.
+        trainers: The trainers that want nodes.
         free: Nodes that none of them holds, by class; names every class, unless a
             forecast does.
         t_fwd_s: [T_fwd] Look-ahead over which the published objective counts a gain.
@@ -137,11 +141,11 @@ class Planned:
 
     Attributes:
         holdings: Nodes by class, of each trainer in the request's order.
-        outcome: Whether it is proven optimal, the best found, or what the trainers
-            hold already because nothing better could be trusted.
+        outcome: Whether it is proven optimal, the best found, or the present plan
+            because no better one could be trusted.
         reason: Why, where there is more to say; for people.
-        judged: What it comes to by the objective that it was made by; None where that
-            was not worked out.
+        judged: Its gain and bound by the objective that it was made by; None where
+            these were not worked out.
     """
 
     holdings: Sequence[Holding]
@@ -156,14 +160,14 @@ class Planned:
 
     @property
     def gap(self) -> float:
-        """How far it is below the bound at most; 0 where that was not worked out."""
+        """Its distance from the bound at most; 0 where that was not worked out."""
         return 0.0 if self.judged is None else gap(self.judged.gain, self.judged.bound)
 
 
 class Policy(Protocol):
-    """Decides which trainer gets how many nodes; one class in one module.
+    """Decides which trainer gets how many nodes.
 
-    Its module has a function ``make``, which takes :class:`Tools`.
+    Its constructor takes :class:`Tools`, and ``planning.settings`` names its class.
     """
 
     def plan(self, request: Request) -> Planned:
@@ -175,7 +179,7 @@ class Policy(Protocol):
         ...
 
 
-class Solver(Protocol):
+class ProblemSolver(Protocol):
     """Solves problems by the published objective: ``milp.planner.Planner``."""
 
     def plan(self, problem: Problem) -> Answer:
@@ -187,14 +191,14 @@ class Search(Protocol):
     """Finds plans by how long nodes are expected to stay."""
 
     def begin(self) -> None:
-        """Take note that planning begins, where its time is limited."""
+        """Start the time limit of a plan, if there is one."""
         ...
 
     def find(self, window: Window, start: Sequence[int]) -> Planned:
         """Return the best plan found from the present one and from *start*.
 
         Args:
-            window: What is to be planned.
+            window: The pool and its trainers.
             start: Nodes by trainer.
         """
         ...
@@ -202,21 +206,39 @@ class Search(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
-    """What policies are made with.
+    """Solvers for policies, which a policy makes only if it needs them.
 
     Attributes:
         solver: Makes a solver.
-        start_solver: Makes one whose plans are only where another search starts from.
-        search: Makes what plans by forecasts.
-        verifies: Whether plans are checked here once more: in ticks. In a replay the
-            engine checks every change.
+        start_solver: Makes a solver for plans from which another search starts.
+        search: Makes a search that plans by forecasts.
+        verifies: Whether policies check their plans once more: in ticks. In a replay
+            the engine checks every change.
     """
 
-    solver: Callable[[], Solver]
-    start_solver: Callable[[], Solver]
+    solver: Callable[[], ProblemSolver]
+    start_solver: Callable[[], ProblemSolver]
     search: Callable[[], Search]
     verifies: bool = True
 
+
+def make_policy(name: str, tools: Tools) -> Policy:
+    """Return the policy *name*, which must be in ``POLICIES`` and plan in counts."""
+    policy: Policy = class_of(POLICIES[name])(tools)
+    return policy
+
+
+def class_of(entry: PolicyEntry) -> Callable[..., Any]:
+    """Return the class of a policy.
+
+    Its module is imported here: a tick or a replay loads no other policy.
+    """
+    module, _, name = entry.made_by.partition(":")
+    made_by: Callable[..., Any] = getattr(import_module(module), name)
+    return made_by
+
+
+# From a request to a problem of the count model, and back.
 
 _MOST_STATES = 1_000
 
@@ -244,10 +266,10 @@ class TrainerStates(dict[PlanTrainer, ProblemTrainer]):
 
 
 def problem_of(request: Request, states: TrainerStates | None = None) -> Problem:
-    """Return *request* as the count model takes it, a class for each of ``free``.
+    """Return *request* as a problem of the count model, a class for each of ``free``.
 
     Args:
-        request: What is to be planned; its trainers are not changed afterwards.
+        request: The request; its trainers are not changed afterwards.
         states: Keeps trainers from one request to the next.
     """
     free = request.free
@@ -277,7 +299,7 @@ def _state(trainer: PlanTrainer, classes: Sequence[int]) -> ProblemTrainer:
 
 
 def planned_by(answer: Answer, request: Request) -> Planned:
-    """Return what a solver answered to the problem of *request*."""
+    """Return a solver's answer to the problem of *request* as a plan."""
     return Planned(
         holdings=_holdings(answer.plan.counts, request),
         outcome=answer.outcome,
@@ -317,12 +339,12 @@ def checked(
     """Return a plan, or the present one where *holdings* break a constraint.
 
     Args:
-        request: What was planned.
+        request: The request.
         holdings: The plan.
         outcome: How good it is.
         reason: Why, for people.
-        judged: What it comes to; None for the published objective, under a bound that
-            takes no time.
+        judged: Its gain and bound; None for those by the published objective, with a
+            bound that takes no time.
     """
     problem, counts = problem_of(request), counts_of(holdings, request)
     gain = plan_gain(problem, counts)
@@ -339,16 +361,15 @@ def checked(
     )
 
 
-# ----------------------------------------------------------------------
-# The background: planned after the others, with what these leave.
+# The background: planned after the others, with the nodes that these leave.
 
 
 def plan_in_order(plan: Callable[[Request], Planned], request: Request) -> Planned:
     """Plan for the normal trainers first, then for the background with the rest.
 
     Args:
-        plan: Plans for trainers that are all alike.
-        request: What is to be planned.
+        plan: Plans for trainers of which none goes before another.
+        request: The request.
     """
     if not request.background:
         return plan(request)
@@ -379,7 +400,7 @@ def plan_in_order(plan: Callable[[Request], Planned], request: Request) -> Plann
 
 
 def _normal(request: Request, last: Sequence[bool]) -> Request:
-    """Return *request* without the background, whose nodes anybody may have."""
+    """Return *request* without the background, whose nodes are free for all."""
     free = dict(request.free)
     for trainer, is_last in zip(request.trainers, last, strict=True):
         if is_last:
@@ -394,7 +415,7 @@ def _normal(request: Request, last: Sequence[bool]) -> Request:
 
 
 def _rest(request: Request, last: Sequence[bool], normal: Planned) -> Request:
-    """Return what the background may plan with once the others have been served."""
+    """Return the request of the background, for what the others leave."""
     left = dict(request.free)
     for trainer in request.trainers:
         for k, nodes in trainer.held.items():
@@ -434,10 +455,7 @@ def _merged(
 
 
 def _together(normal: Judged | None, behind: Judged | None) -> Judged | None:
-    """Return what two plans come to, the second of what the first left.
-
-    None where one was made by another objective than the other.
-    """
+    """Return the gain and bound of two plans; None where objectives differ."""
     if normal is None or behind is None or normal.is_m0 is not behind.is_m0:
         return None
     return Judged(normal.gain + behind.gain, normal.bound + behind.bound, normal.is_m0)
