@@ -23,10 +23,15 @@ from freetrain.errors import UsageError
 from freetrain.replay.loop import Stage, run_in_the_loop
 from freetrain.replay.run import Caller
 from freetrain.replay.timeline import DAY_S
-from freetrain.report.comparison import name_among
-from freetrain.report.forecast import forecast_records
-from freetrain.report.forecast_page import FORECAST_PAGE, Origin
-from freetrain.report.summary import full_record, percent, steady_record
+from freetrain.report.summary import (
+    FORECAST_PAGE,
+    Origin,
+    forecast_records,
+    full_record,
+    name_among,
+    percent,
+    steady_record,
+)
 from freetrain.text import counted, one_line, render_duration, scaled
 from logs.schedule import Method
 from logs.trace import JobTrace
@@ -140,7 +145,7 @@ def _files(
     results: Sequence[LoopResult],
 ) -> dict[str, bytes]:
     """Return the content of each file of ``--out``, the same bytes every time."""
-    from freetrain.report.forecast_page import forecast_texts  # noqa: PLC0415 - Plotly
+    from freetrain.report.page import forecast_texts  # noqa: PLC0415 - Plotly
 
     origin = Origin(
         log=one_line(request.named),

@@ -35,24 +35,29 @@ from freetrain.planning.settings import HORIZON_S, RATED_POLICIES
 from freetrain.priority.base import Basis
 from freetrain.priority.registry import priority_named
 from freetrain.replay.run import run_replay, with_costs
-from freetrain.report.comparison import Comparison, hole_lengths_s, name_among
-from freetrain.report.forecast import forecast_records
 from freetrain.report.quality import (
     AGAINST_HEADINGS,
     QUALITY_HEADINGS,
+    Score,
     against_row,
+    cell,
     quality_records,
     quality_row,
+    scores_of,
+    sweep_rows,
 )
 from freetrain.report.summary import (
     GAP_HEADING,
     HEADINGS,
+    Comparison,
+    forecast_records,
     full_record,
     gap_lines,
+    hole_lengths_s,
+    name_among,
     percent,
     table_row,
 )
-from freetrain.report.sweep import Score, cell, scores_of, sweep_rows
 from freetrain.text import counted, one_line, render_duration
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from freetrain.report.html import render
+from freetrain.report.drawings import render
 from freetrain.text import per_cent
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import plotly.graph_objects as go
 
-from freetrain.report.figures import NEUTRAL, POLICY_COLOURS, drawn
-from freetrain.report.html import render
+from freetrain.report.drawings import NEUTRAL, POLICY_COLOURS, drawn, render
 from freetrain.text import render_duration, scaled
 
 if TYPE_CHECKING:

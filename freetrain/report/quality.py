@@ -1,11 +1,12 @@
-"""How soon models became good: figures of quality over time and of waits.
+"""How soon models became good: quality over time, and waits for milestones.
 
-Definitions are in docs/notes/replay.md. Waits count from a trainer's arrival.
+The figures of one replay, of one against a baseline, and of a sweep over seeds and
+loads. docs/notes/replay.md defines them. Waits count from a trainer's arrival.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,39 +16,27 @@ from freetrain.report.summary import FEW, percent
 from freetrain.text import UNKNOWN, per_cent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from freetrain.replay.result import Learning, ReplayResult
-    from freetrain.report.comparison import Comparison
+    from freetrain.report.summary import Comparison
 
     Milestone = Callable[[Learning], float | None]
+    ScoreValue = Callable[["Score"], float | None]
+
+
+# ----------------------------------------------------------------------
+# Quality over time
 
 SAMPLE_TIMES = 2_000
 """Quality over time is sampled this often; more samples change no third digit."""
+
 LEVELS = (0.9, 0.95)
+
 JUST_AS_SLOW = 0.01
 """A trainer that waits longer by less than this share has not lost."""
-
-
-# Quality over time.
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class QualityOverTime:
-    """Quality at given times, nan where no trainer counts.
-
-    Attributes:
-        under_way: Mean over the trainers that have arrived and not finished.
-        worst: The least among those.
-        submitted: Mean over all that have arrived; a finished trainer keeps its
-            last quality.
-    """
-
-    under_way: NDArray[np.float64]
-    worst: NDArray[np.float64]
-    submitted: NDArray[np.float64]
 
 
 def sample_times_s(end_s: float, *, count: int = SAMPLE_TIMES) -> NDArray[np.float64]:
@@ -57,18 +46,20 @@ def sample_times_s(end_s: float, *, count: int = SAMPLE_TIMES) -> NDArray[np.flo
 
 def quality_over_time(
     result: ReplayResult, times_s: NDArray[np.float64]
-) -> QualityOverTime:
-    """Return the quality of *result*'s trainers at *times_s*, ascending."""
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return the quality of *result*'s trainers at *times_s*, ascending.
+
+    Returns:
+        The mean over the trainers that have arrived and not finished; the least
+        among those; the mean over all that have arrived, where a finished trainer
+        keeps its last quality. All nan where no trainer counts.
+    """
     rows = np.array([_quality(trainer, times_s) for trainer in result.learning])
     rows = rows.reshape(len(result.learning), len(times_s))
     arrived = np.array([times_s >= trainer.arrival_s for trainer in result.learning])
     finished = np.array([_is_over(trainer, times_s) for trainer in result.learning])
     under_way = arrived & ~finished
-    return QualityOverTime(
-        under_way=_mean(rows, under_way),
-        worst=_worst(rows, under_way),
-        submitted=_mean(rows, arrived),
-    )
+    return _mean(rows, under_way), _worst(rows, under_way), _mean(rows, arrived)
 
 
 def mean_of(values: NDArray[np.float64]) -> float | None:
@@ -101,7 +92,8 @@ def _worst(
     return np.where(np.isfinite(least), least, np.nan)
 
 
-# The figures of one replay.
+# ----------------------------------------------------------------------
+# The figures of one replay
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +126,12 @@ class QualityFigures:
 
 def quality_of(result: ReplayResult) -> QualityFigures:
     """Return the figures of quality of *result*."""
-    over_time = quality_over_time(result, sample_times_s(result.end_s))
+    times_s = sample_times_s(result.end_s)
+    under_way, worst, submitted = map(mean_of, quality_over_time(result, times_s))
     return QualityFigures(
-        under_way=mean_of(over_time.under_way),
-        worst=mean_of(over_time.worst),
-        submitted=mean_of(over_time.submitted),
+        under_way=under_way,
+        worst=worst,
+        submitted=submitted,
         makespan_s=makespan_s(result),
         time_to={
             name: _wait_figures(waits_s(result, when))
@@ -196,7 +189,8 @@ def _wait_figures(waits: dict[str, float]) -> WaitFigures | None:
     )
 
 
-# One replay against another, trainer by trainer: who gains, and who loses.
+# ----------------------------------------------------------------------
+# One replay against a baseline, trainer by trainer: gains and losses
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,13 +270,15 @@ def against(result: ReplayResult, baseline: ReplayResult) -> QualityCompared:
     Quality over time covers the same time in both: until the later of the two ends.
     """
     times_s = sample_times_s(max(result.end_s, baseline.end_s))
-    ours, theirs = (quality_over_time(r, times_s) for r in (result, baseline))
-    mine, other = mean_of(ours.under_way), mean_of(theirs.under_way)
+    under_way, worst, submitted = map(mean_of, quality_over_time(result, times_s))
+    than_way, than_worst, than_submitted = map(
+        mean_of, quality_over_time(baseline, times_s)
+    )
     return QualityCompared(
-        under_way=_over(mine, other),
-        loss_under_way=_over(_rest(mine), _rest(other)),
-        worst=_over(mean_of(ours.worst), mean_of(theirs.worst)),
-        submitted=_over(mean_of(ours.submitted), mean_of(theirs.submitted)),
+        under_way=_over(under_way, than_way),
+        loss_under_way=_over(_rest(under_way), _rest(than_way)),
+        worst=_over(worst, than_worst),
+        submitted=_over(submitted, than_submitted),
         makespan=_over(makespan_s(result), makespan_s(baseline)),
         time_to={
             name: waits_against(waits_s(result, when), waits_s(baseline, when))
@@ -311,7 +307,8 @@ def _over(ours: float | None, theirs: float | None) -> float | None:
     return ours / theirs if ours is not None and theirs else None
 
 
-# As people read them.
+# ----------------------------------------------------------------------
+# The same as table cells
 
 QUALITY_HEADINGS = (
     "quality",
@@ -325,6 +322,7 @@ QUALITY_HEADINGS = (
     "last",
     "all in",
 )
+
 AGAINST_HEADINGS = (
     "against",
     "quality",
@@ -397,3 +395,107 @@ def _time(seconds: float | None) -> str:
         return UNKNOWN
     minutes = seconds / 60
     return f"{minutes:.1f}m" if minutes < FEW else f"{minutes / 60:.1f}h"
+
+
+# ----------------------------------------------------------------------
+# A sweep: priorities over several draws of trainers, by seed and load
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """The figures of one priority on one draw of trainers.
+
+    Attributes:
+        load: Work that arrives, over what the nodes can do.
+        against: The figures as shares of the baseline's.
+        settings: Settings of the priority that were given, by name.
+    """
+
+    priority: str
+    load: float
+    seed: int
+    quality: QualityFigures
+    against: QualityCompared
+    settings: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SweepRow:
+    """A row of the table: one figure of every priority.
+
+    Attributes:
+        value: Reads the figure from a score.
+        is_high_good: Whether the best seed is the one of the highest value.
+        is_change: Whether it is a share of the baseline's, shown as a change.
+    """
+
+    title: str
+    value: ScoreValue
+    is_high_good: bool = False
+    is_change: bool = True
+
+
+def scores_of(comparison: Comparison, *, load: float, seed: int) -> tuple[Score, ...]:
+    """Return the score of every result of *comparison* but its baseline.
+
+    Raises:
+        ValueError: It has no baseline.
+    """
+    baseline = comparison.baseline
+    if baseline is None:
+        raise ValueError("a sweep needs a baseline")
+    return tuple(
+        Score(
+            priority=comparison.name(result),
+            load=load,
+            seed=seed,
+            quality=quality_of(result),
+            against=against(result, baseline),
+            settings=dict(result.priority_settings),
+        )
+        for result in comparison.results
+        if result is not baseline
+    )
+
+
+def sweep_rows() -> tuple[SweepRow, ...]:
+    """Return the rows of the table, in order."""
+    return (
+        SweepRow("quality under way", lambda s: s.against.under_way, is_high_good=True),
+        SweepRow("quality lacking", lambda s: s.against.loss_under_way),
+        SweepRow("quality, worst", lambda s: s.against.worst, is_high_good=True),
+        SweepRow(
+            "quality, submitted", lambda s: s.against.submitted, is_high_good=True
+        ),
+        SweepRow("time to 90 %", _wait("90%", "mean")),
+        SweepRow("time to 95 %", _wait("95%", "mean")),
+        SweepRow("time to first tier", _wait("deliver", "mean")),
+        SweepRow("  luckiest trainer", _wait("deliver", "best")),
+        SweepRow("  share later", _wait("deliver", "slower"), is_change=False),
+        SweepRow("time to finish", _wait("finish", "mean")),
+        SweepRow("  luckiest trainer", _wait("finish", "best")),
+        SweepRow("  share later", _wait("finish", "slower"), is_change=False),
+        SweepRow("  worst trainer", _wait("finish", "worst")),
+        SweepRow("makespan", lambda s: s.against.makespan),
+    )
+
+
+def _wait(milestone: str, figure: str) -> ScoreValue:
+    def value(score: Score) -> float | None:
+        waits: WaitsCompared | None = score.against.time_to[milestone]
+        return None if waits is None else float(getattr(waits, figure))
+
+    return value
+
+
+def cell(row: SweepRow, scores: Sequence[Score]) -> str:
+    """Return the mean of *row* over *scores*, then its best and worst, in percent."""
+    values = [value for score in scores if (value := row.value(score)) is not None]
+    if not values:
+        return UNKNOWN
+    best, worst = sorted((min(values), max(values)), reverse=row.is_high_good)
+    mean = sum(values) / len(values)
+    if not row.is_change:
+        return f"{100 * mean:.1f}  {100 * best:.0f}..{100 * worst:.0f}"
+    mean, best, worst = (100 * (share - 1) for share in (mean, best, worst))
+    return f"{mean:+.1f}  {best:+.0f}..{worst:+.0f}"

@@ -1,4 +1,8 @@
-"""A replay's figures: plain values for JSON and CSV, and words for people."""
+"""One log replayed under several policies: its figures as records and as table cells.
+
+``Comparison`` is what every report is made from. Records go to ``--json``,
+``summary.json`` and the CSV files; cells and sentences to the screen and the page.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +10,195 @@ import csv
 import dataclasses
 import io
 import math
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from freetrain.lookahead.registry import DEFAULT_FORECASTER
+from freetrain.planning.settings import RATED_POLICIES
 from freetrain.text import LEAST_GAP, MANY, UNKNOWN, gap_percent, per_cent, scaled
+from slurm.records import collapse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from numpy.typing import NDArray
+
+    from freetrain.lookahead.affinity_map import AffinityBlock, AffinityMap
+    from freetrain.lookahead.reliability import AgePart, ForecastRecord, ScorePart
     from freetrain.replay.gaps import Gap
     from freetrain.replay.result import ReplayResult
-    from freetrain.report.comparison import Comparison
+    from freetrain.replay.timeline import PoolTimeline
     from logs.trace import IdleTrace
 
+
+DEDICATED = "static"
+"""The policy whose nodes are not the log's idle ones but as many of its own."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Comparison:
+    """Several policies' replays of the same holes and trainers.
+
+    Attributes:
+        command: The command line that shows the same again.
+        version: FreeTrain's version.
+        log: The log, as the user named it.
+        read_as: What was read, in words: kind, size, span.
+        left_out: What was not used of it, one sentence each.
+        cautions: What inflates the figures, one sentence each.
+        nodes: Nodes that take part.
+        span_s: Seconds replayed.
+        hole_lengths_s: Length of the part of each hole that lies in the span.
+        trainers: Which trainers, in words.
+        parallel: How many trainers may run at a time.
+        results: One a policy or priority, in the order asked for, at least one.
+        against: The baseline: a policy, or a priority that one of the policies goes
+            by, of several the first; None for none.
+    """
+
+    command: str
+    version: str
+    log: str
+    read_as: str
+    left_out: tuple[str, ...]
+    cautions: tuple[str, ...]
+    nodes: int
+    span_s: float
+    hole_lengths_s: NDArray[np.float64]
+    trainers: str
+    trainer_count: int
+    parallel: int
+    results: tuple[ReplayResult, ...]
+    against: str | None = None
+
+    def name(self, result: ReplayResult) -> str:
+        """Return the name of *result* among these results."""
+        return name_among(result, self.results)
+
+    @property
+    def baseline(self) -> ReplayResult | None:
+        """The result that the others are held against, if any."""
+        named = (
+            r
+            for r in self.results
+            if self.against == r.policy
+            or (r.policy in RATED_POLICIES and self.against == r.priority)
+        )
+        return next(named, None)
+
+    @property
+    def on_holes(self) -> tuple[ReplayResult, ...]:
+        """The results of policies that trained in the log's holes."""
+        return tuple(r for r in self.results if r.policy != DEDICATED)
+
+    @property
+    def longest(self) -> ReplayResult:
+        """The result that follows the log furthest: others ran out of trainers."""
+        return max(self.on_holes or self.results, key=lambda r: r.end_s)
+
+    @property
+    def shown_s(self) -> float:
+        """Seconds from the start that drawings over time can show, above 0."""
+        return min(self.span_s, self.longest.end_s) or self.span_s
+
+
+def name_among(result: ReplayResult, results: Sequence[ReplayResult]) -> str:
+    """Return what to call *result*: its policy, its priority, or both.
+
+    The policy if no other result has it; else the priority, with the policy before it
+    if several policies are rated by priorities. A policy with another forecaster than
+    the default counts as another policy, and the forecaster's name follows it.
+    """
+    policy = _policy(result)
+    if sum(_policy(r) == policy for r in results) == 1:
+        return policy
+    policies = {_policy(r) for r in results if r.policy in RATED_POLICIES}
+    both = f"{policy} {result.priority}"
+    return both if len(policies) > 1 else result.priority
+
+
+def _policy(result: ReplayResult) -> str:
+    unusual = result.forecaster not in {None, DEFAULT_FORECASTER}
+    return f"{result.policy} {result.forecaster}" if unusual else result.policy
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What the forecasts are of.
+
+    Attributes:
+        log: As the user named it.
+        read_as: What was read of it, in words.
+        command: The command line that shows the same again.
+        version: FreeTrain's version.
+        report: The file of the report beside the page, if there is one.
+    """
+
+    log: str
+    read_as: str
+    command: str
+    version: str
+    report: str | None = None
+
+
+FORECAST_PAGE = "forecast.html"
+"""The page's file, beside that of the report."""
+
+
+# ----------------------------------------------------------------------
+# The length of holes
+
+
+def hole_lengths_s(timeline: PoolTimeline) -> NDArray[np.float64]:
+    """Return the length of each hole up to the horizon, in seconds, unordered.
+
+    Holes of a node that touch count as one, as they do for a trainer.
+    """
+    opens_s = _times_by_node(timeline, leaving=False)
+    closes_s = _times_by_node(timeline, leaving=True)
+    lengths_s = closes_s - opens_s
+    return lengths_s[lengths_s > 0]
+
+
+def _times_by_node(timeline: PoolTimeline, *, leaving: bool) -> NDArray[np.float64]:
+    """Return when holes open or close, by node, then time, up to the horizon.
+
+    A node's n-th opening and its n-th closing stand at the same place: a hole
+    that is open at the end closes there.
+    """
+    events = len(timeline.times_s)
+    joined = timeline.joined.node[: timeline.joined.first[events]]
+    moves = timeline.left if leaving else timeline.joined
+    moved = moves.node[: moves.first[events]]
+    times_s = np.repeat(timeline.times_s, np.diff(moves.first[: events + 1]))
+    if leaving:
+        nodes = len(timeline.node_names)
+        still_open = np.bincount(joined, minlength=nodes) - np.bincount(
+            moved, minlength=nodes
+        )
+        open_nodes = np.flatnonzero(still_open)
+        moved = np.concatenate([moved, open_nodes])
+        times_s = np.append(times_s, np.full(len(open_nodes), timeline.horizon_s))
+    # Moves come by event, so ordering by node alone keeps each node's in time;
+    # 16-bit keys make that a radix sort, 7 million of them in a tenth of a second.
+    small = len(timeline.node_names) <= np.iinfo(np.uint16).max
+    keys = moved.astype(np.uint16 if small else np.int64)
+    order = np.argsort(keys, kind="stable")
+    return times_s[order].clip(max=timeline.horizon_s)
+
+
+# ----------------------------------------------------------------------
+# Figures as plain values
+
 PERCENTILES = (5, 25, 50, 75, 95)
+
 VOLATILE = ("solver_s", "wall_s", "peak_rss_bytes")
 """Figures that differ from one run to the next."""
+
 SERIES = ("steps", "completions", "learning", "forecasts")
 LOSSES = ("rescale_samples", "preempt_samples", "start_samples")
-
-
-# As plain values: what --json, summary.json and the CSV files hold.
 
 
 def steady_record(result: ReplayResult) -> dict[str, object]:
@@ -131,7 +302,81 @@ def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return text.getvalue()
 
 
-# As people read them: the comparison's table, its headline, and the plans' gaps.
+# ----------------------------------------------------------------------
+# Forecasts and their outcomes as plain values
+
+
+def forecast_records(result: ReplayResult) -> dict[str, object]:
+    """Return what JSON says of *result*'s forecasts; {} where none were recorded."""
+    record = result.forecasts
+    return {} if record is None else {"forecasts": _forecasts(record)}
+
+
+def _forecasts(record: ForecastRecord) -> dict[str, object]:
+    return {
+        "horizon_s": record.horizon_s,
+        "every_s": record.every_s,
+        "worst_difference": record.reliability.worst,
+        "reliability": [_part(tenth) for tenth in record.reliability.deciles],
+        "by_age": [_age_part(part) for part in record.reliability.by_age],
+        "affinity": None if record.affinity is None else _map(record.affinity),
+        "promises": [asdict(kind) for kind in record.promises],
+    }
+
+
+def _part(part: ScorePart) -> dict[str, object]:
+    return {
+        "said": part.said,
+        "came": part.came,
+        "answers": round(part.count),
+        "departures": round(part.departures),
+    }
+
+
+def _age_part(part: AgePart) -> dict[str, object]:
+    where: dict[str, object] = {
+        "from_s": part.from_s,
+        "to_s": part.to_s,
+        "from_nodes": part.from_nodes,
+        "to_nodes": part.to_nodes,
+    }
+    return where | _part(part.part)
+
+
+def _map(shown: AffinityMap) -> dict[str, object]:
+    return {
+        "nodes_left": shown.nodes_left,
+        "nodes_shown": sum(map(len, shown.cells)),
+        "blocks": [_block(block) for block in shown.blocks],
+    }
+
+
+def _block(block: AffinityBlock) -> dict[str, object]:
+    return {
+        "count": len(block.nodes),
+        "nodes": listed(block.nodes),
+        "within": block.within,
+        "outside": block.outside,
+    }
+
+
+def listed(nodes: Sequence[str]) -> str:
+    """Return *nodes* as Slurm lists them, or one by one: logs may have any names."""
+    try:
+        return collapse(nodes)
+    except ValueError:
+        return " ".join(nodes)
+
+
+def affinity_table(shown: AffinityMap) -> str:
+    """Return the map as CSV: a row a cell, a column a cell, nodes as Slurm lists."""
+    names = [listed(cell) for cell in shown.cells]
+    rows = zip(names, shown.affinity, strict=True)
+    return csv_text(("nodes", *names), ((name, *row) for name, row in rows))
+
+
+# ----------------------------------------------------------------------
+# Figures as people read them: the table, the headline, and the plans' gaps
 
 HEADINGS = (
     "policy",
@@ -143,8 +388,10 @@ HEADINGS = (
     "preempt",
     "worst slowdown",
 )
+
 WORDS = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
 MINUTE_S = 60.0
+
 FEW = 100
 """From here on fractions are not shown."""
 

@@ -3,7 +3,8 @@
 The commands run as users run them, each in a process of its own: a tick that asks
 the fake Slurm for leases, the same tick under the policy lookahead, and a replay of
 a day of the sample with its report. A file counts where one of its functions was
-called; code that runs while a module is imported does not count.
+called; code that runs while a module is imported does not count. Jinja2 runs
+templates as code too: they count apart from the Python files.
 
 ``python -m tests.bench traced`` prints the counts by package,
 ``python -m tests.bench.traced --json`` the files.
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 _TOP = Path(__file__).resolve().parents[2]
 _PACKAGES = ("freetrain", "milp", "slurm", "logs")
+_TEMPLATES = "templates"
 _LOOKAHEAD = '[planner]\npolicy = "lookahead"\n'
 _SITE = 'state_directory = "state"\n[lease]\npartition = "freetrain"\n'
 _JOB = 'name = "digits"\ncommand = "true"\n[nodes]\nmax = 2\n'
@@ -60,18 +62,26 @@ class _Tracer:
 
 
 def lines(shared: Path) -> Iterator[str]:
-    """Yield the number of files by package, a column for each command."""
+    """Yield the number of Python files by package, a column for each command."""
     del shared
     found = traced()
     counts = {
-        case: Counter(file.rpartition("/")[0] for file in files)
-        for case, files in found.items()
+        case: Counter(_package(file) for file in files) for case, files in found.items()
     }
-    packages = sorted({package for count in counts.values() for package in count})
+    packages = sorted(
+        {package for count in counts.values() for package in count} - {_TEMPLATES}
+    )
     rows = [(name, *(count[name] for count in counts.values())) for name in packages]
-    rows += [("all", *map(len, found.values()))]
+    rows += [
+        ("Python files", *(n.total() - n[_TEMPLATES] for n in counts.values())),
+        (_TEMPLATES, *(count[_TEMPLATES] for count in counts.values())),
+    ]
     for name, *cells in [("files run through", *counts), *rows]:
         yield f"{name:<26}" + "".join(f"{cell!s:>18}" for cell in cells)
+
+
+def _package(file: str) -> str:
+    return file.rpartition("/")[0] if file.endswith(".py") else _TEMPLATES
 
 
 def traced() -> dict[str, list[str]]:

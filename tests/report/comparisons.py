@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from freetrain.replay.result import Completion, ReplayResult, Step
-from freetrain.report.comparison import Comparison
+from freetrain.report.summary import Comparison
 
 DAY_S = 86_400.0
 

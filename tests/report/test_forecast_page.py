@@ -11,28 +11,23 @@ import pytest
 from freetrain.lookahead.affinity_map import AffinityBlock
 from freetrain.lookahead.promises import DelayInterval
 from freetrain.lookahead.reliability import ForecastRecord, Reliability, ScorePart
-from freetrain.report.comparison import Comparison
-from freetrain.report.forecast import (
+from freetrain.report.page import (
     BLOCK_HEADINGS,
     MOST_BLOCKS,
+    affinity_figure,
     block_rows,
     cell_name,
-    forecast_records,
-    promise_rows,
-    reliability_row,
-    shown_words,
-)
-from freetrain.report.forecast_page import (
-    FORECAST_PAGE,
-    Origin,
-    affinity_figure,
     forecast_texts,
+    promise_rows,
     promises_figure,
     reliability_figure,
+    reliability_row,
     render_forecasts,
+    report_files,
+    shown_words,
     survival_figure,
 )
-from freetrain.report.page import report_files
+from freetrain.report.summary import FORECAST_PAGE, Comparison, Origin, forecast_records
 from tests.report.comparisons import comparison, result
 from tests.report.forecasts import NODES, affinity, ages, forecasts, nothing, part
 

@@ -7,23 +7,26 @@ import numpy as np
 import pytest
 
 from freetrain.replay.result import Learning, ReplayResult
-from freetrain.report.comparison import Comparison
-from freetrain.report.figures import quality_figure
+from freetrain.report.drawings import quality_figure
 from freetrain.report.page import render_page, report_files
 from freetrain.report.quality import (
     AGAINST_HEADINGS,
     QUALITY_HEADINGS,
+    Score,
     against,
     against_row,
+    cell,
     change,
     quality_of,
     quality_over_time,
     quality_records,
     quality_row,
     reached_s,
+    scores_of,
+    sweep_rows,
     waits_against,
 )
-from freetrain.report.sweep import Score, cell, scores_of, sweep_rows
+from freetrain.report.summary import Comparison
 from tests.report.comparisons import comparison, result
 
 
@@ -53,15 +56,13 @@ LATE = way("b", arrival_s=30.0, finished_s=None, times_s=(35.0,), quality=(0.0,)
 def test_quality_over_time_is_of_those_who_are_there() -> None:
     times_s = np.array([5.0, 15.0, 25.0, 45.0, 60.0])
 
-    seen = quality_over_time(replayed(way(), LATE), times_s)
+    under_way, worst, submitted = quality_over_time(replayed(way(), LATE), times_s)
 
-    assert seen.under_way.tolist() == pytest.approx(
+    assert under_way.tolist() == pytest.approx(
         [np.nan, 0.0, 0.5, 0.45, 0.0], nan_ok=True
     )
-    assert seen.worst.tolist() == pytest.approx([np.nan, 0, 0.5, 0, 0], nan_ok=True)
-    assert seen.submitted.tolist() == pytest.approx(
-        [np.nan, 0, 0.5, 0.45, 0.5], nan_ok=True
-    )
+    assert worst.tolist() == pytest.approx([np.nan, 0, 0.5, 0, 0], nan_ok=True)
+    assert submitted.tolist() == pytest.approx([np.nan, 0, 0.5, 0.45, 0.5], nan_ok=True)
 
 
 def test_the_legend_names_a_policy_once_and_both_its_lines_go_with_it() -> None:

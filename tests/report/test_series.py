@@ -9,13 +9,8 @@ from hypothesis import strategies as st
 
 from freetrain.replay.result import Step
 from freetrain.replay.timeline import PoolTimeline
-from freetrain.report.comparison import hole_lengths_s
-from freetrain.report.figures import (
-    bin_edges_s,
-    binned_mean,
-    thinned,
-    trainer_bands,
-)
+from freetrain.report.drawings import bin_edges_s, binned_mean, thinned, trainer_bands
+from freetrain.report.summary import hole_lengths_s
 from logs.trace import IdleTrace
 from tests.report.comparisons import result
 
@@ -63,22 +58,22 @@ def test_bands_are_as_many_as_trainers_at_a_time_and_hold_all_nodes() -> None:
     replay = result()
     edges_s = bin_edges_s(86_400.0, most_bins=100)
 
-    bands = trainer_bands(replay, edges_s, most_bands=40)
+    bands, slots_per_band = trainer_bands(replay, edges_s, most_bands=40)
 
     used = binned_mean(
         [s.time_s for s in replay.steps], [s.used_nodes for s in replay.steps], edges_s
     )
-    assert bands.nodes.shape == (10, 100)
-    assert bands.slots_per_band == 1
-    assert bands.nodes.sum(axis=0) == pytest.approx(used)
+    assert bands.shape == (10, 100)
+    assert slots_per_band == 1
+    assert bands.sum(axis=0) == pytest.approx(used)
 
 
 def test_more_trainers_than_bands_share_them() -> None:
     edges_s = bin_edges_s(86_400.0, most_bins=10)
 
-    bands = trainer_bands(result(), edges_s, most_bands=4)
+    bands, slots_per_band = trainer_bands(result(), edges_s, most_bands=4)
 
-    assert (bands.nodes.shape, bands.slots_per_band) == ((4, 10), 3)
+    assert (bands.shape, slots_per_band) == ((4, 10), 3)
 
 
 def test_a_trainer_that_starts_over_takes_the_lowest_free_band() -> None:
@@ -89,9 +84,9 @@ def test_a_trainer_that_starts_over_takes_the_lowest_free_band() -> None:
     )
     replay = replace(result(), steps=steps)
 
-    bands = trainer_bands(replay, np.array([0.0, 100.0]), most_bands=40)
+    bands, _ = trainer_bands(replay, np.array([0.0, 100.0]), most_bands=40)
 
-    assert bands.nodes.tolist() == [[1.8], [2.0]]
+    assert bands.tolist() == [[1.8], [2.0]]
 
 
 @given(st.lists(st.floats(0, 1e6), max_size=200), st.integers(2, 50))

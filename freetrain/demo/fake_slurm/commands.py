@@ -54,8 +54,6 @@ if TYPE_CHECKING:
 
 
 NAMES = ("sbatch", "scancel", "scontrol", "sdiag", "sinfo", "squeue", "srun")
-
-
 _TICK_S = 0.1
 
 
@@ -244,7 +242,6 @@ def _now_s() -> float:
 
 _SCANCEL_FLAGS = frozenset({"full", "batch", "quiet", "verbose"})
 
-
 _SCANCEL_SHORT = {
     "u": "user",
     "n": "name",
@@ -253,10 +250,7 @@ _SCANCEL_SHORT = {
     "p": "partition",
 }
 
-
 _GONE = "Invalid job id specified"
-
-
 _WAITS = "Job is pending execution"
 
 
@@ -368,13 +362,8 @@ _SRUN_FLAGS = frozenset(
     {"overlap", "exact", "quiet", "unbuffered", "label", "immediate", "exclusive"}
 )
 
-
 _SRUN_SHORT = {"N": "nodes", "n": "ntasks", "w": "nodelist", "c": "cpus-per-task"}
-
-
 _SRUN_SHORT |= {"J": "job-name", "t": "time", "D": "chdir", "K": "kill-on-bad-exit"}
-
-
 _SRUN_FAILED = "srun: error: Unable to create step for job "
 
 
@@ -420,14 +409,8 @@ def _running(cluster: FakeCluster, wanted: str) -> FakeJob:
 # The table that squeue prints: cells of given widths, cut and padded in bytes.
 
 _HEADINGS = {"JobArrayID": "JOBID", "UserID": "UID", "UserName": "USER"}
-
-
 _PRIORITY = 4_294_901_760
-
-
 _NULL = ("Feature", "Dependency", "QOS", "Reservation")
-
-
 _NONE = ("tres-per-node", "tres-per-job")
 
 
@@ -555,19 +538,10 @@ def _state(job: FakeJob) -> str:
 # squeue, scontrol, sdiag and sinfo: the state as 22.05 writes it.
 
 RELEASE = "22.05.8"
-
-
 CPUS = 2
-
-
 MEMORY_MIB = 2_000
-
-
 MAX_ARRAY_SIZE = 101
-
-
 MIN_JOB_AGE_S = 300.0
-
 
 _CONFIG = {
     "ClusterName": "standin",
@@ -727,7 +701,6 @@ def _config(cluster: FakeCluster, now_s: float) -> str:
 
 _SBATCH_FLAGS = frozenset({"parsable", "no-requeue", "requeue", "exclusive", "hold"})
 
-
 _SBATCH_SHORT = {
     "J": "job-name",
     "N": "nodes",
@@ -736,16 +709,9 @@ _SBATCH_SHORT = {
     "t": "time",
 }
 
-
 _SBATCH_SHORT |= {"p": "partition", "a": "array", "D": "chdir"}
-
-
 _SBATCH_FAILED = "sbatch: error: Batch job submission failed: "
-
-
 _SPAN = r"[0-9]+(?:-[0-9]+)?"
-
-
 _PART = re.compile(rf"([^][,]+)(?:\[({_SPAN}(?:,{_SPAN})*)\])?(?:,|$)", re.ASCII)
 
 

@@ -1,22 +1,33 @@
-"""The report's drawings, by Plotly; docs/adr/0015-report.md says why Plotly.
+"""Pages and drawings of reports: HTML from templates, drawings by Plotly.
 
-First how a replay over time is thinned, so that a page stays quick; then the drawings.
+``render`` makes a page that asks for nothing: its style, and where it has drawings
+Plotly's script, are in it. Values are escaped wherever a template shows them, and the
+same values give the same bytes. docs/adr/0015-report.md says why Plotly.
+
 Colours are those of Okabe and Ito, which colour-blind readers can tell apart.
 """
 
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import plotly.graph_objects as go
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 from plotly.colors import sample_colorscale
+from plotly.offline import get_plotlyjs
 
-from freetrain.report.comparison import DEDICATED
 from freetrain.report.quality import quality_over_time
-from freetrain.report.summary import LOSSES, WORDS, completion_times_s, lost_share
+from freetrain.report.summary import (
+    DEDICATED,
+    LOSSES,
+    WORDS,
+    completion_times_s,
+    lost_share,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,39 +35,101 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from freetrain.replay.result import ReplayResult, Step
-    from freetrain.report.comparison import Comparison
+    from freetrain.report.summary import Comparison
+
+
+_CONFIG = {
+    "displaylogo": False,
+    "responsive": True,
+    "modeBarButtons": [["toImage", "resetScale2d"]],
+}
+
+
+def render(template: str, **values: object) -> str:
+    """Return the page that *template* makes of *values*."""
+    return _ENVIRONMENT.get_template(template).render(values)
+
+
+def _plotly(figure: go.Figure, name: object) -> Markup:
+    """Return *figure* as Plotly writes it, which escapes its own text.
+
+    The *name* is unique in the page.
+    """
+    drawn = figure.to_html(
+        full_html=False, include_plotlyjs=False, div_id=f"draw-{name}", config=_CONFIG
+    )
+    return Markup(drawn)  # noqa: S704 - see above
+
+
+def _plotly_script() -> Markup:
+    return Markup(get_plotlyjs())  # noqa: S704 - a file of Plotly's
+
+
+_ENVIRONMENT = Environment(
+    loader=FileSystemLoader(Path(__file__).with_name("templates")),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+
+_ENVIRONMENT.filters["plotly"] = _plotly
+_ENVIRONMENT.globals["plotly_script"] = _plotly_script
+
+
+# ----------------------------------------------------------------------
+# The style of all drawings
 
 POLICY_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
-LOSS_COLOURS = ("#56B4E9", "#D55E00", "#CC79A7")
 NEUTRAL = "#8a8f98"
 POOL_FILL = "rgba(138,143,152,0.28)"
+
+
+def drawn(traces: Sequence[object], *, height: int, **layout: object) -> go.Figure:
+    """Return *traces* as a drawing in the report's style."""
+    figure = go.Figure(traces)
+    figure.update_layout(
+        template="none",
+        height=height,
+        margin={"l": 64, "r": 12, "t": 28, "b": 48},
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        font={"family": "system-ui, sans-serif", "size": 13, "color": NEUTRAL},
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}
+        | {"traceorder": "normal"},
+        modebar={"bgcolor": "rgba(0,0,0,0)", "color": NEUTRAL},
+        **layout,
+    )
+    axis = {
+        "gridcolor": "rgba(138,143,152,0.22)",
+        "linecolor": "rgba(138,143,152,0.5)",
+        "zeroline": False,
+        "automargin": True,
+    }
+    figure.update_xaxes(**axis)
+    return figure.update_yaxes(**axis)
+
+
+def colour(comparison: Comparison, result: ReplayResult) -> str:
+    """Return the colour that *result*'s policy has throughout the report."""
+    if result.policy == DEDICATED:
+        return NEUTRAL
+    place = comparison.on_holes.index(result)
+    return POLICY_COLOURS[place % len(POLICY_COLOURS)]
+
+
+# ----------------------------------------------------------------------
+# Time axes: bins, so that a page stays quick
+
 HOUR_S = 3_600.0
 DAY_S = 86_400.0
+
 FEW_DAYS = 2
 """Below it, time is shown in hours."""
 
 POOL_BINS = 700
 BAND_BINS = 420
-MOST_BANDS = 40
-MOST_RANKS = 400
-HALF = 0.5
-"""Where no more of the trainers finished, the axis ends sooner."""
-
-HOLE_EDGES_S = (0, 60, 120, 300, 600, 1800, 3600, 7200, 18000, 36000, 86400, np.inf)
-HOLE_NAMES = (
-    "< 1 min",
-    "1-2 min",
-    "2-5 min",
-    "5-10 min",
-    "10-30 min",
-    "30-60 min",
-    "1-2 h",
-    "2-5 h",
-    "5-10 h",
-    "10-24 h",
-    "> 1 day",
-)
-LOSS_NAMES = ("rescales", "preemptions", "starts")
 
 
 def bin_edges_s(span_s: float, *, most_bins: int) -> NDArray[np.float64]:
@@ -84,63 +157,16 @@ def binned_mean(
     return np.diff(by_edge) / np.diff(edges_s)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Bands:
-    """Sizes of the trainers over time, one band for each that runs at a time.
-
-    Attributes:
-        nodes: Mean nodes, (bands, bins), float64.
-        slots_per_band: Trainers that share a band.
-    """
-
-    nodes: NDArray[np.float64]
-    slots_per_band: int
+def middles(edges_s: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the middles of bins in the unit of the time axis."""
+    middles: NDArray[np.float64] = (edges_s[:-1] + edges_s[1:]) / 2
+    return np.asarray(np.round(middles / time_unit(edges_s)[0], 5))
 
 
-def trainer_bands(
-    result: ReplayResult, edges_s: NDArray[np.float64], *, most_bands: int
-) -> Bands:
-    """Return how large the trainers were, by bin.
-
-    A trainer keeps the lowest free slot from its first node to its finish, so
-    that there are as many slots as trainers at a time, however many come and go.
-    """
-    changes = _slot_changes(result.steps)
-    slots = [binned_mean(times, sizes, edges_s) for times, sizes in changes]
-    per_band = max(1, -(-len(slots) // most_bands))
-    rows = [
-        np.sum(slots[first : first + per_band], axis=0)
-        for first in range(0, len(slots), per_band)
-    ]
-    nodes = np.array(rows) if rows else np.zeros((0, len(edges_s) - 1))
-    return Bands(nodes=nodes, slots_per_band=per_band)
-
-
-def _slot_changes(steps: Sequence[Step]) -> list[tuple[list[float], list[float]]]:
-    changes: list[tuple[list[float], list[float]]] = []
-    slot_of: dict[str, int] = {}
-    free: list[int] = []
-    for step in steps:
-        for name in step.finished:
-            if name in slot_of:
-                _note(changes, slot_of[name], step.time_s, 0)
-                heapq.heappush(free, slot_of.pop(name))
-        for name, nodes in step.resized:
-            if name not in slot_of and nodes:
-                slot_of[name] = heapq.heappop(free) if free else len(changes)
-            if name in slot_of:
-                _note(changes, slot_of[name], step.time_s, nodes)
-    return changes
-
-
-def _note(
-    changes: list[tuple[list[float], list[float]]], slot: int, time_s: float, nodes: int
-) -> None:
-    if slot == len(changes):
-        changes.append(([], []))
-    times, sizes = changes[slot]
-    times.append(time_s)
-    sizes.append(nodes)
+def time_unit(edges_s: NDArray[np.float64]) -> tuple[float, str]:
+    """Return the unit of the time axis: its seconds, and its name."""
+    few = edges_s[-1] < FEW_DAYS * DAY_S
+    return (HOUR_S, "hours") if few else (DAY_S, "days")
 
 
 def thinned(values: Sequence[float], *, most: int) -> NDArray[np.float64]:
@@ -152,16 +178,15 @@ def thinned(values: Sequence[float], *, most: int) -> NDArray[np.float64]:
     return np.asarray(ordered[kept])
 
 
-def colour(comparison: Comparison, result: ReplayResult) -> str:
-    """Return the colour that *result*'s policy has throughout the report."""
-    if result.policy == DEDICATED:
-        return NEUTRAL
-    place = comparison.on_holes.index(result)
-    return POLICY_COLOURS[place % len(POLICY_COLOURS)]
+# ----------------------------------------------------------------------
+# Bars by policy
+
+LOSS_COLOURS = ("#56B4E9", "#D55E00", "#CC79A7")
+LOSS_NAMES = ("rescales", "preemptions", "starts")
 
 
 def samples_figure(comparison: Comparison) -> go.Figure:
-    """Draw what each policy trained, as bars."""
+    """Draw the samples that each policy trained, as bars."""
     shown = comparison.results[::-1]
     most = max(result.samples for result in shown)
     size, word = next((s for s in WORDS if most >= s[0]), (1.0, ""))
@@ -194,6 +219,10 @@ def losses_figure(comparison: Comparison) -> go.Figure:
     ]
     figure = drawn(bars, height=110 + 44 * len(shown), barmode="stack")
     return figure.update_xaxes(title="% of what would have been trained")
+
+
+# ----------------------------------------------------------------------
+# Nodes and quality over time
 
 
 def pool_figure(comparison: Comparison) -> go.Figure:
@@ -230,17 +259,62 @@ def _over_time(
     )
 
 
+def quality_figure(comparison: Comparison) -> go.Figure:
+    """Draw the mean and the worst quality of the trainers under way over time."""
+    edges_s = bin_edges_s(comparison.shown_s, most_bins=POOL_BINS)
+    times_s = (edges_s[:-1] + edges_s[1:]) / 2
+    lines: list[go.Scatter] = []
+    for result in comparison.results:
+        if not result.learning:
+            continue
+        name = comparison.name(result)
+        under_way, worst, _ = quality_over_time(result, times_s)
+        for values, dash in ((under_way, "solid"), (worst, "dot")):
+            line = _share_line(edges_s, values, name=name, is_worst=dash == "dot")
+            line.update(line={"color": colour(comparison, result), "dash": dash})
+            lines.append(line)
+    figure = drawn(lines, height=400, hovermode="x unified")
+    figure.update_xaxes(title=time_unit(edges_s)[1])
+    return figure.update_yaxes(title="% of the best", range=[0, 101])
+
+
+def _share_line(
+    edges_s: NDArray[np.float64],
+    values: NDArray[np.float64],
+    *,
+    name: str,
+    is_worst: bool,
+) -> go.Scatter:
+    # No trainer under way is a gap: JSON has no nan, and Plotly draws None as a gap.
+    shares = [None if np.isnan(v) else round(100 * v, 2) for v in values.tolist()]
+    return go.Scatter(
+        x=middles(edges_s),
+        y=shares,
+        name=f"{name}, worst" if is_worst else name,
+        legendgroup=name,
+        showlegend=not is_worst,
+        mode="lines",
+        hovertemplate="%{y:.1f} %",
+    )
+
+
+# ----------------------------------------------------------------------
+# The trainers' sizes over time
+
+MOST_BANDS = 40
+
+
 def bands_figure(comparison: Comparison) -> go.Figure:
     """Draw the sizes of the trainers over time, stacked, for the first policy."""
     result = (comparison.on_holes or comparison.results)[0]
     edges_s = bin_edges_s(comparison.shown_s, most_bins=BAND_BINS)
-    bands = trainer_bands(result, edges_s, most_bands=MOST_BANDS)
-    ramp = sample_colorscale("Viridis", _spread(len(bands.nodes)))
+    bands, slots = trainer_bands(result, edges_s, most_bands=MOST_BANDS)
+    ramp = sample_colorscale("Viridis", _spread(len(bands)))
     areas = [
         go.Scatter(
             x=middles(edges_s),
             y=np.round(row, 2),
-            name=_band_name(k, bands.slots_per_band),
+            name=_band_name(k, slots),
             stackgroup="nodes",
             mode="lines",
             line_width=0,
@@ -248,7 +322,7 @@ def bands_figure(comparison: Comparison) -> go.Figure:
             hovertemplate="%{y:.1f} nodes",
             showlegend=False,
         )
-        for k, row in enumerate(bands.nodes)
+        for k, row in enumerate(bands)
     ]
     figure = drawn(areas, height=420)
     figure.update_xaxes(title=time_unit(edges_s)[1])
@@ -266,6 +340,80 @@ def _spread(count: int) -> list[float]:
     halves = [*range(0, count, 2), *range(1, count, 2)]
     place = {band: rank for rank, band in enumerate(halves)}
     return [0.08 + 0.84 * place[k] / max(1, count - 1) for k in range(count)]
+
+
+def trainer_bands(
+    result: ReplayResult, edges_s: NDArray[np.float64], *, most_bands: int
+) -> tuple[NDArray[np.float64], int]:
+    """Return how large the trainers were, one band for each that runs at a time.
+
+    A trainer keeps the lowest free slot from its first node to its finish, so
+    that there are as many slots as trainers at a time, however many come and go.
+
+    Returns:
+        Mean nodes, (bands, bins), float64; and the slots that share a band.
+    """
+    changes = _slot_changes(result.steps)
+    slots = [binned_mean(times, sizes, edges_s) for times, sizes in changes]
+    per_band = max(1, -(-len(slots) // most_bands))
+    rows = [
+        np.sum(slots[first : first + per_band], axis=0)
+        for first in range(0, len(slots), per_band)
+    ]
+    nodes = np.array(rows) if rows else np.zeros((0, len(edges_s) - 1))
+    return nodes, per_band
+
+
+def _slot_changes(steps: Sequence[Step]) -> list[tuple[list[float], list[float]]]:
+    changes: list[tuple[list[float], list[float]]] = []
+    slot_of: dict[str, int] = {}
+    free: list[int] = []
+    for step in steps:
+        for name in step.finished:
+            if name in slot_of:
+                _note(changes, slot_of[name], step.time_s, 0)
+                heapq.heappush(free, slot_of.pop(name))
+        for name, nodes in step.resized:
+            if name not in slot_of and nodes:
+                slot_of[name] = heapq.heappop(free) if free else len(changes)
+            if name in slot_of:
+                _note(changes, slot_of[name], step.time_s, nodes)
+    return changes
+
+
+def _note(
+    changes: list[tuple[list[float], list[float]]], slot: int, time_s: float, nodes: int
+) -> None:
+    if slot == len(changes):
+        changes.append(([], []))
+    times, sizes = changes[slot]
+    times.append(time_s)
+    sizes.append(nodes)
+
+
+# ----------------------------------------------------------------------
+# Distributions: holes, completion times and slowdowns
+
+HOLE_EDGES_S = (0, 60, 120, 300, 600, 1800, 3600, 7200, 18000, 36000, 86400, np.inf)
+
+HOLE_NAMES = (
+    "< 1 min",
+    "1-2 min",
+    "2-5 min",
+    "5-10 min",
+    "10-30 min",
+    "30-60 min",
+    "1-2 h",
+    "2-5 h",
+    "5-10 h",
+    "10-24 h",
+    "> 1 day",
+)
+
+MOST_RANKS = 400
+
+HALF = 0.5
+"""The axis ends sooner where fewer than this share of the trainers finished."""
 
 
 def holes_figure(comparison: Comparison) -> go.Figure:
@@ -336,82 +484,3 @@ def _ranked(
     figure = drawn(lines, height=340)
     highest = 101 if most > HALF else 110 * most
     return figure.update_yaxes(title="% of trainers", range=[0, highest])
-
-
-def middles(edges_s: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the middles of bins in the unit of the time axis."""
-    middles: NDArray[np.float64] = (edges_s[:-1] + edges_s[1:]) / 2
-    return np.asarray(np.round(middles / time_unit(edges_s)[0], 5))
-
-
-def time_unit(edges_s: NDArray[np.float64]) -> tuple[float, str]:
-    """Return the unit of the time axis: its seconds, and its name."""
-    few = edges_s[-1] < FEW_DAYS * DAY_S
-    return (HOUR_S, "hours") if few else (DAY_S, "days")
-
-
-def drawn(traces: Sequence[object], *, height: int, **layout: object) -> go.Figure:
-    """Return *traces* as a drawing in the report's style."""
-    figure = go.Figure(traces)
-    figure.update_layout(
-        template="none",
-        height=height,
-        margin={"l": 64, "r": 12, "t": 28, "b": 48},
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        font={"family": "system-ui, sans-serif", "size": 13, "color": NEUTRAL},
-        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}
-        | {"traceorder": "normal"},
-        modebar={"bgcolor": "rgba(0,0,0,0)", "color": NEUTRAL},
-        **layout,
-    )
-    axis = {
-        "gridcolor": "rgba(138,143,152,0.22)",
-        "linecolor": "rgba(138,143,152,0.5)",
-        "zeroline": False,
-        "automargin": True,
-    }
-    figure.update_xaxes(**axis)
-    return figure.update_yaxes(**axis)
-
-
-def quality_figure(comparison: Comparison) -> go.Figure:
-    """Draw the mean and the worst quality of the trainers under way over time."""
-    edges_s = bin_edges_s(comparison.shown_s, most_bins=POOL_BINS)
-    times_s = (edges_s[:-1] + edges_s[1:]) / 2
-    lines: list[go.Scatter] = []
-    for result in comparison.results:
-        if not result.learning:
-            continue
-        over_time = quality_over_time(result, times_s)
-        for values, dash in (
-            (over_time.under_way, "solid"),
-            (over_time.worst, "dot"),
-        ):
-            name = comparison.name(result)
-            line = _share_line(edges_s, values, name=name, is_worst=dash == "dot")
-            line.update(line={"color": colour(comparison, result), "dash": dash})
-            lines.append(line)
-    figure = drawn(lines, height=400, hovermode="x unified")
-    figure.update_xaxes(title=time_unit(edges_s)[1])
-    return figure.update_yaxes(title="% of the best", range=[0, 101])
-
-
-def _share_line(
-    edges_s: NDArray[np.float64],
-    values: NDArray[np.float64],
-    *,
-    name: str,
-    is_worst: bool,
-) -> go.Scatter:
-    # Nobody under way is a gap: JSON has no nan, and Plotly draws None as a gap.
-    shares = [None if np.isnan(v) else round(100 * v, 2) for v in values.tolist()]
-    return go.Scatter(
-        x=middles(edges_s),
-        y=shares,
-        name=f"{name}, worst" if is_worst else name,
-        legendgroup=name,
-        showlegend=not is_worst,
-        mode="lines",
-        hovertemplate="%{y:.1f} %",
-    )
