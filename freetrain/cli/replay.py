@@ -15,7 +15,7 @@ from freetrain.broker.limits import Mode
 from freetrain.cli import options
 from freetrain.cli.options import POLICY_NAMES, above_zero, zero_or_more
 from freetrain.errors import UsageError
-from freetrain.lookahead.registry import (
+from freetrain.lookahead.base import (
     DEFAULT_FORECASTER,
     FORECASTERS,
     check_forecaster,

@@ -11,7 +11,7 @@ from freetrain.cli.options import POLICY_NAMES, MethodName
 from freetrain.config.document import ROOT, MismatchError
 from freetrain.config.site import NUMBERS
 from freetrain.errors import UsageError
-from freetrain.lookahead.registry import DEFAULT_FORECASTER
+from freetrain.lookahead.base import DEFAULT_FORECASTER
 from freetrain.losscurve.forecast import Better
 from freetrain.planning.settings import RATED_POLICIES
 from freetrain.priority import registry

@@ -42,9 +42,8 @@ from freetrain.config.document import (
     seconds,
     sizes,
 )
-from freetrain.launchers import find_launcher, launcher_names
 from freetrain.losscurve.forecast import Better
-from freetrain.plugins import UnusablePluginError
+from freetrain.plugins import UnusablePluginError, find_launcher, launcher_names
 from freetrain.text import closest, exact_duration, shown
 
 MOST_PROCESSES = 4_096
@@ -224,7 +223,7 @@ class LaunchSettings(Struct, frozen=True, kw_only=True, rename=key_name):
     """``[launch]``: how a world is started.
 
     Attributes:
-        launcher: A name that ``freetrain.launchers`` knows.
+        launcher: A name that ``freetrain.plugins`` knows.
         ahead: Whether an elastic program's next world starts while the last one still
             trains, and waits for it in ``elastic.join``.
         spare: Whether each node keeps a process that has run the program up to

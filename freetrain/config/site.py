@@ -41,7 +41,7 @@ from freetrain.config.document import (
 )
 from freetrain.config.job import NodeSettings
 from freetrain.errors import BadConfigurationError, MissingInputError, UsageError
-from freetrain.lookahead.registry import DEFAULT_FORECASTER, check_forecaster
+from freetrain.lookahead.base import DEFAULT_FORECASTER, check_forecaster
 from freetrain.planning.settings import DEFAULT_T_FWD_S, LIVE_POLICIES, Solver
 from slurm.records import Requirement
 

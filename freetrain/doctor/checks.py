@@ -39,7 +39,7 @@ from freetrain.doctor.one_step_run import (
 from freetrain.errors import FreeTrainError
 from freetrain.launch.mpirun import flavour_of
 from freetrain.launch.request import CannotLaunchError
-from freetrain.lookahead.registry import DEFAULT_FORECASTER
+from freetrain.lookahead.base import DEFAULT_FORECASTER
 from freetrain.state.database import (
     JournalMode,
     Locking,

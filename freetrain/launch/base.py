@@ -1,7 +1,7 @@
 """The interface of launchers, and what their plans are put together from.
 
 A world is the set of processes that train together in one generation of a trainer.
-``freetrain.launchers`` finds the launcher's class by the name in the job file. A
+``freetrain.plugins`` finds the launcher's class by the name in the job file. A
 launcher decides what is run, and starts nothing itself: ``freetrain.launch.local``
 does.
 
@@ -28,8 +28,7 @@ from freetrain.launch.request import (
     WorldPlan,
     launcher_environment,
 )
-from freetrain.launchers import find_launcher
-from freetrain.plugins import UnusablePluginError
+from freetrain.plugins import UnusablePluginError, find_launcher
 from slurm.runner import KEPT
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
-from freetrain.lookahead.base import Departure
-from freetrain.lookahead.counts import amounts, check_shares
+from freetrain.lookahead.base import Departure, amounts, check_shares
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -43,7 +42,7 @@ def affinity_of(
         together: Events at which both left, by pair.
         prior: Events at which both left before anything was seen, by pair.
     """
-    # As integers as long as may be: large groups take a fifth of the time.
+    # Integers until the last step: large groups then take a fifth of the time.
     events = left + left.T
     events -= together
     events += PRIOR_EVENTS
@@ -73,7 +72,7 @@ class Affinity:
 
     def __init__(self) -> None:
         self._counts = np.zeros((0, 0), dtype=np.uint32)
-        self._room = _MOST  # so many events are certain to fit yet
+        self._room = _MOST  # so many more events fit for certain
 
     def saw(self, left: Sequence[int], idle: NDArray[np.intp]) -> None:
         """Count that *left* left while *idle* were idle, *left* included."""
@@ -126,7 +125,7 @@ class Affinity:
 
 
 KEPT = 2_048
-"""Departures; at one a minute a day and a half, at Summit's rate four days."""
+"""Departures; a day and a half at one a minute, four days at Summit's rate."""
 
 
 class RecentAffinity:
@@ -266,12 +265,12 @@ def bits_of(table: Bits, nodes: NDArray[np.intp]) -> NDArray[np.float32]:
     return ((table[:, nodes // 8] >> shifts) & 1).astype(np.float32)
 
 
-# Leaf switches, and blocks.
-
+# ----------------------------------------------------------------------
+# Leaf switches, and blocks
 
 _PRIOR_DEPARTURES = 8.0
-"""Weight of the prior of leaves, in departures that touch every pair: four whole leaves
-must leave until unknown nodes below one leaf are put into one cluster."""
+"""Weight of the prior of leaves, in departures that touch every pair: unknown nodes
+below one leaf are put into one cluster after four whole leaves have left."""
 
 _LASTS = 2_048
 """Departures after which a departure counts a third as much; as many as ``KEPT``."""
@@ -406,7 +405,8 @@ def line_order(
     return None if len(set(known)) < len(known) else order
 
 
-# Clusters of affinities.
+# ----------------------------------------------------------------------
+# Clusters of affinities
 
 
 def split(affinity: NDArray[np.float64], least: float) -> list[list[int]]:
@@ -436,7 +436,7 @@ def _grown(pairs: NDArray[np.float64], first: int, least: float) -> list[int]:
     """Return the cluster that begins with *first*.
 
     Its nodes are made infinitely far from all others in *pairs*: most groups are small,
-    and a mask of the free nodes for each would take as long as all else.
+    and a mask of free nodes would double the time.
     """
     cluster = [first]
     pairs[:, first] = -np.inf

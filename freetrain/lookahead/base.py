@@ -1,15 +1,24 @@
-"""The interface of forecasters: how long idle nodes stay, and which leave together.
+"""The interface of forecasters, their names, and checks of what they save.
 
-A forecaster is a class that keeps :class:`Forecaster`, in a module of its own, named in
-``freetrain.lookahead.registry``. This module is light: no NumPy, so that commands and
-cheap ticks start quickly.
+A forecaster is one class in one module that keeps :class:`Forecaster`, and one line in
+``FORECASTERS``. It learns how long idle nodes stay and which of them leave together.
+Ticks save its state as JSON text, which may be torn or another forecaster's: so every
+number is checked when it is loaded (``amount`` to ``check_origin``), and a spoilt state
+is refused and never used.
+
+This module is light: no NumPy, so that commands and cheap ticks start quickly.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from importlib import import_module
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from freetrain.errors import UsageError
+from freetrain.text import closest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -67,7 +76,7 @@ class NodeForecast:
             in minutes; 0 for less than one minute.
         together: How many nodes are expected to leave with it, itself included.
         promised_s: When it is promised to a job, Unix time; None for never.
-        is_learning: Whether too little has been seen to plan by that.
+        is_learning: Whether the forecaster has seen too little for plans.
         run: As ``LinePosition`` has it.
         times_in_line: ``times`` of ``LinePosition``.
     """
@@ -95,6 +104,10 @@ class Departure:
     idle: bytes
 
 
+# ----------------------------------------------------------------------
+# The interface
+
+
 class Prospects(Protocol):
     """How long idle nodes stay, and which of them leave together: the planner's input.
 
@@ -106,7 +119,7 @@ class Prospects(Protocol):
 
     @property
     def is_learning(self) -> bool:
-        """Whether too little was seen to plan by it: no node is expected to leave."""
+        """Whether it has seen too little for plans: no node is expected to leave."""
         ...
 
     def see(
@@ -149,8 +162,7 @@ class Prospects(Protocol):
 class Forecaster(Prospects, Protocol):
     """Prospects that are learned from events, and can be saved between ticks.
 
-    ``tests/forecast/test_every_forecaster*.py`` hold every one of
-    ``freetrain.lookahead.registry`` to this.
+    ``tests/lookahead/test_every_forecaster.py`` tests all of ``FORECASTERS`` for this.
     """
 
     def idle(self) -> Collection[int]:
@@ -174,7 +186,7 @@ class Forecaster(Prospects, Protocol):
 
 
 class Pairs(Protocol):
-    """Counts how often pairs of nodes leave together; see ``Affinity``."""
+    """Counts how often pairs of nodes leave together; see ``affinity.Affinity``."""
 
     def saw(self, left: Sequence[int], idle: NDArray[np.intp]) -> None:
         """Count that *left* left while *idle* were idle, *left* included."""
@@ -217,6 +229,45 @@ class Maker(Protocol):
         ...
 
 
+# ----------------------------------------------------------------------
+# Forecasters by name
+
+FORECASTERS: Mapping[str, str] = MappingProxyType(
+    {
+        "learned": "freetrain.lookahead.learned:LearnedForecaster",
+        "life-table": "freetrain.lookahead.life_table:LifeTable",
+    }
+)
+"""Module and class by the name that users give; the first is the default."""
+
+DEFAULT_FORECASTER = next(iter(FORECASTERS))
+
+
+def check_forecaster(name: str) -> None:
+    """Refuse a forecaster that does not exist.
+
+    Raises:
+        UsageError: There is no forecaster called *name*.
+    """
+    if name not in FORECASTERS:
+        raise UsageError(
+            f"there is no forecaster {name!r}. Choose one of {', '.join(FORECASTERS)}."
+            f"{closest(name, FORECASTERS)}"
+        )
+
+
+def forecaster_named(name: str) -> Maker:
+    """Import and return the class of the forecaster called *name*.
+
+    Raises:
+        UsageError: There is no such forecaster.
+    """
+    check_forecaster(name)
+    module, class_name = FORECASTERS[name].split(":")
+    maker: Maker = getattr(import_module(module), class_name)
+    return maker
+
+
 class ColdStart:
     """How long a forecaster learns before plans use it, from its first event on.
 
@@ -233,3 +284,166 @@ class ColdStart:
         """Take note of an event."""
         if self.until_s == math.inf:
             self.until_s = now_s + self._lasts_s
+
+
+# ----------------------------------------------------------------------
+# Fading: machines, and the ways they are used, change, so old counts lose weight.
+
+LASTS_S = 30 * 86_400.0
+"""Counts keep their weight so long after the first; then they fade to a third in the
+same time."""
+
+_FADE_EVERY_S = 3_600.0
+"""Fading goes by whole hours, as forecasters learn thousands of times a day."""
+
+
+class Fading:
+    """The share of counts that is kept as time goes by.
+
+    Args:
+        lived_s: Time counted before.
+
+    Attributes:
+        lived_s: Time counted in all.
+
+    Raises:
+        ValueError, TypeError: That is no time.
+    """
+
+    def __init__(self, lived_s: object = 0.0) -> None:
+        self.lived_s = amount(lived_s)
+
+    def keeps(self, before_s: float, now_s: float) -> float:
+        """Return the share of counts to keep; below 1 only once an hour.
+
+        Args:
+            before_s: Time of the last call.
+            now_s: The time; where the clock went back nothing is forgotten.
+        """
+        self.lived_s += max(0.0, now_s - before_s)
+        hours = now_s // _FADE_EVERY_S - before_s // _FADE_EVERY_S
+        if hours <= 0.0 or self.lived_s <= LASTS_S:
+            return 1.0
+        return math.exp(-hours * _FADE_EVERY_S / LASTS_S)
+
+
+def faded(count: float, prior: float, keeps: float) -> float:
+    """Return *count* with the share *keeps* of its distance from *prior*.
+
+    Args:
+        count: The prior, and all that was counted.
+        prior: The count before anything was seen, which stays.
+        keeps: The share that is kept of the rest.
+    """
+    return prior + keeps * (count - prior)
+
+
+# ----------------------------------------------------------------------
+# Checks of saved numbers: finite, whole where counted, shares up to 1.
+
+MOST = 1e18
+"""Above every saved count and time: a hundred thousand nodes have fewer seconds in a
+hundred thousand years. Sums of such numbers stay finite."""
+
+LEAST = 1e-9
+"""Divisors are larger than this, so that quotients stay finite."""
+
+_ROUNDED = 1.0 + 1e-9
+"""Parts may exceed their whole by the rounding of sums."""
+
+
+def amount(value: Any) -> float:  # noqa: ANN401 - JSON
+    """Return *value*, a finite number of 0 or more.
+
+    Raises:
+        ValueError: It is none, or more than ``MOST``.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{value!r} is no number")  # noqa: TRY004 - a torn text
+    if not 0.0 <= value <= MOST:
+        raise ValueError(f"{value} is not a number from 0 to {MOST:g}")
+    return float(value)
+
+
+def whole(value: Any) -> int:  # noqa: ANN401 - JSON
+    """Return *value*, a whole number of 0 or more; raises as ``amount``."""
+    if not isinstance(value, int):
+        raise ValueError(f"{value!r} is no whole number")  # noqa: TRY004 - a torn text
+    amount(value)
+    return value
+
+
+def members(values: Any) -> set[int]:  # noqa: ANN401 - JSON
+    """Return *values*, the numbers of different nodes.
+
+    Raises:
+        ValueError: A node is named twice, or a number is no node's.
+        TypeError: They are no list.
+    """
+    found = {whole(value) for value in values}
+    if len(found) != len(values):
+        raise ValueError(f"{values} name a node twice")
+    return found
+
+
+def probability(value: Any) -> float:  # noqa: ANN401 - JSON
+    """Return *value*, from 0 to 1; raises as ``amount``."""
+    if amount(value) > 1.0:
+        raise ValueError(f"{value} is above 1")
+    return float(value)
+
+
+def amounts(values: Any, count: int) -> list[float]:  # noqa: ANN401 - JSON
+    """Return *values* as *count* of ``amount``.
+
+    Raises:
+        ValueError: They are not.
+        TypeError: They are no list.
+    """
+    found = [amount(value) for value in values]
+    if len(found) != count:
+        raise ValueError(f"{found} are no {count} numbers of 0 or more")
+    return found
+
+
+def amounts_above_0(values: Any, count: int) -> list[float]:  # noqa: ANN401 - JSON
+    """Return *values* as *count* numbers above ``LEAST``; raises as ``amounts``."""
+    found = amounts(values, count)
+    if min(found, default=LEAST) < LEAST:
+        raise ValueError(f"{found} are not all above 0")
+    return found
+
+
+def table(
+    rows: Any,  # noqa: ANN401 - JSON
+    count: int,
+    width: int,
+) -> list[list[float]]:
+    """Return *rows* as *count* rows of ``amounts``; raises as that does."""
+    found = [amounts(row, width) for row in rows]
+    if len(found) != count:
+        raise ValueError(f"{len(found)} rows, expected {count}")
+    return found
+
+
+def check_shares(parts: Sequence[float], wholes: Sequence[float]) -> None:
+    """Refuse *parts* that are more than their *wholes*, by place.
+
+    Raises:
+        ValueError: A part is.
+    """
+    if any(part > total * _ROUNDED for part, total in zip(parts, wholes, strict=True)):
+        raise ValueError(f"{parts} are no parts of {wholes}")
+
+
+def check_origin(state: Mapping[str, Any], *, version: int, forecaster: str) -> None:
+    """Refuse a state of another version or another forecaster.
+
+    Raises:
+        ValueError: It is.
+        KeyError: It names none.
+    """
+    if state["version"] != version:
+        raise ValueError(f"version {state['version']}, expected {version}")
+    if state["forecaster"] != forecaster:
+        raise ValueError(f"of forecaster {state['forecaster']!r}, not {forecaster!r}")

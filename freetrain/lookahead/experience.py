@@ -1,10 +1,9 @@
 """The weights of losses and changes in W0 [κ, η], learned from how trainers fared.
 
 The objective W0 (docs/notes/lookahead.md) cannot know two things from nodes alone.
-Clusters that a trainer holds are often hit at one event, which costs it once: so one
-more of
-them adds less than its own hits. And plans do not last as long as the horizon: a
-trainer that is changed again soon gained little by the change before.
+Clusters that a trainer holds are often hit at one event, which costs it once: another
+cluster then adds fewer costs than its own hits. And plans do not last as long as the
+horizon: a trainer that soon changes again gained little by the change before.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from freetrain.lookahead.counts import (
+from freetrain.lookahead.base import (
     Fading,
     amount,
     amounts,
@@ -85,9 +84,9 @@ class Experience:
     def hit_weight(self) -> float:
         """[κ] Weight of a foreseeable hit: the share of hits that came alone.
 
-        Of hits on trainers with several clusters. 1 where clusters leave each by
-        itself; little where a drain takes most of what a trainer has, so that one
-        cluster fewer would have spared it nothing.
+        Of hits on trainers with several clusters. 1 where clusters leave
+        independently; small where a drain takes most nodes of a trainer, so that one
+        cluster fewer would have saved it nothing.
         """
         return self._sole / self._hits
 
@@ -128,8 +127,7 @@ class Experience:
 
         Args:
             now_s: Never earlier than the last.
-            held: Idle nodes by trainer, of those that are under way; not to be
-                changed afterwards.
+            held: Idle nodes by trainer that has begun; not to be changed afterwards.
         """
         if self._at_s is not None:
             trains = sum([1 for own in self._held.values() if own])

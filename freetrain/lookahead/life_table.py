@@ -4,8 +4,8 @@ Departures over node-seconds lived through, by class of age, as actuaries count 
 J. Cutler and F. Ederer, "Maximum utilization of the life table method in analyzing
 survival", Journal of Chronic Diseases 8, 1958). Added up along an age this is the
 estimate of Nelson (Technometrics 14, 1972) and Aalen (Annals of Statistics 6, 1978) of
-the cumulative hazard, with ages in classes, as no more must be kept. What still lives
-counts as censored.
+the cumulative hazard, with ages in classes, so that little is kept. Nodes that are
+still idle count as censored.
 
 It knows nothing of neighbours or of sizes: a yardstick for forecasters that do.
 """
@@ -19,8 +19,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from freetrain.lookahead.affinity import PRIOR_EVENTS, PRIOR_TOGETHER
-from freetrain.lookahead.base import ColdStart, LinePosition, Prospect, lasting
-from freetrain.lookahead.counts import Fading, amount, amounts, whole
+from freetrain.lookahead.base import (
+    ColdStart,
+    Fading,
+    LinePosition,
+    Prospect,
+    amount,
+    amounts,
+    lasting,
+    whole,
+)
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -65,19 +73,13 @@ class LifeTable:
 
         λ = (d + 1) / (e + 1 / λ0)    λ0 = (all departures + 1) / (all e + 1500 s)
 
-    Args:
-        horizon_s: Of prospects.
-        pairs: Not used.
-        checks: Not used: survivals are not corrected.
-        state: From ``to_state``; None to begin.
-        learns_s: For so long after its first event no node is expected to leave.
-        order: Not used.
+    ``Maker`` has the arguments; *pairs*, *checks* and *order* are not used.
 
     Raises:
         ValueError, KeyError, TypeError: The state is not one of these.
     """
 
-    def __init__(  # noqa: PLR0913 - what makers take
+    def __init__(  # noqa: PLR0913 - the arguments of ``Maker``
         self,
         horizon_s: float,
         *,
@@ -104,7 +106,7 @@ class LifeTable:
 
     @property
     def is_learning(self) -> bool:
-        """Whether too little was seen to plan by it."""
+        """Whether it has seen too little for plans."""
         return self._now_s < self._cold.until_s
 
     def see(
@@ -154,7 +156,7 @@ class LifeTable:
         return math.exp(-float(hits[0]))
 
     def in_line(self, node: int) -> LinePosition:
-        """Return that the order of nodes is not used."""
+        """Return the position that says that the order is not used."""
         del node
         return LinePosition()
 
@@ -174,7 +176,7 @@ class LifeTable:
         }
 
     def forget_pool(self) -> None:
-        """Forget who is idle, and nothing that was learned."""
+        """Forget the idle nodes, but nothing that was learned."""
         self._stays.clear()
         self._nodes.clear()
         self._since_s.clear()

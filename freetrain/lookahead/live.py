@@ -1,9 +1,9 @@
-"""A site's forecast, learned from looks at the queue: nodes by name, saved in between.
+"""A site's forecast, learned tick by tick from snapshots of the pool, and saved.
 
-A tick sees which nodes are idle, not when that changed; :class:`LiveForecast` turns
-looks into the events that a forecaster learns from, adds promises and trainers'
-fortunes, and answers by node name. :func:`validate_forecast` asks once all that plans
-and people will ask, as a saved state may be spoilt anywhere.
+A tick sees which nodes are idle, not when that changed. :class:`LiveForecast` turns
+snapshots into the events that a forecaster learns from, adds promised ends and the
+experience of trainers, and answers by node name. A saved state may be spoilt anywhere:
+:func:`validate_forecast` tries every answer that plans and people will need.
 """
 
 from __future__ import annotations
@@ -16,16 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 from freetrain.lookahead.affinity import LeafAffinity, RecentAffinity, line_order
 from freetrain.lookahead.base import (
+    DEFAULT_FORECASTER,
     LEAST_WATCHED_S,
     LinePosition,
     NodeForecast,
     Prospect,
+    amount,
+    check_origin,
+    forecaster_named,
     lasting,
 )
-from freetrain.lookahead.counts import amount, check_origin
 from freetrain.lookahead.experience import Experience
 from freetrain.lookahead.promises import Promises
-from freetrain.lookahead.registry import DEFAULT_FORECASTER, forecaster_named
 from logs.trace import natural_key
 
 if TYPE_CHECKING:
@@ -37,8 +39,7 @@ if TYPE_CHECKING:
 VERSION = 4
 
 LONGEST_GAP_S = 900.0
-"""Events between looks further apart are not known: a node may have left and come
-back."""
+"""Between snapshots further apart a node may have left and come back, unseen."""
 
 _EVEN = 0.5
 
@@ -50,7 +51,7 @@ _LADDER_S = tuple(60.0 * 2**k for k in range(11))
 
 @dataclass(frozen=True, slots=True)
 class PoolSnapshot:
-    """Idle nodes as one look finds them.
+    """Idle nodes as a tick finds them.
 
     Attributes:
         idle: Nodes that are idle, or held by our leases alone.
@@ -66,7 +67,7 @@ class PoolSnapshot:
 
 
 class LiveForecast:
-    """Learns from looks, and forecasts nodes by name.
+    """Learns from snapshots, and forecasts nodes by name.
 
     Args:
         horizon_s: How far prospects reach.
@@ -74,14 +75,12 @@ class LiveForecast:
         pairs: Counts departures by pair.
         state: From ``to_state``; None to begin.
         leaf_of: The leaf switch, or block, of nodes by name; None where none are known.
-        forecaster: A name in ``freetrain.lookahead.registry``.
+        forecaster: A name in ``FORECASTERS``.
 
     Raises:
         UsageError: There is no such forecaster.
-        ValueError: The state is nothing of the kind, or another version's, or another
-            forecaster's.
-        KeyError: Likewise.
-        TypeError: Likewise.
+        ValueError, KeyError, TypeError: The state cannot be read, or is of another
+            version or another forecaster.
     """
 
     def __init__(  # noqa: PLR0913 - parts that a tick or a test replaces
@@ -110,7 +109,7 @@ class LiveForecast:
             pairs=self._leaf_affinity if self._leaf_of else self._pairs,
             checks=True,
             state=kept["learned"],
-            learns_s=0.0,  # what was watched is counted here, gaps left out
+            learns_s=0.0,  # the time watched is counted here, without gaps
             order=line_order(self._leaf_of.values(), self._in_line),
         )
         self._promises = Promises(kept["promises"])
@@ -126,12 +125,12 @@ class LiveForecast:
             raise ValueError("a trainer on nodes that are not idle")
         if self._experience.at_s not in {None, self._looked_s}:
             raise ValueError(
-                f"trainers seen at {self._experience.at_s}, not at the look"
+                f"trainers seen at {self._experience.at_s}, not at the last snapshot"
             )
 
     @property
     def is_learning(self) -> bool:
-        """Whether too little was seen to plan by it."""
+        """Whether it has seen too little for plans."""
         return self._watched_s < LEAST_WATCHED_S
 
     @property
@@ -141,7 +140,7 @@ class LiveForecast:
 
     @property
     def hit_weight(self) -> float:
-        """[κ] Weight of a foreseeable hit, by how trainers fared."""
+        """[κ] Weight of a foreseeable hit, learned from trainers' losses."""
         return self._experience.hit_weight
 
     @property
@@ -155,8 +154,8 @@ class LiveForecast:
         return self._promises.intervals()
 
     def look(self, now_s: float, seen: PoolSnapshot) -> None:
-        """Learn from a look at *now_s*, Unix time."""
-        self._pass(now_s)
+        """Learn from a snapshot of *now_s*, Unix time."""
+        self._pass_time(now_s)
         idle = {self._numbered(name) for name in sorted(seen.idle)}
         unclear = {n for n in map(self._number.get, seen.unclear) if n is not None}
         before = set(self._learned.idle())
@@ -235,7 +234,7 @@ class LiveForecast:
             "leaves": self._leaf_affinity.to_state(),
         }
 
-    def _pass(self, now_s: float) -> None:
+    def _pass_time(self, now_s: float) -> None:
         passed_s = now_s - self._looked_s
         if 0.0 <= passed_s <= LONGEST_GAP_S:
             self._watched_s += passed_s
@@ -283,7 +282,7 @@ class LiveForecast:
         return self._learned.prospect(self._learned.cluster(number))
 
     def _even_s(self, node: str, number: int) -> float:
-        """Return the longest time that it stays for as likely as not; 0 for none."""
+        """Return the longest time that it stays with a probability of a half."""
 
         def leaves(after_s: float) -> float:
             return 1.0 - self._stays(node, number, after_s)
@@ -306,18 +305,18 @@ class LiveForecast:
 def validate_forecast(
     forecast: LiveForecast, nodes: Iterable[str], *, horizon_s: float
 ) -> None:
-    """Ask *forecast* all that plans and people will, after a look; refuse bad answers.
+    """Try every answer of *forecast* after a snapshot; refuse impossible ones.
 
-    Of a group one node is asked: the others have the same answers. Any error of an
-    answer goes through.
+    One node of each group: the others have the same answers. Errors of the forecaster
+    itself pass through.
 
     Args:
         forecast: The forecast.
-        nodes: The nodes that were idle at the look.
+        nodes: The nodes that were idle at the snapshot.
         horizon_s: How far its prospects reach.
 
     Raises:
-        ValueError: An answer cannot be, such as a probability above 1.
+        ValueError: An answer is impossible, such as a probability above 1.
     """
     for node in {forecast.group(node): node for node in nodes}.values():
         _check_prospect(forecast.prospect(node, math.inf), horizon_s)
@@ -331,11 +330,11 @@ def validate_forecast(
 def _check_prospect(prospect: Prospect, horizon_s: float) -> None:
     life_s, hit, share = prospect
     if not (0.0 <= life_s <= horizon_s and 0.0 <= hit <= 1.0 and 0.0 < share <= 1.0):
-        raise ValueError(f"a prospect that cannot be: {prospect}")
+        raise ValueError(f"an impossible prospect: {prospect}")
 
 
 def _check_expected(node: str, expected: NodeForecast | None) -> None:
     if expected is None:
-        raise ValueError(f"nothing is expected of {node}, which is idle")
+        raise ValueError(f"no forecast of {node}, which is idle")
     if not (0.0 <= expected.leaves <= 1.0 and 0.0 < expected.times_in_line < math.inf):
-        raise ValueError(f"a forecast of {node} that cannot be: {expected}")
+        raise ValueError(f"an impossible forecast of {node}: {expected}")

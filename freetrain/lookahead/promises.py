@@ -1,7 +1,7 @@
 """Promised ends of idle nodes, scored by outcomes: how late or early a node leaves.
 
-Slurm plans a waiting job on a node from a time on: a promise. By how long ahead a
-promise is made, :class:`Promises` learns when nodes really leave, and
+A *promise*: Slurm plans a waiting job on a node from a time on. :class:`Promises`
+learns when promised nodes really leave, by how long ahead the promise was made, and
 :class:`Delays` counts how much earlier or later than promised they left.
 """
 
@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from freetrain.lookahead.base import Prospect
-from freetrain.lookahead.counts import amount, members, table, whole
+from freetrain.lookahead.base import Prospect, amount, members, table, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 LEADS_S = (0.0, 120.0, 300.0, 600.0, 1_800.0, 3_600.0)
 """Where kinds of promise begin, in seconds ahead of the promised end."""
@@ -28,7 +27,7 @@ PARTS = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.5, 2.0)
 _ENDS = (*PARTS[1:], math.inf)
 
 NEAR_S = 3_600.0
-"""Promises further ahead say less of the next minutes than age does."""
+"""Of promises further ahead the next minutes depend less than on age."""
 
 _PRIOR = 2.0
 """Weight of the prior, in leads lived through."""
@@ -48,15 +47,15 @@ class Promise:
     """A job is planned on a node from a time on.
 
     Attributes:
-        end_s: When the node's idle time ends, by the last look, on the looks' clock.
-        by: The job, such as its number: nodes promised to one are taken at once.
+        end_s: When the node's idle time ends, by the last snapshot's plan and clock.
+        by: The job, such as its number: it takes all nodes promised to it at once.
     """
 
     end_s: float
     by: str
 
     def is_near(self, now_s: float) -> bool:
-        """Tell whether it says more of the next minutes than age does."""
+        """Tell whether its end is so near that the promise is used."""
         return self.end_s - now_s < NEAR_S
 
 
@@ -64,9 +63,9 @@ class Promises:
     """Learns when promised nodes leave, by how long ahead the promise was made.
 
     For each kind of promise a life table: hazards by the part of the lead that has
-    gone by since the promise was made, whichever job took the node in the end, and
-    whether or not the promise was moved or taken back meanwhile. A node counts once
-    for each kind and idle interval. Deterministic and causal.
+    passed since the promise was made, whichever job took the node, and whether or not
+    the promise was moved or withdrawn meanwhile. A node counts once for each kind and
+    idle interval. Deterministic and causal.
 
     Args:
         state: From ``to_state``; None to begin.
@@ -79,23 +78,21 @@ class Promises:
         self._hits = [[0.0] * len(PARTS) for _ in LEADS_S]
         self._exposure = [[0.0] * len(PARTS) for _ in LEADS_S]
         self._delays = [Delays() for _ in LEADS_S]
-        self._promised: list[OpenPromise] = []
+        self._open: list[_OpenPromise] = []
         if state is not None:
             self._hits = table(state["hits"], len(LEADS_S), len(PARTS))
             self._exposure = table(state["exposure"], len(LEADS_S), len(PARTS))
             self._delays = _delays(state["delays"])
-            self._promised = [
-                open_promise_from(row, kind_of=_kind) for row in state["told"]
-            ]
+            self._open = [_open_promise_from(row) for row in state["told"]]
 
     def see(
         self, now_s: float, *, left: Collection[int], promised: Mapping[int, Promise]
     ) -> None:
-        """Learn from a look.
+        """Learn from a snapshot.
 
         Args:
-            now_s: Never earlier than the last look.
-            left: Nodes that were idle at the last look and are no more.
+            now_s: Never earlier than the last one.
+            left: Nodes that were idle at the last one and are no more.
             promised: Promises of nodes that are idle now; other nodes have none.
         """
         self._settle(now_s, frozenset(left))
@@ -103,7 +100,7 @@ class Promises:
 
     def forget_pool(self) -> None:
         """Forget the open promises, but nothing that was learned."""
-        self._promised.clear()
+        self._open.clear()
 
     def prospect(
         self, plain: Prospect, *, lead_s: float, usable_s: float, horizon_s: float
@@ -119,8 +116,8 @@ class Promises:
         Args:
             plain: Their prospect without the promise, until *horizon_s*.
             lead_s: Seconds from now to the promised end; below 0 where overdue.
-            usable_s: Seconds from now until they must be left whatever comes, such
-                as the end of a lease; ``math.inf`` for never.
+            usable_s: Seconds from now until they must be left in any case, such as
+                the end of a lease; ``math.inf`` for never.
             horizon_s: How far the prospect reaches, seconds.
         """
         until_s = max(0.0, min(usable_s, horizon_s))
@@ -194,13 +191,13 @@ class Promises:
 
     def _hazard(self, kind: int, place: int, a_lead: float) -> float:
         """Return departures a lead, in a class of time."""
-        said = a_lead if PARTS[place] < 1.0 else max(a_lead, _PRIOR_AFTER)
+        prior = a_lead if PARTS[place] < 1.0 else max(a_lead, _PRIOR_AFTER)
         hits, exposure = self._hits[kind][place], self._exposure[kind][place]
-        return (hits + _PRIOR * said) / (exposure + _PRIOR)
+        return (hits + _PRIOR * prior) / (exposure + _PRIOR)
 
     def _settle(self, now_s: float, left: frozenset[int]) -> None:
         """Score the open promises by departures until *now_s*."""
-        for promise in self._promised:
+        for promise in self._open:
             part = (now_s - promise.at_s) / (promise.end_s - promise.at_s)
             self._live(promise, part)
             gone = promise.nodes & left
@@ -208,13 +205,13 @@ class Promises:
                 self._hits[promise.kind][_part(part)] += len(gone) * promise.weight
                 self._delays[promise.kind].add(now_s - promise.end_s, len(gone))
                 promise.nodes -= gone
-        self._promised = [
+        self._open = [
             promise
-            for promise in self._promised
+            for promise in self._open
             if promise.nodes and now_s <= promise.end_s + _PATIENCE_S
         ]
 
-    def _live(self, promise: OpenPromise, part: float) -> None:
+    def _live(self, promise: _OpenPromise, part: float) -> None:
         row, weight = self._exposure[promise.kind], len(promise.nodes) * promise.weight
         place = _part(promise.counted)
         while promise.counted < part:
@@ -225,15 +222,15 @@ class Promises:
     def _remember(self, now_s: float, promised: Mapping[int, Promise]) -> None:
         """Remember promises that are made for the first time, by kind."""
         known = {
-            (node, promise.kind) for promise in self._promised for node in promise.nodes
+            (node, promise.kind) for promise in self._open for node in promise.nodes
         }
         fresh: dict[tuple[float, int], set[int]] = {}
         for node, promise in promised.items():
             kind = _kind(promise.end_s - now_s)
             if promise.end_s > now_s and (node, kind) not in known:
                 fresh.setdefault((promise.end_s, kind), set()).add(node)
-        self._promised += [
-            OpenPromise(now_s, end_s, kind, len(nodes), nodes)
+        self._open += [
+            _OpenPromise(now_s, end_s, kind, len(nodes), nodes)
             for (end_s, kind), nodes in fresh.items()
         ]
 
@@ -245,7 +242,7 @@ class Promises:
             "delays": [delays.to_state() for delays in self._delays],
             "told": [
                 [own.at_s, own.end_s, own.kind, own.of, sorted(own.nodes), own.counted]
-                for own in self._promised
+                for own in self._open
             ],
         }
 
@@ -272,7 +269,7 @@ def _part(part: float) -> int:
 
 
 @dataclass(slots=True)
-class OpenPromise:
+class _OpenPromise:
     """A promise as it was made first, and which of its nodes are left.
 
     Attributes:
@@ -293,27 +290,14 @@ class OpenPromise:
 
     @property
     def weight(self) -> float:
-        """Weight of a node: its nodes fare alike, so all together weigh a root."""
+        """Weight of a node: nodes fare alike, so together they weigh their root."""
         return 1.0 / math.sqrt(self.of)
 
 
-def open_promise_from(
-    row: Any,  # noqa: ANN401 - JSON
-    *,
-    kind_of: Callable[[float], int],
-) -> OpenPromise:
-    """Return a saved promise.
-
-    Args:
-        row: The fields of ``OpenPromise``, in order.
-        kind_of: Returns the kind of a promise by its lead, seconds.
-
-    Raises:
-        ValueError: It cannot be.
-        TypeError: It is nothing of the kind.
-    """
+def _open_promise_from(row: Any) -> _OpenPromise:  # noqa: ANN401 - JSON
+    """Return a saved promise; raises as ``Promises``."""
     at_s, end_s, kind, of, nodes, counted = row
-    promise = OpenPromise(
+    promise = _OpenPromise(
         amount(at_s),
         amount(end_s),
         whole(kind),
@@ -321,14 +305,14 @@ def open_promise_from(
         members(nodes),
         amount(counted),
     )
-    is_kind = at_s < end_s and kind == kind_of(end_s - at_s)
+    is_kind = at_s < end_s and kind == _kind(end_s - at_s)
     if not (is_kind and 0 < len(promise.nodes) <= of):
-        raise ValueError(f"a promise that cannot be: {row}")
+        raise ValueError(f"an impossible promise: {row}")
     return promise
 
 
-# Delays.
-
+# ----------------------------------------------------------------------
+# Delays
 
 EDGES_S = (
     *(-14_400.0, -7_200.0, -3_600.0, -1_800.0, -900.0, -600.0, -300.0, -120.0, -60.0),
@@ -371,8 +355,7 @@ class Delays:
         state: From ``to_state``; None to begin.
 
     Raises:
-        ValueError: The state is nothing of the kind.
-        TypeError: Likewise.
+        ValueError, TypeError: The state is not one of these.
     """
 
     def __init__(self, state: Sequence[int] | None = None) -> None:

@@ -18,31 +18,29 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from freetrain.errors import BadDataError
-from freetrain.losscurve.families import (
+from freetrain.losscurve.curve import (
     CHI_OF_COST,
     CURVES,
     FLAT,
     KNOWN,
     POWER,
     Fit,
-    costs_of,
-    fit_family,
-    polished,
-    project,
-    refreshed_lag,
-    scatter_of,
-)
-from freetrain.losscurve.forecast import Better, Expected
-from freetrain.losscurve.history import (
     Frame,
     LossHistory,
     QualityScale,
+    costs_of,
     downsample,
+    fit_family,
     normalized,
+    polished,
+    project,
     quality_scale,
+    refreshed_lag,
     running_median,
+    scatter_of,
     weighted_quantile,
 )
+from freetrain.losscurve.forecast import Better, Expected
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -50,9 +48,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from freetrain.losscurve.families import Family
+    from freetrain.losscurve.curve import Family, NormalizedCurve
     from freetrain.losscurve.forecast import LossForecast, Point
-    from freetrain.losscurve.history import NormalizedCurve
 
 _FEWEST_TO_FIT = 3
 """Usable points; two are a line through anything."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from freetrain.errors import UsageError
-from freetrain.lookahead.registry import DEFAULT_FORECASTER
+from freetrain.lookahead.base import DEFAULT_FORECASTER
 from freetrain.planning.settings import DEFAULT_T_FWD_S, Solver
 
 DEFAULT_PRIORITY = "throughput"
@@ -32,7 +32,7 @@ class ReplaySettings:
         priority: A name in ``freetrain.priority.registry``, by which policies that ask
             the planner rate trainers.
         priority_settings: The priority's own settings, by name; others have defaults.
-        forecaster: A name in ``freetrain.lookahead.registry``; it tells ``lookahead``
+        forecaster: A name in ``freetrain.lookahead.base``; it tells ``lookahead``
             how long nodes stay.
         parallel: Trainers admitted at a time; None for no limit.
         t_fwd_s: [T_fwd] The planner's look-ahead, seconds.

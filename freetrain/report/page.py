@@ -46,9 +46,13 @@ from freetrain.text import UNKNOWN, counted, render_duration
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from freetrain.lookahead.affinity_map import AffinityBlock, AffinityMap
     from freetrain.lookahead.promises import DelayInterval
-    from freetrain.lookahead.reliability import AgePart, ForecastRecord
+    from freetrain.lookahead.reliability import (
+        AffinityBlock,
+        AffinityMap,
+        AgePart,
+        ForecastRecord,
+    )
     from freetrain.replay.result import ReplayResult
     from freetrain.report.summary import Comparison
 

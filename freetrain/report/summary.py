@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from freetrain.lookahead.registry import DEFAULT_FORECASTER
+from freetrain.lookahead.base import DEFAULT_FORECASTER
 from freetrain.planning.settings import RATED_POLICIES
 from freetrain.text import LEAST_GAP, MANY, UNKNOWN, gap_percent, per_cent, scaled
 from slurm.records import collapse
@@ -25,8 +25,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from freetrain.lookahead.affinity_map import AffinityBlock, AffinityMap
-    from freetrain.lookahead.reliability import AgePart, ForecastRecord, ScorePart
+    from freetrain.lookahead.reliability import (
+        AffinityBlock,
+        AffinityMap,
+        AgePart,
+        ForecastRecord,
+        ScorePart,
+    )
     from freetrain.replay.gaps import Gap
     from freetrain.replay.result import ReplayResult
     from freetrain.replay.timeline import PoolTimeline

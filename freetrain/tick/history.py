@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from freetrain.errors import BadDataError
+from freetrain.losscurve.curve import LossHistory, downsample, quality_scale
 from freetrain.losscurve.fit import is_diverging as is_fitted_diverging
 from freetrain.losscurve.forecast import LARGEST_VALUE, Point
-from freetrain.losscurve.history import LossHistory, downsample, quality_scale
 from freetrain.scaling import LearnedScaling, from_state
 
 if TYPE_CHECKING:

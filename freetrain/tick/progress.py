@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from freetrain.errors import BadDataError
 from freetrain.launch.request import logs_of
+from freetrain.losscurve.curve import LossHistory
 from freetrain.losscurve.fit import (
     broken_forecast,
     fingerprint,
@@ -21,7 +22,6 @@ from freetrain.losscurve.fit import (
     from_state,
 )
 from freetrain.losscurve.fit import to_state as loss_forecast_to_state
-from freetrain.losscurve.history import LossHistory
 from freetrain.progress import BEGINNING, Bookmark, Reader, bookmark_from
 from freetrain.scaling import ProgressMark, TrainedFragment, to_state
 from freetrain.state.files import (

@@ -10,8 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from freetrain.lookahead.affinity import BoundedAffinity
-from freetrain.lookahead.learned import LearnedForecaster
-from freetrain.lookahead.node_order import NodeOrder
+from freetrain.lookahead.learned import LearnedForecaster, NodeOrder
 from freetrain.planning.settings import HORIZON_S
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from freetrain.lookahead.registry import FORECASTERS
+from freetrain.lookahead.base import FORECASTERS
 from tests.cli.commands import TRAINERS, run
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from freetrain.config.job import parse_job
 from freetrain.errors import BadConfigurationError
 from freetrain.launch.base import launcher_of
 from freetrain.launch.local import LocalLauncher, this_node
-from freetrain.launchers import BUILT_IN, launcher_names
+from freetrain.plugins import LAUNCHERS, launcher_names
 from freetrain.state.files import StateDir
 from tests.launch.launch_records import job, request
 
@@ -134,10 +134,10 @@ def test_a_launcher_that_cannot_be_used_is_refused_with_the_reason(
 @pytest.mark.usefixtures("installed")
 def test_a_built_in_launcher_cannot_be_replaced() -> None:
     assert type(launcher_of(job())).__module__ == "freetrain.launch.mpirun"
-    assert launcher_names()[: len(BUILT_IN)] == tuple(BUILT_IN)
+    assert launcher_names()[: len(LAUNCHERS)] == tuple(LAUNCHERS)
     assert "whisper" in launcher_names()
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("name", LAUNCHERS)
 def test_every_name_of_the_registry_is_a_launcher(name: str) -> None:
     assert launcher_of(job(name)).keys <= {"command", "pack"}

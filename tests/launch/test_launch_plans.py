@@ -21,7 +21,7 @@ from freetrain.launch.local import plan_spare
 from freetrain.launch.mpirun import Flavour, flavour_of
 from freetrain.launch.request import CannotLaunchError, launcher_environment
 from freetrain.launch.starter import parse_orders
-from freetrain.launchers import BUILT_IN
+from freetrain.plugins import LAUNCHERS
 from tests.launch.launch_records import FOLDER, PACK, job, request
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ VERSIONS = {
 }
 # Every launcher of the registry, and mpirun of every kind.
 EVERY = [
-    *((name, VERSIONS[Flavour.OPEN_MPI_5]) for name in BUILT_IN),
+    *((name, VERSIONS[Flavour.OPEN_MPI_5]) for name in LAUNCHERS),
     *(("mpirun", version) for version in VERSIONS.values()),
 ]
 

@@ -18,9 +18,8 @@ from time import process_time
 
 import numpy as np
 
-from freetrain.losscurve.families import KNOWN, fit_family, polished
+from freetrain.losscurve.curve import KNOWN, fit_family, normalized, polished
 from freetrain.losscurve.fit import NORMAL, NORMAL_90, fit_forecast, present_start
-from freetrain.losscurve.history import normalized
 from tests.losscurve.curves import WholeCurve, real_curves, recorded_curves
 
 

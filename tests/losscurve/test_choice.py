@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from freetrain.losscurve.families import FLAT, KNOWN, POWER
+from freetrain.losscurve.curve import FLAT, KNOWN, POWER, NormalizedCurve, normalized
 from freetrain.losscurve.fit import back_tests_of, choose, error_of
 from freetrain.losscurve.forecast import Better
-from freetrain.losscurve.history import NormalizedCurve, normalized
 from tests.losscurve.reported import STEP, noisy, steps
 
 

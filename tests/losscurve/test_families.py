@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from freetrain.losscurve.families import (
+from freetrain.losscurve.curve import (
     CURVES,
     EXPONENTIAL,
     FLAT,
@@ -14,10 +14,11 @@ from freetrain.losscurve.families import (
     KNOWN,
     POWER,
     Family,
+    NormalizedCurve,
     fit_family,
+    noise_of,
     polished,
 )
-from freetrain.losscurve.history import NormalizedCurve, noise_of
 from tests.losscurve.reported import noisy, steps
 
 WORK = steps(80) / 80

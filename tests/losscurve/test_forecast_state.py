@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from freetrain.errors import BadDataError
+from freetrain.losscurve.curve import LossHistory
 from freetrain.losscurve.fit import fingerprint, fit_forecast, from_state, to_state
 from freetrain.losscurve.forecast import Better
-from freetrain.losscurve.history import LossHistory
 from tests.losscurve.reported import STEP, noisy, reported, steps
 
 CURVES = {

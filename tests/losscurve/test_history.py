@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from freetrain.losscurve.curve import MOST_POINTS, LossHistory, downsample
 from freetrain.losscurve.forecast import Point
-from freetrain.losscurve.history import MOST_POINTS, LossHistory, downsample
 from tests.losscurve.reported import reported
 
 ANY_POINT = st.builds(

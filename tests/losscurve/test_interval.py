@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from freetrain.losscurve.curve import NormalizedCurve
 from freetrain.losscurve.fit import (
     NORMAL,
     NORMAL_90,
@@ -14,7 +15,6 @@ from freetrain.losscurve.fit import (
     spread_of,
     usual_growth,
 )
-from freetrain.losscurve.history import NormalizedCurve
 from tests.losscurve.reported import noisy, steps
 
 WIDER = NORMAL_90 / NORMAL

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from freetrain.losscurve.curve import normalized
 from freetrain.losscurve.fit import present_start, warm_up_end
 from freetrain.losscurve.forecast import Better
-from freetrain.losscurve.history import normalized
 from tests.losscurve.reported import STEP, noisy, steps
 
 K = steps(100)

@@ -28,7 +28,7 @@ from freetrain.replay.trainer_sets import builtin_trainers
 from logs.read import read_trace
 from logs.schedule import Method
 from logs.trace import JobTrace
-from tests.forecast.reliability_table import shared_folder
+from tests.lookahead.reliability_table import shared_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

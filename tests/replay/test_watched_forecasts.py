@@ -10,7 +10,7 @@ from freetrain.planning.settings import HORIZON_S
 from freetrain.replay.result import ReplayResult
 from freetrain.replay.settings import Accounting
 from freetrain.replay.timeline import PoolTimeline
-from tests.forecast.pools import watch
+from tests.lookahead.pools import watch
 from tests.replay.test_replay_golden import COSTS, generated_pool
 from tests.replay.worlds import linear, replay, trace_of, trainer
 

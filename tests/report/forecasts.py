@@ -1,7 +1,8 @@
 """Made-up forecasts for tests of what is shown of them."""
 
-from freetrain.lookahead.affinity_map import AffinityBlock, AffinityMap
 from freetrain.lookahead.reliability import (
+    AffinityBlock,
+    AffinityMap,
     AgePart,
     ForecastRecord,
     Reliability,

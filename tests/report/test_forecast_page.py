@@ -8,9 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from freetrain.lookahead.affinity_map import AffinityBlock
 from freetrain.lookahead.promises import DelayInterval
-from freetrain.lookahead.reliability import ForecastRecord, Reliability, ScorePart
+from freetrain.lookahead.reliability import (
+    AffinityBlock,
+    ForecastRecord,
+    Reliability,
+    ScorePart,
+)
 from freetrain.report.page import (
     BLOCK_HEADINGS,
     MOST_BLOCKS,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from freetrain.lookahead.affinity import BoundedAffinity, LeafAffinity, line_order
-from freetrain.lookahead.base import LEAST_WATCHED_S
-from freetrain.lookahead.registry import forecaster_named
+from freetrain.lookahead.base import LEAST_WATCHED_S, forecaster_named
 from freetrain.lookahead.reliability import ScoredForecaster
 from freetrain.planning.lookahead import QuickSearch
 from freetrain.planning.policy import Tools, class_of, make_policy

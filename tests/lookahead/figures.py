@@ -1,6 +1,6 @@
 """What looking ahead is worth on Summit, beside the published policy.
 
-``python -m tests.forecast.figures [hps|imagenet|forecasters|ablation|gap|speed ...]
+``python -m tests.lookahead.figures [hps|imagenet|forecasters|ablation|gap|speed ...]
 [--day 6] [--processes 2]``. The weights were chosen on the six days from day 0; those
 from day 6 are untouched. Samples are in thousand millions; nothing is asserted.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from multiprocessing import Pool
 from typing import TYPE_CHECKING
 
-from freetrain.lookahead.registry import FORECASTERS
+from freetrain.lookahead.base import FORECASTERS
 from freetrain.replay.run import run_replay
 from freetrain.replay.settings import Accounting, ReplaySettings
 from freetrain.replay.trainer_sets import builtin_trainers
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-from tests.forecast.figures_parts import ablation, gap, speed
-from tests.forecast.figures_pool import OURS, gain_text, pool_from
+from tests.lookahead.figures_parts import ablation, gap, speed
+from tests.lookahead.figures_pool import OURS, gain_text, pool_from
 
 COST_FACTORS = (1.0, 5.0, 10.0)
 PARALLEL = (10, 20, 40)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import settings
 
 from freetrain.lookahead.affinity import Affinity
-from freetrain.lookahead.registry import FORECASTERS, forecaster_named
+from freetrain.lookahead.base import FORECASTERS, forecaster_named
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

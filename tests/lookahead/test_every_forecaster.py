@@ -1,6 +1,6 @@
 """What every forecaster must keep, whatever it learns.
 
-One that is named in ``freetrain.lookahead.registry`` is tested here.
+One that is named in ``freetrain.lookahead.base`` is tested here.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 
 from freetrain.errors import UsageError
 from freetrain.lookahead.affinity import RecentAffinity
-from freetrain.lookahead.base import Prospect
-from freetrain.lookahead.registry import forecaster_named
+from freetrain.lookahead.base import Prospect, forecaster_named
 from freetrain.replay.timeline import PoolEvent
-from tests.forecast.forecasters import (
+from tests.lookahead.forecasters import (
     EVERY,
     HORIZON_S,
     HORIZONS_S,
@@ -29,7 +28,7 @@ from tests.forecast.forecasters import (
     made,
     shown,
 )
-from tests.forecast.pools import histories, idle_after
+from tests.lookahead.pools import histories, idle_after
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

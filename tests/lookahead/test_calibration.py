@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.lookahead.calibration import Calibration
+from freetrain.lookahead.learned import Calibration
 
 LESSONS = st.lists(st.tuples(st.floats(0.0, 1.0), st.integers(1, 50), st.floats(0, 1)))
 
@@ -19,7 +19,7 @@ def test_who_was_told_nothing_corrects_nothing() -> None:
 def test_what_was_said_too_low_is_raised() -> None:
     calibration = Calibration()
     for _ in range(1000):
-        calibration.learn(0.42, came=3, of=4)
+        calibration.learn(0.42, stayed=3, nodes=4)
 
     assert calibration.of(0.42) > 0.5
     assert calibration.of(0.5) > 0.65
@@ -28,7 +28,7 @@ def test_what_was_said_too_low_is_raised() -> None:
 def test_nodes_that_fare_alike_weigh_the_root_of_their_number() -> None:
     calibration = Calibration()
 
-    calibration.learn(0.5, came=0, of=100)
+    calibration.learn(0.5, stayed=0, nodes=100)
 
     assert calibration.of(0.5) == pytest.approx(0.5 * 50 / 60, rel=1e-3)
 
@@ -36,10 +36,10 @@ def test_nodes_that_fare_alike_weigh_the_root_of_their_number() -> None:
 def test_what_is_nearly_certain_is_told_from_what_is_likely() -> None:
     calibration = Calibration()
     for _ in range(5000):
-        calibration.learn(0.001, came=1, of=5)
-        calibration.learn(0.04, came=1, of=4)
-        calibration.learn(0.96, came=3, of=4)
-        calibration.learn(0.999, came=4, of=5)
+        calibration.learn(0.001, stayed=1, nodes=5)
+        calibration.learn(0.04, stayed=1, nodes=4)
+        calibration.learn(0.96, stayed=3, nodes=4)
+        calibration.learn(0.999, stayed=4, nodes=5)
 
     for said, came in ((0.001, 0.2), (0.04, 0.25), (0.96, 0.75), (0.999, 0.8)):
         assert calibration.of(said) == pytest.approx(came, abs=0.02)
@@ -48,23 +48,23 @@ def test_what_is_nearly_certain_is_told_from_what_is_likely() -> None:
 def test_what_nobody_said_for_months_is_a_number_still_and_soon_learned_anew() -> None:
     calibration = Calibration()
     for _ in range(300_000):
-        calibration.learn(0.1, came=1, of=10)
+        calibration.learn(0.1, stayed=1, nodes=10)
 
     assert min(calibration.to_state()["count"]) > 0.9  # else it were 0 in years
     assert calibration.of(0.1) == pytest.approx(0.1, abs=0.01)
     for _ in range(20):
-        calibration.learn(0.9, came=1, of=2)
+        calibration.learn(0.9, stayed=1, nodes=2)
     assert calibration.of(0.9) == pytest.approx(0.5, abs=0.05)
 
 
 def test_one_that_was_kept_goes_on_as_it_would_have() -> None:
     calibration = Calibration()
     for _ in range(5000):
-        calibration.learn(0.3, came=1, of=2)
+        calibration.learn(0.3, stayed=1, nodes=2)
     again = Calibration(calibration.to_state())
 
     for one in (calibration, again):
-        one.learn(0.3, came=0, of=400)
+        one.learn(0.3, stayed=0, nodes=400)
 
     assert again.of(0.3) == calibration.of(0.3)
 
@@ -73,7 +73,7 @@ def test_what_came_long_ago_weighs_less_than_what_came_lately() -> None:
     calibration = Calibration()
     for came in (0, 1):
         for _ in range(7000):
-            calibration.learn(0.42, came=came, of=1)
+            calibration.learn(0.42, stayed=came, nodes=1)
 
     assert calibration.of(0.42) > 0.6
 
@@ -84,7 +84,7 @@ def test_corrections_are_probabilities_and_never_cross(
 ) -> None:
     calibration = Calibration()
     for said, of, share in lessons:
-        calibration.learn(said, came=round(of * share), of=of)
+        calibration.learn(said, stayed=round(of * share), nodes=of)
 
     corrected = [calibration.of(said) for said in sorted(asked)]
 

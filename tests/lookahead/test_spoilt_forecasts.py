@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from freetrain.lookahead.live import LiveForecast
 from milp.window import WindowClass
-from tests.forecast.forecasters import EVERY
-from tests.forecast.spoiling import (
+from tests.lookahead.forecasters import EVERY
+from tests.lookahead.spoiling import (
     HORIZON_S,
     LAST_S,
     LOOK_S,
@@ -29,7 +29,7 @@ from tests.forecast.spoiling import (
 )
 
 if TYPE_CHECKING:
-    from tests.forecast.spoiling import Grown, Path
+    from tests.lookahead.spoiling import Grown, Path
 
 REFUSED = (ValueError, KeyError, TypeError)
 

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.lookahead.counts import LASTS_S, Fading
+from freetrain.lookahead.base import LASTS_S, Fading
 from freetrain.lookahead.experience import Experience
-from freetrain.lookahead.hazard import AGES_S, SIZES, Hazard
-from freetrain.lookahead.learned import LearnedForecaster
+from freetrain.lookahead.learned import AGES_S, SIZES, Hazard, LearnedForecaster
 from freetrain.lookahead.life_table import LifeTable
 
 ages = st.floats(0.0, 20_000.0) | st.sampled_from(AGES_S)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from tests.forecast.reliability_table import shared_folder, timeline
+from tests.lookahead.reliability_table import shared_folder, timeline
 
 if TYPE_CHECKING:
     from freetrain.replay.timeline import PoolTimeline

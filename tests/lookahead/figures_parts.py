@@ -1,6 +1,6 @@
 """What each part of looking ahead is worth, how near its plans are, how fast it is.
 
-Sections of ``python -m tests.forecast.figures``.
+Sections of ``python -m tests.lookahead.figures``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from milp.planner import Planner
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-from tests.forecast.figures_pool import OURS, gain_text, pool_from
+from tests.lookahead.figures_pool import OURS, gain_text, pool_from
 
 SPEED_DAYS = 2.0
 SPEED_TURNS = 12

@@ -16,9 +16,9 @@ from freetrain.lookahead.affinity import (
     close_to_each_other,
     split,
 )
-from freetrain.lookahead.affinity_map import MOST_CELLS, MOST_NODES, affinity_map
+from freetrain.lookahead.reliability import MOST_CELLS, MOST_NODES, affinity_map
 from freetrain.replay.timeline import PoolEvent
-from tests.forecast.pools import histories
+from tests.lookahead.pools import histories
 
 AFFINITIES = st.integers(1, 7).flatmap(
     lambda n: st.lists(st.floats(0.0, 1.0), min_size=n * n, max_size=n * n).map(

@@ -1,6 +1,6 @@
 """Reliability of 600-second survival, on Summit and on logs that are longer.
 
-``python -m tests.forecast.reliability_table [--forecaster NAME] [LOG …]``. ``summit``:
+``python -m tests.lookahead.reliability_table [--forecaster NAME] [LOG …]``. ``summit``:
 six days, and the six after them; ``kth`` and ``theta``: as recorded; or the file of
 another log of jobs, as it would run ``--schedule recorded``, ``easy`` or ``slurm``.
 The first tenth of a log is for learning alone.
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from freetrain.lookahead.affinity import Affinity
-from freetrain.lookahead.registry import DEFAULT_FORECASTER, forecaster_named
+from freetrain.lookahead.base import DEFAULT_FORECASTER, forecaster_named
 from freetrain.lookahead.reliability import ForecastScores, ScoredForecaster
 from freetrain.replay.timeline import DAY_S, PoolTimeline
 from logs.read import read_trace
@@ -83,7 +83,7 @@ def lines(pool: PoolTimeline, from_s: float, name: str) -> Iterator[str]:
     forecaster = forecaster_named(name)(
         400.0, pairs=Affinity(), checks=True, state=None, learns_s=0.0, order=int
     )
-    watched = ScoredForecaster(forecaster, from_s=from_s, answers=answers)
+    watched = ScoredForecaster(forecaster, from_s=from_s, scores=answers)
     for event in pool.events():
         answers.due_s = event.time_s
         watched.see(event.time_s, joined=event.joined, left=event.left)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from freetrain.lookahead.affinity import KEPT, Affinity, RecentAffinity
-from freetrain.lookahead.counts import (
+from freetrain.lookahead.base import (
     LEAST,
     MOST,
     amount,
@@ -20,12 +20,12 @@ from freetrain.lookahead.counts import (
     amounts_above_0,
     check_shares,
     members,
-    share,
+    probability,
     table,
     whole,
 )
 from freetrain.lookahead.learned import LearnedForecaster
-from tests.forecast.pools import histories, idle_after
+from tests.lookahead.pools import histories, idle_after
 
 if TYPE_CHECKING:
     from freetrain.lookahead.base import Departure
@@ -157,15 +157,15 @@ def test_numbers_that_can_be_come_back() -> None:
     assert [amount(0), amount(MOST)] == [0.0, MOST]
     assert whole(7) == 7
     assert members([3, 1]) == {1, 3}
-    assert [share(0), share(1.0)] == [0.0, 1.0]
+    assert [probability(0), probability(1.0)] == [0.0, 1.0]
 
 
 @pytest.mark.parametrize(
     "wrong", ["1", True, None, [], -1, 2 * MOST, 10**400, math.nan, math.inf]
 )
 def test_what_is_no_number_that_can_be_is_refused(wrong: object) -> None:
-    for check in (amount, whole, share):
-        with pytest.raises(ValueError, match=r"no number|no whole number|none of the"):
+    for check in (amount, whole, probability):
+        with pytest.raises(ValueError, match=r"no( whole)? number|not a number"):
             check(wrong)
 
 
@@ -176,8 +176,8 @@ def test_what_is_counted_is_whole(wrong: float) -> None:
 
 
 def test_more_than_all_is_refused() -> None:
-    with pytest.raises(ValueError, match="more than all"):
-        share(1.01)
+    with pytest.raises(ValueError, match="above 1"):
+        probability(1.01)
     with pytest.raises(ValueError, match="no parts"):
         check_shares([1.0, 2.0], [1.0, 1.9])
     check_shares([0.1 + 0.2], [0.3])  # rounded
@@ -190,7 +190,7 @@ def test_a_node_is_told_once() -> None:
 
 @pytest.mark.parametrize("wrong", [[1.0], [1.0, -1.0], [math.inf, 1], [math.nan, 1]])
 def test_numbers_that_cannot_be_are_refused(wrong: list[float]) -> None:
-    with pytest.raises(ValueError, match="numbers of 0 or more"):
+    with pytest.raises(ValueError, match=r"(not a number from|numbers of) 0"):
         amounts(wrong, 2)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from freetrain.lookahead.node_order import APART, NodeOrder
+from freetrain.lookahead.learned import APART, NodeOrder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -232,7 +232,7 @@ def test_numbers_that_cannot_be_are_refused(part: str) -> None:
     state = NodeOrder({}, order=int).to_state()
     state[part][0] = -1.0
 
-    with pytest.raises(ValueError, match="numbers of 0 or more"):
+    with pytest.raises(ValueError, match="not a number from 0"):
         NodeOrder({}, order=int, state=state)
 
 

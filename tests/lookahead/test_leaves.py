@@ -17,7 +17,7 @@ from freetrain.lookahead.affinity import (
     line_order,
 )
 from freetrain.lookahead.learned import LearnedForecaster
-from tests.forecast.pools import histories, idle_after
+from tests.lookahead.pools import histories, idle_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -1,6 +1,6 @@
 """What neighbours do on Summit, as if so many nodes in the published order were a rack.
 
-``python -m tests.forecast.leaf_table``: over the first two days, of the times that
+``python -m tests.lookahead.leaf_table``: over the first two days, of the times that
 either of two neighbours left, how often both did: summed over pairs, and by departures.
 """
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from freetrain.lookahead.affinity import Affinity, LeafAffinity
-from tests.forecast.figures_pool import pool_from
+from tests.lookahead.figures_pool import pool_from
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from freetrain.lookahead.affinity import Affinity
 from freetrain.lookahead.base import Forecaster, Prospect
 from freetrain.lookahead.learned import LearnedForecaster
-from tests.forecast.pools import histories, idle_after
+from tests.lookahead.pools import histories, idle_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable

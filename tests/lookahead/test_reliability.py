@@ -14,7 +14,7 @@ from freetrain.lookahead.learned import LearnedForecaster
 from freetrain.lookahead.promises import DelayInterval
 from freetrain.lookahead.reliability import ScoredForecaster
 from freetrain.replay.timeline import PoolEvent
-from tests.forecast.pools import histories, idle_after, watch
+from tests.lookahead.pools import histories, idle_after, watch
 
 
 class Counting:
