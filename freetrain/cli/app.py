@@ -14,7 +14,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from freetrain.cli.output import (
+from freetrain.cli.context import (
     EX_IOERR,
     EXPECTED,
     INTERRUPTED,

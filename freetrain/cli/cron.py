@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from freetrain.cli import options
-from freetrain.cli.output import CliContext, write_out
+from freetrain.cli.context import CliContext, Config, duration_s, write_out
 from freetrain.cron import CronUnavailableError, Found, Kind, Programs, Ticks, ticks_of
 from freetrain.errors import FreeTrainError
 from freetrain.state.database import prepare_directory
@@ -32,7 +31,7 @@ freetrain cron remove --kind systemd
 
 
 def _interval_s(text: str) -> int:
-    every_s = options.duration_s(text)
+    every_s = duration_s(text)
     if every_s != int(every_s) or every_s < 1:
         raise typer.BadParameter(f"{text} is not a whole number of seconds")
     return int(every_s)
@@ -68,7 +67,7 @@ def show(
     *,
     kind: Which = None,
     every: Every = "60s",  # type: ignore[assignment] # Typer parses the default
-    config: options.Config = None,
+    config: Config = None,
 ) -> None:
     """Show what install would write, and what is installed; change nothing."""
     context: CliContext = ctx.obj
@@ -89,7 +88,7 @@ def install(
     *,
     kind: Which = None,
     every: Every = "60s",  # type: ignore[assignment] # Typer parses the default
-    config: options.Config = None,
+    config: Config = None,
 ) -> None:
     """Have `freetrain tick` run by itself; twice is no mistake."""
     context: CliContext = ctx.obj
@@ -106,9 +105,7 @@ def install(
         )
 
 
-def remove(
-    ctx: typer.Context, *, kind: Which = None, config: options.Config = None
-) -> None:
+def remove(ctx: typer.Context, *, kind: Which = None, config: Config = None) -> None:
     """Take the entry out again; without --kind from wherever it is."""
     context: CliContext = ctx.obj
     ticks = _ticks(context, config)

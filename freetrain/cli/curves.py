@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich import box
@@ -11,16 +11,21 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from freetrain.cli import options
-from freetrain.cli.output import json_text, print_out, write_file, write_out
+from freetrain.cli.context import (
+    AsJson,
+    CliContext,
+    Config,
+    Force,
+    json_text,
+    print_out,
+    write_file,
+    write_out,
+)
 from freetrain.client.curves import Aim, TrainerCurves, curves_of
 from freetrain.losscurve.fit import FittedForecast
 from freetrain.losscurve.forecast import Point
 from freetrain.state.files import StateDir
 from freetrain.text import counted, one_line, render_duration, scaled
-
-if TYPE_CHECKING:
-    from freetrain.cli.output import CliContext
 
 EXAMPLES = {
     "curves": """
@@ -40,13 +45,13 @@ def curves(  # noqa: PLR0913 - one parameter an option, as Typer wants it
         typer.Argument(metavar="[TRAINER]", help="Without it all that are not over."),
     ] = None,
     *,
-    as_json: options.AsJson = False,
+    as_json: AsJson = False,
     out: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Draw them, too: a page without network."),
     ] = None,
-    force: options.Force = False,
-    config: options.Config = None,
+    force: Force = False,
+    config: Config = None,
 ) -> None:
     """Show measured values, fits and forecasts, and when targets are expected."""
     context: CliContext = ctx.obj

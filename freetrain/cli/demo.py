@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from freetrain.cli import options
-from freetrain.cli.output import CliContext
+from freetrain.cli.context import AsJson, CliContext, Force, OutFolder
 from freetrain.errors import UsageError
 
 EXAMPLES = {
@@ -50,9 +49,9 @@ def demo(  # noqa: PLR0913 - one parameter an option, as Typer wants it
             "--keep", metavar="", help="--live: keep logs and state in --out, too."
         ),
     ] = False,
-    as_json: options.AsJson = False,
-    out: options.OutFolder = None,
-    force: options.Force = False,
+    as_json: AsJson = False,
+    out: OutFolder = None,
+    force: Force = False,
 ) -> None:
     """Replay the sample week that ships under four policies; or, --live, train here."""
     context: CliContext = ctx.obj

@@ -18,7 +18,13 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from freetrain.cli.output import check_folder, json_text, write_folder, write_out
+from freetrain.cli.context import (
+    CliContext,
+    check_folder,
+    json_text,
+    write_folder,
+    write_out,
+)
 from freetrain.demo.live import (
     TRAINERS,
     DemoEnvironment,
@@ -44,7 +50,6 @@ from freetrain.demo.report import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from freetrain.cli.output import CliContext
     from freetrain.demo.fake_slurm.cluster import FakeCluster
 
 NOT_ALL_WELL = 1

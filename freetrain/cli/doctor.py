@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from freetrain.cli import options
-from freetrain.cli.output import CliContext, json_text, write_out
+from freetrain.cli.context import AsJson, CliContext, Config, json_text, write_out
 from freetrain.cron import Programs
 from freetrain.doctor.checks import examine
 from freetrain.doctor.findings import Subject, exit_code, finding_text, summary_text
@@ -36,10 +35,10 @@ Record = Annotated[
 def doctor(
     ctx: typer.Context,
     *,
-    config: options.Config = None,
+    config: Config = None,
     no_run: NoRun = False,
     record: Record = None,
-    as_json: options.AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Look at this cluster, and at FreeTrain on it; run one short job to prove it."""
     context: CliContext = ctx.obj

@@ -6,11 +6,18 @@ from typing import Annotated, Any
 import typer
 
 from freetrain.broker.lease import job_name
-from freetrain.cli import options
-from freetrain.cli.output import CliContext, json_text, write_out
-from freetrain.cli.wording import maker_text, nodes_text
+from freetrain.cli.context import (
+    AsJson,
+    CliContext,
+    Config,
+    above_zero,
+    json_text,
+    nodes_text,
+    write_out,
+)
 from freetrain.client.drill import Drill, DrillMark, Watch, choose, verdict
 from freetrain.client.status import overview
+from freetrain.client.trainers import author_text
 from freetrain.errors import TryLaterError
 from freetrain.state.files import StateDir
 from freetrain.text import one_line
@@ -54,11 +61,11 @@ def drill(  # noqa: PLR0913 - one parameter an option, as Typer wants it
             "--patience",
             metavar="S",
             help="Seconds that it may take to train again.",
-            callback=options.above_zero,
+            callback=above_zero,
         ),
     ] = 120.0,
-    as_json: options.AsJson = False,
-    config: options.Config = None,
+    as_json: AsJson = False,
+    config: Config = None,
 ) -> None:
     """Take one node from a trainer as Slurm would, and watch what it does."""
     context: CliContext = ctx.obj
@@ -137,7 +144,7 @@ def _details(watch: Watch, mark: DrillMark) -> str:
         case DrillMark.RE_FORMED if watch.next is not None:
             made = watch.next
             nodes = nodes_text(len(made.members))
-            text = f": {made.generation}, on {nodes}, by {maker_text(made.author)}"
+            text = f": {made.generation}, on {nodes}, by {author_text(made.author)}"
         case DrillMark.OVER if watch.ending is not None:
             ending = watch.ending
             text = f": {ending.ended.words}, step {ending.step:,}"

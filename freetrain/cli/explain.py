@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich import box
@@ -11,29 +11,32 @@ from rich.table import Table
 from rich.text import Text
 
 from freetrain.broker.actions import HoleReason
-from freetrain.cli import options
+from freetrain.cli.context import (
+    AsJson,
+    CliContext,
+    Config,
+    age_text,
+    ago,
+    clock_text,
+    json_text,
+    nodes_named,
+    nodes_text,
+    print_out,
+    short_age,
+    write_out,
+)
 from freetrain.cli.curves import (
     bad_line_lines,
     forecast_lines,
     forecast_record,
     speed_lines,
 )
-from freetrain.cli.output import json_text, print_out, write_out
 from freetrain.cli.status import (
     aim_lines,
     member_lines,
     pack_line,
     pack_record,
     reason_of,
-)
-from freetrain.cli.wording import (
-    age_text,
-    ago,
-    clock_text,
-    maker_text,
-    nodes_named,
-    nodes_text,
-    short_age,
 )
 from freetrain.client.curves import TrainerCurves, curves_of
 from freetrain.client.status import (
@@ -43,6 +46,7 @@ from freetrain.client.status import (
     generation_history,
     overview,
 )
+from freetrain.client.trainers import author_text
 from freetrain.lookahead.base import NodeForecast
 from freetrain.lookahead.promises import DelayInterval
 from freetrain.state.files import Assigned, GenerationEnding, StateDir
@@ -55,9 +59,6 @@ from freetrain.tick.status_report import (
     TrainerLine,
 )
 from milp.answer import PlanStatus
-
-if TYPE_CHECKING:
-    from freetrain.cli.output import CliContext
 
 EXAMPLES = {
     "explain": """
@@ -88,8 +89,8 @@ def explain(
         typer.Argument(metavar="[TRAINER]", help="Without it all, and every hole."),
     ] = None,
     *,
-    as_json: options.AsJson = False,
-    config: options.Config = None,
+    as_json: AsJson = False,
+    config: Config = None,
 ) -> None:
     """Say why trainers have the nodes they have, and what holes are used for."""
     context: CliContext = ctx.obj
@@ -208,7 +209,7 @@ def _events(
 ) -> Iterator[tuple[float, int, str]]:
     """Yield when a generation was made and when it ended: time, number and text."""
     where = nodes_named(member.node for member in made.members) or "no nodes"
-    said = f"on {where}, by {maker_text(made.author)}: {made.reason}"
+    said = f"on {where}, by {author_text(made.author)}: {made.reason}"
     yield made.created_s, made.generation, said
     if ending is not None:
         why = f": {ending.message}" if ending.message else ""

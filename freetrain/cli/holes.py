@@ -10,9 +10,18 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from freetrain.cli import options
-from freetrain.cli.output import CliContext, json_text, print_out, write_out
-from freetrain.cli.wording import age_text, clock_text, nodes_named, nodes_text
+from freetrain.cli.context import (
+    AsJson,
+    CliContext,
+    Config,
+    age_text,
+    clock_text,
+    json_text,
+    nodes_named,
+    nodes_text,
+    print_out,
+    write_out,
+)
 from freetrain.client.holes import IdleNodes, groups, idle_of, steps, why_it_ends
 from freetrain.text import one_line, render_duration
 from freetrain.tick.environment import slurm_connector
@@ -49,8 +58,8 @@ def holes(
     nodes: Annotated[
         bool, typer.Option("--nodes", metavar="", help="A row for each node.")
     ] = False,
-    as_json: options.AsJson = False,
-    config: options.Config = None,
+    as_json: AsJson = False,
+    config: Config = None,
 ) -> None:
     """Show the node × time holes of this cluster, now. Needs no state."""
     context: CliContext = ctx.obj

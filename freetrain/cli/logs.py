@@ -9,8 +9,7 @@ from typing import Annotated
 
 import typer
 
-from freetrain.cli import options
-from freetrain.cli.output import CliContext, json_text, write_out
+from freetrain.cli.context import AsJson, CliContext, Config, json_text, write_out
 from freetrain.client.logs import (
     Follower,
     Source,
@@ -64,8 +63,8 @@ def logs(  # noqa: PLR0913 - one parameter an option, as Typer wants it
         bool,
         typer.Option("--agent", metavar="", help="What its agents did instead."),
     ] = False,
-    as_json: options.AsJson = False,
-    config: options.Config = None,
+    as_json: AsJson = False,
+    config: Config = None,
 ) -> None:
     """Show what a trainer's program printed, generation by generation."""
     context: CliContext = ctx.obj

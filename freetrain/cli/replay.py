@@ -7,13 +7,20 @@ imported when they are called, so that ``-h`` does without NumPy.
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from freetrain.broker.limits import Mode
-from freetrain.cli import options
-from freetrain.cli.options import POLICY_NAMES, above_zero, zero_or_more
+from freetrain.cli.context import (
+    AsJson,
+    CliContext,
+    Force,
+    ScheduleMethod,
+    SkipBad,
+    above_zero,
+    zero_or_more,
+)
 from freetrain.errors import UsageError
 from freetrain.lookahead.base import (
     DEFAULT_FORECASTER,
@@ -21,11 +28,8 @@ from freetrain.lookahead.base import (
     check_forecaster,
 )
 from freetrain.losscurve.forecast import Better
-from freetrain.planning.settings import Solver
+from freetrain.planning.settings import POLICIES, Solver
 from freetrain.replay.settings import DEFAULT_PRIORITY, Accounting, ReplaySettings
-
-if TYPE_CHECKING:
-    from freetrain.cli.output import CliContext
 
 EXAMPLES = {
     "replay": """
@@ -48,6 +52,8 @@ freetrain replay KTH-SP2.swf.gz --schedule slurm --in-the-loop yield --days 7
 """,
 }
 
+
+POLICY_NAMES = tuple(POLICIES)
 
 PARALLEL = 10
 """Trainers at a time, as in the published evaluation."""
@@ -431,7 +437,7 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     forecaster: ForecasterNames = None,
     against: Against = None,
     accounting: AccountingName = Accounting.REAL,
-    schedule: options.ScheduleMethod = "recorded",
+    schedule: ScheduleMethod = "recorded",
     nodes: Nodes = None,
     start: StartS = 0.0,
     days: Days = None,
@@ -450,7 +456,7 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     seeds: Seeds = None,
     loads: Loads = None,
     processes: Processes = None,
-    skip_bad: options.SkipBad = 0,
+    skip_bad: SkipBad = 0,
     in_the_loop: InTheLoop = None,
     tick: TickS = None,
     lead: LeadS = None,
@@ -460,9 +466,9 @@ def replay(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     margin: MarginS = None,
     careful: Careful = None,
     blind: Blind = False,
-    as_json: options.AsJson = False,
+    as_json: AsJson = False,
     out: Out = None,
-    force: options.Force = False,
+    force: Force = False,
 ) -> None:
     """Replay a scheduler log and compare policies for training in its holes."""
     # NumPy and the planner take longer than all the rest together.

@@ -7,10 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from freetrain.cli.output import (
-    missing,
-    progress,
-)
+from freetrain.cli.context import CliContext, missing, progress
 from freetrain.cli.replay_request import DRAWN, ReplayRequest, is_drawn
 from freetrain.errors import BadDataError, MissingInputError, UsageError
 from freetrain.losscurve.forecast import Better
@@ -36,8 +33,6 @@ from slurm.text import parse_topology
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
-
-    from freetrain.cli.output import CliContext
 
 
 MOST_DAYS = 90.0

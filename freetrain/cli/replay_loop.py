@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from freetrain.broker.limits import Mode
-from freetrain.cli.output import (
+from freetrain.cli.context import (
+    CliContext,
     check_folder,
     json_text,
     progress,
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from freetrain.cli.output import CliContext
     from freetrain.replay.loop_result import LoopResult
     from freetrain.replay.loop_settings import LoopSettings
     from freetrain.replay.settings import ReplaySettings

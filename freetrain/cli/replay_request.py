@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from freetrain.broker.limits import Mode
-from freetrain.cli.options import POLICY_NAMES, MethodName
 from freetrain.config.document import ROOT, MismatchError
 from freetrain.config.site import NUMBERS
 from freetrain.errors import UsageError
 from freetrain.lookahead.base import DEFAULT_FORECASTER
 from freetrain.losscurve.forecast import Better
-from freetrain.planning.settings import RATED_POLICIES
+from freetrain.planning.settings import POLICIES, RATED_POLICIES
 from freetrain.priority import registry
 from freetrain.replay.loop_settings import (
     IN_THE_LOOP,
@@ -28,8 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from freetrain.cli.context import MethodName
     from freetrain.replay.trainers import TrainerSpec
 
+
+POLICY_NAMES = tuple(POLICIES)
 
 DRAWN = "quality:"
 """How the name of a set of trainers begins that is drawn; its size follows."""

@@ -19,7 +19,7 @@ import numpy as np
 from rich import box
 from rich.table import Table
 
-from freetrain.cli.output import (
+from freetrain.cli.context import (
     CliContext,
     check_folder,
     json_text,

@@ -1,7 +1,7 @@
 """``freetrain status``: which trainers run where, how far they are, and why."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich import box
@@ -11,24 +11,26 @@ from rich.text import Text
 
 from freetrain.broker.actions import TrainerReason
 from freetrain.broker.lease import LeaseState
-from freetrain.cli import options
-from freetrain.cli.output import json_text, print_out, show_anew, write_out
-from freetrain.cli.wording import (
+from freetrain.cli.context import (
+    AsJson,
+    CliContext,
+    Config,
     ago,
     clock_text,
-    maker_text,
+    json_text,
     nodes_text,
+    print_out,
     short_age,
+    show_anew,
+    write_out,
 )
 from freetrain.client.status import Doing, Overview, TrainerStatus, overview
+from freetrain.client.trainers import author_text
 from freetrain.pack.record import MemberEnd, MemberRecord, PackRecord, how_it_failed
 from freetrain.state.files import StateDir
 from freetrain.state.tables import Delivery, DeliveryStage, TrainerState
 from freetrain.text import UNKNOWN, one_line, per_cent, scaled
 from freetrain.tick.status_report import TrainerLine
-
-if TYPE_CHECKING:
-    from freetrain.cli.output import CliContext
 
 EXAMPLES = {
     "status": """
@@ -57,8 +59,8 @@ def status(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     ended: Annotated[
         bool, typer.Option("--all", metavar="", help="Those that ended long ago too.")
     ] = False,
-    as_json: options.AsJson = False,
-    config: options.Config = None,
+    as_json: AsJson = False,
+    config: Config = None,
 ) -> None:
     """Show trainers: state, nodes, progress, and why. Slurm is not asked."""
     context: CliContext = ctx.obj
@@ -220,7 +222,7 @@ def _generation(trainer: TrainerStatus, now_s: float) -> Iterator[tuple[str, str
         where = ", ".join(member.node for member in newest.members) or "no nodes"
         yield f"generation {newest.generation}", where
         made = _when(newest.created_s, now_s)
-        yield "", f"made {made} by {maker_text(newest.author)}: {newest.reason}"
+        yield "", f"made {made} by {author_text(newest.author)}: {newest.reason}"
     if ending is not None:
         text = f"{ending.ended.words} {_when(ending.ended_s, now_s)}"
         message = f": {ending.message}" if ending.message else ""

@@ -7,9 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
-from freetrain.cli import options
-from freetrain.cli.output import EX_USAGE, CliContext, json_text, write_out
-from freetrain.cli.wording import nodes_text
+from freetrain.cli.context import (
+    EX_USAGE,
+    AsJson,
+    CliContext,
+    Config,
+    Names,
+    json_text,
+    nodes_text,
+    write_out,
+)
 from freetrain.client.change import Changed, Verb, change
 from freetrain.client.submit import (
     Begin,
@@ -86,8 +93,8 @@ def submit(  # noqa: PLR0913 - one parameter an option, as Typer wants it
             "--unchecked", metavar="", help="Though directory or program is not here."
         ),
     ] = False,
-    as_json: options.AsJson = False,
-    config: options.Config = None,
+    as_json: AsJson = False,
+    config: Config = None,
 ) -> None:
     """Submit a trainer; a later tick gives it nodes. Submitted twice it is one."""
     context: CliContext = ctx.obj
@@ -219,10 +226,10 @@ def _known_lines(handed_in: SubmitResult) -> Iterator[str]:
 
 def cancel(
     ctx: typer.Context,
-    names: options.Names,
+    names: Names,
     *,
-    as_json: options.AsJson = False,
-    config: options.Config = None,
+    as_json: AsJson = False,
+    config: Config = None,
 ) -> None:
     """Stop trainers for good: each commits, and gives up its nodes."""
     _change(ctx.obj, Verb.CANCEL, names, as_json=as_json, config=config)
@@ -230,10 +237,10 @@ def cancel(
 
 def pause(
     ctx: typer.Context,
-    names: options.Names,
+    names: Names,
     *,
-    as_json: options.AsJson = False,
-    config: options.Config = None,
+    as_json: AsJson = False,
+    config: Config = None,
 ) -> None:
     """Take trainers off their nodes until they are resumed; each commits first."""
     _change(ctx.obj, Verb.PAUSE, names, as_json=as_json, config=config)
@@ -241,10 +248,10 @@ def pause(
 
 def resume(
     ctx: typer.Context,
-    names: options.Names,
+    names: Names,
     *,
-    as_json: options.AsJson = False,
-    config: options.Config = None,
+    as_json: AsJson = False,
+    config: Config = None,
 ) -> None:
     """Let paused, cancelled or failed trainers go on from their last commits."""
     _change(ctx.obj, Verb.RESUME, names, as_json=as_json, config=config)

@@ -6,8 +6,14 @@ from typing import Annotated
 
 import typer
 
-from freetrain.cli import options
-from freetrain.cli.output import CliContext, json_text, write_out
+from freetrain.cli.context import (
+    AsJson,
+    CliContext,
+    Config,
+    duration_s,
+    json_text,
+    write_out,
+)
 from freetrain.text import one_line
 from freetrain.tick.environment import real_environment
 from freetrain.tick.follow_up import tick_and_follow_up
@@ -28,7 +34,7 @@ Wait = Annotated[
     float,
     typer.Option(
         metavar="TIME",
-        parser=options.duration_s,
+        parser=duration_s,
         help="Stay so long, to tick again once new leases have begun, and where "
         "leases make room for others before each look of Slurm's backfill.",
     ),
@@ -45,8 +51,8 @@ def tick(
         ),
     ] = False,
     follow_up: Wait = "0s",  # type: ignore[assignment] # Typer parses the default
-    as_json: options.AsJson = False,
-    config: options.Config = None,
+    as_json: AsJson = False,
+    config: Config = None,
 ) -> None:
     """Look at Slurm, plan, and act: once. cron calls it every minute."""
     context: CliContext = ctx.obj

@@ -4,15 +4,23 @@ What reads logs is imported when a verb is called, so that ``-h`` does without N
 """
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from freetrain.cli import options
-from freetrain.cli.output import json_text, progress, write_out
-
-if TYPE_CHECKING:
-    from freetrain.cli.output import CliContext
+from freetrain.cli.context import (
+    AsJson,
+    CliContext,
+    Force,
+    LogFile,
+    OutFile,
+    ScheduleMethod,
+    SkipBad,
+    above_zero_up_to,
+    json_text,
+    progress,
+    write_out,
+)
 
 EXAMPLES = {
     "info": """
@@ -38,7 +46,10 @@ freetrain trace holes KTH-SP2.swf.gz --schedule slurm --json
 }
 
 
-To = Annotated[options.FormatName, typer.Option("--to", help="What to write.")]
+FormatName = Literal["swf", "jobs-csv", "fragments"]
+"""The names of ``logs.read.FORMATS`` that can be written; a test holds them equal."""
+
+To = Annotated[FormatName, typer.Option("--to", help="What to write.")]
 MOST_NODES = 1_000_000
 MOST_DAYS = 3_660
 MOST_LOAD = 4.0
@@ -52,7 +63,7 @@ SpanDays = Annotated[
     typer.Option(
         metavar="D",
         help="Days that jobs are submitted on.",
-        callback=options.above_zero_up_to(MOST_DAYS),
+        callback=above_zero_up_to(MOST_DAYS),
     ),
 ]
 Load = Annotated[
@@ -60,7 +71,7 @@ Load = Annotated[
     typer.Option(
         metavar="L",
         help="Node-time submitted over that of the machine.",
-        callback=options.above_zero_up_to(MOST_LOAD),
+        callback=above_zero_up_to(MOST_LOAD),
     ),
 ]
 ModelSeed = Annotated[
@@ -82,10 +93,10 @@ Sample = Annotated[
 
 def info(
     ctx: typer.Context,
-    log: options.LogFile,
+    log: LogFile,
     *,
-    skip_bad: options.SkipBad = 0,
-    as_json: options.AsJson = False,
+    skip_bad: SkipBad = 0,
+    as_json: AsJson = False,
 ) -> None:
     """Say what a scheduler log holds."""
     from freetrain.cli.replay_input import load_trace  # noqa: PLC0415
@@ -103,12 +114,12 @@ def info(
 
 def convert(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     ctx: typer.Context,
-    log: options.LogFile,
+    log: LogFile,
     *,
     to: To,
-    skip_bad: options.SkipBad = 0,
-    out: options.OutFile = None,
-    force: options.Force = False,
+    skip_bad: SkipBad = 0,
+    out: OutFile = None,
+    force: Force = False,
 ) -> None:
     """Write a scheduler log in another format."""
     from freetrain.cli.replay_input import load_trace  # noqa: PLC0415
@@ -128,8 +139,8 @@ def generate(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     seed: ModelSeed = 1,
     starts: Starts = True,
     sample: Sample = False,
-    out: options.OutFile = None,
-    force: options.Force = False,
+    out: OutFile = None,
+    force: Force = False,
 ) -> None:
     """Generate a workload by the Lublin-Feitelson model, as SWF."""
     from freetrain.cli.trace_text import as_text, deliver  # noqa: PLC0415
@@ -148,13 +159,13 @@ def generate(  # noqa: PLR0913 - one parameter an option, as Typer wants it
 
 def holes(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     ctx: typer.Context,
-    log: options.LogFile,
+    log: LogFile,
     *,
-    schedule: options.ScheduleMethod = "recorded",
-    skip_bad: options.SkipBad = 0,
-    as_json: options.AsJson = False,
-    out: options.OutFile = None,
-    force: options.Force = False,
+    schedule: ScheduleMethod = "recorded",
+    skip_bad: SkipBad = 0,
+    as_json: AsJson = False,
+    out: OutFile = None,
+    force: Force = False,
 ) -> None:
     """Find the node × time holes that a log's jobs leave idle."""
     from freetrain.cli.replay_input import idle_of, load_trace  # noqa: PLC0415

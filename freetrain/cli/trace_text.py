@@ -8,7 +8,7 @@ import io
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from freetrain.cli.output import write_file, write_out
+from freetrain.cli.context import CliContext, write_file, write_out
 from freetrain.errors import UsageError
 from freetrain.report.summary import percent
 from freetrain.text import one_line, render_duration
@@ -18,8 +18,6 @@ from logs.trace import IdleTrace, JobTrace, Trace
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from freetrain.cli.output import CliContext
 
 
 def as_text(trace: Trace, to: str) -> str:

@@ -12,7 +12,13 @@ from freetrain.config.job import parse_job
 from freetrain.elastic.files import RunDir
 from freetrain.errors import BadConfigurationError, UsageError
 from freetrain.pack.record import member_folders
-from freetrain.state.files import generations, read_assigned, read_ending
+from freetrain.state.files import (
+    BROKER,
+    USER,
+    generations,
+    read_assigned,
+    read_ending,
+)
 from freetrain.state.tables import TrainerState
 from freetrain.text import closest, shown
 
@@ -49,6 +55,11 @@ def job_of(row: TrainerRow) -> TrainerJob | None:
         return parse_job(row.job.encode(), path=row.name, places=ROOT)
     except BadConfigurationError:
         return None
+
+
+def author_text(author: str) -> str:
+    """Return the author of a generation as people read it."""
+    return author if author in {BROKER, USER} else "its agents"
 
 
 # ----------------------------------------------------------------------

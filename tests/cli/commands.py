@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from typer.core import TyperCommand, TyperGroup
 
 from freetrain.cli.app import LazyVerb, command_line, main
-from freetrain.cli.output import CliContext
+from freetrain.cli.context import CliContext
 from freetrain.state.files import StateDir
 
 if TYPE_CHECKING:

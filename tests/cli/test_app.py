@@ -79,7 +79,7 @@ def test_a_list_of_verbs_imports_no_verb(words: list[str]) -> None:
     program = (
         "import sys; from freetrain.cli.app import main; main(sys.argv[1:]); "
         "ours = {m for m in sys.modules if m.startswith('freetrain.cli.')}; "
-        "few = {f'freetrain.cli.{m}' for m in ('app', 'output')}; "
+        "few = {f'freetrain.cli.{m}' for m in ('app', 'context')}; "
         "sys.exit(f'imported {ours - few}' if ours - few else 0)"
     )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from freetrain.cli.output import error_line, exit_code
+from freetrain.cli.context import error_line, exit_code
 from slurm.errors import (
     RequestsSpentError,
     SlurmError,

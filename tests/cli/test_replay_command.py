@@ -8,7 +8,8 @@ from typing import get_args
 
 import pytest
 
-from freetrain.cli.options import POLICY_NAMES, MethodName
+from freetrain.cli.context import MethodName
+from freetrain.cli.replay import POLICY_NAMES
 from logs.schedule import Method
 from tests.cli.commands import JOBS, run, written
 from tests.replay.reference_keys import REFERENCE_KEYS

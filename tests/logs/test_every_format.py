@@ -6,7 +6,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from freetrain.cli.options import FormatName
+from freetrain.cli.trace import FormatName
 from logs.lines import LogFormat
 from logs.read import FORMATS, format_named, recognise
 from logs.trace import (

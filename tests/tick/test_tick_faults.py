@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.cli.output import exit_code
+from freetrain.cli.context import exit_code
 from freetrain.config.site import Caps
 from freetrain.errors import CannotWriteError
 from freetrain.state.database import (

@@ -1,23 +1,27 @@
-"""What a command reads from and writes to, and the line that each error becomes.
+"""What all verbs share: their context, options, output, words and errors.
 
-A command gets a ``CliContext``: clock, streams, folder, variables. Text, JSON, tables
-and progress go to its streams. A file is written whole or not at all, and writing the
-same twice is no mistake. Errors end as one line and an exit code of sysexits.h.
+A verb gets a ``CliContext``: clock, streams, folder, variables. Text, JSON, tables and
+progress go to its streams. A file is written whole or not at all, and writing the same
+twice is no mistake. An error ends as one line and an exit code of sysexits.h.
+
+No ``from __future__ import annotations`` here and in the verbs: Typer reads the
+annotations of options while the program runs.
 """
-
-from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import resource
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 
 import typer
 
@@ -27,7 +31,7 @@ from freetrain.errors import (
     MissingInputError,
     TryLaterError,
 )
-from freetrain.text import one_line
+from freetrain.text import counted, one_line, parse_duration
 from logs.trace import LogError, UnreadableLogError
 from milp.answer import MilpError, SolverUnavailableError
 from slurm.errors import (
@@ -38,35 +42,27 @@ from slurm.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from rich.console import Console, RenderableType
 
     from freetrain.config.site import Site
 
 
-_MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024
-"""Unit of ``ru_maxrss``: getrusage(2) counts KiB, on macOS bytes."""
-
 LEAST_COLUMNS = 80
-"""What tables are made for."""
+"""The width that tables are made for."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CliContext:
-    """What a command reads its time from and writes to.
+    """A command's clock, streams, folder and user.
 
     Attributes:
         clock: Seconds from any moment on; only differences mean something.
         peak_rss_bytes: The most memory this process and its solvers have held.
-        stdout: Where results go.
-        stderr: Where errors and progress go.
-        is_terminal: Whether somebody watches ``stderr``: progress is shown.
-        cwd: Folder that relative paths start from.
-        environ: Environment variables.
-        uid: The user's number.
+        stdout: For results.
+        stderr: For errors and progress.
+        is_terminal: Whether ``stderr`` is a terminal: progress is shown.
+        cwd: Relative paths start there.
         now_s: Unix time.
-        sleep: Waits for so many seconds.
     """
 
     clock: Callable[[], float]
@@ -103,10 +99,10 @@ class CliContext:
 
     @property
     def is_out_terminal(self) -> bool:
-        """Whether somebody watches ``stdout``: it is kept free of control codes."""
+        """Whether ``stdout`` is a terminal: it is kept free of control codes."""
         return self.stdout.isatty()
 
-    def site(self, config: Path | None) -> Site:
+    def site(self, config: Path | None) -> "Site":
         """Return the site that *config*, or the first file found, describes.
 
         Raises:
@@ -121,21 +117,21 @@ class CliContext:
         around = SiteSearch(self.environ, self.folder, self.uid)
         return find_site(around, asked=config)
 
-    def out(self) -> Console:
+    def out(self) -> "Console":
         """Return a console for results, of 80 columns or more.
 
-        A narrower terminal wraps their lines: tables that were made to fit would
-        lose figures, and who they are of.
+        A narrower terminal wraps their lines; tables made to fit would lose figures
+        and names.
         """
         console = self.watched()
         console.width = max(console.width, LEAST_COLUMNS)
         return console
 
-    def watched(self) -> Console:
+    def watched(self) -> "Console":
         """Return a console for what is shown anew in place; as wide as it is."""
         return _console(self.stdout, is_terminal=None)
 
-    def err(self) -> Console:
+    def err(self) -> "Console":
         """Return a console for errors and progress."""
         return _console(self.stderr, is_terminal=self.is_terminal)
 
@@ -158,6 +154,10 @@ def process_context() -> CliContext:
     )
 
 
+_MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024
+"""Unit of ``ru_maxrss``: getrusage(2) counts KiB, on macOS bytes."""
+
+
 def peak_rss_bytes() -> int:
     """Return the peak of this process plus that of its largest child, in bytes.
 
@@ -173,7 +173,7 @@ def _nowhere() -> TextIO:
     return Path(os.devnull).open("w", encoding="utf-8")
 
 
-def _console(stream: TextIO, *, is_terminal: bool | None) -> Console:
+def _console(stream: TextIO, *, is_terminal: bool | None) -> "Console":
     from rich.console import Console  # noqa: PLC0415 - `--version` must be cheap
 
     # Colour only where a terminal shows it.
@@ -186,11 +186,100 @@ def _console(stream: TextIO, *, is_terminal: bool | None) -> Console:
     )
 
 
+# Options
+
+MethodName = Literal["recorded", "easy", "slurm"]
+"""The values of ``logs.schedule.Method``, which takes long to import."""
+
+LogFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="LOG",
+        readable=False,  # opening it fails with exit code 66
+        help="SWF, sacct --parsable2, job CSV or idle intervals; plain or gzipped.",
+    ),
+]
+SkipBad = Annotated[
+    int,
+    typer.Option(
+        metavar="N", min=0, help="Pass over up to N bad lines, and say how many."
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", metavar="", help="JSON for programs.")]
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        readable=False,  # opening it fails with exit code 66
+        help="The site's freetrain.toml; without it the first one found.",
+    ),
+]
+Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Trainers.")]
+Force = Annotated[
+    bool, typer.Option("--force", metavar="", help="Replace what --out names.")
+]
+OutFile = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="FILE", help="Write there instead of to stdout."),
+]
+OutFolder = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="DIR", help="Write summary, steps and report.html."),
+]
+ScheduleMethod = Annotated[
+    MethodName,
+    typer.Option(
+        "--schedule",
+        metavar="NAME",
+        help="Who starts jobs: recorded (as the log says), easy or slurm (simulated).",
+    ),
+]
+
+
+def duration_s(text: str) -> float:
+    """Parse a duration such as ``20s``."""
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def above_zero(value: float | None) -> float | None:
+    """Refuse all but finite numbers above 0."""
+    if value is not None and not 0 < value < math.inf:
+        raise typer.BadParameter(f"{value:g} is not a number above 0")
+    return value
+
+
+def above_zero_up_to(most: float) -> Callable[[float], float]:
+    """Return a check that refuses numbers not above 0 or above *most*."""
+
+    def check(value: float) -> float:
+        if not 0 < value <= most:
+            raise typer.BadParameter(
+                f"{value:g} is not a number above 0 and up to {most:g}"
+            )
+        return value
+
+    return check
+
+
+def zero_or_more(value: float | None) -> float | None:
+    """Refuse all but finite numbers of 0 or more."""
+    if value is not None and not 0 <= value < math.inf:
+        raise typer.BadParameter(f"{value:g} is not a number of 0 or more")
+    return value
+
+
+# Output
+
+
 def write_out(context: CliContext, text: str) -> None:
     """Write *text* to standard output, now.
 
     Raises:
-        typer.Exit: Nobody reads any more; quietly.
+        typer.Exit: The reader of a pipe has gone; quietly.
         CannotWriteError: Its encoding lacks a character; none was written.
         OSError: It cannot be written.
     """
@@ -204,6 +293,22 @@ def write_out(context: CliContext, text: str) -> None:
             f"{error.object[error.start]!a}; nothing was written. Use a UTF-8 "
             f"locale, or --out."
         ) from error
+
+
+def _write_whole(stream: TextIO, text: str) -> None:
+    """Write *text* to *stream*, all of it.
+
+    Under PYTHONUNBUFFERED Python calls write(2) once: what that does not take, as a
+    disk fills up or a reader goes away, is lost without an error.
+    """
+    unbuffered = getattr(stream, "buffer", None)
+    if not isinstance(unbuffered, io.RawIOBase):
+        stream.write(text)
+        stream.flush()
+        return
+    left = memoryview(text.encode(stream.encoding, stream.errors or "strict"))
+    while left:
+        left = left[unbuffered.write(left) or 0 :]
 
 
 def json_text(
@@ -230,22 +335,6 @@ def _plain(value: object) -> object:
     raise NotImplementedError
 
 
-def _write_whole(stream: TextIO, text: str) -> None:
-    """Write *text* to *stream*, all of it.
-
-    Under PYTHONUNBUFFERED Python calls write(2) once: what that does not take, as a
-    disk fills up or a reader goes away, is lost without an error.
-    """
-    unbuffered = getattr(stream, "buffer", None)
-    if not isinstance(unbuffered, io.RawIOBase):
-        stream.write(text)
-        stream.flush()
-        return
-    left = memoryview(text.encode(stream.encoding, stream.errors or "strict"))
-    while left:
-        left = left[unbuffered.write(left) or 0 :]
-
-
 def write_file(path: Path, content: bytes, *, force: bool) -> None:
     """Put a file with *content* at *path*, whole or not at all.
 
@@ -268,7 +357,7 @@ def write_file(path: Path, content: bytes, *, force: bool) -> None:
 
 
 def _stays(path: Path, content: bytes, *, force: bool) -> bool:
-    """Tell whether what is at *path* may stay as it is; refuse what must not go."""
+    """Return whether *path* has *content* already; refuse to replace other content."""
     if not path.is_file():
         raise CannotWriteError(
             f"{path} is not an ordinary file; nothing was written. Name another."
@@ -281,6 +370,9 @@ def _stays(path: Path, content: bytes, *, force: bool) -> bool:
             f"or replace this one with --force."
         )
     return False
+
+
+_NOTHING_RUN = "nothing was run. Name another place with --out."
 
 
 def check_folder(path: Path, *, force: bool) -> None:
@@ -303,9 +395,6 @@ def check_folder(path: Path, *, force: bool) -> None:
         raise _refusal(path, error) from error
     if not os.access(nearest, os.W_OK | os.X_OK):
         raise CannotWriteError(f"{nearest} cannot be written; {_NOTHING_RUN}")
-
-
-_NOTHING_RUN = "nothing was run. Name another place with --out."
 
 
 def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
@@ -367,9 +456,9 @@ def progress(
 
 
 def show_anew(
-    context: CliContext, show: Callable[[], RenderableType], *, every_s: float
+    context: CliContext, show: "Callable[[], RenderableType]", *, every_s: float
 ) -> None:
-    """Show what *show* returns, anew every *every_s* seconds, until interrupted."""
+    """Show the screen of *show* anew every *every_s* seconds, until interrupted."""
     from rich.live import Live  # noqa: PLC0415 - only where it is seen
 
     # Our own clock refreshes, so that nothing is drawn while files are read.
@@ -382,15 +471,15 @@ def show_anew(
             return
 
 
-def _shown(show: Callable[[], RenderableType]) -> RenderableType:
-    """Return what *show* returns, or why it cannot just now."""
+def _shown(show: "Callable[[], RenderableType]") -> "RenderableType":
+    """Return the screen of *show*, or why there is none just now."""
     try:
         return show()
     except TryLaterError as error:
         return error_line(error)
 
 
-def print_out(context: CliContext, screen: RenderableType) -> None:
+def print_out(context: CliContext, screen: "RenderableType") -> None:
     """Write *screen* to standard output, whole."""
     console = context.out()
     with console.capture() as captured:
@@ -398,13 +487,70 @@ def print_out(context: CliContext, screen: RenderableType) -> None:
     write_out(context, captured.get())
 
 
-def missing(named: str, error: OSError, *, undone: str) -> MissingInputError:
-    """Return the error for an input file.
+# Words
 
-    Args:
-        named: How the user named it.
-        error: Why it cannot be read.
-        undone: What was not done because of that, such as ``replayed``.
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+_FEW = 10
+"""Below this count of a unit the next smaller unit is shown too."""
+
+
+def age_text(seconds: float) -> str:
+    """Return *seconds* roughly, such as ``45 s``, ``2 min 5 s`` or ``13 h``."""
+    left = max(0, int(seconds))
+    for number, (size, unit) in enumerate(_UNITS):
+        if left >= size:
+            count, rest = divmod(left, size)
+            smaller = _UNITS[number + 1 :][:1] if count < _FEW else ()
+            extra = [f"{rest // s} {u}" for s, u in smaller if rest >= s]
+            return " ".join([f"{count} {unit}", *extra])
+    return "0 s"
+
+
+def short_age(seconds: float) -> str:
+    """Return *seconds* in one unit, such as ``45 s`` or ``2 min``."""
+    count, unit, *_ = age_text(seconds).split(" ")
+    return f"{count} {unit}"
+
+
+def ago(time_s: float, now_s: float) -> str:
+    """Return how long before *now_s* *time_s* was."""
+    return f"{age_text(now_s - time_s)} ago"
+
+
+def clock_text(time_s: float) -> str:
+    """Return *time_s* as a date and time of the day in UTC, to the second.
+
+    Times outside of the calendar are shown as a number.
+    """
+    try:
+        return f"{datetime.fromtimestamp(time_s, tz=UTC):%Y-%m-%d %H:%M:%S}Z"
+    except (OverflowError, ValueError, OSError):
+        return f"{time_s:g}"
+
+
+def nodes_text(nodes: int) -> str:
+    """Return ``1 node``, ``3 nodes`` or ``no node``."""
+    return counted(nodes, "node") if nodes else "no node"
+
+
+def nodes_named(names: Iterable[str]) -> str:
+    """Return ``n[1-3]``, or a plain list where a name has no such form."""
+    from slurm.records import collapse  # noqa: PLC0415 - `--version` must be cheap
+
+    names = tuple(names)
+    try:
+        return one_line(collapse(names))
+    except ValueError:
+        return one_line(", ".join(names))
+
+
+# Errors
+
+
+def missing(named: str, error: OSError, *, undone: str) -> MissingInputError:
+    """Return the error for an input file, *named* as the user named it.
+
+    *undone* is what was not done because of that, such as ``replayed``.
     """
     return MissingInputError(
         f"cannot read {named}: {error.strerror or error}. Nothing was {undone}. Check "
@@ -422,7 +568,7 @@ EX_TEMPFAIL = 75
 EX_PROTOCOL = 76
 INTERRUPTED = 130
 PIPE_CLOSED = 141
-"""What a shell shows for a program that SIGPIPE ended."""
+"""A shell's exit code for a program that SIGPIPE ended."""
 
 EXPECTED = (
     FreeTrainError,
@@ -433,7 +579,7 @@ EXPECTED = (
     OSError,
     MemoryError,
 )
-"""Everything that becomes one line; anything else is a defect and shows itself."""
+"""Errors that become one line; any other is a defect and shows a traceback."""
 
 _CODES: tuple[tuple[type[Exception], int], ...] = (
     (typer.TyperException, EX_USAGE),
@@ -446,7 +592,7 @@ _CODES: tuple[tuple[type[Exception], int], ...] = (
     (MemoryError, EX_OSERR),
     (OSError, EX_IOERR),
 )
-"""Codes of what is not a FreeTrainError; the first that fits counts."""
+"""Codes of errors that are no FreeTrainError; the first that fits counts."""
 
 
 def exit_code(error: Exception) -> int:
