@@ -1,48 +1,75 @@
-"""From a look to actions: the whole of a tick that needs no outside world."""
+"""The whole decision of a tick, pure: from holes, trainers and leases to actions.
+
+``decide`` sorts the nodes that can be planned with into classes, asks the policy how
+many of each class every trainer gets, names the leases that this takes, and compares
+them with those that exist (``reconcile``). It also says why, for users.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
+import math
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from freetrain.broker.actions import HoleReason, TrainerReason
 from freetrain.broker.lease import LeaseState
-from freetrain.broker.limits import NOTHING_LATELY, Pace
-from freetrain.broker.pool import (
-    classify,
-    classify_by,
-    pool_of,
-    rank_by,
-    request_of,
-    wanted_of,
+from freetrain.broker.limits import NOTHING_LATELY, HoleReason, Pace, TrainerReason
+from freetrain.broker.pool import classify, classify_by, pool_of, rank_by
+from freetrain.broker.reconcile import (
+    Actual,
+    Wanted,
+    WantedLeases,
+    WantedTrainer,
+    allowance,
+    reconcile,
 )
-from freetrain.broker.reconcile import Actual, allowance, reconcile
 from freetrain.broker.yielding import NO_CLAIMS, Claims
+from freetrain.planning.policy import ClassForecast, PlanTrainer, Request
+from milp.answer import assign
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from freetrain.broker.actions import Action
     from freetrain.broker.belief import Belief
     from freetrain.broker.lease import Assignment, LeaseKey
-    from freetrain.broker.limits import Limits
-    from freetrain.broker.pool import (
-        Classes,
-        Foresight,
-        Refusal,
-        Trainer,
-        Wanted,
-        WantedTrainer,
-    )
-    from freetrain.broker.reconcile import Brake
+    from freetrain.broker.limits import Brake, Limits, Refusal
+    from freetrain.broker.pool import Classes, Foresight, Pool, PoolNode
+    from freetrain.broker.reconcile import Action
     from freetrain.planning.policy import Planned, Policy
+    from milp.problem import Curve
+    from milp.window import Holding
     from slurm.holes import Hole
 
 
-# ----------------------------------------------------------------------
-# From a look to actions: the whole of a tick that needs no outside world.
+@dataclass(frozen=True, slots=True)
+class Trainer:
+    """A trainer that wants nodes, as the broker sees it.
+
+    Attributes:
+        name: Unique among the trainers.
+        curve: Its worth by node count.
+        shape: The requirement that its nodes must meet.
+        up_s: Seconds that growing costs.
+        down_s: Seconds that shrinking costs.
+        start_s: Seconds that starting from no nodes costs.
+        assignment: Its newest generation, None before the first.
+        loss_s: Seconds of its work that losing nodes costs.
+    """
+
+    name: str
+    curve: Curve
+    shape: str
+    up_s: float
+    down_s: float
+    start_s: float
+    assignment: Assignment | None = None
+    loss_s: float = 0.0
+
+    @property
+    def leases(self) -> frozenset[LeaseKey]:
+        """The leases of its newest generation."""
+        return frozenset() if self.assignment is None else self.assignment.leases
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +116,8 @@ class Decision:
         actual: What was so.
         planned: The plan.
         brake: What keeps more leases from being asked for, None for nothing.
+        trainers: Why each trainer has what it has.
+        holes: What each hole is used for, or why for nothing.
     """
 
     actions: tuple[Action, ...]
@@ -97,6 +126,8 @@ class Decision:
     actual: Actual
     planned: Planned
     brake: Brake | None
+    trainers: tuple[TrainerExplanation, ...]
+    holes: tuple[HoleExplanation, ...]
 
 
 def decide(
@@ -152,13 +183,18 @@ def decide(
     may = allowance(
         actual, intents, limits, churn=limits.most_churn - look.pace.churned
     )
+    brake = may.brake if may.leases == 0 else None
     return Decision(
         actions=reconcile(wanted, actual, intents, limits),
         wanted=wanted,
         classes=classes,
         actual=actual,
         planned=planned,
-        brake=may.brake if may.leases == 0 else None,
+        brake=brake,
+        trainers=explain_trainers(
+            look.trainers, wanted, classes, holes=look.holes, brake=brake
+        ),
+        holes=explain_holes(classes, wanted, actual, brake=brake),
     )
 
 
@@ -178,8 +214,176 @@ def _actual(look: Look, pool_nodes: frozenset[str]) -> Actual:
     )
 
 
-# ----------------------------------------------------------------------
-# Why a trainer has what it has, and why a hole stays empty; as data.
+# What the policy is asked, and the leases that its answer takes.
+
+
+def held_nodes(
+    trainers: Iterable[Trainer], pool: Pool
+) -> tuple[tuple[PoolNode, ...], ...]:
+    """Return the nodes of *pool* that each trainer runs on now.
+
+    A trainer whose curve has become shorter holds as many as it can use; the
+    others are anybody's.
+    """
+    by_lease = {node.lease.key: node for node in pool.nodes if node.lease is not None}
+    held = []
+    for trainer in trainers:
+        mine = [by_lease[key] for key in trainer.leases if key in by_lease]
+        mine.sort(key=lambda node: (-node.end_s, node.name))
+        held.append(tuple(mine[: trainer.curve.sizes[-1]]))
+    return tuple(held)
+
+
+def request_of(
+    trainers: Sequence[Trainer],
+    classes: Classes,
+    *,
+    t_fwd_s: float,
+    background: frozenset[str] = frozenset(),
+    forecast: ClassForecast | None = None,
+) -> Request:
+    """Return what the policy is asked.
+
+    Args:
+        trainers: Those that want nodes.
+        classes: The nodes.
+        t_fwd_s: Look-ahead over which a plan's gain is counted, seconds.
+        background: Names of trainers that get only what the others leave.
+        forecast: How long the nodes of the classes stay; None where that is not known.
+    """
+    free = {k: node_class.nodes for k, node_class in enumerate(classes.classes)}
+    asking = []
+    for trainer, mine in zip(trainers, held_nodes(trainers, classes.pool), strict=True):
+        held = Counter(classes.index[node.name] for node in mine)
+        for k, nodes in held.items():
+            free[k] -= nodes
+        shapes = enumerate(classes.shapes)
+        asking.append(
+            PlanTrainer(
+                name=trainer.name,
+                curve=trainer.curve,
+                held=dict(sorted(held.items())),
+                up_s=trainer.up_s,
+                down_s=trainer.down_s,
+                start_s=trainer.start_s,
+                loss_s=trainer.loss_s,
+                usable=frozenset(k for k, met in shapes if trainer.shape in met),
+            )
+        )
+    return Request(
+        trainers=asking,
+        free=free,
+        t_fwd_s=t_fwd_s,
+        background=background,
+        forecast=forecast,
+    )
+
+
+_SPREAD = 1.1
+"""Holes whose lives differ by less are asked for together: each request is a call."""
+
+
+def wanted_of(
+    holdings: Sequence[Holding],
+    trainers: Sequence[Trainer],
+    classes: Classes,
+    *,
+    now_s: float,
+    limits: Limits,
+) -> Wanted:
+    """Return the leases that a plan needs.
+
+    Trainers keep, and grow into, nodes that run a lease already and last longest.
+
+    Args:
+        holdings: The plan: nodes by class, of each trainer.
+        trainers: Those that were planned for.
+        classes: The nodes.
+        now_s: Unix time.
+        limits: Caps and patience.
+
+    Raises:
+        MalformedProblemError: The plan is for another pool.
+    """
+    pool = classes.pool
+    held = held_nodes(trainers, pool)
+    taken = {node.name for mine in held for node in mine}
+    node_of = {node.name: node for node in pool.nodes}
+    given = assign(
+        [[own.get(k, 0) for k in range(len(classes.classes))] for own in holdings],
+        [[node.name for node in mine] for mine in held],
+        free=[node.name for node in pool.nodes if node.name not in taken],
+        rank=lambda name: _rank(node_of[name]),
+        class_of=lambda name: classes.index[name],
+    )
+    wanted, idle = [], []
+    for trainer, names in zip(trainers, given, strict=True):
+        nodes = [node_of[name] for name in sorted(names)]
+        leases = frozenset(n.lease.key for n in nodes if n.lease is not None)
+        awaited = [node for node in nodes if node.lease is None]
+        idle += [(trainer.shape, node) for node in awaited]
+        wanted.append(
+            WantedTrainer(trainer.name, trainer.curve.sizes, leases, len(awaited))
+        )
+    return Wanted(tuple(wanted), _requests(idle, now_s=now_s, limits=limits))
+
+
+def _rank(node: PoolNode) -> tuple[bool, float]:
+    return (node.lease is not None, node.end_s)
+
+
+def _requests(
+    idle: Sequence[tuple[str, PoolNode]], *, now_s: float, limits: Limits
+) -> tuple[WantedLeases, ...]:
+    by_shape: dict[str, list[PoolNode]] = defaultdict(list)
+    for shape, node in sorted(idle, key=lambda one: (one[1].end_s, one[1].name)):
+        by_shape[shape].append(node)
+    requests = (
+        _request(shape, group, now_s=now_s, limits=limits)
+        for shape, nodes in by_shape.items()
+        for group in _alike(nodes, now_s, 60.0 * limits.most_limit_min)
+    )
+    return tuple(sorted(requests, key=lambda r: (-r.limit_min, r.shape, r.nodes)))
+
+
+def _alike(
+    nodes: Sequence[PoolNode], now_s: float, longest_s: float
+) -> tuple[list[PoolNode], ...]:
+    """Split *nodes*, by end, where leases as short as the first would waste much."""
+    groups: list[list[PoolNode]] = []
+    for node in nodes:
+        life_s = min(node.end_s - now_s, longest_s)
+        if groups and life_s <= _SPREAD * (groups[-1][0].end_s - now_s):
+            groups[-1].append(node)
+        else:
+            groups.append([node])
+    return tuple(groups)
+
+
+def _request(
+    shape: str, nodes: Sequence[PoolNode], *, now_s: float, limits: Limits
+) -> WantedLeases:
+    """Return the leases that fit into all of *nodes*.
+
+    Slurm counts limits in whole minutes, so what does not fill one is cut off. The
+    deadline is what takes a lease away that started too late for its hole.
+    """
+    end_s = min(node.end_s for node in nodes)
+    fits_min = (end_s - now_s) / 60.0
+    slack_min = limits.start_slack_s / 60.0
+    limit_min = math.floor(min(fits_min - slack_min, limits.most_limit_min))
+    latest_s = now_s + 60.0 * limit_min + limits.open_patience_s
+    return WantedLeases(
+        shape=shape,
+        limit_min=limit_min,
+        most_limit_min=fits_min,
+        deadline_s=min(end_s, latest_s),
+        end_s=end_s,
+        nodes=tuple(sorted(node.name for node in nodes)),
+    )
+
+
+# Why a trainer has what it has, and why a hole stays empty.
 
 
 @dataclass(frozen=True, slots=True)

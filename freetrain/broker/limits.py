@@ -1,4 +1,8 @@
-"""The broker's caps and time-outs, and its back-off after failed starts."""
+"""The broker's caps and time-outs, its back-off, and its reasons as users read them.
+
+The reasons are kept apart from the modules that give them: commands that only show them
+start without the planner.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from freetrain.broker.lease import LeaseEnd
+from freetrain.broker.lease import (
+    Lease,
+    LeaseEnd,
+)
 
 if TYPE_CHECKING:
     from freetrain.broker.lease import Lease
@@ -118,3 +125,63 @@ def failed_to_start(lease: Lease, limits: Limits) -> bool:
     if lease.start_s is None or lease.end_s is None:
         return True
     return lease.end_s - lease.start_s < limits.failed_start_s
+
+
+class EndReason(StrEnum):
+    """Why a lease is ended; shown to users."""
+
+    CLAIMED = "somebody's job could start on its node"
+    KEPT_FREE = "somebody's job would need its node if another ended"
+    MAKES_ROOM = "waiting leases must not take what is given up"
+    SECOND_JOB = "a lease has two jobs"
+    HOLE_CLOSED = "its hole closes"
+    SURPLUS = "no trainer wants it"
+    STAYED = "it was told to leave and did not"
+    OVERRAN = "its time limit is over"
+    UNHEARD = "its agent is not heard"
+
+
+class TrainerReason(StrEnum):
+    """Why a trainer has the nodes it has."""
+
+    AS_PLANNED = "it has what the plan gives it"
+    AWAITS_LEASES = "leases for it are on their way"
+    HELD_BACK = "leases for it may not be asked for now"
+    RE_FORMS = "it is being moved to what the plan gives it"
+    NO_NODES = "no hole meets its requirement"
+    NO_USABLE_NODES = "no hole that meets its requirement can be used"
+    TOO_FEW_NODES = "fewer nodes are to be had than its smallest size"
+    OTHERS_GAIN_MORE = "the nodes are worth more elsewhere, or the change too dear"
+
+
+class HoleReason(StrEnum):
+    """What a hole is used for."""
+
+    TRAINING = "a trainer runs there"
+    LEASED = "a lease is there, for a trainer that re-forms"
+    AWAITED = "a lease for it is on its way"
+    HELD_BACK = "leases may not be asked for now"
+    UNUSABLE = "it cannot be planned with"
+    UNWANTED = "no trainer gains by it"
+
+
+class Refusal(StrEnum):
+    """Why a hole is not planned with."""
+
+    CLAIMED = "somebody's job could start there"
+    KEPT_FREE = "somebody's job would need it if another ended"
+    HIDDEN_END = "its end is hidden from us"
+    TOO_SHORT = "too short for a lease"
+    LEAVING = "a lease there is leaving"
+    LEASE_CAP = "more nodes than the site allows to be leased"
+
+
+class Brake(StrEnum):
+    """Why no more leases are submitted; shown to users."""
+
+    PLAN_UNKNOWN = "Slurm's plan could not be read whole"
+    PAUSED = "leases failed to start repeatedly"
+    YIELDING = "nodes are being given up to others"
+    LEASE_CAP = "as many leases as the site allows"
+    TICK_CAP = "as many new leases as one tick may ask for"
+    CHURN_CAP = "as many leases as may come and go"

@@ -1,48 +1,31 @@
-"""The nodes that can be planned with, and the few classes they fall into."""
+"""The nodes that can be planned with, and the few classes they fall into.
+
+``pool_of`` refuses holes that are claimed, too short or beyond the caps. ``classify``
+sorts the rest by the requirements that they meet; ``classify_by`` sorts them also by
+how long, and with which others, they are expected to stay idle.
+"""
 
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from freetrain.planning.policy import ClassForecast, PlanTrainer, Request
-from milp.answer import assign
+from freetrain.broker.limits import Refusal
+from freetrain.planning.policy import ClassForecast
 from milp.problem import NodeClass
 from milp.window import WindowClass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from freetrain.broker.lease import Assignment, Lease, LeaseKey
+    from freetrain.broker.lease import Lease, LeaseKey
     from freetrain.broker.limits import Limits
     from freetrain.lookahead.base import Prospect
-    from milp.problem import Curve
-    from milp.window import Holding
     from slurm.holes import Hole
 
-
-# ----------------------------------------------------------------------
-# The nodes that can be planned with, and the few classes they fall into.
-
-_LEFT = 0.5  # of the least limit; a lease with less left is not worth a start
-
-
-Rank: TypeAlias = "Callable[[Sequence[PoolNode]], Sequence[PoolNode]]"
-"""Sorts nodes, those to be had first."""
-
-
-class Refusal(StrEnum):
-    """Why a hole is not planned with."""
-
-    CLAIMED = "somebody's job could start there"
-    KEPT_FREE = "somebody's job would need it if another ended"
-    HIDDEN_END = "its end is hidden from us"
-    TOO_SHORT = "too short for a lease"
-    LEAVING = "a lease there is leaving"
-    LEASE_CAP = "more nodes than the site allows to be leased"
+    Key = tuple[tuple[str, ...], str, int, bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +73,12 @@ class Classes:
     classes: tuple[NodeClass, ...]
     shapes: tuple[frozenset[str], ...]
     index: Mapping[str, int]
+
+
+Rank: TypeAlias = "Callable[[Sequence[PoolNode]], Sequence[PoolNode]]"
+"""Sorts nodes, those to be had first."""
+
+_LEFT = 0.5  # of the least limit; a lease with less left is not worth a start
 
 
 def pool_of(  # noqa: PLR0913 - one fact each, and none of them has a default
@@ -250,11 +239,7 @@ def _node_classes(
     )
 
 
-# ----------------------------------------------------------------------
-# Nodes sorted by what is expected of them, for a planner that goes by it; pure.
-
-if TYPE_CHECKING:
-    Key = tuple[tuple[str, ...], str, int, bool]
+# Classes by expected lives, for a planner that goes by them.
 
 _STEP_S = 60.0
 """Nodes of a group whose ends are known are told apart by the minute."""
@@ -441,263 +426,3 @@ def _stay(
         return WindowClass(nodes, life_s, 1.0, 1.0)
     hits = sum(one.hits()[1] for one in wholes)
     return WindowClass(nodes, life_s, hits, _APART)
-
-
-# ----------------------------------------------------------------------
-# From trainers and a pool to a planning problem, and from a plan to leases.
-
-_SPREAD = 1.1
-"""Holes whose lives differ by less are asked for together: each request is a call."""
-
-
-@dataclass(frozen=True, slots=True)
-class Trainer:
-    """A trainer that wants nodes, as the broker sees it.
-
-    Attributes:
-        name: Unique among the trainers.
-        curve: Its worth by node count.
-        shape: The requirement that its nodes must meet.
-        up_s: Seconds that growing costs.
-        down_s: Seconds that shrinking costs.
-        start_s: Seconds that starting from no nodes costs.
-        assignment: Its newest generation, None before the first.
-        loss_s: Seconds of its work that losing nodes costs.
-    """
-
-    name: str
-    curve: Curve
-    shape: str
-    up_s: float
-    down_s: float
-    start_s: float
-    assignment: Assignment | None = None
-    loss_s: float = 0.0
-
-    @property
-    def leases(self) -> frozenset[LeaseKey]:
-        """The leases of its newest generation."""
-        return frozenset() if self.assignment is None else self.assignment.leases
-
-
-@dataclass(frozen=True, slots=True)
-class WantedTrainer:
-    """What one trainer is to have.
-
-    Attributes:
-        name: The trainer's name.
-        sizes: Node counts that it can use, ascending.
-        leases: Running leases that the plan gives it.
-        awaited_nodes: Nodes beyond those for which leases are yet to come.
-    """
-
-    name: str
-    sizes: tuple[int, ...]
-    leases: frozenset[LeaseKey]
-    awaited_nodes: int = 0
-
-    @property
-    def planned_nodes(self) -> int:
-        """How many nodes the plan gives it."""
-        return len(self.leases) + self.awaited_nodes
-
-
-@dataclass(frozen=True, slots=True)
-class WantedLeases:
-    """Equal leases that the plan needs beyond those that run.
-
-    Attributes:
-        shape: Requirement to ask with.
-        limit_min: Time limit to ask for, whole minutes.
-        most_limit_min: The longest limit that still fits into the holes.
-        deadline_s: Unix time by which they must have ended.
-        end_s: When the first of their holes ends, Unix time.
-        nodes: Holes they are meant for; Slurm chooses.
-    """
-
-    shape: str
-    limit_min: int
-    most_limit_min: float
-    deadline_s: float
-    end_s: float
-    nodes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a plan asks for, in leases.
-
-    Attributes:
-        trainers: In the order of the request.
-        requests: Leases that must wait in Slurm's queue, longest first.
-    """
-
-    trainers: tuple[WantedTrainer, ...]
-    requests: tuple[WantedLeases, ...]
-
-    @property
-    def kept(self) -> frozenset[LeaseKey]:
-        """The running leases that some trainer is to have."""
-        return frozenset(key for trainer in self.trainers for key in trainer.leases)
-
-
-def held_nodes(
-    trainers: Iterable[Trainer], pool: Pool
-) -> tuple[tuple[PoolNode, ...], ...]:
-    """Return the nodes of *pool* that each trainer runs on now.
-
-    A trainer whose curve has become shorter holds as many as it can use; the
-    others are anybody's.
-    """
-    by_lease = {node.lease.key: node for node in pool.nodes if node.lease is not None}
-    held = []
-    for trainer in trainers:
-        mine = [by_lease[key] for key in trainer.leases if key in by_lease]
-        mine.sort(key=lambda node: (-node.end_s, node.name))
-        held.append(tuple(mine[: trainer.curve.sizes[-1]]))
-    return tuple(held)
-
-
-def request_of(
-    trainers: Sequence[Trainer],
-    classes: Classes,
-    *,
-    t_fwd_s: float,
-    background: frozenset[str] = frozenset(),
-    forecast: ClassForecast | None = None,
-) -> Request:
-    """Return what the policy is asked.
-
-    Args:
-        trainers: Those that want nodes.
-        classes: The nodes.
-        t_fwd_s: Look-ahead over which a plan's gain is counted, seconds.
-        background: Names of trainers that get only what the others leave.
-        forecast: How long the nodes of the classes stay; None where that is not known.
-    """
-    free = {k: node_class.nodes for k, node_class in enumerate(classes.classes)}
-    asking = []
-    for trainer, mine in zip(trainers, held_nodes(trainers, classes.pool), strict=True):
-        held = Counter(classes.index[node.name] for node in mine)
-        for k, nodes in held.items():
-            free[k] -= nodes
-        shapes = enumerate(classes.shapes)
-        asking.append(
-            PlanTrainer(
-                name=trainer.name,
-                curve=trainer.curve,
-                held=dict(sorted(held.items())),
-                up_s=trainer.up_s,
-                down_s=trainer.down_s,
-                start_s=trainer.start_s,
-                loss_s=trainer.loss_s,
-                usable=frozenset(k for k, met in shapes if trainer.shape in met),
-            )
-        )
-    return Request(
-        trainers=asking,
-        free=free,
-        t_fwd_s=t_fwd_s,
-        background=background,
-        forecast=forecast,
-    )
-
-
-def wanted_of(
-    holdings: Sequence[Holding],
-    trainers: Sequence[Trainer],
-    classes: Classes,
-    *,
-    now_s: float,
-    limits: Limits,
-) -> Wanted:
-    """Return the leases that a plan needs.
-
-    Trainers keep, and grow into, nodes that run a lease already and last longest.
-
-    Args:
-        holdings: The plan: nodes by class, of each trainer.
-        trainers: Those that were planned for.
-        classes: The nodes.
-        now_s: Unix time.
-        limits: Caps and patience.
-
-    Raises:
-        MalformedProblemError: The plan is for another pool.
-    """
-    pool = classes.pool
-    held = held_nodes(trainers, pool)
-    taken = {node.name for mine in held for node in mine}
-    node_of = {node.name: node for node in pool.nodes}
-    given = assign(
-        [[own.get(k, 0) for k in range(len(classes.classes))] for own in holdings],
-        [[node.name for node in mine] for mine in held],
-        free=[node.name for node in pool.nodes if node.name not in taken],
-        rank=lambda name: _rank(node_of[name]),
-        class_of=lambda name: classes.index[name],
-    )
-    wanted, idle = [], []
-    for trainer, names in zip(trainers, given, strict=True):
-        nodes = [node_of[name] for name in sorted(names)]
-        leases = frozenset(n.lease.key for n in nodes if n.lease is not None)
-        awaited = [node for node in nodes if node.lease is None]
-        idle += [(trainer.shape, node) for node in awaited]
-        wanted.append(
-            WantedTrainer(trainer.name, trainer.curve.sizes, leases, len(awaited))
-        )
-    return Wanted(tuple(wanted), _requests(idle, now_s=now_s, limits=limits))
-
-
-def _rank(node: PoolNode) -> tuple[bool, float]:
-    return (node.lease is not None, node.end_s)
-
-
-def _requests(
-    idle: Sequence[tuple[str, PoolNode]], *, now_s: float, limits: Limits
-) -> tuple[WantedLeases, ...]:
-    by_shape: dict[str, list[PoolNode]] = defaultdict(list)
-    for shape, node in sorted(idle, key=lambda one: (one[1].end_s, one[1].name)):
-        by_shape[shape].append(node)
-    requests = (
-        _request(shape, group, now_s=now_s, limits=limits)
-        for shape, nodes in by_shape.items()
-        for group in _alike(nodes, now_s, 60.0 * limits.most_limit_min)
-    )
-    return tuple(sorted(requests, key=lambda r: (-r.limit_min, r.shape, r.nodes)))
-
-
-def _alike(
-    nodes: Sequence[PoolNode], now_s: float, longest_s: float
-) -> tuple[list[PoolNode], ...]:
-    """Split *nodes*, by end, where leases as short as the first would waste much."""
-    groups: list[list[PoolNode]] = []
-    for node in nodes:
-        life_s = min(node.end_s - now_s, longest_s)
-        if groups and life_s <= _SPREAD * (groups[-1][0].end_s - now_s):
-            groups[-1].append(node)
-        else:
-            groups.append([node])
-    return tuple(groups)
-
-
-def _request(
-    shape: str, nodes: Sequence[PoolNode], *, now_s: float, limits: Limits
-) -> WantedLeases:
-    """Return the leases that fit into all of *nodes*.
-
-    Slurm counts limits in whole minutes, so what does not fill one is cut off. The
-    deadline is what takes a lease away that started too late for its hole.
-    """
-    end_s = min(node.end_s for node in nodes)
-    fits_min = (end_s - now_s) / 60.0
-    slack_min = limits.start_slack_s / 60.0
-    limit_min = math.floor(min(fits_min - slack_min, limits.most_limit_min))
-    latest_s = now_s + 60.0 * limit_min + limits.open_patience_s
-    return WantedLeases(
-        shape=shape,
-        limit_min=limit_min,
-        most_limit_min=fits_min,
-        deadline_s=min(end_s, latest_s),
-        end_s=end_s,
-        nodes=tuple(sorted(node.name for node in nodes)),
-    )

@@ -2,6 +2,7 @@
 
 ``reconcile`` is pure and keeps no memory. Called again on the result of its actions it
 does nothing; called again after only some of them were carried out, it does the rest.
+Actions are data; ``freetrain.tick.act`` carries them out in the order given.
 """
 
 from __future__ import annotations
@@ -9,27 +10,93 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import defaultdict
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from freetrain.broker.actions import Assign, EndLeases, EndReason, Submit
-from freetrain.broker.lease import Assignment, IntentOutcome, Lease, LeaseState
-from freetrain.broker.limits import NOTHING_LATELY, Pace, paused_until_s
+from freetrain.broker.lease import Assignment, Intent, IntentOutcome, Lease, LeaseState
+from freetrain.broker.limits import (
+    NOTHING_LATELY,
+    Brake,
+    EndReason,
+    Pace,
+    paused_until_s,
+)
 from freetrain.broker.yielding import NO_CLAIMS, Claims
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import (
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
 
-    from freetrain.broker.actions import Action
     from freetrain.broker.belief import DuplicateJob
-    from freetrain.broker.lease import Intent, LeaseKey
+    from freetrain.broker.lease import LeaseKey
     from freetrain.broker.limits import Limits
-    from freetrain.broker.pool import Wanted, WantedLeases, WantedTrainer
 
     Waiting: TypeAlias = Intent | Lease
 
-_NONE: frozenset[LeaseKey] = frozenset()
+
+@dataclass(frozen=True, slots=True)
+class WantedTrainer:
+    """What one trainer is to have.
+
+    Attributes:
+        name: The trainer's name.
+        sizes: Node counts that it can use, ascending.
+        leases: Running leases that the plan gives it.
+        awaited_nodes: Nodes beyond those for which leases are yet to come.
+    """
+
+    name: str
+    sizes: tuple[int, ...]
+    leases: frozenset[LeaseKey]
+    awaited_nodes: int = 0
+
+    @property
+    def planned_nodes(self) -> int:
+        """How many nodes the plan gives it."""
+        return len(self.leases) + self.awaited_nodes
+
+
+@dataclass(frozen=True, slots=True)
+class WantedLeases:
+    """Equal leases that the plan needs beyond those that run.
+
+    Attributes:
+        shape: Requirement to ask with.
+        limit_min: Time limit to ask for, whole minutes.
+        most_limit_min: The longest limit that still fits into the holes.
+        deadline_s: Unix time by which they must have ended.
+        end_s: When the first of their holes ends, Unix time.
+        nodes: Holes they are meant for; Slurm chooses.
+    """
+
+    shape: str
+    limit_min: int
+    most_limit_min: float
+    deadline_s: float
+    end_s: float
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a plan asks for, in leases.
+
+    Attributes:
+        trainers: In the order of the request.
+        requests: Leases that must wait in Slurm's queue, longest first.
+    """
+
+    trainers: tuple[WantedTrainer, ...]
+    requests: tuple[WantedLeases, ...]
+
+    @property
+    def kept(self) -> frozenset[LeaseKey]:
+        """The running leases that some trainer is to have."""
+        return frozenset(key for trainer in self.trainers for key in trainer.leases)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +132,77 @@ class Actual:
     absent: frozenset[LeaseKey] = frozenset()
     unheard_s: Mapping[LeaseKey, float] = field(default_factory=dict)
     is_plan_known: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """Submit leases: commit its intent (``intent_of``), then call sbatch.
+
+    Attributes:
+        shape: Name of the node requirement.
+        limit_min: Time limit, whole minutes.
+        deadline_s: Unix time by which they must have ended.
+        tasks: Number of leases; several are one job array.
+    """
+
+    shape: str
+    limit_min: int
+    deadline_s: float
+    tasks: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndLeases:
+    """End leases for one reason, with one command.
+
+    Attributes:
+        display_ids: Their names for scancel; never empty.
+        leases: The leases among them; none for duplicate jobs.
+        why: The reason.
+        by_notice: Send the notice to commit and leave; otherwise scancel, with
+            Slurm's KillWait.
+    """
+
+    display_ids: tuple[str, ...]
+    leases: tuple[LeaseKey, ...]
+    why: EndReason
+    by_notice: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """Create the file of a new generation, unless an agent was faster.
+
+    If one was, later assignments of the same tick wait for the next: they may need
+    leases that this one gives up.
+    """
+
+    assignment: Assignment
+
+
+Action: TypeAlias = Submit | EndLeases | Assign
+
+
+def intent_of(submit: Submit, uuid: str, now_s: float) -> Intent:
+    """Return the intent to commit before the sbatch of *submit*."""
+    return Intent(
+        uuid=uuid,
+        shape=submit.shape,
+        limit_min=submit.limit_min,
+        deadline_s=submit.deadline_s,
+        tasks=submit.tasks,
+        created_s=now_s,
+    )
+
+
+def marked_ending(lease: Lease, end: EndLeases, now_s: float) -> Lease:
+    """Return *lease* with the time at which *end* was sent to it."""
+    if end.by_notice:
+        return replace(lease, notice_s=now_s)
+    return replace(lease, cancel_s=now_s)
+
+
+_NONE: frozenset[LeaseKey] = frozenset()
 
 
 def reconcile(
@@ -159,17 +297,6 @@ def _serves(
 def _can_start(one: Waiting, now_s: float) -> bool:
     """Tell whether it can still end by its deadline; if not, Slurm removes it."""
     return now_s + 60.0 * one.limit_min <= one.deadline_s
-
-
-class Brake(StrEnum):
-    """Why no more leases are submitted; shown to users."""
-
-    PLAN_UNKNOWN = "Slurm's plan could not be read whole"
-    PAUSED = "leases failed to start repeatedly"
-    YIELDING = "nodes are being given up to others"
-    LEASE_CAP = "as many leases as the site allows"
-    TICK_CAP = "as many new leases as one tick may ask for"
-    CHURN_CAP = "as many leases as may come and go"
 
 
 class Allowance(NamedTuple):

@@ -1,20 +1,71 @@
-"""Which nodes leases give up to waiting jobs, where Slurm cannot preempt leases."""
+"""How leases give way to waiting jobs, where Slurm cannot preempt leases.
+
+``find_claims`` names the nodes that other users' jobs could start on now, or are booked
+for. ``keep_free`` adds, on a site that asks for it, the nodes that a job would need if
+a running job ended early. ``Cycles`` and ``QueueDigest`` say when to poll the queue
+again between two ticks.
+"""
 
 from __future__ import annotations
 
+import math
+from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from freetrain.broker.backfill import allocate, by_slurm_order, idle_first
-from freetrain.broker.delay_protection import NONE_KEPT_FREE, KeptFree, PendingDemand
-from freetrain.broker.eligible import could_start, is_lease
+from freetrain.broker.backfill import (
+    allocate,
+    by_slurm_order,
+    could_start,
+    idle_first,
+    is_lease,
+)
+from slurm.holes import Hole, HoleEnd
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from freetrain.broker.backfill import Allocation, BackfillState
-    from freetrain.broker.eligible import NodeRequest
-    from slurm.records import JobRecord
+    from freetrain.broker.backfill import Allocation, BackfillState, NodeRequest, Rank
+    from slurm.records import ClusterConfig, JobRecord, Sdiag
+
+
+@dataclass(frozen=True, slots=True)
+class PendingDemand:
+    """Waiting jobs, and what is given up for them anyway; times are Unix seconds.
+
+    Attributes:
+        requests: What others' jobs need that only a lack of nodes keeps waiting, in
+            order of priority.
+        state: Where they might start.
+        given: Nodes that are given up or left idle anyway, each with a job's number.
+        booked_s: By node: when a job that must wait has it.
+        now_s: Time of the snapshot.
+    """
+
+    requests: Sequence[NodeRequest]
+    state: BackfillState
+    given: Mapping[str, int]
+    booked_s: Mapping[str, float]
+    now_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFree:
+    """What protection comes to.
+
+    Attributes:
+        nodes: Nodes to keep free of leases, each with the number of the job that
+            would need it.
+        untried: Running jobs whose end could still delay a job: there were too many,
+            or there was no time.
+    """
+
+    nodes: Mapping[str, int]
+    untried: int
+
+
+NONE_KEPT_FREE = KeptFree({}, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,3 +187,344 @@ def _with_overlapped(
     first = next(r.job_id for r in requests if r.job_id in allocation.started)
     overlapped = dict.fromkeys(allocation.overlapped, first)
     return replace(allocation, taken={**overlapped, **allocation.taken})
+
+
+# Delay protection: no job's early end may make another wait for long.
+
+MOST_ENDS = 100
+"""Running jobs whose end is tried; each takes a plan or several."""
+
+
+def _never() -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class DelayProtection:
+    """What to protect waiting jobs from, and how much work that may take.
+
+    Attributes:
+        running: Nodes of each running job of others.
+        cycle_s: Seconds between two cycles of backfill.
+        longest_s: Length of the longest lease, seconds.
+        most_ends: How many running jobs are tried: those on the most nodes.
+        is_out_of_time: Tells when to stop planning; asked before each plan.
+    """
+
+    running: Sequence[frozenset[str]]
+    cycle_s: float
+    longest_s: float
+    most_ends: int = MOST_ENDS
+    is_out_of_time: Callable[[], bool] = _never
+
+
+def keep_free(demand: PendingDemand, protection: DelayProtection) -> KeptFree:
+    """Return the nodes not to lease, besides those that are given up anyway."""
+    if all(hole.node in demand.given for hole in demand.state.holes):
+        return NONE_KEPT_FREE
+    trials = _EndTrials(demand, protection)
+    freed = sorted(_freed(protection.running), key=len, reverse=True)
+    # The first trial is of the present, without any end.
+    untried = [frozenset[str](), *freed[: protection.most_ends]]
+    tried: list[_JobEnd] = []
+    unsure: list[_JobEnd] = []
+    kept: dict[str, int] = {}
+    with suppress(_OutOfTimeError):
+        while untried or unsure:
+            end = trials.of(untried[0]) if untried else unsure[0]
+            more = trials.needed(end, {**demand.given, **kept}) if end else {}
+            (untried or unsure).pop(0)
+            if more:  # ends that were tried before may come out otherwise now
+                kept |= more
+                unsure += [e for e in tried if e is not end and e not in unsure]
+            if end and end not in tried:
+                tried.append(end)
+    beyond = freed[protection.most_ends :]
+    left = [*beyond, *filter(None, untried), *(end for end in unsure if end.freed)]
+    return KeptFree(kept, len(left))
+
+
+def _freed(running: Sequence[frozenset[str]]) -> Iterator[frozenset[str]]:
+    """Yield the nodes that no job would hold any more if one job ended."""
+    holders = Counter(name for nodes in running for name in nodes)
+    for nodes in running:
+        freed = frozenset(name for name in nodes if holders[name] == 1)
+        if freed:
+            yield freed
+
+
+class _OutOfTimeError(Exception):
+    """No further plan may be made; what is being tried stays undecided."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _JobEnd:
+    """The end of one job, now.
+
+    Attributes:
+        freed: Its nodes; none for the present, without any end.
+        state: Where others might start then, were there no leases.
+        alone: Which of them would.
+    """
+
+    freed: frozenset[str]
+    state: BackfillState
+    alone: Allocation
+
+
+class _EndTrials:
+    """Plans who would start if jobs ended, without leases and beside them."""
+
+    def __init__(self, demand: PendingDemand, protection: DelayProtection) -> None:
+        self._demand, self._protection = demand, protection
+        state = demand.state
+        self._rank: Rank = by_slurm_order(state)
+        ranked = sorted(state.holes, key=idle_first(state))
+        self._places = {hole.node: place for place, hole in enumerate(ranked)}
+        self._without_leases = replace(state, leased=frozenset(), spans={})
+        self._fewest_nodes = min(request.nodes for request in demand.requests)
+        # New leases end in time for jobs that are booked after the claims.
+        end_s = demand.now_s + protection.longest_s
+        self._lease_end_s = {
+            hole.node: min(end_s, demand.booked_s.get(hole.node, end_s))
+            for hole in state.holes
+        }
+
+    def of(self, freed: frozenset[str]) -> _JobEnd | None:
+        """Return the end of the job on *freed*; None if no job would start.
+
+        Raises:
+            _OutOfTimeError: It was not found out.
+        """
+        state = self._after_end(self._without_leases, freed)
+        if len(state.holes) + len(state.partly) < self._fewest_nodes:
+            return None
+        alone = self._allocate(self._demand.requests, state)
+        return _JobEnd(freed, state, alone) if alone.started else None
+
+    def needed(self, end: _JobEnd, given: Mapping[str, int]) -> dict[str, int]:
+        """Return the nodes to keep free besides *given*, so that no job waits for long.
+
+        Raises:
+            _OutOfTimeError: It was not found out.
+        """
+        late = self._late(end, given)
+        if not late:
+            return {}
+        taken, first = end.alone.taken, min(late)
+        theirs = {name: by for name, by in taken.items() if by in late}
+        # With no lease on any node that is taken or booked, all starts as without any.
+        everything = {**dict.fromkeys(end.alone.booked_s, first), **taken}
+        holes = {hole.node for hole in self._demand.state.holes}
+        more: dict[str, int] = {}
+        for way in (theirs, everything):
+            more = {n: by for n, by in way.items() if n in holes and n not in given}
+            if more and not self._late(end, {**given, **more}):
+                return self._fewest(end, given, more)
+        return more
+
+    def _fewest(
+        self, end: _JobEnd, given: Mapping[str, int], enough: Mapping[str, int]
+    ) -> dict[str, int]:
+        """Return the first nodes of *enough* that suffice, found by bisection.
+
+        Idle nodes come first. When time is over, those known to suffice are returned.
+        """
+        ordered = sorted(enough.items(), key=lambda item: self._places[item[0]])
+        few, many = 0, len(ordered)  # the first many suffice
+        while many - few > 1:
+            half = (few + many) // 2
+            try:
+                late = self._late(end, {**given, **dict(ordered[:half])})
+            except _OutOfTimeError:
+                break
+            few, many = (half, many) if late else (few, half)
+        return dict(ordered[:many])
+
+    def _late(self, end: _JobEnd, given: Mapping[str, int]) -> frozenset[int]:
+        """Return the jobs that would start now without leases, but much later beside.
+
+        Jobs that start a cycle later, once leases have gone, are not late.
+        """
+        requests, state = self._demand.requests, self._demand.state
+        beside = self._after_end(state.beside(given, self._lease_end_s), end.freed)
+        alone = end.alone.started
+        late = alone - self._allocate(requests, beside, asked=alone).started
+        if not late or not end.freed:
+            return late
+        allocation = self._allocate(requests, beside)
+        return late - self._a_cycle_later(late, end, allocation)
+
+    def _a_cycle_later(
+        self, late: frozenset[int], end: _JobEnd, allocation: Allocation
+    ) -> frozenset[int]:
+        """Return which of *late* start once leases have gone, a cycle after *end*.
+
+        Args:
+            late: Numbers of jobs.
+            end: The end that lets jobs start.
+            allocation: What started beside leases.
+        """
+        now_s = self._demand.now_s
+        over_s = {r.job_id: now_s + r.most_s for r in self._demand.requests}
+        busy_s = {name: over_s[by] for name, by in allocation.taken.items()}
+        started = allocation.started
+        state = replace(
+            end.state,
+            holes=[
+                _without_end(hole) if _is_planned_for(hole, started) else hole
+                for hole in end.state.holes
+                if hole.node not in busy_s
+            ],
+            busy_until_s={**end.state.busy_until_s, **busy_s},
+        )
+        rest = [r for r in self._demand.requests if r.job_id not in started]
+        then_s = now_s + self._protection.cycle_s
+        return self._allocate(rest, state, at_s=then_s, asked=late).started
+
+    def _allocate(
+        self,
+        requests: Sequence[NodeRequest],
+        state: BackfillState,
+        *,
+        at_s: float | None = None,
+        asked: frozenset[int] | None = None,
+    ) -> Allocation:
+        """Return which jobs get what at *at_s*, by default now.
+
+        Raises:
+            _OutOfTimeError: Nothing was planned.
+        """
+        if self._protection.is_out_of_time():
+            raise _OutOfTimeError
+        now_s = self._demand.now_s if at_s is None else at_s
+        return allocate(requests, state, now_s, rank=self._rank, asked=asked)
+
+    def _after_end(self, state: BackfillState, freed: frozenset[str]) -> BackfillState:
+        """Return *state* with the nodes *freed* as holes without end."""
+        new = (
+            Hole(name, self._demand.now_s, math.inf, HoleEnd.OPEN)
+            for name in self._demand.state.nodes
+            if name in freed
+        )
+        busy_s = state.busy_until_s
+        return replace(
+            state,
+            holes=[*state.holes, *new],
+            partly=state.partly - freed,
+            busy_until_s={n: s for n, s in busy_s.items() if n not in freed},
+        )
+
+
+def _is_planned_for(hole: Hole, jobs: frozenset[int]) -> bool:
+    is_planned = hole.ends_by is HoleEnd.PLANNED_JOB
+    return is_planned and hole.blocker.isdecimal() and int(hole.blocker) in jobs
+
+
+def _without_end(hole: Hole) -> Hole:
+    return replace(hole, end_s=math.inf, ends_by=HoleEnd.OPEN, blocker="")
+
+
+# When to poll the queue again between two ticks.
+
+LEAD_S = 5.0
+"""How long before a cycle to poll. A tick, the commit and the end of a lease take 1 to
+2 s together, by Slurm's logs; every second more lets more happen unseen, which the last
+poll then sees."""
+
+LEAST_LEAD_S = 2.0
+"""No poll is closer to a cycle than this, however quick the last one was."""
+
+LEAVING_S = 1.0
+"""A commit takes 0.1 s at most, and a lease is gone 0.4 to 0.8 s after its signal."""
+
+SECOND_S = 1.0
+"""sdiag reports whole seconds: a cycle may begin by so much sooner than it says."""
+
+APART_S = 5.0
+"""Least time between polls before cycles, however often backfill runs, and between
+last polls."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDigest:
+    """Other users' jobs from one squeue call; leases of any FreeTrain are left out.
+
+    Attributes:
+        waiting: Display ids of jobs that only a lack of nodes keeps from starting.
+        holding: Display ids of jobs that hold nodes.
+    """
+
+    waiting: frozenset[str]
+    holding: frozenset[str]
+
+    def needs_tick_after(self, before: QueueDigest) -> bool:
+        """Tell whether a job may need room that did not need it *before*.
+
+        So it is where a job waits and any job came, started, ended or was withdrawn.
+        """
+        return bool(self.waiting) and self != before
+
+
+EMPTY_DIGEST = QueueDigest(frozenset(), frozenset())
+
+
+def digest_of(jobs: Iterable[JobRecord], *, now_s: float) -> QueueDigest:
+    """Return the digest of all jobs that wait or hold nodes at *now_s*, Unix time."""
+    others = [job for job in jobs if not is_lease(job)]
+    return QueueDigest(
+        waiting=frozenset(job.display_id for job in others if could_start(job, now_s)),
+        holding=frozenset(job.display_id for job in others if job.holds_nodes),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Cycles:
+    """When backfill is due, by slurmctld's clock.
+
+    Attributes:
+        seen_s: Time of the answer, Unix time.
+        due_s: Earliest start of the next cycle, Unix time; long past where nothing has
+            changed since the last.
+        interval_s: Seconds between two cycles, above 0.
+    """
+
+    seen_s: float
+    due_s: float
+    interval_s: float
+
+    def next_poll_s(self, *, rest_s: float, lead_s: float = LEAD_S) -> float:
+        """Return when to poll again, in seconds after ``seen_s``.
+
+        Args:
+            rest_s: Not sooner than this.
+            lead_s: How long before a cycle.
+        """
+        due_s = self.due_s - self.seen_s
+        if due_s <= 0.0:  # the next job that arrives, unseen, starts a cycle
+            due_s = self.interval_s
+        first_s = due_s - lead_s
+        missed = math.ceil((rest_s - first_s) / self.interval_s)
+        return first_s + missed * self.interval_s
+
+
+def cycles_of(sdiag: Sdiag, config: ClusterConfig) -> Cycles | None:
+    """Return when backfill is due; None without backfill or before its first cycle."""
+    if config.scheduler_type != "sched/backfill" or sdiag.bf_last_cycle_s is None:
+        return None
+    interval_s = max(1.0, config.bf_interval_s)
+    ended_s = sdiag.bf_last_cycle_s + sdiag.bf_last_took_s
+    return Cycles(sdiag.taken_s, ended_s + interval_s, interval_s)
+
+
+def last_lead_s(took_s: float) -> float | None:
+    """Return how long before a cycle a last poll is still in time, seconds.
+
+    Args:
+        took_s: How long a poll and a tick take here.
+
+    Returns:
+        None where that is no later than the usual poll.
+    """
+    lead_s = max(LEAST_LEAD_S, took_s + LEAVING_S + SECOND_S)
+    return lead_s if lead_s < LEAD_S else None

@@ -21,8 +21,8 @@ from freetrain.client.trainers import author_text
 from freetrain.errors import TryLaterError
 from freetrain.state.files import StateDir
 from freetrain.text import one_line
-from freetrain.tick.act import NOTICE
 from freetrain.tick.environment import slurm_connector
+from freetrain.tick.leases import NOTICE
 from slurm.backend import SlurmBackend
 from slurm.records import JobRecord
 

@@ -16,9 +16,8 @@ from freetrain.cli.context import (
 )
 from freetrain.text import one_line
 from freetrain.tick.environment import real_environment
-from freetrain.tick.follow_up import tick_and_follow_up
 from freetrain.tick.status_report import as_plain, summary_line
-from freetrain.tick.tick import TickReport
+from freetrain.tick.tick import TickReport, tick_and_follow_up
 from freetrain.tick.tick import tick as run_tick
 from slurm.batch import sbatch_argv
 

@@ -9,16 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from freetrain.client.trainers import LIVE, find_trainer, job_of
-from freetrain.losscurve.fit import fit_forecast
+from freetrain.losscurve.fit import fit_forecast, has_diverged
 from freetrain.state.database import read_store
 from freetrain.state.tables import history_of, trainers
-from freetrain.tick.history import (
-    history_from,
-    is_diverging,
-    known_from,
-    total_of,
-    unit_of,
-)
+from freetrain.tick.trainers import history_from, known_from, total_of, unit_of
 
 if TYPE_CHECKING:
     import sqlite3
@@ -28,7 +22,7 @@ if TYPE_CHECKING:
     from freetrain.losscurve.forecast import Better, Point
     from freetrain.state.files import StateDir
     from freetrain.state.tables import TrainerRow
-    from freetrain.tick.history import TrainerHistory
+    from freetrain.tick.trainers import TrainerHistory
 
 FARTHEST = 2.0
 """Forecasts are shown up to twice the work done."""
@@ -158,7 +152,7 @@ def _curves(connection: sqlite3.Connection, row: TrainerRow) -> TrainerCurves | 
         work=None if past is None else past.work,
         total=None if past is None else total_of(job, past),
         loss_forecast=loss_forecast,
-        is_diverging=is_diverging(told, job.measure.better),
+        is_diverging=has_diverged(told, job.measure.better),
         speeds=tuple((nodes, speed.samples_per_s) for nodes, speed in last_seen),
         per_s=per_s,
         aims=_aims(job, past, loss_forecast, per_s),

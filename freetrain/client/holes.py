@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from freetrain.broker.lease import uuid_in
 from freetrain.config.job import NodeSettings
 from freetrain.config.site import requirement_of
-from freetrain.tick.observe import margin_s
+from freetrain.tick.leases import margin_s
 from slurm.holes import HoleEnd, find_holes
 from slurm.records import choose_partition
 

@@ -72,7 +72,7 @@ from freetrain.state.tables import (
     trainers,
 )
 from freetrain.text import one_line, shown
-from freetrain.tick.lease_job import lease_script, request_for
+from freetrain.tick.leases import lease_script, request_for
 from slurm.batch import sbatch_argv
 
 if TYPE_CHECKING:

@@ -53,7 +53,7 @@ from freetrain.state.database import (
 from freetrain.state.files import StateDir
 from freetrain.text import render_duration
 from freetrain.tick.environment import PYSLURM
-from freetrain.tick.observe import mode_of
+from freetrain.tick.leases import mode_of
 from slurm.batch import sbatch_argv
 from slurm.errors import SlurmError, SlurmRefusedError, SlurmUnavailableError
 from slurm.json import JSON

@@ -253,6 +253,21 @@ def is_diverging(
     )
 
 
+def has_diverged(points: Iterable[Point], better: Better) -> bool:
+    """Tell whether the last values of a metric are not finite, or far worse.
+
+    Args:
+        points: All points of the metric, in order.
+        better: Which values are good.
+    """
+    history = LossHistory(points)
+    if not history.points:
+        return history.broken > 0
+    samples, values = history.samples, history.values
+    scale = quality_scale(downsample(samples, values), better)
+    return is_diverging(values, scale, broken=history.broken)
+
+
 # Where the present phase of a training began
 
 _FEWEST_FOR_PHASES = 12

@@ -12,8 +12,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from freetrain.broker.backfill import Backfill, BackfillState, LeaseSpan
-from freetrain.broker.delay_protection import NONE_KEPT_FREE, DelayProtection, keep_free
-from freetrain.broker.yielding import find_claims
+from freetrain.broker.yielding import (
+    NONE_KEPT_FREE,
+    DelayProtection,
+    find_claims,
+    keep_free,
+)
 from logs.schedule.placers import SlurmParameters
 from logs.timeline import members, unit_set
 from slurm.holes import Hole, HoleEnd
@@ -22,7 +26,7 @@ from slurm.records import JobRecord, JobState, Node, NodeState
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from freetrain.broker.delay_protection import KeptFree, PendingDemand
+    from freetrain.broker.yielding import KeptFree, PendingDemand
     from freetrain.replay.engine import NodePool
     from freetrain.replay.loop_leases import Leases, NodeUnits
     from freetrain.replay.loop_settings import LoopSettings

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from freetrain.broker.limits import Mode
-from freetrain.broker.polling import LEAD_S, last_lead_s
+from freetrain.broker.yielding import LEAD_S, last_lead_s
 from freetrain.errors import UsageError
 
 TICK_S = 60.0

@@ -540,7 +540,7 @@ class HistoryRow:
         trainer: Its name.
         submitted_s: Which of its submissions it belongs to.
         bookmark: How far its progress was read (``progress.Bookmark``).
-        history: What it reported (``tick.history``).
+        history: What it reported (``tick.trainers``).
         scaling: What it showed of its speed (``scaling``).
     """
 

@@ -1,4 +1,4 @@
-"""Carry out what was decided: assign generations, end leases, submit leases, tidy up.
+"""Carry out what was decided: generations, leases, and the delivery of models.
 
 Each action is an effect between two records: what is recorded before it lets the next
 ticks find it, whatever happens to this one; what is recorded after it tells its result.
@@ -6,75 +6,74 @@ ticks find it, whatever happens to this one; what is recorded after it tells its
 
 from __future__ import annotations
 
-import math
-import shutil
 from collections import Counter as Count
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import chain, pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from freetrain.broker.actions import (
+from freetrain.broker.lease import IntentOutcome, submitted_leases
+from freetrain.broker.limits import EndReason
+from freetrain.broker.reconcile import (
     Assign,
     EndLeases,
-    EndReason,
     Submit,
     intent_of,
     marked_ending,
 )
-from freetrain.broker.lease import IntentOutcome, submitted_leases
-from freetrain.broker.pool import Refusal
+from freetrain.elastic.checkpoint import copy_checked
+from freetrain.elastic.contract import CheckpointError
+from freetrain.elastic.files import RunDir, replaced
 from freetrain.state.files import (
     BROKER,
     Assigned,
     AssignedLease,
+    UnreadableFileError,
     create_assigned,
-    generation_name,
-    generations,
     lease_name,
+    read_environment,
 )
 from freetrain.state.tables import (
+    Delivery,
+    DeliveryStage,
     Event,
     EventKind,
     TrainerState,
     add_events,
-    forget_histories,
-    forget_intents,
-    forget_leases,
-    has_old_histories,
-    has_old_intents,
-    old_leases,
+    deliveries,
+    put_delivery,
     put_intents,
     put_leases,
 )
-from freetrain.tick.lease_job import (
+from freetrain.tick.environment import HookCall
+from freetrain.tick.leases import (
+    NOTICE,
+    grace_s,
     lease_script,
-    output_of,
     request_for,
     write_lease_script,
 )
-from freetrain.tick.observe import grace_s
-from slurm.batch import MAX_VALUE_BYTES, LeaseRequest
+from freetrain.tick.plan import nodes_to_exclude, with_short_wait
 from slurm.errors import (
     RequestsSpentError,
     SlurmError,
     SlurmRefusedError,
 )
-from slurm.records import JobKey, collapse
+from slurm.records import JobKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from pathlib import Path
 
-    from freetrain.broker.actions import Action
     from freetrain.broker.belief import DuplicateJob
-    from freetrain.broker.decide import Look
     from freetrain.broker.lease import Assignment, Intent, Lease, LeaseKey
-    from freetrain.state.files import TrainerDir
-    from freetrain.tick.context import TickContext
+    from freetrain.broker.reconcile import Action
+    from freetrain.config.job import TargetSettings, TrainerJob
+    from freetrain.state.tables import TrainerRow
+    from freetrain.tick.environment import TickContext
     from freetrain.tick.observe import Observed
     from freetrain.tick.plan import Decided
     from freetrain.tick.trainers import TickTrainer
+    from slurm.batch import LeaseRequest
 
 
 @dataclass(slots=True)
@@ -229,10 +228,7 @@ def _reason(trainer: TickTrainer, before: int, after: int) -> str:
     return f"{'grows' if after > before else 'shrinks'} from {before} to {nodes}"
 
 
-# Ending leases, or telling them to leave: only jobs that this tick's snapshot showed.
-
-NOTICE = "TERM"
-"""The signal on which an agent commits and leaves; Slurm itself sends it."""
+# Ending leases, or sending the notice to leave: only jobs that this snapshot showed.
 
 
 def end_leases(context: TickContext, observed: Observed, end: EndLeases) -> int:
@@ -309,9 +305,6 @@ def _number(display_id: str, leases: list[Lease]) -> int:
 
 _MOST_DETAIL = 500
 
-EXCLUDING_WAIT_S = 180.0
-"""A few cycles of backfill, which is 30 s and more by default."""
-
 
 def _submit(
     context: TickContext,
@@ -387,207 +380,190 @@ def _record_refusal(context: TickContext, intent: Intent, why: str) -> None:
         add_events(state, [failed])
 
 
-def nodes_to_exclude(decided: Decided, action: Submit) -> str:
-    """Return the nodes for ``sbatch --exclude`` of *action*, as a hostlist.
+# Delivering models: publish the checkpoint of a reached target, then call its hook.
 
-    Slurm chooses the node of a lease. Excluded are, in this order:
+_COMMITS = 2.0
 
-    * holes that end before the lease would, as a job is booked there, which Slurm may
-      not know;
-    * nodes left to waiting jobs, which may come after leases in Slurm's order, or may
-      need the node only if another job ended;
-    * where forecasts tell holes apart, holes that the plan left idle: the next tick
-      would give the lease up and ask for another.
+_MORE_S = 120.0
+"""Two commits and two minutes after its target was reached, a trainer that stopped
+short of a commit is delivered with what it has."""
 
-    Nodes that come free later are not excluded.
-
-    Returns:
-        Empty where any hole will do. Of a list that is too long for Slurm as many as
-        it takes: those it would give first.
-    """
-    look = decided.look
-    places = {hole.node: place for place, hole in enumerate(look.holes[action.shape])}
-
-    def in_slurms_order(nodes: Iterable[str]) -> list[str]:
-        return sorted(nodes, key=lambda name: (places.get(name, math.inf), name))
-
-    left = {**look.claims.idle, **look.claims.kept_free.nodes}
-    groups = _booked(look, action), left, _left_idle(decided, action)
-    nodes = chain.from_iterable(map(in_slurms_order, groups))
-    return _longest_hostlist(list(dict.fromkeys(nodes)))
+NOBODY_KNOWS = (
+    "a tick died while it called the hook: nobody knows how far that came, and it is "
+    "not called again"
+)
 
 
-def _booked(look: Look, action: Submit) -> set[str]:
-    """Return the holes that end before the lease would, as a job is booked there."""
-    until_s = look.now_s + 60.0 * action.limit_min
-    return {
-        hole.node
-        for hole in look.holes[action.shape]
-        if hole.node in look.claims.booked_s
-        and hole.end_s is not None
-        and hole.end_s < until_s
-    }
+def newly_reached(observed: Observed) -> Iterator[Delivery]:
+    """Yield a delivery for each trainer that has just reached its first target."""
+    for trainer in observed.trainers:
+        name, submitted_s = trainer.row.name, trainer.row.submitted_s
+        progress = observed.progress.get(name)
+        if progress is None or progress.history.deliver is None:
+            continue
+        if (name, submitted_s) in observed.deliveries:
+            continue
+        target = progress.history.deliver
+        yield Delivery(
+            trainer=name,
+            submitted_s=submitted_s,
+            stage=DeliveryStage.REACHED,
+            reached_s=target.t_s or observed.now_s,
+            step=target.step,
+            value=target.value,
+            changed_s=observed.now_s,
+        )
 
 
-def _left_idle(decided: Decided, action: Submit) -> set[str]:
-    """Return the holes, those beyond the cap as well, that the plan left idle."""
-    forecasts, decision = decided.forecasts, decided.decision
-    if forecasts is None or forecasts.forecast.is_learning:
-        return set()
-    pool = decision.classes.pool
-    idle = {node.name for node in pool.nodes if node.lease is None}
-    capped = {name for name, why in pool.refused.items() if why is Refusal.LEASE_CAP}
-    wanted = {
-        node
-        for request in decision.wanted.requests
-        if request.shape == action.shape
-        for node in request.nodes
-    }
-    return (idle | capped) - wanted
-
-
-def _longest_hostlist(nodes: list[str]) -> str:
-    """Return as many of the first *nodes* as Slurm takes; empty where it takes none."""
-
-    def is_short(text: str) -> bool:
-        return len(text) <= MAX_VALUE_BYTES
-
-    try:
-        everything = collapse(nodes)
-        if is_short(everything):
-            return everything
-        fits, too_many = 0, len(nodes)
-        while too_many - fits > 1:
-            half = (fits + too_many) // 2
-            if is_short(collapse(nodes[:half])):
-                fits = half
-            else:
-                too_many = half
-        return collapse(nodes[:fits])
-    except ValueError:
-        return ""
-
-
-def with_short_wait(intent: Intent) -> Intent:
-    """Return *intent* with a deadline that keeps its leases from waiting for long.
-
-    While they wait, the next plans count on them: a lease that finds its nodes taken
-    would hold up a trainer that could have had others by then.
-    """
-    latest_s = intent.created_s + 60.0 * intent.limit_min + EXCLUDING_WAIT_S
-    return replace(intent, deadline_s=min(intent.deadline_s, latest_s))
-
-
-# Removing what is long over: a little in each tick, and only what no reader can need.
-
-KEPT_S = 3 * 86_400.0
-"""Leases are kept so long after their deadline; much longer than any can last."""
-
-KEPT_GENERATIONS = 200
-"""Generations of each trainer that are kept, however old.
-
-Agents look back fifty at most, ticks a hundred.
-"""
-
-_MOST_LEASES = 50
-_MOST_GENERATIONS = 50
-
-
-def tidy(context: TickContext, observed: Observed) -> str:
-    """Remove some of what is long over; return what kept it from being removed.
-
-    The earlier of two clocks counts: a clock that is ahead must not make things old.
+def deliver(context: TickContext, observed: Observed) -> None:
+    """Advance all deliveries as far as possible, with one call of a hook at most.
 
     Raises:
-        StoreError: The state cannot be written.
+        StoreError: The state cannot be written; the next tick goes on.
     """
-    before_s = min(observed.now_s, context.environment.now_s()) - KEPT_S
-    try:
-        _remove_leases(context, before_s)
-        _remove_generations(context, observed.trainers, before_s)
-    except OSError as error:
-        return f"old files stay, since one cannot be removed: {error}"
+    trainers = {(t.row.name, t.row.submitted_s): t for t in observed.trainers}
+    for key, delivery in deliveries(context.state).items():
+        trainer = trainers.get(key)
+        if trainer is None or trainer.job is None or trainer.job.target is None:
+            continue
+        run = _Delivery(
+            context, trainer.row, trainer.job, trainer.job.target, observed.now_s
+        )
+        if run.advance(delivery):
+            break
+
+
+@dataclass(frozen=True, slots=True)
+class _Delivery:
+    """One trainer's delivery, in this tick."""
+
+    context: TickContext
+    row: TrainerRow
+    job: TrainerJob
+    target: TargetSettings
+    now_s: float
+
+    def advance(self, delivery: Delivery) -> bool:
+        """Take *delivery* through its next stages; tell whether a hook was called."""
+        if delivery.stage is DeliveryStage.CALLING:
+            self._record(delivery, DeliveryStage.DELIVERED, problem=NOBODY_KNOWS)
+            return False
+        if delivery.stage is DeliveryStage.REACHED:
+            delivery = self._publish(delivery)
+        if delivery.stage is not DeliveryStage.PUBLISHED:
+            return False
+        if not self.target.hook:
+            self._record(delivery, DeliveryStage.DELIVERED)
+            return False
+        delivery = self._record(delivery, DeliveryStage.CALLING)
+        with self.context.effect(f"calling the hook of {self.row.name}"):
+            problem = self._call_hook(delivery)
+        self._record(delivery, DeliveryStage.DELIVERED, problem=problem)
+        return True
+
+    def _publish(self, delivery: Delivery) -> Delivery:
+        """Publish the checkpoint, if there is one already that has the step."""
+        place = self.target.publish
+        if place is None:
+            return self._record(delivery, DeliveryStage.PUBLISHED)
+        patience_s = _COMMITS * self.job.checkpoint.every_s + _MORE_S
+        is_overdue = self.now_s - delivery.changed_s > patience_s
+        since_step = None if is_overdue else delivery.step
+        run_dir = RunDir(Path(self.row.run_dir))
+        try:
+            with self.context.effect(f"publishing {self.row.name}"):
+                name = publish(run_dir, place, since_step=since_step)
+        except OSError as error:
+            problem = f"cannot publish {place}: {error.strerror or error}"
+            return self._record_problem(delivery, problem)
+        if not name:
+            problem = "no checkpoint has the step yet at which the target was reached"
+            return self._record_problem(delivery, problem)
+        return self._record(delivery, DeliveryStage.PUBLISHED, checkpoint=name)
+
+    def _call_hook(self, delivery: Delivery) -> str:
+        folder = self.context.folder.trainer(self.row.name)
+        try:
+            variables = read_environment(folder)
+        except (OSError, UnreadableFileError) as error:
+            return f"the hook was not called, for want of its variables: {error}"
+        about_delivery = {
+            "FREETRAIN_TRAINER": self.row.name,
+            "FREETRAIN_METRIC": self.job.measure.metric,
+            "FREETRAIN_VALUE": repr(delivery.value),
+            "FREETRAIN_PUBLISHED": str(self.target.publish or ""),
+        }
+        call = HookCall(
+            argv=self.target.hook,
+            folder=self.job.directory,
+            variables=variables | about_delivery,
+            limit_s=self.target.hook_limit_s,
+        )
+        return self.context.environment.call(call)
+
+    def _record_problem(self, delivery: Delivery, problem: str) -> Delivery:
+        """Record why it does not go on, once for each reason."""
+        if problem == delivery.problem:
+            return delivery
+        delivery = replace(delivery, problem=problem)
+        with self.context.writing("a delivery") as state:
+            put_delivery(state, delivery)
+        return delivery
+
+    def _record(
+        self,
+        delivery: Delivery,
+        stage: DeliveryStage,
+        *,
+        checkpoint: str = "",
+        problem: str = "",
+    ) -> Delivery:
+        """Record that *stage* is reached."""
+        new = replace(
+            delivery,
+            stage=stage,
+            changed_s=self.now_s,
+            checkpoint=checkpoint or delivery.checkpoint,
+            problem=problem,
+        )
+        with self.context.writing("a delivery") as state:
+            put_delivery(state, new)
+            if stage is DeliveryStage.DELIVERED:
+                name, detail = self.row.name, problem or new.checkpoint
+                event = Event(self.now_s, EventKind.DELIVERED, name, 0, detail)
+                add_events(state, [event])
+        return new
+
+
+def publish(run_dir: RunDir, place: Path, *, since_step: int | None) -> str:
+    """Copy the newest checkpoint that is whole to *place*, whole or not at all.
+
+    It is a copy and no link: its users may change it, and training goes on from the
+    original. What was there before is replaced.
+
+    Args:
+        run_dir: The trainer's.
+        place: The file to make.
+        since_step: Steps that the checkpoint must have; None for any.
+
+    Returns:
+        The checkpoint's name; empty where there is none yet that will do.
+
+    Raises:
+        OSError: It could not be read or written.
+    """
+    for checkpoint in reversed(run_dir.committed()):
+        if checkpoint.step < (since_step or 0):
+            continue
+        with suppress(CheckpointError, FileNotFoundError):  # torn, or pruned just now
+            _copy(checkpoint.path, place)
+            return checkpoint.path.name
     return ""
 
 
-def _remove_leases(context: TickContext, before_s: float) -> None:
-    old = old_leases(context.state, before_s=before_s, most=_MOST_LEASES)
-    for key, job_id in old.items():
-        with context.effect("removing a lease's files"):
-            _remove_lease_files(context, key, job_id, before_s)
-    has_rows = (has_old_intents, has_old_histories)
-    if not old and not any(has(context.state, before_s=before_s) for has in has_rows):
-        return
-    with context.writing("what is forgotten") as state:
-        forget_leases(state, old)
-        forget_intents(state, before_s=before_s)
-        forget_histories(state, before_s=before_s)
-
-
-def _remove_lease_files(
-    context: TickContext, key: LeaseKey, job_id: int | None, before_s: float
-) -> None:
-    _remove_folder(context.folder.lease(key).path)
-    if job_id is None:
-        return
-    output = output_of(context.folder, job_id)
-    with suppress(FileNotFoundError):
-        if output.stat().st_mtime < before_s:  # numbers of jobs are used again
-            output.unlink()
-
-
-def _remove_generations(
-    context: TickContext, trainers: Iterable[TickTrainer], before_s: float
-) -> None:
-    left = _MOST_GENERATIONS
-    for trainer in trainers:
-        newest = trainer.newest
-        if newest is None or newest.generation <= KEPT_GENERATIONS:
-            continue
-        folder = context.folder.trainer(trainer.row.name)
-        old = _old_generations(folder, trainer, before_s)[:left]
-        left -= len(old)
-        for generation in old:
-            with context.effect("removing a generation's files"):
-                _remove_generation(folder, generation, trainer)
-
-
-def _old_generations(
-    folder: TrainerDir, trainer: TickTrainer, before_s: float
-) -> list[int]:
-    """Return the generations of which no lease can be left, the oldest first.
-
-    A generation was over, or about to be, when the next one was made.
-    """
-    found = generations(folder.assignments)
-    removable = found[: max(0, len(found) - KEPT_GENERATIONS + 1)]
-    old: list[int] = []
-    for generation, following in pairwise(removable[: _MOST_GENERATIONS + 1]):
-        made_s = folder.assignment(following).stat().st_mtime
-        if generation > trainer.row.reported_generation or made_s >= before_s:
-            break
-        old.append(generation)
-    return old
-
-
-def _remove_generation(
-    folder: TrainerDir, generation: int, trainer: TickTrainer
-) -> None:
-    """Remove a generation's files, last the one by which it is found.
-
-    Endings tell how long a trainer has run: a trainer with a limit keeps them.
-    """
-    name = generation_name(generation)
-    _remove_folder(folder.world(generation))
-    (folder.logs / f"{name}.log").unlink(missing_ok=True)
-    for notice in folder.notices.glob(f"{name}.*"):
-        notice.unlink(missing_ok=True)
-    job = trainer.job
-    if job is not None and job.work.time_limit_s is None:
-        folder.ending(generation).unlink(missing_ok=True)
-    folder.assignment(generation).unlink(missing_ok=True)
-
-
-def _remove_folder(path: Path) -> None:
-    with suppress(FileNotFoundError):
-        shutil.rmtree(path)
+def _copy(path: Path, place: Path) -> None:
+    with path.open("rb") as source:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        temporary = place.with_name(f".{place.name}.new")
+        with replaced(place, temporary=temporary) as target:
+            copy_checked(source, target)

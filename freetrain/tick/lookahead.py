@@ -1,14 +1,16 @@
 """Forecasts of how long nodes stay idle, in a tick: learned, planned by, and saved.
 
-:func:`foresee` goes on from what the last tick saved, and learns from what this one
-observed. A saved forecast that cannot be used is discarded and reported.
+``foresee`` goes on from what the last tick saved, and learns from what this one
+observed. A saved forecast that cannot be used is discarded and reported. Which leaf
+switch nodes are below is asked once an hour, and saved with the forecasts.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import traceback
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
@@ -32,7 +34,9 @@ from freetrain.state.tables import (
     put_forecast,
     put_lease_forecasts,
 )
+from slurm.errors import SlurmError
 from slurm.holes import find_idle
+from slurm.records import Leaf, leaf_by_node, may_have_leaves, must_have_leaves
 
 if TYPE_CHECKING:
     import sqlite3
@@ -40,16 +44,17 @@ if TYPE_CHECKING:
 
     from freetrain.broker.lease import Lease
     from freetrain.config.site import PlannerSettings
-    from freetrain.tick.context import TickContext
+    from freetrain.tick.environment import TickContext
     from freetrain.tick.observe import Observed
-    from slurm.records import JobRecord
-from freetrain.tick.leaf_switches import LeafSwitches, leaf_switches_of
+    from slurm.backend import SlurmBackend
+    from slurm.records import ClusterConfig, JobRecord
+
 
 WAIT_S = 30.0
 """How long an idle node trains nothing: its lease starts in seconds, and the tick after
 that gives it to a trainer."""
 
-KEPT_S = 7 * 86_400.0
+LEASE_FORECASTS_KEPT_S = 7 * 86_400.0
 """Forecasts of leases are kept for a week."""
 
 MOST_ENDED = 20
@@ -175,7 +180,7 @@ def keep(
     add_node_names(state, forecasts.forecast.names, known=forecasts.known_names)
     add_departures(state, forecasts.pairs.fresh, keep=KEPT)
     put_lease_forecasts(state, forecasts.changes)
-    drop_lease_forecasts(state, before_s=observed.now_s - KEPT_S)
+    drop_lease_forecasts(state, before_s=observed.now_s - LEASE_FORECASTS_KEPT_S)
 
 
 def _sight(observed: Observed, is_ours: Callable[[JobRecord], bool]) -> PoolSnapshot:
@@ -260,10 +265,8 @@ def _over(told: LeaseForecast, lease: Lease | None, now_s: float) -> LeaseForeca
     return replace(told, ended_s=ended_s, outcome=str(lease.ended or "gone"))
 
 
-# ----------------------------------------------------------------------
-# The forecast that the last tick saved.
-
 Kept = dict[str, Any]
+
 Begun = TypeVar("Begun")
 
 
@@ -341,3 +344,114 @@ def said_of(error: Exception) -> str:
     *_, (frame, line) = traceback.walk_tb(error.__traceback__)
     place = f"{frame.f_globals.get('__name__')}, line {line}"
     return f"{error!r:.{_MOST_CHARACTERS}}, in {place}"
+
+
+# Leaf switches.
+
+ASKED_EVERY_S = 3_600.0
+"""Racks are rewired seldom; nodes that a site adds wait that long."""
+
+SILENCES = 3
+"""Ticks in a row at which Slurm answers everything else and names no leaf of a topology
+that it need not have. One that was asked too late looks the same; after that many there
+is no topology any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeafSwitches:
+    """What is known of leaf switches, or blocks.
+
+    Attributes:
+        plugin: The topology plugin that the configuration named then.
+        asked_s: When Slurm was asked last, Unix time.
+        leaves: What Slurm answered.
+        by_node: The leaf of each node.
+        problem: Why they are not known now; empty where they are, or there are none.
+        silences: Ticks in a row at which Slurm named none, having named some before.
+    """
+
+    plugin: str
+    asked_s: float
+    leaves: tuple[Leaf, ...] = ()
+    by_node: Mapping[str, str] = field(default_factory=dict)
+    problem: str = ""
+    silences: int = 0
+
+    def to_state(self) -> dict[str, Any]:
+        """Return it as JSON has it; node lists as Slurm wrote them, which is short."""
+        return {
+            "plugin": self.plugin,
+            "asked_s": self.asked_s,
+            "told": [[leaf.name, leaf.nodes] for leaf in self.leaves],
+            "problem": self.problem,
+            "silences": self.silences,
+        }
+
+
+def leaf_switches_of(
+    backend: SlurmBackend, config: ClusterConfig, state: object, *, now_s: float
+) -> LeafSwitches | None:
+    """Return what is known of leaf switches, asking Slurm once an hour.
+
+    Where Slurm names none of those that it named before, it is asked again at the next
+    tick.
+
+    Args:
+        backend: Slurm.
+        config: How the cluster is set up; another topology is asked for at once.
+        state: What ``to_state`` returned; anything else counts as nothing.
+        now_s: Unix time.
+
+    Returns:
+        None where there can be none, and nothing was asked.
+    """
+    if not may_have_leaves(config):
+        return None
+    last = _kept(state)
+    if last is None or last.plugin != config.topology_plugin:
+        last = LeafSwitches(plugin=config.topology_plugin, asked_s=-math.inf)
+    if 0.0 <= now_s - last.asked_s < ASKED_EVERY_S and not last.silences:
+        return last
+    return _asked(backend, config, last, now_s)
+
+
+def _asked(
+    backend: SlurmBackend, config: ClusterConfig, last: LeafSwitches, now_s: float
+) -> LeafSwitches:
+    """Ask Slurm; where that fails, its *last* answer holds for an hour more."""
+    problem, silences = "", 0
+    try:
+        leaves = backend.topology()
+        if not leaves and must_have_leaves(config):
+            problem = f"it names {config.topology_plugin} and tells no leaf of it"
+        elif not leaves and last.leaves and last.silences + 1 < SILENCES:
+            silences = last.silences + 1
+            problem = "it tells nothing of those that it told before"
+    except SlurmError as error:
+        leaves, problem = (), str(error)
+    if problem:
+        leaves = last.leaves
+        problem = f"what switches nodes are below was not told: {problem}"
+    return LeafSwitches(
+        plugin=config.topology_plugin,
+        asked_s=now_s,
+        leaves=leaves,
+        by_node=leaf_by_node(leaves),
+        problem=problem,
+        silences=silences,
+    )
+
+
+def _kept(state: Any) -> LeafSwitches | None:  # noqa: ANN401 - JSON
+    try:
+        leaves = tuple(Leaf(str(name), str(nodes)) for name, nodes in state["told"])
+        return LeafSwitches(
+            plugin=str(state["plugin"]),
+            asked_s=float(state["asked_s"]),
+            leaves=leaves,
+            by_node=leaf_by_node(leaves),
+            problem=str(state.get("problem", "")),
+            silences=int(state.get("silences", 0)),
+        )
+    except (ValueError, TypeError, KeyError, ArithmeticError, SlurmError):
+        return None

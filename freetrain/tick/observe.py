@@ -6,21 +6,16 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from freetrain.broker.belief import Belief, Sources, believe, is_plan_known
 from freetrain.broker.lease import IntentOutcome, LeaseEnd, LeaseState, job_name
-from freetrain.broker.limits import Limits, Mode
-from freetrain.config.site import LeaseMode
-from freetrain.errors import BadConfigurationError
 from freetrain.state.files import AgentState, UnreadableFileError, read_heartbeat
 from freetrain.state.tables import (
     Delivery,
     SeenBackfillPlans,
     SeenHeartbeat,
-    TrainerState,
     deliveries,
     intents,
     leases,
@@ -29,24 +24,21 @@ from freetrain.state.tables import (
     seen_heartbeats,
     trainers,
 )
-from freetrain.tick.status_report import read_status_report, utc
-from freetrain.tick.trainers import TrainerOutcome, read_trainer
+from freetrain.tick.leases import limits_of
 from slurm.holes import carry_plans, plans_of
-from slurm.records import choose_partition, expand
+from slurm.records import choose_partition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Iterable, Mapping
 
     from freetrain.broker.lease import Intent, Lease, LeaseKey
-    from freetrain.broker.limits import Pace
-    from freetrain.config.site import Site
+    from freetrain.broker.limits import Limits, Pace
     from freetrain.state.files import Heartbeat, StateDir
-    from freetrain.tick.context import TickContext
-    from freetrain.tick.progress import TrainerProgress
-    from freetrain.tick.trainers import TickTrainer
+    from freetrain.tick.environment import TickContext
+    from freetrain.tick.trainers import TickTrainer, TrainerProgress
     from slurm.holes import Snapshot
     from slurm.records import ClusterConfig, JobRecord, Partition
+
 
 REMEMBERED_S = 3_600.0
 """Jobs are gone from Slurm long before an hour after their deadline."""
@@ -125,10 +117,8 @@ def observe(context: TickContext) -> Observed:
     found = _find_jobs(context, known, previous)
     sources = Sources(context.environment.uid, snapshot.jobs, found)
     belief = believe(previous, known, sources, now_s=now_s, limits=limits)
-    check_cluster(context.folder.page, config.cluster, belief.leases, now_s=now_s)
     whole_s = last.whole_s if snapshot.is_torn else now_s
-    read = [read_trainer(context.folder, row) for row in trainers(state)]
-    progress = _read_progress(context, read, now_s=now_s)
+    known_trainers, progress = _read_trainers(context, now_s=now_s)
     return Observed(
         snapshot=snapshot,
         config=config,
@@ -142,7 +132,7 @@ def observe(context: TickContext) -> Observed:
         heartbeats=read_heartbeats(
             context.folder, belief.leases, seen_heartbeats(state), now_s=now_s
         ),
-        trainers=tuple(_finished_at_target(t, progress.get(t.row.name)) for t in read),
+        trainers=known_trainers,
         progress=progress,
         deliveries=deliveries(state),
     )
@@ -174,69 +164,29 @@ def _find_jobs(
     return context.backend.find_by_name(*names) if names else ()
 
 
-def _read_progress(
-    context: TickContext, trainers: Sequence[TickTrainer], *, now_s: float
-) -> dict[str, TrainerProgress]:
-    if not trainers:
-        return {}
+def _read_trainers(
+    context: TickContext, *, now_s: float
+) -> tuple[tuple[TickTrainer, ...], dict[str, TrainerProgress]]:
+    rows = trainers(context.state)
+    if not rows:
+        return (), {}
     # Imported here: a tick that has nothing to do must stay cheap.
-    from freetrain.tick.progress import read_progress  # noqa: PLC0415
+    from freetrain.tick.trainers import (  # noqa: PLC0415
+        finished_at_target,
+        read_progress,
+        read_trainer,
+    )
 
-    return read_progress(context, trainers, now_s=now_s)
+    read = [read_trainer(context.folder, row) for row in rows]
+    progress = read_progress(context, read, now_s=now_s)
+    return tuple(
+        finished_at_target(t, progress.get(t.row.name)) for t in read
+    ), progress
 
 
 def _refused_array(intent: Intent) -> bool:
     is_refused = intent.outcome is IntentOutcome.REFUSED and intent.tasks > 1
     return is_refused and "array" in intent.detail.lower()
-
-
-def _finished_at_target(
-    trainer: TickTrainer, progress: TrainerProgress | None
-) -> TickTrainer:
-    """Return *trainer*, finished where its final target has been reached."""
-    if progress is None or progress.history.final is None or not trainer.is_wanted:
-        return trainer
-    metric = "" if trainer.job is None else trainer.job.measure.metric
-    value = progress.history.final.value
-    message = f"its final target is reached: {metric} {value:.6g}"
-    outcome = TrainerOutcome(TrainerState.FINISHED, message)
-    return replace(trainer, outcome=outcome)
-
-
-def check_cluster(
-    report: Path, cluster: str, leases: Iterable[Lease], *, now_s: float
-) -> None:
-    """Refuse to go on with the state of another cluster, while that has leases.
-
-    Clusters may share a home. Each would take the other's leases for lost, and stop
-    the trainers on them, tick by tick. A cluster that was merely renamed still shows
-    its leases.
-
-    Args:
-        report: The file of the last tick's status report.
-        cluster: The name of this cluster.
-        leases: As they are believed after this snapshot.
-        now_s: Unix time.
-
-    Raises:
-        BadConfigurationError: It is another cluster's.
-    """
-    live = [lease for lease in leases if lease.is_live and lease.deadline_s > now_s]
-    if not live or any(lease.missed == 0 for lease in live):
-        return
-    try:
-        last = read_status_report(report)
-    except UnreadableFileError:
-        return
-    if last is None or last.cluster in {"", cluster}:
-        return
-    until_s = math.ceil(max(lease.deadline_s for lease in live))
-    raise BadConfigurationError(
-        f"the state in {report.parent} is of cluster {last.cluster!r}, which has "
-        f"leases, and this is {cluster!r}; nothing was done. Give each cluster a "
-        f"directory of its own by state_directory in freetrain.toml. If it was "
-        f"renamed, ticks go on at {utc(until_s)}, when its leases must have ended."
-    )
 
 
 # Which agents answer.
@@ -322,90 +272,3 @@ def _seen(
     if last is not None and last.beat == beat.beat and last.since_s <= now_s:
         return last
     return SeenHeartbeat(key, beat.beat, now_s)
-
-
-# What the broker may do, by the site's settings and Slurm's own.
-
-_MINUTE_S = 60.0
-_HOUR_S = 3_600.0
-_FREES_NODE = {"CANCEL", "REQUEUE"}
-"""Modes of preemption that free the node. A suspended lease keeps its memory."""
-
-
-def limits_of(
-    site: Site,
-    config: ClusterConfig,
-    partition: Partition,
-    *,
-    partitions: Iterable[Partition],
-    takes_arrays: bool = True,
-) -> Limits:
-    """Return what the broker may do.
-
-    Args:
-        site: The site's or user's settings.
-        config: How the cluster is set up.
-        partition: Where leases are submitted.
-        partitions: All of the cluster's.
-        takes_arrays: False once Slurm has refused a job array.
-    """
-    longest_s = min(site.lease.longest_s, partition.max_time_s)
-    most_tasks = max(1, min(site.caps.requests_per_tick, config.max_array_size))
-    return Limits(
-        mode=mode_of(site, config, partition, partitions=partitions),
-        most_leases=site.caps.leases,
-        most_new_leases=site.caps.requests_per_tick,
-        most_array_tasks=most_tasks if takes_arrays else 1,
-        most_calls=site.caps.rpcs_per_tick,
-        most_churn=site.caps.churn_per_hour,
-        churn_window_s=_HOUR_S,
-        least_limit_min=math.ceil(site.lease.shortest_s / _MINUTE_S),
-        most_limit_min=max(1, math.floor(longest_s / _MINUTE_S)),
-        most_failed_starts=site.starts.pause_after,
-        pause_s=site.starts.pause_s,
-        most_pause_s=max(_HOUR_S, site.starts.pause_s),
-    )
-
-
-def mode_of(
-    site: Site,
-    config: ClusterConfig,
-    partition: Partition,
-    *,
-    partitions: Iterable[Partition],
-) -> Mode:
-    """Return whether Slurm preempts leases for all other jobs, or the broker yields.
-
-    Slurm does so with preemption by partition, which frees the nodes, and a lower tier
-    than every other partition over the same nodes. What preemption by QOS does cannot
-    be seen from here: there the site sets the mode itself.
-    """
-    if site.lease.mode is not LeaseMode.AUTO:
-        return Mode(site.lease.mode)
-    by_partition = config.preempt_type == "preempt/partition_prio"
-    preempt_mode = partition.preempt_mode or config.preempt_mode
-    if not by_partition or not _FREES_NODE & set(preempt_mode.split(",")):
-        return Mode.YIELD
-    ours = frozenset(expand(partition.nodes))
-    is_last = all(
-        other.priority_tier > partition.priority_tier
-        for other in partitions
-        if other.name != partition.name and not ours.isdisjoint(expand(other.nodes))
-    )
-    return Mode.PREEMPT if is_last else Mode.YIELD
-
-
-def margin_s(site: Site, config: ClusterConfig, partition: Partition) -> float:
-    """Return how long before its end a hole is left."""
-    if site.holes.margin_s is None:
-        own_s = config.overrun_s(partition, epilog_s=0.0)
-    else:
-        own_s = site.holes.margin_s
-    return own_s + site.holes.epilog_s
-
-
-def grace_s(config: ClusterConfig, partition: Partition, mode: Mode) -> float:
-    """Return how long a lease that must go has, from the first signal it gets."""
-    if mode is Mode.PREEMPT:
-        return partition.grace_time_s + config.kill_wait_s
-    return config.kill_wait_s

@@ -1,34 +1,64 @@
-"""Rate trainers by the site's priority, with what is known of them."""
+"""Rate trainers by the site's priority: their speeds, their forecasts, their worth."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
 
 from freetrain.config.job import ServiceOrder
-from freetrain.errors import BadConfigurationError, UsageError
-from freetrain.planning.rating import rate
+from freetrain.errors import BadConfigurationError, BadDataError, UsageError
+from freetrain.losscurve.fit import (
+    broken_forecast,
+    fingerprint,
+    fit_history,
+    from_state,
+)
+from freetrain.losscurve.fit import to_state as loss_forecast_to_state
+from freetrain.losscurve.history import LossHistory
+from freetrain.planning.rating import (
+    ASSUMED_COSTS_S,
+    learned_costs_s,
+    learned_speeds,
+    rate,
+)
 from freetrain.priority.base import Basis, Contender, RatingInputs, Target
 from freetrain.priority.registry import priority_named
-from freetrain.state.tables import latest_scalings, loss_forecast_of, priority_memory_of
-from freetrain.tick.history import total_of
-from freetrain.tick.progress import KeptLossForecasts
-from freetrain.tick.speeds import StatedSpeeds, measured_by
+from freetrain.scaling import (
+    ASSUMED_EXPONENT,
+    LearnedScaling,
+    shown_by,
+    site_prior,
+)
+from freetrain.state.tables import (
+    LossForecastRow,
+    latest_scalings,
+    loss_forecast_of,
+    priority_memory_of,
+)
+from freetrain.tick.trainers import (
+    known_from,
+    total_of,
+    unit_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from freetrain.config.job import TrainerJob
+    from numpy.typing import NDArray
+
+    from freetrain.config.job import RescaleCosts, TrainerJob
     from freetrain.config.site import PlannerSettings
     from freetrain.losscurve.forecast import Better, LossForecast, Point
-    from freetrain.planning.rating import Ratings
+    from freetrain.planning.rating import Ratings, RescaleCostsS
     from freetrain.priority.base import Priority
-    from freetrain.state.tables import LossForecastRow
-    from freetrain.tick.context import TickContext
+    from freetrain.scaling import Prior, Profiling
+    from freetrain.tick.environment import TickContext
     from freetrain.tick.observe import Observed
-    from freetrain.tick.progress import TrainerProgress
-    from freetrain.tick.speeds import Speeds
-    from freetrain.tick.trainers import TickTrainer
+    from freetrain.tick.trainers import TickTrainer, TrainerProgress
 
     Fitter = Callable[[str, Sequence[Point], Better], LossForecast | None]
 
@@ -184,3 +214,232 @@ def priority_of(settings: PlannerSettings) -> Priority:
         return priority_named(settings.priority, dict(settings.priority_settings))
     except UsageError as error:
         raise BadConfigurationError(f"freetrain.toml: [planner]: {error}") from error
+
+
+# How quick trainers are by node count, and what rescales cost them.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Speed:
+    """How quick one trainer is, and what rescales cost it.
+
+    Attributes:
+        samples_per_s: By node count, from 0 to the most that it can use; in the unit
+            of its work where that is not samples.
+        grow_s: Seconds without training when nodes are added.
+        shrink_s: Seconds without training when nodes are given up.
+        start_s: Seconds without training when it starts from no nodes.
+    """
+
+    samples_per_s: NDArray[np.float64]
+    grow_s: float
+    shrink_s: float
+    start_s: float
+
+
+class Speeds(Protocol):
+    """Knows how quick trainers are, and what rescales cost them."""
+
+    def of(
+        self,
+        job: TrainerJob,
+        scaling: Mapping[str, Any],
+        *,
+        held: int = 0,
+        remaining: float = math.inf,
+    ) -> Speed:
+        """Return how quick *job* is.
+
+        Args:
+            job: The trainer.
+            scaling: What was measured of it (``scaling.to_state``), empty for nothing.
+            held: Nodes that it runs on now.
+            remaining: Its work until it is finished, in the unit of its speeds; inf
+                where that is unknown.
+        """
+        ...
+
+
+class StatedSpeeds:
+    """What users say of their trainers."""
+
+    def of(
+        self,
+        job: TrainerJob,
+        scaling: Mapping[str, Any],
+        *,
+        held: int = 0,
+        remaining: float = math.inf,
+    ) -> Speed:
+        """Return how quick *job* is by its job file."""
+        del scaling, held, remaining
+        return Speed(speeds_of(job), *costs_s(job.costs))
+
+
+class MeasuredSpeeds:
+    """What trainers showed, and until then what users say."""
+
+    def __init__(
+        self,
+        prior: Prior,
+        *,
+        now_s: float,
+        profiling: Profiling | None = None,
+        deviations: float = 0.0,
+    ) -> None:
+        """Measure by what trainers showed.
+
+        Args:
+            prior: What is expected of a trainer at this site.
+            now_s: Unix time.
+            profiling: How trainers try sizes; None where they do not.
+            deviations: By how many standard deviations speeds of trainers that wait
+                are lowered.
+        """
+        self._prior = prior
+        self._now_s = now_s
+        self._profiling = profiling
+        self._deviations = deviations
+
+    def of(
+        self,
+        job: TrainerJob,
+        scaling: Mapping[str, Any],
+        *,
+        held: int = 0,
+        remaining: float = math.inf,
+    ) -> Speed:
+        """Return how quick *job* was measured to be; its stated costs count first.
+
+        Speeds of a trainer that waits are lowered by their uncertainty. Where trainers
+        may try sizes, speeds of a running one include what it may hope for.
+        """
+        known = known_from(scaling)
+        rescales_s = costs_s(job.costs, learned_costs_s(known))
+        if job.scaling and not known.seen:
+            return Speed(speeds_of(job), *rescales_s)
+        speeds = learned_speeds(
+            known,
+            job.nodes.sizes,
+            held=held,
+            now_s=self._now_s,
+            prior=self._prior,
+            deviations=self._deviations,
+            # Only trainers that run, and were seen to, try sizes.
+            profiling=self._profiling if held and known.seen else None,
+            remaining_samples=remaining,
+            costs_s=rescales_s,
+            stated=_stated(job, known),
+        )
+        return Speed(speeds, *rescales_s)
+
+
+def measured_by(
+    scalings: Iterable[Mapping[str, Any]],
+    *,
+    now_s: float,
+    profiling: Profiling | None = None,
+    deviations: float = 0.0,
+) -> MeasuredSpeeds:
+    """Return speeds at a site where trainers have shown *scalings*."""
+    shown = (shown_by(known_from(scaling), now_s=now_s) for scaling in scalings)
+    prior = site_prior(speeds for speeds in shown if speeds is not None)
+    return MeasuredSpeeds(
+        prior, now_s=now_s, profiling=profiling, deviations=deviations
+    )
+
+
+def speeds_of(job: TrainerJob, *, at_least: int = 0) -> NDArray[np.float64]:
+    """Return stated samples a second, from 0 nodes to the most that *job* can use.
+
+    Between the points of ``scaling`` speed is linear; beyond the last, and where there
+    are none, it grows as is assumed of all.
+
+    Args:
+        job: The trainer.
+        at_least: Nodes up to which speeds are wanted in any case.
+    """
+    most = max(job.nodes.sizes[-1], at_least)
+    counts = np.arange(most + 1, dtype=np.float64)
+    if not job.scaling:
+        return counts**ASSUMED_EXPONENT
+    nodes = [0, *(count for count, _ in job.scaling)]
+    speeds = np.interp(counts, nodes, [0.0, *(speed for _, speed in job.scaling)])
+    last = nodes[-1]
+    beyond = counts > last
+    speeds[beyond] = job.scaling[-1][1] * (counts[beyond] / last) ** ASSUMED_EXPONENT
+    return speeds
+
+
+def costs_s(
+    costs: RescaleCosts,
+    assumed_s: RescaleCostsS = ASSUMED_COSTS_S,
+) -> RescaleCostsS:
+    """Return seconds without training at growing, shrinking and starting.
+
+    Args:
+        costs: What the user says.
+        assumed_s: The same three, for those that the user does not give.
+    """
+    grow_s, shrink_s, start_s = assumed_s
+    return (
+        grow_s if costs.grow_s is None else costs.grow_s,
+        shrink_s if costs.shrink_s is None else costs.shrink_s,
+        start_s if costs.start_s is None else costs.start_s,
+    )
+
+
+def _stated(job: TrainerJob, known: LearnedScaling) -> dict[int, float] | None:
+    """Return what the user says, in the unit in which speeds were measured.
+
+    Users state samples. Where the program reports only steps or epochs, the shape of
+    the stated curve still holds: it is scaled to the speed of the smallest size seen.
+    """
+    if not job.scaling:
+        return None
+    stated = dict(job.scaling)
+    if unit_of(job) == "samples" or not known.seen:
+        return stated
+    nodes = min(known.seen)
+    measured_per_s = known.seen[nodes][-1].samples_per_s
+    factor = measured_per_s / float(speeds_of(job, at_least=nodes)[nodes])
+    return {n: speed * factor for n, speed in stated.items()}
+
+
+# Loss forecasts, fitted anew only where a trainer reported something new.
+
+
+class KeptLossForecasts:
+    """Forecasts losses of trainers, by a kept fit where nothing new was reported.
+
+    Attributes:
+        fresh: What was fitted here, to be kept for later ticks.
+    """
+
+    def __init__(self, kept: Callable[[str, str], Mapping[str, Any] | None]) -> None:
+        """Take *kept*: it returns the kept fit of a trainer and a fingerprint."""
+        self.fresh: list[LossForecastRow] = []
+        self._kept = kept
+
+    def look(
+        self, name: str, points: Sequence[Point], better: Better
+    ) -> LossForecast | None:
+        """Return the forecast of the trainer *name*; None where there is none.
+
+        Args:
+            name: Unique among trainers.
+            points: All points of its metric, in order.
+            better: Which values are good.
+        """
+        history, points_id = LossHistory(points), fingerprint(points, better)
+        kept = self._kept(name, points_id)
+        if kept is not None:
+            with suppress(BadDataError):
+                return from_state(kept, history, better)
+        fitted = fit_history(history, better)
+        if fitted is None:
+            return broken_forecast(history, better)
+        self.fresh.append(
+            LossForecastRow(name, points_id, loss_forecast_to_state(fitted))
+        )
+        return fitted

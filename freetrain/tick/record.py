@@ -1,20 +1,17 @@
-"""What a tick records of what it observed, and what it reports of all it did.
-
-``record`` writes to the store what was observed and what it means happened since the
-last tick, before anything is acted on. ``report_of`` puts observation, plan and actions
-together as the status report.
-"""
+"""What a tick records of what it observed, and what it removes as long over."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import shutil
+from contextlib import suppress
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from freetrain.broker.decide import explain_holes, explain_trainers
 from freetrain.broker.lease import LeaseEnd, LeaseKey
-from freetrain.broker.limits import failed_to_start, paused_until_s
+from freetrain.broker.limits import failed_to_start
 from freetrain.state.files import (
     UnreadableFileError,
+    generation_name,
     generations,
     lease_name,
     read_assigned,
@@ -27,6 +24,12 @@ from freetrain.state.tables import (
     add_to_counters,
     drop_events,
     end_trainer,
+    forget_histories,
+    forget_intents,
+    forget_leases,
+    has_old_histories,
+    has_old_intents,
+    old_leases,
     put_backfill_plans,
     put_delivery,
     put_heartbeats,
@@ -38,32 +41,25 @@ from freetrain.state.tables import (
     put_reported_generation,
     seen_heartbeats,
 )
-from freetrain.tick.deliver import newly_reached
-from freetrain.tick.holes import refusal_of
-from freetrain.tick.status_report import (
-    HoleLine,
-    LeaseLine,
-    LeaseOutcome,
-    StatusReport,
-    TrainerLine,
+from freetrain.tick.act import newly_reached
+from freetrain.tick.leases import (
+    output_of,
 )
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
-    from freetrain.broker.lease import Lease
-    from freetrain.config.job import TrainerJob
-    from freetrain.tick.act import ActionResults
-    from freetrain.tick.context import TickContext
-    from freetrain.tick.lookahead import NodeForecasts
+    from freetrain.broker.lease import Lease, LeaseKey
+    from freetrain.state.files import TrainerDir
+    from freetrain.tick.environment import TickContext
     from freetrain.tick.observe import Observed
     from freetrain.tick.plan import Decided
-    from freetrain.tick.progress import TrainerProgress
     from freetrain.tick.trainers import TickTrainer
 
 
-KEPT_S = 30 * 86_400.0
+EVENTS_KEPT_S = 30 * 86_400.0
 """Events older than a month are dropped."""
 
 _MOST_NEW = 100
@@ -112,7 +108,7 @@ def record(
             _record_outcome(state, trainer, observed.now_s)
         created = sum(len(events) for _, _, events in news)
         add_to_counters(state, {Counter.GENERATIONS: float(created)})
-        drop_events(state, before_s=observed.now_s - KEPT_S)
+        drop_events(state, before_s=observed.now_s - EVENTS_KEPT_S)
 
 
 def _lease_events(
@@ -186,199 +182,117 @@ def _record_outcome(
         add_events(state, [Event(now_s, EventKind.TRAINER_ENDED, name, 0, detail)])
 
 
-# The status report.
+# Removing what is long over: a little in each tick, and only what no reader can need.
+
+LEASES_KEPT_S = 3 * 86_400.0
+"""Leases are kept so long after their deadline; much longer than any can last."""
+
+KEPT_GENERATIONS = 200
+"""Generations of each trainer that are kept, however old.
+
+Agents look back fifty at most, ticks a hundred.
+"""
+
+_MOST_LEASES = 50
+
+_MOST_GENERATIONS = 50
 
 
-def report_of(  # noqa: PLR0913 - one fact each
-    context: TickContext,
-    observed: Observed,
-    decided: Decided,
-    done: ActionResults,
-    *,
-    took_s: float,
-    planner_s: float,
-) -> StatusReport:
-    """Return the status report of a tick; it shows the state when the tick began."""
-    decision, forecasts = decided.decision, decided.forecasts
-    limits = observed.limits
-    pause_s = paused_until_s(observed.pace, limits)
-    is_paused = pause_s is not None and pause_s > observed.now_s
-    training = {
-        member.key: trainer.row.name
-        for trainer in observed.trainers
-        if trainer.newest is not None
-        for member in trainer.newest.members
-    }
-    problems = [*decided.problems, *done.problems]
-    if done.error is not None:
-        problems.append(str(done.error))
-    return StatusReport(
-        at_s=observed.now_s,
-        took_s=took_s,
-        cluster=observed.config.cluster,
-        release=str(observed.config.release),
-        partition=observed.partition.name,
-        mode=str(limits.mode),
-        is_torn=observed.snapshot.is_torn,
-        is_plan_known=observed.is_plan_known,
-        requests=context.backend.requests,
-        planner=str(decision.planned.outcome),
-        planner_reason=decision.planned.reason,
-        planner_gap=decision.planned.gap,
-        is_by_lives=not decision.planned.is_by_m0,
-        planner_s=planner_s,
-        brake=str(decision.brake or ""),
-        paused_until_s=pause_s if is_paused else None,
-        churned=observed.pace.churned,
-        caps={
-            "leases": limits.most_leases,
-            "requests_per_tick": limits.most_new_leases,
-            "rpcs_per_tick": limits.most_calls,
-            "churn_per_hour": limits.most_churn,
-        },
-        done={
-            "generations": done.assigned,
-            "leases asked for": done.asked,
-            "leases ended": done.ended,
-        },
-        problems=tuple(problems),
-        trainers=tuple(_trainer_lines(observed, decided)),
-        holes=tuple(_hole_lines(observed, decided, training)),
-        leases=tuple(_lease_lines(observed, training)),
-        priority=decided.ratings.priority,
-        came=() if forecasts is None else _lease_outcomes(forecasts),
-        promises=() if forecasts is None else forecasts.forecast.intervals(),
-        forecaster="" if forecasts is None else context.site.planner.forecaster,
-        leaves=0 if forecasts is None else forecasts.known_leaves,
-        leaf_rate=None if forecasts is None else forecasts.forecast.leaf_rate,
-    )
+def tidy(context: TickContext, observed: Observed) -> str:
+    """Remove some of what is long over; return what kept it from being removed.
+
+    The earlier of two clocks counts: a clock that is ahead must not make things old.
+
+    Raises:
+        StoreError: The state cannot be written.
+    """
+    before_s = min(observed.now_s, context.environment.now_s()) - LEASES_KEPT_S
+    try:
+        _remove_leases(context, before_s)
+        _remove_generations(context, observed.trainers, before_s)
+    except OSError as error:
+        return f"old files stay, since one cannot be removed: {error}"
+    return ""
 
 
-def _trainer_lines(observed: Observed, decided: Decided) -> Iterator[TrainerLine]:
-    decision, look = decided.decision, decided.look
-    explanations = {
-        explanation.trainer: explanation
-        for explanation in explain_trainers(
-            look.trainers,
-            decision.wanted,
-            decision.classes,
-            holes=look.holes,
-            brake=decision.brake,
-        )
-    }
-    shapes = {trainer.name: trainer.shape for trainer in look.trainers}
-    for trainer in observed.trainers:
-        name, line = trainer.row.name, _trainer_line(trainer, observed)
-        why = explanations.get(name)
-        if why is not None:
-            line = replace(
-                line,
-                reason=(
-                    f"{why.reason}: {why.refusal}" if why.refusal else str(why.reason)
-                ),
-                planned_nodes=why.planned_nodes,
-                usable_nodes=why.usable_nodes,
-                shape=shapes[name],
-                brake=str(why.brake or ""),
-                rating=decided.ratings.reasons[name],
-                is_background=name in decided.ratings.background,
-            )
-        yield line
+def _remove_leases(context: TickContext, before_s: float) -> None:
+    old = old_leases(context.state, before_s=before_s, most=_MOST_LEASES)
+    for key, job_id in old.items():
+        with context.effect("removing a lease's files"):
+            _remove_lease_files(context, key, job_id, before_s)
+    has_rows = (has_old_intents, has_old_histories)
+    if not old and not any(has(context.state, before_s=before_s) for has in has_rows):
+        return
+    with context.writing("what is forgotten") as state:
+        forget_leases(state, old)
+        forget_intents(state, before_s=before_s)
+        forget_histories(state, before_s=before_s)
 
 
-def _trainer_line(trainer: TickTrainer, observed: Observed) -> TrainerLine:
-    """Return what a trainer's files tell, without the plan."""
-    row, newest, outcome = trainer.row, trainer.newest, trainer.outcome
-    members = () if newest is None else newest.members
-    progress, job = observed.progress.get(row.name), trainer.job
-    return TrainerLine(
-        name=row.name,
-        state=str(row.state if outcome is None else outcome.state),
-        message=row.message if outcome is None else outcome.message,
-        nodes=len(members),
-        generation=0 if newest is None else newest.generation,
-        changed_s=None if newest is None else newest.created_s,
-        node_names=tuple(member.node for member in members),
-        sizes=() if job is None else job.nodes.sizes,
-        problem=trainer.problem,
-        is_diverging=_is_diverging(progress, job),
-    )
+def _remove_lease_files(
+    context: TickContext, key: LeaseKey, job_id: int | None, before_s: float
+) -> None:
+    _remove_folder(context.folder.lease(key).path)
+    if job_id is None:
+        return
+    output = output_of(context.folder, job_id)
+    with suppress(FileNotFoundError):
+        if output.stat().st_mtime < before_s:  # numbers of jobs are used again
+            output.unlink()
 
 
-def _is_diverging(progress: TrainerProgress | None, job: TrainerJob | None) -> bool:
-    if progress is None or job is None:
-        return False
-    # Imported here: a tick that has nothing to do must stay cheap.
-    from freetrain.tick.history import is_diverging  # noqa: PLC0415
-
-    return is_diverging(progress.history.metric_points(), job.measure.better)
-
-
-def _hole_lines(
-    observed: Observed, decided: Decided, training: Mapping[LeaseKey, str]
-) -> Iterator[HoleLine]:
-    decision, forecasts = decided.decision, decided.forecasts
-    holes = {hole.node: hole for found in decided.look.holes.values() for hole in found}
-    trainers = {
-        lease.node: training[lease.key]
-        for lease in observed.belief.leases
-        if lease.is_live and lease.node and lease.key in training
-    }
-    for why in explain_holes(
-        decision.classes, decision.wanted, decision.actual, brake=decision.brake
-    ):
-        hole = holes[why.node]
-        yield HoleLine(
-            node=why.node,
-            reason=str(why.reason),
-            refusal=refusal_of(why, decided.look.claims),
-            brake=str(why.brake or ""),
-            end_s=hole.end_s,
-            ends_by=str(hole.ends_by),
-            blocker=hole.blocker,
-            trainer=trainers.get(why.node, ""),
-            expected=None
-            if forecasts is None
-            else forecasts.forecast.expected(why.node),
-        )
-
-
-def _lease_lines(
-    observed: Observed, training: Mapping[LeaseKey, str]
-) -> Iterator[LeaseLine]:
-    for lease in observed.belief.leases:
-        if not lease.is_live:
+def _remove_generations(
+    context: TickContext, trainers: Iterable[TickTrainer], before_s: float
+) -> None:
+    left = _MOST_GENERATIONS
+    for trainer in trainers:
+        newest = trainer.newest
+        if newest is None or newest.generation <= KEPT_GENERATIONS:
             continue
-        heartbeat = observed.heartbeats.latest.get(lease.key)
-        yield LeaseLine(
-            name=lease_name(lease.key),
-            job=lease.display_id,
-            state=str(lease.state),
-            node=lease.node,
-            start_s=lease.start_s,
-            end_s=lease.end_s,
-            limit_min=lease.limit_min,
-            shape=lease.shape,
-            agent="" if heartbeat is None else str(heartbeat.state),
-            is_silent=lease.key in observed.heartbeats.silent,
-            trainer=training.get(lease.key, ""),
-        )
+        folder = context.folder.trainer(trainer.row.name)
+        old = _old_generations(folder, trainer, before_s)[:left]
+        left -= len(old)
+        for generation in old:
+            with context.effect("removing a generation's files"):
+                _remove_generation(folder, generation, trainer)
 
 
-def _lease_outcomes(forecasts: NodeForecasts) -> tuple[LeaseOutcome, ...]:
-    """Return the forecasts and ends of the leases that ended last."""
-    return tuple(
-        LeaseOutcome(
-            name=lease_name(LeaseKey(lease.uuid, lease.task)),
-            node=lease.node,
-            at_s=lease.at_s,
-            horizon_s=lease.horizon_s,
-            leaves=lease.departure_probability,
-            even_s=lease.median_s,
-            promised_s=lease.promised_s,
-            ended_s=lease.ended_s,
-            came=lease.outcome,
-        )
-        for lease in forecasts.ended
-        if lease.ended_s is not None
-    )
+def _old_generations(
+    folder: TrainerDir, trainer: TickTrainer, before_s: float
+) -> list[int]:
+    """Return the generations of which no lease can be left, the oldest first.
+
+    A generation was over, or about to be, when the next one was made.
+    """
+    found = generations(folder.assignments)
+    removable = found[: max(0, len(found) - KEPT_GENERATIONS + 1)]
+    old: list[int] = []
+    for generation, following in pairwise(removable[: _MOST_GENERATIONS + 1]):
+        made_s = folder.assignment(following).stat().st_mtime
+        if generation > trainer.row.reported_generation or made_s >= before_s:
+            break
+        old.append(generation)
+    return old
+
+
+def _remove_generation(
+    folder: TrainerDir, generation: int, trainer: TickTrainer
+) -> None:
+    """Remove a generation's files, last the one by which it is found.
+
+    Endings tell how long a trainer has run: a trainer with a limit keeps them.
+    """
+    name = generation_name(generation)
+    _remove_folder(folder.world(generation))
+    (folder.logs / f"{name}.log").unlink(missing_ok=True)
+    for notice in folder.notices.glob(f"{name}.*"):
+        notice.unlink(missing_ok=True)
+    job = trainer.job
+    if job is not None and job.work.time_limit_s is None:
+        folder.ending(generation).unlink(missing_ok=True)
+    folder.assignment(generation).unlink(missing_ok=True)
+
+
+def _remove_folder(path: Path) -> None:
+    with suppress(FileNotFoundError):
+        shutil.rmtree(path)

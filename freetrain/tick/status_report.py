@@ -13,17 +13,35 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from freetrain.broker.lease import LeaseState
+from freetrain.broker.lease import LeaseKey, LeaseState
+from freetrain.broker.limits import paused_until_s
 from freetrain.lookahead.base import NodeForecast
 from freetrain.lookahead.promises import DelayInterval
-from freetrain.state.files import UnreadableFileError
-from freetrain.state.tables import Counter, TrainerState
+from freetrain.state.files import (
+    UnreadableFileError,
+    lease_name,
+)
+from freetrain.state.tables import (
+    Counter,
+    TrainerState,
+)
 from freetrain.text import gap_percent
 from milp.answer import PlanStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
+
+    from freetrain.broker.decide import HoleExplanation
+    from freetrain.broker.yielding import Claims
+    from freetrain.config.job import TrainerJob
+    from freetrain.tick.act import ActionResults
+    from freetrain.tick.environment import TickContext
+    from freetrain.tick.lookahead import NodeForecasts
+    from freetrain.tick.observe import Observed
+    from freetrain.tick.plan import Decided
+    from freetrain.tick.trainers import TickTrainer, TrainerProgress
+
 
 VERSION = 1
 
@@ -233,6 +251,202 @@ class LeaseOutcome:
     promised_s: float | None
     ended_s: float
     came: str
+
+
+# From a tick.
+
+
+def report_of(  # noqa: PLR0913 - one fact each
+    context: TickContext,
+    observed: Observed,
+    decided: Decided,
+    done: ActionResults,
+    *,
+    took_s: float,
+    planner_s: float,
+) -> StatusReport:
+    """Return the status report of a tick; it shows the state when the tick began."""
+    decision, forecasts = decided.decision, decided.forecasts
+    limits = observed.limits
+    pause_s = paused_until_s(observed.pace, limits)
+    is_paused = pause_s is not None and pause_s > observed.now_s
+    training = {
+        member.key: trainer.row.name
+        for trainer in observed.trainers
+        if trainer.newest is not None
+        for member in trainer.newest.members
+    }
+    problems = [*decided.problems, *done.problems]
+    if done.error is not None:
+        problems.append(str(done.error))
+    return StatusReport(
+        at_s=observed.now_s,
+        took_s=took_s,
+        cluster=observed.config.cluster,
+        release=str(observed.config.release),
+        partition=observed.partition.name,
+        mode=str(limits.mode),
+        is_torn=observed.snapshot.is_torn,
+        is_plan_known=observed.is_plan_known,
+        requests=context.backend.requests,
+        planner=str(decision.planned.outcome),
+        planner_reason=decision.planned.reason,
+        planner_gap=decision.planned.gap,
+        is_by_lives=not decision.planned.is_by_m0,
+        planner_s=planner_s,
+        brake=str(decision.brake or ""),
+        paused_until_s=pause_s if is_paused else None,
+        churned=observed.pace.churned,
+        caps={
+            "leases": limits.most_leases,
+            "requests_per_tick": limits.most_new_leases,
+            "rpcs_per_tick": limits.most_calls,
+            "churn_per_hour": limits.most_churn,
+        },
+        done={
+            "generations": done.assigned,
+            "leases asked for": done.asked,
+            "leases ended": done.ended,
+        },
+        problems=tuple(problems),
+        trainers=tuple(_trainer_lines(observed, decided)),
+        holes=tuple(_hole_lines(observed, decided, training)),
+        leases=tuple(_lease_lines(observed, training)),
+        priority=decided.ratings.priority,
+        came=() if forecasts is None else _lease_outcomes(forecasts),
+        promises=() if forecasts is None else forecasts.forecast.intervals(),
+        forecaster="" if forecasts is None else context.site.planner.forecaster,
+        leaves=0 if forecasts is None else forecasts.known_leaves,
+        leaf_rate=None if forecasts is None else forecasts.forecast.leaf_rate,
+    )
+
+
+def _trainer_lines(observed: Observed, decided: Decided) -> Iterator[TrainerLine]:
+    decision, look = decided.decision, decided.look
+    explanations = {
+        explanation.trainer: explanation for explanation in decision.trainers
+    }
+    shapes = {trainer.name: trainer.shape for trainer in look.trainers}
+    for trainer in observed.trainers:
+        name, line = trainer.row.name, _trainer_line(trainer, observed)
+        why = explanations.get(name)
+        if why is not None:
+            line = replace(
+                line,
+                reason=(
+                    f"{why.reason}: {why.refusal}" if why.refusal else str(why.reason)
+                ),
+                planned_nodes=why.planned_nodes,
+                usable_nodes=why.usable_nodes,
+                shape=shapes[name],
+                brake=str(why.brake or ""),
+                rating=decided.ratings.reasons[name],
+                is_background=name in decided.ratings.background,
+            )
+        yield line
+
+
+def _trainer_line(trainer: TickTrainer, observed: Observed) -> TrainerLine:
+    """Return what a trainer's files tell, without the plan."""
+    row, newest, outcome = trainer.row, trainer.newest, trainer.outcome
+    members = () if newest is None else newest.members
+    progress, job = observed.progress.get(row.name), trainer.job
+    return TrainerLine(
+        name=row.name,
+        state=str(row.state if outcome is None else outcome.state),
+        message=row.message if outcome is None else outcome.message,
+        nodes=len(members),
+        generation=0 if newest is None else newest.generation,
+        changed_s=None if newest is None else newest.created_s,
+        node_names=tuple(member.node for member in members),
+        sizes=() if job is None else job.nodes.sizes,
+        problem=trainer.problem,
+        is_diverging=_is_diverging(progress, job),
+    )
+
+
+def _is_diverging(progress: TrainerProgress | None, job: TrainerJob | None) -> bool:
+    if progress is None or job is None:
+        return False
+    # Imported here: a tick that has nothing to do must stay cheap.
+    from freetrain.losscurve.fit import has_diverged  # noqa: PLC0415
+
+    return has_diverged(progress.history.metric_points(), job.measure.better)
+
+
+def _hole_lines(
+    observed: Observed, decided: Decided, training: Mapping[LeaseKey, str]
+) -> Iterator[HoleLine]:
+    decision, forecasts = decided.decision, decided.forecasts
+    holes = {hole.node: hole for found in decided.look.holes.values() for hole in found}
+    trainers = {
+        lease.node: training[lease.key]
+        for lease in observed.belief.leases
+        if lease.is_live and lease.node and lease.key in training
+    }
+    for why in decision.holes:
+        hole = holes[why.node]
+        yield HoleLine(
+            node=why.node,
+            reason=str(why.reason),
+            refusal=refusal_of(why, decided.look.claims),
+            brake=str(why.brake or ""),
+            end_s=hole.end_s,
+            ends_by=str(hole.ends_by),
+            blocker=hole.blocker,
+            trainer=trainers.get(why.node, ""),
+            expected=None
+            if forecasts is None
+            else forecasts.forecast.expected(why.node),
+        )
+
+
+def refusal_of(why: HoleExplanation, claims: Claims) -> str:
+    """Return why a hole cannot be planned with, for people; empty where it can."""
+    if why.node in claims.kept_free.nodes:
+        return f"{why.refusal}: {claims.kept_free.nodes[why.node]}"
+    return str(why.refusal or "")
+
+
+def _lease_lines(
+    observed: Observed, training: Mapping[LeaseKey, str]
+) -> Iterator[LeaseLine]:
+    for lease in observed.belief.leases:
+        if not lease.is_live:
+            continue
+        heartbeat = observed.heartbeats.latest.get(lease.key)
+        yield LeaseLine(
+            name=lease_name(lease.key),
+            job=lease.display_id,
+            state=str(lease.state),
+            node=lease.node,
+            start_s=lease.start_s,
+            end_s=lease.end_s,
+            limit_min=lease.limit_min,
+            shape=lease.shape,
+            agent="" if heartbeat is None else str(heartbeat.state),
+            is_silent=lease.key in observed.heartbeats.silent,
+            trainer=training.get(lease.key, ""),
+        )
+
+
+def _lease_outcomes(forecasts: NodeForecasts) -> tuple[LeaseOutcome, ...]:
+    """Return the forecasts and ends of the leases that ended last."""
+    return tuple(
+        LeaseOutcome(
+            name=lease_name(LeaseKey(lease.uuid, lease.task)),
+            node=lease.node,
+            at_s=lease.at_s,
+            horizon_s=lease.horizon_s,
+            leaves=lease.departure_probability,
+            even_s=lease.median_s,
+            promised_s=lease.promised_s,
+            ended_s=lease.ended_s,
+            came=lease.outcome,
+        )
+        for lease in forecasts.ended
+        if lease.ended_s is not None
+    )
 
 
 # As JSON.

@@ -1,15 +1,32 @@
-"""What a tick knows of each trainer: its row, its newest generation, how it ended."""
+"""What a tick knows of each trainer: how it ended, and what it has reported so far.
+
+``read_trainer`` reads its row and its files. ``read_progress`` adds what it reported
+since the last tick to its ``TrainerHistory``, within bounds, and measures its speed by
+that. A history stays small however long the training: of each series at most a fixed
+number of rows, evenly spread. A tick without trainers does without this module.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from freetrain.agent.observation import judge
 from freetrain.config.document import Places
 from freetrain.config.job import parse_job
-from freetrain.errors import BadConfigurationError
+from freetrain.errors import BadConfigurationError, BadDataError
+from freetrain.launch.request import logs_of
+from freetrain.losscurve.forecast import LARGEST_VALUE, Point
+from freetrain.progress import BEGINNING, Bookmark, Reader, bookmark_from
+from freetrain.scaling import (
+    LearnedScaling,
+    ProgressMark,
+    TrainedFragment,
+    from_state,
+    to_state,
+)
 from freetrain.state.files import (
     BROKER,
     USER,
@@ -20,20 +37,22 @@ from freetrain.state.files import (
     read_assigned,
     read_ending,
 )
-from freetrain.state.tables import TrainerState
+from freetrain.state.tables import HistoryRow, TrainerState, history_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from freetrain.config.job import TrainerJob
+    from freetrain.config.job import QualitySettings, TargetSettings, TrainerJob
+    from freetrain.progress import ProgressRecord
     from freetrain.state.files import Assigned, GenerationEnding, StateDir, TrainerDir
     from freetrain.state.tables import TrainerRow
+    from freetrain.tick.environment import TickContext
 
-
-# How a trainer stands, and whether it has ended.
 
 _FINAL = {Ended.FINISHED, Ended.DO_NOT_RESTART}
+
 _OVER = {TrainerState.FINISHED, TrainerState.FAILED}
+
 _LAST_ENDINGS = 10
 """Endings among which a program's last word is: few worlds are started ahead of it."""
 
@@ -151,3 +170,492 @@ def _endings_since_empty(folder: TrainerDir, newest: int) -> Iterator[Generation
         ending = read_ending(folder, generation)
         if ending is not None:
             yield ending
+
+
+Row = list[float]
+
+MOST_MARKS = 60
+"""Rows kept of a segment's speed."""
+
+MOST_POINTS = 400
+"""Points kept of a metric; fits thin them further. JSON of them takes 20 KB."""
+
+
+@dataclass(slots=True)
+class Downsampler:
+    """Keeps every n-th row, and always the newest; n doubles when too many are kept.
+
+    Attributes:
+        most: Rows that are kept at most, beside the newest.
+        every: n.
+        count: Rows added so far.
+        kept: Every n-th of them, the first included.
+        newest: The last row added, unless it is in ``kept``; else None.
+    """
+
+    most: int
+    every: int = 1
+    count: int = 0
+    kept: list[Row] = field(default_factory=list)
+    newest: Row | None = None
+
+    def add(self, row: Row) -> None:
+        """Add the next row."""
+        self.newest = None
+        if self.count % self.every:
+            self.newest = row
+        else:
+            self.kept.append(row)
+        self.count += 1
+        if len(self.kept) > self.most:
+            last = self.kept[-1]
+            self.kept, self.every = self.kept[::2], 2 * self.every
+            if self.kept[-1] is not last and self.newest is None:
+                self.newest = last
+
+    @property
+    def rows(self) -> list[Row]:
+        """The kept rows and the newest, in the order in which they were added."""
+        return self.kept if self.newest is None else [*self.kept, self.newest]
+
+    def to_state(self) -> dict[str, Any]:
+        """Return it as JSON has it, without ``most``."""
+        return {
+            "every": self.every,
+            "count": self.count,
+            "kept": self.kept,
+            "newest": self.newest,
+        }
+
+
+def downsampler_from(state: Mapping[str, Any], *, most: int) -> Downsampler:
+    """Return what ``to_state`` wrote."""
+    return Downsampler(
+        most, state["every"], state["count"], state["kept"], state["newest"]
+    )
+
+
+@dataclass(slots=True)
+class TrainingSegment:
+    """The progress of one generation of a trainer.
+
+    Attributes:
+        generation: Its number.
+        marks: Time, work and steps of its records; steps are counted here where the
+            program does not report them.
+    """
+
+    generation: int
+    marks: Downsampler = field(default_factory=lambda: Downsampler(MOST_MARKS))
+
+    def add(self, t_s: float, work: float | None, step: int | None) -> None:
+        """Add that *work* and *step* were done at *t_s*.
+
+        Work that goes back is of a program that started over without saying so: its
+        earlier records no longer tell its speed.
+        """
+        if work is None:
+            return
+        rows = self.marks.rows
+        if rows and work < rows[-1][1]:
+            self.marks = Downsampler(MOST_MARKS)
+        counted = float(self.marks.count) if step is None else float(step)
+        self.marks.add([t_s, work, counted])
+
+    @property
+    def last_s(self) -> float | None:
+        """When its last step was reported; None before the first."""
+        rows = self.marks.rows
+        return rows[-1][0] if rows else None
+
+    def to_state(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {"generation": self.generation, "marks": self.marks.to_state()}
+
+
+def _segment_from(state: Mapping[str, Any] | None) -> TrainingSegment | None:
+    if state is None:
+        return None
+    marks = downsampler_from(state["marks"], most=MOST_MARKS)
+    return TrainingSegment(state["generation"], marks)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetReached:
+    """The first value that reached a target.
+
+    Attributes:
+        t_s: When it was reported, Unix time.
+        step: Steps done then; None where the program does not count them.
+        value: The metric's value.
+    """
+
+    t_s: float
+    step: int | None
+    value: float
+
+
+@dataclass(slots=True)
+class TrainerHistory:
+    """What a trainer has reported since it was submitted.
+
+    Attributes:
+        points: Time, work and value of its metric.
+        work: Work done; None before its first report.
+        told_s: When it reported last; None where no time was given.
+        step: Steps done; None where the program does not count them.
+        epoch: Epoch of the last step, likewise.
+        segment: The progress of the newest generation that reported.
+        previous: The progress of the generation before that one.
+        deliver: The first value that reached ``[target]``'s first tier.
+        final: The same for the second tier.
+    """
+
+    points: Downsampler = field(default_factory=lambda: Downsampler(MOST_POINTS))
+    work: float | None = None
+    told_s: float | None = None
+    step: int | None = None
+    epoch: float | None = None
+    segment: TrainingSegment | None = None
+    previous: TrainingSegment | None = None
+    deliver: TargetReached | None = None
+    final: TargetReached | None = None
+
+    def add(
+        self, records: Iterable[ProgressRecord], job: TrainerJob
+    ) -> list[tuple[TrainingSegment, TrainingSegment | None]]:
+        """Add new records, in order.
+
+        Returns:
+            The segments they belong to, each with the one before it.
+        """
+        unit = unit_of(job)
+        grown: dict[int, tuple[TrainingSegment, TrainingSegment | None]] = {}
+        for record in records:
+            self._add(record, job, getattr(record, unit))
+            if self.segment is not None:
+                grown[self.segment.generation] = (self.segment, self.previous)
+        return list(grown.values())
+
+    def metric_points(self) -> list[Point]:
+        """Return the points of the metric, in the order in which they came."""
+        return [Point(*row) for row in self.points.rows]
+
+    def _add(self, record: ProgressRecord, job: TrainerJob, work: float | None) -> None:
+        self.work = _newer(work, self.work)
+        self.told_s = _newer(record.t, self.told_s)
+        self.step = _newer(record.step, self.step)
+        self.epoch = _newer(record.epoch, self.epoch)
+        # What an elastic program reports before its first step has no metrics.
+        if record.generation is not None and (record.metrics or not job.elastic):
+            self._add_to_segment(record.generation, record, work)
+        value = record.metrics.get(job.measure.metric)
+        if value is None or self.work is None:
+            return
+        self.points.add([self.told_s or 0.0, self.work, value])
+        if job.target is not None and abs(value) <= LARGEST_VALUE:
+            self._compare(value, job.target, job.measure)
+
+    def _add_to_segment(
+        self, generation: int, record: ProgressRecord, work: float | None
+    ) -> None:
+        if self.segment is None or generation > self.segment.generation:
+            self.previous, self.segment = self.segment, TrainingSegment(generation)
+        if generation == self.segment.generation and record.t is not None:
+            self.segment.add(record.t, work, record.step)
+
+    def _compare(
+        self, value: float, target: TargetSettings, measure: QualitySettings
+    ) -> None:
+        reached = TargetReached(self.told_s or 0.0, self.step, value)
+        if measure.is_reached(target.deliver, value):
+            self.deliver = self.deliver or reached
+        if target.final is not None and measure.is_reached(target.final, value):
+            self.final = self.final or reached
+
+    def to_state(self) -> dict[str, Any]:
+        """Return it as JSON has it, nan and infinities included."""
+        return {
+            "points": self.points.to_state(),
+            "work": self.work,
+            "told_s": self.told_s,
+            "step": self.step,
+            "epoch": self.epoch,
+            "stretch": None if self.segment is None else self.segment.to_state(),
+            "before": None if self.previous is None else self.previous.to_state(),
+            "deliver": None if self.deliver is None else asdict(self.deliver),
+            "final": None if self.final is None else asdict(self.final),
+        }
+
+
+def history_from(state: Mapping[str, Any]) -> TrainerHistory:
+    """Return what ``to_state`` wrote.
+
+    Raises:
+        KeyError, TypeError: Another release wrote it.
+    """
+    deliver, final = state["deliver"], state["final"]
+    return TrainerHistory(
+        points=downsampler_from(state["points"], most=MOST_POINTS),
+        work=state["work"],
+        told_s=state["told_s"],
+        step=state["step"],
+        epoch=state["epoch"],
+        segment=_segment_from(state["stretch"]),
+        previous=_segment_from(state["before"]),
+        deliver=None if deliver is None else TargetReached(**deliver),
+        final=None if final is None else TargetReached(**final),
+    )
+
+
+_Number = TypeVar("_Number", int, float)
+
+
+def _newer(new: _Number | None, old: _Number | None) -> _Number | None:
+    return old if new is None else new
+
+
+_UNITS = ("samples", "step", "epoch")
+
+
+def unit_of(job: TrainerJob) -> str:
+    """Return what *job*'s work is counted in: ``samples``, ``step`` or ``epoch``."""
+    if job.elastic or job.progress is None:
+        return _UNITS[0]
+    reported = job.progress.reported
+    return next((unit for unit in _UNITS if unit in reported), _UNITS[0])
+
+
+def total_of(job: TrainerJob, history: TrainerHistory) -> float | None:
+    """Return the work after which *job* is finished; None where it is unknown.
+
+    Epochs are converted to samples or steps by what the epochs so far took.
+    """
+    unit, work = unit_of(job), job.work
+    if work.samples is not None:
+        return work.samples if unit == "samples" else None
+    if work.epochs is None:
+        return None
+    if unit == "epoch":
+        return float(work.epochs)
+    if history.work is None or history.epoch is None or history.epoch < 1:
+        return None
+    return max(history.work, history.work / history.epoch * work.epochs)
+
+
+def known_from(scaling: Mapping[str, Any]) -> LearnedScaling:
+    """Return what was measured of a trainer's speed, from what the store keeps.
+
+    Empty where nothing was measured, or another release wrote it.
+    """
+    try:
+        return from_state(scaling)
+    except BadDataError:
+        return LearnedScaling()
+
+
+# Progress: what came since the last tick.
+
+MOST_BYTES = 1 << 22
+"""Read in one tick: half a second of work; the rest comes with the next ticks."""
+
+MOST_BYTES_EACH = 1 << 20
+"""Of one trainer; above the longest line, or reading would stand still."""
+
+_FOLLOWED = {TrainerState.WANTED, TrainerState.PAUSED}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainerProgress:
+    """What is known of one trainer by its own reports.
+
+    Attributes:
+        history: What it reported.
+        scaling: Its measured speeds and costs, as JSON has them (``scaling.to_state``).
+        bookmark: How far its reports were read.
+        submitted_s: Which of its submissions this is about.
+        is_read: Whether anything was read in this tick.
+    """
+
+    history: TrainerHistory
+    scaling: Mapping[str, Any]
+    bookmark: Bookmark
+    submitted_s: float
+    is_read: bool = False
+
+    def row(self, name: str) -> HistoryRow:
+        """Return the row that the store keeps until the next tick."""
+        return HistoryRow(
+            trainer=name,
+            submitted_s=self.submitted_s,
+            bookmark=asdict(self.bookmark),
+            history=self.history.to_state(),
+            scaling=self.scaling,
+        )
+
+
+def read_progress(
+    context: TickContext, trainers: Sequence[TickTrainer], *, now_s: float
+) -> dict[str, TrainerProgress]:
+    """Return the progress of the trainers that train, or may train again, by name.
+
+    Raises:
+        StoreError: What was known before cannot be read.
+        OSError: A file cannot be read.
+    """
+    followed = [
+        (trainer, trainer.job)
+        for trainer in trainers
+        if trainer.job is not None
+        and not trainer.problem
+        and trainer.row.state in _FOLLOWED
+    ]
+    progress: dict[str, TrainerProgress] = {}
+    left_bytes = MOST_BYTES
+    # Trainers for whom the bound left nothing this time come earlier the next.
+    start = int(now_s) % max(1, len(followed))
+    for trainer, job in followed[start:] + followed[:start]:
+        name, known = trainer.row.name, _known_before(context, trainer)
+        if left_bytes < MOST_BYTES_EACH:
+            progress[name] = known
+            continue
+        progress[name], read_bytes = _read_on(context, trainer, job, known, now_s)
+        left_bytes -= read_bytes
+    return progress
+
+
+def _known_before(context: TickContext, trainer: TickTrainer) -> TrainerProgress:
+    """Return what was known at the last tick; nothing where it cannot be read."""
+    name, submitted_s = trainer.row.name, trainer.row.submitted_s
+    kept = history_of(context.state, name, submitted_s=submitted_s)
+    if kept is not None:
+        # Another release's row is skipped: the files still have everything.
+        with suppress(KeyError, TypeError):
+            return TrainerProgress(
+                history=history_from(kept.history),
+                scaling=kept.scaling,
+                bookmark=bookmark_from(kept.bookmark),
+                submitted_s=submitted_s,
+            )
+    return TrainerProgress(
+        history=TrainerHistory(),
+        scaling={},
+        bookmark=BEGINNING,
+        submitted_s=submitted_s,
+    )
+
+
+def _read_on(
+    context: TickContext,
+    trainer: TickTrainer,
+    job: TrainerJob,
+    known: TrainerProgress,
+    now_s: float,
+) -> tuple[TrainerProgress, int]:
+    """Return the progress with what came since, and how many bytes were read."""
+    folder = context.folder.trainer(trainer.row.name)
+    reader = Reader(
+        job,
+        Path(trainer.row.run_dir),
+        logs_of(job, folder),
+        unix_s=lambda: now_s,
+        since=known.bookmark,
+    )
+    records = reader.read(most_bytes=MOST_BYTES_EACH)
+    if reader.bookmark == known.bookmark:
+        return known, 0
+    grown = known.history.add(_numbered(records, trainer), job)
+    scaling: Mapping[str, Any] = {}
+    if context.site.planner.learn:
+        learned = known_from(known.scaling)
+        for segment, previous in grown:
+            fragment = _fragment(folder, segment, previous)
+            if fragment is not None:
+                learned = learned.with_fragment(fragment)
+        scaling = to_state(learned)
+    progress = replace(known, scaling=scaling, bookmark=reader.bookmark, is_read=True)
+    return progress, reader.read_bytes
+
+
+def _numbered(
+    records: Iterable[ProgressRecord], trainer: TickTrainer
+) -> Iterator[ProgressRecord]:
+    """Yield *records*; those in a file of all generations are of the newest."""
+    newest = trainer.newest
+    for record in records:
+        if record.generation is not None or newest is None or not newest.members:
+            yield record
+        elif record.t is None or record.t >= newest.created_s:
+            yield replace(record, generation=newest.generation)
+
+
+def finished_at_target(
+    trainer: TickTrainer, progress: TrainerProgress | None
+) -> TickTrainer:
+    """Return *trainer*, finished where its final target has been reached."""
+    if progress is None or progress.history.final is None or not trainer.is_wanted:
+        return trainer
+    metric = "" if trainer.job is None else trainer.job.measure.metric
+    value = progress.history.final.value
+    message = f"its final target is reached: {metric} {value:.6g}"
+    outcome = TrainerOutcome(TrainerState.FINISHED, message)
+    return replace(trainer, outcome=outcome)
+
+
+# From a segment of progress, and the files of its generation, to a measured fragment.
+
+_FAILURES = {Ended.FAILED, Ended.KILLED}
+
+
+def _fragment(
+    folder: TrainerDir, segment: TrainingSegment, previous: TrainingSegment | None
+) -> TrainedFragment | None:
+    """Return the fragment of *segment*; None where its files are gone.
+
+    Raises:
+        OSError: A file cannot be read.
+    """
+    rows = segment.marks.rows
+    try:
+        assigned = read_assigned(folder, segment.generation)
+        nodes_before = _nodes_before(folder, segment, previous)
+        has_failed = previous is not None and _has_failed(folder, previous)
+    except (FileNotFoundError, UnreadableFileError):
+        return None
+    if not rows or not assigned.members:
+        return None
+    (first_s, first_work, first_step), *between = rows
+    last_s, last_work, last_step = rows[-1]
+    return TrainedFragment(
+        nodes=len(assigned.members),
+        began_s=assigned.created_s,
+        first_step_s=first_s,
+        last_step_s=last_s,
+        samples=last_work - first_work,
+        steps=int(last_step - first_step),
+        marks=tuple(
+            ProgressMark(t_s, work - first_work) for t_s, work, _ in between[:-1]
+        ),
+        nodes_before=nodes_before,
+        step_before_s=None if previous is None else previous.last_s,
+        follows_failure=has_failed,
+    )
+
+
+def _nodes_before(
+    folder: TrainerDir, segment: TrainingSegment, previous: TrainingSegment | None
+) -> int:
+    """Return the nodes it had just before; 0 where it ran nowhere in between."""
+    if previous is None:
+        return 0
+    since = range(previous.generation, segment.generation)
+    known = [g for g in generations(folder.assignments) if g in since]
+    members = [read_assigned(folder, g).members for g in known]
+    if not known or known[0] != previous.generation or not all(members):
+        return 0
+    return len(members[0])
+
+
+def _has_failed(folder: TrainerDir, segment: TrainingSegment) -> bool:
+    ending = read_ending(folder, segment.generation)
+    return ending is not None and ending.ended in _FAILURES and not ending.lost_lease

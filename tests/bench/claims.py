@@ -14,8 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from freetrain.broker.backfill import Backfill, BackfillState, LeaseSpan
-from freetrain.broker.delay_protection import DelayProtection, keep_free
-from freetrain.broker.yielding import find_claims
+from freetrain.broker.yielding import DelayProtection, find_claims, keep_free
 from slurm.holes import Hole, HoleEnd
 from slurm.records import JobRecord, JobState, Node
 
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from freetrain.broker.delay_protection import KeptFree, PendingDemand
-    from freetrain.broker.yielding import Claims
+    from freetrain.broker.yielding import Claims, KeptFree, PendingDemand
 
 _NOW_S = 1e9
 _DAY_S = 86_400.0

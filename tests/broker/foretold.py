@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from freetrain.broker.belief import Belief
-from freetrain.broker.decide import Decision, Look, decide
+from freetrain.broker.decide import Decision, Look, Trainer, decide
 from freetrain.broker.limits import Limits
-from freetrain.broker.pool import Foresight, Trainer
+from freetrain.broker.pool import Foresight
 from freetrain.lookahead.base import Prospect
 from freetrain.lookahead.live import LiveForecast, PoolSnapshot
 from freetrain.planning.lookahead import Lookahead, ProvingSearch

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from freetrain.broker.actions import Assign, EndLeases, Submit, intent_of, marked_ending
 from freetrain.broker.backfill import BackfillState
 from freetrain.broker.belief import Sources, believe
 from freetrain.broker.decide import Decision, Look, decide
@@ -20,6 +19,13 @@ from freetrain.broker.lease import (
     submitted_leases,
 )
 from freetrain.broker.limits import Limits, Mode
+from freetrain.broker.reconcile import (
+    Assign,
+    EndLeases,
+    Submit,
+    intent_of,
+    marked_ending,
+)
 from freetrain.broker.yielding import NO_CLAIMS, Claims, find_claims
 from freetrain.planning.freetrain import FreeTrain
 from slurm.records import Node
@@ -27,8 +33,8 @@ from tests.broker.model_slurm import UID, ModelSlurm
 from tests.planning.requests import TOOLS
 
 if TYPE_CHECKING:
-    from freetrain.broker.actions import Action
-    from freetrain.broker.pool import Trainer
+    from freetrain.broker.decide import Trainer
+    from freetrain.broker.reconcile import Action
     from freetrain.planning.policy import Policy
     from slurm.records import JobRecord
 

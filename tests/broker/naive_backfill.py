@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from freetrain.broker.eligible import (
+from freetrain.broker.backfill import (
     has_what_is_asked,
     node_count,
     required_nodes,

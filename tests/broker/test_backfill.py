@@ -14,8 +14,8 @@ from freetrain.broker.backfill import (
     allocate,
     by_slurm_order,
     idle_first,
+    required_nodes,
 )
-from freetrain.broker.eligible import required_nodes
 from slurm.holes import Hole, HoleEnd
 from tests.broker.broker_records import NOW_S
 from tests.broker.naive_backfill import Naive

@@ -12,9 +12,9 @@ from freetrain.broker.backfill import (
     BackfillState,
     Bookings,
     LeaseSpan,
+    could_start,
     idle_first,
 )
-from freetrain.broker.eligible import could_start
 from freetrain.broker.yielding import find_claims
 from slurm.holes import HoleEnd
 from slurm.records import Gres, JobRecord, JobState, Node

@@ -7,18 +7,24 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.broker.actions import Assign, HoleReason, Submit, TrainerReason
 from freetrain.broker.belief import Belief, is_plan_known
 from freetrain.broker.decide import (
     Decision,
     Look,
+    Trainer,
     decide,
     explain_holes,
     explain_trainers,
 )
-from freetrain.broker.limits import Limits, Pace
-from freetrain.broker.pool import Refusal, Trainer
-from freetrain.broker.reconcile import Brake
+from freetrain.broker.limits import (
+    Brake,
+    HoleReason,
+    Limits,
+    Pace,
+    Refusal,
+    TrainerReason,
+)
+from freetrain.broker.reconcile import Assign, Submit
 from freetrain.planning.freetrain import FreeTrain
 from milp.problem import throughput
 from slurm.holes import BackfillPlans, HiddenPlan, carry_plans

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from freetrain.broker.belief import Belief
-from freetrain.broker.decide import Decision, Look, decide
-from freetrain.broker.limits import Limits
-from freetrain.broker.pool import Refusal, request_of
+from freetrain.broker.decide import Decision, Look, decide, request_of
+from freetrain.broker.limits import Limits, Refusal
 from freetrain.lookahead.base import Prospect
 from freetrain.lookahead.promises import Promise
 from freetrain.planning.policy import counts_of, problem_of
@@ -30,7 +29,7 @@ from tests.broker.foretold import (
 )
 
 if TYPE_CHECKING:
-    from freetrain.broker.pool import Trainer
+    from freetrain.broker.decide import Trainer
     from slurm.holes import Hole
 
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from freetrain.broker.backfill import BackfillState, LeaseSpan
-from freetrain.broker.delay_protection import DelayProtection, keep_free
-from freetrain.broker.yielding import find_claims
+from freetrain.broker.yielding import DelayProtection, find_claims, keep_free
 from slurm.holes import Hole, HoleEnd
 from tests.broker.broker_records import NOW_S, hole
 from tests.broker.test_claims import NODES, waiting

@@ -6,13 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from freetrain.broker.actions import Action, EndLeases, EndReason
-from freetrain.broker.delay_protection import KeptFree
 from freetrain.broker.lease import LeaseKey
-from freetrain.broker.limits import Limits, Mode
-from freetrain.broker.pool import Wanted
-from freetrain.broker.reconcile import reconcile
-from freetrain.broker.yielding import Claims
+from freetrain.broker.limits import EndReason, Limits, Mode
+from freetrain.broker.reconcile import Action, EndLeases, Wanted, reconcile
+from freetrain.broker.yielding import Claims, KeptFree
 from tests.broker.broker_records import NOW_S, actual, generation, key, lease
 
 LIMITS = Limits(mode=Mode.YIELD, most_calls=2)

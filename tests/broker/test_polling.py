@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetrain.broker.polling import (
+from freetrain.broker.yielding import (
     EMPTY_DIGEST,
     LEAD_S,
     LEAST_LEAD_S,

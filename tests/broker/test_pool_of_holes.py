@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from freetrain.broker.limits import Limits
-from freetrain.broker.pool import Refusal, classify, pool_of
+from freetrain.broker.limits import Limits, Refusal
+from freetrain.broker.pool import classify, pool_of
 from tests.broker.broker_records import NOW_S, hole, key, lease
 
 if TYPE_CHECKING:

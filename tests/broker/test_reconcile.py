@@ -8,14 +8,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.broker.actions import Assign, EndLeases, EndReason, Submit, marked_ending
 from freetrain.broker.belief import DuplicateJob
-from freetrain.broker.delay_protection import KeptFree
 from freetrain.broker.lease import LeaseState
-from freetrain.broker.limits import Limits, Mode, Pace
-from freetrain.broker.pool import Wanted, WantedLeases, WantedTrainer
-from freetrain.broker.reconcile import reconcile
-from freetrain.broker.yielding import Claims
+from freetrain.broker.limits import EndReason, Limits, Mode, Pace
+from freetrain.broker.reconcile import (
+    Assign,
+    EndLeases,
+    Submit,
+    Wanted,
+    WantedLeases,
+    WantedTrainer,
+    marked_ending,
+    reconcile,
+)
+from freetrain.broker.yielding import Claims, KeptFree
 from tests.broker.broker_records import (
     NOW_S,
     actual,

@@ -20,8 +20,8 @@ from freetrain.state.tables import (
     put_delivery,
     put_histories,
 )
-from freetrain.tick.history import TrainerHistory
 from freetrain.tick.status_report import TrainerLine
+from freetrain.tick.trainers import TrainerHistory
 from tests.cli.commands import JOB, at_home, refused, run, run_json
 from tests.client.client_states import NOW_S, UID, a_page, put_page, rows
 

@@ -21,7 +21,7 @@ from freetrain.state.tables import (
     TrainerState,
     deliveries,
 )
-from freetrain.tick.deliver import NOBODY_KNOWS
+from freetrain.tick.act import NOBODY_KNOWS
 from freetrain.tick.environment import HookCall, call_hook
 from tests.tick.test_tick_kills import copied, killed_at
 from tests.tick.tick_worlds import TickWorld, commit, tell, tick_world

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from freetrain.broker.actions import EndLeases, EndReason
+from freetrain.broker.limits import EndReason
+from freetrain.broker.reconcile import EndLeases
 from freetrain.config.site import LeaseMode
 from freetrain.lookahead.live import LiveForecast
 from freetrain.planning.settings import HORIZON_S
-from freetrain.tick.context import TickContext
+from freetrain.tick.environment import TickContext
 from freetrain.tick.lookahead import foresee
 from freetrain.tick.observe import observe
 from freetrain.tick.plan import decide_on

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.broker.polling import APART_S
+from freetrain.broker.yielding import APART_S
 from freetrain.config.site import LeaseMode, LeaseSettings
 from freetrain.state.tables import Counter, TrainerState, counters
-from freetrain.tick.follow_up import tick_and_follow_up
+from freetrain.tick.tick import tick_and_follow_up
 from slurm.errors import SlurmError
 from tests.fakes.slurm.state import Act
 from tests.tick.tick_worlds import TickWorld, theirs, tick_world

@@ -10,11 +10,7 @@ import pytest
 from msgspec import structs
 
 from freetrain.config.site import PlannerSettings
-from freetrain.tick.leaf_switches import (
-    ASKED_EVERY_S,
-    LeafSwitches,
-    leaf_switches_of,
-)
+from freetrain.tick.lookahead import ASKED_EVERY_S, LeafSwitches, leaf_switches_of
 from slurm.backend import CommandLine
 from slurm.errors import SlurmUnavailableError
 from slurm.records import ClusterConfig, Leaf

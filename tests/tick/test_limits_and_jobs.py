@@ -18,9 +18,15 @@ from freetrain.broker.limits import Mode
 from freetrain.config import site as settings
 from freetrain.config.site import Site
 from freetrain.errors import BadConfigurationError
-from freetrain.tick.holes import shape_name
-from freetrain.tick.lease_job import lease_script, write_lease_script
-from freetrain.tick.observe import grace_s, limits_of, margin_s, mode_of
+from freetrain.tick.leases import (
+    grace_s,
+    lease_script,
+    limits_of,
+    margin_s,
+    mode_of,
+    write_lease_script,
+)
+from freetrain.tick.plan import shape_name
 from slurm.records import Gres, Partition, Requirement
 from slurm.text import parse_config
 from tests.slurm_library.clusters import recorded

@@ -17,8 +17,8 @@ from freetrain.state.tables import (
     pending_lease_forecasts,
     put_forecast,
 )
-from freetrain.tick.act import with_short_wait
 from freetrain.tick.lookahead import MOST_ENDED
+from freetrain.tick.plan import with_short_wait
 from slurm.records import expand
 from tests.broker.broker_records import NOW_S, intent
 from tests.tick.tick_worlds import TickWorld, theirs, tick_world

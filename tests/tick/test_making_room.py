@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from freetrain.broker.actions import EndReason, HoleReason, Submit
 from freetrain.broker.decide import HoleExplanation
-from freetrain.broker.delay_protection import KeptFree
-from freetrain.broker.pool import Refusal
-from freetrain.broker.yielding import NO_CLAIMS, Claims
+from freetrain.broker.limits import EndReason, HoleReason, Refusal
+from freetrain.broker.reconcile import Submit
+from freetrain.broker.yielding import NO_CLAIMS, Claims, KeptFree
 from freetrain.config.site import LeaseMode
 from freetrain.demo.fake_slurm import cluster as keeping
 from freetrain.demo.fake_slurm.cluster import FakeJobState
@@ -21,10 +20,9 @@ from freetrain.lookahead.live import LiveForecast, PoolSnapshot
 from freetrain.planning.rating import Ratings
 from freetrain.state.files import AgentState
 from freetrain.state.tables import pace
-from freetrain.tick.act import nodes_to_exclude
-from freetrain.tick.holes import refusal_of
 from freetrain.tick.lookahead import NodeForecasts
-from freetrain.tick.plan import Decided
+from freetrain.tick.plan import Decided, nodes_to_exclude
+from freetrain.tick.status_report import refusal_of
 from freetrain.tick.tick import tick
 from slurm.batch import MAX_VALUE_BYTES
 from slurm.records import expand

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from freetrain.config.site import PlannerSettings
 from freetrain.losscurve.forecast import Better
-from freetrain.tick.progress import KeptLossForecasts
+from freetrain.tick.rate import KeptLossForecasts
 from tests.losscurve.reported import noisy, reported, steps
 from tests.tick.tick_worlds import TickWorld, again, tell, tick_world
 

@@ -20,11 +20,8 @@ from freetrain.config.site import PlannerSettings
 from freetrain.errors import BadConfigurationError
 from freetrain.progress import BEGINNING, ProgressRecord
 from freetrain.state.tables import TrainerRow, TrainerState
-from freetrain.tick.history import TrainerHistory
-from freetrain.tick.progress import TrainerProgress
-from freetrain.tick.rate import contender_of, priority_of
-from freetrain.tick.speeds import StatedSpeeds
-from freetrain.tick.trainers import TickTrainer
+from freetrain.tick.rate import StatedSpeeds, contender_of, priority_of
+from freetrain.tick.trainers import TickTrainer, TrainerHistory, TrainerProgress
 from tests.tick.tick_worlds import tell, tick_world
 
 if TYPE_CHECKING:

@@ -30,8 +30,8 @@ from freetrain.scaling import (
 )
 from freetrain.state.files import Ended, create_ending
 from freetrain.state.tables import history_of
-from freetrain.tick.history import known_from
-from freetrain.tick.speeds import MeasuredSpeeds, costs_s, measured_by, speeds_of
+from freetrain.tick.rate import MeasuredSpeeds, costs_s, measured_by, speeds_of
+from freetrain.tick.trainers import known_from
 from tests.state.endings import an_ending
 from tests.tick.tick_worlds import (
     NOW_S,

@@ -13,7 +13,7 @@ from freetrain.demo.fake_slurm import cluster as keeping
 from freetrain.demo.fake_slurm.cluster import FakeJobState
 from freetrain.state.files import AgentState, lease_name
 from freetrain.state.tables import TrainerState, pace
-from freetrain.tick.lease_job import MODE
+from freetrain.tick.leases import MODE
 from freetrain.tick.status_report import (
     TrainerLine,
     read_status_report,

@@ -19,7 +19,7 @@ from freetrain.state.files import (
     create_ending,
 )
 from freetrain.state.tables import EventKind, TrainerState, history_of
-from freetrain.tick.history import (
+from freetrain.tick.trainers import (
     MOST_POINTS,
     Downsampler,
     TrainerHistory,

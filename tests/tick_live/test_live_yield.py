@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec import structs
 
-from freetrain.broker.actions import EndReason
+from freetrain.broker.limits import EndReason
 from freetrain.config.job import NodeSettings
 from freetrain.state.database import read_store
 from freetrain.state.files import Ended, newest_assigned, read_ending
 from freetrain.state.tables import EventKind, intents
-from freetrain.tick.follow_up import tick_and_follow_up
+from freetrain.tick.tick import tick_and_follow_up
 from slurm.backend import CommandLine
 from slurm.runner import SubprocessRunner, user_name
 from tests.agent_live.ground import MPIRUN, TRAINER, a_live_job

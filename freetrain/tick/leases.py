@@ -1,4 +1,8 @@
-"""The Slurm job of a lease: what sbatch is asked for, and the batch script it runs."""
+"""Leases at one site: how many and how long they may be, and the Slurm job of each.
+
+Limits and mode come from the site's settings and from Slurm's own configuration.
+``request_for`` is what sbatch is asked, ``lease_script`` the batch script that it runs.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +12,116 @@ from typing import TYPE_CHECKING
 
 from freetrain.agent.observation import PATIENCE_VARIABLE as PATIENCE
 from freetrain.broker.lease import job_name
+from freetrain.broker.limits import Limits, Mode
+from freetrain.config.site import LeaseMode
 from freetrain.elastic.files import replaced
 from freetrain.errors import BadConfigurationError
 from slurm.batch import LeaseRequest, gres_argument
+from slurm.records import expand
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from freetrain.broker.lease import Intent
     from freetrain.config.site import Site
     from freetrain.state.files import StateDir
     from freetrain.tick.environment import TickEnvironment
-    from slurm.records import Requirement
+    from slurm.records import ClusterConfig, Partition, Requirement
+
+
+_MINUTE_S = 60.0
+
+_HOUR_S = 3_600.0
+
+
+def limits_of(
+    site: Site,
+    config: ClusterConfig,
+    partition: Partition,
+    *,
+    partitions: Iterable[Partition],
+    takes_arrays: bool = True,
+) -> Limits:
+    """Return what the broker may do.
+
+    Args:
+        site: The site's or user's settings.
+        config: How the cluster is set up.
+        partition: Where leases are submitted.
+        partitions: All of the cluster's.
+        takes_arrays: False once Slurm has refused a job array.
+    """
+    longest_s = min(site.lease.longest_s, partition.max_time_s)
+    most_tasks = max(1, min(site.caps.requests_per_tick, config.max_array_size))
+    return Limits(
+        mode=mode_of(site, config, partition, partitions=partitions),
+        most_leases=site.caps.leases,
+        most_new_leases=site.caps.requests_per_tick,
+        most_array_tasks=most_tasks if takes_arrays else 1,
+        most_calls=site.caps.rpcs_per_tick,
+        most_churn=site.caps.churn_per_hour,
+        churn_window_s=_HOUR_S,
+        least_limit_min=math.ceil(site.lease.shortest_s / _MINUTE_S),
+        most_limit_min=max(1, math.floor(longest_s / _MINUTE_S)),
+        most_failed_starts=site.starts.pause_after,
+        pause_s=site.starts.pause_s,
+        most_pause_s=max(_HOUR_S, site.starts.pause_s),
+    )
+
+
+_FREES_NODE = {"CANCEL", "REQUEUE"}
+"""Modes of preemption that free the node. A suspended lease keeps its memory."""
+
+
+def mode_of(
+    site: Site,
+    config: ClusterConfig,
+    partition: Partition,
+    *,
+    partitions: Iterable[Partition],
+) -> Mode:
+    """Return whether Slurm preempts leases for all other jobs, or the broker yields.
+
+    Slurm does so with preemption by partition, which frees the nodes, and a lower tier
+    than every other partition over the same nodes. What preemption by QOS does cannot
+    be seen from here: there the site sets the mode itself.
+    """
+    if site.lease.mode is not LeaseMode.AUTO:
+        return Mode(site.lease.mode)
+    by_partition = config.preempt_type == "preempt/partition_prio"
+    preempt_mode = partition.preempt_mode or config.preempt_mode
+    if not by_partition or not _FREES_NODE & set(preempt_mode.split(",")):
+        return Mode.YIELD
+    ours = frozenset(expand(partition.nodes))
+    is_last = all(
+        other.priority_tier > partition.priority_tier
+        for other in partitions
+        if other.name != partition.name and not ours.isdisjoint(expand(other.nodes))
+    )
+    return Mode.PREEMPT if is_last else Mode.YIELD
+
+
+def margin_s(site: Site, config: ClusterConfig, partition: Partition) -> float:
+    """Return how long before its end a hole is left."""
+    if site.holes.margin_s is None:
+        own_s = config.overrun_s(partition, epilog_s=0.0)
+    else:
+        own_s = site.holes.margin_s
+    return own_s + site.holes.epilog_s
+
+
+def grace_s(config: ClusterConfig, partition: Partition, mode: Mode) -> float:
+    """Return how long a lease that must go has, from the first signal it gets."""
+    if mode is Mode.PREEMPT:
+        return partition.grace_time_s + config.kill_wait_s
+    return config.kill_wait_s
+
+
+# The Slurm job of a lease.
+
+NOTICE = "TERM"
+"""The signal on which an agent commits and leaves; Slurm itself sends it."""
 
 OUTPUT = "lease-%j.out"
 """Name of the batch script's output, with sbatch's pattern of the job's number."""
