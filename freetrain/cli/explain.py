@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from freetrain.broker.actions import HoleReason
+from freetrain.broker.limits import HoleReason
 from freetrain.cli.context import (
     AsJson,
     CliContext,

@@ -9,8 +9,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from freetrain.broker.actions import TrainerReason
 from freetrain.broker.lease import LeaseState
+from freetrain.broker.limits import TrainerReason
 from freetrain.cli.context import (
     AsJson,
     CliContext,

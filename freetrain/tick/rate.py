@@ -11,6 +11,7 @@ import numpy as np
 
 from freetrain.config.job import ServiceOrder
 from freetrain.errors import BadConfigurationError, BadDataError, UsageError
+from freetrain.losscurve.curve import LossHistory
 from freetrain.losscurve.fit import (
     broken_forecast,
     fingerprint,
@@ -18,7 +19,6 @@ from freetrain.losscurve.fit import (
     from_state,
 )
 from freetrain.losscurve.fit import to_state as loss_forecast_to_state
-from freetrain.losscurve.history import LossHistory
 from freetrain.planning.rating import (
     ASSUMED_COSTS_S,
     learned_costs_s,
