@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 from numpy.random import PCG64, SeedSequence
 
-from logs.schedule.simulation import Method, schedule
+from logs.schedule import schedule
+from logs.simulation import Method
 from logs.trace import Job, JobTrace
 
 if TYPE_CHECKING:

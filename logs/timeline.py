@@ -3,7 +3,7 @@
 A set of units (nodes, or processors where a log counts those) is the bits of one
 integer. A ``Timeline`` says which of them are free from now on, in slots as Slurm's
 backfill has them, and takes bookings; an ``Agenda`` is one for jobs that need some
-units rather than others. The simulated schedulers of ``logs.schedule`` plan on a
+units rather than others. The simulated schedulers of ``logs.simulation`` plan on a
 ``Timeline``; the broker, which works out where waiting jobs will start, on an
 ``Agenda``. Pure: no NumPy, no clock, nothing of Slurm.
 """
@@ -21,37 +21,6 @@ if TYPE_CHECKING:
 
 UnitSet = int
 """A set of units, one bit a unit."""
-
-
-class MachineUnits:
-    """The units 0 .. count - 1 of one machine; ``every`` is the set of all of them."""
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-        self.every: UnitSet = (1 << count) - 1
-        # Few and short, so that a machine of a million processors fits in memory.
-        self._halves: tuple[tuple[int, UnitSet], ...] = tuple(
-            (1 << k, (1 << (1 << k)) - 1) for k in reversed(range(count.bit_length()))
-        )
-
-    def lowest(self, among: UnitSet, count: int) -> UnitSet:
-        """Return the *count* lowest-numbered units of *among*, or all it has."""
-        if count >= among.bit_count():
-            return among
-        if count < 1:
-            return 0
-        last, rest, wanted = 0, among, count
-        # Bisect for the wanted-th unit: each step looks at half of the last.
-        for width, low in self._halves:
-            below = rest & low
-            found = below.bit_count()
-            if found >= wanted:
-                rest = below
-            else:
-                wanted -= found
-                rest >>= width
-                last += width
-        return among & ((2 << last) - 1)
 
 
 def unit_set(members: Iterable[int]) -> UnitSet:

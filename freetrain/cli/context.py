@@ -189,7 +189,7 @@ def _console(stream: TextIO, *, is_terminal: bool | None) -> "Console":
 # Options
 
 MethodName = Literal["recorded", "easy", "slurm"]
-"""The values of ``logs.schedule.Method``, which takes long to import."""
+"""The values of ``logs.simulation.Method``, which takes long to import."""
 
 LogFile = Annotated[
     Path,

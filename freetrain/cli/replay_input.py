@@ -23,8 +23,8 @@ from freetrain.replay.trainers import QualityTruth, TrainerSpec, truth_of
 from freetrain.replay.trainers_file import read_curve, read_trainers
 from freetrain.text import closest, counted, one_line
 from logs.read import read_trace
-from logs.schedule import Method, Schedule, schedule
-from logs.schedule.simulation import Reason, holes
+from logs.schedule import Schedule, holes, schedule
+from logs.simulation import Method, Reason
 from logs.trace import IdleTrace, JobTrace, Trace
 from slurm.errors import UnreadableOutputError
 from slurm.records import leaf_by_node
@@ -144,7 +144,7 @@ def _skipped(trace: Trace) -> tuple[str, ...]:
 
 
 def _not_placed(scheduled: Schedule) -> tuple[str, ...]:
-    reasons = Counter(refused.reason for refused in scheduled.refused)
+    reasons = Counter(scheduled.refused.values())
     sentences = [
         f"{counted(n, 'job')} left out: {WHY_LEFT_OUT[why]}."
         for why, n in reasons.items()

@@ -34,7 +34,7 @@ from freetrain.report.summary import (
     steady_record,
 )
 from freetrain.text import counted, one_line, render_duration, scaled
-from logs.schedule import Method
+from logs.simulation import Method
 from logs.trace import JobTrace
 
 if TYPE_CHECKING:

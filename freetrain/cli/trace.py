@@ -171,7 +171,7 @@ def holes(  # noqa: PLR0913 - one parameter an option, as Typer wants it
     from freetrain.cli.replay_input import idle_of, load_trace  # noqa: PLC0415
     from freetrain.cli.trace_text import as_text, deliver  # noqa: PLC0415
     from freetrain.report.summary import idle_records  # noqa: PLC0415
-    from logs.schedule import Method  # noqa: PLC0415
+    from logs.simulation import Method  # noqa: PLC0415
 
     context: CliContext = ctx.obj
     trace = load_trace(context.cwd / log, named=str(log), skip_bad=skip_bad)

@@ -46,7 +46,7 @@ from freetrain.replay.run import (
     with_costs,
 )
 from freetrain.replay.timeline import DAY_S, PoolEvent
-from logs.schedule.simulation import prepare
+from logs.simulation import Simulation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -58,9 +58,7 @@ if TYPE_CHECKING:
     from freetrain.replay.run import Caller, Clock
     from freetrain.replay.settings import ReplaySettings
     from freetrain.replay.trainers import TrainerSpec
-    from logs.schedule import Method
-    from logs.schedule.machine import Guests
-    from logs.schedule.simulation import ScheduleMoment, Simulation
+    from logs.simulation import Guests, Method, ScheduleMoment
     from logs.timeline import UnitSet
     from logs.trace import JobTrace
 
@@ -92,17 +90,18 @@ class Stage:
         days: float | None = None,
         on_progress: Callable[[float], None] | None = None,
     ) -> None:
-        prepared = prepare(trace, method)
-        last_s = max((trace.jobs[job].submit_s for job in prepared.admitted), default=0)
+        simulation = Simulation(trace, method)
+        admitted = simulation.admitted
+        last_s = max((trace.jobs[job].submit_s for job in admitted), default=0)
         self.start_s = start_s
         self.end_s = last_s if days is None else start_s + days * DAY_S
-        self.nodes = NodeUnits(prepared.layout)
-        self.names = prepared.layout.names
+        self.nodes = NodeUnits(simulation.layout)
+        self.names = simulation.layout.names
         self.moment: ScheduleMoment | None = None
-        self._simulation = prepared.simulation
+        self._simulation = simulation
         self._begun: set[int] = set()
         self._submitted = {
-            job for job in prepared.admitted if trace.jobs[job].submit_s <= self.end_s
+            job for job in admitted if trace.jobs[job].submit_s <= self.end_s
         }
         self._play_up(on_progress)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from freetrain.lookahead.promises import Promise, Promises, departures_per_s
 from freetrain.replay.policies.base import Change
-from logs.schedule.simulation import idle_nodes
+from logs.schedule import idle_nodes
 from logs.timeline import members
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from freetrain.replay.loop_result import HoleUse
     from freetrain.replay.loop_settings import LoopSettings
     from freetrain.replay.policies.base import ReplayPolicy, View
-    from logs.schedule.machine import Layout
+    from logs.simulation import Layout
     from logs.timeline import UnitSet
 
 

@@ -18,7 +18,7 @@ from freetrain.broker.yielding import (
     find_claims,
     keep_free,
 )
-from logs.schedule.placers import SlurmParameters
+from logs.simulation import SlurmParameters
 from logs.timeline import members, unit_set
 from slurm.holes import Hole, HoleEnd
 from slurm.records import JobRecord, JobState, Node, NodeState
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from freetrain.replay.engine import NodePool
     from freetrain.replay.loop_leases import Leases, NodeUnits
     from freetrain.replay.loop_settings import LoopSettings
-    from logs.schedule.machine import Machine
-    from logs.schedule.simulation import ScheduleMoment, Simulation
+    from logs.simulation import Machine, ScheduleMoment, Simulation
     from logs.timeline import UnitSet
 
 PROTECT_AGAIN_S = 300.0

@@ -125,7 +125,7 @@ def usual_settings(mode: Mode) -> LoopSettings:
     if mode is Mode.PREEMPT:
         return LoopSettings()
     # It brings NumPy along, and help needs none.
-    from logs.schedule.placers import SlurmParameters  # noqa: PLC0415
+    from logs.simulation import SlurmParameters  # noqa: PLC0415
 
     return LoopSettings(
         mode=mode,

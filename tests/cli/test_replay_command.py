@@ -10,7 +10,7 @@ import pytest
 
 from freetrain.cli.context import MethodName
 from freetrain.cli.replay import POLICY_NAMES
-from logs.schedule import Method
+from logs.simulation import Method
 from tests.cli.commands import JOBS, run, written
 from tests.replay.reference_keys import REFERENCE_KEYS
 

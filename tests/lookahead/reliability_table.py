@@ -21,8 +21,8 @@ from freetrain.lookahead.base import DEFAULT_FORECASTER, forecaster_named
 from freetrain.lookahead.reliability import ForecastScores, ScoredForecaster
 from freetrain.replay.timeline import DAY_S, PoolTimeline
 from logs.read import read_trace
-from logs.schedule import Method, schedule
-from logs.schedule.simulation import holes
+from logs.schedule import holes, schedule
+from logs.simulation import Method
 from logs.trace import IdleTrace, JobTrace
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from freetrain.replay.run import Caller
 from freetrain.replay.settings import ReplaySettings
 from freetrain.replay.trainer_sets import builtin_trainers
 from logs.read import read_trace
-from logs.schedule import Method
+from logs.simulation import Method
 from logs.trace import JobTrace
 from tests.lookahead.reliability_table import shared_folder
 

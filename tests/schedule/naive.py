@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from logs.schedule import SlurmParameters
+    from logs.simulation import SlurmParameters
     from logs.trace import Job, JobTrace
 
 Place = tuple[float, frozenset[int]]

@@ -4,8 +4,8 @@ Jobs are written (submit, units, run, request); "0: A(3)" means A starts at 0 on
 three units.
 """
 
-from logs.schedule import Method, schedule
-from logs.schedule.simulation import prepare
+from logs.schedule import schedule
+from logs.simulation import Method, Reason, Simulation
 from logs.trace import Job
 from tests.schedule.instances import job, trace_of
 
@@ -131,25 +131,20 @@ def test_a_job_wider_than_the_machine_is_refused_and_delays_no_other() -> None:
     jobs = [job(0, 5, 10), job(1, 4, 5)]
     result = schedule(trace_of(jobs, 4), Method.EASY)
     assert starts_s(jobs, 4) == [None, 1]
-    assert [(left.job, left.reason.name) for left in result.refused] == [
-        (0, "TOO_WIDE")
-    ]
+    assert result.refused == {0: Reason.TOO_WIDE}
 
 
 def test_jobs_without_units_or_that_never_ran_are_refused() -> None:
     jobs = [job(0, 0, 10), Job("", 0, None, 0, 2, 60), job(0, 2, 5)]
     result = schedule(trace_of(jobs, 4), Method.EASY)
-    assert [(left.job, left.reason.name) for left in result.refused] == [
-        (0, "NO_UNITS"),
-        (1, "NEVER_RAN"),
-    ]
+    assert result.refused == {0: Reason.NO_UNITS, 1: Reason.NEVER_RAN}
     assert starts_s(jobs, 4) == [None, None, 0]
 
 
 def test_the_plan_is_the_head_s_reservation_with_its_units() -> None:
     # The first case at t = 2: B awaits 10 on units 0-3; C runs on unit 3.
     trace = trace_of([job(0, 3, 10), job(1, 4, 5), job(2, 1, 8)], 4)
-    moments = list(prepare(trace, Method.EASY).simulation)
+    moments = list(Simulation(trace, Method.EASY))
     planned = [
         [(each.job, each.start_s, each.units) for each in moment.plan]
         for moment in moments

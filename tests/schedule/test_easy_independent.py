@@ -22,7 +22,8 @@ from logs.generate import (
     generate,
 )
 from logs.read import read_trace
-from logs.schedule import Method, Schedule, schedule
+from logs.schedule import Schedule, schedule
+from logs.simulation import Method
 from logs.trace import Job, JobTrace
 
 if TYPE_CHECKING:

@@ -1,7 +1,6 @@
 """Somebody on the machine who does not stand in the queue, worked out by hand."""
 
-from logs.schedule import Method
-from logs.schedule.simulation import Simulation, prepare
+from logs.simulation import Method, Simulation
 from logs.timeline import UnitSet
 from logs.trace import Job, JobTrace
 
@@ -20,7 +19,7 @@ def simulation_of(*jobs: tuple[float, float, int], units: int) -> Simulation:
         for k, (submit_s, run_s, size) in enumerate(jobs)
     )
     trace = JobTrace(source="by hand", log_format="swf", jobs=made, units=units)
-    return prepare(trace, Method.EASY).simulation
+    return Simulation(trace, Method.EASY)
 
 
 def starts_s(simulation: Simulation) -> dict[int, float]:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logs.schedule import Method, Schedule, SlurmParameters, schedule
-from logs.schedule.simulation import holes, mask, prepare
-from logs.timeline import MachineUnits, members, unit_set
+from logs.schedule import Schedule, holes, mask, schedule
+from logs.simulation import MachineUnits, Method, SlurmParameters
+from logs.timeline import members, unit_set
 from logs.trace import Job, JobTrace
 from tests.schedule.instances import job, trace_of, traces
 
@@ -83,44 +83,6 @@ def test_holes_of_a_node_never_touch(method: Method, trace: JobTrace) -> None:
     assert rows == sorted(rows, key=lambda row: (row[1], row[0]))
     ends = {(node, end_s) for node, _, end_s in rows}
     assert not ends & {(node, start_s) for node, start_s, _ in rows}
-
-
-@pytest.mark.parametrize("method", [Method.EASY, Method.SLURM])
-@given(trace=traces())
-def test_planned_starts_are_what_the_plan_of_the_moment_says_of_idle_nodes(
-    method: Method, trace: JobTrace
-) -> None:
-    planned = schedule(trace, method, slurm=QUICK).planned
-    assert list(planned.times_s) == sorted(set(planned.times_s))
-    last = {
-        moment.time_s: moment
-        for moment in prepare(trace, method, slurm=QUICK).simulation
-    }
-    for time_s, moment in last.items():
-        expected = [
-            min(
-                (each.start_s for each in moment.plan if each.units >> unit & 1),
-                default=math.inf,
-            )
-            if moment.free >> unit & 1
-            else math.inf
-            for unit in range(trace.units)
-        ]
-        assert planned.seen_at(time_s).tolist() == expected
-        assert planned.seen_at(time_s + 0.25).tolist() == expected
-
-
-def test_nothing_is_seen_planned_before_the_first_moment_or_in_a_record() -> None:
-    trace = trace_of([job(1, 2, 5), job(2, 3, 5)], 3)
-    assert schedule(trace, Method.RECORDED).planned.times_s == ()
-    planned = schedule(trace, Method.EASY).planned
-    assert planned.seen_at(0).tolist() == [math.inf] * 3
-    assert planned.seen_at(2).tolist() == [math.inf, math.inf, 6]
-
-
-def test_a_node_of_several_units_awaits_the_first_job_on_any() -> None:
-    trace = trace_of([job(1, 2, 5), job(2, 3, 5)], 4, units_per_node=2)
-    assert schedule(trace, Method.EASY).planned.seen_at(2).tolist() == [math.inf, 6]
 
 
 @given(st.sets(st.integers(0, 70)), st.integers(0, 80))

@@ -2,7 +2,8 @@
 
 import pytest
 
-from logs.schedule import Method, Schedule, schedule
+from logs.schedule import Schedule, schedule
+from logs.simulation import Method
 from logs.timeline import members
 from logs.trace import Job, JobTrace, UnusableLogError, natural_key
 
@@ -61,7 +62,7 @@ def test_a_job_wider_than_the_machine_gets_all_of_it() -> None:
     result = recorded([ran(0, 10, 5)], 4)
     assert held(result) == {0: (0, (0, 1, 2, 3))}
     assert result.over_commitment.unit_s == 10
-    assert result.refused == ()
+    assert not result.refused
 
 
 def test_an_end_frees_units_for_a_start_of_the_same_second() -> None:
@@ -77,7 +78,7 @@ def test_a_job_of_zero_run_time_takes_nothing_from_others() -> None:
 
 def test_jobs_without_a_recorded_start_are_refused_saying_why() -> None:
     result = recorded([ran(None, 10, 1), ran(None, 0, 1), ran(0, 1, 0)], 4)
-    assert [left.reason.name for left in result.refused] == [
+    assert [why.name for why in result.refused.values()] == [
         "NO_START",
         "NEVER_RAN",
         "NO_UNITS",

@@ -5,8 +5,8 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logs.schedule import Method, SlurmParameters, schedule
-from logs.schedule.simulation import Schedule, prepare
+from logs.schedule import Schedule, schedule
+from logs.simulation import Method, Simulation, SlurmParameters
 from logs.timeline import members
 from logs.trace import JobTrace
 from tests.schedule import naive
@@ -50,7 +50,7 @@ def test_a_slurm_plan_that_stands_is_what_a_new_cycle_would_make(
     trace: JobTrace, slurm: SlurmParameters
 ) -> None:
     standing: dict[int, dict[int, naive.Place]] = {}
-    moments = list(prepare(trace, Method.SLURM, slurm=slurm).simulation)
+    moments = list(Simulation(trace, Method.SLURM, slurm=slurm))
     remaining = naive.slurm(trace, slurm).plans
     for cycle_s in remaining:
         past = [moment for moment in moments if moment.time_s <= cycle_s]

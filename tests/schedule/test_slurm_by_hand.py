@@ -8,8 +8,8 @@ import math
 
 import pytest
 
-from logs.schedule import Method, SlurmParameters, schedule
-from logs.schedule.simulation import prepare
+from logs.schedule import schedule
+from logs.simulation import Method, Simulation, SlurmParameters
 from logs.timeline import members
 from logs.trace import Job
 from tests.schedule.instances import job, trace_of
@@ -28,7 +28,7 @@ def plans(
     jobs: list[Job], units: int, slurm: SlurmParameters = DEFAULTS
 ) -> dict[float, list[tuple[int, float, tuple[int, ...]]]]:
     """The plan after each moment: job, start, units."""
-    simulation = prepare(trace_of(jobs, units), Method.SLURM, slurm=slurm).simulation
+    simulation = Simulation(trace_of(jobs, units), Method.SLURM, slurm=slurm)
     return {
         moment.time_s: [
             (each.job, each.start_s, members(each.units)) for each in moment.plan

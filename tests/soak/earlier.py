@@ -25,7 +25,8 @@ from freetrain.state.tables import (
     node_names,
     put_forecast,
 )
-from logs.schedule.simulation import Method, holes, schedule
+from logs.schedule import holes, schedule
+from logs.simulation import Method
 from logs.trace import Job, JobTrace
 from tests.cluster.settings import NODES
 from tests.e2e.workload import make_workload

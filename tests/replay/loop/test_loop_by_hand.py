@@ -12,7 +12,7 @@ from freetrain.errors import UsageError
 from freetrain.replay.loop import Stage
 from freetrain.replay.loop_settings import LoopSettings
 from freetrain.replay.timeline import DAY_S
-from logs.schedule import Method
+from logs.simulation import Method
 from tests.replay.loop.worlds_loop import (
     PAIR,
     PLANNED,

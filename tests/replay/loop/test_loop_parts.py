@@ -11,8 +11,7 @@ from freetrain.replay.loop_leases import Leases, PromisedForecaster
 from freetrain.replay.loop_result import harm_of
 from freetrain.replay.loop_settings import LoopSettings
 from freetrain.replay.trainers import Costs
-from logs.schedule.machine import Machine
-from logs.timeline import MachineUnits
+from logs.simulation import Machine, MachineUnits
 from tests.replay.loop.worlds_loop import PAIR, UNBOUND, play, stage_of
 from tests.replay.worlds import trainer
 

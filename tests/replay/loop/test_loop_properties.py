@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from freetrain.broker.limits import Mode
 from freetrain.replay.loop_settings import LoopSettings
 from freetrain.replay.settings import Accounting
-from logs.schedule import Method
+from logs.simulation import Method
 from tests.replay.loop.worlds_loop import crowds, play, stage_of
 from tests.replay.worlds import teams
 

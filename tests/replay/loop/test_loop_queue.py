@@ -13,17 +13,14 @@ from hypothesis import strategies as st
 from freetrain.broker.backfill import LeaseSpan
 from freetrain.replay.loop_leases import NodeUnits
 from freetrain.replay.loop_scheduler import QueueClaims
-from logs.schedule import Method, SlurmParameters
-from logs.schedule.placers import SlurmPlacer
-from logs.schedule.simulation import prepare
+from logs.simulation import Method, Simulation, SlurmParameters, SlurmPlacer
 from logs.timeline import members
 from tests.replay.loop.worlds_loop import J, crowds, trace_of
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn
 
-    from logs.schedule.machine import Machine, Running
-    from logs.schedule.simulation import Simulation
+    from logs.simulation import Machine, Running
 
 
 def started_by(machine: Machine) -> tuple[Running, ...]:
@@ -49,8 +46,8 @@ def jobs_started_by(machine: Machine) -> set[int]:
 def test_who_could_start_first_without_leases_gets_the_nodes_for_it(
     crowd: tuple[list[J], int], before: int, after: int, wanted: int, lasts_s: float
 ) -> None:
-    prepared = prepare(trace_of(*crowd), Method.SLURM)
-    simulation, nodes = prepared.simulation, NodeUnits(prepared.layout)
+    simulation = Simulation(trace_of(*crowd), Method.SLURM)
+    nodes = NodeUnits(simulation.layout)
     for _ in range(before):
         simulation.step()
     machine = simulation.machine
@@ -97,8 +94,7 @@ def held(draw: DrawFn) -> Held:
 def begun(world: Held) -> tuple[Simulation, NodeUnits, dict[int, LeaseSpan]]:
     """Return what is when all have come: the machine, its nodes, and leases by unit."""
     trace = trace_of([*world.busy, *world.coming], world.nodes)
-    prepared, spans = prepare(trace, Method.SLURM), {}
-    simulation = prepared.simulation
+    simulation, spans = Simulation(trace, Method.SLURM), {}
     if world.busy:
         simulation.step()
     machine = simulation.machine
@@ -108,7 +104,7 @@ def begun(world: Held) -> tuple[Simulation, NodeUnits, dict[int, LeaseSpan]]:
             machine.lease(1 << unit, end_s)
             spans[unit] = LeaseSpan(0.0, end_s)
     simulation.step()
-    return simulation, NodeUnits(prepared.layout), spans
+    return simulation, NodeUnits(simulation.layout), spans
 
 
 @settings(max_examples=500, deadline=None)

@@ -12,7 +12,7 @@ from freetrain.replay.loop_settings import LoopSettings
 from freetrain.replay.run import Caller
 from freetrain.replay.settings import ReplaySettings
 from freetrain.replay.timeline import DAY_S
-from logs.schedule import Method
+from logs.simulation import Method
 from logs.trace import Job, JobTrace
 from tests.replay.worlds import no_clock, trainer
 

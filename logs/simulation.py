@@ -1,0 +1,790 @@
+"""A machine, three schedulers that place a log's jobs on it, and a simulation of both.
+
+:class:`Simulation` steps through time: at each moment jobs end, jobs arrive, and a
+placer makes one pass over the :class:`Machine`, which has free units, running jobs and
+the queue. A placer is one way to schedule: as the log recorded it, EASY backfill, or
+Slurm's. Guests use units that no job holds, as FreeTrain's leases do, without the
+placer seeing them. docs/reference/schedule.md argues every boundary.
+
+Sources of EASY: D. Lifka, "The ANL/IBM SP scheduling system", JSSPP 1995; A. Mu'alem
+and D. Feitelson, "Utilization, predictability, workloads, and user runtime estimates in
+scheduling the IBM SP2 with backfilling", IEEE TPDS 12(6), 2001.
+"""
+
+from __future__ import annotations
+
+import copy
+import heapq
+import math
+from bisect import insort
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import accumulate
+from typing import TYPE_CHECKING, Protocol
+
+from logs.timeline import Timeline
+from logs.trace import UnusableLogError, natural_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from logs.timeline import UnitSet
+    from logs.trace import Job, JobTrace
+
+
+class Method(StrEnum):
+    """How jobs get their places; the values of ``--schedule``."""
+
+    RECORDED = "recorded"
+    EASY = "easy"
+    SLURM = "slurm"
+
+
+class Reason(StrEnum):
+    """Why a job has no place in a schedule."""
+
+    NO_UNITS = "it needs no units"
+    NEVER_RAN = "it never ran in the log"
+    NO_START = "the log does not tell when it started"
+    TOO_WIDE = "it needs more units than the machine has"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """A machine of *units* units, of which unit i belongs to node i // per_node.
+
+    Attributes:
+        units: Allocation units; the last node has fewer where they do not add up.
+        per_node: Units that make up one node.
+        names: The nodes' names, by number.
+        numbers: The nodes' numbers, by name.
+    """
+
+    units: int
+    per_node: int
+    names: tuple[str, ...]
+    numbers: dict[str, int]
+
+    def named(self, job: Job) -> UnitSet:
+        """Return the units of the nodes that the log says *job* ran on."""
+        named = 0
+        for name in job.nodes:
+            first = self.numbers[name] * self.per_node
+            count = min(self.per_node, self.units - first)
+            named |= ((1 << count) - 1) << first
+        return named
+
+
+def lay_out(trace: JobTrace, *, units: int | None, by_name: bool) -> Layout:
+    """Return the machine that *trace* is to be placed on.
+
+    Nodes carry the names that the log's jobs mention, in natural order; nodes
+    beyond those carry their number. Where the machine is smaller than the log's,
+    all carry their number.
+
+    Args:
+        trace: The log.
+        units: The machine's size in the log's allocation units, or None for the
+            trace's own: its ``units``, or more where the jobs name more nodes.
+        by_name: Whether jobs will be placed on the nodes they name.
+
+    Raises:
+        UnusableLogError: No unit at all, or *by_name* on a machine with fewer
+            nodes than the log names.
+    """
+    seen = sorted({name for job in trace.jobs for name in job.nodes}, key=natural_key)
+    per_node = trace.units_per_node
+    count = max(trace.units, len(seen) * per_node) if units is None else units
+    if count < 1:
+        raise UnusableLogError(
+            f"{trace.source}: a machine of {count} units cannot run anything; "
+            f"no schedule was made. Say how large the machine is."
+        )
+    nodes = -(-count // per_node)
+    if len(seen) > nodes and by_name:
+        raise UnusableLogError(
+            f"{trace.source}: its jobs name {len(seen)} nodes, and the machine has "
+            f"{nodes}; no schedule was made. Leave the machine's size to the log, "
+            f"or simulate a scheduler instead of taking the recorded starts."
+        )
+    kept = seen if len(seen) <= nodes else []
+    names = (*kept, *(str(node) for node in range(len(kept), nodes)))
+    numbers = {name: number for number, name in enumerate(names)}
+    return Layout(count, per_node, names, numbers)
+
+
+class MachineUnits:
+    """The units 0 .. count - 1 of one machine; ``every`` is the set of all of them."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.every: UnitSet = (1 << count) - 1
+        # Few and short, so that a machine of a million processors fits in memory.
+        self._halves: tuple[tuple[int, UnitSet], ...] = tuple(
+            (1 << k, (1 << (1 << k)) - 1) for k in reversed(range(count.bit_length()))
+        )
+
+    def lowest(self, among: UnitSet, count: int) -> UnitSet:
+        """Return the *count* lowest-numbered units of *among*, or all it has."""
+        if count >= among.bit_count():
+            return among
+        if count < 1:
+            return 0
+        last, rest, wanted = 0, among, count
+        # Bisect for the wanted-th unit: each step looks at half of the last.
+        for width, low in self._halves:
+            below = rest & low
+            found = below.bit_count()
+            if found >= wanted:
+                rest = below
+            else:
+                wanted -= found
+                rest >>= width
+                last += width
+        return among & ((2 << last) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A job on the machine.
+
+    Attributes:
+        job: Its index; below 0 for a lease.
+        start_s: When it started, or starts once guests have left its units.
+        end_s: When it really ends; no scheduler may look at it.
+        expected_end_s: When its request ends, which may lie in the past.
+        units: What it holds.
+    """
+
+    job: int
+    start_s: float
+    end_s: float
+    expected_end_s: float
+    units: UnitSet
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedJob:
+    """A waiting job's place in a scheduler's plan.
+
+    Attributes:
+        job: Its index in the trace.
+        start_s: When it is to start as things stand.
+        units: The units that it is to get.
+    """
+
+    job: int
+    start_s: float
+    units: UnitSet
+
+
+class Machine:
+    """Free units, running jobs and the queue at one moment.
+
+    Attributes:
+        now_s: The moment.
+        units: The machine's units.
+        free: Those that no job holds.
+        running: The jobs that hold the others, by index; leases by numbers below 0.
+        waiting: The queue, first in line first.
+        jobs: Every job, by index.
+        size: Units that each job needs, by index.
+        request_s: Run time that each job's plan is made with, by index: its
+            request, or its true run time where it asked for nothing.
+        guests: Use units that no job holds.
+    """
+
+    def __init__(self, jobs: Sequence[Job], units: MachineUnits) -> None:
+        self.now_s = -math.inf
+        self.units = units
+        self.guests: Guests = NoGuests()
+        self.free = units.every
+        self.running: dict[int, Running] = {}
+        self.waiting: list[int] = []
+        self.jobs = jobs
+        self.size = [job.units for job in jobs]
+        self.request_s = [
+            job.run_s if job.requested_s is None else job.requested_s for job in jobs
+        ]
+        self._ends: list[tuple[float, int]] = []
+        self._started: list[Running] = []
+        self._leases = 0
+
+    @property
+    def next_end_s(self) -> float:
+        """When the next running job really ends, inf where none runs."""
+        return self._ends[0][0] if self._ends else math.inf
+
+    def enqueue(self, job: int, placer: Placer) -> None:
+        """Put *job* into the queue where *placer* ranks it."""
+        insort(self.waiting, job, key=lambda other: placer.rank(self.jobs[other]))
+
+    def start(self, job: int, units: UnitSet) -> None:
+        """Start the waiting *job* on *units*, all of them free, as guests leave."""
+        start_s = self.now_s + self.guests.leave(job, units, self.now_s)
+        end_s = start_s + self.jobs[job].run_s
+        running = Running(job, start_s, end_s, start_s + self.request_s[job], units)
+        self.waiting.remove(job)
+        self.free &= ~units
+        self.running[job] = running
+        self._started.append(running)
+        heapq.heappush(self._ends, (end_s, job))
+
+    def start_in_order(self) -> None:
+        """Start jobs from the head of the queue until one does not fit."""
+        while self.waiting and self.size[self.waiting[0]] <= self.free.bit_count():
+            head = self.waiting[0]
+            self.start(head, self.units.lowest(self.free, self.size[head]))
+
+    @property
+    def leased(self) -> UnitSet:
+        """The units that leases hold."""
+        units = 0
+        for number, lease in self.running.items():
+            if number < 0:
+                units |= lease.units
+        return units
+
+    def lease(self, units: UnitSet, until_s: float) -> None:
+        """Let a guest hold *units*, all free, as a job asking for so long."""
+        self._leases += 1
+        number = -self._leases
+        self.running[number] = Running(number, self.now_s, until_s, until_s, units)
+        self.free &= ~units
+
+    def release(self, units: UnitSet) -> None:
+        """Let the leases of *units* end; each of them is leased."""
+        for number, lease in [*self.running.items()]:
+            if number < 0 and lease.units & units:
+                del self.running[number]
+                if rest := lease.units & ~units:
+                    self.running[number] = replace(lease, units=rest)
+        self.free |= units
+
+    def without_leases(self) -> Machine:
+        """Return the machine as it would be now, were nothing leased."""
+        other = copy.copy(self)
+        other.running, other.waiting = dict(self.running), list(self.waiting)
+        other._ends = list(self._ends)  # noqa: SLF001 - a copy of this one
+        other._started = []  # noqa: SLF001 - likewise
+        other.guests = NoGuests()
+        other.release(self.leased)
+        return other
+
+    def end_due(self) -> tuple[int, ...]:
+        """End the jobs whose time has come, and return them."""
+        ended = []
+        while self._ends and self._ends[0][0] <= self.now_s:
+            job = heapq.heappop(self._ends)[1]
+            self.free |= self.running.pop(job).units
+            ended.append(job)
+        return tuple(ended)
+
+    def take_started(self) -> tuple[Running, ...]:
+        """Return the jobs started since the last call."""
+        started, self._started = tuple(self._started), []
+        return started
+
+
+class Guests(Protocol):
+    """Uses units that no job holds, and leaves when one is placed on them.
+
+    The scheduler does not see them, as Slurm does not see jobs that it may preempt:
+    a job is placed as if they were not there, and starts when they are gone.
+    """
+
+    def leave(self, job: int, units: UnitSet, now_s: float) -> float:
+        """Leave *units*, on which *job* was placed now.
+
+        Returns:
+            Seconds until the last guest is gone, 0 or more; the units are the
+            job's from now on.
+        """
+        ...
+
+
+class NoGuests:
+    """No guests at all."""
+
+    def leave(self, job: int, units: UnitSet, now_s: float) -> float:
+        """Return 0: there is no guest to wait for."""
+        del job, units, now_s
+        return 0.0
+
+
+class Placer(Protocol):
+    """One way to place jobs; drives a `Machine` and keeps the plan it made."""
+
+    @property
+    def plan(self) -> tuple[PlannedJob, ...]:
+        """The waiting jobs that have a place, in the order they got it.
+
+        The same object for as long as nothing in it changes.
+        """
+        ...
+
+    @property
+    def wakes_s(self) -> float:
+        """When it is to be called again even if nothing happens, else inf."""
+        ...
+
+    def arrives_s(self, job: Job) -> float:
+        """Return when *job* enters the queue."""
+        ...
+
+    def rank(self, job: Job) -> float:
+        """Return *job*'s place in the queue: lowest first, then by arrival."""
+        ...
+
+    def place(self, machine: Machine, *, ended: bool, arrived: bool) -> None:
+        """Start the jobs that can start now.
+
+        Args:
+            machine: The machine.
+            ended: Whether jobs ended, or leases began or ended, just now.
+            arrived: Whether jobs arrived just now.
+        """
+        ...
+
+    def anew(self, wakes_s: float) -> Placer:
+        """Return one of the same kind that has planned nothing.
+
+        Args:
+            wakes_s: When it is to look at the whole queue next, if it does not at
+                every call; ``-inf`` for at once.
+        """
+        ...
+
+
+class RecordedPlacer:
+    """Starts every job when the log says, on the nodes the log names.
+
+    Without names, or where fewer are named than the job holds units, the
+    lowest-numbered free units follow.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self.plan: tuple[PlannedJob, ...] = ()
+        self.wakes_s = math.inf
+        self._layout = layout
+
+    def arrives_s(self, job: Job) -> float:
+        """Jobs appear when they start."""
+        if job.start_s is None:
+            raise UnusableLogError(f"job {job.job_id} has no start to be placed at")
+        return job.start_s
+
+    def rank(self, job: Job) -> float:
+        """Jobs of zero run time come last: they must not take another's units."""
+        return 1.0 if job.run_s == 0 else 0.0
+
+    def place(self, machine: Machine, *, ended: bool, arrived: bool) -> None:
+        """Start every job that arrived, on the free units among those it needs."""
+        del ended, arrived
+        for job in tuple(machine.waiting):
+            machine.start(job, self._pick(machine, job))
+
+    def anew(self, wakes_s: float) -> RecordedPlacer:
+        """Return itself: it never plans."""
+        del wakes_s
+        return self
+
+    def _pick(self, machine: Machine, job: int) -> UnitSet:
+        named = self._layout.named(machine.jobs[job])
+        size = machine.size[job]
+        units = machine.units.lowest(machine.free & named, size)
+        unnamed = size - named.bit_count()
+        if unnamed > 0:
+            units |= machine.units.lowest(machine.free & ~named, unnamed)
+        return units
+
+
+class EasyPlacer:
+    """Places jobs by FCFS and EASY backfill; plans the queue's head only."""
+
+    def __init__(self) -> None:
+        self.plan: tuple[PlannedJob, ...] = ()
+        self.wakes_s = math.inf
+
+    def arrives_s(self, job: Job) -> float:
+        """Jobs queue when they are submitted."""
+        return job.submit_s
+
+    def rank(self, job: Job) -> float:
+        """First come, first served: all jobs rank alike."""
+        del job
+        return 0.0
+
+    def place(self, machine: Machine, *, ended: bool, arrived: bool) -> None:
+        """Make one pass: start in order, reserve for the head, backfill."""
+        del ended, arrived
+        machine.start_in_order()
+        self.plan = ()
+        if machine.waiting:
+            shadow_s, extra_units = reserve(machine)
+            _backfill(machine, shadow_s, extra_units)
+            self.plan = (_planned_head(machine, shadow_s),)
+
+    def anew(self, wakes_s: float) -> EasyPlacer:
+        """Return one that has planned nothing; each pass plans anew."""
+        del wakes_s
+        return EasyPlacer()
+
+
+def reserve(machine: Machine) -> tuple[float, int]:
+    """Reserve a place for the queue's head, which does not fit now.
+
+    Returns:
+        The shadow time: the earliest at which enough units are free for it, if every
+        running job ends when its request does; and the units free at that time
+        beyond those it needs.
+
+    A running job past its request is expected to end at any moment, that is, now.
+    Jobs expected to end at the shadow time itself count as ended there.
+    """
+    needed = machine.size[machine.waiting[0]]
+    free = machine.free.bit_count()
+    ends = sorted(
+        (max(job.expected_end_s, machine.now_s), job.units.bit_count())
+        for job in machine.running.values()
+    )
+    freed = accumulate((units for _, units in ends), initial=free)
+    enough = next(at for at, units in enumerate(freed) if units >= needed)
+    shadow_s = ends[enough - 1][0]
+    at_shadow = free + sum(units for end_s, units in ends if end_s <= shadow_s)
+    return shadow_s, at_shadow - needed
+
+
+def _backfill(machine: Machine, shadow_s: float, extra_units: int) -> None:
+    free = machine.free.bit_count()
+    for job in machine.waiting[1:]:
+        if not free:
+            return
+        size = machine.size[job]
+        if size > free:
+            continue
+        if machine.now_s + machine.request_s[job] > shadow_s:
+            if size > extra_units:
+                continue
+            extra_units -= size
+        free -= size
+        machine.start(job, machine.units.lowest(machine.free, size))
+
+
+def _planned_head(machine: Machine, shadow_s: float) -> PlannedJob:
+    head = machine.waiting[0]
+    free = _free_at(machine, shadow_s)
+    units = machine.units.lowest(free, machine.size[head])
+    return PlannedJob(head, shadow_s, units)
+
+
+def _free_at(machine: Machine, time_s: float) -> UnitSet:
+    free = machine.free
+    for job in machine.running.values():
+        if job.expected_end_s <= time_s:
+            free |= job.units
+    return free
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmParameters:
+    """Slurm's own names and defaults.
+
+    Attributes:
+        bf_interval_s: Seconds from one backfill cycle to the next, above 0.
+        bf_resolution_s: Seconds in one slot of the plan, above 0.
+        bf_window_min: How far ahead a start may be planned, in minutes, above 0.
+        bf_max_job_test: Jobs of the queue that a cycle looks at, above 0.
+    """
+
+    bf_interval_s: float = 30.0
+    bf_resolution_s: float = 60.0
+    bf_window_min: float = 1440.0
+    bf_max_job_test: int = 500
+
+    def __post_init__(self) -> None:
+        """Refuse values that would make no progress.
+
+        Raises:
+            ValueError: A parameter is not a finite number above 0.
+        """
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if not 0 < value < math.inf:
+                raise ValueError(f"{name} must be above 0 and finite, not {value}")
+
+
+class SlurmPlacer:
+    """Starts jobs in order at every event, and plans the queue in cycles.
+
+    A cycle is due at the first multiple of ``bf_interval`` at or after a change,
+    and where a running job outlives the slot the plan expected it to end by.
+    In between the plan could not come out differently, so it stands.
+    """
+
+    def __init__(self, parameters: SlurmParameters) -> None:
+        self.plan: tuple[PlannedJob, ...] = ()
+        self.wakes_s = math.inf
+        self._parameters = parameters
+        self._timeline: Timeline | None = None
+        self._tested: list[int] = []
+        self._valid_s = math.inf
+        self._planned: list[PlannedJob] = []
+
+    def arrives_s(self, job: Job) -> float:
+        """Jobs queue when they are submitted."""
+        return job.submit_s
+
+    def rank(self, job: Job) -> float:
+        """Highest priority first; a job without one has priority 0."""
+        return -(job.priority or 0)
+
+    def place(self, machine: Machine, *, ended: bool, arrived: bool) -> None:
+        """Run the main scheduler if something happened, and a cycle if due."""
+        if ended or arrived:
+            queued = len(machine.waiting)
+            machine.start_in_order()
+            started = len(machine.waiting) < queued
+            self._note(machine, free_changed=ended or started)
+        if machine.now_s >= self.wakes_s:
+            self._cycle(machine)
+
+    def anew(self, wakes_s: float) -> SlurmPlacer:
+        """Return one that has planned nothing, with its next cycle at *wakes_s*."""
+        other = SlurmPlacer(self._parameters)
+        other.wakes_s = wakes_s
+        return other
+
+    def _note(self, machine: Machine, *, free_changed: bool) -> None:
+        if free_changed:
+            self._timeline = None
+            self._keep_plan_of_waiting(machine)
+        if machine.waiting:
+            self.wakes_s = min(self.wakes_s, self._next_cycle_s(machine.now_s))
+
+    def _keep_plan_of_waiting(self, machine: Machine) -> None:
+        waiting = set(machine.waiting)
+        if any(planned.job not in waiting for planned in self.plan):
+            self.plan = tuple(p for p in self.plan if p.job in waiting)
+
+    def _cycle(self, machine: Machine) -> None:
+        depth = self._parameters.bf_max_job_test
+        queue = machine.waiting[:depth]
+        timeline = self._reuse(machine, queue)
+        for job in queue[len(self._tested) :]:
+            self._test(machine, timeline, job)
+        waiting = set(machine.waiting)
+        self._tested = [job for job in queue if job in waiting]
+        self.plan = tuple(self._planned)
+        self._valid_s = min(self._valid_s, timeline.next_change_s)
+        self.wakes_s = self._next_cycle_s(self._valid_s) if waiting else math.inf
+        if len(self._tested) < min(depth, len(waiting)):
+            soon_s = machine.now_s + self._parameters.bf_interval_s
+            self.wakes_s = min(self.wakes_s, self._next_cycle_s(soon_s))
+
+    def _reuse(self, machine: Machine, queue: list[int]) -> Timeline:
+        timeline = self._timeline
+        tested = self._tested
+        stands = machine.now_s < self._valid_s and queue[: len(tested)] == tested
+        if timeline is None or not stands:
+            ends = ((job.expected_end_s, job.units) for job in machine.running.values())
+            slot_s = self._parameters.bf_resolution_s
+            timeline = Timeline(machine.now_s, machine.free, ends, slot_s)
+            self._timeline = timeline
+            self._tested = []
+            self._valid_s = math.inf
+            self._planned = []
+        return timeline
+
+    def _test(self, machine: Machine, timeline: Timeline, job: int) -> None:
+        size = machine.size[job]
+        now_s = machine.now_s
+        gap = timeline.find(size, machine.request_s[job], now_s=now_s)
+        start_s = timeline.starts_s(gap.at) if gap.at else now_s
+        window_s = self._parameters.bf_window_min * 60
+        if start_s > now_s + window_s:
+            self._valid_s = min(self._valid_s, start_s - window_s)
+            return
+        units = machine.units.lowest(gap.units, size)
+        timeline.book(gap, units)
+        if gap.at == 0:
+            machine.start(job, units)
+        else:
+            self._planned.append(PlannedJob(job, start_s, units))
+
+    def _next_cycle_s(self, time_s: float) -> float:
+        if math.isinf(time_s):
+            return time_s
+        interval_s = self._parameters.bf_interval_s
+        return max(time_s, math.ceil(time_s / interval_s) * interval_s)
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleMoment:
+    """The events of one time, and what can be seen of the machine afterwards.
+
+    Attributes:
+        time_s: The time. Two moments may share it: a job of zero run time ends
+            at a second one.
+        ended: Jobs that ended, by index.
+        arrived: Jobs that entered the queue, by index.
+        started: Jobs that started, in the order they did.
+        waiting: Length of the queue afterwards.
+        free: Units that no job holds afterwards.
+        plan: The scheduler's plan for the waiting jobs afterwards.
+        put_off: Jobs that would have started then without any lease, and did not.
+    """
+
+    time_s: float
+    ended: tuple[int, ...]
+    arrived: tuple[int, ...]
+    started: tuple[Running, ...]
+    waiting: int
+    free: UnitSet
+    plan: tuple[PlannedJob, ...]
+    put_off: tuple[int, ...]
+
+
+class Simulation:
+    """Steps through time, one moment a step, until nothing is left to happen.
+
+    At each moment, in this order: every job whose time has come ends, every job
+    due by then enters the queue, and the placer makes one pass.
+
+    Attributes:
+        layout: The machine.
+        admitted: The jobs that take part, by index.
+        refused: Why each of the others does not, by index.
+    """
+
+    def __init__(
+        self,
+        trace: JobTrace,
+        method: Method,
+        *,
+        units: int | None = None,
+        slurm: SlurmParameters | None = None,
+    ) -> None:
+        """Set the machine up, empty; ``logs.schedule.schedule`` has the arguments."""
+        self.layout = lay_out(trace, units=units, by_name=method == Method.RECORDED)
+        reasons = {
+            index: _reason(job, method, self.layout)
+            for index, job in enumerate(trace.jobs)
+        }
+        self.admitted = tuple([job for job, why in reasons.items() if why is None])
+        self.refused = {job: why for job, why in reasons.items() if why is not None}
+        self._machine = Machine(trace.jobs, MachineUnits(self.layout.units))
+        self._placer = _placer(method, self.layout, slurm or SlurmParameters())
+        due = [(self._placer.arrives_s(trace.jobs[job]), job) for job in self.admitted]
+        self._arrivals = sorted(due, reverse=True)
+
+    def __iter__(self) -> Iterator[ScheduleMoment]:
+        """Step until the end."""
+        while (moment := self.step()) is not None:
+            yield moment
+
+    def branch(self, guests: Guests | None = None) -> Simulation:
+        """Return a copy that goes on by itself, with *guests* on the machine."""
+        kept = (self._machine.jobs, self.layout, self.admitted, self.refused)
+        other = copy.deepcopy(self, {id(shared): shared for shared in kept})
+        other._machine.guests = guests or NoGuests()  # noqa: SLF001 - the same class
+        return other
+
+    def step(self) -> ScheduleMoment | None:
+        """Go to the next moment, or return None where there is none."""
+        machine = self._machine
+        now_s = self.next_s
+        if math.isinf(now_s):
+            return None
+        machine.now_s = now_s
+        ended = machine.end_due()
+        arrived = self._admit_due()
+        return self._pass(ended, arrived, changed=bool(ended))
+
+    def lease(self, units: UnitSet, *, until_s: float, now_s: float) -> ScheduleMoment:
+        """Lease *units*, all free, as a job that asked for them until *until_s*.
+
+        Not before the last moment, and not after the next. They are held until
+        `release`, even beyond *until_s*. The placer makes a pass.
+        """
+        self._machine.now_s = now_s
+        self._machine.lease(units, until_s)
+        return self._pass((), (), changed=True)
+
+    def release(self, units: UnitSet, *, now_s: float) -> ScheduleMoment:
+        """Give leased *units* back now; the placer makes a pass."""
+        self._machine.now_s = now_s
+        self._machine.release(units)
+        return self._pass((), (), changed=True)
+
+    def _pass(
+        self, ended: tuple[int, ...], arrived: tuple[int, ...], *, changed: bool
+    ) -> ScheduleMoment:
+        machine = self._machine
+        would_start = self._unhindered(changed=changed, arrived=bool(arrived))
+        self._placer.place(machine, ended=changed, arrived=bool(arrived))
+        started = machine.take_started()
+        put_off = would_start.difference(job.job for job in started)
+        return ScheduleMoment(
+            time_s=machine.now_s,
+            ended=ended,
+            arrived=arrived,
+            started=started,
+            waiting=len(machine.waiting),
+            free=machine.free,
+            plan=self._placer.plan,
+            put_off=tuple(sorted(put_off)),
+        )
+
+    def _unhindered(self, *, changed: bool, arrived: bool) -> frozenset[int]:
+        """Return the jobs that the pass which is due would start without leases."""
+        if not (self._machine.waiting and self._machine.leased):
+            return frozenset()
+        machine = self._machine.without_leases()
+        placer = self._placer.anew(self._placer.wakes_s)
+        placer.place(machine, ended=changed, arrived=arrived)
+        return frozenset(job.job for job in machine.take_started())
+
+    @property
+    def machine(self) -> Machine:
+        """The machine as it is now, to look at."""
+        return self._machine
+
+    @property
+    def plan(self) -> tuple[PlannedJob, ...]:
+        """What the scheduler has planned for the jobs that wait."""
+        return self._placer.plan
+
+    @property
+    def next_s(self) -> float:
+        """When the next moment is, ``inf`` where there is none."""
+        arrival_s = self._arrivals[-1][0] if self._arrivals else math.inf
+        return min(arrival_s, self._machine.next_end_s, self._placer.wakes_s)
+
+    def _admit_due(self) -> tuple[int, ...]:
+        arrived = []
+        while self._arrivals and self._arrivals[-1][0] <= self._machine.now_s:
+            job = self._arrivals.pop()[1]
+            self._machine.enqueue(job, self._placer)
+            arrived.append(job)
+        return tuple(arrived)
+
+
+def _placer(method: Method, layout: Layout, slurm: SlurmParameters) -> Placer:
+    match method:
+        case Method.RECORDED:
+            return RecordedPlacer(layout)
+        case Method.EASY:
+            return EasyPlacer()
+        case Method.SLURM:
+            return SlurmPlacer(slurm)
+
+
+def _reason(job: Job, method: Method, layout: Layout) -> Reason | None:
+    if job.units < 1:
+        return Reason.NO_UNITS
+    if job.start_s is None and job.run_s == 0:
+        return Reason.NEVER_RAN
+    if method == Method.RECORDED:
+        return Reason.NO_START if job.start_s is None else None
+    return Reason.TOO_WIDE if job.units > layout.units else None
