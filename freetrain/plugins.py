@@ -17,7 +17,7 @@ LAUNCHERS = {
     "srun": "freetrain.launch.srun:SrunLauncher",
     "torchrun": "freetrain.launch.torchrun:TorchrunLauncher",
     "custom": "freetrain.launch.custom:CustomLauncher",
-    "pack": "freetrain.launch.pack:PackLauncher",
+    "pack": "freetrain.pack.pack:PackLauncher",
 }
 """Module and class by the launcher's name."""
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from freetrain.broker.lease import LeaseKey
 from freetrain.config.job import WorkSettings, read_job
 from freetrain.elastic.contract import read_outcome
-from freetrain.launch.request import logs_of, run_dir_of
+from freetrain.launch.base import logs_of, run_dir_of
 from freetrain.progress import Reader, work_is_done
 from freetrain.state.files import (
     Ended,

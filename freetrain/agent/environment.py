@@ -29,7 +29,7 @@ from freetrain.broker.lease import LeaseKey
 from freetrain.elastic.contract import SPARE
 from freetrain.elastic.rank import is_spare_listening
 from freetrain.errors import FreeTrainError
-from freetrain.launch.request import LEASE_MARK, WORLD_MARK
+from freetrain.launch.base import LEASE_MARK, WORLD_MARK
 from freetrain.processes import (
     PROC,
     context_switches,

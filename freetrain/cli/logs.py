@@ -18,7 +18,7 @@ from freetrain.client.logs import (
     check_generation,
 )
 from freetrain.client.trainers import LIVE, find_trainer, job_of
-from freetrain.launch.request import logs_of
+from freetrain.launch.base import logs_of
 from freetrain.state.database import read_store
 from freetrain.state.files import StateDir
 from freetrain.state.tables import TrainerRow, trainers

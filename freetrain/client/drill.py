@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from freetrain.client.status import Doing
 from freetrain.errors import TryLaterError, UsageError
-from freetrain.launch.request import logs_of, run_dir_of
+from freetrain.launch.base import logs_of, run_dir_of
 from freetrain.progress import Reader
 from freetrain.state.files import (
     AgentState,

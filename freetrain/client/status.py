@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from freetrain.client.trainers import LIVE, find_trainer, job_of, left_over
 from freetrain.elastic.files import RunDir
-from freetrain.launch.request import logs_of
+from freetrain.launch.base import logs_of
 from freetrain.pack.record import read_record
 from freetrain.progress import latest_progress
 from freetrain.state.database import read_store

@@ -33,15 +33,16 @@ from freetrain.config.job import read_job, render_job
 from freetrain.config.site import requirement_of
 from freetrain.elastic.files import replaced, sync_folder
 from freetrain.errors import BadConfigurationError, TryLaterError, UsageError
-from freetrain.launch.base import launcher_of, plan_world
-from freetrain.launch.local import find_tool
-from freetrain.launch.request import (
+from freetrain.launch.base import (
     CannotLaunchError,
     HeadNode,
     WorldRequest,
+    launcher_of,
     logs_of,
+    plan_world,
     run_dir_of,
 )
+from freetrain.launch.local import find_tool
 from freetrain.pack.pack import Inbox, read_pack
 from freetrain.state.database import (
     check_directory,
@@ -81,7 +82,7 @@ if TYPE_CHECKING:
 
     from freetrain.config.job import TrainerJob
     from freetrain.config.site import Site
-    from freetrain.launch.request import WorldPlan
+    from freetrain.launch.base import WorldPlan
     from freetrain.state.files import TrainerDir
     from freetrain.tick.environment import TickEnvironment
 

@@ -37,8 +37,8 @@ from freetrain.doctor.one_step_run import (
     run_one_step,
 )
 from freetrain.errors import FreeTrainError
+from freetrain.launch.base import CannotLaunchError
 from freetrain.launch.mpirun import flavour_of
-from freetrain.launch.request import CannotLaunchError
 from freetrain.lookahead.base import DEFAULT_FORECASTER
 from freetrain.state.database import (
     JournalMode,

@@ -30,8 +30,8 @@ from freetrain.config.job import read_job
 from freetrain.doctor.findings import CheckVerdict, bad, ok, skipped, warn
 from freetrain.elastic.files import replaced
 from freetrain.errors import FreeTrainError
+from freetrain.launch.base import CannotLaunchError
 from freetrain.launch.local import LocalLauncher, this_node
-from freetrain.launch.request import CannotLaunchError
 from freetrain.state.files import Assigned, AssignedLease, StateDir
 from freetrain.text import one_line
 from slurm.batch import LeaseRequest, gres_argument

@@ -1,9 +1,10 @@
-"""The interface of launchers, and what their plans are put together from.
+"""The interface of launchers: a request for a world, and the plan that starts it.
 
 A world is the set of processes that train together in one generation of a trainer.
-``freetrain.plugins`` finds the launcher's class by the name in the job file. A
-launcher decides what is run, and starts nothing itself: ``freetrain.launch.local``
-does.
+``freetrain.plugins`` finds the launcher's class by the name in the job file. It
+answers a ``WorldRequest`` with a ``WorldPlan`` and looks at nothing and starts nothing
+itself, so that ``freetrain submit --dry-run`` can show what would be run:
+``freetrain.launch.local`` runs it.
 
 Launchers reach nodes by the launch agent, a shell script per generation. It is called
 like ssh, ``agent HOST COMMAND...``, finds the lease on HOST and becomes
@@ -13,34 +14,225 @@ A site may name a program of its own to be called instead of srun.
 
 from __future__ import annotations
 
+import re
 import shlex
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from freetrain.launch import starter
-from freetrain.launch.request import (
-    LEASE_MARK,
-    WORLD_MARK,
-    CannotLaunchError,
-    PlannedFile,
-    WorldPlan,
-    launcher_environment,
-)
+from freetrain.elastic import contract, rank
+from freetrain.elastic.files import RunDir
+from freetrain.errors import BadConfigurationError
 from freetrain.plugins import UnusablePluginError, find_launcher
+from freetrain.state.files import MPI_TUNING, generation_name, lease_name
 from slurm.runner import KEPT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from signal import Signals
 
     from freetrain.config.job import LaunchSettings, TrainerJob
-    from freetrain.launch.request import HeadNode, WorldRequest
-    from freetrain.state.files import AssignedLease
+    from freetrain.state.files import Assigned, AssignedLease, TrainerDir
+
+LEASE_MARK = "FREETRAIN_LEASE"
+"""The variable that names the lease that a process belongs to, ``UUID-TASK``."""
+
+WORLD_MARK = "FREETRAIN_WORLD"
+"""The variable that names the generation of a process, ``TRAINER/G``."""
 
 
-_STARTER = Path(starter.__file__).resolve()
+class CannotLaunchError(BadConfigurationError):
+    """A world cannot be started as things are; no process of it was."""
+
+
+def run_dir_of(job: TrainerJob, folder: TrainerDir) -> RunDir:
+    """Return the run directory of a trainer.
+
+    ``checkpoint.path`` is the run directory of an elastic program; for another it is
+    what the program writes, and the run directory is FreeTrain's own.
+    """
+    path = job.checkpoint.path
+    return RunDir(path) if job.elastic and path is not None else folder.run
+
+
+def logs_of(job: TrainerJob, folder: TrainerDir) -> Path:
+    """Return the folder of the logs of a trainer's worlds."""
+    return job.logs or folder.logs
+
+
+def log_of(job: TrainerJob, folder: TrainerDir, generation: int) -> Path:
+    """Return the log of the world of *generation*."""
+    return logs_of(job, folder) / f"{generation_name(generation)}.log"
+
+
+_RANK = str(Path(rank.__file__).resolve())
+# As Slurm's own NodeNames are; a host file, `srun -w` and `--host` would read more
+# into a comma, a colon, a bracket or a leading dash.
+_NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadNode:
+    """The node that launches: that of the generation's first lease.
+
+    Attributes:
+        environment: The agent's own variables.
+        srun, python: Absolute paths; the interpreter has FreeTrain.
+        address: A name or number under which the other nodes reach this one.
+        launch_agent: The site's own (``site.launch_agent``); None for ours.
+    """
+
+    environment: Mapping[str, str]
+    srun: str
+    python: str
+    address: str
+    launch_agent: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorldRequest:
+    """A world that is to be started.
+
+    Attributes:
+        environment: The submitter's variables.
+        after: The generation that it waits for before it trains; None for none.
+        is_forked: Whether every node of it has a spare. Where one node has none the
+            others would wait for it, and MPI waits by spinning.
+        port: A TCP port of the head's node that nothing listens on, where ranks
+            that bring their own rendezvous may meet.
+    """
+
+    job: TrainerJob
+    assigned: Assigned
+    folder: TrainerDir
+    environment: Mapping[str, str]
+    head: HeadNode
+    after: int | None = None
+    is_forked: bool = False
+    port: int = 0
+
+    @property
+    def members(self) -> tuple[AssignedLease, ...]:
+        """The generation's leases, the head first, fit to be launched on.
+
+        Raises:
+            CannotLaunchError: There is none, a node has two, or a name that no
+                launcher would take for one node.
+        """
+        nodes = [member.node for member in self.assigned.members]
+        for node in nodes:
+            if _NODE.fullmatch(node) is None:
+                raise self._refusal(f"{node[:80]!r} is no name of a node")
+            if nodes.count(node) > 1:
+                raise self._refusal(f"two of its leases are on node {node}")
+        if not nodes:
+            raise self._refusal("it has no lease")
+        return self.assigned.members
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Its nodes, the head's first."""
+        return tuple(member.node for member in self.members)
+
+    @property
+    def processes(self) -> int:
+        """The number of its ranks."""
+        return len(self.assigned.members) * self.job.launch.processes_per_node
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """The command of a rank: the program, or a request for its fork to a spare."""
+        if not self.is_forked:
+            return self.job.command
+        return (self.head.python, "-I", "-S", _RANK, *self.job.command)
+
+    @property
+    def run_dir(self) -> RunDir:
+        """The run directory."""
+        return run_dir_of(self.job, self.folder)
+
+    @property
+    def stop_file(self) -> Path | None:
+        """The control file; None for a program that does not look for one."""
+        generation = self.assigned.generation
+        return self.run_dir.stop_request(generation) if self.job.elastic else None
+
+    @property
+    def log(self) -> Path:
+        """The file for the output of its processes."""
+        return log_of(self.job, self.folder, self.assigned.generation)
+
+    @property
+    def world_folder(self) -> Path:
+        """The folder of its files."""
+        return self.folder.world(self.assigned.generation)
+
+    @property
+    def agent_path(self) -> Path:
+        """The launch agent: called like ssh, it starts a process on a node."""
+        return self.world_folder / "agent"
+
+    @property
+    def node_path(self) -> Path:
+        """The script with which every process of the launch agent begins."""
+        return self.world_folder / "node"
+
+    @property
+    def hostfile(self) -> Path:
+        """The file that names the nodes to the launcher."""
+        return self.world_folder / "hosts"
+
+    def marks(self, member: AssignedLease) -> dict[str, str]:
+        """Return the variables by which agents find its processes."""
+        world = f"{self.assigned.trainer}/{self.assigned.generation}"
+        return {LEASE_MARK: lease_name(member.key), WORLD_MARK: world}
+
+    def _refusal(self, why: str) -> CannotLaunchError:
+        return CannotLaunchError(
+            f"generation {self.assigned.generation} of {self.assigned.trainer} cannot "
+            f"be launched: {why}. Nothing of it was started; the next generation may "
+            f"have other nodes."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFile:
+    """A file that the launcher needs."""
+
+    path: Path
+    content: str
+    mode: int = 0o600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorldPlan:
+    """Everything that the start of one world needs, so that it can be shown before.
+
+    Attributes:
+        argv: The launcher and its words; no shell sees them.
+        environment: All variables of the launcher; nothing is inherited.
+        directory: Where it starts.
+        log: The file to which all its output is appended.
+        files: Files to write before.
+        stop_signal: The signal that asks it to stop; None where the launcher would
+            take the signal for itself, and end the world.
+        stop_file: The file whose existence asks it to stop; None where the program
+            does not look for one.
+        has_group: Whether the signal is for all processes that it starts, too, and
+            not only for the launcher: a program may be a script around another.
+    """
+
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+    directory: Path
+    log: Path
+    files: tuple[PlannedFile, ...] = ()
+    stop_signal: Signals | None = None
+    stop_file: Path | None = None
+    has_group: bool = False
+
+
 # Keys of [launch] that only some launchers understand, and the one they are made for.
 _KEYS_FOR = {"pack": "pack", "command": "custom"}
 
@@ -98,7 +290,7 @@ class Launcher(ABC):
     """Whether a job file must say ``command``, the program of the user's."""
 
     def problems(self, job: TrainerJob) -> Iterator[tuple[str, str]]:
-        """Yield what is wrong with a job file, the table before each problem.
+        """Yield the problems of a job file, the table before each.
 
         The table is ``""`` for the keys above all tables. A problem says what was
         found and what is expected, without the final full stop.
@@ -128,7 +320,7 @@ class Launcher(ABC):
 
     @abstractmethod
     def plan(self, request: WorldRequest, tool: Tool) -> WorldPlan:
-        """Return how *tool* starts the world of *request*.
+        """Return the plan by which *tool* starts the world of *request*.
 
         Raises:
             CannotLaunchError: The generation's nodes are not fit for it.
@@ -154,12 +346,93 @@ def launcher_of(job: TrainerJob) -> Launcher:
 
 
 def plan_world(request: WorldRequest, tool: Tool) -> WorldPlan:
-    """Return how the world of *request* is started by *tool*.
+    """Return the plan by which *tool* starts the world of *request*.
 
     Raises:
         CannotLaunchError: The generation's nodes are not fit for it.
     """
     return launcher_of(request.job).plan(request, tool)
+
+
+# Variables of an outer job, step, launcher or world, which an inner one would believe.
+_SCRUBBED = ("SLURM_", "SLURMD_", "SRUN_", "PMI", "OMPI_", "PRTE_", "FREETRAIN_")
+
+# Sites tune MPI by OMPI_MCA_* in their modules, but not these components of it.
+_NO_TUNING = ("ess", "orte", "plm", "prte", "ras", "pmix", "routed", "rmaps_ppr")
+
+DEVICE_VARIABLES = (
+    "CUDA_VISIBLE_DEVICES",
+    "GPU_DEVICE_ORDINAL",
+    "ROCR_VISIBLE_DEVICES",
+    "ZE_AFFINITY_MASK",
+)
+"""Slurm says for each job which devices it has; the submitter's say nothing of them."""
+
+
+def launcher_environment(request: WorldRequest) -> dict[str, str]:
+    """Return all variables of the launcher of *request*.
+
+    The submitter's without what outer jobs and launchers left in them, the
+    allocation's devices and the way to Slurm from the agent's, then those of the job
+    file, then the contract of docs/reference/run-directory.md.
+    """
+    job = request.job
+    ours = request.head.environment
+    variables = {k: v for k, v in request.environment.items() if is_passed_on(k)}
+    variables |= {k: v for k, v in ours.items() if k in KEPT or k in DEVICE_VARIABLES}
+    fragment = contract_variables(
+        job,
+        request.run_dir,
+        request.assigned.generation,
+        processes=request.processes,
+    )
+    if request.after is not None and job.elastic:
+        fragment[contract.AFTER] = str(request.after)
+    marks = request.marks(request.members[0])
+    return variables | job_variables(job) | fragment | marks
+
+
+def portable_variables(request: WorldRequest) -> dict[str, str]:
+    """Return the variables of the launcher that are right on every node."""
+    of_node = {LEASE_MARK, WORLD_MARK, *DEVICE_VARIABLES, *KEPT}
+    variables = launcher_environment(request)
+    return {name: text for name, text in variables.items() if name not in of_node}
+
+
+def is_passed_on(name: str) -> bool:
+    """Tell whether a world gets the variable *name* as its submitter has it."""
+    for prefix in MPI_TUNING:
+        if name.startswith(prefix):
+            return not name.removeprefix(prefix).startswith(_NO_TUNING)
+    return not name.startswith(_SCRUBBED) and name not in DEVICE_VARIABLES
+
+
+def job_variables(job: TrainerJob) -> dict[str, str]:
+    """Return the variables that a job file asks for."""
+    threads = job.launch.threads
+    own = {} if threads is None else {"OMP_NUM_THREADS": str(threads)}
+    return dict(job.environment) | own
+
+
+def contract_variables(
+    job: TrainerJob, run: RunDir, generation: int, *, processes: int
+) -> dict[str, str]:
+    """Return the variables that docs/reference/run-directory.md promises to a program.
+
+    Args:
+        job: The trainer.
+        run: Its run directory.
+        generation: The number of the fragment.
+        processes: How many processes the fragment has.
+    """
+    stop_signals = dict.fromkeys(("TERM", str(job.stop.signal)))
+    return {
+        contract.RUN_DIR: str(run.path),
+        contract.GENERATION: str(generation),
+        contract.WORLD_SIZE: str(processes),
+        contract.STOP_SIGNALS: ",".join(stop_signals),
+        contract.COMMIT_EVERY_S: f"{job.checkpoint.every_s:.3f}",
+    }
 
 
 def assemble_plan(
@@ -169,7 +442,7 @@ def assemble_plan(
     files: tuple[PlannedFile, ...],
     stop_signal: Signals | None,
 ) -> WorldPlan:
-    """Return the plan that runs *argv* with what all launchers have alike."""
+    """Return the plan that runs *argv*, with all that launchers have in common."""
     return WorldPlan(
         argv=argv,
         environment=launcher_environment(request),
@@ -179,6 +452,9 @@ def assemble_plan(
         stop_signal=stop_signal,
         stop_file=request.stop_file,
     )
+
+
+_STARTER = Path(__file__).resolve().with_name("starter.py")
 
 
 def starter_argv(request: WorldRequest, orders: Path) -> tuple[str, ...]:
@@ -225,11 +501,11 @@ def agent_files(
     srun: str = "",
     srun_options: Sequence[str] = (),
 ) -> tuple[PlannedFile, ...]:
-    """Return the launch agent of *request* and what it runs on the node.
+    """Return the launch agent of *request* and the script that it runs on the node.
 
     Args:
         request: The world.
-        is_shielded: Whether TERM is kept from what is started on the nodes: Slurm
+        is_shielded: Whether TERM is kept from the processes on the nodes: Slurm
             sends it to every process of a step that it preempts, and MPI's daemons
             would end the world before it has committed. They give it to the ranks.
         srun: The srun to use; empty for the head's own.

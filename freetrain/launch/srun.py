@@ -1,11 +1,10 @@
-"""The launcher ``srun``, and the job steps that ``torchrun`` is started by as well.
+"""The launcher ``srun``, and the job steps that ``torchrun`` uses as well.
 
 Ranks of both find each other by themselves, without MPI. No job step spans jobs, so a
-starter on the head's node runs the launch agent once for each node, and what that
-starts on the node is a starter again, whose commands are the node's ranks (srun) or
-one torchrun. The head's starter is asked to stop by USR2 and passes the request on by
-a file in the world's folder; the starters of the nodes send the signal that the
-program wants.
+starter on the head's node runs the launch agent once for each node. That starts
+another starter there, whose commands are the node's ranks (srun) or one torchrun. The
+head's starter is asked to stop by USR2 and passes the request on by a file in the
+world's folder; the starters of the nodes send the signal that the program wants.
 """
 
 from __future__ import annotations
@@ -18,20 +17,20 @@ from typing import TYPE_CHECKING, ClassVar
 from freetrain.config.job import StopSignal
 from freetrain.launch.base import (
     Launcher,
+    PlannedFile,
     Tool,
     agent_files,
     assemble_plan,
+    portable_variables,
     starter_argv,
 )
-from freetrain.launch.request import PlannedFile, portable_variables
 from freetrain.launch.starter import Command, Orders, render_orders
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from freetrain.config.job import TrainerJob
-    from freetrain.launch.base import ToolFinder
-    from freetrain.launch.request import HeadNode, WorldPlan, WorldRequest
+    from freetrain.launch.base import HeadNode, ToolFinder, WorldPlan, WorldRequest
 
 
 _ASKS = StopSignal.USR2
@@ -41,13 +40,13 @@ class StepsLauncher(Launcher):
     """Starts each node's part of a world by a job step of that node's lease."""
 
     signals_children: ClassVar[bool] = False
-    """Whether the stop signal is for what a node's commands started, not for them."""
+    """Whether the stop signal is for the children of a node's commands instead."""
 
     @abstractmethod
     def node_commands(
         self, request: WorldRequest, tool: Tool, *, node_rank: int
     ) -> tuple[Command, ...]:
-        """Return what the starter of one node runs."""
+        """Return the commands of one node's starter."""
 
     @abstractmethod
     def agent_files(self, request: WorldRequest, tool: Tool) -> tuple[PlannedFile, ...]:
@@ -94,7 +93,7 @@ class StepsLauncher(Launcher):
 
 
 def step_variables(request: WorldRequest) -> dict[str, str]:
-    """Return the variables that an agent like ssh would not bring to the node."""
+    """Return the variables that a launch agent like ssh would not bring to the node."""
     return portable_variables(request) if request.head.launch_agent else {}
 
 

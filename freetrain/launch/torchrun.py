@@ -10,8 +10,7 @@ from freetrain.launch.starter import Command
 
 if TYPE_CHECKING:
     from freetrain.config.job import TrainerJob
-    from freetrain.launch.base import ToolFinder
-    from freetrain.launch.request import HeadNode, PlannedFile, WorldRequest
+    from freetrain.launch.base import HeadNode, PlannedFile, ToolFinder, WorldRequest
 
 
 class TorchrunLauncher(StepsLauncher):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from freetrain.elastic.contract import Ending, read_outcome
 from freetrain.elastic.files import RunDir
-from freetrain.launch.request import (
+from freetrain.launch.base import (
     DEVICE_VARIABLES,
     LEASE_MARK,
     WORLD_MARK,

@@ -1,4 +1,4 @@
-"""A pack as its user wrote it: the pack file, and the job files of its members.
+"""A pack: its file, the job files of its members, and the launcher that runs it.
 
 docs/reference/packs.md says what is in a pack file.
 """
@@ -25,8 +25,16 @@ from freetrain.config.document import (
     read_limited,
     seconds,
 )
-from freetrain.config.job import TrainerJob, read_job
+from freetrain.config.job import LaunchSettings, TrainerJob, read_job
 from freetrain.errors import BadConfigurationError, FreeTrainError
+from freetrain.launch.base import (
+    Launcher,
+    Tool,
+    WorldPlan,
+    WorldRequest,
+    agent_files,
+    assemble_plan,
+)
 from freetrain.losscurve.forecast import Better
 from freetrain.pack.cpu_controllers import ControllerName
 
@@ -197,3 +205,62 @@ def _why_unfit(job: TrainerJob) -> str:
     if job.launch.processes_per_node > 1:
         return "members of a pack are one process each, and processes_per_node is more"
     return ""
+
+
+class PackLauncher(Launcher):
+    """The launcher ``pack``: several small trainers share the node of one lease.
+
+    It runs ``python -m freetrain.pack``, which starts the members of a pack file.
+    """
+
+    keys = frozenset({"pack"})
+    needs_command = False
+
+    def problems(self, job: TrainerJob) -> Iterator[tuple[str, str]]:
+        """Yield what a pack cannot have; most of it its members' job files can say."""
+        yield from super().problems(job)
+        launch = job.launch
+        if launch.pack is None:
+            yield "launch", 'launcher = "pack" needs pack, such as "pack.toml"'
+        if launch.options or launch.executable or launch.processes_per_node > 1:
+            yield "launch", "a pack takes no options, executable or processes_per_node"
+        if job.command:
+            yield "", "members of a pack have commands, the pack itself has none"
+        if not job.elastic:
+            yield "", "elastic = false, and a pack stops and goes on by itself"
+        if launch.spare:
+            yield (
+                "launch",
+                "spare = true, and a pack has no ranks that could begin in one",
+            )
+        if job.nodes.sizes != (1,):
+            yield "nodes", "a pack is on one node, expected max = 1"
+        tables = {"quality": job.quality, "target": job.target}
+        for table, said in tables.items():
+            if said is not None:
+                yield (
+                    table,
+                    "a pack tells no metrics; its members' job files can say this",
+                )
+
+    def program(self, launch: LaunchSettings) -> str:
+        """Return nothing: FreeTrain's own Python runs the pack."""
+        del launch
+        return ""
+
+    def plan(self, request: WorldRequest, tool: Tool) -> WorldPlan:
+        """Return the command that runs the pack.
+
+        Its Python is the agent's, whatever the submitter's variables (``-E``) and the
+        job's directory (``-P``) hold for the members.
+        """
+        del tool
+        pack = str(request.job.launch.pack)
+        return assemble_plan(
+            request,
+            (request.head.python, "-E", "-P", "-m", "freetrain.pack", pack),
+            files=agent_files(request),
+            # Python takes a moment until it handles signals, and dies of them until
+            # then, so the control file alone asks it to stop.
+            stop_signal=None,
+        )

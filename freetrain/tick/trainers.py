@@ -17,7 +17,7 @@ from freetrain.agent.observation import judge
 from freetrain.config.document import Places
 from freetrain.config.job import parse_job
 from freetrain.errors import BadConfigurationError, BadDataError
-from freetrain.launch.request import logs_of
+from freetrain.launch.base import logs_of
 from freetrain.losscurve.forecast import LARGEST_VALUE, Point
 from freetrain.progress import BEGINNING, Bookmark, Reader, bookmark_from
 from freetrain.scaling import (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from freetrain.broker.lease import Intent, Lease, LeaseKey, LeaseState
 from freetrain.client.submit import Submission, submit
 from freetrain.config.job import NodeSettings, TrainerJob
-from freetrain.launch.request import logs_of, run_dir_of
+from freetrain.launch.base import logs_of, run_dir_of
 from freetrain.state.database import open_store, transaction
 from freetrain.state.files import (
     BROKER,

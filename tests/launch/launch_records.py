@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from freetrain.broker.lease import LeaseKey
 from freetrain.config.job import LaunchSettings, NodeSettings, StopSettings, TrainerJob
-from freetrain.launch.request import HeadNode, WorldRequest
+from freetrain.launch.base import HeadNode, WorldRequest
 from freetrain.state.files import Assigned, AssignedLease, TrainerDir
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from tests.launch.launch_records import job, request
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from freetrain.launch.request import PlannedFile, WorldRequest
+    from freetrain.launch.base import PlannedFile, WorldRequest
 
 
 # Says what it was called with, then does what srun does with the rest.

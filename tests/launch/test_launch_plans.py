@@ -16,16 +16,21 @@ from hypothesis import strategies as st
 from freetrain.config.job import StopSignal
 from freetrain.elastic import rank
 from freetrain.elastic.contract import read_launch
-from freetrain.launch.base import Tool, launcher_of, plan_world
+from freetrain.launch.base import (
+    CannotLaunchError,
+    Tool,
+    launcher_environment,
+    launcher_of,
+    plan_world,
+)
 from freetrain.launch.local import plan_spare
 from freetrain.launch.mpirun import Flavour, flavour_of
-from freetrain.launch.request import CannotLaunchError, launcher_environment
 from freetrain.launch.starter import parse_orders
 from freetrain.plugins import LAUNCHERS
 from tests.launch.launch_records import FOLDER, PACK, job, request
 
 if TYPE_CHECKING:
-    from freetrain.launch.request import WorldPlan
+    from freetrain.launch.base import WorldPlan
 
 
 WORLD = str(FOLDER / "worlds" / "0000000003")

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from freetrain.config.job import StopSignal
-from freetrain.launch.base import Tool
+from freetrain.launch.base import CannotLaunchError, Tool
 from freetrain.launch.local import LocalLauncher, find_tool, free_port, this_node
 from freetrain.launch.mpirun import Flavour
-from freetrain.launch.request import CannotLaunchError
 from freetrain.state.files import StateDir, UnreadableFileError
 from tests.launch.launch_records import PATIENCE_S, job, request, wait
 

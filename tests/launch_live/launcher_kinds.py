@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from freetrain.config.job import LaunchSettings
+from freetrain.launch.base import CannotLaunchError
 from freetrain.launch.mpirun import Flavour, flavour_of
-from freetrain.launch.request import CannotLaunchError
 
 _LIBRARIES = Path("/usr/lib/x86_64-linux-gnu")
 TORCHRUN = "FREETRAIN_TORCHRUN"

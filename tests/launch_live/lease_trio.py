@@ -24,8 +24,8 @@ from freetrain.config.job import (
     StopSignal,
     TrainerJob,
 )
+from freetrain.launch.base import WORLD_MARK
 from freetrain.launch.local import LocalLauncher, this_node
-from freetrain.launch.request import WORLD_MARK
 from freetrain.state.files import Assigned, AssignedLease, StateDir
 from tests.cluster.waiting import wait_for
 
